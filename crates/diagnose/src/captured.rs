@@ -15,11 +15,11 @@ use crate::losses;
 use crate::path::trend;
 use crate::text::{self, Row};
 use crate::thresholds::{
-    CLOCKED_BURSTS, CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, FULL_USE_OF_PATH, GROWING_SHARE, IDLE_CAPTURE_SHARE,
-    IDLE_SHARE_OF_PATH, INFLATED_RTT_FACTOR, MANY_LOSSY_ROUND_TRIPS, MAX_FREE_SHARE, MAX_PACE_FACTOR, MIN_CUT_PACKETS,
-    MIN_FREE_SHARE, MIN_LEVEL, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER,
-    MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_QUIET_SHARE, MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS,
-    MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_WAIT, PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
+    CLOCKED_BURSTS, CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, FULL_PACKETS_SHARE, FULL_USE_OF_PATH, GROWING_SHARE,
+    IDLE_CAPTURE_SHARE, IDLE_SHARE_OF_PATH, INFLATED_RTT_FACTOR, MANY_LOSSY_ROUND_TRIPS, MAX_FREE_SHARE,
+    MAX_PACE_FACTOR, MIN_CUT_PACKETS, MIN_FREE_SHARE, MIN_LEVEL, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE,
+    MIN_PARTIAL_AT_SENDER, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_QUIET_SHARE, MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS,
+    MIN_SHARE_OF_REFILLS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_WAIT, PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
 };
 
 /// Returns the limit that a capture shows.
@@ -43,7 +43,8 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
         View::of_sender,
     ];
     let found = view
-        .hardly_anything()
+        .unscaled_at_sender()
+        .or_else(|| view.hardly_anything())
         .or_else(|| whole.into_iter().find_map(|rule| rule(figures)))
         .or_else(|| order.into_iter().find_map(|rule| rule(&view)))
         .unwrap_or_else(|| Finding::unknown(vec![SENDER]));
@@ -58,6 +59,18 @@ struct View<'v> {
 }
 
 impl View<'_> {
+    /// Finds a sender to which the receiver's offer to scale windows did not come: each of its packets holds as much as
+    /// the field of the window in the header, which both SYNs scale here.
+    fn unscaled_at_sender(&self) -> Option<Finding> {
+        let tcp = &self.figures.flows.first()?.whole.last()?.tcp;
+        let shift = tcp.snd_wscale.filter(|shift| *shift > 0 && tcp.window_scaling == Some(true))?;
+        let field = ByteCount::new(tcp.snd_wnd?.get() >> shift);
+        let packet = ByteCount::new(self.bytes().get() / tcp.data_segs_out?.get().max(1));
+        let is_full = packet <= field && packet >= field.scaled(FULL_PACKETS_SHARE);
+        let found = !self.is_at_sender() && field < self.figures.mss? && packet > ByteCount::ZERO && is_full;
+        found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE))
+    }
+
     /// Finds a connection over which hardly any data comes: it is open, or its sender sent much more.
     fn hardly_anything(&self) -> Option<Finding> {
         let bytes = self.bytes();

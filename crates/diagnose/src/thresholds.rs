@@ -429,6 +429,8 @@ pub(crate) const MIN_PARTIAL_SHARE: f64 = 0.06;
 /// The same at the sender, where packets are trains, of which few end with what the program wrote unless it had no more
 /// (measured: 0.022 and more of most programs, at most 0.015 of buffers and paces).
 pub(crate) const MIN_PARTIAL_AT_SENDER: f64 = 0.02;
+/// Mean data of a packet ÷ a window, from which each packet fills it.
+pub(crate) const FULL_PACKETS_SHARE: f64 = 0.95;
 /// Share of the lost segments from which a queue that overflowed took them.
 pub(crate) const LOST_IN_QUEUE_SHARE: f64 = 0.9;
 /// Packets in a round trip that are cut short, from which they may end a window: one does (measured: 0.9 to 1.3 of most

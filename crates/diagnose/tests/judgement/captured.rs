@@ -5,7 +5,7 @@ use fullpipe_record::{
     At, Basis, BufferTriple, BurstRate, CaptureEvidence, Evidence, HostSettings, Limit, QuietRounds, Sample, Steady,
     TcpInfo, Verdict, WindowEdit,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::builder::{Moment, evidence, host, moment, samples};
 
@@ -298,6 +298,24 @@ fn hardly_any_data_is_a_black_hole_or_a_silent_program() {
     let found = verdict(nothing, CaptureEvidence { point: Some(At::Sender), ..open });
     assert_eq!(candidates(&found), ["mtu/black-hole", "sender-application/idle"]);
     assert!(found.sentence.contains("of the other end"), "{}", found.sentence);
+}
+
+#[test]
+fn packets_of_the_size_of_the_window_field_show_a_sender_that_does_not_scale_it() {
+    let open = CaptureEvidence { closed: false, ..seen(At::Receiver, 0.001) };
+    let of = |field: u64, segments: u64| {
+        let mut evidence = capturing(|_| Moment { in_flight: 0.0, ..moment(0.001, 50.0) }, open);
+        for sample in &mut evidence.sender_samples {
+            sample.tcp.snd_wscale = Some(10);
+            sample.tcp.snd_wnd = Some(ByteCount::new(field << 10));
+            sample.tcp.data_segs_out = Some(SegCount::new(segments));
+            (sample.bytes, sample.tcp.bytes_acked) = (ByteCount::new(1_280), Some(ByteCount::new(1_280)));
+        }
+        diagnose(&evidence).name()
+    };
+    assert_eq!(of(64, 20), "receive-window/window-scale-stripped");
+    assert_eq!(of(64, 40), "mtu/black-hole");
+    assert_eq!(of(32, 20), "mtu/black-hole");
 }
 
 /// Round trips in which always as much was in flight, since a loss at the begin, and in which the queue was empty once.
