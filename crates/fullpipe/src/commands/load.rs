@@ -482,9 +482,9 @@ impl FromStr for Server {
 
 /// A rate, and how many blocks go at once.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Offer {
-    rate: BitRate,
-    burst: Option<u16>,
+pub(crate) struct Offer {
+    pub(crate) rate: BitRate,
+    pub(crate) burst: Option<u16>,
 }
 
 impl FromStr for Offer {

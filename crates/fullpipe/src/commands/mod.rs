@@ -20,6 +20,7 @@ mod ramp;
 mod schema;
 mod serve;
 mod server_text;
+mod simulate;
 mod trace;
 mod up;
 
@@ -77,6 +78,7 @@ commands! {
     Iperf3(iperf3::Raw),
     Host(host::Arguments),
     Lab(lab::Arguments),
+    Simulate(simulate::Arguments),
     Schema(schema::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),

@@ -22,6 +22,7 @@ mod ramp;
 mod records;
 mod route;
 mod serve;
+mod simulate;
 mod storage;
 mod tls;
 mod trace;

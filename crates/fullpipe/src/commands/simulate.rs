@@ -1,0 +1,264 @@
+use std::path::Path;
+
+use fullpipe_diagnose::diagnose;
+use fullpipe_model::kernel;
+use fullpipe_record::{
+    Buffer, Change, Content, Direction, Document, Event, Evidence, HostSettings, KernelVersion, Measurement, Request,
+    Writer,
+};
+use fullpipe_report as report;
+use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
+use fullpipe_sim::{Granularity, Plan, Simulation};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+use super::load::Offer;
+use crate::commands::Run;
+use crate::commands::output::OutputArguments;
+use crate::failure::{Failure, USAGE};
+use crate::sibling::read_sibling;
+use crate::terminal::{Format, Terminal};
+use crate::values::duration;
+
+/// One TCP transfer over an emulated path in virtual time, and what limited it.
+///
+/// Two modelled hosts send over the same emulated path as in the lab, without its clock: an hour takes seconds, and the
+/// same seed gives the same result. No processor and no network card take part, so that the rate of a fast path is what
+/// the protocol permits, and not what a host does.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Path, as rate=300M,loss=1e-4
+    ///
+    /// The default is rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet.
+    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
+    path: Option<String>,
+    /// Settings of the sender, as `tcp_wmem=64MiB`
+    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
+    sender: Option<String>,
+    /// Settings of the receiver, as `tcp_rmem=64MiB`
+    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
+    receiver: Option<String>,
+    /// Kernel of both hosts, whose defaults they have
+    #[arg(long, help_heading = "Lab", default_value = "6.18", value_name = "VERSION")]
+    kernel: KernelVersion,
+    /// Ticks a second of both kernels (`CONFIG_HZ`)
+    #[arg(
+        long,
+        help_heading = "Lab",
+        default_value_t = Plan::USUAL_TICKS,
+        value_parser = clap::value_parser!(u32).range(100..=1000),
+        value_name = "N",
+        hide_short_help = true
+    )]
+    hz: u32,
+    /// Seed of the random losses
+    #[arg(long, help_heading = "Lab", default_value_t = 1, value_name = "NUMBER")]
+    seed: u64,
+    /// Number of seeds, from --seed on; the text shows the median and the range
+    #[arg(
+        long,
+        help_heading = "Lab",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=10_000),
+        value_name = "N"
+    )]
+    seeds: u16,
+    /// Length of the trains that the path carries: segment, cut or train
+    ///
+    /// `cut` is as in the lab: what the path sends within 100 µs. `train` is the fastest.
+    #[arg(
+        long,
+        help_heading = "Lab",
+        default_value = "cut",
+        value_parser = granularity,
+        value_name = "KIND",
+        hide_short_help = true
+    )]
+    granularity: Granularity,
+    #[command(flatten)]
+    load: LoadArguments,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// The load, by the letters of `measure`.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Load")]
+struct LoadArguments {
+    /// Duration of the transfer
+    #[arg(long, short, default_value = "10", value_parser = duration, value_name = "SECONDS")]
+    time: Span,
+    /// End after this many bytes instead
+    #[arg(long, short = 'n', value_name = "BYTES", conflicts_with = "time")]
+    bytes: Option<ByteCount>,
+    /// Leave the first seconds out of the result
+    #[arg(
+        long,
+        short = 'O',
+        default_value = "0",
+        value_parser = duration,
+        value_name = "SECONDS",
+        hide_short_help = true
+    )]
+    omit: Span,
+    /// Parallel streams
+    #[arg(
+        long,
+        short = 'P',
+        visible_alias = "parallel",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=10_000),
+        value_name = "N"
+    )]
+    streams: u16,
+    /// Rate offered by each stream; 0 is unlimited
+    ///
+    /// With /N, a stream sends N blocks in a row, then waits.
+    #[arg(long, short, value_name = "RATE[/N]")]
+    bitrate: Option<Offer>,
+    /// Congestion control: cubic, reno or bbr
+    #[arg(long, short = 'C', value_name = "NAME")]
+    congestion: Option<String>,
+    /// Socket buffers to request at both ends
+    ///
+    /// The kernel doubles the request, and advertises a share of the receive buffer as window.
+    #[arg(long = "buffer", short = 'w', value_name = "BYTES")]
+    buffer: Option<ByteCount>,
+    /// Window that the receiver should advertise
+    ///
+    /// The socket buffers are chosen to yield it.
+    #[arg(long, value_name = "BYTES", conflicts_with = "buffer")]
+    window: Option<ByteCount>,
+    /// Rate at which the kernel paces each stream
+    #[arg(long, value_name = "RATE", hide_short_help = true)]
+    fq_rate: Option<BitRate>,
+    /// Write as ordinary programs do, and sleep while the send buffer is full
+    ///
+    /// By default the sender keeps the send buffer full.
+    #[arg(long, hide_short_help = true)]
+    blocking: bool,
+}
+
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        self.output.format()
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        if self.seeds > 1 && self.format() == Format::Json {
+            return Err(Failure::new(USAGE, "--json prints one transfer: use --json-lines with --seeds"));
+        }
+        let plan = self.plan()?;
+        let mut rates = Vec::new();
+        for offset in 0..u64::from(self.seeds) {
+            let plan = Plan { seed: self.seed.wrapping_add(offset), ..plan.clone() };
+            let measurement = judged(plan)?;
+            if self.seeds == 1 {
+                terminal.result(&report::measurement(&measurement, terminal.style()));
+            }
+            rates.push((measurement.summary.rate, measurement.summary.retransmits.unwrap_or_default()));
+            terminal.event(&Event::Measurement(Box::new(measurement.clone())));
+            terminal.document(&Document::new(Content::Measurement { measurement: Box::new(measurement) }));
+        }
+        if self.seeds > 1 {
+            terminal.result(&spread(rates));
+        }
+        Ok(())
+    }
+}
+
+impl Arguments {
+    fn plan(&self) -> Result<Plan, Failure> {
+        let path = match &self.path {
+            Some(flag) => parse_path_flag_with(flag, &PathSpec::demo(), &|file| read_sibling(Path::new(""), file))
+                .map_err(|error| Failure::new(USAGE, format!("--path: {error}")))?,
+            None => PathSpec::demo().path()?,
+        };
+        let host = kernel::defaults(self.kernel);
+        let sender = changed(&host, "--sender", self.sender.as_deref())?;
+        let receiver = changed(&host, "--receiver", self.receiver.as_deref())?;
+        let plan = Plan::new(path, [sender, receiver], self.load.request(), self.seed);
+        Ok(Plan { granularity: self.granularity, ticks_per_second: self.hz, ..plan })
+    }
+}
+
+impl LoadArguments {
+    fn request(&self) -> Request {
+        let buffer = match (self.buffer, self.window) {
+            (Some(size), _) => Buffer::Request(size),
+            (None, Some(size)) => Buffer::Window(size),
+            (None, None) => Buffer::Automatic,
+        };
+        Request {
+            direction: Direction::Upload,
+            streams: self.streams,
+            duration: self.time,
+            omit: self.omit,
+            bytes: self.bytes,
+            block: ByteCount::ZERO,
+            rate: self.bitrate.map(|offer| offer.rate).filter(|rate| *rate > BitRate::ZERO),
+            burst: self.bitrate.and_then(|offer| offer.burst),
+            pacing: self.fq_rate,
+            buffer,
+            congestion: self.congestion.clone(),
+            writer: if self.blocking { Writer::Blocking } else { Writer::Retrying },
+            ..Request::default()
+        }
+    }
+}
+
+fn granularity(text: &str) -> Result<Granularity, String> {
+    match text {
+        "segment" => Ok(Granularity::Segment),
+        "cut" => Ok(Granularity::Cut),
+        "train" => Ok(Granularity::Train),
+        _ => Err("write segment, cut or train".to_owned()),
+    }
+}
+
+fn changed(host: &HostSettings, flag: &str, text: Option<&str>) -> Result<HostSettings, Failure> {
+    let changes: Vec<Change> = text
+        .map_or_else(|| Ok(Vec::new()), parse_host_flag)
+        .map_err(|error| Failure::new(USAGE, format!("{flag}: {error}")))?;
+    Ok(changes.iter().fold(host.clone(), |host, change| change.applied_to(&host)))
+}
+
+/// Returns the simulated transfer with its limit.
+fn judged(plan: Plan) -> Result<Measurement, Failure> {
+    let (bandwidth, framing) = (plan.path.forward.rate, plan.path.forward.framing);
+    let simulation = Simulation::new(plan).map_err(|refused| Failure::new(USAGE, refused.to_string()))?;
+    let measurement = simulation.measure();
+    let verdict = diagnose(&Evidence::of(&measurement, bandwidth, framing));
+    Ok(Measurement { limit: Some(verdict), ..measurement })
+}
+
+/// Returns the median and the range of the rates of several seeds, and those of their retransmissions.
+fn spread(mut results: Vec<(BitRate, SegCount)>) -> String {
+    results.sort_unstable();
+    let mut again: Vec<SegCount> = results.iter().map(|(_, again)| *again).collect();
+    again.sort_unstable();
+    let middle = results.len() / 2;
+    match (results.as_slice(), again.as_slice()) {
+        ([(low, _), .., (high, _)], [fewest, .., most]) => format!(
+            "rate         {} (median of {} seeds; {low} to {high})\nretransmits  {} ({} to {})\n",
+            results[middle].0,
+            results.len(),
+            again[middle].get(),
+            fewest.get(),
+            most.get()
+        ),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_seeds_have_a_median_and_a_range() {
+        let results = [30, 10, 20].map(|mbps| (BitRate::from_mbps(mbps), SegCount::new(100 - mbps)));
+        let expected = "rate         20 Mbit/s (median of 3 seeds; 10 Mbit/s to 30 Mbit/s)\n\
+                        retransmits  80 (70 to 90)\n";
+        assert_eq!(spread(results.to_vec()), expected);
+    }
+}

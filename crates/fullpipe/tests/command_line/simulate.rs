@@ -1,0 +1,36 @@
+//! Transfers in virtual time.
+
+use crate::common::{fullpipe, run};
+use fullpipe_testkit::document;
+use serde_json::json;
+
+const PATH: &str = "rate=50M,rtt=20ms,loss=1e-4";
+
+#[test]
+fn a_simulated_transfer_is_a_measurement_with_its_limit_and_the_same_each_time() {
+    let simulated = || run(&mut fullpipe(&["simulate", "--path", PATH, "-t", "5", "-C", "bbr", "--json"]), 30);
+    let first = document(&simulated());
+    assert_eq!((&first["schema"], &first["kind"]), (&json!(2), &json!("measurement")));
+    assert_eq!(first["measurement"]["limit"]["kind"], "capacity");
+    assert_eq!(first["measurement"]["local"]["sockets"][0]["congestion"], "bbr");
+    assert_eq!(first, document(&simulated()));
+}
+
+#[test]
+fn several_seeds_are_lines_or_a_spread_and_never_one_document() {
+    let with =
+        |format: &[&str]| run(fullpipe(&["simulate", "--path", PATH, "-t", "1", "--seeds", "3"]).args(format), 30);
+    let lines = String::from_utf8(with(&["--json-lines"]).stdout).unwrap();
+    assert_eq!(lines.lines().filter(|line| line.contains("\"measurement\"")).count(), 3, "{lines}");
+    let text = String::from_utf8(with(&[]).stdout).unwrap();
+    assert!(text.contains("median of 3 seeds"), "{text}");
+    assert_eq!(with(&["--json"]).status.code(), Some(2));
+}
+
+#[test]
+fn what_is_not_modelled_is_refused_by_name() {
+    let refused = run(&mut fullpipe(&["simulate", "-C", "htcp"]), 30);
+    assert_eq!(refused.status.code(), Some(2));
+    let sentence = String::from_utf8(refused.stderr).unwrap();
+    assert!(sentence.contains("\"htcp\" is not modelled: reno, cubic and bbr are"), "{sentence}");
+}
