@@ -14,6 +14,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
+use super::in_virtual_time;
 use super::plant::Plant;
 
 /// A transfer with one planted limit.
@@ -304,6 +305,46 @@ pub(crate) fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
     }
     cases.extend(drawn(seed)?);
     Ok(cases)
+}
+
+/// Returns `count` cases for virtual time, each verdict in turn over a way drawn from `seed` between the least and the
+/// largest of its own, in rate and in bandwidth × round-trip time.
+///
+/// # Errors
+/// If a path of the plan cannot be, which is a mistake in the plan.
+pub(crate) fn drawn_ways(seed: u64, count: usize) -> Result<Vec<Case>, FlagError> {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut cases = Vec::new();
+    let modelled = |case: &Case| in_virtual_time::is_modelled(case);
+    while cases.len() < count {
+        let before = cases.len();
+        for verdict in LegalVerdict::ALL {
+            let Planting::Planted(grid) = planting(*verdict) else { continue };
+            let way = drawn_way(grid.ways, &mut random);
+            let control = grid.controls[random.next_u64() as usize % grid.controls.len()];
+            cases.extend((grid.cases)(Spot::new(*verdict, way, control))?.into_iter().filter(modelled));
+        }
+        if cases.len() == before {
+            break;
+        }
+    }
+    cases.truncate(count);
+    for (number, case) in cases.iter_mut().enumerate() {
+        case.name = format!("{} {number}", case.name);
+    }
+    Ok(cases)
+}
+
+/// Returns a way between these.
+fn drawn_way(ways: [Way; 3], random: &mut Pcg64Mcg) -> Way {
+    let mut between = |all: [u64; 3]| {
+        let share = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        let [low, high] = [all.iter().min(), all.iter().max()].map(|one| one.copied().unwrap_or(1) as f64);
+        low * (high / low).powf(share)
+    };
+    let mbps = between(ways.map(|way| way.mbps));
+    let product = between(ways.map(|way| way.mbps * way.rtt));
+    Way { mbps: mbps.round() as u64, rtt: (product / mbps).round().clamp(3.0, 300.0) as u64 }
 }
 
 fn planted(verdict: LegalVerdict, grid: &Grid) -> Result<Vec<Case>, FlagError> {

@@ -3,13 +3,16 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use clap::Args;
+use fullpipe_experiment::ExperimentError;
 use fullpipe_lab::Awake;
 
 use super::captures::{self, Compared};
 use super::case_record::CaseRecord;
-use super::cases::{Case, cases};
+use super::cases::{Case, cases, drawn_ways};
+use super::in_virtual_time;
 use super::matrix::{COLUMNS, Score, accuracy};
 use super::run::{RunError, Runner};
 use crate::records::{Selection, read_all};
@@ -23,6 +26,12 @@ pub(crate) struct Judging {
     seed: u64,
     #[command(flatten)]
     pub(crate) selection: Selection,
+    /// Simulate the cases that virtual time can have, in seconds
+    #[arg(long = "virtual", conflicts_with_all = ["short", "prove", "capture", "record", "from"])]
+    is_virtual: bool,
+    /// With --virtual, so many cases over paths that are drawn from the seed, instead of the plan
+    #[arg(long, requires = "is_virtual", value_name = "N")]
+    count: Option<usize>,
     /// One case of each kind, in about a minute
     #[arg(long)]
     short: bool,
@@ -72,7 +81,11 @@ impl Judging {
             let records = read_all::<CaseRecord>(folder)?;
             return Ok(Some(records.into_iter().filter(|record| self.selection.includes(&record.name)).collect()));
         }
-        let mut cases = cases(self.seed)?;
+        let mut cases = match self.count {
+            Some(count) => drawn_ways(self.seed, count)?,
+            None => cases(self.seed)?,
+        };
+        cases.retain(|case| !self.is_virtual || in_virtual_time::is_modelled(case));
         cases.retain(|case| self.selection.includes(&case.name) && (case.is_short() || !self.short));
         if self.selection.list {
             for case in &cases {
@@ -81,6 +94,9 @@ impl Judging {
             return Ok(None);
         }
         say(false, &format!("{} cases, seed {}\n", cases.len(), self.seed));
+        if self.is_virtual {
+            return Ok(Some(self.simulated(&cases, stop)?));
+        }
         let scratch = std::env::temp_dir().join(format!("fullpipe-bench-{}", std::process::id()));
         std::fs::create_dir_all(&scratch)?;
         let _awake = Awake::ask();
@@ -89,6 +105,27 @@ impl Judging {
         let records = self.run_all(&cases, &runner);
         std::fs::remove_dir_all(&scratch)?;
         records.map(Some)
+    }
+
+    /// Simulates the cases, and prints those with another verdict than the planted one, those that are not modelled, and
+    /// the time that it took.
+    fn simulated(&self, cases: &[Case], stop: &AtomicBool) -> Result<Vec<CaseRecord>, ExperimentError> {
+        let begun = Instant::now();
+        let done = in_virtual_time::run_all(cases, self.seed, stop);
+        let took = begun.elapsed().as_secs_f64();
+        let mut records = Vec::new();
+        for (case, record) in cases.iter().zip(done) {
+            match record {
+                Ok(record) => records.push(record),
+                Err(ExperimentError::NotModelled(why)) => say(false, &format!("left out: {}: {why}\n", case.name)),
+                Err(why) => return Err(why),
+            }
+        }
+        let is_wrong = |record: &&CaseRecord| COLUMNS[0].verdict(record).name() != record.expected_verdict.name();
+        records.iter().filter(is_wrong).for_each(|record| say(false, &format!("WRONG {}\n", line(record))));
+        let a_minute = records.len() as f64 / took.max(f64::MIN_POSITIVE) * 60.0;
+        say(false, &format!("{took:.1} s, {a_minute:.0} cases a minute\n"));
+        Ok(records)
     }
 
     fn run_all(&self, cases: &[Case], runner: &Runner<'_>) -> Result<Vec<CaseRecord>, Box<dyn std::error::Error>> {

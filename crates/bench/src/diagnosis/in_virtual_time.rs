@@ -1,0 +1,56 @@
+//! Cases in virtual time: those whose limit path, settings and load plant.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Target, VirtualTarget};
+use fullpipe_model::predict;
+
+use super::case_record::{CaseRecord, Observation};
+use super::cases::Case;
+use super::plant::Plant;
+
+/// Returns whether `case` has nothing that virtual time lacks.
+pub(crate) fn is_modelled(case: &Case) -> bool {
+    case.plant == Plant::InPlan && !case.request.sendfile
+}
+
+/// Runs `cases`, on all processors, and returns the record of each, or why it has none. What `seed` leads to depends on
+/// neither the processors nor the time.
+pub(crate) fn run_all(cases: &[Case], seed: u64, stop: &AtomicBool) -> Vec<Result<CaseRecord, ExperimentError>> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(cases.len()));
+    let work = || {
+        while let Some((index, case)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, cases.get(at)?)))
+        {
+            let record = run(case, seed.wrapping_add(index as u64), stop);
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((index, record));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, record)| record).collect()
+}
+
+fn run(case: &Case, seed: u64, stop: &AtomicBool) -> Result<CaseRecord, ExperimentError> {
+    let target = VirtualTarget::new(case.path.clone(), [&case.sender, &case.receiver], seed);
+    let Ends { sender, receiver } = target.settings()?;
+    let measurement = target.measure(&case.request, Interrupt(stop), &mut |_| {})?;
+    let forward = &case.path.forward;
+    Ok(CaseRecord {
+        name: case.name.clone(),
+        expected_verdict: case.expected_verdict,
+        bandwidth: forward.rate,
+        framing: forward.framing,
+        prediction: predict(&case.path, &sender, &receiver, &case.request),
+        observation: Observation::Measured(Box::new(measurement)),
+        remedy_result: None,
+    })
+}
