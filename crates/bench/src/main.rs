@@ -12,6 +12,7 @@ mod figures;
 mod independent;
 mod lab;
 mod lab_figures;
+mod link_virtual;
 mod machine;
 mod network;
 mod process;
@@ -38,6 +39,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::case::{Case, Effort};
 use crate::diagnosis::Judging;
 use crate::independent::{Drawing, Peer};
+use crate::link_virtual::VirtualLink;
 use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
@@ -104,6 +106,8 @@ enum Other {
     Independent(Drawing),
     /// Compare how fast captures are read, with tcptrace and tshark
     Trace(Reading),
+    /// Count the packets that one direction of the emulated link carries in virtual time
+    LinkVirtual(VirtualLink),
     /// Send or receive as a program does that nobody tuned
     #[command(hide = true)]
     Peer(Peer),
@@ -119,6 +123,7 @@ fn main() -> ExitCode {
         Some(Other::Diagnosis(judging)) => judging.run(&fullpipe(judging.selection.fullpipe.as_ref()), stop),
         Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop),
         Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
+        Some(Other::LinkVirtual(link)) => link.run(),
         Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };

@@ -75,7 +75,7 @@ pub(crate) struct Tap {
     log: TruthLog,
 }
 
-/// One packet at one end; ordered by when it passed.
+/// One packet at one end.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Record {
     at: Time,
@@ -174,20 +174,21 @@ impl Tap {
     }
 }
 
-/// Sorts what comes and writes it, until nobody can send any more.
+/// Sorts what comes and writes it, until nobody can send any more. Packets of the same moment stay in the order in
+/// which their direction sent them.
 fn write_all(waiting: &Receiver<Record>, files: &mut [CaptureFile; 2]) -> io::Result<()> {
     let mut held = BinaryHeap::new();
     let mut newest = Time::ZERO;
-    while let Ok(record) = waiting.recv() {
+    for (number, record) in waiting.iter().enumerate() {
         newest = newest.max(record.at);
-        held.push(Reverse(record));
-        let is_old = |first: &Reverse<Record>| newest.since(first.0.at) > SORTED_OVER;
+        held.push(Reverse((record.at, number, record)));
+        let is_old = |first: &Reverse<(Time, usize, Record)>| newest.since(first.0.0) > SORTED_OVER;
         while held.len() > MAX_HELD || held.peek().is_some_and(is_old) {
-            let Some(Reverse(first)) = held.pop() else { break };
+            let Some(Reverse((.., first))) = held.pop() else { break };
             files[first.end.index()].write(&first)?;
         }
     }
-    while let Some(Reverse(first)) = held.pop() {
+    while let Some(Reverse((.., first))) = held.pop() {
         files[first.end.index()].write(&first)?;
     }
     files.iter_mut().try_for_each(|file| file.pcap.flush())
@@ -224,9 +225,9 @@ mod tests {
         Record { at: Time::ZERO + Span::from_millis(millis), end, length: 1_500, kept: vec![0x45; kept] }
     }
 
-    /// The stamps, in milliseconds, of what each file holds once `records` were written to it, and how many were
-    /// missed.
-    fn stamps(most: u64, records: Vec<Record>) -> ([Vec<u64>; 2], u64) {
+    /// The stamps, in milliseconds, and the bytes of what each file holds once `records` were written to it, and how
+    /// many were missed.
+    fn written(most: u64, records: Vec<Record>) -> ([Vec<(u64, u64)>; 2], u64) {
         let folder = tempfile::tempdir().unwrap();
         let missed = Arc::new(AtomicU64::new(0));
         let path = |host: Host| folder.path().join(host.name());
@@ -245,8 +246,9 @@ mod tests {
             let mut at = 24;
             std::iter::from_fn(|| {
                 let begin = (at < bytes.len()).then_some(at)?;
-                at += 16 + word(at + 8) as usize;
-                Some(word(begin) * 1_000 + word(begin + 4) / 1_000_000)
+                let kept = word(at + 8);
+                at += 16 + kept as usize;
+                Some((word(begin) * 1_000 + word(begin + 4) / 1_000_000, kept))
             })
             .collect()
         });
@@ -258,15 +260,23 @@ mod tests {
         let [near, far] = Host::ALL;
         let records = [(7, near), (3, near), (2_500, far), (9, far), (8, near), (2_400, far)];
         let records = records.into_iter().map(|(at, end)| record(at, end, 40)).collect();
-        assert_eq!(stamps(1_000, records), ([vec![3, 7, 8], vec![9, 2_400, 2_500]], 0));
+        let files = [[3, 7, 8], [9, 2_400, 2_500]].map(|stamps| stamps.map(|at| (at, 40)).to_vec());
+        assert_eq!(written(1_000, records), (files, 0));
+    }
+
+    #[test]
+    fn packets_of_the_same_moment_keep_their_order() {
+        let lengths = [60, 40, 80, 40];
+        let records = lengths.map(|kept| record(7, Host::Sender, kept)).into();
+        assert_eq!(written(1_000, records), ([lengths.map(|kept| (7, kept as u64)).to_vec(), vec![]], 0));
     }
 
     #[test]
     fn a_file_ends_at_its_size() {
         let records = (0..5).map(|at| record(at, Host::Sender, if at == 2 { 80 } else { 40 })).collect();
         assert_eq!(
-            stamps(174, records),
-            ([vec![0, 1], vec![]], 3),
+            written(174, records),
+            ([vec![(0, 40), (1, 40)], vec![]], 3),
             "what comes behind the first that did not fit is left out"
         );
     }

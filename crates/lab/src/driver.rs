@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_link::{Counters, Direction};
-use fullpipe_record::{Path, PathChange, PathDirection};
+use fullpipe_record::{Path, PathChange};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::VIRTIO_HEADER;
 use hdrhistogram::Histogram;
@@ -75,9 +75,9 @@ impl Driver {
         let forward = Wire::new(sender, receiver_again, layout, origin);
         let reverse = Wire::new(receiver, sender_again, layout, origin);
         let [(to_forward, forward_inbox), (to_reverse, reverse_inbox)] = [channel()?, channel()?];
-        let forward = Line::new(&path.forward, seed.wrapping_mul(2), forward, forward_inbox, to_reverse.clone());
-        let reverse_seed = seed.wrapping_mul(2).wrapping_add(1);
-        let reverse = Line::new(&path.reverse, reverse_seed, reverse, reverse_inbox, to_forward.clone());
+        let [link, reverse_link] = Direction::both(path, seed);
+        let forward = Line::new(link, forward, forward_inbox, to_reverse.clone());
+        let reverse = Line::new(reverse_link, reverse, reverse_inbox, to_forward.clone());
         Ok(Self {
             directions: [
                 RunningDirection::start(forward, to_forward, &stop)?,
@@ -243,10 +243,10 @@ struct Line {
 }
 
 impl Line {
-    fn new(path: &PathDirection, seed: u64, wire: Wire, inbox: Inbox, other: CommandChannel) -> Self {
+    fn new(link: Direction<Packet>, wire: Wire, inbox: Inbox, other: CommandChannel) -> Self {
         Self {
             wire,
-            link: Direction::new(path, seed),
+            link,
             sleeper: SpinSleeper::new(),
             tap: None,
             inbox,

@@ -92,6 +92,27 @@ impl<T: Train> Bottleneck<T> {
         self.finish = self.sending.and_then(|_| server.finish());
     }
 
+    /// Goes on at `at` with `trains`, of the first of which so much work is left, in a busy period that began at a
+    /// moment, after others of a length in all.
+    pub(crate) fn resume(
+        &mut self,
+        at: Time,
+        trains: impl Iterator<Item = T>,
+        work: u128,
+        (began, busy_before): (Time, Span),
+    ) {
+        (self.began, self.busy_before) = (began, busy_before);
+        for train in trains {
+            self.queue.resume(at, train);
+        }
+        self.most = SegCount::new(u64::MAX);
+        self.sending = self.queue.begin(self.most);
+        if let (Some(_), Some(server)) = (self.sending, &mut self.server) {
+            server.resume(at, work);
+            self.finish = server.finish();
+        }
+    }
+
     /// Packets that are being sent at `now`, or will be before the link chooses again.
     pub(crate) fn being_sent(&self, now: Time) -> Tally {
         let (Some(load), Some(server)) = (self.sending, &self.server) else { return Tally::default() };

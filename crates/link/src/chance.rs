@@ -37,6 +37,7 @@ impl Chance {
 
     /// Returns how many of the next `segments` pass before one is hit. If that is not all of them, the one after them
     /// is hit, and the next call is about those after it.
+    #[inline]
     pub(crate) fn passing(&mut self, segments: SegCount) -> SegCount {
         if self.gap >= segments.get() {
             // A gap without end stays one.

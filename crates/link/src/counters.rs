@@ -17,18 +17,22 @@ impl Tally {
         Self { segments: train.segments(), bytes: train.wire_bytes(framing) }
     }
 
+    #[inline]
     pub(crate) fn add(&mut self, more: Self) {
         *self = self.plus(more);
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, less: Self) {
         *self = self.less(less);
     }
 
+    #[inline]
     pub(crate) fn plus(self, more: Self) -> Self {
         Self { segments: self.segments + more.segments, bytes: self.bytes + more.bytes }
     }
 
+    #[inline]
     pub(crate) fn less(self, less: Self) -> Self {
         Self { segments: self.segments - less.segments, bytes: self.bytes - less.bytes }
     }

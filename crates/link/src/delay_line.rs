@@ -1,7 +1,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-use fullpipe_record::{Fate, Framing, PathDirection};
+use fullpipe_record::{Effects, Fate, Framing, PathDirection};
 use fullpipe_units::{Ratio, SegCount, Span, Time};
 
 use crate::chance::Chance;
@@ -52,11 +52,9 @@ impl<T: Train> DelayLine<T> {
     pub(crate) fn new(path: &PathDirection, seed: u64) -> Self {
         let effects = &path.effects;
         let reordering = effects.reordering.unwrap_or_default();
-        let calm = effects.jitter.is_none()
-            && [effects.corrupted, effects.duplicated, reordering.share].iter().all(|share| *share == Ratio::ZERO);
         Self {
             framing: path.framing,
-            calm,
+            calm: only_delays(effects),
             corruption: Chance::new(effects.corrupted, seed ^ CORRUPTION),
             duplication: Chance::new(effects.duplicated, seed ^ DUPLICATION),
             delay: path.delay,
@@ -115,6 +113,11 @@ impl<T: Train> DelayLine<T> {
             }
             rest = behind;
         }
+    }
+
+    /// Takes over what left the link at `departed`, before this part took over.
+    pub(crate) fn resume(&mut self, departed: Time, train: T) {
+        self.keep_in_order(departed + self.delay, train);
     }
 
     /// Returns whether no packet passes another.
@@ -182,6 +185,13 @@ impl<T: Train> DelayLine<T> {
         self.launched += train.segments().get();
         number
     }
+}
+
+/// Returns whether packets behind the link are delayed, and nothing else happens to them.
+pub(crate) fn only_delays(effects: &Effects) -> bool {
+    let held_back = effects.reordering.map_or(Ratio::ZERO, |reordering| reordering.share);
+    effects.jitter.is_none()
+        && [effects.corrupted, effects.duplicated, held_back].iter().all(|share| *share == Ratio::ZERO)
 }
 
 /// Returns whether `chance` hits `train`, which is one packet or no more than it spares.

@@ -1,12 +1,13 @@
 use std::collections::VecDeque;
 
-use fullpipe_record::{Edit, Fate, Framing, NarrowLink, PathChange, PathDirection, PathStep, TooBig};
-use fullpipe_units::{SegCount, Time};
+use fullpipe_record::{Edit, Fate, Framing, NarrowLink, Path, PathChange, PathDirection, PathStep, TooBig};
+use fullpipe_units::{ByteCount, SegCount, Time};
 
 use crate::bottleneck::Bottleneck;
 use crate::counters::{Counters, Tally};
 use crate::cutting::{LongestTrain, cut_train};
 use crate::delay_line::DelayLine;
+use crate::express::Express;
 use crate::log::{Incident, Log};
 use crate::loss::Loss;
 use crate::policer::Policer;
@@ -25,6 +26,8 @@ pub struct Direction<T> {
     edits: Vec<(Edit, SegCount)>,
     narrow: Option<NarrowLink>,
     policer: Option<Policer>,
+    /// In the place of the two below, for as long as the path is plain enough.
+    express: Option<Express<T>>,
     bottleneck: Bottleneck<T>,
     delay_line: DelayLine<T>,
     /// Changes that are still to come, in order.
@@ -76,7 +79,26 @@ impl<T> Default for Outcome<T> {
     }
 }
 
+impl<T> Outcome<T> {
+    /// Adds that of packets behind these, of which a router answers the first alone.
+    fn add(&mut self, behind: Self) {
+        self.accepted += behind.accepted;
+        self.lost += behind.lost;
+        self.expired += behind.expired;
+        self.too_big += behind.too_big;
+        self.policed += behind.policed;
+        self.overflowed += behind.overflowed;
+        self.reply = self.reply.take().or(behind.reply);
+    }
+}
+
 impl<T: Train> Direction<T> {
+    /// Both directions of `path`, empty, forward first: the same `seed` means the same losses for every driver.
+    pub fn both(path: &Path, seed: u64) -> [Self; 2] {
+        let seed = seed.wrapping_mul(2);
+        [Self::new(&path.forward, seed), Self::new(&path.reverse, seed.wrapping_add(1))]
+    }
+
     /// An empty path, which begins at [`Time::ZERO`]. Where `path` does not say a rate, packets are sent at once;
     /// without a queue, none overflows; without a loss, none is lost. The path's MTU is the hosts' affair: only a
     /// narrow link finds packets too big.
@@ -93,6 +115,7 @@ impl<T: Train> Direction<T> {
             edits: path.effects.edits.iter().map(|edit| (*edit, SegCount::ZERO)).collect(),
             narrow: path.effects.narrow,
             policer: path.effects.policer.map(Policer::new),
+            express: Express::new(path),
             bottleneck: Bottleneck::new(path),
             delay_line: DelayLine::new(path, seed),
             steps: steps.into(),
@@ -113,15 +136,22 @@ impl<T: Train> Direction<T> {
     pub fn offer(&mut self, at: Time, train: T) -> Outcome<T> {
         self.advance(at);
         self.log.counters.offered.add(Tally::of(&train, self.framing));
+        let passing = self.loss.passing(&train);
+        if passing >= train.segments() {
+            return self.enter(at, train);
+        }
         let mut outcome = Outcome::default();
-        let mut rest = Some(train);
-        while let Some(train) = rest {
-            let passing = self.loss.passing(&train);
+        let mut rest = Some((train, passing));
+        while let Some((train, passing)) = rest {
             let (train, behind) = cut(train, passing);
             if let Some(train) = train {
-                self.enter(at, train, &mut outcome);
+                outcome.add(self.enter(at, train));
             }
-            rest = behind.and_then(|behind| self.lose_first(at, behind, &mut outcome));
+            let behind = behind.and_then(|behind| self.lose_first(at, behind, &mut outcome));
+            rest = behind.map(|behind| {
+                let passing = self.loss.passing(&behind);
+                (behind, passing)
+            });
         }
         outcome
     }
@@ -129,12 +159,18 @@ impl<T: Train> Direction<T> {
     /// The next train that has arrived at `now`; `None` if there is none yet. A driver calls it until then.
     pub fn pop(&mut self, now: Time) -> Option<Delivery<T>> {
         self.advance(now);
-        self.delay_line.land(now, &mut self.log)
+        match &mut self.express {
+            Some(express) => express.land(now, &mut self.log),
+            None => self.delay_line.land(now, &mut self.log),
+        }
     }
 
     /// A driver that calls [`Direction::pop`] now needs to do so at this moment again: no train arrives before. `None`
     /// if the path is empty.
     pub fn next_deadline(&self) -> Option<Time> {
+        if let Some(express) = &self.express {
+            return express.next_due();
+        }
         let due = self.delay_line.next_due();
         if due.is_some() && self.delay_line.keeps_order() {
             return due;
@@ -146,6 +182,9 @@ impl<T: Train> Direction<T> {
     /// keeps the delay that it had; a train of which packets are still being sent has the new one.
     pub fn change(&mut self, at: Time, change: &PathChange) {
         self.advance(at);
+        if let Some(express) = self.express.take() {
+            express.hand_over(at, &mut self.bottleneck, &mut self.delay_line);
+        }
         self.apply(at, change);
         if let Some(rate) = change.rate {
             self.longest.set_rate(rate);
@@ -155,7 +194,10 @@ impl<T: Train> Direction<T> {
     /// Returns the counts up to `now`.
     pub fn counters(&mut self, now: Time) -> Counters {
         self.advance(now);
-        self.bottleneck.counted(now, self.log.counters)
+        match &self.express {
+            Some(express) => express.counted(now, self.log.counters),
+            None => self.bottleneck.counted(now, self.log.counters),
+        }
     }
 
     /// Begins to keep incidents and to count edits anew, or ends it. A caller takes them often: there is no limit to
@@ -179,6 +221,9 @@ impl<T: Train> Direction<T> {
     fn advance(&mut self, now: Time) {
         debug_assert!(now >= self.clock, "a call at {now:?} after one at {:?}", self.clock);
         self.clock = now;
+        if let Some(express) = &mut self.express {
+            return express.advance(now, &mut self.log);
+        }
         loop {
             let finish = self.bottleneck.finish().filter(|finish| *finish <= now);
             // At the same moment, what has been sent leaves before the path changes.
@@ -223,25 +268,22 @@ impl<T: Train> Direction<T> {
     }
 
     /// Sends `train`, which was not lost, through the stages up to the queue.
-    fn enter(&mut self, at: Time, mut train: T, outcome: &mut Outcome<T>) {
+    fn enter(&mut self, at: Time, mut train: T) -> Outcome<T> {
         if let Some(edit) = self.stopping(&mut train) {
-            outcome.expired += train.segments();
             self.note(at, Fate::Expired, &train);
-            if let Edit::Router(address) = edit
-                && outcome.reply.is_none()
-            {
-                outcome.reply = train.time_exceeded(address);
-            }
-            return;
+            let reply = if let Edit::Router(address) = edit { train.time_exceeded(address) } else { None };
+            return Outcome { expired: train.segments(), reply, ..Outcome::default() };
         }
         if self.narrow.is_none() && self.policer.is_none() {
-            return self.queue(at, train, outcome);
+            return self.queue(at, train);
         }
-        for narrow in self.narrowed(at, train, outcome).into_iter().flatten() {
-            for train in self.policed(at, narrow, outcome).into_iter().flatten() {
-                self.queue(at, train, outcome);
+        let mut outcome = Outcome::default();
+        for narrow in self.narrowed(at, train, &mut outcome).into_iter().flatten() {
+            for train in self.policed(at, narrow, &mut outcome).into_iter().flatten() {
+                outcome.add(self.queue(at, train));
             }
         }
+        outcome
     }
 
     /// Edits `train`. Returns the edit at which it goes no further.
@@ -258,7 +300,15 @@ impl<T: Train> Direction<T> {
 
     /// Notes what happened to packets before the queue.
     fn note(&mut self, at: Time, fate: Fate, train: &T) {
-        self.log.note(at, fate, Some(self.bottleneck.backlog(at)), train);
+        self.log.note(at, fate, Some(self.backlog(at)), train);
+    }
+
+    /// Returns the bytes that wait or are being sent.
+    fn backlog(&self, at: Time) -> ByteCount {
+        match &self.express {
+            Some(express) => express.backlog(at).bytes,
+            None => self.bottleneck.backlog(at),
+        }
     }
 
     fn narrowed(&mut self, at: Time, train: T, outcome: &mut Outcome<T>) -> [Option<T>; 2] {
@@ -285,17 +335,18 @@ impl<T: Train> Direction<T> {
         passed
     }
 
-    fn queue(&mut self, at: Time, train: T, outcome: &mut Outcome<T>) {
+    fn queue(&mut self, at: Time, train: T) -> Outcome<T> {
         let segments = train.segments();
-        if self.bottleneck.is_unlimited() {
-            outcome.accepted += segments;
+        let accepted = if let Some(express) = &mut self.express {
+            express.accept(at, train, &mut self.log)
+        } else if self.bottleneck.is_unlimited() {
             self.log.counters.sent += train.wire_bytes(self.framing);
             self.delay_line.enqueue(at, train, &mut self.log);
-            return;
-        }
-        let accepted = self.bottleneck.accept(at, train, self.delay_line.alike(), &mut self.log);
-        outcome.accepted += accepted;
-        outcome.overflowed += segments - accepted;
+            segments
+        } else {
+            self.bottleneck.accept(at, train, self.delay_line.alike(), &mut self.log)
+        };
+        Outcome { accepted, overflowed: segments - accepted, ..Outcome::default() }
     }
 
     /// Loses the first packet of `train` and returns the others.

@@ -26,6 +26,9 @@
 //!
 //! Everything happens at its own logical time: the link chooses the next packet when the last one has been sent, and
 //! the path changes when its steps say so. When, and how often, a driver calls [`Direction::pop`] changes nothing.
+//!
+//! If stages 5 to 9 are a drop-tail queue, a rate and a delay, a packet's times are computed when it comes. A property
+//! test holds the result against that of the stages.
 
 mod bottleneck;
 mod chance;
@@ -34,9 +37,11 @@ mod counters;
 mod cutting;
 mod delay_line;
 mod direction;
+mod express;
 mod fifo;
 mod fq_codel;
 mod jitter;
+mod limit;
 mod load;
 mod log;
 mod loss;

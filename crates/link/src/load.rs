@@ -23,11 +23,13 @@ impl Load {
         }
     }
 
+    #[inline]
     pub(crate) fn tally(self) -> Tally {
         Tally { segments: self.segments, bytes: self.total }
     }
 
     /// Returns how many whole packets `bytes` cover, counted from the first.
+    #[inline]
     pub(crate) fn packets_in(self, bytes: ByteCount) -> SegCount {
         if bytes >= self.total {
             return self.segments;
@@ -37,6 +39,7 @@ impl Load {
     }
 
     /// The first `packets` of it.
+    #[inline]
     pub(crate) fn first(self, packets: SegCount) -> Self {
         if packets >= self.segments {
             return self;

@@ -4,6 +4,7 @@ use fullpipe_units::{ByteCount, SegCount, Time};
 use crate::codel::Codel;
 use crate::fifo::Fifo;
 use crate::fq_codel::FqCodel;
+use crate::limit::Limit;
 use crate::load::Load;
 use crate::log::Log;
 use crate::train::{cut, sieve};
@@ -13,8 +14,7 @@ use crate::{Tally, Train};
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     framing: Framing,
-    bytes: Option<ByteCount>,
-    packets: Option<SegCount>,
+    limit: Limit,
     discipline: Discipline<T>,
 }
 
@@ -36,7 +36,7 @@ impl<T: Train> Queue<T> {
             Queueing::Codel(codel) => Discipline::Codel { fifo: fifo(), codel: Codel::new(codel, packet) },
             Queueing::FqCodel(codel) => Discipline::FqCodel(Box::new(FqCodel::new(codel, packet, path.framing))),
         };
-        Self { framing: path.framing, bytes: path.queue, packets: path.effects.queue_packets, discipline }
+        Self { framing: path.framing, limit: Limit::new(path), discipline }
     }
 
     /// Packets that have not begun to be sent.
@@ -50,7 +50,7 @@ impl<T: Train> Queue<T> {
     /// Takes in what finds room of `train` while `sending` is on the link; what does not.
     pub(crate) fn accept(&mut self, at: Time, train: T, sending: Tally, log: &mut Log<T>) -> Option<T> {
         let mut backlog = self.held().plus(sending);
-        let room = self.room(backlog, Load::of(&train, self.framing));
+        let room = self.limit.room(backlog, Load::of(&train, self.framing));
         if room >= train.segments() {
             self.push(at, train, sending, log);
             return None;
@@ -63,7 +63,7 @@ impl<T: Train> Queue<T> {
             return rest;
         }
         let sieved = sieve(train, self.framing, |load| {
-            let room = self.room(backlog, load);
+            let room = self.limit.room(backlog, load);
             backlog.add(load.first(room).tally());
             room
         });
@@ -71,6 +71,11 @@ impl<T: Train> Queue<T> {
             self.push(at, train, sending, log);
         }
         sieved.stopped
+    }
+
+    /// Takes in `train`, which was accepted before this queue took over.
+    pub(crate) fn resume(&mut self, at: Time, train: T) {
+        self.fifo(0).push(at, train);
     }
 
     /// Returns whether a full queue accepts a packet all the same, and drops others.
@@ -82,11 +87,7 @@ impl<T: Train> Queue<T> {
     pub(crate) fn force(&mut self, at: Time, packet: T, sending: Tally, log: &mut Log<T>) {
         self.push(at, packet, sending, log);
         let Discipline::FqCodel(flows) = &mut self.discipline else { return };
-        let full = |backlog: Tally| {
-            self.bytes.is_some_and(|limit| backlog.bytes > limit)
-                || self.packets.is_some_and(|limit| backlog.segments > limit)
-        };
-        while full(flows.held().plus(sending)) {
+        while self.limit.is_exceeded(flows.held().plus(sending)) {
             let queue = flows.held().plus(sending).bytes;
             let Some(train) = flows.drop_from_fattest() else { return };
             log.note(at, Fate::Overflowed, Some(queue), &train);
@@ -132,15 +133,6 @@ impl<T: Train> Queue<T> {
             Discipline::DropTail { fifo, .. } | Discipline::Codel { fifo, .. } => fifo,
             Discipline::FqCodel(flows) => flows.fifo(place),
         }
-    }
-
-    /// Returns how many packets of `load`, counted from its first, find room behind `backlog`. On an idle link one
-    /// always does.
-    fn room(&self, backlog: Tally, load: Load) -> SegCount {
-        let by_bytes = self.bytes.map(|limit| load.packets_in(limit.saturating_sub(backlog.bytes)));
-        let by_packets = self.packets.map(|limit| limit.saturating_sub(backlog.segments).min(load.segments));
-        let room = by_bytes.unwrap_or(load.segments).min(by_packets.unwrap_or(load.segments));
-        if backlog.segments == SegCount::ZERO { room.max(SegCount::new(1)) } else { room }
     }
 
     /// A packet is marked that finds more than the threshold before it, so the first packets of a train may not be.

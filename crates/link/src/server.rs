@@ -4,6 +4,15 @@ use fullpipe_units::{BitRate, ByteCount, Span, Time};
 /// Billionths of a bit in a byte: what a rate in bits per second does in a nanosecond is a whole number of them.
 pub(crate) const WORK_PER_BYTE: u128 = 8_000_000_000;
 
+/// Returns the bytes that so much work sends, the last of them perhaps in part.
+pub(crate) fn bytes_for(work: u128) -> ByteCount {
+    // Nearly always 64 bits suffice, and divide faster.
+    ByteCount::new(match u64::try_from(work) {
+        Ok(work) => work.div_ceil(WORK_PER_BYTE as u64),
+        Err(_) => u64::try_from(work.div_ceil(WORK_PER_BYTE)).unwrap_or(u64::MAX),
+    })
+}
+
 /// The rate or the moments at which a link can send.
 #[derive(Debug, Clone)]
 pub(crate) enum Capacity {
@@ -62,8 +71,12 @@ impl Server {
 
     /// Bytes of what has begun that have not been sent at `now`, the last of them perhaps in part.
     pub(crate) fn left(&self, now: Time) -> ByteCount {
-        let left = self.needed.saturating_sub(self.done_at(now)).div_ceil(WORK_PER_BYTE);
-        ByteCount::new(u64::try_from(left).unwrap_or(u64::MAX))
+        bytes_for(self.needed.saturating_sub(self.done_at(now)))
+    }
+
+    /// A period goes on at `at`, with so much work left of what has begun.
+    pub(crate) fn resume(&mut self, at: Time, work: u128) {
+        (self.since, self.done, self.needed) = (at, 0, work);
     }
 
     /// From `at` on it sends at `rate`.

@@ -7,5 +7,6 @@ mod diagnose;
 mod lab;
 mod lab_up;
 mod latency;
+mod replay;
 mod streams;
 mod trace;

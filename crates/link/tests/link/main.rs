@@ -8,4 +8,3 @@ mod effects;
 mod golden;
 mod managed;
 mod properties;
-mod speed;

@@ -235,7 +235,74 @@ fn gone(counters: &Counters) -> (SegCount, ByteCount) {
     (all.iter().map(|tally| tally.segments).sum(), all.iter().map(|tally| tally.bytes).sum())
 }
 
+/// Of which only what happens before the queue differs from a plain one.
+fn path_with_a_plain_end() -> impl Strategy<Value = PathDirection> {
+    path().prop_map(|mut path| {
+        let before = path.effects;
+        path.effects = Effects {
+            losses: before.losses,
+            edits: before.edits,
+            narrow: before.narrow,
+            policer: before.policer,
+            queue_packets: before.queue_packets,
+            ..Effects::default()
+        };
+        path
+    })
+}
+
+/// The same, with a change at the end of time that changes nothing, for which the link has to be ready.
+fn ready_to_change(path: &PathDirection) -> PathDirection {
+    let never = PathStep { after: Span::MAX, change: PathChange::default() };
+    PathDirection { effects: Effects { steps: vec![never], ..path.effects.clone() }, ..path.clone() }
+}
+
+/// Everything that can be observed of `path` while each train is offered after a call in between, and one change is
+/// made.
+fn observed(
+    path: &PathDirection,
+    seed: u64,
+    arrivals: &[Arrival],
+    polls: &[f64],
+    (changes_at, change): (usize, PathChange),
+) -> impl PartialEq + std::fmt::Debug + use<> {
+    let mut link = Direction::new(path, seed);
+    link.keep_incidents(true);
+    let (mut outcomes, mut deliveries, mut counters, mut last) = (vec![], vec![], vec![], 0);
+    for (number, ((time, train), poll)) in arrivals.iter().zip(polls).enumerate() {
+        let between = at(last + ((time - last) as f64 * poll) as u64);
+        if number == changes_at {
+            link.change(between, &change);
+        }
+        counters.push(link.counters(between));
+        deliveries.extend(std::iter::from_fn(|| link.pop(between)));
+        outcomes.push(link.offer(at(*time), train.clone()));
+        counters.push(link.counters(at(*time)));
+        last = *time;
+    }
+    deliveries.extend(drain(&mut link));
+    counters.push(link.counters(at(u64::MAX)));
+    let incidents = link.take_incidents();
+    (outcomes, deliveries, counters, incidents, link.edits().to_vec())
+}
+
 proptest! {
+    /// Of a packet to which nothing happens but a drop-tail queue, a rate and a delay, the link knows all moments at
+    /// once; the result is that of the stages, event by event, also when the path changes meanwhile.
+    #[test]
+    fn a_plain_path_does_what_its_stages_do(
+        path in path_with_a_plain_end(),
+        seed: u64,
+        arrivals in arrivals(),
+        polls in proptest::collection::vec(0.0..=1.0, 120),
+        steps in steps(),
+        changes_at in 0_usize..240,
+    ) {
+        let change = steps.first().map_or_else(PathChange::default, |step| step.change);
+        let observed = |path| observed(path, seed, &arrivals, &polls, (changes_at, change));
+        prop_assert_eq!(observed(&path), observed(&ready_to_change(&path)));
+    }
+
     #[test]
     fn nothing_appears_and_nothing_vanishes(path in path(), seed: u64, arrivals in arrivals()) {
         let mut link = Direction::new(&path, seed);

@@ -1,0 +1,240 @@
+use std::collections::VecDeque;
+
+use fullpipe_record::{Fate, Framing, PathDirection, Queueing};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+
+use crate::bottleneck::Bottleneck;
+use crate::delay_line::{DelayLine, only_delays};
+use crate::limit::Limit;
+use crate::load::Load;
+use crate::log::Log;
+use crate::server::{WORK_PER_BYTE, bytes_for};
+use crate::train::sieve;
+use crate::{Counters, Delivery, Tally, Train};
+
+/// A drop-tail queue, its link and its delay, where nothing else can happen to a packet: when it arrives is known as it
+/// comes, and nothing needs to be done in between.
+///
+/// The outcome is that of [`Bottleneck`] and [`DelayLine`], to which [`Express::hand_over`] leaves what is on its way
+/// when the path changes.
+#[derive(Debug)]
+pub(crate) struct Express<T> {
+    framing: Framing,
+    limit: Limit,
+    /// `None` where packets are sent at once.
+    sender: Option<Sender>,
+    delay: Span,
+    /// In order; those that have been sent are propagating.
+    trains: VecDeque<Travelling<T>>,
+    /// Trains that have been sent to their last bit.
+    sent: usize,
+    /// Packets of all others.
+    unsent: Tally,
+    /// When the busy period began.
+    began: Time,
+    /// Busy time of the periods before it.
+    busy_before: Span,
+}
+
+#[derive(Debug)]
+struct Travelling<T> {
+    sent: Moment,
+    load: Load,
+    train: T,
+}
+
+/// A moment between two nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    /// The nanosecond at which it is over.
+    by: Time,
+    /// Work that the link could still do until then, less than it does in a nanosecond.
+    spare: u64,
+}
+
+/// A link of a constant rate. Work is counted in billionths of a bit, of which it does as many in a nanosecond as its
+/// rate has bits per second; so no rounding error adds up from packet to packet.
+#[derive(Debug)]
+struct Sender {
+    /// Bits per second; not zero.
+    rate: u64,
+    /// When it will have sent all that has come.
+    free: Moment,
+    last: Sending,
+}
+
+/// The time that bytes take: most trains are as long as the one before.
+#[derive(Debug, Clone, Copy)]
+struct Sending {
+    bytes: ByteCount,
+    /// Whole nanoseconds, and the work that is left then, less than the link does in one.
+    whole: Span,
+    rest: u64,
+}
+
+impl<T: Train> Express<T> {
+    /// `None` where `path` does more to a packet than drop-tail queue, rate and delay do.
+    pub(crate) fn new(path: &PathDirection) -> Option<Self> {
+        let effects = &path.effects;
+        let is_plain = effects.queueing == Queueing::DropTail
+            && effects.opportunities.is_none()
+            && effects.steps.is_empty()
+            && path.rate != Some(BitRate::ZERO)
+            && only_delays(effects);
+        is_plain.then(|| Self {
+            framing: path.framing,
+            limit: Limit::new(path),
+            sender: path.rate.map(Sender::new),
+            delay: path.delay,
+            trains: VecDeque::new(),
+            sent: 0,
+            unsent: Tally::default(),
+            began: Time::ZERO,
+            busy_before: Span::ZERO,
+        })
+    }
+
+    /// Takes in as much of `train`, which comes at `at`, as there is room for. Returns the number of packets accepted.
+    pub(crate) fn accept(&mut self, at: Time, train: T, log: &mut Log<T>) -> SegCount {
+        let load = Load::of(&train, self.framing);
+        if self.sender.is_none() {
+            self.trains.push_back(Travelling { sent: Moment::at(at), load, train });
+            self.sent += 1;
+            log.counters.sent += load.total;
+            return load.segments;
+        }
+        let mut backlog = self.backlog(at);
+        let mut stopped = None;
+        if self.limit.room(backlog, load) >= load.segments {
+            backlog.add(load.tally());
+            self.push(at, load, train);
+        } else {
+            let sieved = sieve(train, self.framing, |load| {
+                let room = self.limit.room(backlog, load);
+                backlog.add(load.first(room).tally());
+                room
+            });
+            for train in sieved.passed.into_iter().flatten() {
+                self.push(at, Load::of(&train, self.framing), train);
+            }
+            stopped = sieved.stopped;
+        }
+        log.counters.max_backlog = log.counters.max_backlog.max(backlog.bytes);
+        let Some(train) = stopped else { return load.segments };
+        log.note(at, Fate::Overflowed, Some(backlog.bytes), &train);
+        load.segments - train.segments()
+    }
+
+    /// Takes note of what has been sent by `now`.
+    pub(crate) fn advance(&mut self, now: Time, log: &mut Log<T>) {
+        while let Some(first) = self.trains.get(self.sent).filter(|first| first.sent.by <= now) {
+            self.unsent.remove(first.load.tally());
+            log.counters.sent += first.load.total;
+            self.sent += 1;
+            if self.unsent.segments == SegCount::ZERO {
+                self.busy_before += first.sent.by.since(self.began);
+            }
+        }
+    }
+
+    /// The next train that has arrived at `now`, up to which it has been advanced.
+    pub(crate) fn land(&mut self, now: Time, log: &mut Log<T>) -> Option<Delivery<T>> {
+        let delay = self.delay;
+        let Travelling { sent, load, train } = self.trains.pop_front_if(|first| first.sent.by + delay <= now)?;
+        self.sent -= 1;
+        log.counters.delivered.add(load.tally());
+        Some(Delivery { due: sent.by + delay, train })
+    }
+
+    /// When the next train arrives.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.trains.front().map(|first| first.sent.by + self.delay)
+    }
+
+    /// Returns the packets that wait or are being sent at `now`, up to which it has been advanced.
+    pub(crate) fn backlog(&self, now: Time) -> Tally {
+        self.unsent.less(self.complete(now))
+    }
+
+    /// Returns `counters` with the bytes sent and the busy time up to `now`.
+    pub(crate) fn counted(&self, now: Time, counters: Counters) -> Counters {
+        let is_busy = self.unsent.segments > SegCount::ZERO;
+        let busy = if is_busy { now.since(self.began) } else { Span::ZERO };
+        Counters { sent: counters.sent + self.complete(now).bytes, busy: self.busy_before + busy, ..counters }
+    }
+
+    /// Leaves all that is on its way at `now`, up to which it has been advanced, to the stages of a path that changes.
+    pub(crate) fn hand_over(self, now: Time, bottleneck: &mut Bottleneck<T>, delay_line: &mut DelayLine<T>) {
+        let first = self.trains.get(self.sent).map(|first| first.sent);
+        let mut trains = self.trains;
+        let unsent = trains.split_off(self.sent);
+        for Travelling { sent, train, .. } in trains {
+            delay_line.resume(sent.by, train);
+        }
+        let work = self.sender.zip(first).map_or(0, |(sender, first)| sender.work(now, first));
+        let unsent = unsent.into_iter().map(|travelling| travelling.train);
+        bottleneck.resume(now, unsent, work, (self.began, self.busy_before));
+    }
+
+    /// Packets of the train that is being sent which have been sent at `now`.
+    fn complete(&self, now: Time) -> Tally {
+        let (Some(first), Some(sender)) = (self.trains.get(self.sent), &self.sender) else { return Tally::default() };
+        if first.load.segments == SegCount::new(1) {
+            return Tally::default();
+        }
+        let left = bytes_for(sender.work(now, first.sent));
+        first.load.first(first.load.packets_in(first.load.total.saturating_sub(left))).tally()
+    }
+
+    fn push(&mut self, at: Time, load: Load, train: T) {
+        let Some(sender) = &mut self.sender else { return };
+        if self.unsent.segments == SegCount::ZERO {
+            sender.free = Moment::at(at);
+            self.began = at;
+        }
+        let sent = sender.send(load.total);
+        self.unsent.add(load.tally());
+        self.trains.push_back(Travelling { sent, load, train });
+    }
+}
+
+impl Moment {
+    #[inline]
+    fn at(time: Time) -> Self {
+        Self { by: time, spare: 0 }
+    }
+}
+
+impl Sender {
+    fn new(rate: BitRate) -> Self {
+        let last = Sending { bytes: ByteCount::ZERO, whole: Span::ZERO, rest: 0 };
+        Self { rate: rate.bps(), free: Moment::at(Time::ZERO), last }
+    }
+
+    /// Sends `bytes` behind all that has come before; when they have been sent.
+    #[inline]
+    fn send(&mut self, bytes: ByteCount) -> Moment {
+        if bytes != self.last.bytes {
+            self.last = self.sending(bytes);
+        }
+        let Sending { whole, rest, .. } = self.last;
+        let Moment { by, spare } = self.free;
+        self.free = match spare.checked_sub(rest) {
+            Some(spare) => Moment { by: by + whole, spare },
+            None => Moment { by: by + whole + Span::from_nanos(1), spare: self.rate - (rest - spare) },
+        };
+        self.free
+    }
+
+    fn sending(&self, bytes: ByteCount) -> Sending {
+        let work = u128::from(bytes.get()) * WORK_PER_BYTE;
+        let whole = u64::try_from(work / u128::from(self.rate)).unwrap_or(u64::MAX);
+        Sending { bytes, whole: Span::from_nanos(whole), rest: (work % u128::from(self.rate)) as u64 }
+    }
+
+    /// Work from `now` to `sent`, which is later.
+    fn work(&self, now: Time, sent: Moment) -> u128 {
+        let whole = u128::from(sent.by.since(now).as_nanos()) * u128::from(self.rate);
+        whole.saturating_sub(u128::from(sent.spare))
+    }
+}

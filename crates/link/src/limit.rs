@@ -1,0 +1,34 @@
+use fullpipe_record::PathDirection;
+use fullpipe_units::{ByteCount, SegCount};
+
+use crate::Tally;
+use crate::load::Load;
+
+/// Most that a queue holds, the packet on the link included; what is not limited never overflows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    bytes: Option<ByteCount>,
+    packets: Option<SegCount>,
+}
+
+impl Limit {
+    pub(crate) fn new(path: &PathDirection) -> Self {
+        Self { bytes: path.queue, packets: path.effects.queue_packets }
+    }
+
+    /// Returns how many packets of `load`, counted from its first, find room behind `backlog`. On an idle link one
+    /// always does.
+    #[inline]
+    pub(crate) fn room(self, backlog: Tally, load: Load) -> SegCount {
+        let by_bytes = self.bytes.map(|limit| load.packets_in(limit.saturating_sub(backlog.bytes)));
+        let by_packets = self.packets.map(|limit| limit.saturating_sub(backlog.segments).min(load.segments));
+        let room = by_bytes.unwrap_or(load.segments).min(by_packets.unwrap_or(load.segments));
+        if backlog.segments == SegCount::ZERO { room.max(SegCount::new(1)) } else { room }
+    }
+
+    /// Returns whether `backlog` is more than it allows.
+    pub(crate) fn is_exceeded(self, backlog: Tally) -> bool {
+        self.bytes.is_some_and(|limit| backlog.bytes > limit)
+            || self.packets.is_some_and(|limit| backlog.segments > limit)
+    }
+}
