@@ -5,8 +5,8 @@ use fullpipe_record::Edit;
 use fullpipe_tcp::{Ack, Blocks, Burst, Stamp};
 use fullpipe_units::{ByteCount, SegCount};
 
-/// Packets of one connection as the path sees them: fields, and no payload. There may be millions in a queue, so they are
-/// small.
+/// Packets of one connection as the path sees them: fields, and no payload. There may be millions in a queue, so they
+/// are small.
 #[derive(Debug, Clone)]
 pub(crate) struct Packet {
     pub(crate) flow: u32,
