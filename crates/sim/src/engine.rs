@@ -199,16 +199,14 @@ impl Simulation {
         }
         let Some(flow) = self.flows.get_mut(index).filter(|_| !packet.is_spoiled) else { return };
         match &packet.content {
-            Content::Data(burst) => {
-                let answers = [flow.receiver.arrived(now, burst), flow.read(now)];
-                answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, ack));
+            Content::Data(data) => {
+                let answers = [flow.receiver.arrived(now, &data.burst()), flow.read(now)];
+                answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, &ack));
                 self.settle(index);
                 self.arm(index);
             }
-            Content::Ack(ack, field) => {
-                let scale = self.connection.scales[1].unwrap_or(0);
-                let window = ByteCount::new(u64::from(*field) << scale);
-                flow.sender.acknowledged(now, &Ack { window, ..*ack });
+            Content::Acknowledgement(ack) => {
+                flow.sender.acknowledged(now, &ack.ack(self.connection.scales[1].unwrap_or(0)));
                 self.serve(index);
             }
             Content::End => {}
@@ -219,7 +217,7 @@ impl Simulation {
         let now = self.now;
         let Some(flow) = self.flows.get_mut(index) else { return };
         let answers = [flow.wake(now), flow.read(now)];
-        answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, ack));
+        answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, &ack));
         self.settle(index);
         self.serve(index);
     }
@@ -233,7 +231,7 @@ impl Simulation {
             } else {
                 self.connection.segment
             };
-            self.offer(Packet::data(index as u32, bytes, burst));
+            self.offer(Packet::data(index as u32, bytes, &burst));
         }
         self.arm(index);
     }
@@ -259,7 +257,7 @@ impl Simulation {
         }
     }
 
-    fn acknowledge(&mut self, index: usize, ack: Ack) {
+    fn acknowledge(&mut self, index: usize, ack: &Ack) {
         let bytes = self.connection.acknowledgement + ack.blocks.option_bytes();
         let scale = self.connection.scales[0].unwrap_or(0);
         self.reverse.offer(self.now, Packet::ack(index as u32, bytes, ack, scale));

@@ -2,51 +2,101 @@ use std::net::IpAddr;
 
 use fullpipe_link::{Edited, Train};
 use fullpipe_record::Edit;
-use fullpipe_tcp::{Ack, Burst};
+use fullpipe_tcp::{Ack, Blocks, Burst, Stamp};
 use fullpipe_units::{ByteCount, SegCount};
 
-/// Packets of one connection as the path sees them: fields, and no payload.
+/// Packets of one connection as the path sees them: fields, and no payload. There may be millions in a queue, so they
+/// are small.
 #[derive(Debug, Clone)]
 pub(crate) struct Packet {
     pub(crate) flow: u32,
-    /// IP bytes of each.
-    bytes: u32,
+    /// IP bytes of each, of which a header can count 65 535.
+    bytes: u16,
     pub(crate) content: Content,
     pub(crate) is_spoiled: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
-    Data(Burst),
-    /// Without the window in bytes: a header holds the field, and each end applies its own shift.
-    Ack(Ack, u16),
+    Data(Data),
+    Acknowledgement(Acknowledgement),
     /// The message of a control connection that ends the transfer.
     End,
 }
 
+/// The fields of segments.
+#[derive(Debug, Clone)]
+pub(crate) struct Data {
+    first: u64,
+    segments: u32,
+    stamp: Stamp,
+    echo: Stamp,
+    is_probe: bool,
+}
+
+/// The fields of an acknowledgement.
+#[derive(Debug, Clone)]
+pub(crate) struct Acknowledgement {
+    next: u64,
+    /// None in most.
+    blocks: Option<Box<Blocks>>,
+    stamp: Stamp,
+    echo: Stamp,
+    /// The window field, to which each end applies its own shift.
+    window: u16,
+}
+
+impl Data {
+    pub(crate) fn burst(&self) -> Burst {
+        let &Self { first, segments, stamp, echo, is_probe } = self;
+        Burst { first, segments: SegCount::new(u64::from(segments)), stamp, echo, is_probe }
+    }
+}
+
+impl Acknowledgement {
+    /// As an end understands it that shifts windows by `scale`.
+    pub(crate) fn ack(&self, scale: u8) -> Ack {
+        let &Self { next, ref blocks, stamp, echo, window } = self;
+        let window = ByteCount::new(u64::from(window) << scale);
+        Ack { next, window, blocks: blocks.as_deref().copied().unwrap_or_default(), stamp, echo }
+    }
+}
+
 impl Packet {
     /// Segments of `bytes` each.
-    pub(crate) fn data(flow: u32, bytes: ByteCount, burst: Burst) -> Self {
-        Self { flow, bytes: bytes.get() as u32, content: Content::Data(burst), is_spoiled: false }
+    pub(crate) fn data(flow: u32, bytes: ByteCount, burst: &Burst) -> Self {
+        let &Burst { first, segments, stamp, echo, is_probe } = burst;
+        let data = Data { first, segments: segments.get() as u32, stamp, echo, is_probe };
+        Self { flow, bytes: size(bytes), content: Content::Data(data), is_spoiled: false }
     }
 
     /// An acknowledgement of `bytes`, whose window counts in units of 2^`scale`.
-    pub(crate) fn ack(flow: u32, bytes: ByteCount, ack: Ack, scale: u8) -> Self {
-        let field = (ack.window.get() >> scale).min(u64::from(u16::MAX)) as u16;
-        Self { flow, bytes: bytes.get() as u32, content: Content::Ack(ack, field), is_spoiled: false }
+    pub(crate) fn ack(flow: u32, bytes: ByteCount, ack: &Ack, scale: u8) -> Self {
+        let content = Content::Acknowledgement(Acknowledgement {
+            next: ack.next,
+            blocks: (!ack.blocks.is_empty()).then(|| Box::new(ack.blocks)),
+            stamp: ack.stamp,
+            echo: ack.echo,
+            window: (ack.window.get() >> scale).min(u64::from(u16::MAX)) as u16,
+        });
+        Self { flow, bytes: size(bytes), content, is_spoiled: false }
     }
 
     /// The message that ends a transfer.
     pub(crate) fn end(bytes: ByteCount) -> Self {
-        Self { flow: u32::MAX, bytes: bytes.get() as u32, content: Content::End, is_spoiled: false }
+        Self { flow: u32::MAX, bytes: size(bytes), content: Content::End, is_spoiled: false }
     }
+}
+
+fn size(bytes: ByteCount) -> u16 {
+    u16::try_from(bytes.get()).unwrap_or(u16::MAX)
 }
 
 impl Train for Packet {
     fn segments(&self) -> SegCount {
         match &self.content {
-            Content::Data(burst) => burst.segments,
-            Content::Ack(..) | Content::End => SegCount::new(1),
+            Content::Data(data) => SegCount::new(u64::from(data.segments)),
+            Content::Acknowledgement(_) | Content::End => SegCount::new(1),
         }
     }
 
@@ -62,8 +112,8 @@ impl Train for Packet {
         let mut rest = self.clone();
         if let (Content::Data(first), Content::Data(rest)) = (&mut self.content, &mut rest.content) {
             rest.first += at.get();
-            rest.segments = first.segments - at;
-            first.segments = at;
+            rest.segments -= at.get() as u32;
+            first.segments = at.get() as u32;
         }
         rest
     }
@@ -82,8 +132,8 @@ impl Train for Packet {
 
     fn apply(&mut self, edit: &Edit) -> Edited {
         match (edit, &mut self.content) {
-            (Edit::ClampWindow(most), Content::Ack(_, field)) if u64::from(*field) > most.get() => {
-                *field = most.get() as u16;
+            (Edit::ClampWindow(most), Content::Acknowledgement(ack)) if u64::from(ack.window) > most.get() => {
+                ack.window = most.get() as u16;
                 Edited::Changed
             }
             _ => Edited::Unchanged,
@@ -96,5 +146,15 @@ impl Train for Packet {
 
     fn too_big(&self, _: ByteCount) -> Option<Self> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_is_small() {
+        assert!(size_of::<Packet>() <= 48, "{}", size_of::<Packet>());
     }
 }

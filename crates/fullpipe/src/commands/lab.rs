@@ -418,7 +418,7 @@ fn load_grid(file: Option<&str>) -> Result<Grid, Failure> {
 ///
 /// # Errors
 /// Fails if the file, or a file to which the scenario refers, cannot be read, or if the scenario is not valid.
-fn load(name: &str) -> Result<Scenario, Failure> {
+pub(super) fn load(name: &str) -> Result<Scenario, Failure> {
     if let Some((name, text)) = builtin().iter().find(|(known, _)| *known == name) {
         return Ok(Scenario::parse(name, text)?);
     }

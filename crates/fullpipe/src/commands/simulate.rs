@@ -7,7 +7,7 @@ use fullpipe_record::{
     Writer,
 };
 use fullpipe_report as report;
-use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
+use fullpipe_scenario::{PathSpec, Step, parse_host_flag, parse_path_flag_with};
 use fullpipe_sim::{Granularity, Plan, Simulation};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -26,6 +26,9 @@ use crate::values::duration;
 /// the protocol permits, and not what a host does.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    /// Scenario file or name from `lab list`, whose steps are simulated in place of the flags of path and load
+    #[arg(value_name = "SCENARIO", conflicts_with_all = ["path", "LoadArguments"])]
+    scenario: Option<String>,
     /// Path, as rate=300M,loss=1e-4
     ///
     /// The default is rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet.
@@ -144,10 +147,26 @@ impl Run for Arguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        if self.seeds > 1 && self.format() == Format::Json {
-            return Err(Failure::new(USAGE, "--json prints one transfer: use --json-lines with --seeds"));
+        let plans = self.plans()?;
+        if (self.seeds > 1 || plans.len() > 1) && self.format() == Format::Json {
+            return Err(Failure::new(USAGE, "--json prints one transfer: use --json-lines for several"));
         }
-        let plan = self.plan()?;
+        for (name, plan) in &plans {
+            if let Some(name) = name {
+                terminal.result(&format!("{}\n", terminal.style().bold(name)));
+            }
+            self.simulate(plan, terminal).map_err(|failure| match name {
+                Some(name) => Failure::new(failure.code, format!("step \"{name}\": {}", failure.message)),
+                None => failure,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Arguments {
+    /// Simulates a transfer with each seed.
+    fn simulate(&self, plan: &Plan, terminal: &Terminal) -> Result<(), Failure> {
         let mut rates = Vec::new();
         for offset in 0..u64::from(self.seeds) {
             let plan = Plan { seed: self.seed.wrapping_add(offset), ..plan.clone() };
@@ -164,9 +183,29 @@ impl Run for Arguments {
         }
         Ok(())
     }
-}
 
-impl Arguments {
+    /// Returns the transfers, those of a scenario with the names of its steps.
+    fn plans(&self) -> Result<Vec<(Option<String>, Plan)>, Failure> {
+        let Some(name) = &self.scenario else { return Ok(vec![(None, self.plan()?)]) };
+        let scenario = super::lab::load(name)?;
+        let of_step = |step: &Step| {
+            if step.ramp.is_some() || !step.cross_traffic.is_empty() {
+                let why = "loads that grow, and cross traffic, are not modelled";
+                return Err(Failure::new(USAGE, format!("step \"{}\": {why}", step.name)));
+            }
+            let host = kernel::defaults(self.kernel);
+            let [sender, receiver] = scenario.hosts_of(step).map(|changes| with_changes(&host, &changes));
+            let path = scenario.path_of(step);
+            let plan = match step.request.direction {
+                Direction::Download => Plan::new(path.reversed(), [receiver, sender], step.request.clone(), self.seed),
+                _ => Plan::new(path.clone(), [sender, receiver], step.request.clone(), self.seed),
+            };
+            let plan = Plan { granularity: self.granularity, ticks_per_second: self.hz, ..plan };
+            Ok((Some(step.name.clone()), plan))
+        };
+        scenario.steps.iter().map(of_step).collect()
+    }
+
     fn plan(&self) -> Result<Plan, Failure> {
         let path = match &self.path {
             Some(flag) => parse_path_flag_with(flag, &PathSpec::demo(), &|file| read_sibling(Path::new(""), file))
@@ -219,7 +258,11 @@ fn changed(host: &HostSettings, flag: &str, text: Option<&str>) -> Result<HostSe
     let changes: Vec<Change> = text
         .map_or_else(|| Ok(Vec::new()), parse_host_flag)
         .map_err(|error| Failure::new(USAGE, format!("{flag}: {error}")))?;
-    Ok(changes.iter().fold(host.clone(), |host, change| change.applied_to(&host)))
+    Ok(with_changes(host, &changes))
+}
+
+fn with_changes(host: &HostSettings, changes: &[Change]) -> HostSettings {
+    changes.iter().fold(host.clone(), |host, change| change.applied_to(&host))
 }
 
 /// Returns the simulated transfer with its limit.

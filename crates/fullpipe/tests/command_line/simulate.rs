@@ -34,3 +34,18 @@ fn what_is_not_modelled_is_refused_by_name() {
     let sentence = String::from_utf8(refused.stderr).unwrap();
     assert!(sentence.contains("\"htcp\" is not modelled: reno, cubic and bbr are"), "{sentence}");
 }
+
+#[test]
+fn the_steps_of_a_scenario_are_transfers() {
+    let steps = run(&mut fullpipe(&["simulate", "elsen-window", "--json-lines"]), 60);
+    let lines = String::from_utf8(steps.stdout).unwrap();
+    let rates: Vec<f64> = lines
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|event| event["data"]["summary"]["rate"].as_f64())
+        .collect();
+    // The scenario's own bound: twice the window is twice the rate.
+    assert!(rates.len() >= 2 && (1.9..2.1).contains(&(rates[1] / rates[0])), "{rates:?}");
+    let cross = run(&mut fullpipe(&["simulate", "slac-load"]), 60);
+    assert_eq!(cross.status.code(), Some(2));
+}
