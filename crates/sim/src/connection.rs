@@ -93,7 +93,7 @@ impl Connection {
         }
     }
 
-    pub(crate) fn receiver(&self, clock: Clock) -> ReceiverSetup {
+    pub(crate) fn receiver(&self, [sender, clock]: [Clock; 2]) -> ReceiverSetup {
         ReceiverSetup {
             clock,
             mss: self.mss,
@@ -105,6 +105,7 @@ impl Connection {
             first_window: self.first_window,
             max_blocks: if self.timestamps { 3 } else { 4 },
             timestamps: self.timestamps,
+            echo: sender.stamp_before(Span::ZERO),
         }
     }
 }

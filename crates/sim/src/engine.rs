@@ -301,7 +301,7 @@ fn clock(plan: &Plan, random: &mut Pcg64Mcg) -> Clock {
 
 fn flow(plan: &Plan, connection: &Connection, clocks: [Clock; 2], stream: u16, random: &mut Pcg64Mcg) -> Flow {
     let sender = Sender::new(&connection.sender(plan, clocks, random.next_u64()), Time::ZERO);
-    let receiver = Receiver::new(&connection.receiver(clocks[1]), connection.handshake, Time::ZERO);
+    let receiver = Receiver::new(&connection.receiver(clocks), connection.handshake, Time::ZERO);
     let late = Span::from_nanos(random.next_u64() % START_SPREAD.as_nanos());
     let starts = if stream == 0 { Time::ZERO } else { Time::ZERO + late };
     let streams = u64::from(plan.request.streams);

@@ -260,3 +260,14 @@ proptest! {
         prop_assert!(whole == serde_json::to_vec(&stepped.measure()).unwrap());
     }
 }
+
+#[test]
+fn no_round_trip_is_shorter_than_that_of_the_path() {
+    for seed in 0..20 {
+        let lossy = with(plan(50, 20, 2), |p| (p.seed, p.path.forward.loss) = (seed, Some(Ratio::new(0.02))));
+        let measured = measure(lossy);
+        let least = measured.sender().samples.iter().filter_map(|sample| sample.tcp.min_rtt).min().unwrap();
+        // Stamps count milliseconds.
+        assert!(least + Span::from_millis(1) >= Span::from_millis(20), "{least} with seed {seed}");
+    }
+}

@@ -137,6 +137,7 @@ fn receiver(max_buffer: ByteCount, scale: u8, handshake: Span) -> Receiver {
         first_window: ByteCount::new(65_160),
         max_blocks: 3,
         timestamps: true,
+        echo: Clock::new(250, Span::from_secs(1000)).stamp_before(Span::ZERO),
     };
     Receiver::new(&setup, handshake, Time::ZERO)
 }

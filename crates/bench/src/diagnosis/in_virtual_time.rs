@@ -6,14 +6,15 @@ use std::thread;
 
 use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Target, VirtualTarget};
 use fullpipe_model::predict;
+use fullpipe_record::LegalVerdict;
 
 use super::case_record::{CaseRecord, Observation};
 use super::cases::Case;
 use super::plant::Plant;
 
-/// Returns whether `case` has nothing that virtual time lacks.
+/// Returns whether `case` has nothing that virtual time lacks: no processor, and nothing that is planted in a host.
 pub(crate) fn is_modelled(case: &Case) -> bool {
-    case.plant == Plant::InPlan && !case.request.sendfile
+    case.plant == Plant::InPlan && !matches!(case.expected_verdict, LegalVerdict::Cpu(_))
 }
 
 /// Runs `cases`, on all processors, and returns the record of each, or why it has none. What `seed` leads to depends on

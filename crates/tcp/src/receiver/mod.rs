@@ -49,6 +49,8 @@ pub struct ReceiverSetup {
     pub max_blocks: u8,
     /// True if segments carry timestamps, from which it learns the round-trip time.
     pub timestamps: bool,
+    /// Stamp of the other end's last packet of the handshake, which acknowledgements echo until data arrives.
+    pub echo: Stamp,
 }
 
 /// A receiver.
@@ -141,7 +143,7 @@ impl Receiver {
             acknowledged: 0,
             max_blocks: usize::from(setup.max_blocks),
             timestamps: setup.timestamps,
-            recent: setup.clock.stamp(now),
+            recent: setup.echo,
             measured: Stamp::default(),
             handshake_rtt8: rtt.as_micros() << 3,
             pending: false,
