@@ -55,3 +55,23 @@ fn run(case: &Case, seed: u64, stop: &AtomicBool) -> Result<CaseRecord, Experime
         remedy_result: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnosis::cases::cases;
+    use crate::diagnosis::matrix::{COLUMNS, Score};
+
+    /// A rule that gets worse changes the matrix; one that gets better changes the snapshot with it.
+    #[test]
+    fn the_plan_in_virtual_time_is_judged_as_before() {
+        let mut cases = cases(1).unwrap();
+        cases.retain(is_modelled);
+        let done = run_all(&cases, 1, &AtomicBool::new(false));
+        let left_out: Vec<String> = done.iter().filter_map(|record| Some(record.as_ref().err()?.to_string())).collect();
+        assert!(left_out.iter().all(|why| why.starts_with("a narrow link")), "{left_out:?}");
+        let records: Vec<CaseRecord> = done.into_iter().flatten().collect();
+        let score = Score::of(COLUMNS[0], &records.iter().collect::<Vec<_>>());
+        insta::assert_snapshot!(score.text().split("\n  missed").next().unwrap());
+    }
+}
