@@ -202,8 +202,9 @@ impl Simulation {
             Content::Data(data) => {
                 let answers = [flow.receiver.arrived(now, &data.burst()), flow.read(now)];
                 answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, &ack));
+                let due = self.flows.get_mut(index).and_then(|flow| flow.arm_receiver(now));
+                self.queue_timer(index, due);
                 self.settle(index);
-                self.arm(index);
             }
             Content::Acknowledgement(ack) => {
                 flow.sender.acknowledged(now, &ack.ack(self.connection.scales[1].unwrap_or(0)));
@@ -265,9 +266,12 @@ impl Simulation {
 
     fn arm(&mut self, index: usize) {
         let now = self.now;
-        if let Some(at) = self.flows.get_mut(index).and_then(|flow| flow.arm(now)) {
-            self.timers.push(Reverse((at, index as u32)));
-        }
+        let due = self.flows.get_mut(index).and_then(|flow| flow.arm(now));
+        self.queue_timer(index, due);
+    }
+
+    fn queue_timer(&mut self, index: usize, due: Option<Time>) {
+        self.timers.extend(due.map(|at| Reverse((at, index as u32))));
     }
 
     /// Notes whether a connection of a transfer that ends by its bytes is over.

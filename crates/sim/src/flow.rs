@@ -54,7 +54,17 @@ impl Flow {
 
     /// Returns the next deadline if it is earlier than the one that is queued, and takes it for queued.
     pub(crate) fn arm(&mut self, now: Time) -> Option<Time> {
-        let due = self.deadline(now).filter(|due| self.armed.is_none_or(|armed| *due < armed))?;
+        self.arm_at(self.deadline(now))
+    }
+
+    /// As [`Self::arm`], where only the receiving end has changed.
+    pub(crate) fn arm_receiver(&mut self, now: Time) -> Option<Time> {
+        let due = self.receiver.deadline().into_iter().chain(self.sink.deadline(&self.receiver)).min();
+        self.arm_at(due.map(|due| due.max(now)))
+    }
+
+    fn arm_at(&mut self, due: Option<Time>) -> Option<Time> {
+        let due = due.filter(|due| self.armed.is_none_or(|armed| *due < armed))?;
         self.armed = Some(due);
         Some(due)
     }

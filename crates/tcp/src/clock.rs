@@ -21,6 +21,8 @@ impl Stamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
     ticks_per_second: u64,
+    /// Nanoseconds of a tick, where that is a whole number.
+    tick: Option<u64>,
     up: Span,
 }
 
@@ -28,7 +30,9 @@ impl Clock {
     /// A clock with `ticks_per_second`, of a host that has been up for `up` at [`Time::ZERO`]; its fraction of a tick,
     /// or of a millisecond, is the phase of the host against the others.
     pub fn new(ticks_per_second: u32, up: Span) -> Self {
-        Self { ticks_per_second: u64::from(ticks_per_second.clamp(1, 1_000_000)), up }
+        let ticks_per_second = u64::from(ticks_per_second.clamp(1, 1_000_000));
+        let tick = SECOND.is_multiple_of(ticks_per_second).then_some(SECOND / ticks_per_second);
+        Self { ticks_per_second, tick, up }
     }
 
     /// Returns the stamp of a packet sent so long before [`Time::ZERO`].
@@ -77,7 +81,7 @@ impl Clock {
 
     /// Microseconds in `ticks` (`jiffies_to_usecs`).
     pub(crate) fn micros_in(self, ticks: u64) -> u64 {
-        ticks * 1_000_000 / self.ticks_per_second
+        self.tick.map_or_else(|| ticks * 1_000_000 / self.ticks_per_second, |tick| ticks * tick / 1_000)
     }
 
     /// The moment at which a timer goes off that is set at `now` to `delay` ticks.
@@ -90,8 +94,15 @@ impl Clock {
         let shift = 3 * level;
         let fires = ((expires >> shift) + 1) << shift;
         // Ticks are counted by the timer interrupt, so the tick itself is the moment.
-        let (seconds, ticks) = (fires / self.ticks_per_second, fires % self.ticks_per_second);
-        self.moment(seconds * SECOND + (ticks * SECOND).div_ceil(self.ticks_per_second))
+        self.moment(self.tick.map_or_else(|| self.tick_begins(fires), |tick| fires * tick))
+    }
+}
+
+impl Clock {
+    /// When a tick begins, in nanoseconds, rounded up.
+    fn tick_begins(self, tick: u64) -> u64 {
+        let (seconds, ticks) = (tick / self.ticks_per_second, tick % self.ticks_per_second);
+        seconds * SECOND + (ticks * SECOND).div_ceil(self.ticks_per_second)
     }
 }
 

@@ -109,8 +109,8 @@ impl Sender {
         }
         let spare = if self.board.out() == 1 { RoundTrip::MIN_TIMEOUT } else { self.clock.micros_in(MIN_TIMEOUT) };
         let ticks = self.clock.ticks_in((self.rtt.smoothed8 >> 2) + spare);
-        let timeout = if advancing { self.clock.micros_in(self.timeout) } else { self.until_timeout(now) };
-        let ticks = if timeout > 0 { ticks.min(self.clock.ticks_in(timeout)) } else { ticks };
+        let timeout = if advancing { self.timeout } else { self.clock.ticks_in(self.until_timeout(now)) };
+        let ticks = if timeout > 0 { ticks.min(timeout) } else { ticks };
         self.arm(now, Kind::LossProbe, ticks);
         true
     }
