@@ -82,8 +82,8 @@ pub fn run_scenario(
     })
 }
 
-/// Runs every step of `scenario` in virtual time, between hosts with the default settings of Linux 6.18 but for what the
-/// scenario changes. A step with something that is not modelled states that and passes nothing.
+/// Runs every step of `scenario` in virtual time, between hosts with the default settings of Linux 6.18 but for what
+/// the scenario changes. A step with something that is not modelled states that and passes nothing.
 ///
 /// Otherwise as [`run_scenario`]. Each run of a step draws from a seed of its own.
 ///

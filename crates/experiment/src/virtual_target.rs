@@ -12,8 +12,8 @@ use crate::target::{Ends, Interrupt, Target};
 /// Virtual time between two checks for an interrupt.
 const CHECK_INTERVAL: Span = Span::from_secs(1);
 
-/// A simulated path between two modelled hosts. Each measurement draws from a seed of its own, so that several differ as
-/// those of a lab do; the same measurements in the same order are the same.
+/// A simulated path between two modelled hosts. Each measurement draws from a seed of its own, so that several differ
+/// as those of a lab do; the same measurements in the same order are the same.
 pub struct VirtualTarget {
     path: Path,
     seed: u64,

@@ -107,8 +107,8 @@ impl Judging {
         records.map(Some)
     }
 
-    /// Simulates the cases, and prints those with another verdict than the planted one, those that are not modelled, and
-    /// the time that it took.
+    /// Simulates the cases, and prints those with another verdict than the planted one, those that are not modelled,
+    /// and the time that it took.
     fn simulated(&self, cases: &[Case], stop: &AtomicBool) -> Result<Vec<CaseRecord>, ExperimentError> {
         let begun = Instant::now();
         let done = in_virtual_time::run_all(cases, self.seed, stop);

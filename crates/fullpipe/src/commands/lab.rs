@@ -278,8 +278,8 @@ impl Place<'_> {
 ///
 /// # Errors
 /// Fails before a lab is built if a scenario cannot be read, if this machine lacks a congestion control, or if the
-/// backend does not support the path of a step or the captures. Fails after the reports if a bound was missed, if a step
-/// with bounds had no valid run, or if the user interrupted the program.
+/// backend does not support the path of a step or the captures. Fails after the reports if a bound was missed, if a
+/// step with bounds had no valid run, or if the user interrupted the program.
 fn run_all(names: &[String], time_scale: Ratio, place: Place<'_>, terminal: &Terminal) -> Result<(), Failure> {
     // All files are read and all requirements checked before the first lab is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
