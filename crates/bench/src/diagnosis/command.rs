@@ -20,6 +20,7 @@ use crate::{INTERRUPTED, LACKING, say};
 
 /// The cases to run, and the use of their records.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Judging {
     /// From which the drawn cases are drawn
     #[arg(long, default_value_t = 1, value_name = "N")]
