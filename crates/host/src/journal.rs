@@ -50,7 +50,9 @@ impl Origin {
 
     /// Returns the relation of a journal of this origin to the process that reads it here.
     pub(crate) fn seen_from(&self, here: &Self) -> Relation {
-        if self == here {
+        // The first process may enter and leave the namespace meanwhile.
+        let same = |of: &Self| (of.namespace, of.cookie);
+        if self.boot == here.boot && same(self) == same(here) {
             Relation::Ours
         } else if self.boot == here.boot {
             Relation::Elsewhere
@@ -252,4 +254,23 @@ fn parse(line: &[u8]) -> Result<Line, String> {
 
 fn text(line: &Line) -> io::Result<String> {
     Ok(serde_json::to_string(line).map_err(io::Error::other)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_the_same_whether_or_not_the_first_process_is_in_it() {
+        let origin = Origin { boot: "one".to_owned(), namespace: 7, cookie: 3, initial: false };
+        let with = |change: fn(&mut Origin)| {
+            let mut other = origin.clone();
+            change(&mut other);
+            origin.seen_from(&other)
+        };
+        assert_eq!(with(|_| {}), Relation::Ours);
+        assert_eq!(with(|other| other.initial = true), Relation::Ours);
+        assert_eq!(with(|other| other.cookie = 4), Relation::Elsewhere);
+        assert_eq!(with(|other| other.boot = "two".to_owned()), Relation::Gone);
+    }
 }

@@ -174,12 +174,6 @@ impl Path {
     pub fn rtt(&self) -> Span {
         self.forward.delay + self.reverse.delay
     }
-
-    /// The same path seen by a transfer that goes the other way.
-    #[must_use]
-    pub fn reversed(&self) -> Self {
-        Self { forward: self.reverse.clone(), reverse: self.forward.clone(), segmentation: self.segmentation }
-    }
 }
 
 #[cfg(test)]

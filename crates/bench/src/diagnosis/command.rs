@@ -8,6 +8,7 @@ use std::time::Instant;
 use clap::Args;
 use fullpipe_experiment::ExperimentError;
 use fullpipe_lab::Awake;
+use fullpipe_record::Limit;
 
 use super::captures::{self, Compared};
 use super::case_record::CaseRecord;
@@ -117,6 +118,9 @@ impl Judging {
         let mut records = Vec::new();
         for (case, record) in cases.iter().zip(done) {
             match record {
+                Ok(record) if fills_path(&record) => {
+                    say(false, &format!("left out: {}: it fills the path\n", case.name))
+                }
                 Ok(record) => records.push(record),
                 Err(ExperimentError::NotModelled(why)) => say(false, &format!("left out: {}: {why}\n", case.name)),
                 Err(why) => return Err(why),
@@ -146,6 +150,14 @@ impl Judging {
         }
         Ok(records)
     }
+}
+
+/// Returns whether a transfer carried what the path does, though another limit was planted: that limits nothing then.
+fn fills_path(record: &CaseRecord) -> bool {
+    const FULL: f64 = 0.9;
+    let capacity = record.prediction.ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model);
+    let is_of_path = matches!(record.expected_verdict.kind(), Limit::Capacity | Limit::Mtu);
+    !is_of_path && capacity.is_some_and(|capacity| record.observation.rate() >= capacity.scaled(FULL))
 }
 
 /// A record in a line: what was measured of what is predicted, and the verdict that knows most.

@@ -195,11 +195,9 @@ impl Arguments {
             }
             let host = kernel::defaults(self.kernel);
             let [sender, receiver] = scenario.hosts_of(step).map(|changes| with_changes(&host, &changes));
-            let path = scenario.path_of(step);
-            let plan = match step.request.direction {
-                Direction::Download => Plan::new(path.reversed(), [receiver, sender], step.request.clone(), self.seed),
-                _ => Plan::new(path.clone(), [sender, receiver], step.request.clone(), self.seed),
-            };
+            // The data of a download goes from the sender to the receiver, too: the receiver asks for it.
+            let path = scenario.path_of(step).clone();
+            let plan = Plan::new(path, [sender, receiver], step.request.clone(), self.seed);
             let plan = Plan { granularity: self.granularity, ticks_per_second: self.hz, ..plan };
             Ok((Some(step.name.clone()), plan))
         };

@@ -378,7 +378,7 @@ fn tried(lab: &Lab, id: &str, flags: &[&str]) -> Value {
     let own = [SELF, "diagnose", Lab::RECEIVER, "--json", "-C", "cubic", "--bandwidth", "20M", "--apply", id];
     let journal = ["--journal", folder.path().to_str().unwrap()];
     let report = document(&lab.sender(&[&own[..], &journal, flags].concat()));
-    assert_eq!(queue_and_paces(lab), before, "{id} was undone");
+    assert_eq!(queue_and_paces(lab), before, "{id} was undone: {:#}", report["diagnosis"]["trial"]["not_undone"]);
     let left = fs::read_dir(folder.path()).unwrap().any(|entry| entry.unwrap().path().extension().is_some());
     assert!(!left, "{id} leaves no journal");
     report
