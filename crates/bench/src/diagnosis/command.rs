@@ -119,7 +119,7 @@ impl Judging {
         for (case, record) in cases.iter().zip(done) {
             match record {
                 Ok(record) if fills_path(&record) => {
-                    say(false, &format!("left out: {}: it fills the path\n", case.name))
+                    say(false, &format!("left out: {}: it fills the path\n", case.name));
                 }
                 Ok(record) => records.push(record),
                 Err(ExperimentError::NotModelled(why)) => say(false, &format!("left out: {}: {why}\n", case.name)),
