@@ -12,8 +12,8 @@ use crate::window::{self, UNBOUNDED};
 /// Returns the prediction for `request` over `path`, from `sender` to `receiver`: every ceiling that is known, the
 /// lowest, and the steady rate of payload of all streams together.
 ///
-/// The data goes along `path.forward`, whatever `request.direction` says: a caller who downloads hands the path
-/// [`Path::reversed`], and the far end's settings as the sender's.
+/// The data goes along `path.forward`, whatever `request.direction` says: `sender` is the end that sends it, also where
+/// the other one asked for it.
 ///
 /// Every rate stands twice. *Plain* is the textbook's: window ÷ propagation time, the link's own rate, Mathis.
 /// *Refined* follows the running kernel: the effective window of its buffers, the writer, serialisation, framing, the
