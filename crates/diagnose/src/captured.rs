@@ -73,22 +73,24 @@ impl View<'_> {
 
     /// Finds a connection over which hardly any data comes: it is open, or its sender sent much more.
     fn hardly_anything(&self) -> Option<Finding> {
-        let bytes = self.bytes();
-        let few = |mss: ByteCount| bytes < mss * FEW_SEGMENTS;
-        let is_short_of = |mss: ByteCount| few(mss) && self.capture.unseen >= mss * FEW_SEGMENTS;
-        if self.figures.mss.is_some_and(is_short_of) {
+        let few = self.has_few();
+        if few == Some(true) && self.figures.mss.is_some_and(|mss| self.capture.unseen >= mss * FEW_SEGMENTS) {
             return Some(Finding::new(MtuVerdict::BlackHole, Ratio::ONE));
         }
-        let found = self.figures.mss.is_none_or(few) && !self.capture.closed && !self.is_at_sender();
+        let found = few != Some(false) && !self.capture.closed && !self.is_at_sender();
         found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
     }
 
     /// Finds an open connection over which its larger sender sent hardly anything: all of the other one's data may have
     /// vanished on its way here.
     fn little_and_no_answer(&self) -> Option<Finding> {
-        let few = |mss: ByteCount| self.bytes() < mss * FEW_SEGMENTS;
-        let found = self.figures.mss.is_some_and(few) && !self.capture.closed && !self.figures.ever_lost();
+        let found = self.has_few()? && !self.capture.closed && !self.figures.ever_lost();
         found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
+    }
+
+    /// Returns whether the data fits a few segments; `None` where their size is not known.
+    fn has_few(&self) -> Option<bool> {
+        Some(self.bytes() < self.figures.mss? * FEW_SEGMENTS)
     }
 
     /// Finds a transfer of so few round trips that what is in flight still grew in most of them.
@@ -158,8 +160,8 @@ impl View<'_> {
     }
 
     /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in each round trip a
-    /// packet is cut short where the window ends (`tcp_mss_split_point`). A buffer holds whole segments;
-    /// a program that waits after each write looks alike.
+    /// packet is cut short where the window ends (`tcp_mss_split_point`). A buffer holds whole segments; a program that
+    /// waits after each write looks alike.
     fn lowered_window(&self) -> Option<Finding> {
         let mss = self.figures.mss?;
         let segments = self.figures.mean(|one| one.outstanding)?.as_f64() / mss.as_f64().max(1.0);

@@ -129,9 +129,7 @@ impl<'a> Outlook<'a> {
     }
 
     fn predict_over(&self, bandwidth: Option<BitRate>, changes: &[Change]) -> Prediction {
-        let host = |settings: &HostSettings| {
-            changes.iter().fold(settings.clone(), |settings, change| change.applied_to(&settings))
-        };
+        let host = |settings: &HostSettings| settings.changed_by(changes);
         let request = self.request_with(changes);
         let mut path = self.path.clone();
         path.forward.rate = bandwidth;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use fullpipe_lab::Backend;
 use fullpipe_model::predict;
 use fullpipe_record::event::CellBegan;
-use fullpipe_record::{Change, Event, GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Prediction};
+use fullpipe_record::{Event, GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Prediction};
 use fullpipe_scenario::{Grid, GridBounds, Scenario, Step};
 use fullpipe_units::{Ratio, Span};
 
@@ -80,9 +80,8 @@ fn timed(cell: &Scenario, settings: &HostSettings, longest: Span) -> Scenario {
 }
 
 fn predicted(cell: &Scenario, step: &Step, settings: &HostSettings) -> Prediction {
-    let changed =
-        |changes: &[Change]| changes.iter().fold(settings.clone(), |settings, change| change.applied_to(&settings));
-    predict(&cell.path, &changed(&cell.sender), &changed(&cell.receiver), &step.request)
+    let [sender, receiver] = [&cell.sender, &cell.receiver].map(|changes| settings.changed_by(changes));
+    predict(&cell.path, &sender, &receiver, &step.request)
 }
 
 fn judged(cell: &Scenario, step: LabStep) -> GridCell {

@@ -26,14 +26,10 @@ impl VirtualTarget {
     /// A target with `path` between hosts with the default settings of Linux 6.18, but for the `changes` of the sender
     /// and of the receiver.
     pub fn new(path: Path, [sender, receiver]: [&[Change]; 2], seed: u64) -> Self {
-        let changed = |changes: &[Change]| applied(changes, HostSettings::of_linux_6_18());
-        let ends = Ends { sender: changed(sender), receiver: changed(receiver) };
+        let host = HostSettings::of_linux_6_18();
+        let ends = Ends { sender: host.changed_by(sender), receiver: host.changed_by(receiver) };
         Self { path, seed, measured: Cell::new(0), ends: RefCell::new(ends.clone()), before: ends }
     }
-}
-
-fn applied(changes: &[Change], settings: HostSettings) -> HostSettings {
-    changes.iter().fold(settings, |settings, change| change.applied_to(&settings))
 }
 
 impl Target for VirtualTarget {
@@ -72,7 +68,7 @@ impl Target for VirtualTarget {
             At::Receiver => &mut ends.receiver,
             At::Path | At::Middlebox | At::None => return Ok(()),
         };
-        *end = applied(changes, end.clone());
+        *end = end.changed_by(changes);
         Ok(())
     }
 

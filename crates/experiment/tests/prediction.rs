@@ -75,7 +75,7 @@ impl Target for Pretended {
         self.note(format!("applied at {at:?}"));
         let mut ends = self.ends.borrow_mut();
         let host = if at == At::Receiver { &mut ends.receiver } else { &mut ends.sender };
-        *host = changes.iter().fold(host.clone(), |host, change| change.applied_to(&host));
+        *host = host.changed_by(changes);
         Ok(())
     }
 

@@ -86,6 +86,12 @@ pub struct HostSettings {
 }
 
 impl HostSettings {
+    /// Returns the settings after these changes, in order.
+    #[must_use]
+    pub fn changed_by<'c>(&self, changes: impl IntoIterator<Item = &'c Change>) -> Self {
+        changes.into_iter().fold(self.clone(), |settings, change| change.applied_to(&settings))
+    }
+
     /// An untouched host: what Linux 6.18 starts with where memory is ample, and CUBIC.
     pub fn of_linux_6_18() -> Self {
         let triple = |default, max| BufferTriple { min: ByteCount::new(4096), default: ByteCount::new(default), max };

@@ -14,7 +14,6 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use super::in_virtual_time;
 use super::plant::Plant;
 
 /// A transfer with one planted limit.
@@ -53,6 +52,11 @@ const SHORT: [&str; 12] = [
 ];
 
 impl Case {
+    /// Returns whether it has nothing that virtual time lacks: no processor, and nothing that is planted in a host.
+    pub(crate) fn is_modelled(&self) -> bool {
+        self.plant == Plant::InPlan && !matches!(self.expected_verdict, LegalVerdict::Cpu(_))
+    }
+
     /// Returns whether a short bench runs it.
     pub(crate) fn is_short(&self) -> bool {
         SHORT.contains(&self.name.as_str())
@@ -315,14 +319,13 @@ pub(crate) fn cases(seed: u64) -> Result<Vec<Case>, FlagError> {
 pub(crate) fn drawn_ways(seed: u64, count: usize) -> Result<Vec<Case>, FlagError> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut cases = Vec::new();
-    let modelled = |case: &Case| in_virtual_time::is_modelled(case);
     while cases.len() < count {
         let before = cases.len();
         for verdict in LegalVerdict::ALL {
             let Planting::Planted(grid) = planting(*verdict) else { continue };
             let way = drawn_way(grid.ways, &mut random);
             let control = grid.controls[random.next_u64() as usize % grid.controls.len()];
-            cases.extend((grid.cases)(Spot::new(*verdict, way, control))?.into_iter().filter(modelled));
+            cases.extend((grid.cases)(Spot::new(*verdict, way, control))?.into_iter().filter(Case::is_modelled));
         }
         if cases.len() == before {
             break;
@@ -338,13 +341,18 @@ pub(crate) fn drawn_ways(seed: u64, count: usize) -> Result<Vec<Case>, FlagError
 /// Returns a way between these.
 fn drawn_way(ways: [Way; 3], random: &mut Pcg64Mcg) -> Way {
     let mut between = |all: [u64; 3]| {
-        let share = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         let [low, high] = [all.iter().min(), all.iter().max()].map(|one| one.copied().unwrap_or(1) as f64);
-        low * (high / low).powf(share)
+        log_uniform(random, low, high)
     };
     let mbps = between(ways.map(|way| way.mbps));
     let product = between(ways.map(|way| way.mbps * way.rtt));
     Way { mbps: mbps.round() as u64, rtt: (product / mbps).round().clamp(3.0, 300.0) as u64 }
+}
+
+/// Returns a number between `low` and `high`, as likely in each part of as large a ratio.
+fn log_uniform(random: &mut Pcg64Mcg, low: f64, high: f64) -> f64 {
+    let share = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+    low * (high / low).powf(share)
 }
 
 fn planted(verdict: LegalVerdict, grid: &Grid) -> Result<Vec<Case>, FlagError> {
@@ -693,10 +701,7 @@ fn ssh_channel(spot: Spot) -> Result<Vec<Case>, FlagError> {
 /// Cases with ceilings that follow from figures, with figures drawn from `seed`.
 fn drawn(seed: u64) -> Result<Vec<Case>, FlagError> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let mut between = |low: f64, high: f64| {
-        let share = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        low * (high / low).powf(share)
-    };
+    let mut between = |low, high| log_uniform(&mut random, low, high);
     let mut cases = Vec::new();
     for number in 0..12 {
         let mbps = between(10.0, 400.0) as u64;
@@ -797,7 +802,7 @@ mod tests {
         let mut known = 0;
         for case in cases(1).unwrap() {
             let host = HostSettings::of_linux_6_18();
-            let end = |changes: &[Change]| changes.iter().fold(host.clone(), |host, change| change.applied_to(&host));
+            let end = |changes: &[Change]| host.changed_by(changes);
             let got = predict(&case.path, &end(&case.sender), &end(&case.receiver), &case.request);
             let Some(planted) = got.ceiling(case.expected_verdict.kind()) else { continue };
             // What is asked of both buffers binds both; a plant that the model does not know leaves other ceilings

@@ -87,7 +87,7 @@ impl Judging {
             Some(count) => drawn_ways(self.seed, count)?,
             None => cases(self.seed)?,
         };
-        cases.retain(|case| !self.is_virtual || in_virtual_time::is_modelled(case));
+        cases.retain(|case| !self.is_virtual || case.is_modelled());
         cases.retain(|case| self.selection.includes(&case.name) && (case.is_short() || !self.short));
         if self.selection.list {
             for case in &cases {

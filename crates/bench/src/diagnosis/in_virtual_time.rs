@@ -1,41 +1,30 @@
 //! Cases in virtual time: those whose limit path, settings and load plant.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::panic::resume_unwind;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Target, VirtualTarget};
 use fullpipe_model::predict;
-use fullpipe_record::LegalVerdict;
 
 use super::case_record::{CaseRecord, Observation};
 use super::cases::Case;
-use super::plant::Plant;
-
-/// Returns whether `case` has nothing that virtual time lacks: no processor, and nothing that is planted in a host.
-pub(crate) fn is_modelled(case: &Case) -> bool {
-    case.plant == Plant::InPlan && !matches!(case.expected_verdict, LegalVerdict::Cpu(_))
-}
 
 /// Runs `cases`, on all processors, and returns the record of each, or why it has none. What `seed` leads to depends on
 /// neither the processors nor the time.
 pub(crate) fn run_all(cases: &[Case], seed: u64, stop: &AtomicBool) -> Vec<Result<CaseRecord, ExperimentError>> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::with_capacity(cases.len()));
-    let work = || {
-        while let Some((index, case)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, cases.get(at)?)))
-        {
-            let record = run(case, seed.wrapping_add(index as u64), stop);
-            done.lock().unwrap_or_else(PoisonError::into_inner).push((index, record));
-        }
-    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut done = Vec::with_capacity(cases.len());
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(work);
+        let part = |first| {
+            let own = cases.iter().enumerate().skip(first).step_by(threads);
+            own.map(|(index, case)| (index, run(case, seed.wrapping_add(index as u64), stop))).collect::<Vec<_>>()
+        };
+        let parts: Vec<_> = (0..threads).map(|first| scope.spawn(move || part(first))).collect();
+        for part in parts {
+            done.extend(part.join().unwrap_or_else(|panic| resume_unwind(panic)));
         }
     });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, record)| record).collect()
 }
@@ -66,7 +55,7 @@ mod tests {
     #[test]
     fn the_plan_in_virtual_time_is_judged_as_before() {
         let mut cases = cases(1).unwrap();
-        cases.retain(is_modelled);
+        cases.retain(Case::is_modelled);
         let done = run_all(&cases, 1, &AtomicBool::new(false));
         let left_out: Vec<String> = done.iter().filter_map(|record| Some(record.as_ref().err()?.to_string())).collect();
         assert!(left_out.iter().all(|why| why.starts_with("a narrow link")), "{left_out:?}");

@@ -8,7 +8,7 @@ use fullpipe_calc::{
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_model::kernel::defaults;
 use fullpipe_record::{
-    Change, Content, Document, Encapsulation, Framing, HostSettings, Inputs, IpVersion, KernelVersion, Quantity, Tunnel,
+    Change, Content, Document, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel,
 };
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
@@ -220,10 +220,7 @@ fn hosts(arguments: &Arguments) -> Result<Hosts, Failure> {
         Some(kernel) => defaults(kernel),
         None => inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(USAGE, error.to_string()))?,
     };
-    let changed = |changes: &Option<Changes>| {
-        let changes = changes.iter().flat_map(|Changes(changes)| changes);
-        changes.fold(plain.clone(), |host: HostSettings, change| change.applied_to(&host))
-    };
+    let changed = |changes: &Option<Changes>| plain.changed_by(changes.iter().flat_map(|Changes(changes)| changes));
     Ok(Hosts { sender: changed(&arguments.sender), receiver: changed(&arguments.receiver) })
 }
 

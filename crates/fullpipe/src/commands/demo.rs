@@ -1,16 +1,13 @@
-use std::path::Path;
-
 use fullpipe_experiment::{Interrupt, LabTarget, Target, VirtualTarget, run as run_loop};
 use fullpipe_lab::{Backend, Lab, Plan, check_congestion_control};
-use fullpipe_record::{Change, Content, Document, Event, Experiment, Request, Steady};
+use fullpipe_record::{Content, Document, Event, Experiment, Request, Steady};
 use fullpipe_report as report;
-use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
 use fullpipe_units::Span;
 
 use crate::commands::Run;
+use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::OutputArguments;
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
-use crate::sibling::read_sibling;
+use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
 use crate::values::{backend, duration};
 
@@ -20,17 +17,8 @@ use crate::values::{backend, duration};
 /// remedy, measures again, and undoes the remedy.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Path, as rate=300M,loss=1e-4
-    ///
-    /// The default is rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet.
-    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
-    path: Option<String>,
-    /// Settings of the sender, as `tcp_wmem=64MiB`
-    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
-    sender: Option<String>,
-    /// Settings of the receiver, as `tcp_rmem=64MiB`
-    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
-    receiver: Option<String>,
+    #[command(flatten)]
+    emulated: EmulatedArguments,
     /// Congestion control: cubic, reno, bbr, …
     #[arg(long, help_heading = "Load", short = 'C', default_value = "cubic", value_name = "NAME")]
     congestion: String,
@@ -75,13 +63,8 @@ impl Run for Arguments {
 }
 
 fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
-    let path = match &arguments.path {
-        Some(flag) => parse_path_flag_with(flag, &PathSpec::demo(), &|file| read_sibling(Path::new(""), file))
-            .map_err(|error| in_flag("--path", &error))?,
-        None => PathSpec::demo().path()?,
-    };
-    let sender = changes("--sender", arguments.sender.as_deref())?;
-    let receiver = changes("--receiver", arguments.receiver.as_deref())?;
+    let path = arguments.emulated.path()?;
+    let [sender, receiver] = arguments.emulated.changes()?;
     if arguments.is_virtual {
         let target = VirtualTarget::new(path, [&sender, &receiver], arguments.seed);
         return show_loop(arguments, &target, terminal);
@@ -107,14 +90,6 @@ fn show_loop(arguments: &Arguments, target: &dyn Target, terminal: &Terminal) ->
     terminal.event(&Event::Experiment(Box::new(experiment.clone())));
     terminal.document(&Document::new(Content::Experiment { experiment: Box::new(experiment.clone()) }));
     outcome(&experiment)
-}
-
-fn changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>, Failure> {
-    text.map_or_else(|| Ok(Vec::new()), |text| parse_host_flag(text).map_err(|error| in_flag(flag, &error)))
-}
-
-fn in_flag(flag: &str, error: &dyn std::error::Error) -> Failure {
-    Failure::new(USAGE, format!("{flag}: {error}"))
 }
 
 /// Prints the stages of the loop as text.

@@ -6,6 +6,7 @@ mod completions;
 mod daemon;
 mod demo;
 mod diagnose;
+mod emulated;
 mod explain;
 mod host;
 pub(crate) mod iperf3;

@@ -1,21 +1,18 @@
-use std::path::Path;
-
 use fullpipe_diagnose::diagnose;
 use fullpipe_model::kernel;
 use fullpipe_record::{
-    Buffer, Change, Content, Direction, Document, Event, Evidence, HostSettings, KernelVersion, Measurement, Request,
-    Writer,
+    Buffer, Content, Direction, Document, Event, Evidence, KernelVersion, Measurement, Request, Writer,
 };
 use fullpipe_report as report;
-use fullpipe_scenario::{PathSpec, Step, parse_host_flag, parse_path_flag_with};
+use fullpipe_scenario::Step;
 use fullpipe_sim::{Granularity, Plan, Simulation};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use super::load::Offer;
 use crate::commands::Run;
+use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
-use crate::sibling::read_sibling;
 use crate::terminal::{Format, Terminal};
 use crate::values::duration;
 
@@ -27,19 +24,10 @@ use crate::values::duration;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Scenario file or name from `lab list`, whose steps are simulated in place of the flags of path and load
-    #[arg(value_name = "SCENARIO", conflicts_with_all = ["path", "LoadArguments"])]
+    #[arg(value_name = "SCENARIO", conflicts_with_all = ["EmulatedArguments", "LoadArguments"])]
     scenario: Option<String>,
-    /// Path, as rate=300M,loss=1e-4
-    ///
-    /// The default is rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet.
-    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
-    path: Option<String>,
-    /// Settings of the sender, as `tcp_wmem=64MiB`
-    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
-    sender: Option<String>,
-    /// Settings of the receiver, as `tcp_rmem=64MiB`
-    #[arg(long, help_heading = "Lab", value_name = "KEY=VALUE,…")]
-    receiver: Option<String>,
+    #[command(flatten)]
+    emulated: EmulatedArguments,
     /// Kernel of both hosts, whose defaults they have
     #[arg(long, help_heading = "Lab", default_value = "6.18", value_name = "VERSION")]
     kernel: KernelVersion,
@@ -194,10 +182,10 @@ impl Arguments {
                 return Err(Failure::new(USAGE, format!("step \"{}\": {why}", step.name)));
             }
             let host = kernel::defaults(self.kernel);
-            let [sender, receiver] = scenario.hosts_of(step).map(|changes| with_changes(&host, &changes));
+            let hosts = scenario.hosts_of(step).map(|changes| host.changed_by(&changes));
             // The data of a download goes from the sender to the receiver, too: the receiver asks for it.
             let path = scenario.path_of(step).clone();
-            let plan = Plan::new(path, [sender, receiver], step.request.clone(), self.seed);
+            let plan = Plan::new(path, hosts, step.request.clone(), self.seed);
             let plan = Plan { granularity: self.granularity, ticks_per_second: self.hz, ..plan };
             Ok((Some(step.name.clone()), plan))
         };
@@ -205,15 +193,9 @@ impl Arguments {
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
-        let path = match &self.path {
-            Some(flag) => parse_path_flag_with(flag, &PathSpec::demo(), &|file| read_sibling(Path::new(""), file))
-                .map_err(|error| Failure::new(USAGE, format!("--path: {error}")))?,
-            None => PathSpec::demo().path()?,
-        };
         let host = kernel::defaults(self.kernel);
-        let sender = changed(&host, "--sender", self.sender.as_deref())?;
-        let receiver = changed(&host, "--receiver", self.receiver.as_deref())?;
-        let plan = Plan::new(path, [sender, receiver], self.load.request(), self.seed);
+        let hosts = self.emulated.changes()?.map(|changes| host.changed_by(&changes));
+        let plan = Plan::new(self.emulated.path()?, hosts, self.load.request(), self.seed);
         Ok(Plan { granularity: self.granularity, ticks_per_second: self.hz, ..plan })
     }
 }
@@ -250,17 +232,6 @@ fn granularity(text: &str) -> Result<Granularity, String> {
         "train" => Ok(Granularity::Train),
         _ => Err("write segment, cut or train".to_owned()),
     }
-}
-
-fn changed(host: &HostSettings, flag: &str, text: Option<&str>) -> Result<HostSettings, Failure> {
-    let changes: Vec<Change> = text
-        .map_or_else(|| Ok(Vec::new()), parse_host_flag)
-        .map_err(|error| Failure::new(USAGE, format!("{flag}: {error}")))?;
-    Ok(with_changes(host, &changes))
-}
-
-fn with_changes(host: &HostSettings, changes: &[Change]) -> HostSettings {
-    changes.iter().fold(host.clone(), |host, change| change.applied_to(&host))
 }
 
 /// Returns the simulated transfer with its limit.

@@ -1,0 +1,56 @@
+//! The flags of an emulated path and its hosts.
+
+use std::path::Path as FilePath;
+
+use fullpipe_record::{Change, Path};
+use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag_with};
+
+use crate::failure::{Failure, USAGE};
+use crate::sibling::read_sibling;
+
+/// An emulated path, and settings of the hosts at its ends.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Lab")]
+pub(crate) struct EmulatedArguments {
+    /// Path, as rate=300M,loss=1e-4
+    ///
+    /// The default is rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet.
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    path: Option<String>,
+    /// Settings of the sender, as `tcp_wmem=64MiB`
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    sender: Option<String>,
+    /// Settings of the receiver, as `tcp_rmem=64MiB`
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    receiver: Option<String>,
+}
+
+impl EmulatedArguments {
+    /// Returns the path.
+    ///
+    /// # Errors
+    /// Fails if the text of `--path` is no path.
+    pub(crate) fn path(&self) -> Result<Path, Failure> {
+        Ok(match &self.path {
+            Some(flag) => parse_path_flag_with(flag, &PathSpec::demo(), &|file| read_sibling(FilePath::new(""), file))
+                .map_err(|error| in_flag("--path", &error))?,
+            None => PathSpec::demo().path()?,
+        })
+    }
+
+    /// Returns the settings of the sender and of the receiver that differ from their defaults.
+    ///
+    /// # Errors
+    /// Fails if the text of a flag is no list of settings.
+    pub(crate) fn changes(&self) -> Result<[Vec<Change>; 2], Failure> {
+        Ok([changes("--sender", self.sender.as_deref())?, changes("--receiver", self.receiver.as_deref())?])
+    }
+}
+
+fn changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>, Failure> {
+    text.map_or_else(|| Ok(Vec::new()), |text| parse_host_flag(text).map_err(|error| in_flag(flag, &error)))
+}
+
+fn in_flag(flag: &str, error: &dyn std::error::Error) -> Failure {
+    Failure::new(USAGE, format!("{flag}: {error}"))
+}
