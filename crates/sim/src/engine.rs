@@ -63,10 +63,10 @@ impl Simulation {
         let clocks = [clock(&plan, &mut random), clock(&plan, &mut random)];
         let flows: Vec<Flow> =
             (0..plan.request.streams).map(|stream| flow(&plan, &connection, clocks, stream, &mut random)).collect();
-        let seed = plan.seed.wrapping_mul(2);
+        let [forward, reverse] = Direction::both(&plan.path, plan.seed);
         let mut simulation = Self {
-            forward: Direction::new(&plan.path.forward, seed),
-            reverse: Direction::new(&plan.path.reverse, seed.wrapping_add(1)),
+            forward,
+            reverse,
             sampler: Sampler::new(&plan),
             stage: Stage::Flowing { until: Time::ZERO + plan.lasts() },
             pending: flows.len(),
