@@ -140,6 +140,11 @@ impl<T: Train> Direction<T> {
         if passing >= train.segments() {
             return self.enter(at, train);
         }
+        self.offer_in_parts(at, train, passing)
+    }
+
+    /// Takes in `train`, of which a packet is lost behind the first `passing`.
+    fn offer_in_parts(&mut self, at: Time, train: T, passing: SegCount) -> Outcome<T> {
         let mut outcome = Outcome::default();
         let mut rest = Some((train, passing));
         while let Some((train, passing)) = rest {
@@ -157,7 +162,12 @@ impl<T: Train> Direction<T> {
     }
 
     /// The next train that has arrived at `now`; `None` if there is none yet. A driver calls it until then.
+    #[inline]
     pub fn pop(&mut self, now: Time) -> Option<Delivery<T>> {
+        // Nothing needs to be noted before something arrives.
+        if self.express.as_ref().is_some_and(|express| express.next_due().is_none_or(|due| due > now)) {
+            return None;
+        }
         self.advance(now);
         match &mut self.express {
             Some(express) => express.land(now, &mut self.log),
@@ -167,6 +177,7 @@ impl<T: Train> Direction<T> {
 
     /// A driver that calls [`Direction::pop`] now needs to do so at this moment again: no train arrives before. `None`
     /// if the path is empty.
+    #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
         if let Some(express) = &self.express {
             return express.next_due();
@@ -218,12 +229,17 @@ impl<T: Train> Direction<T> {
     }
 
     /// Lets happen what happens by `now`, each event at its own time.
+    #[inline]
     fn advance(&mut self, now: Time) {
         debug_assert!(now >= self.clock, "a call at {now:?} after one at {:?}", self.clock);
         self.clock = now;
-        if let Some(express) = &mut self.express {
-            return express.advance(now, &mut self.log);
+        match &mut self.express {
+            Some(express) => express.advance(now, &mut self.log),
+            None => self.advance_stages(now),
         }
+    }
+
+    fn advance_stages(&mut self, now: Time) {
         loop {
             let finish = self.bottleneck.finish().filter(|finish| *finish <= now);
             // At the same moment, what has been sent leaves before the path changes.
@@ -268,6 +284,7 @@ impl<T: Train> Direction<T> {
     }
 
     /// Sends `train`, which was not lost, through the stages up to the queue.
+    #[inline]
     fn enter(&mut self, at: Time, mut train: T) -> Outcome<T> {
         if let Some(edit) = self.stopping(&mut train) {
             self.note(at, Fate::Expired, &train);
@@ -335,6 +352,7 @@ impl<T: Train> Direction<T> {
         passed
     }
 
+    #[inline]
     fn queue(&mut self, at: Time, train: T) -> Outcome<T> {
         let segments = train.segments();
         let accepted = if let Some(express) = &mut self.express {

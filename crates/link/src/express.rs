@@ -126,6 +126,7 @@ impl<T: Train> Express<T> {
     }
 
     /// Takes note of what has been sent by `now`.
+    #[inline]
     pub(crate) fn advance(&mut self, now: Time, log: &mut Log<T>) {
         while let Some(first) = self.trains.get(self.sent).filter(|first| first.sent.by <= now) {
             self.unsent.remove(first.load.tally());
@@ -138,6 +139,7 @@ impl<T: Train> Express<T> {
     }
 
     /// The next train that has arrived at `now`, up to which it has been advanced.
+    #[inline]
     pub(crate) fn land(&mut self, now: Time, log: &mut Log<T>) -> Option<Delivery<T>> {
         let delay = self.delay;
         let Travelling { sent, load, train } = self.trains.pop_front_if(|first| first.sent.by + delay <= now)?;
@@ -147,6 +149,7 @@ impl<T: Train> Express<T> {
     }
 
     /// When the next train arrives.
+    #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.trains.front().map(|first| first.sent.by + self.delay)
     }

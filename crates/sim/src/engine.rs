@@ -8,7 +8,7 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use crate::connection::Connection;
-use crate::flow::Flow;
+use crate::flow::{Flow, earlier};
 use crate::packet::{Content, Packet};
 use crate::program::{Sink, Source};
 use crate::sampling::Sampler;
@@ -125,8 +125,8 @@ impl Simulation {
 
     fn next_event(&self) -> Option<Time> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        let links = [self.forward.next_deadline(), self.reverse.next_deadline()];
-        links.into_iter().chain([timer, self.stage_ends()]).flatten().min()
+        let links = earlier(self.forward.next_deadline(), self.reverse.next_deadline());
+        earlier(links, earlier(timer, self.stage_ends()))
     }
 
     fn stage_ends(&self) -> Option<Time> {
@@ -271,7 +271,9 @@ impl Simulation {
     }
 
     fn queue_timer(&mut self, index: usize, due: Option<Time>) {
-        self.timers.extend(due.map(|at| Reverse((at, index as u32))));
+        if let Some(at) = due {
+            self.timers.push(Reverse((at, index as u32)));
+        }
     }
 
     /// Notes whether a connection of a transfer that ends by its bytes is over.

@@ -59,7 +59,7 @@ impl Flow {
 
     /// As [`Self::arm`], where only the receiving end has changed.
     pub(crate) fn arm_receiver(&mut self, now: Time) -> Option<Time> {
-        let due = self.receiver.deadline().into_iter().chain(self.sink.deadline(&self.receiver)).min();
+        let due = earlier(self.receiver.deadline(), self.sink.deadline(&self.receiver));
         self.arm_at(due.map(|due| due.max(now)))
     }
 
@@ -95,8 +95,16 @@ impl Flow {
         if now < self.starts {
             return Some(self.starts);
         }
-        let ends = [self.sender.deadline(), self.receiver.deadline()];
-        let programs = [self.source.deadline(now, &self.sender), self.sink.deadline(&self.receiver)];
-        ends.into_iter().chain(programs).flatten().min().map(|due| due.max(now))
+        let ends = earlier(self.sender.deadline(), self.receiver.deadline());
+        let programs = earlier(self.source.deadline(now, &self.sender), self.sink.deadline(&self.receiver));
+        earlier(ends, programs).map(|due| due.max(now))
+    }
+}
+
+/// Returns the earlier of two deadlines.
+pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, None) | (None, one) => one,
     }
 }

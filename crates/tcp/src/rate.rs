@@ -185,7 +185,10 @@ impl RoundTrip {
 
 /// The earlier of two deadlines.
 pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
-    a.into_iter().chain(b).min()
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, None) | (None, one) => one,
+    }
 }
 
 #[cfg(test)]
