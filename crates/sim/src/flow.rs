@@ -12,15 +12,16 @@ pub(crate) struct Flow {
     sink: Sink,
     /// When its data begins to flow.
     starts: Time,
-    /// The deadline that is queued for it.
-    armed: Option<Time>,
+    /// The deadlines that are queued for it, the earlier first. A near one comes and goes many times before one that is
+    /// far away.
+    queued: [Option<Time>; 2],
     /// True if everything that it has to send has been read.
     ended: bool,
 }
 
 impl Flow {
     pub(crate) fn new(sender: Sender, receiver: Receiver, source: Source, sink: Sink, starts: Time) -> Self {
-        Self { sender, receiver, source, sink, starts, armed: None, ended: false }
+        Self { sender, receiver, source, sink, starts, queued: [None; 2], ended: false }
     }
 
     /// Lets timers go off that are due. Returns an acknowledgement that was delayed.
@@ -64,16 +65,17 @@ impl Flow {
     }
 
     fn arm_at(&mut self, due: Option<Time>) -> Option<Time> {
-        let due = due.filter(|due| self.armed.is_none_or(|armed| *due < armed))?;
-        self.armed = Some(due);
+        let due = due.filter(|due| self.queued[0].is_none_or(|queued| *due < queued))?;
+        // A third stays queued, but counts no more.
+        self.queued = [Some(due), self.queued[0]];
         Some(due)
     }
 
-    /// Returns whether a queued deadline is still the one that counts, and forgets it.
+    /// Returns whether a queued deadline still counts, and forgets it.
     pub(crate) fn disarm(&mut self, queued: Time) -> bool {
-        let counts = self.armed == Some(queued);
+        let counts = self.queued[0] == Some(queued);
         if counts {
-            self.armed = None;
+            self.queued = [self.queued[1], None];
         }
         counts
     }
@@ -96,7 +98,7 @@ impl Flow {
             return Some(self.starts);
         }
         let ends = earlier(self.sender.deadline(), self.receiver.deadline());
-        let programs = earlier(self.source.deadline(now, &self.sender), self.sink.deadline(&self.receiver));
+        let programs = earlier(self.source.deadline(), self.sink.deadline(&self.receiver));
         earlier(ends, programs).map(|due| due.max(now))
     }
 }

@@ -1,7 +1,7 @@
 //! The programs at both ends: when they write and read.
 
 use fullpipe_record::{Request, Writer};
-use fullpipe_tcp::{Receiver, Sender};
+use fullpipe_tcp::{Receiver, Room, Sender};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
 /// Bytes that come due in equal portions at equal times, the first at once.
@@ -37,6 +37,8 @@ pub(crate) struct Source {
     retries_after: Span,
     /// When the buffer was last found full.
     blocked_since: Option<Time>,
+    /// When it tries next without being woken.
+    wakes: Option<Time>,
     finished: bool,
 }
 
@@ -49,12 +51,13 @@ impl Source {
             start,
         });
         let retries_after = Span::from_millis(1).min(rtt / 64).max(Span::from_micros(1));
-        Self { pace, total, kind: request.writer, retries_after, blocked_since: None, finished: false }
+        Self { pace, total, kind: request.writer, retries_after, blocked_since: None, wakes: None, finished: false }
     }
 
     /// Writes nothing more.
     pub(crate) fn stop(&mut self, sender: &Sender) {
         self.total = Some(sender.written());
+        self.wakes = None;
         self.finished = true;
     }
 
@@ -66,11 +69,15 @@ impl Source {
     /// Writes what is due and fits. Returns whether anything was written.
     pub(crate) fn write(&mut self, now: Time, sender: &mut Sender) -> bool {
         let wanted = self.wanted(now, sender);
-        if wanted == ByteCount::ZERO || !self.may_write(now, sender) {
+        if wanted == ByteCount::ZERO {
+            self.wakes = self.next_portion(sender);
+            return false;
+        }
+        if !self.may_write(now, sender) {
             return false;
         }
         let taken = sender.write(now, wanted);
-        self.blocked_since = (taken < wanted).then_some(now);
+        (self.blocked_since, self.wakes) = ((taken < wanted).then_some(now), None);
         if self.total.is_some_and(|total| sender.written() >= total) && !self.finished {
             self.finished = true;
             sender.finish();
@@ -78,17 +85,16 @@ impl Source {
         taken > ByteCount::ZERO
     }
 
-    /// Returns when the program writes next without being woken.
-    pub(crate) fn deadline(&self, now: Time, sender: &Sender) -> Option<Time> {
+    /// Returns when the program writes next without being woken, as far as its last attempt shows.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.wakes
+    }
+
+    /// When more is due, if not everything is written.
+    fn next_portion(&self, sender: &Sender) -> Option<Time> {
         let written = sender.written();
-        if self.total.is_some_and(|total| written >= total) {
-            return None;
-        }
-        if let Some(since) = self.blocked_since {
-            let retries = self.kind == Writer::Retrying && sender.has_room();
-            return retries.then(|| self.next_try(since, now));
-        }
-        self.pace.as_ref().map(|pace| pace.beyond(written))
+        let pace = self.pace.as_ref().filter(|_| self.total.is_none_or(|total| written < total));
+        pace.map(|pace| pace.beyond(written))
     }
 
     fn wanted(&self, now: Time, sender: &Sender) -> ByteCount {
@@ -97,16 +103,24 @@ impl Source {
         self.total.map_or(due, |total| total.min(due)).saturating_sub(written)
     }
 
-    fn may_write(&self, now: Time, sender: &Sender) -> bool {
+    /// Returns whether the program tries now, and notes when it does otherwise.
+    fn may_write(&mut self, now: Time, sender: &Sender) -> bool {
         let Some(since) = self.blocked_since else { return true };
-        if sender.is_writable() {
+        let room = sender.room();
+        if room == Room::Third {
             return true;
         }
-        self.kind == Writer::Retrying && sender.has_room() && now > since && self.next_try(since, now) == now
+        let retries = self.kind == Writer::Retrying && room == Room::Little;
+        self.wakes = retries.then(|| self.next_try(since, now));
+        self.wakes == Some(now) && now > since
     }
 
     /// The first of the equally spaced tries after `since` that is not before `now`.
     fn next_try(&self, since: Time, now: Time) -> Time {
+        // Most often the one that is already known.
+        if let Some(known) = self.wakes.filter(|known| *known >= now && *known < now + self.retries_after) {
+            return known;
+        }
         let tries = now.since(since).as_nanos().div_ceil(self.retries_after.as_nanos()).max(1);
         since + self.retries_after * tries
     }

@@ -34,4 +34,4 @@ pub use clock::{Clock, Stamp};
 pub use control::CongestionControl;
 pub use packet::{Ack, Blocks, Burst};
 pub use receiver::{Autotuning, Receiver, ReceiverSetup};
-pub use sender::{Sender, SenderSetup};
+pub use sender::{Room, Sender, SenderSetup};

@@ -508,16 +508,15 @@ impl Receiver {
         if mss == 0 {
             return 0;
         }
-        let unit = 1_u64 << self.window_scale;
         if free < whole >> 1 {
-            free = free / unit * unit;
+            free = free >> self.window_scale << self.window_scale;
             if free < allowed >> 4 || free < mss {
                 return 0;
             }
         }
         free = free.min(self.threshold);
         if self.window_scale > 0 {
-            return free.next_multiple_of(unit);
+            return self.in_units(free);
         }
         if self.window + mss <= free || self.window > free {
             free / mss * mss
@@ -528,12 +527,17 @@ impl Receiver {
         }
     }
 
+    /// Rounds a window up to what a header can carry.
+    const fn in_units(&self, window: u64) -> u64 {
+        let unit = 1 << self.window_scale;
+        (window + unit - 1) & !(unit - 1)
+    }
+
     /// `tcp_send_ack` and `tcp_select_window`: what was offered is never taken back.
     fn acknowledge(&mut self, now: Time) -> Ack {
-        let unit = 1_u64 << self.window_scale;
         let offered = self.offered();
         let new = self.select_window();
-        self.window = if new < offered { offered.next_multiple_of(unit) } else { new };
+        self.window = if new < offered { self.in_units(offered) } else { new };
         self.acknowledged = self.next;
         if self.pending {
             self.quick = self.quick.saturating_sub(1);
@@ -546,7 +550,7 @@ impl Receiver {
         self.counts.acks += 1;
         Ack {
             next: self.next,
-            window: ByteCount::new(self.window.min(self.max_window) / unit * unit),
+            window: ByteCount::new(self.window.min(self.max_window) >> self.window_scale << self.window_scale),
             blocks: self.queue.blocks(self.next, self.max_blocks),
             stamp: self.clock.stamp(now),
             echo: self.recent,

@@ -10,6 +10,17 @@ const PACKET_COSTS: u64 = 832;
 /// Bytes that a write puts into one packet.
 const PACKET_BYTES: u64 = 16 * 1024;
 
+/// Room in a send buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// A write would take nothing.
+    None,
+    /// A write would take something (`sk_stream_memory_free`).
+    Little,
+    /// A third of the buffer is free: a program that waits is woken (`sk_stream_is_writeable`).
+    Third,
+}
+
 #[derive(Debug)]
 pub(super) struct SendBuffer {
     /// `sk_sndbuf`, and the most that it grows to.
@@ -20,8 +31,8 @@ pub(super) struct SendBuffer {
     pub(super) acknowledged: u64,
     /// True if the program found the buffer full and waits (`SOCK_NOSPACE`).
     pub(super) no_space: bool,
-    /// True if the program has written its last byte.
-    finished: bool,
+    /// Whole segments that the program has written; at the end of the stream the last may be short.
+    segments: u64,
     /// Payload of a packet as it is written: whole segments.
     packet: u64,
     /// Memory of a segment that a buffer is reckoned by (`tcp_sndbuf_expand`).
@@ -40,7 +51,7 @@ impl SendBuffer {
             written: 0,
             acknowledged: 0,
             no_space: false,
-            finished: false,
+            segments: 0,
             packet: (PACKET_BYTES / mss).max(1) * mss,
             per_segment: (mss + MAX_TCP_HEADER + SHARED_INFO).next_power_of_two() + SK_BUFF,
         }
@@ -57,13 +68,14 @@ impl Sender {
     /// that wrote less than it had waits for room from then on.
     pub fn write(&mut self, now: Time, bytes: ByteCount) -> ByteCount {
         self.check_program();
-        let taken = bytes.get().min(self.room());
+        let taken = bytes.get().min(self.free());
         if taken < bytes.get() {
             self.buffer.no_space = true;
         }
         if taken > 0 {
             self.restart_after_idle(now);
             self.buffer.written += taken;
+            self.buffer.segments = self.buffer.written / self.mss;
             self.chrono.start(Limit::Busy, self.clock.nanos(now));
             self.pass.pending = true;
         }
@@ -72,20 +84,20 @@ impl Sender {
 
     /// Ends the stream: what is less than a segment is sent, too.
     pub fn finish(&mut self) {
-        self.buffer.finished = true;
+        self.buffer.segments = self.buffer.written.div_ceil(self.mss);
         self.pass.pending = true;
     }
 
-    /// Returns whether a program that waits for room is woken: a third of the buffer is free
-    /// (`sk_stream_is_writeable`).
-    pub fn is_writable(&self) -> bool {
+    /// Returns the room that a program finds for more.
+    pub fn room(&self) -> Room {
         let queued = self.queued();
-        self.buffer.size.saturating_sub(queued) >= queued >> 1
-    }
-
-    /// Returns whether a write would take anything (`sk_stream_memory_free`).
-    pub fn has_room(&self) -> bool {
-        self.queued() < self.buffer.size
+        if self.buffer.size.saturating_sub(queued) >= queued >> 1 {
+            Room::Third
+        } else if queued < self.buffer.size {
+            Room::Little
+        } else {
+            Room::None
+        }
     }
 
     /// Returns the bytes that the program has written.
@@ -113,11 +125,9 @@ impl Sender {
         self.buffer.written.saturating_sub(self.board.next() * self.mss)
     }
 
-    /// Whole segments that wait; at the end of the stream the last may be short.
+    /// Segments that wait.
     pub(super) fn unsent(&self) -> u64 {
-        let whole =
-            if self.buffer.finished { self.buffer.written.div_ceil(self.mss) } else { self.buffer.written / self.mss };
-        whole.saturating_sub(self.board.next())
+        self.buffer.segments.saturating_sub(self.board.next())
     }
 
     pub(super) fn has_unsent(&self) -> bool {
@@ -125,7 +135,7 @@ impl Sender {
     }
 
     /// Bytes that a write takes: packets while the buffer is not exceeded, so the last may exceed it.
-    fn room(&self) -> u64 {
+    fn free(&self) -> u64 {
         let free = self.buffer.size.saturating_sub(self.queued());
         free.div_ceil(self.buffer.packet + PACKET_COSTS) * self.buffer.packet
     }
@@ -148,7 +158,7 @@ impl Sender {
         if self.board.in_flight() < self.window.cwnd {
             self.expand_buffer();
         }
-        if self.is_writable() {
+        if self.room() == Room::Third {
             self.buffer.no_space = false;
             self.chrono.stop(Limit::Buffer, false, self.clock.nanos(now));
         }

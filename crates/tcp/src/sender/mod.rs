@@ -17,6 +17,7 @@ use crate::rack::{Rack, Tally};
 use crate::rate::{Delivery, RateSample, RoundTrip};
 use crate::scoreboard::Scoreboard;
 use crate::window::{Moment, Window};
+pub use buffer::Room;
 use buffer::SendBuffer;
 use chrono::Chrono;
 use timers::Timer;
@@ -115,6 +116,8 @@ pub struct Sender {
     reorder_events: u64,
     /// The last segment of the other end's window, in bytes from the first one (`tcp_wnd_end`).
     window_end: u64,
+    /// Whole segments up to there.
+    window_segments: u64,
     /// `snd_wnd`.
     snd_wnd: u64,
     pacing_rate: u64,
@@ -195,6 +198,7 @@ impl Sender {
             reordering: INITIAL_REORDERING,
             reorder_events: 0,
             window_end: setup.first_window.get(),
+            window_segments: setup.first_window.get() / setup.mss.get().max(1),
             snd_wnd: setup.first_window.get(),
             pacing_rate: 0,
             departs_at: 0,
@@ -317,7 +321,10 @@ impl Sender {
         if tally.advanced || end > self.window_end {
             tally.window_changed = window != self.snd_wnd;
             self.snd_wnd = window;
-            self.window_end = self.window_end.max(end);
+            if end > self.window_end {
+                self.window_end = end;
+                self.window_segments = end / self.mss;
+            }
         }
     }
 
@@ -450,6 +457,19 @@ impl Sender {
 
     /// `tcp_cong_control`.
     fn control_congestion(&mut self, now: Time, tally: &Tally) {
+        if self.control.bbr().is_some() {
+            return self.follow_bbr(now, tally);
+        }
+        if self.state == State::Recovery || self.state == State::Reduced {
+            self.reduce(tally.sample.acked, tally.sample.losses, tally.advanced);
+        } else if self.may_grow(tally) {
+            self.control.grow(&mut self.window, tally.sample.acked, self.clock.ticks(now));
+            self.used.1 = self.clock.ticks(now);
+        }
+        self.update_pacing_rate();
+    }
+
+    fn follow_bbr(&mut self, now: Time, tally: &Tally) {
         let situation = self.situation(now);
         if let Control::Bbr(bbr) = &mut self.control {
             let steering = bbr.acknowledged(&tally.sample, &situation);
@@ -459,15 +479,7 @@ impl Sender {
             if steering.ignore_rates {
                 self.delivery.limit(situation.in_flight);
             }
-            return;
         }
-        if self.state == State::Recovery || self.state == State::Reduced {
-            self.reduce(tally.sample.acked, tally.sample.losses, tally.advanced);
-        } else if self.may_grow(tally) {
-            self.control.grow(&mut self.window, tally.sample.acked, self.clock.ticks(now));
-            self.used.1 = self.clock.ticks(now);
-        }
-        self.update_pacing_rate();
     }
 
     /// `tcp_may_raise_cwnd`.

@@ -266,7 +266,7 @@ impl Sender {
 
     /// Segments that the other end's window still permits.
     fn window_segments(&self) -> u64 {
-        (self.window_end / self.mss).saturating_sub(self.board.next())
+        self.window_segments.saturating_sub(self.board.next())
     }
 
     /// Waits with a train that could become longer, while acknowledgements are about to come (`tcp_tso_should_defer`).
