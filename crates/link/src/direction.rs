@@ -26,6 +26,8 @@ pub struct Direction<T> {
     edits: Vec<(Edit, SegCount)>,
     narrow: Option<NarrowLink>,
     policer: Option<Policer>,
+    /// True if nothing of these three is in front of the queue.
+    reaches_queue: bool,
     /// In the place of the two below, for as long as the path is plain enough.
     express: Option<Express<T>>,
     bottleneck: Bottleneck<T>,
@@ -115,6 +117,9 @@ impl<T: Train> Direction<T> {
             edits: path.effects.edits.iter().map(|edit| (*edit, SegCount::ZERO)).collect(),
             narrow: path.effects.narrow,
             policer: path.effects.policer.map(Policer::new),
+            reaches_queue: path.effects.edits.is_empty()
+                && path.effects.narrow.is_none()
+                && path.effects.policer.is_none(),
             express: Express::new(path),
             bottleneck: Bottleneck::new(path),
             delay_line: DelayLine::new(path, seed),
@@ -137,10 +142,17 @@ impl<T: Train> Direction<T> {
         self.advance(at);
         self.log.counters.offered.add(Tally::of(&train, self.framing));
         let passing = self.loss.passing(&train);
-        if passing >= train.segments() {
-            return self.enter(at, train);
+        if passing < train.segments() {
+            return self.offer_in_parts(at, train, passing);
         }
-        self.offer_in_parts(at, train, passing)
+        match &mut self.express {
+            Some(express) if self.reaches_queue => {
+                let segments = train.segments();
+                let accepted = express.accept(at, train, &mut self.log);
+                Outcome { accepted, overflowed: segments - accepted, ..Outcome::default() }
+            }
+            _ => self.enter(at, train),
+        }
     }
 
     /// Takes in `train`, of which a packet is lost behind the first `passing`.
@@ -164,10 +176,15 @@ impl<T: Train> Direction<T> {
     /// The next train that has arrived at `now`; `None` if there is none yet. A driver calls it until then.
     #[inline]
     pub fn pop(&mut self, now: Time) -> Option<Delivery<T>> {
-        // Nothing needs to be noted before something arrives.
-        if self.express.as_ref().is_some_and(|express| express.next_due().is_none_or(|due| due > now)) {
-            return None;
+        match &self.express {
+            // Nothing needs to be noted before something arrives.
+            Some(express) if express.next_due().is_none_or(|due| due > now) => None,
+            _ => self.land(now),
         }
+    }
+
+    #[inline(never)]
+    fn land(&mut self, now: Time) -> Option<Delivery<T>> {
         self.advance(now);
         match &mut self.express {
             Some(express) => express.land(now, &mut self.log),
@@ -179,9 +196,14 @@ impl<T: Train> Direction<T> {
     /// if the path is empty.
     #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
-        if let Some(express) = &self.express {
-            return express.next_due();
+        match &self.express {
+            Some(express) => express.next_due(),
+            None => self.next_deadline_of_stages(),
         }
+    }
+
+    #[inline(never)]
+    fn next_deadline_of_stages(&self) -> Option<Time> {
         let due = self.delay_line.next_due();
         if due.is_some() && self.delay_line.keeps_order() {
             return due;
@@ -284,7 +306,6 @@ impl<T: Train> Direction<T> {
     }
 
     /// Sends `train`, which was not lost, through the stages up to the queue.
-    #[inline]
     fn enter(&mut self, at: Time, mut train: T) -> Outcome<T> {
         if let Some(edit) = self.stopping(&mut train) {
             self.note(at, Fate::Expired, &train);
@@ -352,7 +373,6 @@ impl<T: Train> Direction<T> {
         passed
     }
 
-    #[inline]
     fn queue(&mut self, at: Time, train: T) -> Outcome<T> {
         let segments = train.segments();
         let accepted = if let Some(express) = &mut self.express {

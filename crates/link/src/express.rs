@@ -103,6 +103,17 @@ impl<T: Train> Express<T> {
             log.counters.sent += load.total;
             return load.segments;
         }
+        // No more than this waits, so that most trains need no closer reckoning.
+        let most = self.unsent.bytes + load.total;
+        if most <= log.counters.max_backlog && self.limit.room(self.unsent, load) >= load.segments {
+            self.push(at, load, train);
+            return load.segments;
+        }
+        self.accept_some(at, load, train, log)
+    }
+
+    /// Takes in as much of `train` as there is room for, where that may not be all of it, or the backlog is large.
+    fn accept_some(&mut self, at: Time, load: Load, train: T, log: &mut Log<T>) -> SegCount {
         let mut backlog = self.backlog(at);
         let mut stopped = None;
         if self.limit.room(backlog, load) >= load.segments {
@@ -230,9 +241,15 @@ impl Sender {
     }
 
     fn sending(&self, bytes: ByteCount) -> Sending {
-        let work = u128::from(bytes.get()) * WORK_PER_BYTE;
-        let whole = u64::try_from(work / u128::from(self.rate)).unwrap_or(u64::MAX);
-        Sending { bytes, whole: Span::from_nanos(whole), rest: (work % u128::from(self.rate)) as u64 }
+        // Nearly always 64 bits suffice, and divide faster.
+        let (whole, rest) = match bytes.get().checked_mul(WORK_PER_BYTE as u64) {
+            Some(work) => (work / self.rate, work % self.rate),
+            None => {
+                let (work, rate) = (u128::from(bytes.get()) * WORK_PER_BYTE, u128::from(self.rate));
+                (u64::try_from(work / rate).unwrap_or(u64::MAX), (work % rate) as u64)
+            }
+        };
+        Sending { bytes, whole: Span::from_nanos(whole), rest }
     }
 
     /// Work from `now` to `sent`, which is later.

@@ -44,6 +44,7 @@ impl Loss {
 
     /// Returns how many packets of `train` pass before one is lost. If that is not all of them, the one after them is
     /// lost, and the next call is about those after it.
+    #[inline]
     pub(crate) fn passing<T: Train>(&mut self, train: &T) -> SegCount {
         let segments = train.segments();
         match &mut self.pattern {
