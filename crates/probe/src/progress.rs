@@ -269,7 +269,10 @@ impl Progress {
             datagrams_sent: (is_udp && sends).then_some(count.datagrams_sent),
             datagrams: (is_udp && !sends).then_some(count.datagrams),
             retransmits: retransmits.filter(|_| sends).map(|(&now, &before)| now.saturating_sub(before)),
-            tcp: latest.iter().find(|sample| usize::from(sample.stream) == index).map(|sample| sample.tcp.clone()),
+            tcp: latest
+                .iter()
+                .find(|sample| usize::from(sample.stream) == index)
+                .map(|sample| Box::new(sample.tcp.clone())),
         }
     }
 }
@@ -292,7 +295,7 @@ pub(crate) fn all_broke(rest: &StreamTotals) -> Option<String> {
 fn combined(way: Direction, before: &Mark, now: &Mark, streams: Vec<StreamInterval>, omitted: bool) -> Interval {
     let bytes = streams.iter().map(|stream| stream.bytes).sum();
     let span = now.totals.at.saturating_sub(before.totals.at);
-    let window = |stream: &StreamInterval| stream.tcp.as_ref().and_then(TcpInfo::congestion_window);
+    let window = |stream: &StreamInterval| stream.tcp.as_deref().and_then(TcpInfo::congestion_window);
     Interval {
         direction: way,
         from: before.totals.at,

@@ -71,9 +71,9 @@ pub use legal::{
 };
 pub use machine::{CpuSample, CpuTime, DeviceReport, Machine, QdiscReport};
 pub use measurement::{
-    Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval, Measurement, Peer, RttMethod, RttReport,
-    RttStats, RunTotals, SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary, Summary, SynQuote,
-    Validity,
+    Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval, MAX_STREAM_INTERVALS, Measurement, Peer,
+    RttMethod, RttReport, RttStats, RunTotals, SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary,
+    Summary, SynQuote, Validity,
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};
 pub use path_status::{DirectionStatus, PathStatus};

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::net::{IpAddr, SocketAddr};
 
@@ -306,7 +307,7 @@ pub struct StreamInterval {
     /// Segments sent again, where this end is the sender of TCP.
     pub retransmits: Option<SegCount>,
     /// The kernel's view at its end, with TCP.
-    pub tcp: Option<TcpInfo>,
+    pub tcp: Option<Box<TcpInfo>>,
 }
 
 /// One interval of the report, all streams of one direction together, as this end saw it.
@@ -542,8 +543,8 @@ pub struct Measurement {
     pub validity: Validity,
 }
 
-/// Intervals of streams that keep the kernel's view, in all.
-const MAX_STREAM_INTERVALS: usize = 500;
+/// Intervals of streams that a record keeps the kernel's view in, all together; with more of them, none has it.
+pub const MAX_STREAM_INTERVALS: usize = 500;
 
 impl Measurement {
     /// Returns the load that was carried out.
@@ -578,9 +579,11 @@ impl Measurement {
             return None;
         }
         let no_delay = self.carried_out().no_delay;
+        let [local, remote] = [&self.local, &self.remote].map(by_stream);
         let of_stream = |stream: &StreamSummary| {
-            let sender = if stream.direction == Direction::Download { &self.remote } else { &self.local };
-            Web100::of(sender.samples.iter().filter(|sample| sample.stream == stream.stream), no_delay)
+            let sender = if stream.direction == Direction::Download { &remote } else { &local };
+            let samples = sender.get(&stream.stream).map_or(&[][..], Vec::as_slice);
+            Web100::of(samples.iter().copied(), no_delay)
         };
         Some(Web100Report::of(self.streams.iter().map(of_stream).collect()))
     }
@@ -613,6 +616,14 @@ impl Measurement {
             Direction::Download => &self.local,
         }
     }
+}
+
+fn by_stream(end: &EndReport) -> BTreeMap<u16, Vec<&Sample>> {
+    let mut streams: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
+    for sample in &end.samples {
+        streams.entry(sample.stream).or_default().push(sample);
+    }
+    streams
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ fn interval(second: u64, tcp: &TcpInfo) -> Interval {
         datagrams_sent: None,
         datagrams: None,
         retransmits: Some(SegCount::new(12)),
-        tcp: Some(tcp.clone()),
+        tcp: Some(Box::new(tcp.clone())),
     };
     Interval {
         direction: fullpipe_record::Direction::Upload,

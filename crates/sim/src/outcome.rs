@@ -2,9 +2,9 @@
 
 use fullpipe_link::Counters;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, Handshake, HostIdentity, HostSettings, Interval, Measurement, Peer, Request,
-    ResolvedRequest, RttReport, RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Validity,
-    steady,
+    Buffer, Direction, EndReport, Handshake, HostIdentity, HostSettings, Interval, MAX_STREAM_INTERVALS, Measurement,
+    Peer, Request, ResolvedRequest, RttReport, RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary,
+    Summary, Validity, steady,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
@@ -213,15 +213,17 @@ fn intervals(request: &Request, samples: &[Vec<Sample>; 2], over: Span) -> Vec<I
     let length = if request.interval == Span::ZERO { over } else { request.interval };
     let count = over.as_nanos().checked_div(length.as_nanos()).unwrap_or(0);
     let ours = if request.direction == Direction::Download { &samples[1] } else { &samples[0] };
-    (0..count).map(|index| interval(request, ours, length * index, length * (index + 1))).collect()
+    let keeps_tcp = count.saturating_mul(u64::from(request.streams)) <= MAX_STREAM_INTERVALS as u64;
+    (0..count).map(|index| interval(request, (ours, keeps_tcp), [length * index, length * (index + 1)])).collect()
 }
 
-fn interval(request: &Request, samples: &[Sample], from: Span, to: Span) -> Interval {
+fn interval(request: &Request, (samples, keeps_tcp): (&[Sample], bool), [from, to]: [Span; 2]) -> Interval {
     let sends = request.direction != Direction::Download;
+    let tcp_of = |stream| latest(samples, [stream, request.streams], to).map(|sample| &sample.tcp);
     let streams: Vec<StreamInterval> = (0..request.streams)
         .map(|stream| {
             let (bytes, again) = between(samples, [stream, request.streams], from, to);
-            let tcp = latest(samples, [stream, request.streams], to).map(|sample| sample.tcp.clone());
+            let tcp = tcp_of(stream).filter(|_| keeps_tcp).map(|tcp| Box::new(tcp.clone()));
             let retransmits = sends.then_some(again);
             StreamInterval { stream, bytes, datagrams_sent: None, datagrams: None, retransmits, tcp }
         })
@@ -234,9 +236,9 @@ fn interval(request: &Request, samples: &[Sample], from: Span, to: Span) -> Inte
         bytes,
         rate: BitRate::of(bytes, to.saturating_sub(from)),
         retransmits: streams.iter().map(|stream| stream.retransmits).sum(),
-        rtt: streams.first().and_then(|stream| stream.tcp.as_ref()?.rtt),
+        rtt: tcp_of(0).and_then(|tcp| tcp.rtt),
         echo_rtt: None,
-        cwnd: sends.then(|| streams.iter().filter_map(|stream| stream.tcp.as_ref()?.congestion_window()).sum()),
+        cwnd: sends.then(|| (0..request.streams).filter_map(|stream| tcp_of(stream)?.congestion_window()).sum()),
         omitted: to <= request.omit,
         datagrams_sent: None,
         datagrams: None,

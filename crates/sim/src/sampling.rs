@@ -39,15 +39,24 @@ impl Sampler {
 
     /// Takes a snapshot at `at`.
     pub(crate) fn take(&mut self, at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) {
+        if self.samples[0].len() + self.streams <= MAX_SAMPLES.max(4 * self.streams) {
+            self.add(at, flows, connection, plan);
+        } else {
+            let leaves_this = (self.samples[0].len() / self.streams).is_multiple_of(2);
+            self.thin_out();
+            if leaves_this {
+                self.add(at, flows, connection, plan);
+            }
+        }
+        self.next = at + self.period;
+    }
+
+    fn add(&mut self, at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) {
         for (flow, stream) in flows.iter().zip(0..) {
             let [sender, receiver] = sample(at, stream, flow, connection, plan);
             self.samples[0].push(sender);
             self.samples[1].push(receiver);
         }
-        if self.samples[0].len() > MAX_SAMPLES.max(4 * self.streams) {
-            self.thin_out();
-        }
-        self.next = at + self.period;
     }
 
     /// Leaves every second snapshot.

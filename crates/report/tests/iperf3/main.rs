@@ -226,7 +226,7 @@ fn part(stream: u16, second: u64) -> StreamInterval {
         datagrams_sent: Some(856),
         datagrams: Some(datagrams(856, 12)),
         retransmits: Some(SegCount::new(second)),
-        tcp: Some(TcpInfo {
+        tcp: Some(Box::new(TcpInfo {
             cwnd: Some(SegCount::new(100 + second)),
             snd_mss: Some(ByteCount::new(1448)),
             snd_wnd: Some(ByteCount::new(65_536)),
@@ -235,7 +235,7 @@ fn part(stream: u16, second: u64) -> StreamInterval {
             path_mtu: Some(ByteCount::new(1500)),
             reordering: Some(SegCount::new(3)),
             ..TcpInfo::default()
-        }),
+        })),
     }
 }
 
