@@ -9,6 +9,7 @@ const CHUNK: u64 = 64;
 /// The retransmission queue: what was sent and not yet acknowledged, with the marks of each segment.
 ///
 /// Segments that were sent together are one chunk, and their marks are bits of a few words; so no chunk is ever cut.
+/// Most have no marks, and are small: there may be many connections.
 #[derive(Debug, Default)]
 pub(crate) struct Scoreboard {
     chunks: VecDeque<Chunk>,
@@ -34,6 +35,12 @@ pub(crate) struct Scoreboard {
 struct Chunk {
     first: u64,
     count: u64,
+    sent: Sent,
+    marks: Option<Box<Marks>>,
+}
+
+#[derive(Debug, Default)]
+struct Marks {
     /// Selectively acknowledged.
     sacked: u64,
     lost: u64,
@@ -41,10 +48,12 @@ struct Chunk {
     retransmitted: u64,
     /// Ever retransmitted.
     ever: u64,
-    sent: Sent,
     /// Of retransmissions, each with the segments whose last one it was.
     resent: Vec<(u64, Sent)>,
 }
+
+/// The marks of a chunk that has none.
+static UNMARKED: Marks = Marks { sacked: 0, lost: 0, retransmitted: 0, ever: 0, resent: Vec::new() };
 
 #[derive(Debug, Clone, Copy)]
 struct Resent {
@@ -109,6 +118,14 @@ impl Chunk {
         self.first + self.count
     }
 
+    fn marks(&self) -> &Marks {
+        self.marks.as_deref().unwrap_or(&UNMARKED)
+    }
+
+    fn marks_mut(&mut self) -> &mut Marks {
+        self.marks.get_or_insert_default()
+    }
+
     /// The bits of the segments from `start` up to `end`.
     fn bits(&self, start: u64, end: u64) -> u64 {
         let low = start.saturating_sub(self.first).min(self.count);
@@ -125,11 +142,11 @@ impl Chunk {
             sent,
             again,
         };
-        let once = bits & !self.ever;
+        let once = bits & !self.marks().ever;
         if once != 0 {
             report(part(once, self.sent, false));
         }
-        for &(resent, sent) in &self.resent {
+        for &(resent, sent) in &self.marks().resent {
             if bits & resent != 0 {
                 report(part(bits & resent, sent, true));
             }
@@ -140,10 +157,11 @@ impl Chunk {
     fn trim(&mut self, count: u64) {
         self.first += count;
         self.count -= count;
-        for marks in [&mut self.sacked, &mut self.lost, &mut self.retransmitted, &mut self.ever] {
+        let Some(marks) = &mut self.marks else { return };
+        for marks in [&mut marks.sacked, &mut marks.lost, &mut marks.retransmitted, &mut marks.ever] {
             *marks >>= count;
         }
-        self.resent.iter_mut().for_each(|(bits, _)| *bits >>= count);
+        marks.resent.iter_mut().for_each(|(bits, _)| *bits >>= count);
     }
 }
 
@@ -179,13 +197,13 @@ impl Scoreboard {
     /// When the first outstanding segment was last sent.
     pub(crate) fn head_sent_at(&self) -> Option<u64> {
         let head = self.chunks.front()?;
-        let again = head.resent.iter().find(|(bits, _)| bits & 1 != 0);
+        let again = head.marks().resent.iter().find(|(bits, _)| bits & 1 != 0);
         Some(again.map_or(head.sent.at, |(_, sent)| sent.at))
     }
 
     /// Returns whether the first outstanding segment was ever retransmitted.
     pub(crate) fn head_was_resent(&self) -> bool {
-        self.chunks.front().is_some_and(|head| head.ever & 1 != 0)
+        self.chunks.front().is_some_and(|head| head.marks().ever & 1 != 0)
     }
 
     /// Adds `count` new segments.
@@ -193,16 +211,7 @@ impl Scoreboard {
         let mut left = count;
         while left > 0 {
             let count = left.min(CHUNK);
-            self.chunks.push_back(Chunk {
-                first: self.next,
-                count,
-                sacked: 0,
-                lost: 0,
-                retransmitted: 0,
-                ever: 0,
-                sent,
-                resent: Vec::new(),
-            });
+            self.chunks.push_back(Chunk { first: self.next, count, sent, marks: None });
             self.next += count;
             left -= count;
         }
@@ -216,10 +225,12 @@ impl Scoreboard {
             }
             let count = (next - chunk.first).min(chunk.count);
             let bits = first_bits(count);
-            chunk.report(bits & !chunk.sacked, &mut report);
-            self.sacked -= ones(chunk.sacked & bits);
-            self.lost -= ones(chunk.lost & bits);
-            self.retransmitted -= ones(chunk.retransmitted & bits);
+            chunk.report(bits & !chunk.marks().sacked, &mut report);
+            if let Some(marks) = &chunk.marks {
+                self.sacked -= ones(marks.sacked & bits);
+                self.lost -= ones(marks.lost & bits);
+                self.retransmitted -= ones(marks.retransmitted & bits);
+            }
             if count == chunk.count {
                 self.chunks.pop_front();
             } else {
@@ -237,18 +248,19 @@ impl Scoreboard {
             if chunk.first >= end {
                 break;
             }
-            let bits = chunk.bits(start, end) & !chunk.sacked;
+            let bits = chunk.bits(start, end) & !chunk.marks().sacked;
             if bits == 0 {
                 continue;
             }
             chunk.report(bits, &mut report);
-            chunk.sacked |= bits;
+            let marks = chunk.marks_mut();
+            marks.sacked |= bits;
             self.sacked += ones(bits);
-            self.lost -= ones(chunk.lost & bits);
+            self.lost -= ones(marks.lost & bits);
             // A retransmission of what was not lost is still in flight.
-            self.retransmitted -= ones(chunk.lost & chunk.retransmitted & bits);
-            chunk.retransmitted &= !(chunk.lost & bits);
-            chunk.lost &= !bits;
+            self.retransmitted -= ones(marks.lost & marks.retransmitted & bits);
+            marks.retransmitted &= !(marks.lost & bits);
+            marks.lost &= !bits;
             self.highest_sacked = self.highest_sacked.max(chunk.first + u64::from(u64::BITS - bits.leading_zeros()));
         }
     }
@@ -270,15 +282,16 @@ impl Scoreboard {
                 break;
             }
             let remaining = rule.remaining(chunk.sent.at);
-            let bits = chunk.bits(chunk.first, end) & !(chunk.sacked | chunk.lost | chunk.ever);
+            let marks = chunk.marks();
+            let bits = chunk.bits(chunk.first, end) & !(marks.sacked | marks.lost | marks.ever);
             if remaining > 0 && bits != 0 {
                 marked.wait = marked.wait.max(Some(remaining));
                 continue;
             }
-            chunk.lost |= bits;
-            self.lost += ones(bits);
-            marked.lost += ones(bits);
             if bits != 0 {
+                chunk.marks_mut().lost |= bits;
+                self.lost += ones(bits);
+                marked.lost += ones(bits);
                 self.resend_from = self.resend_from.min(chunk.first);
             }
             if marked.wait.is_none() {
@@ -330,15 +343,17 @@ impl Scoreboard {
                 break;
             }
             let bits = resent_bits(chunk, first, count, at);
+            if bits == 0 {
+                continue;
+            }
+            let marks = chunk.marks_mut();
             lost += ones(bits);
             // One that was retransmitted on a guess was not marked yet.
-            self.lost += ones(bits & !chunk.lost);
-            self.retransmitted -= ones(bits & chunk.retransmitted);
-            chunk.lost |= bits;
-            chunk.retransmitted &= !bits;
-            if bits != 0 {
-                self.resend_from = self.resend_from.min(chunk.first);
-            }
+            self.lost += ones(bits & !marks.lost);
+            self.retransmitted -= ones(bits & marks.retransmitted);
+            marks.lost |= bits;
+            marks.retransmitted &= !bits;
+            self.resend_from = self.resend_from.min(chunk.first);
         }
         lost
     }
@@ -349,21 +364,22 @@ impl Scoreboard {
         let mut marked = 0;
         let acknowledged = self.acknowledged;
         for chunk in &mut self.chunks {
-            let mut bits = first_bits(chunk.count) & !chunk.sacked;
+            let marks = chunk.marks.get_or_insert_default();
+            let mut bits = first_bits(chunk.count) & !marks.sacked;
             let recent = |at: u64| rule.remaining(at) > 0;
-            let mut spared = if recent(chunk.sent.at) { bits & !chunk.ever } else { 0 };
-            for (resent, sent) in &chunk.resent {
+            let mut spared = if recent(chunk.sent.at) { bits & !marks.ever } else { 0 };
+            for (resent, sent) in &marks.resent {
                 spared |= if recent(sent.at) { bits & resent } else { 0 };
             }
             if chunk.first == acknowledged {
                 spared &= !1;
             }
             bits &= !spared;
-            marked += ones(bits & (!chunk.lost | chunk.retransmitted));
-            self.lost += ones(bits & !chunk.lost);
-            self.retransmitted -= ones(bits & chunk.retransmitted);
-            chunk.lost |= bits;
-            chunk.retransmitted &= !bits;
+            marked += ones(bits & (!marks.lost | marks.retransmitted));
+            self.lost += ones(bits & !marks.lost);
+            self.retransmitted -= ones(bits & marks.retransmitted);
+            marks.lost |= bits;
+            marks.retransmitted &= !bits;
         }
         self.resend_from = acknowledged;
         marked
@@ -371,7 +387,7 @@ impl Scoreboard {
 
     /// Takes the marks of losses away (`tcp_undo_cwnd_reduction`).
     pub(crate) fn forget_losses(&mut self) {
-        self.chunks.iter_mut().for_each(|chunk| chunk.lost = 0);
+        self.chunks.iter_mut().filter_map(|chunk| chunk.marks.as_mut()).for_each(|marks| marks.lost = 0);
         self.lost = 0;
         self.resend_from = self.acknowledged;
         self.detect_from = self.acknowledged;
@@ -389,7 +405,7 @@ impl Scoreboard {
                 self.resend_from = self.next;
                 return None;
             };
-            let waiting = chunk.lost & !chunk.retransmitted;
+            let waiting = chunk.marks().lost & !chunk.marks().retransmitted;
             if waiting != 0 {
                 let low = u64::from(waiting.trailing_zeros());
                 let run = u64::from((!(waiting >> low)).trailing_zeros()).min(chunk.count - low);
@@ -412,14 +428,15 @@ impl Scoreboard {
     fn resend_of(&mut self, at: usize, first: u64, count: u64, sent: Sent, mark: bool) -> (u64, u64) {
         if let Some(chunk) = self.chunks.get_mut(at) {
             let bits = chunk.bits(first, first + count);
+            let marks = chunk.marks_mut();
             if mark {
-                self.retransmitted += ones(bits & !chunk.retransmitted);
-                chunk.retransmitted |= bits;
+                self.retransmitted += ones(bits & !marks.retransmitted);
+                marks.retransmitted |= bits;
             }
-            chunk.ever |= bits;
-            chunk.resent.iter_mut().for_each(|(resent, _)| *resent &= !bits);
-            chunk.resent.retain(|(resent, _)| *resent != 0);
-            chunk.resent.push((bits, sent));
+            marks.ever |= bits;
+            marks.resent.iter_mut().for_each(|(resent, _)| *resent &= !bits);
+            marks.resent.retain(|(resent, _)| *resent != 0);
+            marks.resent.push((bits, sent));
             self.resent.push_back(Resent { first, count, at: sent.at });
         }
         (first, count)
@@ -436,8 +453,9 @@ impl Scoreboard {
 
 /// The segments of a retransmission that are in flight by it, and not delivered; those of a loss probe have no mark.
 fn resent_bits(chunk: &Chunk, first: u64, count: u64, at: u64) -> u64 {
-    let by_it = chunk.resent.iter().filter(|(_, sent)| sent.at == at).fold(0, |all, (bits, _)| all | bits);
-    chunk.bits(first, first + count) & by_it & (chunk.retransmitted | !chunk.lost) & !chunk.sacked
+    let marks = chunk.marks();
+    let by_it = marks.resent.iter().filter(|(_, sent)| sent.at == at).fold(0, |all, (bits, _)| all | bits);
+    chunk.bits(first, first + count) & by_it & (marks.retransmitted | !marks.lost) & !marks.sacked
 }
 
 fn first_bits(count: u64) -> u64 {
@@ -553,12 +571,12 @@ mod tests {
                     4 => drop(board.detect(rule((now.saturating_sub(20), end), now, 5))),
                     _ => drop(board.resend(count, || sent(now))),
                 }
-                let count = |marks: fn(&Chunk) -> u64| board.chunks.iter().map(|chunk| ones(marks(chunk))).sum::<u64>();
-                prop_assert_eq!(board.sacked, count(|chunk| chunk.sacked));
-                prop_assert_eq!(board.lost, count(|chunk| chunk.lost));
-                prop_assert_eq!(board.retransmitted, count(|chunk| chunk.retransmitted));
+                let count = |marks: fn(&Marks) -> u64| board.chunks.iter().map(|chunk| ones(marks(chunk.marks()))).sum::<u64>();
+                prop_assert_eq!(board.sacked, count(|marks| marks.sacked));
+                prop_assert_eq!(board.lost, count(|marks| marks.lost));
+                prop_assert_eq!(board.retransmitted, count(|marks| marks.retransmitted));
                 prop_assert_eq!(board.out(), board.chunks.iter().map(|chunk| chunk.count).sum::<u64>());
-                prop_assert!(board.chunks.iter().all(|chunk| chunk.sacked & chunk.lost == 0));
+                prop_assert!(board.chunks.iter().all(|chunk| chunk.marks().sacked & chunk.marks().lost == 0));
             }
         }
     }
