@@ -39,7 +39,6 @@ pub(crate) struct Express<T> {
 #[derive(Debug)]
 struct Travelling<T> {
     sent: Moment,
-    load: Load,
     train: T,
 }
 
@@ -98,7 +97,7 @@ impl<T: Train> Express<T> {
     pub(crate) fn accept(&mut self, at: Time, train: T, log: &mut Log<T>) -> SegCount {
         let load = Load::of(&train, self.framing);
         if self.sender.is_none() {
-            self.trains.push_back(Travelling { sent: Moment::at(at), load, train });
+            self.trains.push_back(Travelling { sent: Moment::at(at), train });
             self.sent += 1;
             log.counters.sent += load.total;
             return load.segments;
@@ -140,8 +139,9 @@ impl<T: Train> Express<T> {
     #[inline]
     pub(crate) fn advance(&mut self, now: Time, log: &mut Log<T>) {
         while let Some(first) = self.trains.get(self.sent).filter(|first| first.sent.by <= now) {
-            self.unsent.remove(first.load.tally());
-            log.counters.sent += first.load.total;
+            let tally = Tally::of(&first.train, self.framing);
+            self.unsent.remove(tally);
+            log.counters.sent += tally.bytes;
             self.sent += 1;
             if self.unsent.segments == SegCount::ZERO {
                 self.busy_before += first.sent.by.since(self.began);
@@ -153,9 +153,9 @@ impl<T: Train> Express<T> {
     #[inline]
     pub(crate) fn land(&mut self, now: Time, log: &mut Log<T>) -> Option<Delivery<T>> {
         let delay = self.delay;
-        let Travelling { sent, load, train } = self.trains.pop_front_if(|first| first.sent.by + delay <= now)?;
+        let Travelling { sent, train } = self.trains.pop_front_if(|first| first.sent.by + delay <= now)?;
         self.sent -= 1;
-        log.counters.delivered.add(load.tally());
+        log.counters.delivered.add(Tally::of(&train, self.framing));
         Some(Delivery { due: sent.by + delay, train })
     }
 
@@ -182,7 +182,7 @@ impl<T: Train> Express<T> {
         let first = self.trains.get(self.sent).map(|first| first.sent);
         let mut trains = self.trains;
         let unsent = trains.split_off(self.sent);
-        for Travelling { sent, train, .. } in trains {
+        for Travelling { sent, train } in trains {
             delay_line.resume(sent.by, train);
         }
         let work = self.sender.zip(first).map_or(0, |(sender, first)| sender.work(now, first));
@@ -193,11 +193,12 @@ impl<T: Train> Express<T> {
     /// Packets of the train that is being sent which have been sent at `now`.
     fn complete(&self, now: Time) -> Tally {
         let (Some(first), Some(sender)) = (self.trains.get(self.sent), &self.sender) else { return Tally::default() };
-        if first.load.segments == SegCount::new(1) {
+        if first.train.segments() == SegCount::new(1) {
             return Tally::default();
         }
         let left = bytes_for(sender.work(now, first.sent));
-        first.load.first(first.load.packets_in(first.load.total.saturating_sub(left))).tally()
+        let load = Load::of(&first.train, self.framing);
+        load.first(load.packets_in(load.total.saturating_sub(left))).tally()
     }
 
     fn push(&mut self, at: Time, load: Load, train: T) {
@@ -208,7 +209,7 @@ impl<T: Train> Express<T> {
         }
         let sent = sender.send(load.total);
         self.unsent.add(load.tally());
-        self.trains.push_back(Travelling { sent, load, train });
+        self.trains.push_back(Travelling { sent, train });
     }
 }
 
