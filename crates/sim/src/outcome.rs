@@ -56,6 +56,9 @@ fn measurement(mut simulation: Simulation) -> Measurement {
     simulation.sampler.take(simulation.now, &simulation.flows, &simulation.connection, &simulation.plan);
     let times = Times::of(&simulation);
     let [forward, _] = simulation.counters();
+    let run = run_totals(&simulation, times.received[0]);
+    // Of many connections, their state and the record are large.
+    drop(std::mem::take(&mut simulation.flows));
     let mut samples = std::mem::take(&mut simulation.sampler.samples);
     samples[0].retain(|sample| sample.at <= times.stopped);
     let streams = stream_summaries(&simulation, &samples, times);
@@ -65,7 +68,6 @@ fn measurement(mut simulation: Simulation) -> Measurement {
     let within = samples[0].iter().filter(|sample| sample.at >= request.omit);
     let rtt = RttReport::of_kernel(Some(connection.handshake), within.filter_map(|sample| sample.tcp.rtt).collect());
     let summary = summary(&samples[0], &streams, connection.handshake, times);
-    let run = run_totals(&simulation, times.received[0]);
     let [sent, received] = samples;
     let sender = end_report(&plan.sender, sockets(&simulation, &sent, [true, false]), sent);
     let receiver = end_report(&plan.receiver, sockets(&simulation, &received, [false, true]), received);
@@ -127,7 +129,7 @@ fn end_report(settings: &HostSettings, sockets: Vec<SocketReadback>, samples: Ve
 /// The sockets of one end when the data began to flow, from its first samples.
 fn sockets(simulation: &Simulation, samples: &[Sample], [sends, receives]: [bool; 2]) -> Vec<SocketReadback> {
     let connection = &simulation.connection;
-    let first = samples.iter().take(simulation.flows.len());
+    let first = samples.iter().take(usize::from(simulation.plan.request.streams));
     first
         .map(|sample| {
             let memory = sample.memory.unwrap_or_default();
