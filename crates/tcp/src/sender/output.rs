@@ -83,6 +83,8 @@ impl Sender {
             segments: SegCount::new(segments),
             stamp: self.clock.stamp(now),
             echo: self.echo,
+            // Trains (`__tcp_transmit_skb`, since 5.1), and the end of what is written (`tcp_push`).
+            pushes: segments > 1 || !self.has_unsent(),
             is_probe: false,
         }
     }
