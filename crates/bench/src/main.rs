@@ -21,6 +21,7 @@ mod records;
 mod relay;
 mod report;
 mod shallow;
+mod simulator;
 mod start;
 mod statistics;
 mod throughput;
@@ -43,6 +44,7 @@ use crate::link_virtual::VirtualLink;
 use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
+use crate::simulator::Simulating;
 use crate::trace::Reading;
 
 const AFTER_HELP: &str = "\
@@ -108,6 +110,8 @@ enum Other {
     Trace(Reading),
     /// Count the packets that one direction of the emulated link carries in virtual time
     LinkVirtual(VirtualLink),
+    /// Hold simulated transfers against recorded ones of the same paths and hosts
+    Simulator(Simulating),
     /// Send or receive as a program does that nobody tuned
     #[command(hide = true)]
     Peer(Peer),
@@ -124,6 +128,7 @@ fn main() -> ExitCode {
         Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop),
         Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
         Some(Other::LinkVirtual(link)) => link.run(),
+        Some(Other::Simulator(simulating)) => simulating.run(stop),
         Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };

@@ -14,6 +14,9 @@ use crate::program::{Sink, Source};
 use crate::sampling::Sampler;
 use crate::{Granularity, NotModelled, Plan};
 
+/// The first connection begins within so much of when it may: a program takes part of a millisecond, by which the
+/// stamps of both hosts count, to do so.
+const FIRST_START: Span = Span::from_millis(1);
 /// Connections begin within so much of each other, as those of a program do that opens one after the other.
 const START_SPREAD: Span = Span::from_millis(10);
 
@@ -308,11 +311,11 @@ fn clock(plan: &Plan, random: &mut Pcg64Mcg) -> Clock {
 fn flow(plan: &Plan, connection: &Connection, clocks: [Clock; 2], stream: u16, random: &mut Pcg64Mcg) -> Flow {
     let sender = Sender::new(&connection.sender(plan, clocks, random.next_u64()), Time::ZERO);
     let receiver = Receiver::new(&connection.receiver(clocks), connection.handshake, Time::ZERO);
-    let late = Span::from_nanos(random.next_u64() % START_SPREAD.as_nanos());
-    let starts = if stream == 0 { Time::ZERO } else { Time::ZERO + late };
+    let mut late = |most: Span| Span::from_nanos(random.next_u64() % most.as_nanos());
+    let starts = Time::ZERO + late(if stream == 0 { FIRST_START } else { START_SPREAD });
     let streams = u64::from(plan.request.streams);
     let share = |bytes: ByteCount| ByteCount::new((bytes.get() + streams - 1 - u64::from(stream)) / streams);
     let total = plan.request.bytes.map(share);
     let source = Source::new(&plan.request, total, connection.handshake, starts);
-    Flow::new(sender, receiver, source, Sink::new(plan.reads, starts), starts)
+    Flow::new((sender, receiver), (source, Sink::new(plan.reads, starts)), starts, random.next_u64())
 }

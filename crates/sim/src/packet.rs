@@ -31,6 +31,7 @@ pub(crate) struct Data {
     segments: u32,
     stamp: Stamp,
     echo: Stamp,
+    pushes: bool,
     is_probe: bool,
 }
 
@@ -48,8 +49,8 @@ pub(crate) struct Acknowledgement {
 
 impl Data {
     pub(crate) fn burst(&self) -> Burst {
-        let &Self { first, segments, stamp, echo, is_probe } = self;
-        Burst { first, segments: SegCount::new(u64::from(segments)), stamp, echo, is_probe }
+        let &Self { first, segments, stamp, echo, pushes, is_probe } = self;
+        Burst { first, segments: SegCount::new(u64::from(segments)), stamp, echo, pushes, is_probe }
     }
 }
 
@@ -65,8 +66,8 @@ impl Acknowledgement {
 impl Packet {
     /// Segments of `bytes` each.
     pub(crate) fn data(flow: u32, bytes: ByteCount, burst: &Burst) -> Self {
-        let &Burst { first, segments, stamp, echo, is_probe } = burst;
-        let data = Data { first, segments: segments.get() as u32, stamp, echo, is_probe };
+        let &Burst { first, segments, stamp, echo, pushes, is_probe } = burst;
+        let data = Data { first, segments: segments.get() as u32, stamp, echo, pushes, is_probe };
         Self { flow, bytes: size(bytes), content: Content::Data(data), is_spoiled: false }
     }
 
@@ -114,6 +115,7 @@ impl Train for Packet {
             rest.first += at.get();
             rest.segments -= at.get() as u32;
             first.segments = at.get() as u32;
+            first.pushes = false;
         }
         rest
     }

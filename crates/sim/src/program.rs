@@ -141,6 +141,11 @@ impl Sink {
         Self { pace: rate.map(|rate| Pace { rate, portion: Self::PORTION, start }) }
     }
 
+    /// Returns whether it sleeps until something arrives, and reads all of it then.
+    pub(crate) fn sleeps(&self) -> bool {
+        self.pace.is_none()
+    }
+
     /// The bytes that it reads now, at most.
     pub(crate) fn wanted(&self, now: Time, receiver: &Receiver) -> ByteCount {
         let due = self.pace.as_ref().map_or(ByteCount::new(u64::MAX), |pace| pace.due(now));

@@ -132,13 +132,13 @@ fn planted_losses_are_the_segments_that_are_sent_again() {
     }
 }
 
-/// Steady rates of Linux 6.18 in the lab over 200 Mbit/s × 40 ms, which waits with its trains for acknowledgements.
+/// Steady rates of Linux 6.18 in the lab over 200 Mbit/s × 40 ms, medians of three runs.
 #[test]
 fn a_fixed_window_gives_the_rate_of_the_kernel() {
-    for (kib, kernel) in [(32, 6.053), (64, 12.184), (128, 25.691)] {
+    for (kib, kernel) in [(32, 6.215), (64, 12.832), (128, 25.453)] {
         let plan = with(plan(200, 40, 5), |p| p.request.buffer = Buffer::Window(ByteCount::from_kib(kib)));
         let measured = measure(plan).summary.steady.unwrap().rate.as_mbps();
-        assert!((measured / kernel - 1.0).abs() < 0.06, "{kib} KiB: {measured} Mbit/s, kernel {kernel}");
+        assert!((measured / kernel - 1.0).abs() < 0.03, "{kib} KiB: {measured} Mbit/s, kernel {kernel}");
     }
 }
 

@@ -13,6 +13,8 @@ pub struct Burst {
     pub stamp: Stamp,
     /// The latest stamp of the receiver that the sender has seen.
     pub echo: Stamp,
+    /// True if its last segment has the PSH flag.
+    pub pushes: bool,
     /// True if it carries no payload and only asks for an acknowledgement: the probe of a closed window.
     pub is_probe: bool,
 }

@@ -101,7 +101,8 @@ impl Link {
     }
 
     fn offer(&mut self, burst: Burst) {
-        for number in burst.first..burst.first + burst.segments.get() {
+        let end = burst.first + burst.segments.get();
+        for number in burst.first..end {
             let packet = self.packets;
             self.packets += 1;
             let waiting = self.free_at.since(self.now).as_nanos() / self.segment.as_nanos();
@@ -110,8 +111,9 @@ impl Link {
                 continue;
             }
             self.free_at = self.free_at.max(self.now) + self.segment;
-            self.data
-                .push_back((self.free_at + self.half, Burst { first: number, segments: SegCount::new(1), ..burst }));
+            let pushes = burst.pushes && number + 1 == end;
+            let segment = Burst { first: number, segments: SegCount::new(1), pushes, ..burst };
+            self.data.push_back((self.free_at + self.half, segment));
         }
     }
 

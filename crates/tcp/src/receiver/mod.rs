@@ -65,6 +65,8 @@ pub struct Receiver {
     next: u64,
     /// Bytes that the program has read.
     read: u64,
+    /// The end of the first arrival that it has not read, in bytes.
+    head_end: u64,
     queue: Reassembly,
     tuning: Tuning,
     buffer: u64,
@@ -89,9 +91,11 @@ pub struct Receiver {
     /// True if something arrived that was not acknowledged (`ICSK_ACK_SCHED`), or must be at once (`ICSK_ACK_NOW`).
     pending: bool,
     at_once: bool,
+    /// True if a segment with the PSH flag arrived that was not acknowledged (`ICSK_ACK_PUSHED`).
+    pushed: bool,
     quick: u64,
-    /// `ato`, in ticks; none before the first data.
-    delay: Option<u64>,
+    /// `ato`, in ticks.
+    delay: u64,
     delayed_until: Option<Time>,
     last_received: u64,
     held: u64,
@@ -111,8 +115,8 @@ struct Counts {
 }
 
 impl Receiver {
-    /// A connection that the other end opened and whose handshake, which took `rtt`, is over there at `now`; so it was
-    /// over here half of that before.
+    /// A connection that the other end opened and whose handshake took `rtt`. A first short message was acknowledged
+    /// half of that before `now`.
     pub fn new(setup: &ReceiverSetup, rtt: Span, now: Time) -> Self {
         let mss = setup.mss.get().max(1);
         let [share, learnt_share] = setup.share.map(u64::from);
@@ -129,6 +133,7 @@ impl Receiver {
             mss,
             next: 0,
             read: 0,
+            head_end: 0,
             queue: Reassembly::default(),
             tuning: Tuning::new(setup.autotuning, mss, space, (first, setup.clock.micros(now) - rtt.as_micros() / 2)),
             buffer,
@@ -148,10 +153,11 @@ impl Receiver {
             handshake_rtt8: rtt.as_micros() << 3,
             pending: false,
             at_once: false,
-            quick: 0,
-            delay: None,
+            pushed: false,
+            quick: (first / (2 * mss)).clamp(2, MAX_QUICK) - 1,
+            delay: setup.clock.ticks_in(MIN_DELAY),
             delayed_until: None,
-            last_received: 0,
+            last_received: setup.clock.ticks(now),
             held: 0,
             held_until: None,
             repeated: (0, 0),
@@ -192,12 +198,18 @@ impl Receiver {
         if bytes == 0 {
             return (ByteCount::ZERO, None);
         }
-        self.read += bytes;
-        // The kernel's clock is that of the last segment.
-        let wanted = self.tuning.after_read(self.read, self.next * self.mss, self.behind(), self.counts.last_at);
+        let end = self.read + bytes;
+        // Arrivals are copied one by one, and the growth is decided after each; none after the first of those that wait
+        // can be a round trip later.
+        self.read = if self.read < self.head_end { end.min(self.head_end) } else { end };
+        let times = [self.counts.last_at, self.clock.micros(now)];
+        let wanted = self.tuning.after_read(self.read, self.next * self.mss, self.behind(), times);
         self.grow_buffer(wanted);
+        self.read = end;
         let unacknowledged = (self.next - self.acknowledged) * self.mss;
-        let answer = self.pending && unacknowledged > self.mss;
+        // A full segment with the PSH flag is likely to be the last for now (`tcp_measure_rcv_mss`, since 6.7).
+        let pushed = self.pushed && self.allocated() == 0;
+        let answer = self.pending && (unacknowledged > self.mss || pushed);
         let ack = (answer || self.opens()).then(|| self.acknowledge(now));
         (ByteCount::new(bytes), ack)
     }
@@ -216,7 +228,7 @@ impl Receiver {
         if self.delayed_until.is_some_and(|until| until <= now) {
             self.delayed_until = None;
             let longest = self.clock.ticks_in(MAX_DELAY);
-            self.delay = self.delay.map(|delay| (delay << 1).min(longest));
+            self.delay = (self.delay << 1).min(longest);
             return self.pending.then(|| self.acknowledge(now));
         }
         None
@@ -328,7 +340,11 @@ impl Receiver {
         }
         let unread = self.unread() > 0;
         self.next = self.queue.take(end);
+        if !unread {
+            self.head_end = end * self.mss;
+        }
         self.received(now, (end - burst.first) * self.mss);
+        self.pushed |= burst.pushes;
         if self.timestamps && burst.echo != self.measured {
             self.measured = burst.echo;
             let sample = self.clock.stamp(now).since(burst.echo) * 1_000;
@@ -362,21 +378,13 @@ impl Receiver {
         self.tuning.window_arrived(self.next * self.mss, self.window, self.clock.micros(now));
         let tick = self.clock.ticks(now);
         let least = self.clock.ticks_in(MIN_DELAY);
-        match self.delay {
-            None => {
-                self.allow_quick();
-                self.delay = Some(least);
-            }
-            Some(delay) => {
-                let gap = tick.saturating_sub(self.last_received);
-                if gap <= least / 2 {
-                    self.delay = Some((delay >> 1) + least / 2);
-                } else if gap < delay {
-                    self.delay = Some(((delay >> 1) + gap).min(self.clock.ticks_in(MAX_DELAY)));
-                } else if gap > self.clock.ticks_in(MAX_DELAY) {
-                    self.allow_quick();
-                }
-            }
+        let gap = tick.saturating_sub(self.last_received);
+        if gap <= least / 2 {
+            self.delay = (self.delay >> 1) + least / 2;
+        } else if gap < self.delay {
+            self.delay = ((self.delay >> 1) + gap).min(self.clock.ticks_in(MAX_DELAY));
+        } else if gap > self.clock.ticks_in(MAX_DELAY) {
+            self.allow_quick();
         }
         self.last_received = tick;
         self.grow_window(bytes);
@@ -407,7 +415,7 @@ impl Receiver {
 
     fn enter_quick_mode(&mut self) {
         self.allow_quick();
-        self.delay = Some(self.clock.ticks_in(MIN_DELAY));
+        self.delay = self.clock.ticks_in(MIN_DELAY);
     }
 
     /// `tcp_grow_window`: the window follows the data, two segments for each.
@@ -479,7 +487,7 @@ impl Receiver {
         if self.delayed_until.is_none() {
             let least = self.clock.ticks_in(MIN_DELAY);
             let by_rtt = self.clock.ticks_in(self.handshake_rtt8 >> 3).max(least);
-            let delay = self.delay.unwrap_or(least).min(by_rtt).min(self.clock.ticks_in(MAX_DELAY));
+            let delay = self.delay.min(by_rtt).min(self.clock.ticks_in(MAX_DELAY));
             self.delayed_until = Some(self.clock.timer(now, delay));
         }
     }
@@ -544,6 +552,7 @@ impl Receiver {
         }
         self.pending = false;
         self.at_once = false;
+        self.pushed = false;
         self.held = 0;
         self.held_until = None;
         self.delayed_until = None;

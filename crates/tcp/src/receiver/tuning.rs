@@ -102,9 +102,16 @@ impl Tuning {
         }
     }
 
-    /// Called when the program has read up to byte `read` of `received`. Returns the window that the buffer must yield,
-    /// if it is to grow.
-    pub(super) fn after_read(&mut self, read: u64, received: u64, behind: u64, now: u64) -> Option<u64> {
+    /// Called when the program has read up to byte `read` of `received`, with the times of the last segment, which
+    /// counts since 6.19, and of the call. Returns the window that the buffer must yield, if it is to grow.
+    pub(super) fn after_read(
+        &mut self,
+        read: u64,
+        received: u64,
+        behind: u64,
+        [arrived, now]: [u64; 2],
+    ) -> Option<u64> {
+        let now = if self.rules >= Autotuning::GrowingFarAway { arrived } else { now };
         if self.rtt8 == 0 || now.saturating_sub(self.at) < self.rtt8 >> 3 {
             return None;
         }
@@ -175,7 +182,7 @@ mod tests {
         assert_eq!(tuning.rtt8 >> 3, 100_000);
         tuning.measured(60_000, false);
         assert_eq!(tuning.rtt8 >> 3, 60_000);
-        assert_eq!(tuning.after_read(30_000, 30_000, 0, 60_999), None);
-        assert_eq!(tuning.after_read(30_000, 30_000, 0, 61_000), Some(60_000 + 2 * 120_000));
+        assert_eq!(tuning.after_read(30_000, 30_000, 0, [0, 60_999]), None);
+        assert_eq!(tuning.after_read(30_000, 30_000, 0, [0, 61_000]), Some(60_000 + 2 * 120_000));
     }
 }

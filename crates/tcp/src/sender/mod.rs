@@ -157,7 +157,8 @@ struct Counts {
 }
 
 impl Sender {
-    /// A connection whose handshake is over at `now`.
+    /// A connection whose handshake is over, and whose program has sent a first short message that the other end
+    /// acknowledges at `now`: with such a message the data connections of programs that measure begin.
     pub fn new(setup: &SenderSetup, now: Time) -> Self {
         let clock = setup.clock;
         let handshake = setup.handshake.as_micros().max(1);
@@ -224,8 +225,26 @@ impl Sender {
             ))),
         };
         sender.expand_buffer();
+        sender.take_greeting(now, handshake);
         sender.update_pacing_rate();
         sender
+    }
+
+    /// The first message, of `rtt` microseconds. A window that is not in use does not grow by it, but BBR's does.
+    fn take_greeting(&mut self, now: Time, rtt: u64) {
+        let micros = self.clock.micros(now);
+        self.delivery.limit(0);
+        let sent = self.delivery.sent(micros.saturating_sub(rtt), true);
+        self.delivery.limit(1);
+        self.delivery.delivered = 1;
+        let mut sample = RateSample::new(1);
+        (sample.acked, sample.rtt) = (1, Some(rtt));
+        sample.deliver(&mut self.delivery.first_sent, sent, 0);
+        self.delivery.finish(&mut sample, micros, rtt);
+        let situation = self.situation(now);
+        if let Control::Bbr(bbr) = &mut self.control {
+            self.window.cwnd = bbr.acknowledged(&sample, &situation).cwnd;
+        }
     }
 
     /// Takes in an acknowledgement that arrives at `now` (`tcp_ack`).

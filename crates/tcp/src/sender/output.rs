@@ -13,6 +13,9 @@ use crate::packet::Burst;
 const MAX_TRAIN_BYTES: u64 = 65_536 - 1 - 320;
 /// Nanoseconds after the last transmission in which a train may wait for more.
 const DEFER_FOR: u64 = 1_000_000;
+/// Nanoseconds before the next acknowledgement in which a train may wait for more: since 6.18, and stable releases of
+/// October 2025; half a round trip before (295ce1eb36ae).
+const ACK_IS_NEAR: u64 = 1_000_000;
 /// `tcp_tso_win_divisor`.
 const WINDOW_DIVISOR: u64 = 3;
 /// Segments at the start of a connection that are not paced.
@@ -80,6 +83,8 @@ impl Sender {
             segments: SegCount::new(segments),
             stamp: self.clock.stamp(now),
             echo: self.echo,
+            // Trains (`__tcp_transmit_skb`, since 5.1), and the end of what is written (`tcp_push`).
+            pushes: segments > 1 || !self.has_unsent(),
             is_probe: false,
         }
     }
@@ -287,7 +292,9 @@ impl Sender {
             return false;
         }
         let Some(head) = self.board.head_sent_at() else { return false };
-        if nanos.saturating_sub(head * 1_000) < (self.rtt.smoothed8 >> 4) * 1_000 {
+        // The acknowledgement of the oldest segment must be near.
+        let srtt = self.rtt.smoothed8 * 125;
+        if head * 1_000 + srtt > nanos + (srtt >> 1).min(ACK_IS_NEAR) {
             return false;
         }
         if congestion < receiver {
