@@ -88,6 +88,7 @@ fn of_path(figures: &Figures) -> Option<Finding> {
         congestion_window::held_without_loss,
         loss::find,
         pacing::below_window,
+        pacing::held_in_host,
         congestion_window::growth,
     ];
     let found = order.into_iter().find_map(|rule| rule(figures, held));

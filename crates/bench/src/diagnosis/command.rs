@@ -111,11 +111,7 @@ impl Judging {
 
     /// Simulates the cases, and prints those with another verdict than the planted one, those that are not modelled,
     /// and the time that it took; writes their records where they are kept.
-    fn simulated(
-        &self,
-        cases: &[Case],
-        stop: &AtomicBool,
-    ) -> Result<Vec<CaseRecord>, Box<dyn std::error::Error>> {
+    fn simulated(&self, cases: &[Case], stop: &AtomicBool) -> Result<Vec<CaseRecord>, Box<dyn std::error::Error>> {
         let begun = Instant::now();
         let done = in_virtual_time::run_all(cases, self.seed, stop);
         let took = begun.elapsed().as_secs_f64();

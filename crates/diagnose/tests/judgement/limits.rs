@@ -374,3 +374,20 @@ fn timeouts_with_nothing_on_the_way_are_probes_of_a_small_window_and_no_black_ho
     assert_eq!(diagnose(&silent(14_480.0, 65_535.0)).cause, Cause::BlackHole);
     assert_eq!(diagnose(&silent(0.0, 119.0)).kind, Limit::ReceiveWindow);
 }
+
+#[test]
+fn data_that_waits_beside_an_open_window_is_held_by_the_hosts_own_queue() {
+    let used = |share: f64| {
+        let full = samples(10.0, 1, |t| match t {
+            _ if t < 0.5 => Moment { recovering: true, lost_per_second: 80.0, ..moment(40.0, 42.0) },
+            _ => {
+                let sent = moment(40.0, 42.0);
+                Moment { cwnd: sent.in_flight * (1.0 + 0.01 * t) / share, window: 3.0 * MIB, unsent: MIB, ..sent }
+            }
+        });
+        let verdict = diagnose(&builder::evidence("reno", 40, full));
+        (verdict.kind, verdict.cause)
+    };
+    assert_eq!(used(0.55), (Limit::Pacing, Cause::Qdisc));
+    assert_eq!(used(0.75), (Limit::CongestionWindow, Cause::Recovering), "a train that waits leaves as much");
+}
