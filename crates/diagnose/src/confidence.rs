@@ -1,4 +1,4 @@
-//! The confidence of a verdict: the share of the limits planted by `fullpipe-bench independent` that such a verdict
+//! The confidence of a verdict: the share of the limits planted over this kernel by `fullpipe-bench` that such a verdict
 //! named.
 
 use fullpipe_record::{Basis, Limit};
@@ -25,91 +25,124 @@ const fn several(view: Basis, verdict: &'static str, right: u16, all: u16) -> Co
     Count { view, verdict, is_one_of_several: true, right, all }
 }
 
-/// Counts of the runs with seeds 61, 71, 101, 111, 131, 171 and 181, each as it was run.
-const COUNTS: [Count; 58] = [
-    sure(Basis::BothEnds, "capacity/host-queue", 12, 12),
-    sure(Basis::BothEnds, "capacity/link", 21, 22),
-    sure(Basis::BothEnds, "capacity/shared", 16, 16),
-    sure(Basis::BothEnds, "congestion-window/ramp-up", 16, 16),
-    sure(Basis::BothEnds, "cpu/stolen", 20, 20),
-    sure(Basis::BothEnds, "loss/policer", 17, 17),
-    sure(Basis::BothEnds, "loss/random", 18, 19),
-    sure(Basis::BothEnds, "loss/shallow-queue", 12, 14),
-    sure(Basis::BothEnds, "mtu/black-hole", 16, 16),
-    sure(Basis::BothEnds, "pacing/max-pacing-rate", 16, 16),
-    sure(Basis::BothEnds, "pacing/qdisc", 16, 16),
-    sure(Basis::BothEnds, "receive-window/no-window-scaling", 20, 20),
-    sure(Basis::BothEnds, "receive-window/so-rcvbuf", 17, 18),
-    sure(Basis::BothEnds, "receive-window/tcp-rmem-max", 19, 19),
-    sure(Basis::BothEnds, "receive-window/window-scale-stripped", 20, 20),
-    sure(Basis::BothEnds, "receiver-application/slow-reader", 7, 10),
-    sure(Basis::BothEnds, "send-buffer/tcp-wmem-max", 15, 15),
-    sure(Basis::BothEnds, "sender-application/rate-limited", 18, 18),
-    sure(Basis::Sender, "capacity/host-queue", 20, 20),
-    sure(Basis::Sender, "capacity/link", 36, 42),
-    sure(Basis::Sender, "capacity/shared", 36, 37),
-    sure(Basis::Sender, "congestion-window/ramp-up", 25, 25),
-    sure(Basis::Sender, "congestion-window/recovering", 0, 2),
-    sure(Basis::Sender, "cpu/stolen", 23, 23),
-    sure(Basis::Sender, "loss/policer", 34, 35),
-    sure(Basis::Sender, "loss/random", 33, 35),
-    sure(Basis::Sender, "loss/shallow-queue", 28, 29),
-    sure(Basis::Sender, "mtu/black-hole", 31, 31),
-    sure(Basis::Sender, "pacing/max-pacing-rate", 16, 16),
-    sure(Basis::Sender, "pacing/qdisc", 36, 36),
-    sure(Basis::Sender, "receive-window/no-window-scaling", 7, 7),
-    several(Basis::Sender, "receive-window/no-window-scaling", 41, 41),
-    sure(Basis::Sender, "receive-window/tcp-rmem-max", 20, 21),
-    sure(Basis::Sender, "receive-window/window-scale-stripped", 14, 14),
-    several(Basis::Sender, "receiver-application/slow-reader", 21, 21),
-    sure(Basis::Sender, "send-buffer/so-sndbuf", 18, 18),
-    sure(Basis::Sender, "send-buffer/tcp-wmem-max", 36, 36),
-    sure(Basis::Sender, "sender-application/idle", 9, 12),
-    sure(Basis::Sender, "sender-application/rate-limited", 22, 22),
-    sure(Basis::Receiver, "capacity/link", 34, 34),
-    sure(Basis::Receiver, "capacity/shared", 18, 18),
-    sure(Basis::Receiver, "congestion-window/ramp-up", 30, 30),
-    sure(Basis::Receiver, "cpu/stolen", 11, 11),
-    sure(Basis::Receiver, "loss/policer", 21, 23),
-    sure(Basis::Receiver, "loss/random", 21, 22),
-    several(Basis::Receiver, "loss/random", 20, 23),
-    sure(Basis::Receiver, "loss/shallow-queue", 15, 15),
-    sure(Basis::Receiver, "receive-window/no-window-scaling", 16, 16),
-    several(Basis::Receiver, "receive-window/no-window-scaling", 39, 39),
-    sure(Basis::Receiver, "receive-window/so-rcvbuf", 45, 45),
-    sure(Basis::Receiver, "receive-window/tcp-rmem-max", 44, 44),
-    sure(Basis::Receiver, "receive-window/window-scale-stripped", 9, 9),
+/// Counts of `fullpipe-bench independent` with seeds 61, 71, 101, 111, 131, 171, 181, 251, 261, 271, 281 and 291, each as
+/// it was run, and of two runs of `fullpipe-bench diagnosis`, from both ends and from the sending end alone.
+const COUNTS: [Count; 84] = [
+    sure(Basis::BothEnds, "application-window/ssh-channel", 6, 6),
+    sure(Basis::BothEnds, "capacity/host-queue", 27, 27),
+    sure(Basis::BothEnds, "capacity/link", 50, 52),
+    sure(Basis::BothEnds, "capacity/shared", 36, 36),
+    sure(Basis::BothEnds, "congestion-window/early-exit", 6, 6),
+    sure(Basis::BothEnds, "congestion-window/ramp-up", 35, 35),
+    sure(Basis::BothEnds, "congestion-window/recovering", 6, 8),
+    sure(Basis::BothEnds, "congestion-window/reordering", 6, 6),
+    sure(Basis::BothEnds, "cpu/stolen", 43, 43),
+    sure(Basis::BothEnds, "cpu/system", 1, 4),
+    sure(Basis::BothEnds, "cpu/user", 18, 20),
+    sure(Basis::BothEnds, "loss/policer", 34, 34),
+    sure(Basis::BothEnds, "loss/random", 35, 40),
+    sure(Basis::BothEnds, "loss/shallow-queue", 19, 24),
+    sure(Basis::BothEnds, "mtu/black-hole", 28, 28),
+    sure(Basis::BothEnds, "mtu/mss-clamped", 9, 9),
+    sure(Basis::BothEnds, "pacing/congestion-control", 5, 5),
+    sure(Basis::BothEnds, "pacing/max-pacing-rate", 37, 37),
+    sure(Basis::BothEnds, "pacing/qdisc", 32, 32),
+    sure(Basis::BothEnds, "receive-window/no-window-scaling", 39, 39),
+    sure(Basis::BothEnds, "receive-window/so-rcvbuf", 38, 39),
+    sure(Basis::BothEnds, "receive-window/tcp-rmem-max", 39, 39),
+    sure(Basis::BothEnds, "receive-window/window-clamped", 14, 14),
+    sure(Basis::BothEnds, "receive-window/window-scale-rewritten", 14, 14),
+    sure(Basis::BothEnds, "receive-window/window-scale-stripped", 59, 59),
+    sure(Basis::BothEnds, "receiver-application/slow-reader", 24, 27),
+    sure(Basis::BothEnds, "receiver-application/storage", 12, 12),
+    sure(Basis::BothEnds, "send-buffer/so-sndbuf", 12, 12),
+    sure(Basis::BothEnds, "send-buffer/tcp-wmem-max", 62, 62),
+    sure(Basis::BothEnds, "sender-application/idle", 14, 14),
+    sure(Basis::BothEnds, "sender-application/rate-limited", 43, 43),
+    sure(Basis::BothEnds, "sender-application/storage", 12, 12),
+    sure(Basis::Sender, "application-window/ssh-channel", 6, 6),
+    sure(Basis::Sender, "capacity/host-queue", 37, 37),
+    sure(Basis::Sender, "capacity/link", 67, 77),
+    sure(Basis::Sender, "capacity/shared", 65, 66),
+    sure(Basis::Sender, "congestion-window/early-exit", 6, 6),
+    sure(Basis::Sender, "congestion-window/ramp-up", 48, 48),
+    sure(Basis::Sender, "congestion-window/recovering", 6, 9),
+    sure(Basis::Sender, "congestion-window/reordering", 6, 6),
+    sure(Basis::Sender, "cpu/stolen", 40, 40),
+    sure(Basis::Sender, "cpu/system", 1, 1),
+    sure(Basis::Sender, "cpu/user", 9, 10),
+    sure(Basis::Sender, "loss/policer", 51, 53),
+    sure(Basis::Sender, "loss/random", 60, 66),
+    sure(Basis::Sender, "loss/shallow-queue", 40, 45),
+    sure(Basis::Sender, "mtu/black-hole", 57, 57),
+    sure(Basis::Sender, "mtu/mss-clamped", 9, 9),
+    sure(Basis::Sender, "pacing/congestion-control", 5, 5),
+    sure(Basis::Sender, "pacing/max-pacing-rate", 37, 37),
+    sure(Basis::Sender, "pacing/qdisc", 63, 63),
+    sure(Basis::Sender, "receive-window/no-window-scaling", 12, 12),
+    several(Basis::Sender, "receive-window/no-window-scaling", 66, 66),
+    sure(Basis::Sender, "receive-window/so-rcvbuf", 16, 16),
+    sure(Basis::Sender, "receive-window/tcp-rmem-max", 40, 42),
+    sure(Basis::Sender, "receive-window/window-clamped", 14, 14),
+    sure(Basis::Sender, "receive-window/window-scale-rewritten", 14, 14),
+    sure(Basis::Sender, "receive-window/window-scale-stripped", 52, 52),
+    several(Basis::Sender, "receiver-application/slow-reader", 62, 74),
+    sure(Basis::Sender, "send-buffer/so-sndbuf", 34, 34),
+    sure(Basis::Sender, "send-buffer/tcp-wmem-max", 88, 88),
+    sure(Basis::Sender, "sender-application/idle", 27, 30),
+    sure(Basis::Sender, "sender-application/rate-limited", 49, 49),
+    sure(Basis::Sender, "sender-application/storage", 12, 12),
+    sure(Basis::Receiver, "capacity/link", 47, 47),
+    sure(Basis::Receiver, "capacity/shared", 24, 25),
+    sure(Basis::Receiver, "congestion-window/ramp-up", 37, 37),
+    sure(Basis::Receiver, "cpu/stolen", 16, 16),
+    sure(Basis::Receiver, "loss/policer", 29, 32),
+    sure(Basis::Receiver, "loss/random", 29, 32),
+    several(Basis::Receiver, "loss/random", 28, 32),
+    sure(Basis::Receiver, "loss/shallow-queue", 21, 21),
+    sure(Basis::Receiver, "mtu/black-hole", 1, 1),
+    sure(Basis::Receiver, "receive-window/no-window-scaling", 25, 25),
+    several(Basis::Receiver, "receive-window/no-window-scaling", 44, 44),
+    sure(Basis::Receiver, "receive-window/so-rcvbuf", 62, 62),
+    sure(Basis::Receiver, "receive-window/tcp-rmem-max", 58, 58),
+    sure(Basis::Receiver, "receive-window/window-scale-stripped", 19, 19),
     sure(Basis::Receiver, "receiver-application/slow-reader", 0, 2),
-    sure(Basis::Receiver, "send-buffer/tcp-wmem-max", 18, 18),
-    several(Basis::Receiver, "send-buffer/tcp-wmem-max", 3, 4),
+    sure(Basis::Receiver, "send-buffer/tcp-wmem-max", 23, 24),
+    several(Basis::Receiver, "send-buffer/tcp-wmem-max", 4, 6),
     sure(Basis::Receiver, "sender-application/idle", 1, 1),
-    several(Basis::Receiver, "sender-application/idle", 3, 4),
-    sure(Basis::Receiver, "sender-application/rate-limited", 25, 25),
+    several(Basis::Receiver, "sender-application/idle", 4, 5),
+    sure(Basis::Receiver, "sender-application/rate-limited", 36, 36),
 ];
 
-/// Share of right verdicts that is taken where none was seen. A choice: paths elsewhere differ from those of a
-/// bench.
-const SHARE_BEFORE: f64 = 0.92;
-/// The same of captures, in kind: 339 of 352 files of the runs with seeds 241 and 251, each as it was run, of all
-/// verdicts together.
-const SHARE_BEFORE_OF_CAPTURES: f64 = 0.96;
-/// Cases for which that share stands.
+/// Share of right verdicts of captures, in kind: 339 of 352 files of the runs with seeds 241 and 251, each as it was
+/// run, of all verdicts together.
+const SHARE_OF_CAPTURES: f64 = 0.96;
+/// Cases for which the share of all verdicts of a view stands, where one of them was seen seldom.
 const CASES_BEFORE: f64 = 6.0;
 
 /// Returns the share of cases in which such a finding is right, to a hundredth; zero of one that finds nothing.
 ///
-/// The mean of a beta distribution: of the counts, and of [`CASES_BEFORE`] cases before them.
+/// The mean of a beta distribution: of the counts, and of [`CASES_BEFORE`] cases of all verdicts of the view.
 pub(crate) fn confidence(view: Basis, found: &Finding) -> Ratio {
     if found.kind() == Limit::Unknown {
         return Ratio::ZERO;
     }
-    let of_this = |count: &&Count| {
+    let (right, all) = counted(|count| {
         (count.view, count.verdict, count.is_one_of_several) == (view, found.verdict.name(), found.is_one_of_several)
-    };
-    let (right, all) = COUNTS.iter().find(of_this).map_or((0.0, 0.0), |count| (count.right.into(), count.all.into()));
-    let before = if view == Basis::Capture { SHARE_BEFORE_OF_CAPTURES } else { SHARE_BEFORE };
-    let share = Ratio::of(right + before * CASES_BEFORE, all + CASES_BEFORE);
+    });
+    let share = Ratio::of(right + share_of_all(view) * CASES_BEFORE, all + CASES_BEFORE);
     Ratio::new((share.get() * 100.0).round() / 100.0)
+}
+
+fn share_of_all(view: Basis) -> f64 {
+    let (right, all) = counted(|count| count.view == view);
+    if all > 0.0 { right / all } else { SHARE_OF_CAPTURES }
+}
+
+/// Returns the right ones and all of the cases whose count is `wanted`.
+fn counted(wanted: impl Fn(&Count) -> bool) -> (f64, f64) {
+    let wanted = COUNTS.iter().filter(|count| wanted(count));
+    wanted.fold((0.0, 0.0), |(right, all), count| (right + f64::from(count.right), all + f64::from(count.all)))
 }
 
 #[cfg(test)]
@@ -129,9 +162,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_seen_is_less_sure_and_nothing_found_is_not_sure_at_all() {
-        let unseen = Finding::new(LossVerdict::Policer, Ratio::ONE).one_of_several();
-        assert!((confidence(Basis::BothEnds, &unseen).get() - SHARE_BEFORE).abs() < 1e-9);
+    fn what_was_never_seen_is_as_sure_as_the_view_and_nothing_found_is_not_sure_at_all() {
+        let policer = Finding::new(LossVerdict::Policer, Ratio::ONE);
+        let unseen = policer.clone().one_of_several();
+        assert!((confidence(Basis::BothEnds, &unseen).get() - share_of_all(Basis::BothEnds)).abs() <= 0.005);
+        assert!((confidence(Basis::Capture, &policer).get() - SHARE_OF_CAPTURES).abs() < 1e-9);
         assert_eq!(
             confidence(Basis::BothEnds, &Finding::new(UnknownVerdict::EvidenceMissing, Ratio::ONE)),
             Ratio::ZERO

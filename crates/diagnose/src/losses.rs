@@ -1,17 +1,18 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{CongestionState, Sample, TcpInfo};
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span, median};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::flow::Flow;
 use crate::snapshot::Snapshot;
 use crate::spread::spread;
 use crate::thresholds::{
     LARGER_WINDOW_FACTOR, LOST_IN_QUEUE_SHARE, LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD,
-    MANY_EPISODES_SPREAD_UNDER_RENO, MANY_LOST_AT_ONCE, MAX_WINDOW_SPREAD_OF_POLICER, MIN_BURST_SEGMENTS,
-    MIN_CALM_SAMPLES, MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW, MIN_EPISODES_WITH_OUTLIER,
-    MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES, MIN_SHARE_AT_THE_TOP, ONE_WINDOW_SPREAD,
-    ROUND_TRIPS_BETWEEN_CUTS, ROUND_TRIPS_TO_GROW, RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD,
+    MANY_EPISODES_SPREAD_AFTER_DELAY_UNDER_RENO, MANY_EPISODES_SPREAD_UNDER_RENO, MANY_LOST_AT_ONCE,
+    MAX_WINDOW_SPREAD_OF_POLICER, MIN_BURST_SEGMENTS, MIN_BURST_SHARE, MIN_CALM_SAMPLES, MIN_EPISODES_OF_ONE_WINDOW,
+    MIN_EPISODES_OF_SAME_WINDOW, MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES,
+    MIN_SHARE_AT_THE_TOP, ONE_WINDOW_SPREAD, ONE_WINDOW_SPREAD_UNDER_RENO, ROUND_TRIPS_BETWEEN_CUTS,
+    ROUND_TRIPS_TO_GROW, RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD,
 };
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show them.
@@ -26,16 +27,18 @@ pub(crate) fn episodes_in_all(flow: &Flow) -> u64 {
 
 /// Returns whether the losses of every stream came at one and the same size of its congestion window: a queue was full.
 /// Independent losses come at any size, under Reno more so than under CUBIC, which dwells below its last peak. Needs
-/// some losses to decide.
-pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool) -> bool {
+/// some losses to decide, and fewer where packets before them were delayed, as `is_delayed` says.
+pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool, is_delayed: bool) -> bool {
     let windows: Vec<Vec<ByteCount>> =
         flows.iter().map(grown_windows_before_loss).filter(|w| !w.is_empty()).map(without_outlier).collect();
     let episodes: usize = windows.iter().map(Vec::len).sum();
-    let of_many = if is_reno { MANY_EPISODES_SPREAD_UNDER_RENO } else { MANY_EPISODES_SPREAD };
     let most = |count: usize| match count {
         0..MIN_EPISODES_OF_ONE_WINDOW => SAME_WINDOW_SPREAD,
+        MIN_EPISODES_OF_ONE_WINDOW..MANY_EPISODES if is_reno => ONE_WINDOW_SPREAD_UNDER_RENO,
         MIN_EPISODES_OF_ONE_WINDOW..MANY_EPISODES => ONE_WINDOW_SPREAD,
-        _ => of_many,
+        _ if is_reno && is_delayed => MANY_EPISODES_SPREAD_AFTER_DELAY_UNDER_RENO,
+        _ if is_reno => MANY_EPISODES_SPREAD_UNDER_RENO,
+        _ => MANY_EPISODES_SPREAD,
     };
     episodes >= MIN_EPISODES_OF_SAME_WINDOW * windows.len().max(1)
         && windows.iter().all(|windows| spread_of(windows) <= most(windows.len()) || mostly_at_the_top(windows))
@@ -111,14 +114,17 @@ fn rises_before_loss(flow: &Flow) -> Vec<f64> {
     before.map(|rtt| Ratio::of(rtt, *low).get()).collect()
 }
 
-/// Returns whether the usual recovery of the judged part begins with many lost segments: a large share of the window
-/// before it, and more than a few.
+/// Returns whether a recovery usually begins with many lost segments: more than a few, and a share of the window before
+/// it. Of two recoveries the lesser counts: two losses by chance may fall into what seems one.
 pub(crate) fn come_many_at_once(flows: &[Flow]) -> bool {
-    let mut losses: Vec<(u64, u64)> = flows.iter().flat_map(lost_in_recoveries).collect();
-    let product = |lost: u64, window: u64| u128::from(lost) * u128::from(window);
-    losses.sort_by(|one, other| product(one.0, other.1).cmp(&product(other.0, one.1)));
-    let usual = losses.get(losses.len() / 2).filter(|_| losses.len() as u64 >= MIN_RECOVERIES);
-    usual.is_some_and(|(lost, window)| *lost >= MIN_LOST_AT_ONCE && *lost as f64 >= *window as f64 * MANY_LOST_AT_ONCE)
+    let losses: Vec<(u64, u64)> = flows.iter().flat_map(lost_in_recoveries).collect();
+    let usual = |figure: fn(&(u64, u64)) -> f64| {
+        let mut all: Vec<f64> = losses.iter().map(figure).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len().saturating_sub(1) / 2).copied().filter(|_| all.len() as u64 >= MIN_RECOVERIES)
+    };
+    usual(|(lost, _)| *lost as f64) >= Some(MIN_LOST_AT_ONCE as f64)
+        && usual(|(lost, window)| Ratio::of(*lost as f64, *window as f64).get()) >= Some(MANY_LOST_AT_ONCE)
 }
 
 /// Returns whether a stream loses packets at windows as different as no device makes them that discards what exceeds a
@@ -131,19 +137,55 @@ pub(crate) fn come_at_any_window(flows: &[Flow]) -> bool {
     flows.iter().map(grown_windows_before_loss).any(differ)
 }
 
-/// Returns the segments that were lost in each recovery of the judged part, and the window before it.
+/// Returns the usual round-trip time before the losses of the judged part.
+pub(crate) fn usual_rtt_before(flows: &[Flow]) -> Option<Span> {
+    median(usual_before(flows).filter_map(|snapshot| snapshot.sample.tcp.rtt).collect())
+}
+
+/// Returns the usual rate of a stream before the losses of the judged part.
+pub(crate) fn usual_rate_before(flows: &[Flow]) -> Option<BitRate> {
+    median(usual_before(flows).filter_map(|snapshot| snapshot.sample.tcp.delivery_rate).collect())
+}
+
+fn usual_before<'f, 's>(flows: &'f [Flow<'s>]) -> impl Iterator<Item = &'f Snapshot<'s>> {
+    flows.iter().flat_map(|flow| grown_before_loss(flow).into_iter().map(|before| &flow.snapshots[before]))
+}
+
+/// Returns the segments that were lost in each recovery of the judged part, and the window before it; of the whole life
+/// but its first recovery, which slow start brings about, where the judged part has few.
 fn lost_in_recoveries(flow: &Flow) -> Vec<(u64, u64)> {
     let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
-    let of_one = |before: usize| {
-        let rest = &samples[before + 1..];
-        let calm = rest.windows(2).position(|pair| !recovering(pair[1]) && again(pair[1]) == again(pair[0]));
-        let end = rest.get(calm.unwrap_or(rest.len().saturating_sub(1)))?;
-        Some((
-            again(end).saturating_sub(again(samples[before])),
-            samples[before].tcp.cwnd.or(samples[before].tcp.unacked)?.get(),
-        ))
+    let lost = |samples: &[&Sample], before: usize| {
+        let cwnd = samples[before].tcp.cwnd.or(samples[before].tcp.unacked)?;
+        Some((lost_after(samples, before)?, cwnd.get()))
     };
-    recoveries(&samples).into_iter().filter_map(of_one).collect()
+    let judged: Vec<_> = recoveries(&samples).into_iter().filter_map(|before| lost(&samples, before)).collect();
+    if judged.len() as u64 >= MIN_RECOVERIES {
+        return judged;
+    }
+    recoveries(&flow.whole).into_iter().skip(1).filter_map(|before| lost(&flow.whole, before)).collect()
+}
+
+/// Returns the segments that were sent again in the recovery that follows sample `before`.
+fn lost_after(samples: &[&Sample], before: usize) -> Option<u64> {
+    let rest = &samples[before + 1..];
+    let calm = rest.windows(2).position(|pair| !recovering(pair[1]) && again(pair[1]) == again(pair[0]));
+    let end = rest.get(calm.unwrap_or(rest.len().saturating_sub(1)))?;
+    Some(again(end).saturating_sub(again(samples[before])))
+}
+
+/// Returns whether the first recovery of a stream repaired a burst, and its round trips were at most `longest` until the
+/// sender had noticed.
+pub(crate) fn began_with_a_burst(flows: &[Flow], longest: Span) -> bool {
+    let of_flow = |flow: &Flow| {
+        let before = *recoveries(&flow.whole).first()?;
+        let noticed = flow.whole.get(before + 1)?;
+        let lost = lost_after(&flow.whole, before)?;
+        let in_flight = noticed.tcp.cwnd.max(noticed.tcp.unacked)?.get();
+        let rtt = flow.whole[before].tcp.rtt.max(noticed.tcp.rtt)?;
+        Some(lost >= MIN_BURST_SEGMENTS && lost as f64 >= in_flight as f64 * MIN_BURST_SHARE && rtt <= longest)
+    };
+    flows.iter().any(|flow| of_flow(flow) == Some(true))
 }
 
 /// A round trip of a stream in which many segments were lost: their share of those sent in it, and the longest

@@ -124,11 +124,12 @@ fn slow_reader(arrivals: &Arrivals) -> Option<Finding> {
 }
 
 /// Finds this end's window as the limit, where each round trip brings as much as it allows. A window that is larger
-/// than the pipe fills a queue with the rest.
+/// than the pipe fills a queue with the rest. Into less than a segment of it nothing is sent.
 fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
     let (window, rtt) = (arrivals.window()?, arrivals.rtt?);
     let brought = arrivals.rate.bytes_in(rtt);
-    if brought < window.scaled(MIN_WINDOW_FILL) {
+    let rest = arrivals.mss().unwrap_or_default() * arrivals.flows.len() as u64;
+    if brought < window.saturating_sub(rest).scaled(MIN_WINDOW_FILL) {
         return None;
     }
     let in_the_pipe = arrivals.rate.bytes_in(arrivals.evidence.idle_rtt.unwrap_or(rtt));
@@ -168,7 +169,8 @@ fn queue_on_the_path(arrivals: &Arrivals) -> Option<Finding> {
 
 /// Finds data that arrives out of order again and again: packets before it were lost, or overtaken.
 ///
-/// BBR does not slow down for losses of a few percent: behind it only a policer keeps the rate down.
+/// BBR does not slow down for losses of a few percent: behind it only a policer keeps the rate down. Where a queue was
+/// there before the transfer, others fill it and it overflows.
 fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
     if arrivals.losses() < MIN_RECOVERIES {
         return None;
@@ -182,6 +184,9 @@ fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
     }
     if !arrivals.loss_explains_the_rate()? || arrivals.keeps_its_rate() {
         return None;
+    }
+    if queue_before_the_load(arrivals.evidence, arrivals.evidence.idle_rtt) {
+        return Some(Finding::new(CapacityVerdict::Shared, Ratio::ONE));
     }
     Some(match arrivals.cause_of_losses() {
         Some(LossVerdict::ShallowQueue) if arrivals.never_had_the_link() => {

@@ -67,8 +67,11 @@ fn of_hosts(figures: &Figures) -> Option<Finding> {
 }
 
 /// Returns whether a window that seems full would allow so much more than was carried that something else held the
-/// transfer: data that comes in bursts fills a window for a moment.
+/// transfer: data that comes in bursts fills a window for a moment. One below a segment allows hardly anything.
 fn allows_far_more(figures: &Figures, found: &Finding) -> bool {
+    if found.kind() == Limit::ReceiveWindow && receive_window::is_below_a_segment(figures) {
+        return false;
+    }
     let ceiling = ceilings(figures, found).get(&found.kind()).copied();
     ceiling.is_some_and(|ceiling| ceiling > figures.rate.scaled(MAX_CEILING_FACTOR))
 }
@@ -85,6 +88,7 @@ fn of_path(figures: &Figures) -> Option<Finding> {
         congestion_window::held_without_loss,
         loss::find,
         pacing::below_window,
+        pacing::held_in_host,
         congestion_window::growth,
     ];
     let found = order.into_iter().find_map(|rule| rule(figures, held));

@@ -59,14 +59,20 @@ pub(crate) const RTT_BEFORE_SHORT_QUEUE_DROPS: f64 = 1.04;
 pub(crate) const LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS: f64 = 1.01;
 /// Losses of a stream from which one that does not fit is left out.
 pub(crate) const MIN_EPISODES_WITH_OUTLIER: usize = 12;
-/// Share of a window that is lost at once where a policer, and not a short queue, cuts it: a queue loses the one or two
-/// segments by which the window grew (seen: 0.12 to 0.35 behind a policer, 0.03 to 0.06 behind a queue).
-pub(crate) const MANY_LOST_AT_ONCE: f64 = 0.1;
+/// Share of a window that is lost at once where a device, and not chance, cuts it (measured: 0.02 and more of large
+/// windows; several at once by chance are a share of some windows of few segments).
+pub(crate) const MANY_LOST_AT_ONCE: f64 = 0.02;
+/// Multiple of the idle round-trip time before losses from which a queue, and no policer, discards (measured: 1.065 to
+/// 1.18 before a queue of three packets; 1.00 to 1.045 before policers).
+pub(crate) const RTT_BEFORE_SHORT_QUEUE: f64 = 1.05;
+/// The same up to which the burst that ends slow start met no queue (measured: 1.03 to 1.05; 1.3 and more at a full
+/// link).
+pub(crate) const MAX_RTT_BEFORE_BURST: f64 = 1.1;
 /// Largest deviation ÷ mean of the windows before a policer's losses (measured: 0.03; 0.2 behind a queue of three
 /// packets that bursts overflow).
 pub(crate) const MAX_WINDOW_SPREAD_OF_POLICER: f64 = 0.15;
-/// Segments that are more than the few which a short queue, or chance, takes at once.
-pub(crate) const MIN_LOST_AT_ONCE: u64 = 4;
+/// Segments that are more than the few which chance takes at once (measured: usually one; 3 to 28 of policers).
+pub(crate) const MIN_LOST_AT_ONCE: u64 = 3;
 /// Round trips after a loss in which the window has not yet grown to where a queue overflows.
 pub(crate) const ROUND_TRIPS_TO_GROW: u64 = 3;
 /// Losses of a stream from which a wider spread counts as one window.
@@ -79,9 +85,14 @@ pub(crate) const MANY_EPISODES: usize = 20;
 /// At most one percent of series of 20 independent losses are as narrow (simulated round by round, CUBIC over 100 ms at
 /// p of 0.026 to 10⁻⁴).
 pub(crate) const MANY_EPISODES_SPREAD: f64 = 0.145;
-/// Largest deviation ÷ mean of many windows before loss that are one window under Reno, where a hundredth of the series
-/// of independent losses is narrower than 0.245 (simulated).
+/// Largest deviation ÷ mean of windows before loss that are one window under Reno, which does not dwell below its last
+/// peak: a hundredth of the series of eight independent losses is as narrow (simulated round by round at p of 0.03 to
+/// 0.001, 1000 series each).
+pub(crate) const ONE_WINDOW_SPREAD_UNDER_RENO: f64 = 0.145;
+/// The same of twenty, of which a hundredth is as narrow too.
 pub(crate) const MANY_EPISODES_SPREAD_UNDER_RENO: f64 = 0.2;
+/// The same where packets waited before them, which few of those do: a twentieth of the series is as narrow.
+pub(crate) const MANY_EPISODES_SPREAD_AFTER_DELAY_UNDER_RENO: f64 = 0.23;
 /// Segments lost in one round trip that are a burst.
 pub(crate) const MIN_BURST_SEGMENTS: u64 = 15;
 /// Multiple of the usual window at which losses came that no queue holds which was too short for that one.
@@ -223,6 +234,8 @@ pub(crate) const MIN_ECHOES: u64 = 10;
 ///
 /// BBR probes with a quarter more for one round trip in eight, which is a thirty-third of its segments.
 pub(crate) const MIN_LOSS_OF_PROBES: f64 = 0.02;
+/// The same from which more is discarded than its probes exceed a rate by.
+pub(crate) const MAX_LOSS_OF_PROBES: f64 = 0.05;
 /// Multiple of the idle round-trip time that nine tenths of the round trips under BBR must keep to where a policer
 /// discards (measured: 1.01 to 1.07 behind a policer, 1.16 and more at a full link).
 pub(crate) const MAX_RTT_WITHOUT_QUEUE_UNDER_BBR: f64 = 1.1;
@@ -355,6 +368,9 @@ pub(crate) const WHOLE_RATE_SHARE: f64 = 0.98;
 /// Multiple of the rate of a queueing discipline up to which it held a transfer: its bucket lets more pass at first,
 /// and one that was removed early held nothing. A choice.
 pub(crate) const MAX_RATE_OF_DISCIPLINE: f64 = 1.5;
+/// Share of the congestion window in use below which the host's own queue holds a stream that has data to send: a train
+/// that waits to be larger leaves at most a third unused (`tcp_tso_should_defer`; measured: 0.55).
+pub(crate) const MAX_USE_BEHIND_OWN_QUEUE: f64 = 2.0 / 3.0;
 /// Share of a maximum rate from which it is reached; headers and waiting take the rest.
 pub(crate) const REACHED_RATE_SHARE: f64 = 0.9;
 /// Packets that a host drops itself from which they count.

@@ -87,10 +87,20 @@ impl Connection {
             max_pacing_rate: plan.request.pacing,
             buffer: self.send_buffer,
             handshake: self.handshake,
-            first_window: self.first_window,
+            first_window: self.first_window_that_arrives(&plan.path),
             window_scale: self.scales[1],
             seed,
         }
+    }
+
+    /// Returns the window of the receiver's handshake segment as it arrives at the sender, lowered by devices on the way as
+    /// any later one.
+    pub(crate) fn first_window_that_arrives(&self, path: &Path) -> ByteCount {
+        let lowered = path.reverse.effects.edits.iter().filter_map(|edit| match edit {
+            Edit::ClampWindow(most) => Some(*most),
+            _ => None,
+        });
+        lowered.fold(self.first_window, ByteCount::min)
     }
 
     pub(crate) fn receiver(&self, [sender, clock]: [Clock; 2]) -> ReceiverSetup {

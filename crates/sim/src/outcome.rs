@@ -140,8 +140,10 @@ fn sockets(simulation: &Simulation, samples: &[Sample], [sends, receives]: [bool
                 congestion: connection.control.name().to_owned(),
                 local: String::new(),
                 remote: String::new(),
-                handshake: sends
-                    .then_some(Handshake { window: Some(connection.first_window), options_overwritten: None }),
+                handshake: sends.then(|| Handshake {
+                    window: Some(connection.first_window_that_arrives(&simulation.plan.path)),
+                    options_overwritten: None,
+                }),
                 syn_quotes: Vec::new(),
             }
         })

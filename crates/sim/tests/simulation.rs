@@ -196,6 +196,16 @@ fn a_middlebox_that_strips_the_scale_leaves_64_kib() {
     }
 }
 
+#[test]
+fn a_middlebox_that_lowers_windows_lowers_that_of_the_handshake_too() {
+    let most = ByteCount::new(2000);
+    let clamped = measure(with(plan(100, 40, 2), |p| p.path.reverse.effects.edits = vec![Edit::ClampWindow(most)]));
+    let handshake = clamped.sender().sockets[0].handshake.unwrap();
+    assert_eq!(handshake.window, Some(most));
+    let free = measure(plan(100, 40, 2));
+    assert!(free.sender().sockets[0].handshake.unwrap().window > Some(most));
+}
+
 /// Any path that loses, reorders, copies and polices a little.
 fn paths() -> impl Strategy<Value = Plan> {
     let effects = (0.0..0.03_f64, 0.0..0.01_f64, any::<bool>(), 0_u64..5);

@@ -29,7 +29,7 @@ pub(crate) struct Judging {
     #[command(flatten)]
     pub(crate) selection: Selection,
     /// Simulate the cases that virtual time can have, in seconds
-    #[arg(long = "virtual", conflicts_with_all = ["short", "prove", "capture", "record", "from"])]
+    #[arg(long = "virtual", conflicts_with_all = ["short", "prove", "capture", "from"])]
     is_virtual: bool,
     /// With --virtual, so many cases over paths that are drawn from the seed, instead of the plan
     #[arg(long, requires = "is_virtual", value_name = "N")]
@@ -110,8 +110,8 @@ impl Judging {
     }
 
     /// Simulates the cases, and prints those with another verdict than the planted one, those that are not modelled,
-    /// and the time that it took.
-    fn simulated(&self, cases: &[Case], stop: &AtomicBool) -> Result<Vec<CaseRecord>, ExperimentError> {
+    /// and the time that it took; writes their records where they are kept.
+    fn simulated(&self, cases: &[Case], stop: &AtomicBool) -> Result<Vec<CaseRecord>, Box<dyn std::error::Error>> {
         let begun = Instant::now();
         let done = in_virtual_time::run_all(cases, self.seed, stop);
         let took = begun.elapsed().as_secs_f64();
@@ -121,9 +121,14 @@ impl Judging {
                 Ok(record) if fills_path(&record) => {
                     say(false, &format!("left out: {}: it fills the path\n", case.name));
                 }
-                Ok(record) => records.push(record),
+                Ok(record) => {
+                    if let Some(folder) = &self.selection.record {
+                        record.write(folder)?;
+                    }
+                    records.push(record);
+                }
                 Err(ExperimentError::NotModelled(why)) => say(false, &format!("left out: {}: {why}\n", case.name)),
-                Err(why) => return Err(why),
+                Err(why) => return Err(why.into()),
             }
         }
         let is_wrong = |record: &&CaseRecord| COLUMNS[0].verdict(record).name() != record.expected_verdict.name();

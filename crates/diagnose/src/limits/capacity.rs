@@ -17,9 +17,10 @@ use crate::path::{
 use crate::snapshot::Snapshot;
 use crate::text::{self, Basics, Row, time};
 use crate::thresholds::{
-    DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, GROWN_WINDOW_FACTOR,
-    GROWN_WITH_RTT_FACTOR, INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE,
-    NEVER_EMPTY_RTT_FACTOR, NEXT_SIZE_FACTOR, RTT_SHARE_OF_GROWTH, SEGMENT_TRAIN, SHARED_PIPE_SHARE,
+    CLEARLY_LOWER_SHARE, DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR,
+    GROWN_WINDOW_FACTOR, GROWN_WITH_RTT_FACTOR, INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS,
+    MIN_OWN_DROPS_SHARE, NEVER_EMPTY_RTT_FACTOR, NEXT_SIZE_FACTOR, RTT_SHARE_OF_GROWTH, SEGMENT_TRAIN,
+    SHARED_PIPE_SHARE,
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
@@ -62,7 +63,7 @@ fn is_flat(figures: &Figures) -> bool {
 }
 
 pub(crate) fn full_bottleneck(figures: &Figures, held: Ratio) -> Option<Finding> {
-    if rtt_is_inflated(figures) {
+    if rtt_is_inflated(figures) && !rate_grows_with_window(figures) {
         return Some(Finding::new(CapacityVerdict::Link, time_inflated(figures)));
     }
     (more_window_gives_no_more(figures) || bbr_found_no_more(figures) || queue_never_empties(figures))
@@ -115,6 +116,19 @@ fn more_window_gives_no_more(figures: &Figures) -> bool {
     let pipe = |snapshot: &Snapshot| snapshot.sample.pipe();
     (grew(|snapshot| snapshot.cwnd) && grew(pipe) && rate_trend(figures).is_some_and(|trend| trend <= FLAT_RATE_FACTOR))
         || round_trips_grow_with_window(figures)
+}
+
+/// Returns whether what the window grew by shows in the rate alone, nothing was lost, and packets met no queue at times,
+/// neither before the load nor under it: where round trips are long then, it is the path that became longer.
+fn rate_grows_with_window(figures: &Figures) -> bool {
+    let trends = || {
+        let window = trend(figures, |snapshot| snapshot.cwnd).filter(|trend| *trend >= GROWN_WINDOW_FACTOR)?;
+        let shortest = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).min()?;
+        let empty = figures.idle_rtt?.scaled(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
+        Some(rate_trend(figures)? >= window * CLEARLY_LOWER_SHARE && shortest <= empty)
+    };
+    let lost = figures.retransmitted().is_some_and(|lost| lost.again > 0);
+    !lost && trends() == Some(true) && !queue_before_the_load(figures.evidence, figures.idle_rtt)
 }
 
 /// Returns whether what the window grew by shows in the round trips, and not in the rate.

@@ -17,9 +17,10 @@ use crate::path::{stated_capacity, time_on_the_line};
 use crate::policer_rate;
 use crate::text::{self, Basics, Row, time};
 use crate::thresholds::{
-    EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE_UNDER_BBR, MAX_LATER_LOSS_SHARE, MAX_RTT_WITHOUT_QUEUE,
-    MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE, MIN_CUTS_WITHOUT_QUEUE, MIN_LOSS_OF_PROBES,
-    MIN_LOSSY_ROUND_TRIPS, MIN_RECOVERIES, MIN_RECOVERIES_BEFORE, PACE_SHARE, SAME_PACE_FACTOR,
+    EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, MAX_LATER_LOSS_SHARE, MAX_LOSS_OF_PROBES,
+    MAX_RTT_BEFORE_BURST, MAX_RTT_WITHOUT_QUEUE, MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE,
+    MIN_CUTS_WITHOUT_QUEUE, MIN_LOSS_OF_PROBES, MIN_LOSSY_ROUND_TRIPS, MIN_RECOVERIES, MIN_RECOVERIES_BEFORE,
+    PACE_SHARE, RTT_BEFORE_SHORT_QUEUE, SAME_PACE_FACTOR,
 };
 
 /// Finds loss that comes again and again, where the rate is not far below what the congestion control makes of so much
@@ -77,11 +78,14 @@ fn burst_without_queue(figures: &Figures, rtt: Span) -> Option<losses::Burst> {
 fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
     let mut round_trips: Vec<Span> = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect();
     round_trips.sort_unstable();
-    let long = *round_trips.get(round_trips.len() * 9 / 10)?;
+    let lost = figures.retransmitted()?.ratio().get();
+    // What loses more than its probes exceed the rate by would find a queue at any time.
+    let percentile = if lost >= MAX_LOSS_OF_PROBES { 50 } else { 90 };
+    let long = *round_trips.get(round_trips.len() * percentile / 100)?;
     // Over a few milliseconds the usual idle round trip is clearly longer than the shortest.
     let idle = figures.idle_rtt?.max(figures.evidence.idle_rtt.unwrap_or_default());
     let met_no_queue = long <= idle.scaled(MAX_RTT_WITHOUT_QUEUE_UNDER_BBR) + time_on_the_line(figures)?;
-    let goes_on = figures.retransmitted()?.ratio().get() >= MIN_LOSS_OF_PROBES || bbr_keeps_to_a_pace(figures);
+    let goes_on = lost >= MIN_LOSS_OF_PROBES || bbr_keeps_to_a_pace(figures);
     let less_than_stated =
         stated_capacity(figures).is_none_or(|stated| figures.rate < stated.scaled(FULL_PIPE_SHARE_UNDER_BBR));
     let found = figures.is_bbr()
@@ -94,24 +98,50 @@ fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
 }
 
 /// Returns the cause of loss: a policer takes many segments at once and lets no queue grow, a queue that is too short
-/// loses at one and the same window, loss at random does neither.
+/// loses at one and the same window and delays what it holds, loss at random does neither.
 fn cause_of_loss(figures: &Figures) -> LossVerdict {
     let met_no_queue = figures.rtt.and_then(|rtt| is_without_queue(figures, rtt)) == Some(true);
-    let is_policed =
-        if figures.is_bbr() { bbr_knows_the_rate(figures) } else { losses::come_many_at_once(&figures.flows) };
+    if figures.is_bbr() {
+        return if met_no_queue && bbr_knows_the_rate(figures) { LossVerdict::Policer } else { LossVerdict::Random };
+    }
     // What holds far more at other times is no short queue.
     let may_be_short = !losses::larger_windows_pass(&figures.flows);
-    if !figures.is_bbr() && may_be_short && losses::follow_a_queue(&figures.flows) {
-        LossVerdict::ShallowQueue
-    } else if met_no_queue && is_policed {
-        // A burst overflows a queue of a few packets at any window, and several are lost at once: not so by chance.
-        let any_window = !figures.is_bbr() && losses::come_at_any_window(&figures.flows);
-        if any_window && may_be_short { LossVerdict::ShallowQueue } else { LossVerdict::Policer }
-    } else if may_be_short && lost_at_one_window(figures) {
+    if may_be_short && losses::follow_a_queue(&figures.flows) {
+        return LossVerdict::ShallowQueue;
+    }
+    let in_bursts = began_with_a_burst(figures);
+    let is_one_size = may_be_short && (in_bursts || lost_at_one_window(figures));
+    let at_once = met_no_queue && losses::come_many_at_once(&figures.flows);
+    if !is_one_size && !at_once {
+        LossVerdict::Random
+    } else if may_be_short && (!met_no_queue || !(in_bursts || at_once) || queue_before_losses(figures)) {
         LossVerdict::ShallowQueue
     } else {
-        LossVerdict::Random
+        LossVerdict::Policer
     }
+}
+
+/// Returns whether slow start ended with a burst of losses in front of which no queue stood, and later losses came at
+/// windows that are much alike: a device lets no more than that pass. Chance takes no large part of a burst.
+fn began_with_a_burst(figures: &Figures) -> bool {
+    let longest = figures.idle_rtt.zip(time_on_the_line(figures));
+    let longest = longest.map(|(idle, on_the_line)| idle.scaled(MAX_RTT_BEFORE_BURST) + on_the_line);
+    let burst = longest.is_some_and(|longest| losses::began_with_a_burst(&figures.flows, longest));
+    burst && !losses::come_at_any_window(&figures.flows)
+}
+
+/// Returns whether a queue delays the packets before losses, or the data is then as fast as the stated bandwidth: a
+/// policer delays nothing, and discards what is slower than the link.
+fn queue_before_losses(figures: &Figures) -> bool {
+    let enough = stated_capacity(figures).map(|stated| stated.scaled(FULL_PIPE_SHARE));
+    let fills_link = enough.zip(losses::usual_rate_before(&figures.flows)).is_some_and(|(enough, rate)| rate >= enough);
+    fills_link || are_delayed(figures)
+}
+
+/// Returns whether the packets before losses usually wait on the path.
+fn are_delayed(figures: &Figures) -> bool {
+    let waited = figures.idle_rtt.map(|idle| idle.scaled(RTT_BEFORE_SHORT_QUEUE));
+    losses::usual_rtt_before(&figures.flows).zip(waited).is_some_and(|(rtt, waited)| rtt >= waited)
 }
 
 /// Returns whether BBR lost much at first and nothing since: it looks for a policer, and then keeps to the rate that it
@@ -136,7 +166,8 @@ fn is_without_queue(figures: &Figures, rtt: Span) -> Option<bool> {
 
 /// Returns whether losses came at one window. Under BBR that says nothing: its window stays the same by itself.
 fn lost_at_one_window(figures: &Figures) -> bool {
-    !figures.is_bbr() && losses::come_at_one_window(&figures.flows, figures.congestion() == Some("reno"))
+    !figures.is_bbr()
+        && losses::come_at_one_window(&figures.flows, figures.congestion() == Some("reno"), are_delayed(figures))
 }
 
 /// Returns the rates of all streams that the congestion control reaches if each lost packet counts, and if all that are

@@ -61,7 +61,9 @@ pub(crate) fn without_progress(figures: &Figures) -> Option<Finding> {
     let small_ones_pass = figures.evidence.loaded_rtt.is_some() || last.iter().all(never_passed);
     let all_silent =
         !last.is_empty() && figures.flows.iter().all(|flow| silent_for(&flow.whole) >= MIN_TIME_WITHOUT_PROGRESS);
-    let all_time_out = last.iter().all(|sample| timeouts(sample) >= MIN_TIMEOUTS);
+    // A sender that only probes a closed window, or one of less than a segment, has nothing on the way that vanishes.
+    let all_wait = last.iter().all(|sample| sample.outstanding() != Some(ByteCount::ZERO));
+    let all_time_out = all_wait && last.iter().all(|sample| timeouts(sample) >= MIN_TIMEOUTS);
     (small_ones_pass && all_silent && all_time_out).then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
 }
 

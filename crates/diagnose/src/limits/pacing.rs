@@ -11,10 +11,11 @@ use crate::finding::Finding;
 use crate::limits::Facts;
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
+use crate::snapshot::Snapshot;
 use crate::text::{self, Basics, Row, rate, size};
 use crate::thresholds::{
-    CLEARLY_LOWER_SHARE, MAX_RATE_OF_DISCIPLINE, MIN_LIMIT_SHARE, PACE_PERCENT, REACHED_RATE_SHARE,
-    SLOW_START_PACE_PERCENT,
+    CLEARLY_LOWER_SHARE, MAX_RATE_OF_DISCIPLINE, MAX_USE_BEHIND_OWN_QUEUE, MIN_LIMIT_SHARE, PACE_PERCENT,
+    REACHED_RATE_SHARE, SEGMENT_TRAIN, SLOW_START_PACE_PERCENT,
 };
 
 /// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach it.
@@ -41,6 +42,19 @@ pub(crate) fn below_window(figures: &Figures, held: Ratio) -> Option<Finding> {
         let share = if unused < held { unused } else { held };
         Finding::new(PacingVerdict::CongestionControl, share)
     })
+}
+
+/// Returns a queueing discipline of the host as the limit, if the congestion window was far from used while data waited:
+/// a stream leaves no more than a millisecond of packets in its host's queue (`tcp_small_queue_check`), and waits for a
+/// discipline that holds them. Its report may not show it, as where it was removed before the end.
+pub(crate) fn held_in_host(figures: &Figures, held: Ratio) -> Option<Finding> {
+    let waits = |snapshot: &Snapshot| {
+        let is_far = snapshot.sample.pipe()? < snapshot.cwnd?.scaled(MAX_USE_BEHIND_OWN_QUEUE);
+        Some(is_far && snapshot.not_sent? > SEGMENT_TRAIN && snapshot.fills_window(false) == Some(false))
+    };
+    let waits = share(figures.snapshots().map(waits)).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    let may_be = !figures.is_bbr() && figures.part.is_some();
+    may_be.then(|| Finding::new(PacingVerdict::Qdisc, if waits < held { waits } else { held }))
 }
 
 /// Returns the percent of window ÷ round trip at which the kernel paced, in slow start and after it, as its median;

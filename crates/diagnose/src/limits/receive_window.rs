@@ -47,17 +47,23 @@ pub(crate) fn find(figures: &Figures) -> Option<Finding> {
     Some(name_receiver(figures, Ratio::new(held)))
 }
 
-/// Returns whether samples support the clock: data must have waited, and much of a known window must have been in use.
-/// A window of less than a segment is not: nothing is sent into it until a timer fires (RFC 1122, 4.2.3.4).
+/// Returns whether samples support the clock: data must have waited, and much of a known window must have been in use,
+/// unless it is below a segment.
 fn clock_is_borne_out(figures: &Figures) -> bool {
     let waited = figures.mean(|snapshot| snapshot.not_sent).is_some_and(|not_sent| not_sent > ByteCount::ZERO);
     let in_use = match (figures.mean(|snapshot| snapshot.outstanding), figures.mean(|snapshot| snapshot.window)) {
         (Some(outstanding), Some(window)) => {
-            outstanding >= window.scaled(MIN_WINDOW_USE) || figures.mss.is_some_and(|mss| window < mss)
+            outstanding >= window.scaled(MIN_WINDOW_USE) || is_below_a_segment(figures)
         }
         _ => true,
     };
     waited && in_use
+}
+
+/// Returns whether the advertised window is less than a segment: nothing is sent into it until a timer fires (RFC 1122,
+/// 4.2.3.4), so that the rate is far below a window in each round trip.
+pub(crate) fn is_below_a_segment(figures: &Figures) -> bool {
+    figures.mean(|snapshot| snapshot.window).zip(figures.mss).is_some_and(|(window, mss)| window < mss)
 }
 
 fn name_receiver(figures: &Figures, held: Ratio) -> Finding {

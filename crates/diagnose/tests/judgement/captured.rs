@@ -427,7 +427,7 @@ fn a_queue_that_is_hardly_ever_empty_is_not_short() {
         let again = t.fract() < 0.1;
         let lost_per_second = if again { 40.0 } else { 0.0 };
         let in_flight = 120_000.0 * (0.6 + 0.4 * t.fract());
-        Moment { in_flight, lost_per_second, recovering: again, ..moment(20.0, 50.0) }
+        Moment { in_flight, lost_per_second, recovering: again, ..moment(20.0, 50.0 + 4.0 * t.fract()) }
     };
     let short = QuietRounds { share: Ratio::new(0.1), free: Ratio::new(0.9), ..level() };
     let capture = CaptureEvidence { quiet: Some(short), ..seen(At::Sender, 20.0) };

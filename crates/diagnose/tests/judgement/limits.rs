@@ -1,6 +1,6 @@
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{At, Cause, Evidence, Limit, RttStats, Verdict};
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, SegCount, Span};
 
 use crate::builder::{self, Moment, moment};
 use crate::builder::{
@@ -330,4 +330,64 @@ fn a_window_that_has_not_arrived_yet_was_not_lowered() {
     assert_verdict(&evidence, Limit::ReceiveWindow, Cause::TcpRmemMax, At::Receiver);
     says(&mut evidence, Span::from_millis(5000));
     assert_verdict(&evidence, Limit::ReceiveWindow, Cause::WindowClamped, At::Middlebox);
+}
+
+/// Slow start that ends early on a path whose time is by `longer` of it longer for most of the transfer.
+fn grows_on_a_longer_path(longer: f64, emptied: bool) -> Evidence {
+    let mut evidence = stated(sawtooth("cubic", 10.0, &[], 6.0, 1.0, 20.0), 1000);
+    for sample in &mut evidence.sender_samples {
+        let is_short = emptied && (sample.at.as_secs_f64() * 0.4).fract() < 0.1;
+        sample.tcp.rtt = sample.tcp.rtt.map(|rtt| if is_short { rtt } else { rtt.scaled(longer) });
+    }
+    evidence
+}
+
+#[test]
+fn long_round_trips_are_no_queue_while_the_rate_grows_with_the_window() {
+    let early = (Limit::CongestionWindow, Cause::EarlyExit);
+    let named = |evidence: &Evidence| (diagnose(evidence).kind, diagnose(evidence).cause);
+    assert_eq!(named(&grows_on_a_longer_path(1.28, true)), early);
+    assert_eq!(named(&grows_on_a_longer_path(1.28, false)).0, Limit::Capacity, "the queue never empties");
+    let mut queued = grows_on_a_longer_path(1.28, true);
+    let ms = Span::from_millis;
+    queued.idle_spread =
+        Some(RttStats { count: 50, min: ms(100), median: ms(110), p90: ms(120), p99: ms(130), max: ms(130) });
+    assert_eq!(named(&queued).0, Limit::Capacity, "others filled it before");
+}
+
+#[test]
+fn timeouts_with_nothing_on_the_way_are_probes_of_a_small_window_and_no_black_hole() {
+    let silent = |in_flight: f64, window: f64| {
+        let full = samples(6.0, 1, |_| Moment {
+            in_flight,
+            window,
+            cwnd: 80e3,
+            sndbuf: 300e3,
+            unsent: 200e3,
+            rwnd_limited: 1.0,
+            ..moment(0.0, 40.0)
+        });
+        let mut evidence = builder::evidence("cubic", 40, full);
+        evidence.sender_samples.iter_mut().for_each(|sample| sample.tcp.timeouts_in_a_row = Some(SegCount::new(4)));
+        evidence
+    };
+    assert_eq!(diagnose(&silent(14_480.0, 65_535.0)).cause, Cause::BlackHole);
+    assert_eq!(diagnose(&silent(0.0, 119.0)).kind, Limit::ReceiveWindow);
+}
+
+#[test]
+fn data_that_waits_beside_an_open_window_is_held_by_the_hosts_own_queue() {
+    let used = |share: f64| {
+        let full = samples(10.0, 1, |t| match t {
+            _ if t < 0.5 => Moment { recovering: true, lost_per_second: 80.0, ..moment(40.0, 42.0) },
+            _ => {
+                let sent = moment(40.0, 42.0);
+                Moment { cwnd: sent.in_flight * (1.0 + 0.01 * t) / share, window: 3.0 * MIB, unsent: MIB, ..sent }
+            }
+        });
+        let verdict = diagnose(&builder::evidence("reno", 40, full));
+        (verdict.kind, verdict.cause)
+    };
+    assert_eq!(used(0.55), (Limit::Pacing, Cause::Qdisc));
+    assert_eq!(used(0.75), (Limit::CongestionWindow, Cause::Recovering), "a train that waits leaves as much");
 }

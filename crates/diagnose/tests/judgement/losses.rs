@@ -1,7 +1,7 @@
 //! Policers, short queues and full links that resemble another limit.
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{Cause, Evidence, Limit, RttStats};
+use fullpipe_record::{Cause, CongestionState, Evidence, Limit, RttStats, Sample};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::builder::{self, Moment, moment, samples, sawtooth, stated};
@@ -120,38 +120,96 @@ fn most_losses_at_the_largest_window_are_a_short_queues() {
     // Two of eight come before the window has grown back.
     let at_the_top = [5.0, 11.0, 17.0, 19.5, 25.5, 31.5, 33.5, 39.5];
     assert_eq!(named(&stated(sawtooth("cubic", 60.0, &at_the_top, 1.7, 0.7, 24.0), 1000)).0, Limit::Loss);
-    let windows = sawtooth_with_peaks(&[1.0, 1.0, 0.7, 1.0, 1.0, 0.6, 1.0, 1.0]);
+    let windows = sawtooth_with_peaks("cubic", &[1.0, 1.0, 0.7, 1.0, 1.0, 0.6, 1.0, 1.0], 1.0);
     assert_eq!(named(&windows), (Limit::Loss, Cause::ShallowQueue));
-    let windows = sawtooth_with_peaks(&[1.0, 0.8, 0.7, 0.9, 1.0, 0.6, 0.85, 0.75]);
+    let windows = sawtooth_with_peaks("cubic", &[1.0, 0.8, 0.7, 0.9, 1.0, 0.6, 0.85, 0.75], 1.0);
     assert_eq!(named(&windows), (Limit::Loss, Cause::Random));
 }
 
-/// Losses of one segment each two seconds over 30 ms, at these shares of 20 Mbit/s.
-fn sawtooth_with_peaks(peaks: &[f64]) -> Evidence {
+/// Losses of one segment each two seconds over 30 ms, which are longer by `wait` at each peak, at these shares of 20
+/// Mbit/s.
+fn sawtooth_with_peaks(congestion: &str, peaks: &[f64], wait: f64) -> Evidence {
     let full = samples(2.0 * peaks.len() as f64, 1, |t| {
         let (tooth, within) = ((t / 2.0) as usize, (t / 2.0).fract());
         let peak = peaks[tooth.min(peaks.len() - 1)];
         let just_lost = within < 0.03 && tooth > 0;
+        let rtt_ms = 30.0 * if within < 0.03 || within > 0.9 { wait } else { 1.0 };
         Moment {
             recovering: just_lost,
             lost_per_second: if just_lost { 20.0 } else { 0.0 },
-            ..moment(20.0 * peak * (0.5 + 0.5 * within), 30.0)
+            ..moment(20.0 * peak * (0.5 + 0.5 * within), rtt_ms)
         }
     });
-    builder::evidence("reno", 30, full)
+    builder::evidence(congestion, 30, full)
+}
+
+/// Peaks that lie far apart, as far as a Reno sender's do.
+const FAR_APART: [f64; 10] = [1.0, 0.7, 1.3, 0.8, 1.1, 0.6, 1.2, 0.9, 0.75, 1.25];
+
+/// As [`sawtooth_with_peaks`], with so many segments lost at each peak.
+fn losing(lost: u64, mut evidence: Evidence) -> Evidence {
+    let mut again = 0;
+    for index in 1..evidence.sender_samples.len() {
+        let state = |index: usize| evidence.sender_samples[index].tcp.congestion_state;
+        again +=
+            if state(index) == Some(CongestionState::Recovery) && state(index) != state(index - 1) { lost } else { 0 };
+        let tcp = &mut evidence.sender_samples[index].tcp;
+        tcp.total_retrans = Some(SegCount::new(again));
+        tcp.bytes_retrans = Some(ByteCount::new(again * builder::MSS));
+    }
+    evidence
 }
 
 #[test]
-fn several_lost_at_once_at_any_window_are_a_queue_of_a_few_packets() {
-    let mut evidence = sawtooth_with_peaks(&[1.0, 0.7, 1.3, 0.8, 1.1, 0.6, 1.2, 0.9, 0.75, 1.25]);
-    let mut again = 0;
-    for pair in 1..evidence.sender_samples.len() {
-        let lost = evidence.sender_samples[pair].tcp.congestion_state
-            != evidence.sender_samples[pair - 1].tcp.congestion_state
-            && pair % 40 < 3;
-        again += if lost { 8 } else { 0 };
-        evidence.sender_samples[pair].tcp.total_retrans = Some(SegCount::new(again));
-        evidence.sender_samples[pair].tcp.bytes_retrans = Some(ByteCount::new(again * builder::MSS));
-    }
-    assert_eq!(named(&evidence), (Limit::Loss, Cause::ShallowQueue));
+fn of_several_lost_at_once_a_queue_delays_what_it_holds_and_a_policer_does_not() {
+    let named = |lost, wait| named(&losing(lost, sawtooth_with_peaks("reno", &FAR_APART, wait)));
+    assert_eq!(named(8, 1.07), (Limit::Loss, Cause::ShallowQueue));
+    assert_eq!(named(8, 1.03), (Limit::Loss, Cause::Policer));
+    assert_eq!(named(1, 1.0), (Limit::Loss, Cause::Random));
+}
+
+#[test]
+fn of_two_recoveries_the_lesser_shows_whether_many_are_lost_at_once() {
+    let mut evidence = losing(4, sawtooth_with_peaks("reno", &[0.6, 1.3, 0.8, 0.7], 1.0));
+    let steady = evidence.steady.as_mut().unwrap();
+    (steady.ramp, steady.duration) = (Span::from_millis(3500), Span::from_millis(4000));
+    assert_eq!(named(&evidence), (Limit::Loss, Cause::Policer));
+    let two_in_one = |samples: &mut Vec<Sample>| {
+        for sample in samples.iter_mut().filter(|sample| sample.at >= Span::from_secs(6)) {
+            sample.tcp.total_retrans = sample.tcp.total_retrans.map(|again| again.saturating_sub(SegCount::new(3)));
+        }
+    };
+    two_in_one(&mut evidence.sender_samples);
+    assert_eq!(named(&evidence), (Limit::Loss, Cause::Random));
+}
+
+#[test]
+fn windows_that_a_burst_at_first_and_few_losses_later_come_at_are_a_policers() {
+    let peaks = [1.0, 1.05, 0.95, 1.0, 1.06, 0.97];
+    let with_burst = |lost: u64| {
+        let mut evidence = sawtooth_with_peaks("cubic", &peaks, 1.0);
+        for sample in evidence.sender_samples.iter_mut().filter(|sample| sample.at > Span::from_millis(2000)) {
+            sample.tcp.total_retrans = sample.tcp.total_retrans.map(|again| again + SegCount::new(lost));
+        }
+        evidence
+    };
+    assert_eq!(named(&with_burst(30)), (Limit::Loss, Cause::Policer));
+    assert_eq!(named(&with_burst(0)), (Limit::Loss, Cause::Random));
+}
+
+#[test]
+fn bbr_that_loses_more_than_its_probes_has_found_a_policer_though_some_round_trips_are_long() {
+    let lossy = |share: f64, usual: f64| {
+        let full = samples(10.0, 1, |t| {
+            // A busy machine delays a fifth of them.
+            let rtt = if (t * 4.0).fract() < 0.2 { 46.0 } else { usual };
+            let idle = moment(47.0, rtt);
+            let lost_per_second = share * 47e6 / 8.0 / builder::MSS as f64;
+            Moment { cwnd: idle.in_flight * 2.0, lost_per_second, recovering: true, ..idle }
+        });
+        builder::evidence("bbr", 40, full)
+    };
+    assert_eq!(named(&lossy(0.1, 40.4)), (Limit::Loss, Cause::Policer));
+    assert_ne!(named(&lossy(0.1, 45.0)).1, Cause::Policer, "a queue stands");
+    assert_ne!(named(&lossy(0.03, 40.4)).1, Cause::Policer, "no more than its probes");
 }

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use fullpipe_diagnose::{diagnose, remedies};
-use fullpipe_record::{At, Basis, Cause, Evidence, Limit, Request, Sample, SocketMemory, SynQuote, TcpInfo, steady};
+use fullpipe_record::{
+    At, Basis, Cause, Evidence, Limit, Request, RttStats, Sample, SocketMemory, SynQuote, TcpInfo, steady,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::builder::{self, stated};
@@ -146,6 +148,26 @@ fn losses_at_one_rate_are_of_a_short_queue_or_of_a_link_that_others_have_part_of
     }
     assert_eq!(named(&once_a_second), (Limit::Loss, Cause::ShallowQueue));
     assert_eq!(named(&stated(once_a_second, 200)), (Limit::Capacity, Cause::Shared), "it never had the link");
+}
+
+#[test]
+fn the_rest_of_a_window_that_is_less_than_a_segment_stays_unused() {
+    // Two segments in each round trip of 100 ms.
+    let window_of = |window: u64| Seen { mbps: 0.2317, window, rcvbuf: 10_000, silent: 0.0, ..WELL };
+    assert_eq!(named(&evidence(window_of(4600))).0, Limit::ReceiveWindow);
+    assert_ne!(named(&evidence(window_of(9000))).0, Limit::ReceiveWindow);
+}
+
+#[test]
+fn losses_to_a_queue_that_was_there_before_are_of_a_link_that_others_fill() {
+    let lossy = evidence(Seen { out_of_order: 30, ..WELL });
+    assert_eq!(named(&lossy).0, Limit::Loss);
+    let ms = Span::from_millis;
+    let before = RttStats { count: 25, min: ms(100), median: ms(118), p90: ms(122), p99: ms(124), max: ms(124) };
+    let idle_spread = Some(before);
+    assert_eq!(named(&Evidence { idle_spread, ..lossy.clone() }), (Limit::Capacity, Cause::Shared));
+    let idle_spread = Some(RttStats { median: ms(101), ..before });
+    assert_eq!(named(&Evidence { idle_spread, ..lossy }).0, Limit::Loss, "it was empty half of the time");
 }
 
 #[test]
