@@ -1,6 +1,7 @@
 //! The record of a transfer that is over.
 
 use fullpipe_link::Counters;
+use fullpipe_model::host;
 use fullpipe_record::{
     Buffer, Direction, EndReport, Handshake, HostIdentity, HostSettings, Interval, Measurement, Peer, Request,
     ResolvedRequest, RttReport, RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Validity,
@@ -65,6 +66,7 @@ fn measurement(mut simulation: Simulation) -> Measurement {
     let within = samples[0].iter().filter(|sample| sample.at >= request.omit);
     let rtt = RttReport::of_kernel(Some(connection.handshake), within.filter_map(|sample| sample.tcp.rtt).collect());
     let summary = summary(&samples[0], &streams, connection.handshake, times);
+    let rate = summary.steady.map_or(summary.rate, |steady| steady.rate);
     let run = run_totals(&simulation, times.received[0]);
     let [sent, received] = samples;
     let sender = end_report(&plan.sender, sockets(&simulation, &sent, [true, false]), sent);
@@ -92,10 +94,15 @@ fn measurement(mut simulation: Simulation) -> Measurement {
         capture: None,
         interrupted: false,
         broken_off: None,
-        warnings: vec!["simulated: no processor, no network card and no queue of a host took part".to_owned()],
+        warnings: warnings(rate, plan.request.streams),
         validity: validity(&forward),
     };
     measurement.bounded()
+}
+
+fn warnings(rate: BitRate, streams: u16) -> Vec<String> {
+    let simulated = "simulated: no processor, no network card and no queue of a host took part".to_owned();
+    std::iter::once(simulated).chain(host::beyond_hosts(rate, streams)).collect()
 }
 
 /// The path's own counts. There is no clock that could be late.
