@@ -22,7 +22,7 @@ pub use arguments::measure_arguments;
 pub use captures::{Known, judge_capture, judge_captures, judge_files};
 pub use cross_traffic::keep_cross_traffic;
 pub use error::ExperimentError;
-pub use grid::{grid_duration, run_grid};
+pub use grid::{GridPlace, grid_duration, run_grid};
 pub use in_lab::LabTarget;
 pub use ramp::{RAMP_STEP, Ramp, RampLoads, run_ramp};
 pub use real::OwnPart;

@@ -56,7 +56,7 @@ pub use effects::{
 pub use event::{Event, EventLine};
 pub use evidence::Evidence;
 pub use experiment::{Experiment, Proof, Undone};
-pub use grid::{GridAccuracy, GridCell, GridReport};
+pub use grid::{GridAccuracy, GridAgreement, GridCell, GridReport, GridRun};
 pub use host::{
     AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice, HostLeft, HostManager,
     HostMemory, HostReport, HostRoute, HostUndone,

@@ -28,6 +28,21 @@ fn several_seeds_are_lines_or_a_spread_and_never_one_document() {
 }
 
 #[test]
+fn a_grid_in_virtual_time_needs_no_lab() {
+    let text = "name = \"two\"\ntitle = \"Two cells\"\nlongest = \"2s\"\n\
+                [[block]]\nrate = [\"20Mbit/s\"]\nrtt = [\"10ms\"]\nqueue = [\"0.5\", \"2\"]\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("grid.toml");
+    std::fs::write(&file, text).unwrap();
+    let of = |more: &[&str]| run(fullpipe(&["lab", "grid", file.to_str().unwrap(), "--virtual"]).args(more), 60);
+    let grid = document(&of(&["--json"]))["grid"].clone();
+    assert_eq!((&grid["is_virtual"], &grid["passed"]), (&json!(true), &json!(true)));
+    assert!(grid["cells"].as_array().unwrap().iter().all(|cell| cell["simulated"]["rate"].is_u64()), "{grid}");
+    let shown = String::from_utf8(of(&["--quiet"]).stdout).unwrap();
+    assert!(shown.contains("formula  simulated") && shown.contains("queue 0.5"), "{shown}");
+}
+
+#[test]
 fn what_is_not_modelled_is_refused_by_name() {
     let refused = run(&mut fullpipe(&["simulate", "-C", "htcp"]), 30);
     assert_eq!(refused.status.code(), Some(2));

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use fullpipe_record::{
     At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Datagrams, Direction,
-    EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, GridAccuracy, GridCell,
-    GridReport, Hop, HostSettings, Improvement, Inflation, Inputs, Interval, IpVersion, KernelVersion, LabReport,
-    LabStep, Leg, Limit, Measurement, Need, OwnCapture, Path, PathDirection, Peer, Prediction, Proof, Published,
-    Quantity, Ramp, RampReport, RampStep, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport,
-    RttForecast, RttMethod, RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Transport, Undone,
-    Validity, Value, Verdict, WhatIf,
+    EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, GridAccuracy,
+    GridAgreement, GridCell, GridReport, GridRun, Hop, HostSettings, Improvement, Inflation, Inputs, Interval,
+    IpVersion, KernelVersion, LabReport, LabStep, Leg, Limit, Measurement, Need, OwnCapture, Path, PathDirection, Peer,
+    Prediction, Proof, Published, Quantity, Ramp, RampReport, RampStep, Refusal, Remedy, Request, Responsiveness,
+    RouteMethod, RouteMtu, RouteReport, RttForecast, RttMethod, RttReport, RttStats, Scope, Segmentation, Side, Solved,
+    Steady, Summary, Transport, Undone, Validity, Value, Verdict, WhatIf,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
@@ -583,6 +583,12 @@ pub(crate) fn grid() -> GridReport {
         accuracy: measured.map(|rate| Ratio::new(rate / 327.1)),
         inside: measured.map(|rate| (rate / 327.1 - 1.0).abs() < 0.04),
         losses: None,
+        kernel: measured.map(|rate| GridRun {
+            rate: mbps(rate * 0.98),
+            steady: Some(mbps(rate)),
+            retransmits: Some(SegCount::new(1_626)),
+        }),
+        simulated: None,
         broken: broken.iter().map(|&reason| reason.to_owned()).collect(),
     };
     let late = "packets were 1.32 ms late on average, more than 1 ms";
@@ -601,11 +607,44 @@ pub(crate) fn grid() -> GridReport {
             inside: Ratio::new(0.5),
         }),
         by_loss: None,
+        simulated_without_loss: None,
+        simulated_with_loss: None,
+        is_virtual: false,
         missed: vec!["the 95th percentile where a rule limits is 13.48 %; the bound is 8 % at most".to_owned()],
         took: Span::from_secs(1500),
         interrupted: false,
         passed: false,
     }
+}
+
+/// The same with a simulation of each run.
+pub(crate) fn grid_against_virtual() -> GridReport {
+    let mut report = grid();
+    for cell in &mut report.cells {
+        cell.simulated = cell.kernel.map(|run| GridRun {
+            rate: run.rate.scaled(1.01),
+            steady: run.steady.map(|rate| rate.scaled(0.99)),
+            retransmits: Some(SegCount::new(16_314)),
+        });
+    }
+    report.simulated_without_loss = Some(GridAgreement {
+        cells: 2,
+        rate_median: Ratio::new(0.01),
+        rate_p90: Ratio::new(0.01),
+        retransmits_median: Ratio::new(9.03),
+        retransmits_p90: Ratio::new(9.03),
+    });
+    report
+}
+
+/// The same in virtual time alone.
+pub(crate) fn virtual_grid() -> GridReport {
+    let mut report = grid();
+    for cell in &mut report.cells {
+        (cell.simulated, cell.kernel) = (cell.kernel, None);
+    }
+    report.cells[2].broken = vec!["\"htcp\" is not modelled: reno, cubic and bbr are".to_owned()];
+    GridReport { is_virtual: true, ..report }
 }
 
 /// Four hops, of which one is silent and one has two routers that take turns, with a narrow link behind the first.

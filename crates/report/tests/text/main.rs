@@ -164,6 +164,13 @@ fn a_grid_with_a_cell_out_of_its_interval_and_one_that_does_not_count() {
 }
 
 #[test]
+fn a_grid_against_virtual_time_and_one_in_it() {
+    for (name, report) in [("against", fixture::grid_against_virtual()), ("virtual", fixture::virtual_grid())] {
+        insta::assert_snapshot!(name, textbook(&|style| report::grid_report(&report, style)));
+    }
+}
+
+#[test]
 fn the_longest_names_and_figures_still_keep_to_the_width() {
     let wide = |style| {
         let mut done = fixture::without_remedy();
