@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
-    At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Datagrams, Direction,
-    EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, GridAccuracy,
-    GridAgreement, GridCell, GridReport, GridRun, Hop, HostSettings, Improvement, Inflation, Inputs, Interval,
-    IpVersion, KernelVersion, LabReport, LabStep, Leg, Limit, Measurement, Need, OwnCapture, Path, PathDirection, Peer,
-    Prediction, Proof, Published, Quantity, Ramp, RampReport, RampStep, Refusal, Remedy, Request, Responsiveness,
-    RouteMethod, RouteMtu, RouteReport, RttForecast, RttMethod, RttReport, RttStats, Scope, Segmentation, Side, Solved,
-    Steady, Summary, Transport, Undone, Validity, Value, Verdict, WhatIf,
+    At, Buffer, BufferAdvice, Calculation, Candidate, Cause, Ceiling, Change, Combination, Commands, Datagrams,
+    Direction, EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, GridAccuracy,
+    GridAgreement, GridCell, GridReport, GridRun, Hop, HostSettings, Improvement, Inferred, Inflation, Inputs,
+    Interval, IpVersion, KernelVersion, LabReport, LabStep, Leg, Limit, MeasuredTransfer, Measurement, Need,
+    OwnCapture, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp, RampReport, RampStep,
+    RateSpread, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport, RttForecast, RttMethod,
+    RttReport, RttStats, Scope, SegmentSpread, Segmentation, Side, SimulatedTransfer, Solved, Steady, Summary,
+    Transport, Undone, Validity, Value, Verdict, WhatIf, WhatIfReport,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
@@ -645,6 +646,60 @@ pub(crate) fn virtual_grid() -> GridReport {
     }
     report.cells[2].broken = vec!["\"htcp\" is not modelled: reno, cubic and bbr are".to_owned()];
     GridReport { is_virtual: true, ..report }
+}
+
+/// A transfer with 20 seeds, in virtual time, with so many streams over so long a path.
+fn simulated(name: Option<&str>, streams: u16, rtt: f64) -> SimulatedTransfer {
+    let path = Path::symmetric(&path().forward, millis(rtt));
+    SimulatedTransfer {
+        name: name.map(str::to_owned),
+        request: Request { congestion: Some("cubic".to_owned()), streams, ..Request::default() },
+        path,
+        seeds: 20,
+        rate: RateSpread { low: mbps(818.3), median: mbps(851.4), high: mbps(866.1) },
+        retransmits: SegmentSpread {
+            low: SegCount::new(760),
+            median: SegCount::new(16_259),
+            high: SegCount::new(16_314),
+        },
+        loaded_rtt: Some(millis(rtt * 1.9)),
+        limit: Some(Candidate { kind: Limit::CongestionWindow, cause: Cause::Recovering, at: At::Path }),
+        warnings: vec!["simulated: no processor, no network card and no queue of a host took part".to_owned()],
+    }
+}
+
+/// Combinations of two lists.
+pub(crate) fn simulations() -> Vec<SimulatedTransfer> {
+    [1, 16].into_iter().flat_map(|streams| [5.0, 100.0].map(|rtt| simulated(None, streams, rtt))).collect()
+}
+
+/// A measurement over a path that was inferred, with two changes.
+pub(crate) fn past_with_changes() -> WhatIfReport {
+    let inferred = |key: &str, value: &str, why: &str| Inferred {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        why: why.to_owned(),
+    };
+    WhatIfReport {
+        name: Some("elsen-window, 64 KiB".to_owned()),
+        path: path(),
+        sender: settings(),
+        receiver: settings(),
+        inferred: vec![
+            inferred("rate", "1000000000bit/s", "the link was full at this rate, as Ethernet counts it"),
+            inferred("receiver", "Linux 6.18.0", "assumed, with its defaults: the record has no settings of it"),
+        ],
+        measured: MeasuredTransfer {
+            rate: mbps(821.0),
+            retransmits: None,
+            loaded_rtt: Some(millis(187.0)),
+            limit: simulated(None, 1, 100.0).limit,
+        },
+        simulations: ["as it was", "receiver.tcp_rmem=64MiB", "raise-tcp-wmem"]
+            .map(|name| simulated(Some(name), 1, 100.0))
+            .to_vec(),
+        not_modelled: vec!["ask-for-bandwidth".to_owned()],
+    }
 }
 
 /// Four hops, of which one is silent and one has two routers that take turns, with a narrow link behind the first.
