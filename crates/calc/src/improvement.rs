@@ -8,8 +8,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::case::{Case, Hosts, estimate};
 use crate::critical::{Critical, least};
-use crate::needs::window_for;
-use crate::setting::MAX_STREAMS;
+use crate::needs::{MAX_STREAMS, window_for};
 use crate::target::Target;
 
 /// Returns changes of the inputs and the hosts that together raise the predicted rate, and the estimate with all these

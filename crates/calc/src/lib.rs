@@ -33,6 +33,6 @@ pub use calculate::calculate;
 pub use case::Hosts;
 pub use error::InputError;
 pub use parquet::as_csv;
-pub use range::read_values;
+pub use range::{numbers_between, read_values};
 pub use setting::{READABLE, Setting};
 pub use what_if::WhatIfChange;

@@ -6,7 +6,6 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::case::{COMMON_MTU, Case, Hosts};
 use crate::critical::{Critical, least, most};
-use crate::setting::MAX_STREAMS;
 use crate::target::{FASTEST, Target};
 
 /// Values that must all hold: each critical value assumes that the other quantities are ample.
@@ -176,9 +175,9 @@ impl AsIs<'_> {
 
     fn streams(&self) -> Option<Need> {
         let with = |streams| self.met_with(|inputs| inputs.streams = Some(streams as u16));
-        let value = least(1, MAX_STREAMS.into(), with).map(|streams| Value::Count(streams as u16));
-        let now = Some(Value::Count(self.inputs.streams.unwrap_or(1)));
-        row(Quantity::Streams, Side::AtLeast, value, now, self.met())
+        let now = self.inputs.streams.unwrap_or(1);
+        let value = least(1, MAX_STREAMS.max(now).into(), with).map(|streams| Value::Count(streams as u16));
+        row(Quantity::Streams, Side::AtLeast, value, Some(Value::Count(now)), self.met())
     }
 
     /// Up to jumbo frames, as no network carries more.
@@ -256,6 +255,8 @@ pub(crate) fn ample_hosts(hosts: &Hosts) -> Hosts {
 const AMPLE: ByteCount = ByteCount::from_mib(1 << 20);
 /// Longest round trip of a search: an hour, beyond Mars.
 pub(crate) const MAX_DURATION: Span = Span::from_secs(3600);
+/// The most streams that are advised: as many as one test may have.
+pub(crate) const MAX_STREAMS: u16 = 128;
 /// Packet size that every IPv4 host accepts (RFC 791 §3.1).
 const MIN_MTU: ByteCount = ByteCount::new(576);
 const JUMBO: ByteCount = ByteCount::new(9000);

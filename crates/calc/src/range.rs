@@ -25,6 +25,25 @@ pub fn read_values(quantity: Quantity, text: &str) -> Result<Vec<Setting>, Input
     Ok(values)
 }
 
+/// Returns the numbers from `low` to `high`, both included, by the steps 1, 2, 5, 10 … that lie between, or by `step`
+/// from `low` and not beyond `high`.
+///
+/// # Errors
+/// A range that runs backwards or has no end, or more than 100 000 numbers.
+pub fn numbers_between(low: f64, high: f64, step: Option<f64>) -> Result<Vec<f64>, InputError> {
+    if low > high {
+        return Err(InputError::new(format!("the range {low}..{high} runs backwards; write {high}..{low}")));
+    }
+    if let Some(step) = step {
+        return Ok(equal_steps(low, high, step)?.collect());
+    }
+    if low == 0.0 {
+        return Err(InputError::new("a range from 0 has no steps of its own; write for example 0..1+0.1 or 0.1..1"));
+    }
+    let end = (low < high).then_some(high);
+    Ok(std::iter::once(low).chain(decades(low, high)).chain(end).collect())
+}
+
 struct Range {
     low: Setting,
     high: Setting,
@@ -166,6 +185,17 @@ mod tests {
             (Quantity::Rtt, "1..5ms", "\"1\" is not a time: the unit is missing; write for example 173ms, 50us or 10s"),
         ] {
             assert_eq!(read_values(quantity, text).unwrap_err().to_string(), sentence, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_step_as_quantities_do() {
+        let between = |low, high, step| numbers_between(low, high, step).unwrap();
+        assert_eq!(between(0.1, 3.0, None), [0.1, 0.2, 0.5, 1.0, 2.0, 3.0]);
+        assert_eq!(between(1.0, 2.0, Some(0.5)), [1.0, 1.5, 2.0]);
+        assert_eq!(between(4.0, 4.0, None), [4.0]);
+        for (low, high, step) in [(2.0, 1.0, None), (0.0, 1.0, None), (0.0, 1.0, Some(0.0))] {
+            assert!(numbers_between(low, high, step).is_err());
         }
     }
 

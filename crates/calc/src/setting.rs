@@ -21,8 +21,8 @@ pub const READABLE: [Quantity; 10] = [
     Quantity::Size,
 ];
 
-/// The most streams of one transfer.
-pub(crate) const MAX_STREAMS: u16 = 128;
+/// The most streams of a transfer that can be calculated.
+const MAX_STREAMS: u16 = 10_000;
 
 /// A quantity with the value that it is given.
 #[derive(Debug, Clone, PartialEq)]
@@ -224,7 +224,7 @@ fn is_name(name: &str) -> bool {
     (1..16).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-const STREAMS: &str = "a number of streams from 1 to 128; write for example 4";
+const STREAMS: &str = "a number of streams from 1 to 10000; write for example 4";
 /// Beyond it no rate, size or time of this field reaches: the bound that text with units has too.
 const MAX_VALUE: f64 = 9.2e18;
 
@@ -275,9 +275,9 @@ mod tests {
             (Quantity::Loss, "-1e-4", "negative"),
             (Quantity::Mtu, "67", "1500"),
             (Quantity::Mtu, "1M", "1500"),
-            (Quantity::Streams, "0", "from 1 to 128"),
-            (Quantity::Streams, "1.5", "from 1 to 128"),
-            (Quantity::Streams, "129", "from 1 to 128"),
+            (Quantity::Streams, "0", "from 1 to 10000"),
+            (Quantity::Streams, "1.5", "from 1 to 10000"),
+            (Quantity::Streams, "10001", "from 1 to 10000"),
             (Quantity::Congestion, "", "cubic"),
             (Quantity::Congestion, "a,b", "cubic"),
             (Quantity::Size, "0", "10GiB"),

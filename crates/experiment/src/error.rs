@@ -21,6 +21,17 @@ pub enum ExperimentError {
     /// Virtual time.
     #[error(transparent)]
     NotModelled(#[from] NotModelled),
+    /// One of several transfers in virtual time.
+    #[error("{name}: {cause}")]
+    Named {
+        /// Its name.
+        name: String,
+        /// The reason.
+        cause: NotModelled,
+    },
+    /// A measurement that cannot be simulated.
+    #[error("{0}")]
+    Past(String),
     /// The user stopped it before there was anything to show.
     #[error("interrupted before anything was measured")]
     Interrupted,

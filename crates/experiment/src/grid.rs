@@ -5,18 +5,35 @@ use std::time::Instant;
 use fullpipe_lab::Backend;
 use fullpipe_model::predict;
 use fullpipe_record::event::CellBegan;
-use fullpipe_record::{Event, GridAccuracy, GridCell, GridReport, HostSettings, LabStep, Limit, Prediction};
+use fullpipe_record::{
+    Event, GridAccuracy, GridAgreement, GridCell, GridReport, GridRun, HostSettings, LabStep, Limit, Measurement,
+    Prediction,
+};
 use fullpipe_scenario::{Grid, GridBounds, Scenario, Step};
+use fullpipe_sim::{Plan, Simulation};
 use fullpipe_units::{Ratio, Span};
 
 use crate::duration::needed;
 use crate::error::ExperimentError;
-use crate::steps::run_scenario;
+use crate::steps::{run_scenario, run_scenario_virtually};
 use crate::target::Interrupt;
 
-/// Measures every cell of `grid`, each in a lab of its own over `backend`, between hosts with `settings` but for what
-/// the cell changes, for as long as its prediction needs to be judged. A cell runs until a run is valid, three times at
-/// most.
+/// The hosts and the path of every cell.
+#[derive(Debug, Clone, Copy)]
+pub enum GridPlace {
+    /// A lab of its own over this backend.
+    Lab {
+        /// Of the path.
+        backend: Backend,
+        /// True to simulate each valid run, too, with the settings that were read and the load that was carried out.
+        simulated: bool,
+    },
+    /// Virtual time, between hosts with the default settings of Linux 6.18.
+    Virtual,
+}
+
+/// Measures every cell of `grid` in `place`, between hosts with `settings` but for what the cell changes, for as long
+/// as its prediction needs to be judged. A cell runs until a run is valid, three times at most.
 ///
 /// An interrupt ends it after the cells that are done, which are kept.
 ///
@@ -25,7 +42,7 @@ use crate::target::Interrupt;
 pub fn run_grid(
     grid: &Grid,
     settings: &HostSettings,
-    backend: Backend,
+    place: GridPlace,
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(&Event),
 ) -> Result<GridReport, ExperimentError> {
@@ -35,10 +52,14 @@ pub fn run_grid(
     for (index, cell) in grid.cells.iter().enumerate() {
         let cell = timed(cell, settings, grid.longest);
         observe(&Event::CellBegan(began(index, grid, &cell)));
-        match run_scenario(&cell, backend, Ratio::ONE, None, interrupt, observe) {
+        let run = match place {
+            GridPlace::Lab { backend, .. } => run_scenario(&cell, backend, Ratio::ONE, None, interrupt, observe),
+            GridPlace::Virtual => run_scenario_virtually(&cell, Ratio::ONE, interrupt, observe),
+        };
+        match run {
             Ok(mut report) if !report.interrupted => {
                 let Some(step) = report.steps.pop() else { continue };
-                let done = judged(&cell, step);
+                let done = judged(&cell, step, place);
                 observe(&Event::Cell(Box::new(done.clone())));
                 cells.push(done);
             }
@@ -50,7 +71,8 @@ pub fn run_grid(
             Err(error) => return Err(error),
         }
     }
-    Ok(report(grid, cells, begun.elapsed().into(), interrupted))
+    let report = report(grid, cells, begun.elapsed().into(), interrupted);
+    Ok(GridReport { is_virtual: matches!(place, GridPlace::Virtual), ..report })
 }
 
 fn began(index: usize, grid: &Grid, cell: &Scenario) -> CellBegan {
@@ -84,8 +106,19 @@ fn predicted(cell: &Scenario, step: &Step, settings: &HostSettings) -> Predictio
     predict(&cell.path, &sender, &receiver, &step.request)
 }
 
-fn judged(cell: &Scenario, step: LabStep) -> GridCell {
+fn judged(cell: &Scenario, step: LabStep, place: GridPlace) -> GridCell {
     let valid = step.runs.iter().find(|run| run.validity.is_valid());
+    let mut broken: Vec<String> = step.runs.iter().flat_map(|run| run.validity.broken.clone()).collect();
+    let ours = valid.map(grid_run);
+    let (kernel, simulated) = match place {
+        GridPlace::Lab { simulated: false, .. } => (ours, None),
+        GridPlace::Lab { simulated: true, .. } => (ours, valid.and_then(|run| simulated_like(cell, run, &mut broken))),
+        GridPlace::Virtual => {
+            // What is not modelled has not run.
+            broken.extend(step.missed.iter().filter(|_| step.runs.is_empty()).cloned());
+            (None, ours)
+        }
+    };
     let prediction = step.prediction;
     GridCell {
         bound: cell.title.clone(),
@@ -94,9 +127,30 @@ fn judged(cell: &Scenario, step: LabStep) -> GridCell {
         measured: step.measured,
         accuracy: step.accuracy,
         losses: valid.and_then(|run| run.validity.injected_losses),
-        broken: step.runs.iter().flat_map(|run| run.validity.broken.clone()).collect(),
+        kernel,
+        simulated,
+        broken,
         request: step.request,
         prediction,
+    }
+}
+
+fn grid_run(measurement: &Measurement) -> GridRun {
+    let summary = &measurement.summary;
+    GridRun { rate: summary.rate, steady: summary.steady.map(|steady| steady.rate), retransmits: summary.retransmits }
+}
+
+/// Returns the simulation of what `run` measured on the path of `cell`; if there can be none, adds the reason to
+/// `broken`.
+fn simulated_like(cell: &Scenario, run: &Measurement, broken: &mut Vec<String>) -> Option<GridRun> {
+    let (sender, receiver) = run.sender().settings.clone().zip(run.receiver().settings.clone())?;
+    let plan = Plan::new(cell.path.clone(), [sender, receiver], run.carried_out().clone(), cell.seed);
+    match Simulation::new(plan) {
+        Ok(simulation) => Some(grid_run(&simulation.measure())),
+        Err(refused) => {
+            broken.push(refused.to_string());
+            None
+        }
     }
 }
 
@@ -109,6 +163,9 @@ fn report(grid: &Grid, cells: Vec<GridCell>, took: Span, interrupted: bool) -> G
         name: grid.name.clone(),
         title: grid.title.clone(),
         passed: complete && missed.is_empty(),
+        simulated_without_loss: agreement(&cells, |loss| loss == Ratio::ZERO),
+        simulated_with_loss: agreement(&cells, |loss| loss > Ratio::ZERO),
+        is_virtual: false,
         cells,
         by_rule,
         by_loss,
@@ -127,16 +184,54 @@ fn accuracy(cells: &[GridCell], of: impl Fn(Limit) -> bool) -> Option<GridAccura
 /// Of measured ÷ predicted, and whether it was within the interval, of each cell.
 fn ranked(cells: Vec<(Ratio, bool)>) -> Option<GridAccuracy> {
     let inside = cells.iter().filter(|(_, inside)| *inside).count();
-    let mut errors: Vec<f64> = cells.into_iter().map(|(accuracy, _)| (accuracy.get() - 1.0).abs()).collect();
-    errors.sort_by(f64::total_cmp);
-    let nearest_rank =
-        |share: f64| errors.get(((errors.len() as f64 * share).ceil() as usize).saturating_sub(1)).copied();
+    let errors = Errors::of(cells.into_iter().map(|(accuracy, _)| accuracy.get()));
     Some(GridAccuracy {
-        cells: u32::try_from(errors.len()).unwrap_or(u32::MAX),
-        median: Ratio::new(nearest_rank(0.5)?),
-        p95: Ratio::new(nearest_rank(0.95)?),
-        inside: Ratio::of(inside as f64, errors.len() as f64),
+        cells: errors.count(),
+        median: errors.quantile(0.5)?,
+        p95: errors.quantile(0.95)?,
+        inside: Ratio::of(inside as f64, f64::from(errors.count())),
     })
+}
+
+/// Returns the agreement of the two runs of each cell whose random loss `of` accepts.
+fn agreement(cells: &[GridCell], of: impl Fn(Ratio) -> bool) -> Option<GridAgreement> {
+    let cells = cells.iter().filter(|cell| of(cell.path.forward.loss.unwrap_or(Ratio::ZERO)));
+    let both: Vec<(GridRun, GridRun)> = cells.filter_map(|cell| cell.simulated.zip(cell.kernel)).collect();
+    let rates = Errors::of(both.iter().map(|(simulated, kernel)| simulated.rate.relative_to(kernel.rate)));
+    let again = |run: &GridRun| run.retransmits.unwrap_or_default().get();
+    let again = Errors::of(both.iter().map(|(simulated, kernel)| {
+        let (simulated, kernel) = (again(simulated), again(kernel));
+        // None of both is no error.
+        if simulated == kernel { 1.0 } else { simulated as f64 / kernel.max(1) as f64 }
+    }));
+    Some(GridAgreement {
+        cells: rates.count(),
+        rate_median: rates.quantile(0.5)?,
+        rate_p90: rates.quantile(0.9)?,
+        retransmits_median: again.quantile(0.5)?,
+        retransmits_p90: again.quantile(0.9)?,
+    })
+}
+
+/// Distances of quotients from one, in rising order.
+struct Errors(Vec<f64>);
+
+impl Errors {
+    fn of(quotients: impl Iterator<Item = f64>) -> Self {
+        let mut errors: Vec<f64> = quotients.map(|quotient| (quotient - 1.0).abs()).collect();
+        errors.sort_by(f64::total_cmp);
+        Self(errors)
+    }
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+
+    /// By nearest rank.
+    fn quantile(&self, share: f64) -> Option<Ratio> {
+        let rank = (self.0.len() as f64 * share).ceil() as usize;
+        self.0.get(rank.saturating_sub(1)).copied().map(Ratio::new)
+    }
 }
 
 /// The bounds that the cells miss, each in a sentence.
@@ -165,10 +260,10 @@ fn missed(bounds: &GridBounds, by_rule: Option<GridAccuracy>, by_loss: Option<Gr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_scenario::builtin_grid;
+    use fullpipe_scenario::builtin_grids;
 
     fn builtin() -> Grid {
-        let (name, text) = builtin_grid();
+        let (name, text) = builtin_grids()[0];
         Grid::parse(name, text).unwrap()
     }
 
@@ -195,6 +290,57 @@ mod tests {
         let figures = [of_twenty.median, of_twenty.p95, of_twenty.inside].map(|of| format!("{:.3}", of.get()));
         assert_eq!((of_twenty.cells, figures), (20, ["0.100", "0.190", "0.500"].map(str::to_owned)));
         assert_eq!(ranked(vec![(Ratio::new(0.9), true)]).map(|one| format!("{:.2}", one.p95.get())).unwrap(), "0.10");
+    }
+
+    fn cell(loss: f64, simulated: (u64, u64), kernel: (u64, u64)) -> GridCell {
+        let grid = builtin();
+        let mut cell = grid.cells[0].clone();
+        cell.path.forward.loss = Some(Ratio::new(loss));
+        let run = |(mbps, again): (u64, u64)| GridRun {
+            rate: fullpipe_units::BitRate::from_mbps(mbps),
+            steady: None,
+            retransmits: Some(fullpipe_units::SegCount::new(again)),
+        };
+        GridCell {
+            bound: String::new(),
+            prediction: predicted(&cell, &cell.steps[0], &HostSettings::of_linux_6_18()),
+            path: cell.path,
+            request: cell.steps[0].request.clone(),
+            measured: None,
+            accuracy: None,
+            inside: None,
+            losses: None,
+            kernel: Some(run(kernel)),
+            simulated: Some(run(simulated)),
+            broken: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn simulated_runs_are_held_against_those_of_the_kernel() {
+        let cells = [cell(0.0, (99, 0), (100, 0)), cell(0.0, (102, 90), (100, 100)), cell(0.0, (100, 3), (100, 0)), {
+            let lossy = cell(0.01, (50, 10), (100, 10));
+            GridCell { simulated: None, ..lossy }
+        }];
+        let without = agreement(&cells, |loss| loss == Ratio::ZERO).unwrap();
+        let figures = [without.rate_median, without.rate_p90, without.retransmits_median, without.retransmits_p90];
+        assert_eq!(figures.map(|figure| format!("{:.2}", figure.get())), ["0.01", "0.02", "0.10", "2.00"]);
+        assert_eq!((without.cells, agreement(&cells, |loss| loss > Ratio::ZERO)), (3, None));
+    }
+
+    #[test]
+    fn a_virtual_grid_is_of_simulated_runs_and_names_what_is_not_modelled() {
+        let grid = builtin();
+        let mut unmodelled = grid.cells[0].clone();
+        unmodelled.steps[0].request.congestion = Some("htcp".to_owned());
+        let grid = Grid { cells: vec![grid.cells[0].clone(), unmodelled], ..grid };
+        let idle = std::sync::atomic::AtomicBool::new(false);
+        let settings = HostSettings::of_linux_6_18();
+        let report = run_grid(&grid, &settings, GridPlace::Virtual, Interrupt(&idle), &mut |_| {}).unwrap();
+        let [first, second] = report.cells.as_slice() else { panic!("two cells") };
+        assert!(report.is_virtual && !report.passed && first.kernel.is_none());
+        assert_eq!((first.simulated.and_then(|run| run.steady), first.inside), (first.measured, Some(true)));
+        assert!(second.simulated.is_none() && second.broken[0].contains("\"htcp\" is not modelled"), "{second:?}");
     }
 
     #[test]

@@ -4,13 +4,10 @@ use std::cell::{Cell, RefCell};
 
 use fullpipe_record::{At, Change, HostSettings, Interval, Measurement, Path, Request};
 use fullpipe_sim::{Plan, Simulation};
-use fullpipe_units::Span;
 
 use crate::error::ExperimentError;
+use crate::simulated::run_to_end;
 use crate::target::{Ends, Interrupt, Target};
-
-/// Virtual time between two checks for an interrupt.
-const CHECK_INTERVAL: Span = Span::from_secs(1);
 
 /// A simulated path between two modelled hosts. Each measurement draws from a seed of its own, so that several differ
 /// as those of a lab do; the same measurements in the same order are the same.
@@ -49,14 +46,8 @@ impl Target for VirtualTarget {
     ) -> Result<Measurement, ExperimentError> {
         let seed = self.seed.wrapping_add(self.measured.replace(self.measured.get() + 1));
         let Ends { sender, receiver } = self.ends.borrow().clone();
-        let mut simulation = Simulation::new(Plan::new(self.path.clone(), [sender, receiver], request.clone(), seed))?;
-        while !simulation.is_over() {
-            if interrupt.requested() {
-                return Err(ExperimentError::Interrupted);
-            }
-            simulation.run_until(simulation.now() + CHECK_INTERVAL);
-        }
-        let measurement = simulation.measure();
+        let plan = Plan::new(self.path.clone(), [sender, receiver], request.clone(), seed);
+        let measurement = run_to_end(Simulation::new(plan)?, interrupt)?;
         measurement.intervals.iter().for_each(progress);
         Ok(measurement)
     }

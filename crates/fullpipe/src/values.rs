@@ -2,9 +2,11 @@
 
 use std::fmt::Display;
 
+use fullpipe_calc::{InputError, Setting, read_values};
 use fullpipe_control::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
 use fullpipe_iperf::{Key, Users};
 use fullpipe_lab::Backend;
+use fullpipe_record::Quantity;
 use fullpipe_units::{ParseError, Span};
 use zeroize::Zeroizing;
 
@@ -62,6 +64,15 @@ pub(crate) fn byte(text: &str) -> Option<u8> {
         (_, Some(digits)) if !digits.is_empty() => u8::from_str_radix(digits, 8).ok(),
         _ => lower.parse().ok(),
     }
+}
+
+/// The values of a quantity: one, a list, or a range.
+#[derive(Debug, Clone)]
+pub(crate) struct Values(pub(crate) Vec<Setting>);
+
+/// Returns the function that reads values of `quantity`.
+pub(crate) fn values(quantity: Quantity) -> impl Fn(&str) -> Result<Values, InputError> + Clone {
+    move |text| read_values(quantity, text).map(Values)
 }
 
 /// Reads the name of a lab's backend.

@@ -7,6 +7,7 @@
 //! * [`datagrams`]: datagrams at a given rate;
 //! * [`distance`]: round-trip times that fibre and routes allow;
 //! * [`framing`]: payload, packets, bytes on the wire;
+//! * [`host`]: rates that processors permit, as they are published;
 //! * [`improvement`]: the change that removes a limit on the rate;
 //! * [`kernel`]: what Linux makes of a socket buffer, by version;
 //! * [`loss`]: the congestion window that a loss rate leaves;
@@ -27,6 +28,7 @@ pub mod datagrams;
 pub mod distance;
 pub mod fairness;
 pub mod framing;
+pub mod host;
 pub mod improvement;
 pub mod kernel;
 pub mod loss;

@@ -3,7 +3,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Calculation, CaptureReport, Combination, DiagnosisReport, Experiment, GridReport, HostAdvice, HostApplied,
-    HostReport, HostUndone, LabReport, Measurement, PathTruth, RampReport, SCHEMA_VERSION,
+    HostReport, HostUndone, LabReport, Measurement, PathTruth, RampReport, SCHEMA_VERSION, SimulatedTransfer,
+    WhatIfReport,
 };
 
 /// Error of a command that failed.
@@ -95,6 +96,16 @@ pub enum Content {
     Grid {
         /// Report of all measured cells of the grid.
         grid: Box<GridReport>,
+    },
+    /// Result of `fullpipe simulate` for several transfers, or several seeds of one.
+    Simulations {
+        /// One for each transfer.
+        simulations: Vec<SimulatedTransfer>,
+    },
+    /// Result of `fullpipe simulate --from`.
+    WhatIf {
+        /// One report for each measurement of the document that was read.
+        what_if: Vec<WhatIfReport>,
     },
     /// Result of `fullpipe host show`.
     HostSettings {

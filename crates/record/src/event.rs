@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     DiagnosisReport, ErrorReport, Experiment, FlowPair, FlowReport, GridCell, GridReport, Interval, LabReport,
     Measurement, Path, PathDirection, PathStatus, Prediction, RampReport, RampStep, Remedy, Request, RouteReport,
-    Undone,
+    SimulatedTransfer, Undone, WhatIfReport,
 };
 
 /// One line of `--json-lines`: an event and its time.
@@ -68,6 +68,11 @@ pub enum Event {
     Cell(Box<GridCell>),
     /// A grid is over.
     Grid(Box<GridReport>),
+
+    /// A transfer in virtual time is over, with all its seeds.
+    Simulated(Box<SimulatedTransfer>),
+    /// What would have happened to a measurement is known.
+    WhatIf(Box<WhatIfReport>),
 
     /// A lab is up.
     Up(LabUp),

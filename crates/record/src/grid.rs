@@ -1,8 +1,19 @@
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_units::{BitRate, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Path, Prediction, Request};
+
+/// One run of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GridRun {
+    /// Rate of the payload that arrived, over the whole run.
+    pub rate: BitRate,
+    /// Rate of its steady part.
+    pub steady: Option<BitRate>,
+    /// Segments sent again.
+    pub retransmits: Option<SegCount>,
+}
 
 /// One path of a grid, measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -15,7 +26,8 @@ pub struct GridCell {
     pub request: Request,
     /// Fixed before it ran.
     pub prediction: Prediction,
-    /// Steady rate of the first valid run; `None` if no run was valid.
+    /// Steady rate of the first valid run, which is the simulated one in a grid that ran in virtual time; `None` if no
+    /// run was valid.
     pub measured: Option<BitRate>,
     /// `measured` ÷ the kernel model's prediction.
     pub accuracy: Option<Ratio>,
@@ -23,6 +35,12 @@ pub struct GridCell {
     pub inside: Option<bool>,
     /// Packets that the path lost at random in that run.
     pub losses: Option<u64>,
+    /// The first valid run of this machine's kernel; `None` in a grid that ran in virtual time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<GridRun>,
+    /// The same path, load and settings in virtual time, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<GridRun>,
     /// Why runs did not count.
     pub broken: Vec<String>,
 }
@@ -40,6 +58,22 @@ pub struct GridAccuracy {
     pub inside: Ratio,
 }
 
+/// Agreement of simulated runs with those of the kernel. Each error is |simulated ÷ kernel − 1|, quantiles are by
+/// nearest rank.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GridAgreement {
+    /// Cells with a run of both.
+    pub cells: u32,
+    /// Median error of the rate over the whole run.
+    pub rate_median: Ratio,
+    /// Its 90th percentile.
+    pub rate_p90: Ratio,
+    /// Median error of the retransmissions; a kernel without any counts as one.
+    pub retransmits_median: Ratio,
+    /// Its 90th percentile.
+    pub retransmits_p90: Ratio,
+}
+
 /// A grid of paths, measured and held against the prediction of each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GridReport {
@@ -53,6 +87,15 @@ pub struct GridReport {
     pub by_rule: Option<GridAccuracy>,
     /// Those that loss limits; `None` where there are none.
     pub by_loss: Option<GridAccuracy>,
+    /// The simulation against the kernel on paths without random loss; `None` where there are no such cells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated_without_loss: Option<GridAgreement>,
+    /// The same on paths with random loss, where single runs differ by their chance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated_with_loss: Option<GridAgreement>,
+    /// True if the grid ran in virtual time, without a kernel.
+    #[serde(default)]
+    pub is_virtual: bool,
     /// Bounds that were missed.
     pub missed: Vec<String>,
     /// Duration of the whole grid.

@@ -32,6 +32,7 @@ mod request;
 mod route;
 mod sample;
 mod settings;
+mod simulation;
 mod steady;
 mod thinning;
 mod truth;
@@ -56,7 +57,7 @@ pub use effects::{
 pub use event::{Event, EventLine};
 pub use evidence::Evidence;
 pub use experiment::{Experiment, Proof, Undone};
-pub use grid::{GridAccuracy, GridCell, GridReport};
+pub use grid::{GridAccuracy, GridAgreement, GridCell, GridReport, GridRun};
 pub use host::{
     AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice, HostLeft, HostManager,
     HostMemory, HostReport, HostRoute, HostUndone,
@@ -85,6 +86,7 @@ pub use request::{Buffer, Request, ResolvedRequest, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
+pub use simulation::{Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport};
 pub use steady::{least_rtt, steady, steady_of_receiver};
 pub use thinning::{MAX_SAMPLES, Thinning};
 pub use truth::{DirectionTruth, EditTruth, Fate, PacketTruth, PathTruth, SegmentTruth};

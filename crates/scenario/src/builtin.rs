@@ -16,7 +16,10 @@ pub const fn builtin() -> &'static [(&'static str, &'static str)] {
     ]
 }
 
-/// The grid that the program brings along: its name and its text.
-pub const fn builtin_grid() -> (&'static str, &'static str) {
-    ("accuracy", include_str!("../../../scenarios/grids/accuracy.toml"))
+/// The grids that the program brings along: name and text of each file, the usual one first.
+pub const fn builtin_grids() -> &'static [(&'static str, &'static str)] {
+    &[
+        ("accuracy", include_str!("../../../scenarios/grids/accuracy.toml")),
+        ("queues", include_str!("../../../scenarios/grids/queues.toml")),
+    ]
 }

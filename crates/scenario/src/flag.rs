@@ -89,6 +89,18 @@ mod tests {
     }
 
     #[test]
+    fn single_keys_of_a_path_can_be_changed() {
+        let before =
+            path("rate=10M,rtt=30ms,loss=gilbert-elliott 0.1% 20%,queue=20 packets,aqm=codel,segmentation=exact");
+        assert_eq!(parse_path_flag("mtu=1500", &PathSpec::of(&before)).unwrap(), before);
+        let after = parse_path_flag("queue=0.5bdp,loss=0", &PathSpec::of(&before)).unwrap();
+        let (before, after) = (before.forward, after.forward);
+        assert_eq!((after.queue, after.effects.queue_packets), (Some(ByteCount::new(18_750)), None));
+        assert_eq!((after.loss, after.effects.losses), (Some(Ratio::ZERO), None));
+        assert_eq!((after.rate, after.effects.queueing), (before.rate, before.effects.queueing));
+    }
+
+    #[test]
     fn every_key_sets_its_field_in_both_directions() {
         let path = path("rate=10G,rtt=7ns,loss=1e-4,queue=1M,mtu=9000,framing=ip");
         assert_eq!(path.rtt(), Span::from_nanos(7));

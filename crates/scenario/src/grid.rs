@@ -87,34 +87,42 @@ enum Bounded {
 
 /// Every combination of what a block lists.
 fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), ScenarioError> {
-    block.has_only(&["rate", "rtt", "window", "tcp_rmem", "tcp_wmem", "loss", "congestion", "streams"])?;
+    block.has_only(&["rate", "rtt", "queue", "window", "tcp_rmem", "tcp_wmem", "loss", "congestion", "streams"])?;
     let rates = list(block, "rate", rate)?.ok_or_else(|| block.missing("rate"))?;
     let rtts = list(block, "rtt", rtt)?.ok_or_else(|| block.missing("rtt"))?;
+    let queues = list(block, "queue", positive)?.map_or_else(|| vec![None], |of| of.into_iter().map(Some).collect());
     let bounded = read_bounded(block)?;
     let losses = list(block, "loss", loss)?.unwrap_or_else(|| vec![Ratio::ZERO]);
     let controls = list(block, "congestion", congestion_control)?.unwrap_or_else(|| vec!["cubic".to_owned()]);
     let streams = list(block, "streams", streams)?.unwrap_or_else(|| vec![1]);
-    let lengths = [rates.len(), rtts.len(), bounded.len(), losses.len(), controls.len(), streams.len()];
+    let lengths = [rates.len(), rtts.len(), queues.len(), bounded.len(), losses.len(), controls.len(), streams.len()];
     if lengths.iter().fold(cells.len(), |product, length| product.saturating_mul(*length).max(*length)) > MAX_CELLS {
         return Err(block.error_at("rate", format!("the lists multiply to more than {MAX_CELLS} cells")));
     }
     for &rate in &rates {
         for &rtt in &rtts {
-            for &bounded in &bounded {
-                for &loss in &losses {
-                    for control in &controls {
-                        for &streams in &streams {
-                            let seed = cells.len() as u64 + 1;
-                            let cell = Cell { rate, rtt, bounded, loss, control, streams };
-                            let scenario = cell.scenario(seed).map_err(|why| block.error_at(bounded.key(), why))?;
-                            let needed = Control { name: control.clone(), place: block.place_of("congestion") };
-                            cells.push(Scenario { controls: vec![needed], ..scenario });
+            for &queue in &queues {
+                for &bounded in &bounded {
+                    for &loss in &losses {
+                        for control in &controls {
+                            for &streams in &streams {
+                                add(block, &Cell { rate, rtt, queue, bounded, loss, control, streams }, cells)?;
+                            }
                         }
                     }
                 }
             }
         }
     }
+    Ok(())
+}
+
+fn add(block: &Section<'_>, cell: &Cell<'_>, cells: &mut Vec<Scenario>) -> Result<(), ScenarioError> {
+    let seed = cells.len() as u64 + 1;
+    let queue = cell.queue().map_err(|why| block.error_at("queue", why))?;
+    let scenario = cell.scenario(queue, seed).map_err(|why| block.error_at(cell.bounded.key(), why))?;
+    let needed = Control { name: cell.control.to_owned(), place: block.place_of("congestion") };
+    cells.push(Scenario { controls: vec![needed], ..scenario });
     Ok(())
 }
 
@@ -178,6 +186,8 @@ fn loss(text: &str) -> Result<Ratio, String> {
 struct Cell<'b> {
     rate: BitRate,
     rtt: Span,
+    /// In BDPs; one where nothing is asked, and no less than a burst.
+    queue: Option<Ratio>,
     bounded: Bounded,
     loss: Ratio,
     control: &'b str,
@@ -187,8 +197,8 @@ struct Cell<'b> {
 impl Cell<'_> {
     /// # Errors
     /// A window or a buffer that no host can have.
-    fn scenario(&self, seed: u64) -> Result<Scenario, String> {
-        let bdp = self.rate.bytes_in(self.rtt);
+    fn scenario(&self, queue: ByteCount, seed: u64) -> Result<Scenario, String> {
+        let bdp = self.bdp();
         let of_bdp = |times: Ratio| {
             let bytes = bdp.scaled(times.get());
             let valid = (MIN_BUFFER..MAX_BUFFER).contains(&bytes);
@@ -216,7 +226,7 @@ impl Cell<'_> {
             name,
             title,
             source: None,
-            path: self.path(bdp),
+            path: self.path(queue),
             seed,
             sender: vec![Change::TcpWmemMax(wmem)],
             receiver: vec![Change::TcpRmemMax(rmem)],
@@ -226,12 +236,27 @@ impl Cell<'_> {
         })
     }
 
-    /// An Ethernet path with a queue of one BDP that loses data, but no acknowledgements.
-    fn path(&self, bdp: ByteCount) -> Path {
+    fn bdp(&self) -> ByteCount {
+        self.rate.bytes_in(self.rtt)
+    }
+
+    /// # Errors
+    /// A queue without room for a packet.
+    fn queue(&self) -> Result<ByteCount, String> {
+        let Some(times) = self.queue else { return Ok(self.bdp().max(MIN_QUEUE)) };
+        let bytes = self.bdp().scaled(times.get());
+        let (rate, rtt, times) = (self.rate, self.rtt, times.get());
+        (bytes >= PACKET).then_some(bytes).ok_or_else(|| {
+            format!("{times} BDPs of {rate} × {rtt} are {bytes}, and one packet is {PACKET}; make it longer")
+        })
+    }
+
+    /// An Ethernet path that loses data, but no acknowledgements.
+    fn path(&self, queue: ByteCount) -> Path {
         let both = PathDirection {
             rate: Some(self.rate),
             delay: Span::ZERO,
-            queue: Some(bdp.max(MIN_QUEUE)),
+            queue: Some(queue),
             loss: Some(Ratio::ZERO),
             mtu: ByteCount::new(1500),
             framing: Framing::Ethernet,
@@ -244,14 +269,19 @@ impl Cell<'_> {
         path
     }
 
-    /// Returns the bound on the transfer, in few words.
+    /// Returns the bound on the transfer, in few words, and the queue where one is asked for.
     fn bound(&self) -> String {
-        match self.bounded {
-            Bounded::Window(times) => format!("window {} BDP", times.get()),
-            Bounded::TcpRmem(times) => format!("tcp_rmem {} BDP", times.get()),
-            Bounded::TcpWmem(times) => format!("tcp_wmem {} BDP", times.get()),
-            Bounded::No if self.loss > Ratio::ZERO => format!("loss {}", self.loss),
-            Bounded::No => "the link".to_owned(),
+        let queue = self.queue.map(|times| format!("queue {} BDP", times.get()));
+        let bound = match self.bounded {
+            Bounded::Window(times) => Some(format!("window {} BDP", times.get())),
+            Bounded::TcpRmem(times) => Some(format!("tcp_rmem {} BDP", times.get())),
+            Bounded::TcpWmem(times) => Some(format!("tcp_wmem {} BDP", times.get())),
+            Bounded::No if self.loss > Ratio::ZERO => Some(format!("loss {}", self.loss)),
+            Bounded::No => None,
+        };
+        match (bound, queue) {
+            (Some(bound), Some(queue)) => format!("{bound}, {queue}"),
+            (bound, queue) => bound.or(queue).unwrap_or_else(|| "the link".to_owned()),
         }
     }
 }
@@ -266,5 +296,7 @@ const MIN_BUFFER: ByteCount = ByteCount::from_kib(4);
 const MAX_BUFFER: ByteCount = ByteCount::from_mib(2048);
 /// A day at ten seconds each.
 const MAX_CELLS: usize = 10_000;
+/// A full one on Ethernet.
+const PACKET: ByteCount = ByteCount::new(1538);
 /// Ten packets: as many as a sender may send at once when it begins.
-const MIN_QUEUE: ByteCount = ByteCount::new(10 * 1538);
+const MIN_QUEUE: ByteCount = ByteCount::new(10 * PACKET.get());

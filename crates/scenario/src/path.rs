@@ -114,6 +114,16 @@ impl PathSpec {
         Self { forward: direction.clone(), reverse: direction, segmentation: Segmentation::default() }
     }
 
+    /// The description of `path`, to change single keys of it. Its queues are in bytes or in packets, and do not follow
+    /// rate and RTT.
+    pub fn of(path: &Path) -> Self {
+        Self {
+            forward: DirectionSpec::of(&path.forward),
+            reverse: DirectionSpec::of(&path.reverse),
+            segmentation: path.segmentation,
+        }
+    }
+
     /// The path with every queue in bytes.
     ///
     /// # Errors
@@ -175,6 +185,20 @@ impl PathSpec {
 impl DirectionSpec {
     pub(crate) fn rate(&self) -> Option<BitRate> {
         self.rate
+    }
+
+    fn of(way: &PathDirection) -> Self {
+        let packets = way.effects.queue_packets.map(Queue::Packets);
+        Self {
+            rate: way.rate,
+            delay: Some(way.delay),
+            queue: packets.or(way.queue.map(Queue::Bytes)),
+            loss: way.loss.unwrap_or(Ratio::ZERO),
+            mtu: way.mtu,
+            framing: way.framing,
+            effects: Effects { queue_packets: None, ..way.effects.clone() },
+            trace: None,
+        }
     }
 
     fn unknown() -> Self {

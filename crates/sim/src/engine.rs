@@ -2,6 +2,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use fullpipe_link::{Counters, Direction};
+use fullpipe_record::Sample;
 use fullpipe_tcp::{Ack, Clock, Receiver, Sender};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
@@ -11,7 +12,7 @@ use crate::connection::Connection;
 use crate::flow::{Flow, earlier};
 use crate::packet::{Content, Packet};
 use crate::program::{Sink, Source};
-use crate::sampling::Sampler;
+use crate::sampling::{Sampler, sending_ends};
 use crate::{Granularity, NotModelled, Plan};
 
 /// The first connection begins within so much of when it may: a program takes part of a millisecond, by which the
@@ -114,6 +115,24 @@ impl Simulation {
     /// Returns the counts of the path, forward and reverse.
     pub fn counters(&mut self) -> [Counters; 2] {
         [self.forward.counters(self.now), self.reverse.counters(self.now)]
+    }
+
+    /// Returns the state of the sending end of each connection.
+    pub fn senders(&self) -> Vec<Sample> {
+        sending_ends(self.now, &self.flows, &self.connection, &self.plan)
+    }
+
+    /// Returns the bytes that wait for the link in the direction of the data or are being sent, as the path's framing
+    /// counts them; zero on a path without a rate.
+    pub fn queued(&mut self) -> ByteCount {
+        if self.plan.path.forward.rate.is_none() {
+            return ByteCount::ZERO;
+        }
+        let counted = self.forward.counters(self.now);
+        let never_sent =
+            [counted.lost, counted.expired, counted.too_big, counted.policed, counted.overflowed, counted.aqm_dropped];
+        let gone: ByteCount = never_sent.iter().map(|tally| tally.bytes).sum();
+        counted.offered.bytes.saturating_sub(gone + counted.sent)
     }
 
     /// Returns the number of events so far.

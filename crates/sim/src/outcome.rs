@@ -1,6 +1,7 @@
 //! The record of a transfer that is over.
 
 use fullpipe_link::Counters;
+use fullpipe_model::host;
 use fullpipe_record::{
     Buffer, Direction, EndReport, Handshake, HostIdentity, HostSettings, Interval, MAX_STREAM_INTERVALS, Measurement,
     Peer, Request, ResolvedRequest, RttReport, RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary,
@@ -68,6 +69,7 @@ fn measurement(mut simulation: Simulation) -> Measurement {
     let within = samples[0].iter().filter(|sample| sample.at >= request.omit);
     let rtt = RttReport::of_kernel(Some(connection.handshake), within.filter_map(|sample| sample.tcp.rtt).collect());
     let summary = summary(&samples[0], &streams, connection.handshake, times);
+    let rate = summary.steady.map_or(summary.rate, |steady| steady.rate);
     let [sent, received] = samples;
     let sender = end_report(&plan.sender, sockets(&simulation, &sent, [true, false]), sent);
     let receiver = end_report(&plan.receiver, sockets(&simulation, &received, [false, true]), received);
@@ -94,10 +96,15 @@ fn measurement(mut simulation: Simulation) -> Measurement {
         capture: None,
         interrupted: false,
         broken_off: None,
-        warnings: vec!["simulated: no processor, no network card and no queue of a host took part".to_owned()],
+        warnings: warnings(rate, plan.request.streams),
         validity: validity(&forward),
     };
     measurement.bounded()
+}
+
+fn warnings(rate: BitRate, streams: u16) -> Vec<String> {
+    let simulated = "simulated: no processor, no network card and no queue of a host took part".to_owned();
+    std::iter::once(simulated).chain(host::beyond_hosts(rate, streams)).collect()
 }
 
 /// The path's own counts. There is no clock that could be late.

@@ -73,6 +73,15 @@ impl Sampler {
     }
 }
 
+/// Returns a sample of the sending end of each connection.
+pub(crate) fn sending_ends(at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) -> Vec<Sample> {
+    let sending = |(flow, stream)| {
+        let [sender, _] = sample(at, stream, flow, connection, plan);
+        sender
+    };
+    flows.iter().zip(0..).map(sending).collect()
+}
+
 fn sample(at: Time, stream: u16, flow: &Flow, connection: &Connection, plan: &Plan) -> [Sample; 2] {
     let agreed = |info: TcpInfo| TcpInfo {
         timestamps: Some(connection.timestamps),

@@ -2,9 +2,7 @@ use std::io::{self, ErrorKind, Read};
 use std::num::NonZeroUsize;
 use std::thread;
 
-use fullpipe_calc::{
-    Axes, Batch, BatchError, Hosts, InputError, Setting, WhatIfChange, as_csv, calculate, read_values,
-};
+use fullpipe_calc::{Axes, Batch, BatchError, Hosts, InputError, Setting, WhatIfChange, as_csv, calculate};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_model::kernel::defaults;
 use fullpipe_record::{
@@ -17,7 +15,7 @@ use fullpipe_units::{BitRate, Span};
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::{Format, Terminal};
-use crate::values::duration;
+use crate::values::{Values, duration, values};
 
 /// Solve the path equations: any of bandwidth, RTT, window, loss, streams …
 ///
@@ -140,16 +138,8 @@ The columns of --batch have the names of these flags; cells are written as the
 flags are, or as bare bit/s, seconds, metres, bytes and fractions. What the file
 leaves out comes from the flags. A row that is wrong ends the output before it.";
 
-/// The values of one flag.
-#[derive(Debug, Clone)]
-struct Values(Vec<Setting>);
-
 #[derive(Debug, Clone)]
 struct Changes(Vec<Change>);
-
-fn values(quantity: Quantity) -> impl Fn(&str) -> Result<Values, InputError> + Clone {
-    move |text| read_values(quantity, text).map(Values)
-}
 
 fn some_rate(text: &str) -> Result<BitRate, String> {
     let rate = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;

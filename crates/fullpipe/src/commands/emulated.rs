@@ -26,16 +26,30 @@ pub(crate) struct EmulatedArguments {
 }
 
 impl EmulatedArguments {
+    /// Returns the text of `--path`.
+    pub(crate) fn path_flag(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+
     /// Returns the path.
     ///
     /// # Errors
     /// Fails if the text of `--path` is no path.
     pub(crate) fn path(&self) -> Result<Path, Failure> {
-        Ok(match &self.path {
-            Some(flag) => parse_path_flag_with(flag, &PathSpec::demo(), &|file| read_sibling(FilePath::new(""), file))
-                .map_err(|error| in_flag("--path", &error))?,
-            None => PathSpec::demo().path()?,
-        })
+        self.path_with(&[])
+    }
+
+    /// Returns the path with these keys, as `rate=100M`, in addition to those of `--path`.
+    ///
+    /// # Errors
+    /// Fails if a key cannot be, or is given twice.
+    pub(crate) fn path_with(&self, keys: &[String]) -> Result<Path, Failure> {
+        let pairs: Vec<&str> = self.path.iter().chain(keys).map(String::as_str).collect();
+        if pairs.is_empty() {
+            return Ok(PathSpec::demo().path()?);
+        }
+        parse_path_flag_with(&pairs.join(","), &PathSpec::demo(), &|file| read_sibling(FilePath::new(""), file))
+            .map_err(|error| in_flag(if keys.is_empty() { "--path" } else { "the path" }, &error))
     }
 
     /// Returns the settings of the sender and of the receiver that differ from their defaults.

@@ -3,13 +3,13 @@ use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
 use fullpipe_experiment::{
-    CaptureTo, ExperimentError, Interrupt, grid_duration, run_grid, run_scenario, run_scenario_virtually,
+    CaptureTo, ExperimentError, GridPlace, Interrupt, grid_duration, run_grid, run_scenario, run_scenario_virtually,
 };
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_lab::{Backend, Host, JoinedLab, Lab, Plan, Stdio, check_congestion_control};
-use fullpipe_record::{Content, Document, Event, LabReport};
+use fullpipe_record::{Content, Document, Event, HostSettings, LabReport};
 use fullpipe_report as report;
-use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_grid};
+use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_grids};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use super::up::{Standing, up};
@@ -83,10 +83,25 @@ enum Action {
         output: OutputArguments,
     },
     /// Measure the paths of a grid and compare with predictions (about 25 minutes)
+    ///
+    /// Two grids are built in: `accuracy`, with windows, buffers and random loss, and `queues`, with shallow and deep
+    /// queues (about 4 minutes).
     Grid {
-        /// Grid file [default: the built-in grid]
-        #[arg(value_name = "FILE")]
-        grid: Option<String>,
+        /// Grid file, or accuracy or queues
+        #[arg(default_value = "accuracy", value_name = "GRID")]
+        grid: String,
+        /// Compare each run also with its simulation in virtual time
+        ///
+        /// Each run that counts is simulated with the settings that its hosts stated and the load that was carried out.
+        /// Rates and retransmissions of both are printed next to each other.
+        #[arg(long, value_enum, value_name = "virtual", conflicts_with = "is_virtual", hide_possible_values = true)]
+        against: Option<Against>,
+        /// Simulate the paths and both hosts in virtual time instead of building labs
+        ///
+        /// The hosts have the default settings of Linux 6.18 where a cell sets no others. No processor and no network
+        /// card take part. Takes seconds, and needs no privileges.
+        #[arg(long = "virtual")]
+        is_virtual: bool,
         #[command(flatten)]
         output: OutputArguments,
     },
@@ -144,6 +159,12 @@ enum Action {
         #[arg(required = true, last = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
+}
+
+/// Clocks that the runs of a grid can be compared with.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Against {
+    Virtual,
 }
 
 impl Action {
@@ -208,7 +229,10 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
             let place = if *is_virtual { Place::Virtual } else { Place::Lab { backend, capture } };
             run_all(&names, *time_scale, place, terminal)
         }
-        Action::Grid { grid, .. } => measure_grid(grid.as_deref(), backend, terminal),
+        Action::Grid { grid, is_virtual: true, .. } => measure_grid(grid, GridPlace::Virtual, terminal),
+        Action::Grid { grid, against, .. } => {
+            measure_grid(grid, GridPlace::Lab { backend, simulated: against.is_some() }, terminal)
+        }
         Action::Up { scenario, name, interval, no_cross_traffic, .. } => {
             let scenario = load(scenario)?;
             let name = name.as_ref().unwrap_or(&scenario.name);
@@ -319,21 +343,26 @@ fn command_result(passed: bool, interrupted: bool) -> Result<(), Failure> {
     }
 }
 
-/// Measures every cell of the grid in `file`, or of the built-in grid, and prints the report and the JSON document.
+/// Measures every cell of the grid `name` in `place` and prints the report and the JSON document.
 ///
 /// # Errors
 /// Fails before the first measurement if the grid or the settings of this host cannot be read, if this machine lacks a
-/// congestion control, or if `backend` does not support the path of a cell. Fails after the report if a bound was
+/// congestion control, or if the backend does not support the path of a cell. Fails after the report if a bound was
 /// missed, if a cell was not measured, or if the user interrupted the program.
-fn measure_grid(file: Option<&str>, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
-    let grid = load_grid(file)?;
-    check_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
-    check_path_support(&grid.cells, backend)?;
-    let settings = inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?;
+fn measure_grid(name: &str, place: GridPlace, terminal: &Terminal) -> Result<(), Failure> {
+    let grid = load_grid(name)?;
+    let settings = match place {
+        GridPlace::Lab { backend, .. } => {
+            check_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
+            check_path_support(&grid.cells, backend)?;
+            inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?
+        }
+        GridPlace::Virtual => HostSettings::of_linux_6_18(),
+    };
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
     terminal.progress(&format!("{}: {count} cells, {time} of load\n", grid.title));
-    let report = run_grid(&grid, &settings, backend, Interrupt(&flag), &mut |event| show_cell(event, terminal))?;
+    let report = run_grid(&grid, &settings, place, Interrupt(&flag), &mut |event| show_cell(event, terminal))?;
     terminal.result(&report::grid_report(&report, terminal.style()));
     let (passed, interrupted) = (report.passed, report.interrupted);
     terminal.event(&Event::Grid(Box::new(report.clone())));
@@ -403,15 +432,16 @@ fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result<(), Fa
     })
 }
 
-/// Returns the grid in `file`, or the built-in grid if there is no file.
+/// Returns the built-in grid `name`, or the grid in the file `name` if there is no such built-in grid.
 ///
 /// # Errors
 /// Fails if the file cannot be read or is not a valid grid.
-fn load_grid(file: Option<&str>) -> Result<Grid, Failure> {
-    let (builtin_name, builtin_text) = builtin_grid();
-    let Some(file) = file else { return Ok(Grid::parse(builtin_name, builtin_text)?) };
-    let text = std::fs::read_to_string(file).map_err(|cause| cannot_read("grid", file, &cause.to_string()))?;
-    Ok(Grid::parse(file, &text)?)
+fn load_grid(name: &str) -> Result<Grid, Failure> {
+    if let Some((name, text)) = builtin_grids().iter().find(|(known, _)| *known == name) {
+        return Ok(Grid::parse(name, text)?);
+    }
+    let text = std::fs::read_to_string(name).map_err(|cause| unreadable("grid", name, &cause, builtin_grids()))?;
+    Ok(Grid::parse(name, &text)?)
 }
 
 /// Returns the built-in scenario `name`, or the scenario in the file `name` if there is no such built-in scenario.
@@ -422,16 +452,15 @@ pub(super) fn load(name: &str) -> Result<Scenario, Failure> {
     if let Some((name, text)) = builtin().iter().find(|(known, _)| *known == name) {
         return Ok(Scenario::parse(name, text)?);
     }
-    let text = std::fs::read_to_string(name).map_err(|cause| {
-        let known: Vec<&str> = builtin().iter().map(|(name, _)| *name).collect();
-        cannot_read("scenario", name, &format!("{cause}; the built-in scenarios are {}", known.join(", ")))
-    })?;
+    let text = std::fs::read_to_string(name).map_err(|cause| unreadable("scenario", name, &cause, builtin()))?;
     Ok(Scenario::parse_with(name, &text, &|file| read_sibling(Path::new(name), file))?)
 }
 
-/// Returns the failure to read a file; `kind` is `grid` or `scenario`.
-fn cannot_read(kind: &str, name: &str, cause: &str) -> Failure {
-    Failure::new(USAGE, format!("cannot read the {kind} {name}: {cause}"))
+/// Returns the failure to read a file; `kind` is `grid` or `scenario`, of which `known` are built in.
+fn unreadable(kind: &str, name: &str, cause: &std::io::Error, known: &[(&str, &str)]) -> Failure {
+    let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+    let known = known.join(", ");
+    Failure::new(USAGE, format!("cannot read the {kind} {name}: {cause}; the built-in {kind}s are {known}"))
 }
 
 /// Runs `command` on `host`. If `join` is true, the host belongs to the running lab `name`; or else it belongs to a lab

@@ -17,14 +17,183 @@ fn a_simulated_transfer_is_a_measurement_with_its_limit_and_the_same_each_time()
 }
 
 #[test]
-fn several_seeds_are_lines_or_a_spread_and_never_one_document() {
+fn several_seeds_are_lines_or_a_spread_or_one_document() {
     let with =
         |format: &[&str]| run(fullpipe(&["simulate", "--path", PATH, "-t", "1", "--seeds", "3"]).args(format), 30);
     let lines = String::from_utf8(with(&["--json-lines"]).stdout).unwrap();
     assert_eq!(lines.lines().filter(|line| line.contains("\"measurement\"")).count(), 3, "{lines}");
     let text = String::from_utf8(with(&[]).stdout).unwrap();
     assert!(text.contains("median of 3 seeds"), "{text}");
-    assert_eq!(with(&["--json"]).status.code(), Some(2));
+    let all = document(&with(&["--json"]))["simulations"].clone();
+    assert_eq!((all.as_array().unwrap().len(), &all[0]["seeds"]), (1, &json!(3)));
+}
+
+const LISTS: [&str; 11] =
+    ["simulate", "-r", "5ms..20ms", "--bandwidth", "20M", "-C", "reno,bbr", "-t", "1", "--seeds", "2"];
+
+#[test]
+fn lists_are_rows_the_same_bytes_whatever_the_number_of_jobs() {
+    let with = |more: &[&str]| {
+        let output = run(fullpipe(&LISTS).args(more), 60);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for format in [&["--csv"][..], &["--json"], &[]] {
+        let of = |jobs| with(&[format, &["--jobs", jobs]].concat());
+        assert_eq!(of("1"), of("8"), "{format:?}");
+    }
+    let csv = with(&["--csv"]);
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!((rows.len(), rows[0][2], rows[1][2], rows[5][2]), (7, "rtt", "0.005", "0.02"));
+    assert_eq!((rows[0][6], rows[1][6], rows[2][6]), ("congestion", "reno", "bbr"));
+    let lines = with(&["--json-lines"]);
+    assert_eq!(lines.lines().filter(|line| line.contains("\"event\":\"simulated\"")).count(), 6, "{lines}");
+    let text = with(&[]);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.starts_with("  rtt  congestion "), "{text}");
+}
+
+#[test]
+fn a_row_is_what_the_same_question_alone_gives() {
+    let csv = |arguments: &[&str]| {
+        let output = run(fullpipe(&["simulate", "--path", "loss=1e-3", "-t", "1", "--csv"]).args(arguments), 60);
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let table = csv(&["-r", "10ms,30ms", "--queue", "0.5bdp,1bdp", "-P", "1,3"]);
+    assert_eq!(csv(&["-r", "30ms", "--queue", "0.5bdp", "-P", "3"])[1], table[6]);
+}
+
+#[test]
+fn lists_that_cannot_be_are_refused_in_a_sentence() {
+    for (arguments, part) in [
+        (&["-r", "1ms", "--path", "rtt=2ms"][..], "rtt: it is given twice"),
+        (&["-P", "1..10000+1", "-r", "1ms,2ms"], "20000 combinations, more than 10000"),
+        (&["--queue", "1bdp..2ms"], "the same unit"),
+        (&["--queue", "long"], "is not a queue"),
+        (&["-C", "reno,htcp"], "\"htcp\" is not modelled"),
+        (&["-r", "1ms,2ms", "--trace", "x.csv"], "--trace is of one transfer, and these are 2"),
+        (&["--trace", "-"], "--trace writes a file"),
+        (&["--what-if", "loss=0"], "--from"),
+    ] {
+        let refused = run(fullpipe(&["simulate"]).args(arguments), 30);
+        let sentence = String::from_utf8(refused.stderr).unwrap();
+        assert!(refused.status.code() == Some(2) && sentence.contains(part), "{arguments:?}: {sentence}");
+    }
+}
+
+#[test]
+fn a_trace_is_written_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("course.csv");
+    let traced = |path: &str, file: &std::path::Path| {
+        let arguments = ["simulate", "--path", path, "-t", "1", "-P", "2", "--trace-interval", "100ms", "--trace"];
+        run(fullpipe(&arguments).arg(file), 30)
+    };
+    assert!(traced("rate=20M,rtt=20ms", &file).status.success());
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("time,stream,cwnd,ssthresh,in_flight,queue,"), "{text}");
+    // Both streams at the start, each tenth of a second and at the end.
+    assert!(lines.clone().count() >= 22 && lines.all(|line| line.split(',').count() == 11), "{text}");
+    assert_eq!(traced("narrow=600", &folder.path().join("refused.csv")).status.code(), Some(2));
+    assert_eq!(traced("rate=20M", &folder.path().join("none/x.csv")).status.code(), Some(1));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "the first alone");
+}
+
+/// Simulates a measurement again, that `arguments` print.
+fn past(arguments: &[&str], more: &[&str]) -> std::process::Output {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("measurement.json");
+    std::fs::write(&file, run(&mut fullpipe(arguments), 60).stdout).unwrap();
+    run(fullpipe(&["simulate", "--from", file.to_str().unwrap()]).args(more), 60)
+}
+
+#[test]
+fn a_past_measurement_on_an_emulated_path_is_simulated_with_changes() {
+    let changes = ["--what-if", "sender.tcp_wmem=64MiB", "--what-if", "rtt=10ms", "--json"];
+    let report = document(&past(&["demo", "--virtual", "-t", "4", "--json"], &changes))["what_if"][0].clone();
+    assert_eq!((&report["inferred"], &report["measured"]["limit"]["kind"]), (&json!([]), &json!("send-buffer")));
+    let rows: Vec<(&str, f64)> = report["simulations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap(), row["rate"]["median"].as_f64().unwrap()))
+        .collect();
+    assert_eq!(
+        rows.iter().map(|row| row.0).collect::<Vec<_>>(),
+        ["as it was", "sender.tcp_wmem=64MiB", "rtt=10ms", "all together"]
+    );
+    // The same model, so that only the seed differs; and each change helps.
+    let measured = report["measured"]["rate"].as_f64().unwrap();
+    assert!((rows[0].1 / measured - 1.0).abs() < 0.01, "{rows:?} of {measured}");
+    assert!(rows[1].1 > 1.5 * rows[0].1 && rows[2].1 > 2.0 * rows[0].1, "{rows:?}");
+}
+
+#[test]
+fn a_path_is_inferred_where_the_link_was_full_and_stated_where_it_does_not_show() {
+    let full = ["simulate", "--path", "rate=50M,rtt=20ms", "-t", "5", "--json"];
+    let text = String::from_utf8(past(&full, &["--what-if", "queue=0.1bdp"]).stdout).unwrap();
+    assert!(text.contains("the link was full at this rate") && text.contains("simulated as it was"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let inferred = document(&past(&full, &["--json"]))["what_if"][0]["path"]["forward"]["rate"].as_f64().unwrap();
+    assert!((inferred / 5e7 - 1.0).abs() < 0.02, "{inferred}");
+
+    let small = ["simulate", "--path", "rate=50M,rtt=20ms", "-t", "3", "--window", "32KiB", "--json"];
+    let refused = past(&small, &[]);
+    let sentence = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && sentence.contains("limited by receive-window"), "{sentence}");
+    let stated = document(&past(&small, &["--path", "rate=50M", "--json"]))["what_if"][0].clone();
+    let rate = |at: &serde_json::Value| at.as_f64().unwrap();
+    let (was, is) = (rate(&stated["measured"]["rate"]), rate(&stated["simulations"][0]["rate"]["median"]));
+    assert!((is / was - 1.0).abs() < 0.02, "{is} of {was}");
+}
+
+#[test]
+fn remedies_are_ranked_by_simulation() {
+    let arguments = ["simulate", "--path", "rate=100M,rtt=40ms,loss=1e-3", "-t", "5", "--json"];
+    let report = document(&past(&arguments, &["--what-if", "remedies", "--json"]))["what_if"][0].clone();
+    let rows = report["simulations"].as_array().unwrap();
+    let rate = |index: usize| rows[index]["rate"]["median"].as_f64().unwrap();
+    assert!(rows.len() >= 3 && rows[1]["name"].as_str().unwrap().contains("bbr"), "{report}");
+    assert!(rate(1) > 2.0 * rate(0) && (2..rows.len()).all(|index| rate(index) < 1.02 * rate(index - 1)), "{report}");
+}
+
+#[test]
+fn what_is_no_measurement_or_no_change_is_refused() {
+    for (arguments, more, part) in [
+        (&["calc", "-r", "10ms", "--bandwidth", "1G", "--json"][..], &[][..], "it has no measurement"),
+        (&["schema"], &[], "is no JSON document of fullpipe"),
+        (&["demo", "--virtual", "-t", "2", "--json"], &["--what-if", "speed=1"], "\"speed\" is not a key here"),
+        (&["demo", "--virtual", "-t", "2", "--json"], &["--what-if", "congestion=htcp"], "\"htcp\" is not modelled"),
+    ] {
+        let refused = past(arguments, more);
+        let sentence = String::from_utf8(refused.stderr).unwrap();
+        assert!(refused.status.code() == Some(2) && sentence.contains(part), "{arguments:?}: {sentence}");
+    }
+}
+
+#[test]
+fn a_rate_that_no_host_reaches_is_remarked_on() {
+    let fast = ["simulate", "--path", "rate=100G,rtt=1ms,mtu=9000", "-t", "0.2", "-w", "64MiB"];
+    let hosts = ["--sender", "tcp_wmem=1G", "--receiver", "tcp_rmem=1G"];
+    let text = |fast: &[&str]| String::from_utf8(run(fullpipe(fast).args(hosts), 60).stdout).unwrap();
+    let (one, four) = (text(&fast[..5]), text(&[&fast[..5], &["-P", "4"]].concat()));
+    assert!(one.contains("62.6 Gbit/s on one core") && !four.contains("on one core"), "{one}{four}");
+}
+
+#[test]
+fn a_grid_in_virtual_time_needs_no_lab() {
+    let text = "name = \"two\"\ntitle = \"Two cells\"\nlongest = \"2s\"\n\
+                [[block]]\nrate = [\"20Mbit/s\"]\nrtt = [\"10ms\"]\nqueue = [\"0.5\", \"2\"]\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("grid.toml");
+    std::fs::write(&file, text).unwrap();
+    let of = |more: &[&str]| run(fullpipe(&["lab", "grid", file.to_str().unwrap(), "--virtual"]).args(more), 60);
+    let grid = document(&of(&["--json"]))["grid"].clone();
+    assert_eq!((&grid["is_virtual"], &grid["passed"]), (&json!(true), &json!(true)));
+    assert!(grid["cells"].as_array().unwrap().iter().all(|cell| cell["simulated"]["rate"].is_u64()), "{grid}");
+    let shown = String::from_utf8(of(&["--quiet"]).stdout).unwrap();
+    assert!(shown.contains("formula  simulated") && shown.contains("queue 0.5"), "{shown}");
 }
 
 #[test]

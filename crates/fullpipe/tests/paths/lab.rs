@@ -251,7 +251,8 @@ fn a_grid_is_run_and_held_against_its_predictions() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("grid-{}.toml", std::process::id()));
     std::fs::write(&file, text).unwrap();
     let report = valid_within(1, || {
-        let output = run(&mut fullpipe(&["lab", "grid", file.to_str().unwrap(), "--json"]), 2 * TIMEOUT);
+        let output =
+            run(&mut fullpipe(&["lab", "grid", file.to_str().unwrap(), "--against", "virtual", "--json"]), 2 * TIMEOUT);
         let report = document(&output)["grid"].clone();
         // No measurement is that close to its prediction.
         assert!(!output.status.success() && report["passed"] == false, "{output:?}");
@@ -262,6 +263,10 @@ fn a_grid_is_run_and_held_against_its_predictions() {
     let (measured, predicted) =
         (cell["measured"].as_f64().unwrap(), cell["prediction"]["kernel_model"].as_f64().unwrap());
     assert!((measured / predicted - 1.0).abs() < 0.08, "{measured} measured of {predicted}");
+    // The run of the kernel and that of virtual time had the same path, load and settings.
+    let rate = |run: &str| cell[run]["rate"].as_f64().unwrap();
+    assert!((rate("simulated") / rate("kernel") - 1.0).abs() < 0.08, "{} and {}", cell["simulated"], cell["kernel"]);
+    assert_eq!(report["simulated_without_loss"]["cells"], 1);
     assert_eq!((report["by_rule"]["cells"].as_u64(), report["missed"].as_array().unwrap().len()), (Some(1), 1));
 }
 

@@ -7,8 +7,8 @@ use fullpipe_record::{
 use fullpipe_units::ByteCount;
 
 use super::prediction::{chart, notes};
-use super::style::{Style, WIDTH, heading, wrapped};
-use super::table::{Align, Table, or_dash};
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Column, Table, columns_table, or_dash};
 
 /// A calculation: the equation's answer, what the hosts would make of the path and what lifts that, what-ifs, what the
 /// target takes, and the settings that yield the window.
@@ -28,18 +28,7 @@ pub fn calculation(solved: &Calculation, style: Style) -> String {
 /// If the columns are wider than a terminal, first the BDP is left out, then the textbook's rate, then the limit; JSON
 /// and CSV have them all.
 pub fn table(rows: &[Combination], style: Style) -> String {
-    let mut columns = columns(rows);
-    for dispensable in ["BDP", "textbook", "limit"] {
-        if columns.iter().map(|column| column.width() + 2).sum::<usize>() > WIDTH + 2 {
-            columns.retain(|column| column.head != dispensable);
-        }
-    }
-    let heads: Vec<(&str, Align)> = columns.iter().map(|column| (column.head, column.align)).collect();
-    let mut table = Table::new(&heads);
-    for row in 0..rows.len() {
-        table.row(columns.iter().map(|column| column.cells[row].clone()).collect::<Vec<_>>());
-    }
-    table.render(0, |head| style.bold(head))
+    columns_table(columns(rows), &["BDP", "textbook", "limit"]).render(0, |head| style.bold(head))
 }
 
 fn answer(solved: &Calculation) -> String {
@@ -289,19 +278,6 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-struct Column {
-    head: &'static str,
-    align: Align,
-    cells: Vec<String>,
-}
-
-impl Column {
-    fn width(&self) -> usize {
-        let cells = self.cells.iter().map(|cell| cell.chars().count());
-        cells.max().unwrap_or(0).max(self.head.chars().count())
-    }
-}
-
 /// A column for each quantity that differs, and for what the combinations come to.
 fn columns(rows: &[Combination]) -> Vec<Column> {
     let column = |head, align, cell: &dyn Fn(&Combination) -> String| Column {
@@ -310,7 +286,7 @@ fn columns(rows: &[Combination]) -> Vec<Column> {
         cells: rows.iter().map(cell).collect(),
     };
     let inputs = INPUTS.into_iter().map(|(head, cell)| column(head, Align::Right, &|row| or_dash(cell(&row.inputs))));
-    let inputs = inputs.filter(|column| column.cells.iter().any(|cell| *cell != column.cells[0]));
+    let inputs = inputs.filter(Column::differs);
     let rate = |of: fn(&Estimate) -> fullpipe_units::BitRate| move |row: &Combination| of(&row.estimate).to_string();
     let bdp = rows
         .iter()

@@ -1,16 +1,20 @@
-use fullpipe_record::{GridAccuracy, GridCell, GridReport};
+use fullpipe_record::{GridAccuracy, GridAgreement, GridCell, GridReport, GridRun};
 use fullpipe_units::BitRate;
 
 use super::lab::megabits;
 use super::measurement::accuracy;
 use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table};
+use super::table::{Align, Table, or_dash};
 
 /// A grid, cell by cell, and how good the predictions were.
 pub fn grid_report(report: &GridReport, style: Style) -> String {
     let mut text = heading(style, &report.title);
-    text += &cells(&report.cells, style);
-    text += &style.dim("  Rates in Mbit/s of payload; ! where measured is outside of the interval.\n\n");
+    text += &cells(report, style);
+    let run = if report.is_virtual { "simulated" } else { "measured" };
+    let what = format!("Steady rates in Mbit/s of payload; ! where {run} is outside of the interval of the formula.");
+    text += &wrapped(&what, 2, |line| style.dim(line));
+    text += &comparison(report, style);
+    text += "\n";
     for cell in &report.cells {
         for reason in &cell.broken {
             let line = format!("{}, {}: a run did not count: {reason}", path(cell), cell.bound);
@@ -22,6 +26,13 @@ pub fn grid_report(report: &GridReport, style: Style) -> String {
     }
     if let Some(by_loss) = &report.by_loss {
         text += &wrapped(&summary("Limited by loss", by_loss), 2, |line| style.bold(line));
+    }
+    for (paths, agreement) in
+        [("without random loss", &report.simulated_without_loss), ("with random loss", &report.simulated_with_loss)]
+    {
+        if let Some(agreement) = agreement {
+            text += &wrapped(&agrees(paths, agreement), 2, |line| style.bold(line));
+        }
     }
     if report.interrupted {
         text += &wrapped("Interrupted: these are the cells that were done.", 2, |line| style.bad(line));
@@ -40,36 +51,88 @@ fn summary(what: &str, of: &GridAccuracy) -> String {
     )
 }
 
-fn cells(cells: &[GridCell], style: Style) -> String {
-    let mut table = Table::new(&[
-        ("path", Align::Left),
-        ("bound by", Align::Left),
-        ("control", Align::Left),
-        ("predicted", Align::Right),
-        ("measured", Align::Right),
-        ("accuracy", Align::Right),
-        ("", Align::Left),
-    ]);
-    for cell in cells {
+fn agrees(paths: &str, of: &GridAgreement) -> String {
+    format!(
+        "The simulation against this kernel, {paths}: {} cells, rates off by {} in the median and {} at the 90th \
+         percentile, retransmissions by {} and {}.",
+        of.cells, of.rate_median, of.rate_p90, of.retransmits_median, of.retransmits_p90
+    )
+}
+
+/// The steady rates: by the formula, simulated, and of the kernel, where there are such.
+fn cells(report: &GridReport, style: Style) -> String {
+    let both = !report.is_virtual && is_simulated(report);
+    let middle = if report.is_virtual { "simulated" } else { "measured" };
+    let heads = if both { vec!["formula", "simulated", "kernel"] } else { vec!["formula", middle] };
+    let place = if both { COMPACT_HEAD } else { "path" };
+    let mut head = vec![(place, Align::Left), ("bound by", Align::Left), ("control", Align::Left)];
+    head.extend(heads.into_iter().map(|name| (name, Align::Right)));
+    head.extend([("accuracy", Align::Right), ("", Align::Left)]);
+    let mut table = Table::new(&head);
+    for cell in &report.cells {
         let mark = match cell.inside {
             Some(false) => "!",
             _ => "",
         };
+        let simulated = both.then(|| megabits(cell.simulated.and_then(|run| run.steady)));
+        let place = if both { compact_path(cell) } else { path(cell) };
+        let first = [place, bound(cell), control(cell), megabits(Some(cell.prediction.kernel_model))];
+        let last = [megabits(cell.measured), accuracy(cell.accuracy), mark.to_owned()];
+        table.row(first.into_iter().chain(simulated).chain(last).collect::<Vec<_>>());
+    }
+    // The columns of both need all of the width.
+    table.render(if both { 0 } else { 2 }, |head| style.dim(head))
+}
+
+/// The whole runs of both clocks, next to each other; nothing where there is only one.
+fn comparison(report: &GridReport, style: Style) -> String {
+    if report.is_virtual || !is_simulated(report) {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        (COMPACT_HEAD, Align::Left),
+        ("bound by", Align::Left),
+        ("control", Align::Left),
+        ("simulated", Align::Right),
+        ("kernel", Align::Right),
+        ("÷", Align::Right),
+        ("resent", Align::Right),
+    ]);
+    let again = |run: GridRun| or_dash(run.retransmits.map(|count| count.get().to_string()));
+    for cell in &report.cells {
+        let both = cell.simulated.zip(cell.kernel);
+        let rate = |run: Option<GridRun>| megabits(run.map(|run| run.rate));
         table.row([
-            path(cell),
-            cell.bound.replace(" BDP", ""),
+            compact_path(cell),
+            bound(cell),
             control(cell),
-            megabits(Some(cell.prediction.kernel_model)),
-            megabits(cell.measured),
-            accuracy(cell.accuracy),
-            mark.to_owned(),
+            rate(cell.simulated),
+            rate(cell.kernel),
+            or_dash(both.map(|(simulated, kernel)| format!("{:.3}", simulated.rate.relative_to(kernel.rate)))),
+            or_dash(both.map(|(simulated, kernel)| format!("{} / {}", again(simulated), again(kernel)))),
         ]);
     }
-    table.render(2, |head| style.dim(head))
+    let title = "The whole runs: rates in Mbit/s; segments sent again, simulated and by the kernel";
+    heading(style, title) + &table.render(0, |head| style.dim(head))
+}
+
+fn is_simulated(report: &GridReport) -> bool {
+    report.cells.iter().any(|cell| cell.simulated.is_some())
+}
+
+fn bound(cell: &GridCell) -> String {
+    cell.bound.replace(" BDP", "")
 }
 
 fn path(cell: &GridCell) -> String {
     format!("{} × {}", cell.path.forward.rate.unwrap_or(BitRate::ZERO), cell.path.rtt())
+}
+
+/// The head of [`compact_path`].
+const COMPACT_HEAD: &str = "Mbit/s × RTT";
+
+fn compact_path(cell: &GridCell) -> String {
+    format!("{} × {}", cell.path.forward.rate.unwrap_or(BitRate::ZERO).as_mbps(), cell.path.rtt())
 }
 
 fn control(cell: &GridCell) -> String {

@@ -79,6 +79,41 @@ impl Table {
     }
 }
 
+/// A column with all its cells below the head.
+pub(crate) struct Column {
+    pub(crate) head: &'static str,
+    pub(crate) align: Align,
+    pub(crate) cells: Vec<String>,
+}
+
+impl Column {
+    /// Returns whether any two cells differ.
+    pub(crate) fn differs(&self) -> bool {
+        self.cells.iter().any(|cell| Some(cell) != self.cells.first())
+    }
+
+    fn width(&self) -> usize {
+        let cells = self.cells.iter().map(|cell| cell.chars().count());
+        cells.max().unwrap_or(0).max(self.head.chars().count())
+    }
+}
+
+/// Returns the table of `columns`, without those of `dispensable` that are too much for the width, the first of them
+/// first.
+pub(crate) fn columns_table(mut columns: Vec<Column>, dispensable: &[&str]) -> Table {
+    for head in dispensable {
+        if columns.iter().map(|column| column.width() + 2).sum::<usize>() > WIDTH + 2 {
+            columns.retain(|column| column.head != *head);
+        }
+    }
+    let heads: Vec<(&str, Align)> = columns.iter().map(|column| (column.head, column.align)).collect();
+    let mut table = Table::new(&heads);
+    for row in 0..columns.first().map_or(0, |column| column.cells.len()) {
+        table.row(columns.iter().filter_map(|column| column.cells.get(row).cloned()).collect::<Vec<_>>());
+    }
+    table
+}
+
 /// Text of a cell whose value is unknown.
 pub(crate) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| UNKNOWN.to_owned())

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
-    At, Buffer, BufferAdvice, Calculation, Cause, Ceiling, Change, Combination, Commands, Datagrams, Direction,
-    EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, GridAccuracy, GridCell,
-    GridReport, Hop, HostSettings, Improvement, Inflation, Inputs, Interval, IpVersion, KernelVersion, LabReport,
-    LabStep, Leg, Limit, Measurement, Need, OwnCapture, Path, PathDirection, Peer, Prediction, Proof, Published,
-    Quantity, Ramp, RampReport, RampStep, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport,
-    RttForecast, RttMethod, RttReport, RttStats, Scope, Segmentation, Side, Solved, Steady, Summary, Transport, Undone,
-    Validity, Value, Verdict, WhatIf,
+    At, Buffer, BufferAdvice, Calculation, Candidate, Cause, Ceiling, Change, Combination, Commands, Datagrams,
+    Direction, EchoPhase, EchoReport, Encapsulation, EndReport, Estimate, Experiment, Forecast, Framing, GridAccuracy,
+    GridAgreement, GridCell, GridReport, GridRun, Hop, HostSettings, Improvement, Inferred, Inflation, Inputs,
+    Interval, IpVersion, KernelVersion, LabReport, LabStep, Leg, Limit, MeasuredTransfer, Measurement, Need,
+    OwnCapture, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp, RampReport, RampStep,
+    RateSpread, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport, RttForecast, RttMethod,
+    RttReport, RttStats, Scope, SegmentSpread, Segmentation, Side, SimulatedTransfer, Solved, Steady, Summary,
+    Transport, Undone, Validity, Value, Verdict, WhatIf, WhatIfReport,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
@@ -583,6 +584,12 @@ pub(crate) fn grid() -> GridReport {
         accuracy: measured.map(|rate| Ratio::new(rate / 327.1)),
         inside: measured.map(|rate| (rate / 327.1 - 1.0).abs() < 0.04),
         losses: None,
+        kernel: measured.map(|rate| GridRun {
+            rate: mbps(rate * 0.98),
+            steady: Some(mbps(rate)),
+            retransmits: Some(SegCount::new(1_626)),
+        }),
+        simulated: None,
         broken: broken.iter().map(|&reason| reason.to_owned()).collect(),
     };
     let late = "packets were 1.32 ms late on average, more than 1 ms";
@@ -601,10 +608,97 @@ pub(crate) fn grid() -> GridReport {
             inside: Ratio::new(0.5),
         }),
         by_loss: None,
+        simulated_without_loss: None,
+        simulated_with_loss: None,
+        is_virtual: false,
         missed: vec!["the 95th percentile where a rule limits is 13.48 %; the bound is 8 % at most".to_owned()],
         took: Span::from_secs(1500),
         interrupted: false,
         passed: false,
+    }
+}
+
+/// The same with a simulation of each run.
+pub(crate) fn grid_against_virtual() -> GridReport {
+    let mut report = grid();
+    for cell in &mut report.cells {
+        cell.simulated = cell.kernel.map(|run| GridRun {
+            rate: run.rate.scaled(1.01),
+            steady: run.steady.map(|rate| rate.scaled(0.99)),
+            retransmits: Some(SegCount::new(16_314)),
+        });
+    }
+    report.simulated_without_loss = Some(GridAgreement {
+        cells: 2,
+        rate_median: Ratio::new(0.01),
+        rate_p90: Ratio::new(0.01),
+        retransmits_median: Ratio::new(9.03),
+        retransmits_p90: Ratio::new(9.03),
+    });
+    report
+}
+
+/// The same in virtual time alone.
+pub(crate) fn virtual_grid() -> GridReport {
+    let mut report = grid();
+    for cell in &mut report.cells {
+        (cell.simulated, cell.kernel) = (cell.kernel, None);
+    }
+    report.cells[2].broken = vec!["\"htcp\" is not modelled: reno, cubic and bbr are".to_owned()];
+    GridReport { is_virtual: true, ..report }
+}
+
+/// A transfer with 20 seeds, in virtual time, with so many streams over so long a path.
+fn simulated(name: Option<&str>, streams: u16, rtt: f64) -> SimulatedTransfer {
+    let path = Path::symmetric(&path().forward, millis(rtt));
+    SimulatedTransfer {
+        name: name.map(str::to_owned),
+        request: Request { congestion: Some("cubic".to_owned()), streams, ..Request::default() },
+        path,
+        seeds: 20,
+        rate: RateSpread { low: mbps(818.3), median: mbps(851.4), high: mbps(866.1) },
+        retransmits: SegmentSpread {
+            low: SegCount::new(760),
+            median: SegCount::new(16_259),
+            high: SegCount::new(16_314),
+        },
+        loaded_rtt: Some(millis(rtt * 1.9)),
+        limit: Some(Candidate { kind: Limit::CongestionWindow, cause: Cause::Recovering, at: At::Path }),
+        warnings: vec!["simulated: no processor, no network card and no queue of a host took part".to_owned()],
+    }
+}
+
+/// Combinations of two lists.
+pub(crate) fn simulations() -> Vec<SimulatedTransfer> {
+    [1, 16].into_iter().flat_map(|streams| [5.0, 100.0].map(|rtt| simulated(None, streams, rtt))).collect()
+}
+
+/// A measurement over a path that was inferred, with two changes.
+pub(crate) fn past_with_changes() -> WhatIfReport {
+    let inferred = |key: &str, value: &str, why: &str| Inferred {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        why: why.to_owned(),
+    };
+    WhatIfReport {
+        name: Some("elsen-window, 64 KiB".to_owned()),
+        path: path(),
+        sender: settings(),
+        receiver: settings(),
+        inferred: vec![
+            inferred("rate", "1000000000bit/s", "the link was full at this rate, as Ethernet counts it"),
+            inferred("receiver", "Linux 6.18.0", "assumed, with its defaults: the record has no settings of it"),
+        ],
+        measured: MeasuredTransfer {
+            rate: mbps(821.0),
+            retransmits: None,
+            loaded_rtt: Some(millis(187.0)),
+            limit: simulated(None, 1, 100.0).limit,
+        },
+        simulations: ["as it was", "receiver.tcp_rmem=64MiB", "raise-tcp-wmem"]
+            .map(|name| simulated(Some(name), 1, 100.0))
+            .to_vec(),
+        not_modelled: vec!["ask-for-bandwidth".to_owned()],
     }
 }
 

@@ -164,6 +164,23 @@ fn a_grid_with_a_cell_out_of_its_interval_and_one_that_does_not_count() {
 }
 
 #[test]
+fn a_grid_against_virtual_time_and_one_in_it() {
+    for (name, report) in [("against", fixture::grid_against_virtual()), ("virtual", fixture::virtual_grid())] {
+        insta::assert_snapshot!(name, textbook(&|style| report::grid_report(&report, style)));
+    }
+}
+
+#[test]
+fn transfers_in_virtual_time_with_their_spread_and_with_changes() {
+    let many = fixture::simulations();
+    insta::assert_snapshot!("simulations", textbook(&|style| report::simulations(&many, style)));
+    insta::assert_snapshot!("what_if", textbook(&|style| report::what_if(&fixture::past_with_changes(), style)));
+    let csv = report::simulations_csv_row(&many[0]);
+    assert_eq!(csv.split(',').count(), report::simulations_csv_head().split(',').count(), "{csv}");
+    assert!(csv.ends_with(",851400000,818300000,866100000,16259,0.0095,congestion-window,recovering"), "{csv}");
+}
+
+#[test]
 fn the_longest_names_and_figures_still_keep_to_the_width() {
     let wide = |style| {
         let mut done = fixture::without_remedy();

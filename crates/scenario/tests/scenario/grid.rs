@@ -1,5 +1,5 @@
 use fullpipe_record::{Buffer, Change};
-use fullpipe_scenario::{Grid, builtin_grid};
+use fullpipe_scenario::{Grid, builtin_grids};
 use fullpipe_units::{ByteCount, Ratio, Span};
 use proptest::prelude::*;
 
@@ -42,9 +42,22 @@ fn lists_multiply() {
 }
 
 #[test]
-fn the_builtin_grid_is_one() {
-    let (name, text) = builtin_grid();
-    assert_eq!(Grid::parse(name, text).unwrap().name, name);
+fn the_builtin_grids_are_grids() {
+    for (name, text) in builtin_grids() {
+        assert_eq!(Grid::parse(name, text).unwrap().name, *name);
+    }
+}
+
+#[test]
+fn queues_are_in_bdps() {
+    let text = GOOD.replace("window = [\"0.5\", \"2\"]", "queue = [\"0.5\", \"2\"]");
+    let grid = Grid::parse("x.toml", &text).unwrap();
+    let first = &grid.cells[0];
+    assert_eq!(first.name, "10 Mbit/s × 10 ms, queue 0.5 BDP, 1 × reno");
+    assert_eq!(first.path.forward.queue, Some(ByteCount::new(6250)), "as it stands there, though it is a few packets");
+    assert_eq!(grid.cells[2].path.forward.queue, Some(ByteCount::new(25_000)));
+    let both = GOOD.replace("[\"10ms\"]", "[\"10ms\"]\nqueue = [\"3\"]");
+    assert_eq!(Grid::parse("x.toml", &both).unwrap().cells[0].title, "window 0.5 BDP, queue 3 BDP");
 }
 
 #[test]
@@ -60,6 +73,12 @@ fn bad_grids_are_reported_with_their_place() {
         ("rtt = [\"10ms\"]", "", "x.toml:6:1: rtt: it is missing"),
         ("longest = \"30s\"", "", "x.toml:1:1: longest: it is missing"),
         (
+            "rtt = [\"10ms\"]",
+            "rtt = [\"10ms\"]\nqueue = [\"0.1\"]",
+            "x.toml:9:9: queue: 0.1 BDPs of 10 Mbit/s × 10 ms are 1.221 KiB, and one packet is 1.502 KiB; make it \
+             longer",
+        ),
+        (
             "\"0.5\"",
             "\"0.1\"",
             "x.toml:9:10: window: 0.1 BDPs of 10 Mbit/s × 10 ms are 1.221 KiB; it must be from 4 KiB to below 2 GiB",
@@ -72,8 +91,8 @@ fn bad_grids_are_reported_with_their_place() {
         (
             "streams = [4]",
             "stream = [4]",
-            "x.toml:15:1: \"stream\" is not a key here; the keys are rate, rtt, window, tcp_rmem, tcp_wmem, loss, \
-             congestion, streams",
+            "x.toml:15:1: \"stream\" is not a key here; the keys are rate, rtt, queue, window, tcp_rmem, tcp_wmem, \
+             loss, congestion, streams",
         ),
     ] {
         assert_eq!(stated(old, new), sentence);

@@ -1,0 +1,335 @@
+//! Transfers in virtual time: each judged, many at once on as many threads as there are, in their order.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use fullpipe_diagnose::diagnose;
+use fullpipe_record::{Candidate, Evidence, Measurement, Path, RateSpread, Sample, SegmentSpread, SimulatedTransfer};
+use fullpipe_sim::{NotModelled, Plan, Simulation};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+use crate::error::ExperimentError;
+use crate::target::Interrupt;
+
+/// Virtual time between two checks for an interrupt.
+const CHECK_INTERVAL: Span = Span::from_secs(1);
+
+/// A transfer to simulate, with the name that its results have, if any.
+#[derive(Debug, Clone)]
+pub struct NamedPlan {
+    /// The name.
+    pub name: Option<String>,
+    /// The transfer.
+    pub plan: Plan,
+}
+
+/// Simulates `plan` and names its limit.
+///
+/// # Errors
+/// If something in it is not modelled, or it is interrupted.
+pub fn simulate(plan: Plan, interrupt: Interrupt<'_>) -> Result<Measurement, ExperimentError> {
+    let path = plan.path.clone();
+    let measurement = run_to_end(Simulation::new(plan)?, interrupt)?;
+    Ok(judged(measurement, &path))
+}
+
+fn judged(measurement: Measurement, path: &Path) -> Measurement {
+    let verdict = diagnose(&Evidence::of(&measurement, path.forward.rate, path.forward.framing));
+    Measurement { limit: Some(verdict), ..measurement }
+}
+
+/// The state of one connection's sender and of the queue at a moment of a simulation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TracePoint {
+    /// The sender.
+    pub sender: Sample,
+    /// Rate of what was acknowledged since the point before; zero at the first.
+    pub rate: BitRate,
+    /// Bytes that wait for the link in the direction of the data or are being sent.
+    pub queued: ByteCount,
+}
+
+/// As [`simulate`]. Passes the state of each connection to `trace`, at the start, every `interval`, and at the end.
+///
+/// # Errors
+/// As [`simulate`]; and what `trace` fails with.
+pub fn simulate_traced<E: From<ExperimentError>>(
+    plan: Plan,
+    interval: Span,
+    interrupt: Interrupt<'_>,
+    trace: &mut dyn FnMut(&TracePoint) -> Result<(), E>,
+) -> Result<Measurement, E> {
+    let path = plan.path.clone();
+    let mut simulation = Simulation::new(plan).map_err(ExperimentError::from)?;
+    let mut before: Vec<Sample> = Vec::new();
+    loop {
+        let queued = simulation.queued();
+        let now = simulation.senders();
+        for (index, sender) in now.iter().enumerate() {
+            let rate = before.get(index).map_or(BitRate::ZERO, |before| rate_between(before, sender));
+            trace(&TracePoint { sender: sender.clone(), rate, queued })?;
+        }
+        if simulation.is_over() {
+            break;
+        }
+        if interrupt.requested() {
+            return Err(ExperimentError::Interrupted.into());
+        }
+        before = now;
+        simulation.run_until(simulation.now() + interval);
+    }
+    Ok(judged(simulation.measure(), &path))
+}
+
+fn rate_between(before: &Sample, after: &Sample) -> BitRate {
+    let acked = |sample: &Sample| sample.tcp.bytes_acked.unwrap_or_default();
+    BitRate::of(acked(after).saturating_sub(acked(before)), after.at.saturating_sub(before.at))
+}
+
+/// Runs `simulation` to its end.
+///
+/// # Errors
+/// If it is interrupted.
+pub(crate) fn run_to_end(mut simulation: Simulation, interrupt: Interrupt<'_>) -> Result<Measurement, ExperimentError> {
+    while !simulation.is_over() {
+        if interrupt.requested() {
+            return Err(ExperimentError::Interrupted);
+        }
+        simulation.run_until(simulation.now() + CHECK_INTERVAL);
+    }
+    Ok(simulation.measure())
+}
+
+/// Simulates each of `plans` with `seeds` seeds, from its own on, on `jobs` threads. Passes each measurement to `each`,
+/// the seeds of the first plan first.
+///
+/// # Errors
+/// Before the first transfer if something in one of them is not modelled; if it is interrupted.
+pub fn simulate_each(
+    plans: &[NamedPlan],
+    seeds: u16,
+    jobs: NonZeroUsize,
+    interrupt: Interrupt<'_>,
+    each: &mut dyn FnMut(Measurement),
+) -> Result<(), ExperimentError> {
+    with_seeds(plans, seeds, jobs, interrupt, |measurement| measurement, |_, measurement| each(measurement))
+}
+
+/// Simulates each of `plans` with `seeds` seeds, from its own on, on `jobs` threads. Passes what each plan comes to to
+/// `each`, in the order of the plans.
+///
+/// # Errors
+/// Before the first transfer if something in one of them is not modelled; if it is interrupted.
+pub fn simulate_summaries(
+    plans: &[NamedPlan],
+    seeds: u16,
+    jobs: NonZeroUsize,
+    interrupt: Interrupt<'_>,
+    each: &mut dyn FnMut(SimulatedTransfer),
+) -> Result<(), ExperimentError> {
+    let mut of_plan = Vec::new();
+    with_seeds(plans, seeds, jobs, interrupt, Outcome::of, |plan, outcome| {
+        of_plan.push(outcome);
+        if of_plan.len() == usize::from(seeds) {
+            summary(plan, std::mem::take(&mut of_plan)).into_iter().for_each(&mut *each);
+        }
+    })
+}
+
+/// Simulates `plans` with `seeds` seeds each, and passes what `reduce` makes of each measurement to `each`, in order.
+fn with_seeds<R: Send>(
+    plans: &[NamedPlan],
+    seeds: u16,
+    jobs: NonZeroUsize,
+    interrupt: Interrupt<'_>,
+    reduce: impl Fn(Measurement) -> R + Sync,
+    mut each: impl FnMut(&NamedPlan, R),
+) -> Result<(), ExperimentError> {
+    for named in plans {
+        Simulation::new(named.plan.clone()).map_err(|refused| named.refused(refused))?;
+    }
+    let runs: Vec<(&NamedPlan, u64)> =
+        plans.iter().flat_map(|plan| (0..u64::from(seeds)).map(move |seed| (plan, seed))).collect();
+    let run = |(named, seed): &(&NamedPlan, u64)| {
+        let plan = Plan { seed: named.plan.seed.wrapping_add(*seed), ..named.plan.clone() };
+        simulate(plan, interrupt).map(&reduce)
+    };
+    let mut failed = None;
+    in_order(jobs, &runs, run, |(named, _), result| match result {
+        Ok(result) if failed.is_none() => each(named, result),
+        Ok(_) => {}
+        Err(error) => failed = failed.take().or(Some(error)),
+    });
+    failed.map_or(Ok(()), Err)
+}
+
+impl NamedPlan {
+    fn refused(&self, cause: NotModelled) -> ExperimentError {
+        match self.name.clone() {
+            Some(name) => ExperimentError::Named { name, cause },
+            None => cause.into(),
+        }
+    }
+}
+
+/// Applies `work` to each item on `jobs` threads, and passes the results to `each` in the order of the items.
+fn in_order<T: Sync, R: Send>(
+    jobs: NonZeroUsize,
+    items: &[T],
+    work: impl Fn(&T) -> R + Sync,
+    mut each: impl FnMut(&T, R),
+) {
+    let next = AtomicUsize::new(0);
+    let (done, results) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..jobs.get().min(items.len()) {
+            let (next, work, done) = (&next, &work, done.clone());
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(index) else { break };
+                    if done.send((index, work(item))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(done);
+        let mut early = BTreeMap::new();
+        let mut waiting = items.iter().enumerate().peekable();
+        for (index, result) in results {
+            early.insert(index, result);
+            while let Some((item, result)) =
+                waiting.peek().and_then(|(index, item)| Some((*item, early.remove(index)?)))
+            {
+                each(item, result);
+                waiting.next();
+            }
+        }
+    });
+}
+
+/// The figures of one transfer that a summary needs.
+struct Outcome {
+    rate: BitRate,
+    retransmits: SegCount,
+    loaded_rtt: Option<Span>,
+    limit: Option<Candidate>,
+    warnings: Vec<String>,
+}
+
+impl Outcome {
+    fn of(measurement: Measurement) -> Self {
+        Self {
+            warnings: measurement.warnings,
+            rate: measurement.summary.rate,
+            retransmits: measurement.summary.retransmits.unwrap_or_default(),
+            loaded_rtt: measurement.rtt.loaded.map(|rtt| rtt.median),
+            limit: measurement.limit.map(|verdict| Candidate {
+                kind: verdict.kind,
+                cause: verdict.cause,
+                at: verdict.at,
+            }),
+        }
+    }
+}
+
+/// Returns the summary of the outcomes of all seeds of `named`.
+fn summary(named: &NamedPlan, mut outcomes: Vec<Outcome>) -> Option<SimulatedTransfer> {
+    outcomes.sort_by_key(|outcome| outcome.rate);
+    let mut again: Vec<SegCount> = outcomes.iter().map(|outcome| outcome.retransmits).collect();
+    again.sort_unstable();
+    let middle = outcomes.len() / 2;
+    let (low, median, high) = (outcomes.first()?, outcomes.get(middle)?, outcomes.last()?);
+    Some(SimulatedTransfer {
+        name: named.name.clone(),
+        path: named.plan.path.clone(),
+        request: named.plan.request.clone(),
+        seeds: u32::try_from(outcomes.len()).unwrap_or(u32::MAX),
+        rate: RateSpread { low: low.rate, median: median.rate, high: high.rate },
+        retransmits: SegmentSpread { low: *again.first()?, median: *again.get(middle)?, high: *again.last()? },
+        loaded_rtt: median.loaded_rtt,
+        limit: median.limit,
+        warnings: median.warnings.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{HostSettings, Request};
+    use fullpipe_scenario::{PathSpec, parse_path_flag};
+    use std::sync::atomic::AtomicBool;
+
+    fn plans() -> Vec<NamedPlan> {
+        let paths = ["rate=20M,rtt=10ms", "rate=20M,rtt=40ms,loss=1e-3", "rate=5M,rtt=5ms"];
+        let plan = |flag| {
+            let path = parse_path_flag(flag, &PathSpec::demo()).unwrap();
+            let host = HostSettings::of_linux_6_18();
+            let request = Request { duration: Span::from_secs(1), ..Request::default() };
+            NamedPlan { name: None, plan: Plan::new(path, [host.clone(), host], request, 7) }
+        };
+        paths.map(plan).to_vec()
+    }
+
+    fn jobs(count: usize) -> NonZeroUsize {
+        NonZeroUsize::new(count).unwrap()
+    }
+
+    #[test]
+    fn results_come_in_order_whatever_the_number_of_threads() {
+        let items: Vec<u64> = (0..200).collect();
+        for threads in [1, 3, 500] {
+            let mut got = Vec::new();
+            in_order(jobs(threads), &items, |item| item * 3, |item, result| got.push((*item, result)));
+            assert!(got.iter().zip(&items).all(|((item, result), expected)| item == expected && *result == item * 3));
+            assert_eq!(got.len(), items.len());
+        }
+    }
+
+    #[test]
+    fn a_summary_is_what_the_seeds_alone_give() {
+        let idle = AtomicBool::new(false);
+        let mut summaries = Vec::new();
+        simulate_summaries(&plans(), 3, jobs(2), Interrupt(&idle), &mut |summary| summaries.push(summary)).unwrap();
+        let mut rates: Vec<BitRate> = (0..3)
+            .map(|seed| {
+                let plan = plans()[1].plan.clone();
+                simulate(Plan { seed: plan.seed + seed, ..plan }, Interrupt(&idle)).unwrap().summary.rate
+            })
+            .collect();
+        rates.sort_unstable();
+        let spread = summaries[1].rate;
+        assert_eq!((summaries.len(), [spread.low, spread.median, spread.high].to_vec()), (3, rates));
+    }
+
+    #[test]
+    fn a_trace_is_of_the_same_transfer_and_its_rates_add_up() {
+        let idle = AtomicBool::new(false);
+        let plan = plans()[1].plan.clone();
+        let mut points = Vec::new();
+        let traced = simulate_traced(plan.clone(), Span::from_millis(7), Interrupt(&idle), &mut |point| {
+            points.push(point.clone());
+            Ok::<(), ExperimentError>(())
+        });
+        assert_eq!(traced.unwrap(), simulate(plan.clone(), Interrupt(&idle)).unwrap());
+        let steps = points.windows(2).map(|pair| pair[1].rate.bytes_in(pair[1].sender.at - pair[0].sender.at));
+        let (sum, acked) = (steps.sum::<ByteCount>(), points.last().unwrap().sender.tcp.bytes_acked.unwrap());
+        assert!(sum <= acked && sum + ByteCount::new(points.len() as u64) >= acked, "{sum} of {acked}");
+        let most = points.iter().map(|point| point.queued).max().unwrap();
+        assert!(most > ByteCount::ZERO && most <= plan.path.forward.queue.unwrap() + ByteCount::new(1538), "{most}");
+    }
+
+    #[test]
+    fn what_is_not_modelled_is_refused_before_the_first_transfer() {
+        let mut plans = plans();
+        plans[2].name = Some("third".to_owned());
+        plans[2].plan.request.multipath = true;
+        let idle = AtomicBool::new(false);
+        let ended = simulate_each(&plans, 1, jobs(1), Interrupt(&idle), &mut |_| panic!("nothing runs"));
+        assert_eq!(ended.unwrap_err().to_string(), "third: Multipath TCP is not modelled");
+    }
+}

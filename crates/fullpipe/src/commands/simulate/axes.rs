@@ -1,0 +1,182 @@
+//! Lists and ranges of path and load, and their combinations.
+
+use fullpipe_calc::{Setting, numbers_between};
+use fullpipe_record::{Buffer, Quantity, Request};
+
+use crate::failure::{Failure, USAGE};
+use crate::values::{Values, values};
+
+/// Combinations of one table.
+const MAX_COMBINATIONS: usize = 10_000;
+
+/// Quantities of the path that may be lists or ranges.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Path")]
+pub(super) struct PathLists {
+    /// Rate of the path, as the key `rate` of --path
+    #[arg(long, value_name = "RATE", value_parser = values(Quantity::Bandwidth))]
+    bandwidth: Option<Values>,
+    /// Round-trip time of the path, as the key `rtt`
+    #[arg(long, short, value_name = "TIME", value_parser = values(Quantity::Rtt))]
+    rtt: Option<Values>,
+    /// Queue before the bottleneck, as the key `queue`: 0.5bdp, 64KiB, 100packets, 20ms
+    #[arg(long, value_name = "QUEUE", value_parser = queues)]
+    queue: Option<Queues>,
+    /// Share of packets lost, as the key `loss`
+    #[arg(long, value_name = "RATIO", value_parser = values(Quantity::Loss))]
+    loss: Option<Values>,
+    /// Maximum size of an IP packet, as the key `mtu`
+    #[arg(long, value_name = "BYTES", value_parser = values(Quantity::Mtu))]
+    mtu: Option<Values>,
+}
+
+/// Sizes of a queue, each as the key `queue` of a path takes it.
+#[derive(Debug, Clone)]
+struct Queues(Vec<String>);
+
+/// One combination: keys of a path, as `rate=100000000bit/s`, and the values of the load.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Combination {
+    pub(super) path: Vec<String>,
+    pub(super) load: Vec<Setting>,
+}
+
+impl Combination {
+    /// Returns the load of this combination, the rest as in `request`.
+    pub(super) fn request(&self, request: Request) -> Request {
+        self.load.iter().fold(request, with)
+    }
+}
+
+impl PathLists {
+    /// Returns the combinations of these lists and those of the load. The last list varies fastest.
+    ///
+    /// # Errors
+    /// Fails if there are more than [`MAX_COMBINATIONS`].
+    pub(super) fn combinations<'v>(&self, load: impl Iterator<Item = &'v Values>) -> Result<Vec<Combination>, Failure> {
+        let Self { bandwidth, rtt, queue, loss, mtu } = self;
+        let path = [bandwidth, rtt, loss, mtu].into_iter().flatten();
+        let path = path.map(|Values(values)| values.iter().filter_map(key).collect());
+        let queues = queue.iter().map(|Queues(sizes)| sizes.iter().map(|size| format!("queue={size}")).collect());
+        let path: Vec<Vec<String>> = path.chain(queues).collect();
+        let load: Vec<&Vec<Setting>> = load.map(|Values(values)| values).collect();
+        let lengths = path.iter().map(Vec::len).chain(load.iter().map(|values| values.len()));
+        let count = lengths.fold(1_usize, usize::saturating_mul);
+        if count > MAX_COMBINATIONS {
+            let why = format!("that is {count} combinations, more than {MAX_COMBINATIONS}; take shorter lists");
+            return Err(Failure::new(USAGE, why));
+        }
+        let mut all = vec![Combination::default()];
+        for list in path {
+            all = times(&all, &list, |combination, key| combination.path.push(key.clone()));
+        }
+        for list in load {
+            all = times(&all, list, |combination, setting| combination.load.push(setting.clone()));
+        }
+        Ok(all)
+    }
+}
+
+/// Returns each of `combinations` with each of `values`.
+fn times<V>(combinations: &[Combination], values: &[V], add: impl Fn(&mut Combination, &V)) -> Vec<Combination> {
+    let with = |combination: &Combination, value| {
+        let mut longer = combination.clone();
+        add(&mut longer, value);
+        longer
+    };
+    combinations.iter().flat_map(|combination| values.iter().map(move |value| with(combination, value))).collect()
+}
+
+/// Returns a quantity of a path as `--path` has it, without loss of digits.
+fn key(setting: &Setting) -> Option<String> {
+    match setting {
+        Setting::Bandwidth(rate) => Some(format!("rate={}bit/s", rate.bps())),
+        Setting::Rtt(rtt) => Some(format!("rtt={}ns", rtt.as_nanos())),
+        Setting::Loss(loss) => Some(format!("loss={}", loss.get())),
+        Setting::Mtu(mtu) => Some(format!("mtu={}", mtu.get())),
+        _ => None,
+    }
+}
+
+fn with(request: Request, setting: &Setting) -> Request {
+    match setting {
+        Setting::Streams(streams) => Request { streams: *streams, ..request },
+        Setting::Congestion(name) => Request { congestion: Some(name.clone()), ..request },
+        Setting::Window(size) => Request { buffer: Buffer::Window(*size), ..request },
+        Setting::Buffer(size) => Request { buffer: Buffer::Request(*size), ..request },
+        _ => request,
+    }
+}
+
+/// Reads sizes of a queue: one, or several between commas, or ranges whose ends have the same unit.
+fn queues(text: &str) -> Result<Queues, String> {
+    let mut sizes = Vec::new();
+    for item in text.split(',') {
+        match item.split_once("..") {
+            Some((low, rest)) => sizes.extend(range(low.trim(), rest.trim())?),
+            None => sizes.push(item.trim().to_owned()),
+        }
+    }
+    Ok(Queues(sizes))
+}
+
+fn range(low: &str, rest: &str) -> Result<Vec<String>, String> {
+    let (high, step) = rest.split_once('+').map_or((rest, None), |(high, step)| (high, Some(step)));
+    let ([low, high], step) = ([number(low)?, number(high)?], step.map(number).transpose()?);
+    let unit = low.1;
+    if high.1 != unit || step.is_some_and(|step| step.1 != unit) {
+        return Err("the ends of a range need the same unit; write for example 0.1bdp..2bdp".to_owned());
+    }
+    let numbers = numbers_between(low.0, high.0, step.map(|step| step.0)).map_err(|error| error.to_string())?;
+    Ok(numbers.into_iter().map(|number| format!("{number}{unit}")).collect())
+}
+
+/// Returns the number before the unit, and the unit.
+fn number(text: &str) -> Result<(f64, &str), String> {
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let number = digits.parse().map_err(|_| format!("\"{text}\" is not a size of a queue; write for example 2bdp"))?;
+    Ok((number, unit.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_lists_and_ranges_of_one_unit() {
+        for (text, sizes) in [
+            ("1bdp", "1bdp"),
+            ("64KiB, 0.5bdp,20ms", "64KiB 0.5bdp 20ms"),
+            ("0.1bdp..2bdp", "0.1bdp 0.2bdp 0.5bdp 1bdp 2bdp"),
+            ("10 packets..30 packets+10packets", "10packets 20packets 30packets"),
+        ] {
+            assert_eq!(queues(text).unwrap().0.join(" "), sizes, "{text}");
+        }
+        for text in ["1bdp..2ms", "..2bdp", "2bdp..1bdp", "1bdp..2bdp+1"] {
+            assert!(queues(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_list_varies_fastest_and_keys_lose_no_digits() {
+        let list = |quantity, text| Some(values(quantity)(text).unwrap());
+        let lists = PathLists {
+            bandwidth: list(Quantity::Bandwidth, "100M"),
+            rtt: list(Quantity::Rtt, "1ms,1234567ns"),
+            queue: None,
+            loss: list(Quantity::Loss, "1e-7"),
+            mtu: None,
+        };
+        let streams = values(Quantity::Streams)("1,4").unwrap();
+        let all = lists.combinations([&streams].into_iter()).unwrap();
+        let shown: Vec<String> = all
+            .iter()
+            .map(|one| format!("{} {}", one.path.join(","), one.request(Request::default()).streams))
+            .collect();
+        assert_eq!(shown[0], "rate=100000000bit/s,rtt=1000000ns,loss=0.0000001 1");
+        assert_eq!(shown[3], "rate=100000000bit/s,rtt=1234567ns,loss=0.0000001 4");
+        let long = values(Quantity::Mtu)("100..10100+1").unwrap();
+        assert!(lists.combinations([&streams, &long].into_iter()).is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! Measurements that are simulated again, with changes.
+
+use std::io::Read;
+use std::path::Path;
+
+use fullpipe_experiment::{ExperimentError, Interrupt, PastChange, PastOptions, PastTransfer};
+use fullpipe_record::{Content, Document, Event};
+use fullpipe_report as report;
+
+use crate::failure::{Failure, INTERRUPTED, USAGE};
+use crate::sibling::read_sibling;
+use crate::terminal::Terminal;
+
+/// The measurement, and the changes.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Past measurement")]
+pub(super) struct PastArguments {
+    /// Measurement to simulate again, as measure, demo or lab run print it with --json; - is standard input
+    ///
+    /// An emulated path is in the record. Any other is inferred from what was measured, which the output states; keys
+    /// of --path override that.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["scenario", "PathLists", "LoadArguments", "granularity", "csv"]
+    )]
+    from: Option<String>,
+    /// Simulate it with this change, too: congestion=bbr, queue=0.1bdp, `receiver.tcp_rmem=64MiB`; repeatable
+    ///
+    /// Keys are congestion, streams, window, buffer, pacing, those of --path, and those of --sender and --receiver
+    /// behind `sender.` and `receiver.`. Several changes are also simulated all together. `remedies` stands for each
+    /// remedy for the limit, the best first.
+    #[arg(long, value_name = "KEY=VALUE", requires = "from", value_parser = |text: &str| PastChange::read(text))]
+    what_if: Vec<PastChange>,
+}
+
+impl PastArguments {
+    /// Returns the name of the file, if there is one.
+    pub(super) fn file(&self) -> Option<&str> {
+        self.from.as_deref()
+    }
+
+    /// Simulates the measurements in `file` and prints what comes out.
+    pub(super) fn run(
+        &self,
+        file: &str,
+        options: &PastOptions<'_>,
+        interrupt: Interrupt<'_>,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
+        let mut reports = Vec::new();
+        let mut interrupted = false;
+        for past in read(file)? {
+            let files = &|name: &str| read_sibling(Path::new(""), name);
+            let report = match past.what_if(&self.what_if, options, files, interrupt) {
+                Err(ExperimentError::Interrupted) if !reports.is_empty() => {
+                    interrupted = true;
+                    break;
+                }
+                report => report?,
+            };
+            terminal.result(&report::what_if(&report, terminal.style()));
+            terminal.event(&Event::WhatIf(Box::new(report.clone())));
+            reports.push(report);
+        }
+        terminal.document(&Document::new(Content::WhatIf { what_if: reports }));
+        if interrupted { Err(Failure::already_printed(INTERRUPTED)) } else { Ok(()) }
+    }
+}
+
+/// Reads the measurements in a file.
+fn read(file: &str) -> Result<Vec<PastTransfer>, Failure> {
+    let name = if file == "-" { "standard input" } else { file };
+    let text = if file == "-" {
+        let mut text = String::new();
+        std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(file)
+    };
+    let text = text.map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
+    let document: Document = serde_json::from_str(&text).map_err(|error| {
+        Failure::new(USAGE, format!("{name} is no JSON document of fullpipe: {error}; measure --json prints one"))
+    })?;
+    PastTransfer::all_in(document).map_err(|why| Failure::new(USAGE, format!("{name}: {why}")))
+}

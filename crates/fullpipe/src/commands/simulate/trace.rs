@@ -1,0 +1,165 @@
+//! The course of a simulated transfer as CSV.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use fullpipe_experiment::{ExperimentError, Interrupt, TracePoint, simulate_traced};
+use fullpipe_record::{CongestionState, Measurement};
+use fullpipe_sim::Plan;
+use fullpipe_units::{SegCount, Span};
+
+use crate::failure::{FAILED, Failure, USAGE};
+use crate::values::duration;
+
+/// The names of the columns: seconds, segments, bytes, bit/s.
+const HEAD: &str = "time,stream,cwnd,ssthresh,in_flight,queue,rate_bps,srtt,pacing_bps,retransmits,state";
+
+/// The file, and how often its state is written.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(super) struct TraceArguments {
+    /// Write the course of the transfer to this file as CSV
+    ///
+    /// A row for each stream and interval: time, congestion window, slow-start threshold and segments in flight, bytes
+    /// in the queue of the path, rate of what was acknowledged, smoothed round-trip time, pacing rate, segments sent
+    /// again. The file is written whole or not at all.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "csv"])]
+    trace: Option<PathBuf>,
+    /// Interval between the rows of --trace
+    #[arg(
+        long,
+        requires = "trace",
+        default_value = "50ms",
+        value_parser = trace_interval,
+        value_name = "SECONDS",
+        hide_short_help = true
+    )]
+    trace_interval: Span,
+}
+
+impl TraceArguments {
+    /// Returns the file, if there is one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.trace.as_deref()
+    }
+
+    /// Simulates `plan`, whose course it writes to `file`.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written; then, and if the simulation fails, there is none.
+    pub(super) fn simulate(&self, file: &Path, plan: Plan, interrupt: Interrupt<'_>) -> Result<Measurement, Failure> {
+        let trace = TraceFile::create(file).map_err(|error| unwritable(file, &error))?;
+        let mut out = BufWriter::new(&trace.file);
+        let mut write = |line: &str| writeln!(out, "{line}").map_err(Stop::Write);
+        let done = write(HEAD)
+            .and_then(|()| simulate_traced(plan, self.trace_interval, interrupt, &mut |point| write(&row(point))));
+        let done = done.and_then(|measurement| out.flush().map(|()| measurement).map_err(Stop::Write));
+        drop(out);
+        match done {
+            Ok(measurement) => trace.keep().map(|()| measurement).map_err(|error| unwritable(file, &error)),
+            Err(Stop::Write(error)) => Err(unwritable(file, &error)),
+            Err(Stop::Experiment(error)) => Err(error.into()),
+        }
+    }
+}
+
+/// Why a trace ends early.
+enum Stop {
+    Write(io::Error),
+    Experiment(ExperimentError),
+}
+
+impl From<ExperimentError> for Stop {
+    fn from(error: ExperimentError) -> Self {
+        Self::Experiment(error)
+    }
+}
+
+fn unwritable(file: &Path, error: &io::Error) -> Failure {
+    Failure::new(FAILED, format!("cannot write the trace {}: {error}", file.display()))
+}
+
+/// A file that gets its name when it is whole. What is no regular file, such as a pipe, is written directly.
+struct TraceFile {
+    file: File,
+    /// Its name until then, and its name.
+    names: Option<[PathBuf; 2]>,
+}
+
+impl TraceFile {
+    fn create(name: &Path) -> io::Result<Self> {
+        if fs::metadata(name).is_ok_and(|found| !found.is_file()) {
+            return Ok(Self { file: File::options().write(true).open(name)?, names: None });
+        }
+        let mut partial = name.as_os_str().to_owned();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        Ok(Self { file: File::create(&partial)?, names: Some([partial, name.to_owned()]) })
+    }
+
+    fn keep(mut self) -> io::Result<()> {
+        match self.names.take() {
+            Some([partial, name]) => fs::rename(partial, name),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for TraceFile {
+    fn drop(&mut self) {
+        if let Some([partial, _]) = &self.names {
+            // That it is gone already is as good.
+            let _ = fs::remove_file(partial);
+        }
+    }
+}
+
+fn row(point: &TracePoint) -> String {
+    let (sample, tcp) = (&point.sender, &point.sender.tcp);
+    let segments = |count: Option<SegCount>| count.map_or_else(String::new, |count| count.get().to_string());
+    let in_flight = sample.pipe().zip(tcp.snd_mss).map(|(pipe, mss)| pipe.get() / mss.get().max(1));
+    let state = tcp.congestion_state.map_or("", |state| match state {
+        CongestionState::Open => "open",
+        CongestionState::Disorder => "disorder",
+        CongestionState::Cwr => "cwr",
+        CongestionState::Recovery => "recovery",
+        CongestionState::Loss => "loss",
+    });
+    [
+        sample.at.as_secs_f64().to_string(),
+        sample.stream.to_string(),
+        segments(tcp.cwnd),
+        segments(tcp.ssthresh),
+        in_flight.map_or_else(String::new, |count| count.to_string()),
+        point.queued.get().to_string(),
+        point.rate.bps().to_string(),
+        tcp.rtt.map_or_else(String::new, |rtt| rtt.as_secs_f64().to_string()),
+        tcp.pacing_rate.map_or_else(String::new, |rate| rate.bps().to_string()),
+        segments(tcp.total_retrans),
+        state.to_owned(),
+    ]
+    .join(",")
+}
+
+fn trace_interval(text: &str) -> Result<Span, String> {
+    let interval = duration(text)?;
+    let valid = interval >= Span::from_micros(10);
+    valid.then_some(interval).ok_or_else(|| "the interval must be at least 10 µs".to_owned())
+}
+
+/// Fails if the course of these transfers cannot be one file.
+///
+/// # Errors
+/// A sentence for the user.
+pub(super) fn check(transfers: usize, file: &Path) -> Result<(), Failure> {
+    if file == Path::new("-") {
+        let why = "--trace writes a file, as standard output has the result: name one";
+        return Err(Failure::new(USAGE, why));
+    }
+    if transfers != 1 {
+        let why = format!("--trace is of one transfer, and these are {transfers}: leave out lists, steps and --seeds");
+        return Err(Failure::new(USAGE, why));
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Throughput over loss × queue × congestion control in virtual time, segment by segment and in whole trains: any
+//! change of behaviour shows in the tables.
+
+use std::fmt::Write as _;
+
+use fullpipe_record::{
+    Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, Request, Segmentation,
+};
+use fullpipe_sim::{Granularity, Plan, Simulation};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+const QUEUES: [f64; 3] = [0.25, 1.0, 4.0];
+const LOSSES: [f64; 3] = [0.0, 1e-3, 1e-2];
+
+/// 20 Mbit/s × 20 ms for 4 s with a queue in BDPs and random loss of data.
+fn plan(control: &str, queue: f64, loss: f64, granularity: Granularity) -> Plan {
+    let (rate, rtt) = (BitRate::from_mbps(20), Span::from_millis(20));
+    let direction = PathDirection {
+        rate: Some(rate),
+        delay: rtt / 2,
+        queue: Some(rate.bytes_in(rtt).scaled(queue)),
+        loss: None,
+        mtu: ByteCount::new(1500),
+        framing: Framing::Ethernet,
+        ip: IpVersion::V4,
+        encapsulation: Encapsulation::default(),
+        effects: Effects::default(),
+    };
+    let path = Path {
+        forward: PathDirection { loss: Some(Ratio::new(loss)), ..direction.clone() },
+        reverse: direction,
+        segmentation: Segmentation::Trains,
+    };
+    let host = HostSettings::of_linux_6_18();
+    let duration = Span::from_secs(4);
+    let request = Request { duration, congestion: Some(control.to_owned()), ..Request::default() };
+    Plan { granularity, ..Plan::new(path, [host.clone(), host], request, 1) }
+}
+
+/// Mbit/s, and segments sent again.
+fn cell(plan: Plan) -> String {
+    let summary = Simulation::new(plan).unwrap().measure().summary;
+    format!("{:5.2} {:5}", summary.rate.as_mbps(), summary.retransmits.unwrap().get())
+}
+
+fn table(control: &str) -> String {
+    let mut text = "queue   loss      segments        trains\n".to_owned();
+    for queue in QUEUES {
+        for loss in LOSSES {
+            let of = |granularity| cell(plan(control, queue, loss, granularity));
+            let (single, trains) = (of(Granularity::Segment), of(Granularity::Train));
+            writeln!(text, "{queue:5}  {loss:5}   {single}   {trains}").unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn reno_over_queues_and_losses() {
+    insta::assert_snapshot!(table("reno"));
+}
+
+#[test]
+fn cubic_over_queues_and_losses() {
+    insta::assert_snapshot!(table("cubic"));
+}
+
+#[test]
+fn bbr_over_queues_and_losses() {
+    insta::assert_snapshot!(table("bbr"));
+}
