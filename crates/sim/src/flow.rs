@@ -129,7 +129,7 @@ impl Flow {
             return Some(self.starts);
         }
         let ends = earlier(self.sender.deadline(), earlier(self.receiver.deadline(), self.reads_at));
-        let programs = earlier(self.source.deadline(now, &self.sender), self.sink.deadline(&self.receiver));
+        let programs = earlier(self.source.deadline(), self.sink.deadline(&self.receiver));
         earlier(ends, programs).map(|due| due.max(now))
     }
 }
