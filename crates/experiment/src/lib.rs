@@ -20,7 +20,7 @@ mod virtual_target;
 pub use advice::advice;
 pub use arguments::measure_arguments;
 pub use captures::{Known, judge_capture, judge_captures, judge_files};
-pub use cross_traffic::keep_cross_traffic;
+pub use cross_traffic::{cross_traffic_phases, keep_cross_traffic};
 pub use error::ExperimentError;
 pub use grid::{grid_duration, run_grid};
 pub use in_lab::LabTarget;

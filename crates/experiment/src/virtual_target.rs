@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use fullpipe_record::{At, Change, HostSettings, Interval, Measurement, Path, Request};
-use fullpipe_sim::{Plan, Simulation};
+use fullpipe_sim::{CrossTraffic, CrossTrafficResult, Plan, Simulation};
 use fullpipe_units::Span;
 
 use crate::error::ExperimentError;
@@ -30,6 +30,33 @@ impl VirtualTarget {
         let ends = Ends { sender: host.changed_by(sender), receiver: host.changed_by(receiver) };
         Self { path, seed, measured: Cell::new(0), ends: RefCell::new(ends.clone()), before: ends }
     }
+
+    /// One measurement while other loads share the path, which exists for `lead` when it begins. Returns the results of
+    /// those, too.
+    ///
+    /// # Errors
+    /// If something is not modelled, or it is interrupted.
+    pub(crate) fn measure_beside(
+        &self,
+        request: &Request,
+        (lead, cross_traffic): (Span, Vec<CrossTraffic>),
+        interrupt: Interrupt<'_>,
+        progress: &mut dyn FnMut(&Interval),
+    ) -> Result<(Measurement, Vec<CrossTrafficResult>), ExperimentError> {
+        let seed = self.seed.wrapping_add(self.measured.replace(self.measured.get() + 1));
+        let Ends { sender, receiver } = self.ends.borrow().clone();
+        let plan = Plan::new(self.path.clone(), [sender, receiver], request.clone(), seed);
+        let mut simulation = Simulation::new(Plan { lead, cross_traffic, ..plan })?;
+        while !simulation.is_over() {
+            if interrupt.requested() {
+                return Err(ExperimentError::Interrupted);
+            }
+            simulation.run_until(simulation.now() + CHECK_INTERVAL);
+        }
+        let (measurement, results) = simulation.measure_with_cross_traffic();
+        measurement.intervals.iter().for_each(progress);
+        Ok((measurement, results))
+    }
 }
 
 impl Target for VirtualTarget {
@@ -47,18 +74,7 @@ impl Target for VirtualTarget {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        let seed = self.seed.wrapping_add(self.measured.replace(self.measured.get() + 1));
-        let Ends { sender, receiver } = self.ends.borrow().clone();
-        let mut simulation = Simulation::new(Plan::new(self.path.clone(), [sender, receiver], request.clone(), seed))?;
-        while !simulation.is_over() {
-            if interrupt.requested() {
-                return Err(ExperimentError::Interrupted);
-            }
-            simulation.run_until(simulation.now() + CHECK_INTERVAL);
-        }
-        let measurement = simulation.measure();
-        measurement.intervals.iter().for_each(progress);
-        Ok(measurement)
+        Ok(self.measure_beside(request, (Span::ZERO, Vec::new()), interrupt, progress)?.0)
     }
 
     fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {

@@ -1,6 +1,7 @@
 use fullpipe_tcp::{Ack, Burst, Receiver, Sender};
 use fullpipe_units::Time;
 
+use crate::connection::Wire;
 use crate::program::{Sink, Source};
 
 /// One connection with the programs at both ends.
@@ -8,6 +9,7 @@ use crate::program::{Sink, Source};
 pub(crate) struct Flow {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
+    pub(crate) wire: Wire,
     source: Source,
     sink: Sink,
     /// When its data begins to flow.
@@ -20,8 +22,14 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    pub(crate) fn new(sender: Sender, receiver: Receiver, source: Source, sink: Sink, starts: Time) -> Self {
-        Self { sender, receiver, source, sink, starts, queued: [None; 2], ended: false }
+    pub(crate) fn new(
+        (sender, receiver): (Sender, Receiver),
+        wire: Wire,
+        source: Source,
+        sink: Sink,
+        starts: Time,
+    ) -> Self {
+        Self { sender, receiver, wire, source, sink, starts, queued: [None; 2], ended: false }
     }
 
     /// Lets timers go off that are due. Returns an acknowledgement that was delayed.

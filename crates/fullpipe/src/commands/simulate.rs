@@ -1,10 +1,12 @@
 use fullpipe_diagnose::diagnose;
-use fullpipe_model::kernel;
+use fullpipe_experiment::{Ramp, RampLoads, cross_traffic_phases};
+use fullpipe_model::{kernel, predict};
 use fullpipe_record::{
-    Buffer, Content, Direction, Document, Event, Evidence, KernelVersion, Measurement, Request, Writer,
+    Buffer, Content, Direction, Document, Event, Evidence, KernelVersion, Limit, Measurement, Request, Transport,
+    Writer,
 };
 use fullpipe_report as report;
-use fullpipe_scenario::Step;
+use fullpipe_scenario::{Scenario, Step};
 use fullpipe_sim::{Granularity, Plan, Simulation};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -176,20 +178,26 @@ impl Arguments {
     fn plans(&self) -> Result<Vec<(Option<String>, Plan)>, Failure> {
         let Some(name) = &self.scenario else { return Ok(vec![(None, self.plan()?)]) };
         let scenario = super::lab::load(name)?;
-        let of_step = |step: &Step| {
-            if step.ramp.is_some() || !step.cross_traffic.is_empty() {
-                let why = "loads that grow, and cross traffic, are not modelled";
-                return Err(Failure::new(USAGE, format!("step \"{}\": {why}", step.name)));
-            }
-            let host = kernel::defaults(self.kernel);
-            let hosts = scenario.hosts_of(step).map(|changes| host.changed_by(&changes));
-            // The data of a download goes from the sender to the receiver, too: the receiver asks for it.
-            let path = scenario.path_of(step).clone();
-            let plan = Plan::new(path, hosts, step.request.clone(), self.seed);
-            let plan = Plan { granularity: self.granularity, ticks_per_second: self.hz, ..plan };
-            Ok((Some(step.name.clone()), plan))
+        Ok(scenario.steps.iter().flat_map(|step| self.plans_of(&scenario, step)).collect())
+    }
+
+    /// Returns the transfer of a step; of loads that grow, each.
+    fn plans_of(&self, scenario: &Scenario, step: &Step) -> Vec<(Option<String>, Plan)> {
+        let host = kernel::defaults(self.kernel);
+        let hosts = scenario.hosts_of(step).map(|changes| host.changed_by(&changes));
+        let (lead, phases) = cross_traffic_phases(&step.cross_traffic, &step.request, scenario.seed);
+        // The data of a download goes from the sender to the receiver, too: the receiver asks for it.
+        let plan = Plan::new(scenario.path_of(step).clone(), hosts, step.request.clone(), self.seed);
+        let cross_traffic = phases.concat();
+        let plan = Plan { granularity: self.granularity, ticks_per_second: self.hz, lead, cross_traffic, ..plan };
+        let Some(ramp) = step.ramp else { return vec![(Some(step.name.clone()), plan)] };
+        let loads = Ramp { loads: RampLoads::Shares(ramp.from, ramp.to), steps: ramp.loads }.loads(carried(&plan));
+        let of_load = |load: BitRate| {
+            let rate = Some(load.scaled(1.0 / f64::from(step.request.streams.max(1))));
+            let request = Request { rate, ..step.request.clone() };
+            (Some(format!("{}, {load}", step.name)), Plan { request, ..plan.clone() })
         };
-        scenario.steps.iter().map(of_step).collect()
+        loads.into_iter().map(of_load).collect()
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
@@ -198,6 +206,12 @@ impl Arguments {
         let plan = Plan::new(self.emulated.path()?, hosts, self.load.request(), self.seed);
         Ok(Plan { granularity: self.granularity, ticks_per_second: self.hz, ..plan })
     }
+}
+
+/// Returns the payload that the path of `plan` carries of such packets.
+fn carried(plan: &Plan) -> BitRate {
+    let prediction = predict(&plan.path, &plan.sender, &plan.receiver, &plan.request);
+    prediction.ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model).unwrap_or_default()
 }
 
 impl LoadArguments {
@@ -237,10 +251,12 @@ fn granularity(text: &str) -> Result<Granularity, String> {
 /// Returns the simulated transfer with its limit.
 fn judged(plan: Plan) -> Result<Measurement, Failure> {
     let (bandwidth, framing) = (plan.path.forward.rate, plan.path.forward.framing);
+    // What other loads do is no evidence of its own.
+    let is_judged = plan.request.transport == Transport::Tcp && plan.cross_traffic.is_empty();
     let simulation = Simulation::new(plan).map_err(|refused| Failure::new(USAGE, refused.to_string()))?;
     let measurement = simulation.measure();
-    let verdict = diagnose(&Evidence::of(&measurement, bandwidth, framing));
-    Ok(Measurement { limit: Some(verdict), ..measurement })
+    let limit = is_judged.then(|| diagnose(&Evidence::of(&measurement, bandwidth, framing)));
+    Ok(Measurement { limit, ..measurement })
 }
 
 /// Returns the median and the range of the rates of several seeds, and those of their retransmissions.
