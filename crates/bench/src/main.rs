@@ -15,12 +15,14 @@ mod lab_figures;
 mod link_virtual;
 mod machine;
 mod network;
+mod ns3;
 mod process;
 mod program;
 mod records;
 mod relay;
 mod report;
 mod shallow;
+mod simulator_speed;
 mod start;
 mod statistics;
 mod throughput;
@@ -43,6 +45,7 @@ use crate::link_virtual::VirtualLink;
 use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
+use crate::simulator_speed::SimulatorSpeed;
 use crate::trace::Reading;
 
 const AFTER_HELP: &str = "\
@@ -108,6 +111,8 @@ enum Other {
     Trace(Reading),
     /// Count the packets that one direction of the emulated link carries in virtual time
     LinkVirtual(VirtualLink),
+    /// Measure how fast transfers are simulated, with ns-3
+    SimulatorSpeed(SimulatorSpeed),
     /// Send or receive as a program does that nobody tuned
     #[command(hide = true)]
     Peer(Peer),
@@ -124,6 +129,7 @@ fn main() -> ExitCode {
         Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop),
         Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
         Some(Other::LinkVirtual(link)) => link.run(),
+        Some(Other::SimulatorSpeed(speed)) => speed.run(stop),
         Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };
