@@ -15,6 +15,7 @@ mod lab_figures;
 mod link_virtual;
 mod machine;
 mod network;
+mod ns3;
 mod process;
 mod program;
 mod records;
@@ -22,6 +23,7 @@ mod relay;
 mod report;
 mod shallow;
 mod simulator;
+mod simulator_speed;
 mod start;
 mod statistics;
 mod throughput;
@@ -45,6 +47,7 @@ use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
 use crate::simulator::Simulating;
+use crate::simulator_speed::SimulatorSpeed;
 use crate::trace::Reading;
 
 const AFTER_HELP: &str = "\
@@ -112,6 +115,8 @@ enum Other {
     LinkVirtual(VirtualLink),
     /// Hold simulated transfers against recorded ones of the same paths and hosts
     Simulator(Simulating),
+    /// Measure how fast transfers are simulated, with ns-3
+    SimulatorSpeed(SimulatorSpeed),
     /// Send or receive as a program does that nobody tuned
     #[command(hide = true)]
     Peer(Peer),
@@ -129,6 +134,7 @@ fn main() -> ExitCode {
         Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
         Some(Other::LinkVirtual(link)) => link.run(),
         Some(Other::Simulator(simulating)) => simulating.run(stop),
+        Some(Other::SimulatorSpeed(speed)) => speed.run(stop),
         Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use fullpipe_lab::Host;
 use fullpipe_record::event::{CrossTrafficFailure, CrossTrafficPhase};
-use fullpipe_record::{Event, LabCrossTraffic, Measurement, PathDirection, Request, Transport};
+use fullpipe_record::{Event, Interval, LabCrossTraffic, Measurement, PathDirection, Request, Transport};
 use fullpipe_scenario::{CrossTraffic, Starts};
+use fullpipe_sim::{CrossTraffic as Phase, CrossTrafficResult};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -15,6 +16,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use crate::error::ExperimentError;
 use crate::in_lab::{LabTarget, POLL_INTERVAL, TIMEOUT};
 use crate::target::{Interrupt, Target};
+use crate::virtual_target::VirtualTarget;
 
 /// The port of the server of these loads: the step's own has the usual one.
 const PORT: u16 = 5202;
@@ -44,11 +46,7 @@ pub(crate) fn run_with_cross_traffic<W>(
         return Ok((work()?, Vec::new()));
     }
     let server = target.serve(Host::Receiver, &["--port", &PORT.to_string()])?;
-    let lead = cross_traffic.iter().map(lead).max().unwrap_or_default();
-    let ends = lead + main.omit + main.duration;
-    let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let plans: Vec<Vec<Phase>> =
-        cross_traffic.iter().map(|load| phases(load, lead, ends, &mut random).collect()).collect();
+    let (lead, plans) = cross_traffic_phases(cross_traffic, main, seed);
     let (origin, over) = (Instant::now(), &AtomicBool::new(false));
     let done = thread::scope(|scope| {
         let start = |phase| scope.spawn(move || run_phase(target, phase, origin, over, interrupt));
@@ -64,6 +62,29 @@ pub(crate) fn run_with_cross_traffic<W>(
     server.interrupt()?;
     server.finish(TIMEOUT)?;
     done
+}
+
+/// Measures as `main` has it while `cross_traffic` runs in virtual time, and returns the result of each load. Those with
+/// a range of rates draw from `seed`.
+///
+/// # Errors
+/// If something is not modelled, or it is interrupted.
+pub(crate) fn measure_with_cross_traffic(
+    target: &VirtualTarget,
+    (cross_traffic, seed): (&[CrossTraffic], u64),
+    main: &Request,
+    interrupt: Interrupt<'_>,
+    progress: &mut dyn FnMut(&Interval),
+) -> Result<(Measurement, Vec<LabCrossTraffic>), ExperimentError> {
+    let (lead, plans) = cross_traffic_phases(cross_traffic, main, seed);
+    let (measurement, results) = target.measure_beside(main, (lead, plans.concat()), interrupt, progress)?;
+    let mut results = results.into_iter();
+    let loads = cross_traffic.iter().zip(plans).map(|(load, phases)| {
+        let ended: Vec<_> = phases.into_iter().map(|phase| phase.request).zip(&mut results).collect();
+        summary(load, &target.path().forward, &ended)
+    });
+    let loads = loads.collect();
+    Ok((measurement, loads))
 }
 
 /// Runs `cross_traffic` in `target` for as long as `work` takes, from the first on, and passes their events to
@@ -139,11 +160,13 @@ fn keep_phase(
     }
 }
 
-/// One time in which a load is on.
-struct Phase {
-    /// Since the first of all loads began.
-    starts: Span,
-    request: Request,
+/// Returns the time by which the first of `cross_traffic` begins before the load of `main`, and when each is on during
+/// that. Those with a range of rates draw from `seed`.
+pub fn cross_traffic_phases(cross_traffic: &[CrossTraffic], main: &Request, seed: u64) -> (Span, Vec<Vec<Phase>>) {
+    let lead = cross_traffic.iter().map(lead).max().unwrap_or_default();
+    let ends = lead + main.omit + main.duration;
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    (lead, cross_traffic.iter().map(|load| phases(load, lead, ends, &mut random).collect()).collect())
 }
 
 /// Returns the time by which `load` begins before the step's load.
@@ -214,21 +237,30 @@ fn outcome(
 ) -> Result<LabCrossTraffic, ExperimentError> {
     let ended = running.into_iter().filter_map(|phase| phase.join().ok().flatten());
     let (done, mut failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
-    let done: Vec<Measurement> = done.into_iter().flatten().collect();
+    let done: Vec<_> = done.into_iter().flatten().map(|phase| (phase.request.clone(), result(&phase))).collect();
     if let (true, Some(Err(error))) = (done.is_empty(), failed.pop()) {
         return Err(error);
     }
     Ok(summary(load, path, &done))
 }
 
-fn summary(load: &CrossTraffic, path: &PathDirection, phases: &[Measurement]) -> LabCrossTraffic {
-    let time: Span = phases.iter().map(|phase| arriving(path, phase)).sum();
-    let received: ByteCount = phases.iter().map(|phase| phase.summary.received).sum();
-    let datagrams = || phases.iter().filter_map(|phase| phase.summary.datagrams);
+fn result(phase: &Measurement) -> CrossTrafficResult {
+    CrossTrafficResult {
+        sent: phase.summary.sent,
+        received: phase.summary.received,
+        sending: phase.sending_time(),
+        datagrams: phase.summary.datagrams,
+    }
+}
+
+fn summary(load: &CrossTraffic, path: &PathDirection, phases: &[(Request, CrossTrafficResult)]) -> LabCrossTraffic {
+    let time: Span = phases.iter().map(|(_, phase)| arriving(path, phase)).sum();
+    let received: ByteCount = phases.iter().map(|(_, phase)| phase.received).sum();
+    let datagrams = || phases.iter().filter_map(|(_, phase)| phase.datagrams);
     let (lost, arrived) = datagrams().fold((0, 0), |(lost, arrived), seen| (lost + seen.lost, arrived + seen.received));
     let is_udp = load.request.transport == Transport::Udp;
     LabCrossTraffic {
-        request: phases.first().map_or_else(|| load.request.clone(), |phase| phase.request.clone()),
+        request: phases.first().map_or_else(|| load.request.clone(), |(request, _)| request.clone()),
         phases: u32::try_from(phases.len()).unwrap_or(u32::MAX),
         published: load.published,
         measured: (!phases.is_empty()).then(|| BitRate::of(received, time)),
@@ -240,9 +272,8 @@ fn summary(load: &CrossTraffic, path: &PathDirection, phases: &[Measurement]) ->
 /// Returns the time in which the datagrams of a phase arrived: as long as they were sent, and as long as the queue
 /// holds of them then takes to run empty, at the least, as what others have in it is not counted. What TCP sent has
 /// arrived by then.
-fn arriving(path: &PathDirection, phase: &Measurement) -> Span {
-    let sending = phase.sending_time();
-    sending + phase.summary.datagrams.map_or(Span::ZERO, |_| emptying(path, phase.summary.sent, sending))
+fn arriving(path: &PathDirection, phase: &CrossTrafficResult) -> Span {
+    phase.sending + phase.datagrams.map_or(Span::ZERO, |_| emptying(path, phase.sent, phase.sending))
 }
 
 /// Returns the time in which a queue runs empty that received `sent` during `sending`.

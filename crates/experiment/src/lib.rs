@@ -23,7 +23,7 @@ mod what_if;
 pub use advice::advice;
 pub use arguments::measure_arguments;
 pub use captures::{Known, judge_capture, judge_captures, judge_files};
-pub use cross_traffic::keep_cross_traffic;
+pub use cross_traffic::{cross_traffic_phases, keep_cross_traffic};
 pub use error::ExperimentError;
 pub use grid::{GridPlace, grid_duration, run_grid};
 pub use in_lab::LabTarget;

@@ -7,7 +7,9 @@ use std::sync::mpsc;
 use std::thread;
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{Candidate, Evidence, Measurement, Path, RateSpread, Sample, SegmentSpread, SimulatedTransfer};
+use fullpipe_record::{
+    Candidate, Evidence, Measurement, Path, RateSpread, Sample, SegmentSpread, SimulatedTransfer, Transport,
+};
 use fullpipe_sim::{NotModelled, Plan, Simulation};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -31,14 +33,27 @@ pub struct NamedPlan {
 /// # Errors
 /// If something in it is not modelled, or it is interrupted.
 pub fn simulate(plan: Plan, interrupt: Interrupt<'_>) -> Result<Measurement, ExperimentError> {
-    let path = plan.path.clone();
-    let measurement = run_to_end(Simulation::new(plan)?, interrupt)?;
-    Ok(judged(measurement, &path))
+    let judge = Judge::of(&plan);
+    let mut simulation = Simulation::new(plan)?;
+    run_to_end(&mut simulation, interrupt)?;
+    Ok(judge.judged(simulation.measure()))
 }
 
-fn judged(measurement: Measurement, path: &Path) -> Measurement {
-    let verdict = diagnose(&Evidence::of(&measurement, path.forward.rate, path.forward.framing));
-    Measurement { limit: Some(verdict), ..measurement }
+/// The path of a transfer whose limit can be named.
+struct Judge(Option<Path>);
+
+impl Judge {
+    /// What other loads do is no evidence of the transfer, and datagrams have no limit but their rate.
+    fn of(plan: &Plan) -> Self {
+        let is_judged = plan.request.transport == Transport::Tcp && plan.cross_traffic.is_empty();
+        Self(is_judged.then(|| plan.path.clone()))
+    }
+
+    fn judged(self, measurement: Measurement) -> Measurement {
+        let Some(Path { forward, .. }) = self.0 else { return measurement };
+        let verdict = diagnose(&Evidence::of(&measurement, forward.rate, forward.framing));
+        Measurement { limit: Some(verdict), ..measurement }
+    }
 }
 
 /// The state of one connection's sender and of the queue at a moment of a simulation.
@@ -62,7 +77,7 @@ pub fn simulate_traced<E: From<ExperimentError>>(
     interrupt: Interrupt<'_>,
     trace: &mut dyn FnMut(&TracePoint) -> Result<(), E>,
 ) -> Result<Measurement, E> {
-    let path = plan.path.clone();
+    let judge = Judge::of(&plan);
     let mut simulation = Simulation::new(plan).map_err(ExperimentError::from)?;
     let mut before: Vec<Sample> = Vec::new();
     loop {
@@ -81,7 +96,7 @@ pub fn simulate_traced<E: From<ExperimentError>>(
         before = now;
         simulation.run_until(simulation.now() + interval);
     }
-    Ok(judged(simulation.measure(), &path))
+    Ok(judge.judged(simulation.measure()))
 }
 
 fn rate_between(before: &Sample, after: &Sample) -> BitRate {
@@ -93,14 +108,14 @@ fn rate_between(before: &Sample, after: &Sample) -> BitRate {
 ///
 /// # Errors
 /// If it is interrupted.
-pub(crate) fn run_to_end(mut simulation: Simulation, interrupt: Interrupt<'_>) -> Result<Measurement, ExperimentError> {
+pub(crate) fn run_to_end(simulation: &mut Simulation, interrupt: Interrupt<'_>) -> Result<(), ExperimentError> {
     while !simulation.is_over() {
         if interrupt.requested() {
             return Err(ExperimentError::Interrupted);
         }
         simulation.run_until(simulation.now() + CHECK_INTERVAL);
     }
-    Ok(simulation.measure())
+    Ok(())
 }
 
 /// Simulates each of `plans` with `seeds` seeds, from its own on, on `jobs` threads. Passes each measurement to `each`,

@@ -10,12 +10,11 @@ use fullpipe_record::{
     CaptureReport, Event, Interval, LabCrossTraffic, LabReport, LabStep, Measurement, OwnCapture, Request, Transport,
 };
 use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp};
-use fullpipe_sim::NotModelled;
 use fullpipe_trace::Explained;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
 use crate::captures::{Known, judge_files};
-use crate::cross_traffic::run_with_cross_traffic;
+use crate::cross_traffic::{measure_with_cross_traffic, run_with_cross_traffic};
 use crate::duration::needed;
 use crate::error::ExperimentError;
 use crate::in_lab::LabTarget;
@@ -98,7 +97,7 @@ pub fn run_scenario_virtually(
     run_steps(scenario, observe, |step, observe| {
         let [sender, receiver] = scenario.hosts_of(step);
         let target = VirtualTarget::new(scenario.path_of(step).clone(), [&sender, &receiver], scenario.seed);
-        Running { place: Place::Virtual(&target), step, time_scale, interrupt }.run(observe)
+        Running { place: Place::Virtual(&target, scenario.seed), step, time_scale, interrupt }.run(observe)
     })
 }
 
@@ -157,7 +156,8 @@ enum Place<'r> {
         /// Runs that have begun.
         runs: Cell<u32>,
     },
-    Virtual(&'r VirtualTarget),
+    /// And the seed of its cross traffic.
+    Virtual(&'r VirtualTarget, u64),
 }
 
 /// A step while it runs.
@@ -172,7 +172,7 @@ impl Running<'_> {
     fn target(&self) -> &dyn Target {
         match self.place {
             Place::Lab { target, .. } => target,
-            Place::Virtual(target) => target,
+            Place::Virtual(target, _) => target,
         }
     }
 
@@ -314,8 +314,12 @@ impl Running<'_> {
                 let (measurement, cross_traffic) = done?;
                 Ok((measurement, cross_traffic, captured))
             }
-            Place::Virtual(_) if !self.step.cross_traffic.is_empty() => Err(NotModelled::CrossTraffic.into()),
-            Place::Virtual(target) => Ok((target.measure(request, interrupt, progress)?, Vec::new(), None)),
+            Place::Virtual(target, seed) => {
+                let cross_traffic = (&self.step.cross_traffic[..], *seed);
+                let (measurement, loads) =
+                    measure_with_cross_traffic(target, cross_traffic, request, interrupt, progress)?;
+                Ok((measurement, loads, None))
+            }
         }
     }
 

@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 
 use fullpipe_record::{At, Change, HostSettings, Interval, Measurement, Path, Request};
-use fullpipe_sim::{Plan, Simulation};
+use fullpipe_sim::{CrossTraffic, CrossTrafficResult, Plan, Simulation};
+use fullpipe_units::Span;
 
 use crate::error::ExperimentError;
 use crate::simulated::run_to_end;
@@ -27,6 +28,28 @@ impl VirtualTarget {
         let ends = Ends { sender: host.changed_by(sender), receiver: host.changed_by(receiver) };
         Self { path, seed, measured: Cell::new(0), ends: RefCell::new(ends.clone()), before: ends }
     }
+
+    /// One measurement while other loads share the path, which exists for `lead` when it begins. Returns the results of
+    /// those, too.
+    ///
+    /// # Errors
+    /// If something is not modelled, or it is interrupted.
+    pub(crate) fn measure_beside(
+        &self,
+        request: &Request,
+        (lead, cross_traffic): (Span, Vec<CrossTraffic>),
+        interrupt: Interrupt<'_>,
+        progress: &mut dyn FnMut(&Interval),
+    ) -> Result<(Measurement, Vec<CrossTrafficResult>), ExperimentError> {
+        let seed = self.seed.wrapping_add(self.measured.replace(self.measured.get() + 1));
+        let Ends { sender, receiver } = self.ends.borrow().clone();
+        let plan = Plan::new(self.path.clone(), [sender, receiver], request.clone(), seed);
+        let mut simulation = Simulation::new(Plan { lead, cross_traffic, ..plan })?;
+        run_to_end(&mut simulation, interrupt)?;
+        let (measurement, results) = simulation.measure_with_cross_traffic();
+        measurement.intervals.iter().for_each(progress);
+        Ok((measurement, results))
+    }
 }
 
 impl Target for VirtualTarget {
@@ -44,12 +67,7 @@ impl Target for VirtualTarget {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        let seed = self.seed.wrapping_add(self.measured.replace(self.measured.get() + 1));
-        let Ends { sender, receiver } = self.ends.borrow().clone();
-        let plan = Plan::new(self.path.clone(), [sender, receiver], request.clone(), seed);
-        let measurement = run_to_end(Simulation::new(plan)?, interrupt)?;
-        measurement.intervals.iter().for_each(progress);
-        Ok(measurement)
+        Ok(self.measure_beside(request, (Span::ZERO, Vec::new()), interrupt, progress)?.0)
     }
 
     fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {

@@ -9,14 +9,12 @@
 #![warn(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 
 mod files;
-mod jitter;
 mod lane;
 mod pace;
 mod pause;
 mod plan;
 mod prepare;
 mod sampler;
-mod sequence;
 mod shared;
 mod source;
 mod storage;

@@ -5,15 +5,14 @@ use std::net::UdpSocket;
 use std::time::SystemTime;
 
 use fullpipe_iperf::udp::Header;
+use fullpipe_iperf::{Jitter, Sequence};
 use fullpipe_record::Datagrams;
 use fullpipe_sys::{Arrival, MAX_MESSAGES, join_datagrams, receive_messages, stamp_arrivals};
 use fullpipe_units::{ByteCount, Span};
 
-use crate::jitter::Jitter;
 use crate::lane::{Role, Stream, StreamCount};
 use crate::pause::Pause;
 use crate::plan::TransferPlan;
-use crate::sequence::Sequence;
 use crate::shared::Shared;
 
 /// Messages that are taken from the kernel at once.

@@ -7,12 +7,23 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::{NotModelled, Plan};
 
+/// The packets of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wire {
+    /// IP bytes of a full segment, of one without payload, and of an acknowledgement without blocks; a tunnel's headers
+    /// included.
+    pub(crate) segment: ByteCount,
+    pub(crate) empty: ByteCount,
+    pub(crate) acknowledgement: ByteCount,
+    /// The shift of the receiver's windows: as the receiver applies it, and as the sender does.
+    pub(crate) scales: [u8; 2],
+}
+
 /// A connection before its first data.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
     pub(crate) mss: ByteCount,
-    /// IP bytes of a full segment, and of an acknowledgement without blocks; a tunnel's headers included.
-    pub(crate) segment: ByteCount,
+    segment: ByteCount,
     pub(crate) acknowledgement: ByteCount,
     pub(crate) control: CongestionControl,
     pub(crate) timestamps: bool,
@@ -33,8 +44,7 @@ impl Connection {
     pub(crate) fn new(plan: &Plan) -> Result<Self, NotModelled> {
         refuse_unmodelled(plan)?;
         let Plan { path, sender, receiver, request, .. } = plan;
-        let name = request.congestion.as_deref().unwrap_or(&sender.congestion_control);
-        let control = name.parse().map_err(NotModelled::Congestion)?;
+        let control = control(plan)?;
         let is_stripped = edits(path).any(|edit| *edit == Edit::StripTimestamps);
         let timestamps = sender.timestamps && receiver.timestamps && !is_stripped;
         let mss = mss(plan, timestamps);
@@ -72,6 +82,15 @@ impl Connection {
             share: [kernel::Share::at_first(receiver), buffer.share()].map(in_256ths),
             autotuning: if is_tuned { Autotuning::of(receiver.kernel) } else { Autotuning::Off },
         })
+    }
+
+    pub(crate) fn wire(&self) -> Wire {
+        Wire {
+            segment: self.segment,
+            empty: self.segment.saturating_sub(self.mss),
+            acknowledgement: self.acknowledgement,
+            scales: self.scales.map(Option::unwrap_or_default),
+        }
     }
 
     pub(crate) fn sender(&self, plan: &Plan, [clock, other]: [Clock; 2], seed: u64) -> SenderSetup {
@@ -120,18 +139,25 @@ impl Connection {
     }
 }
 
+/// The congestion control of a load; any where it is of datagrams.
+fn control(plan: &Plan) -> Result<CongestionControl, NotModelled> {
+    if plan.request.transport == Transport::Udp {
+        return Ok(CongestionControl::Cubic);
+    }
+    let name = plan.request.congestion.as_deref().unwrap_or(&plan.sender.congestion_control);
+    name.parse().map_err(NotModelled::Congestion)
+}
+
 fn refuse_unmodelled(plan: &Plan) -> Result<(), NotModelled> {
     let Plan { path, sender, receiver, request, .. } = plan;
-    if request.transport == Transport::Udp {
-        return Err(NotModelled::Datagrams);
-    }
     if request.direction == Direction::Both {
         return Err(NotModelled::BothDirections);
     }
     if request.multipath {
         return Err(NotModelled::Multipath);
     }
-    if !(sender.sack && receiver.sack) || edits(path).any(|edit| *edit == Edit::StripSack) {
+    let is_stripped = || edits(path).any(|edit| *edit == Edit::StripSack);
+    if request.transport == Transport::Tcp && (!(sender.sack && receiver.sack) || is_stripped()) {
         return Err(NotModelled::WithoutSack);
     }
     if [&path.forward, &path.reverse].iter().any(|way| way.effects.narrow.is_some()) {

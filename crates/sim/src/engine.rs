@@ -1,19 +1,23 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use fullpipe_link::{Counters, Direction};
-use fullpipe_record::Sample;
+use fullpipe_model::datagrams;
+use fullpipe_record::{Sample, Transport};
 use fullpipe_tcp::{Ack, Clock, Receiver, Sender};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use crate::connection::Connection;
+use crate::cross_traffic::Load;
+use crate::datagrams::{DatagramStream, Echoes};
 use crate::flow::{Flow, earlier};
 use crate::packet::{Content, Packet};
 use crate::program::{Sink, Source};
 use crate::sampling::{Sampler, sending_ends};
-use crate::{Granularity, NotModelled, Plan};
+use crate::{CrossTraffic, Granularity, NotModelled, Plan};
 
 /// The first connection begins within so much of when it may: a program takes part of a millisecond, by which the
 /// stamps of both hosts count, to do so.
@@ -21,18 +25,33 @@ const FIRST_START: Span = Span::from_millis(1);
 /// Connections begin within so much of each other, as those of a program do that opens one after the other.
 const START_SPREAD: Span = Span::from_millis(10);
 
+/// The bit of a number by which a stream of datagrams differs from a connection.
+const DATAGRAMS: u32 = 1 << 31;
+
 /// A transfer in virtual time.
 ///
 /// At the same moment, what arrives over the forward direction comes first, then what arrives over the reverse one,
-/// then timers in the order of the connections, then the end of the transfer, then the sample. So nothing depends on
-/// when, and how often, it is [run](Self::run_until).
+/// then timers in the order of the connections, then what begins and ends of other loads, then the end of the transfer,
+/// then the sample. So nothing depends on when, and how often, it is [run](Self::run_until).
 #[derive(Debug)]
 pub struct Simulation {
     pub(crate) plan: Plan,
     pub(crate) connection: Connection,
     forward: Direction<Packet>,
     reverse: Direction<Packet>,
+    /// Of the transfer, and then of other loads.
     pub(crate) flows: Vec<Flow>,
+    /// Likewise.
+    pub(crate) datagrams: Vec<DatagramStream>,
+    pub(crate) loads: Vec<Load>,
+    /// Echo requests, where the load itself has no round-trip time.
+    pub(crate) echoes: Option<Echoes>,
+    /// When the transfer begins.
+    pub(crate) origin: Time,
+    /// The counts of the path by then.
+    pub(crate) before: Option<Counters>,
+    /// When a load begins or ends, or an echo request is due.
+    agenda: Option<Time>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     pub(crate) now: Time,
     pub(crate) sampler: Sampler,
@@ -63,27 +82,32 @@ impl Simulation {
     pub fn new(plan: Plan) -> Result<Self, NotModelled> {
         let plan = resolved(plan);
         let connection = Connection::new(&plan)?;
-        let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
-        let clocks = [clock(&plan, &mut random), clock(&plan, &mut random)];
-        let flows: Vec<Flow> =
-            (0..plan.request.streams).map(|stream| flow(&plan, &connection, clocks, stream, &mut random)).collect();
+        let origin = Time::ZERO + plan.lead;
+        let mut streams = Streams::new(&plan);
+        streams.add(&plan, origin)?;
+        let pending = streams.flows.len();
+        let loads = streams.add_loads(&plan)?;
         let [forward, reverse] = Direction::both(&plan.path, plan.seed);
         let mut simulation = Self {
             forward,
             reverse,
             sampler: Sampler::new(&plan),
-            stage: Stage::Flowing { until: Time::ZERO + plan.lasts() },
-            pending: flows.len(),
-            plan,
+            stage: Stage::Flowing { until: origin + plan.lasts() },
+            pending,
+            echoes: (plan.request.transport == Transport::Udp).then(|| Echoes::new(&plan.path, origin)),
             connection,
-            flows,
+            flows: streams.flows,
+            datagrams: streams.datagrams,
+            loads,
+            origin,
+            before: (origin == Time::ZERO).then(Counters::default),
+            agenda: None,
+            plan,
             timers: BinaryHeap::new(),
             now: Time::ZERO,
             events: 0,
         };
-        for flow in 0..simulation.flows.len() {
-            simulation.serve(flow);
-        }
+        simulation.start();
         Ok(simulation)
     }
 
@@ -117,9 +141,9 @@ impl Simulation {
         [self.forward.counters(self.now), self.reverse.counters(self.now)]
     }
 
-    /// Returns the state of the sending end of each connection.
+    /// Returns the state of the sending end of each connection of the transfer itself.
     pub fn senders(&self) -> Vec<Sample> {
-        sending_ends(self.now, &self.flows, &self.connection, &self.plan)
+        sending_ends(self.now, self.own_flows(), &self.connection, &self.plan)
     }
 
     /// Returns the bytes that wait for the link in the direction of the data or are being sent, as the path's framing
@@ -140,15 +164,82 @@ impl Simulation {
         self.events
     }
 
-    /// Returns the segments that both ends of each connection have counted: sent again, and acknowledged.
+    /// Returns the segments that both ends of each connection of the transfer have counted: sent again, and acknowledged.
     pub fn segments(&self) -> impl Iterator<Item = [u64; 2]> + '_ {
-        self.flows.iter().map(|flow| [flow.sender.retransmits().get(), flow.sender.acknowledged_segments()])
+        self.own_flows().iter().map(|flow| [flow.sender.retransmits().get(), flow.sender.acknowledged_segments()])
+    }
+
+    /// The connections of the transfer itself.
+    pub(crate) fn own_flows(&self) -> &[Flow] {
+        let own = if self.plan.request.transport == Transport::Tcp { self.plan.request.streams } else { 0 };
+        self.flows.get(..usize::from(own)).unwrap_or_default()
+    }
+
+    /// The streams of datagrams of the transfer itself.
+    pub(crate) fn own_datagrams(&self) -> &[DatagramStream] {
+        let own = if self.plan.request.transport == Transport::Udp { self.plan.request.streams } else { 0 };
+        self.datagrams.get(..usize::from(own)).unwrap_or_default()
+    }
+
+    /// Returns the connections of the transfer itself.
+    fn own_flows(&self) -> &[Flow] {
+        let own = if self.plan.request.transport == Transport::Tcp { self.plan.request.streams } else { 0 };
+        self.flows.get(..usize::from(own)).unwrap_or_default()
+    }
+
+    /// Takes a sample of the transfer at `at`.
+    pub(crate) fn sample(&mut self, at: Time) {
+        let own = usize::from(self.plan.request.streams);
+        match self.plan.request.transport {
+            Transport::Tcp => {
+                let flows = self.flows.get(..own).unwrap_or_default();
+                self.sampler.take(at, flows, &self.connection, &self.plan);
+            }
+            Transport::Udp => self.sampler.mark(at, self.datagrams.get(..own).unwrap_or_default()),
+        }
+    }
+
+    fn start(&mut self) {
+        for flow in 0..self.flows.len() {
+            self.serve(flow);
+        }
+        for (stream, index) in self.datagrams.iter().zip(0..) {
+            self.timers.extend(stream.deadline().map(|at| Reverse((at, index | DATAGRAMS))));
+        }
+        self.plan_ahead();
+    }
+
+    /// Notes when something of the agenda is due.
+    fn plan_ahead(&mut self) {
+        let loads = self.loads.iter().filter_map(Load::deadline).min();
+        let echo = self.echoes.as_ref().filter(|_| self.is_flowing()).map(Echoes::due);
+        let begin = self.before.is_none().then_some(self.origin);
+        self.agenda = earlier(loads, earlier(echo, begin));
+    }
+
+    fn is_flowing(&self) -> bool {
+        matches!(self.stage, Stage::Flowing { .. })
+    }
+
+    /// Does what is due of the agenda.
+    fn attend(&mut self, now: Time) {
+        if self.before.is_none() && self.origin <= now {
+            self.before = Some(self.forward.counters(now));
+        }
+        for load in &mut self.loads {
+            load.attend(now, &mut self.flows, &mut self.datagrams);
+        }
+        let is_flowing = self.is_flowing();
+        while let Some(echoes) = self.echoes.as_mut().filter(|echoes| is_flowing && echoes.due() <= now) {
+            self.forward.offer(now, echoes.request());
+        }
+        self.plan_ahead();
     }
 
     fn next_event(&self) -> Option<Time> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
         let links = earlier(self.forward.next_deadline(), self.reverse.next_deadline());
-        earlier(links, earlier(timer, self.stage_ends()))
+        earlier(links, earlier(timer, earlier(self.agenda, self.stage_ends())))
     }
 
     fn stage_ends(&self) -> Option<Time> {
@@ -162,6 +253,10 @@ impl Simulation {
         match self.stage {
             Stage::Flowing { .. } => {
                 self.flows.iter_mut().for_each(Flow::stop);
+                self.datagrams.iter_mut().for_each(DatagramStream::stop);
+                for load in &mut self.loads {
+                    load.stop(now, &mut self.flows, &mut self.datagrams);
+                }
                 self.stage = Stage::Ending { stopped: now, until: self.announce_end(now) };
             }
             Stage::Ending { stopped, .. } => self.stage = Stage::Over { stopped },
@@ -188,14 +283,17 @@ impl Simulation {
     /// Takes the samples that are due before `next`; one that is due then comes after what happens then.
     fn sample_until(&mut self, next: Time) {
         while self.sampler.due() < next {
-            let at = self.sampler.due();
-            self.sampler.take(at, &self.flows, &self.connection, &self.plan);
+            self.sample(self.sampler.due());
         }
     }
 
     fn step(&mut self, now: Time) {
         while let Some(delivery) = self.forward.pop(now) {
-            self.deliver(&delivery.train);
+            match delivery.train.content {
+                // The far end's kernel answers at once.
+                Content::Echo(_) => drop(self.reverse.offer(now, delivery.train)),
+                _ => self.deliver(&delivery.train),
+            }
         }
         while let Some(delivery) = self.reverse.pop(now) {
             self.deliver(&delivery.train);
@@ -204,10 +302,17 @@ impl Simulation {
             && at <= now
         {
             self.timers.pop();
+            if flow & DATAGRAMS != 0 {
+                self.send_datagrams(flow);
+                continue;
+            }
             let flow = flow as usize;
             if self.flows.get_mut(flow).is_some_and(|flow| flow.disarm(at)) {
                 self.expire(flow);
             }
+        }
+        if self.agenda.is_some_and(|at| at <= now) {
+            self.attend(now);
         }
         if self.stage_ends().is_some_and(|at| at <= now) {
             self.end_stage(now);
@@ -219,9 +324,12 @@ impl Simulation {
         if let (Content::End, Stage::Ending { stopped, .. }) = (&packet.content, self.stage) {
             self.stage = Stage::Over { stopped };
         }
-        let Some(flow) = self.flows.get_mut(index).filter(|_| !packet.is_spoiled) else { return };
+        if packet.is_spoiled {
+            return;
+        }
         match &packet.content {
             Content::Data(data) => {
+                let Some(flow) = self.flows.get_mut(index) else { return };
                 let answers = [flow.receiver.arrived(now, &data.burst()), flow.read(now)];
                 answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, &ack));
                 let due = self.flows.get_mut(index).and_then(|flow| flow.arm_receiver(now));
@@ -229,8 +337,17 @@ impl Simulation {
                 self.settle(index);
             }
             Content::Acknowledgement(ack) => {
-                flow.sender.acknowledged(now, &ack.ack(self.connection.scales[1].unwrap_or(0)));
+                let Some(flow) = self.flows.get_mut(index) else { return };
+                flow.sender.acknowledged(now, &ack.ack(flow.wire.scales[1]));
                 self.serve(index);
+            }
+            Content::Datagrams(count, numbered) => {
+                if let Some(stream) = self.datagrams.get_mut((packet.flow & !DATAGRAMS) as usize) {
+                    stream.arrived(now, count.get(), *numbered);
+                }
+            }
+            Content::Echo(number) => {
+                self.echoes.iter_mut().for_each(|echoes| echoes.answered(now, *number));
             }
             Content::End => {}
         }
@@ -248,15 +365,29 @@ impl Simulation {
     /// Sends what a connection may send.
     fn serve(&mut self, index: usize) {
         let now = self.now;
-        while let Some(burst) = self.flows.get_mut(index).and_then(|flow| flow.next(now)) {
-            let bytes = if burst.is_probe {
-                self.connection.segment.saturating_sub(self.connection.mss)
-            } else {
-                self.connection.segment
-            };
+        while let Some(flow) = self.flows.get_mut(index)
+            && let Some(burst) = flow.next(now)
+        {
+            let bytes = if burst.is_probe { flow.wire.empty } else { flow.wire.segment };
             self.offer(Packet::data(index as u32, bytes, &burst));
         }
         self.arm(index);
+    }
+
+    /// Sends what is due of a stream of datagrams.
+    fn send_datagrams(&mut self, number: u32) {
+        let now = self.now;
+        let Some(stream) = self.datagrams.get_mut((number & !DATAGRAMS) as usize) else { return };
+        let due = stream.next(now, number);
+        let next = stream.deadline();
+        self.timers.extend(next.map(|at| Reverse((at, number))));
+        if let Some(packet) = due {
+            self.offer(packet);
+        }
+        let own = self.own_datagrams();
+        if self.is_flowing() && !own.is_empty() && own.iter().all(DatagramStream::has_sent_all) {
+            self.end_stage(now);
+        }
     }
 
     fn offer(&mut self, packet: Packet) {
@@ -281,9 +412,9 @@ impl Simulation {
     }
 
     fn acknowledge(&mut self, index: usize, ack: &Ack) {
-        let bytes = self.connection.acknowledgement + ack.blocks.option_bytes();
-        let scale = self.connection.scales[0].unwrap_or(0);
-        self.reverse.offer(self.now, Packet::ack(index as u32, bytes, ack, scale));
+        let Some(flow) = self.flows.get(index) else { return };
+        let bytes = flow.wire.acknowledgement + ack.blocks.option_bytes();
+        self.reverse.offer(self.now, Packet::ack(index as u32, bytes, ack, flow.wire.scales[0]));
     }
 
     fn arm(&mut self, index: usize) {
@@ -300,6 +431,9 @@ impl Simulation {
 
     /// Notes whether a connection of a transfer that ends by its bytes is over.
     fn settle(&mut self, index: usize) {
+        if index >= self.own_flows().len() {
+            return;
+        }
         if self.flows.get_mut(index).is_some_and(Flow::ends_now) {
             self.pending -= 1;
         }
@@ -313,7 +447,9 @@ impl Simulation {
 fn resolved(plan: Plan) -> Plan {
     let mut plan = plan;
     let request = &mut plan.request;
-    if request.block == ByteCount::ZERO {
+    if request.transport == Transport::Udp {
+        request.block = datagrams::payload(&plan.path.forward, request);
+    } else if request.block == ByteCount::ZERO {
         let at_rate = request.rate.map(|rate| rate.bytes_in(Span::from_millis(1)).max(ByteCount::new(1)));
         request.block = at_rate.unwrap_or(ByteCount::from_mib(1));
     }
@@ -327,14 +463,66 @@ fn clock(plan: &Plan, random: &mut Pcg64Mcg) -> Clock {
     Clock::new(plan.ticks_per_second, UP + Span::from_nanos(random.next_u64() % 1_000_000_000))
 }
 
-fn flow(plan: &Plan, connection: &Connection, clocks: [Clock; 2], stream: u16, random: &mut Pcg64Mcg) -> Flow {
-    let sender = Sender::new(&connection.sender(plan, clocks, random.next_u64()), Time::ZERO);
-    let receiver = Receiver::new(&connection.receiver(clocks), connection.handshake, Time::ZERO);
-    let mut late = |most: Span| Span::from_nanos(random.next_u64() % most.as_nanos());
-    let starts = Time::ZERO + late(if stream == 0 { FIRST_START } else { START_SPREAD });
-    let streams = u64::from(plan.request.streams);
-    let share = |bytes: ByteCount| ByteCount::new((bytes.get() + streams - 1 - u64::from(stream)) / streams);
-    let total = plan.request.bytes.map(share);
-    let source = Source::new(&plan.request, total, connection.handshake, starts);
-    Flow::new((sender, receiver), (source, Sink::new(plan.reads, starts)), starts, random.next_u64())
+/// The streams of all loads while they are prepared.
+struct Streams {
+    random: Pcg64Mcg,
+    clocks: [Clock; 2],
+    flows: Vec<Flow>,
+    datagrams: Vec<DatagramStream>,
+}
+
+impl Streams {
+    fn new(plan: &Plan) -> Self {
+        let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
+        let clocks = [clock(plan, &mut random), clock(plan, &mut random)];
+        Self { random, clocks, flows: Vec::new(), datagrams: Vec::new() }
+    }
+
+    /// Adds the streams of the load of `plan`, which begins at `start`.
+    fn add(&mut self, plan: &Plan, start: Time) -> Result<Range<usize>, NotModelled> {
+        let request = &plan.request;
+        let streams = u64::from(request.streams);
+        let share = |stream: u16| {
+            request.bytes.map(|bytes| ByteCount::new((bytes.get() + streams - 1 - u64::from(stream)) / streams))
+        };
+        if request.transport == Transport::Udp {
+            let first = self.datagrams.len();
+            for stream in 0..request.streams {
+                self.datagrams.push(DatagramStream::new(&plan.path, request, share(stream), start)?);
+            }
+            return Ok(first..self.datagrams.len());
+        }
+        let (connection, first) = (Connection::new(plan)?, self.flows.len());
+        for stream in 0..request.streams {
+            let flow = self.flow(plan, &connection, (start, stream), share(stream));
+            self.flows.push(flow);
+        }
+        Ok(first..self.flows.len())
+    }
+
+    /// Adds those of other loads.
+    fn add_loads(&mut self, plan: &Plan) -> Result<Vec<Load>, NotModelled> {
+        let mut load = |other: &CrossTraffic| {
+            let alone = resolved(Plan { request: other.request.clone(), ..plan.clone() });
+            let streams = self.add(&alone, Time::ZERO + other.starts)?;
+            Ok(Load::new(plan, other, streams))
+        };
+        plan.cross_traffic.iter().map(&mut load).collect()
+    }
+
+    fn flow(
+        &mut self,
+        plan: &Plan,
+        connection: &Connection,
+        (start, stream): (Time, u16),
+        total: Option<ByteCount>,
+    ) -> Flow {
+        let sender = Sender::new(&connection.sender(plan, self.clocks, self.random.next_u64()), start);
+        let receiver = Receiver::new(&connection.receiver(self.clocks), connection.handshake, start);
+        let mut late = |most: Span| Span::from_nanos(self.random.next_u64() % most.as_nanos());
+        let starts = start + late(if stream == 0 { FIRST_START } else { START_SPREAD });
+        let source = Source::new(&plan.request, total, connection.handshake, starts);
+        let programs = (source, Sink::new(plan.reads, starts));
+        Flow::new((sender, receiver), connection.wire(), programs, starts, self.random.next_u64())
+    }
 }

@@ -3,6 +3,7 @@ use fullpipe_units::{ByteCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
+use crate::connection::Wire;
 use crate::program::{Sink, Source};
 
 /// A program that sleeps until something arrives reads within so much of that. In the lab the acknowledgements that a
@@ -14,6 +15,7 @@ const WAKES_WITHIN: Span = Span::from_micros(100);
 pub(crate) struct Flow {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
+    pub(crate) wire: Wire,
     source: Source,
     sink: Sink,
     /// When its data begins to flow.
@@ -31,12 +33,13 @@ pub(crate) struct Flow {
 impl Flow {
     pub(crate) fn new(
         (sender, receiver): (Sender, Receiver),
+        wire: Wire,
         (source, sink): (Source, Sink),
         starts: Time,
         seed: u64,
     ) -> Self {
         let random = Pcg64Mcg::seed_from_u64(seed);
-        Self { sender, receiver, source, sink, starts, reads_at: None, random, queued: [None; 2], ended: false }
+        Self { sender, receiver, wire, source, sink, starts, reads_at: None, random, queued: [None; 2], ended: false }
     }
 
     /// Lets timers go off that are due. Returns an acknowledgement that was delayed.

@@ -8,6 +8,8 @@
 //! host takes part, so that a result near the rate of a fast link is a bound, and not what a host does.
 
 mod connection;
+mod cross_traffic;
+mod datagrams;
 mod engine;
 mod flow;
 mod outcome;
@@ -18,6 +20,7 @@ mod sampling;
 use fullpipe_record::{HostSettings, Path, Request};
 use fullpipe_units::{BitRate, Span};
 
+pub use cross_traffic::{CrossTraffic, CrossTrafficResult};
 pub use engine::Simulation;
 
 /// The length of the trains in which the path carries segments.
@@ -51,6 +54,10 @@ pub struct Plan {
     pub ticks_per_second: u32,
     /// Rate at which the receiving program reads each stream; at once if not set.
     pub reads: Option<BitRate>,
+    /// Other loads on the same path, between the same hosts; those that still send when the transfer ends, end with it.
+    pub cross_traffic: Vec<CrossTraffic>,
+    /// Time from which on the path exists before the transfer begins.
+    pub lead: Span,
 }
 
 impl Plan {
@@ -68,6 +75,8 @@ impl Plan {
             granularity: Granularity::default(),
             ticks_per_second: Self::USUAL_TICKS,
             reads: None,
+            cross_traffic: Vec::new(),
+            lead: Span::ZERO,
         }
     }
 
@@ -85,15 +94,15 @@ pub enum NotModelled {
     /// A congestion control.
     #[error("{0}")]
     Congestion(String),
-    /// Datagrams.
-    #[error("datagrams are not modelled: a simulation is of TCP")]
-    Datagrams,
+    /// Datagrams that are sent as fast as a host can.
+    #[error("datagrams without a rate are not modelled: no host takes part, whose speed that would be")]
+    DatagramsWithoutRate,
+    /// Datagrams that no packet of the path holds.
+    #[error("datagrams that are larger than a packet of the path are not modelled")]
+    Fragments,
     /// Data in both directions.
     #[error("data in both directions at once is not modelled: simulate each by itself")]
     BothDirections,
-    /// Other loads on the same path.
-    #[error("cross traffic is not modelled")]
-    CrossTraffic,
     /// Multipath TCP.
     #[error("Multipath TCP is not modelled")]
     Multipath,

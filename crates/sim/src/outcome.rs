@@ -3,14 +3,15 @@
 use fullpipe_link::Counters;
 use fullpipe_model::host;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, Handshake, HostIdentity, HostSettings, Interval, MAX_STREAM_INTERVALS, Measurement,
-    Peer, Request, ResolvedRequest, RttReport, RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary,
-    Summary, Validity, steady,
+    Buffer, Direction, EndReport, Handshake, HostIdentity, HostSettings, Interval, LoadTime, MAX_STREAM_INTERVALS,
+    Measurement, Peer, Request, ResolvedRequest, RttMethod, RttReport, RunTotals, Sample, SocketReadback,
+    StreamInterval, StreamSummary, Summary, Transport, Validity, steady,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
-use crate::Simulation;
+use crate::datagrams::{DatagramStream, StreamCounts};
 use crate::engine::Stage;
+use crate::{CrossTrafficResult, Simulation};
 
 /// The name of a host of which there is none.
 const NAME: &str = "virtual";
@@ -29,10 +30,10 @@ impl Times {
     /// As a probe has them: the end that asked for the transfer counts by its own clock, and the other one from when it
     /// permits the transfer, half a round trip before the first end knows, until the message arrives that it is over.
     fn of(simulation: &Simulation) -> Self {
-        let Simulation { plan, now, stage, .. } = simulation;
-        let over = now.since(Time::ZERO);
+        let Simulation { plan, now, stage, origin, .. } = simulation;
+        let over = now.since(*origin);
         let stopped = match stage {
-            Stage::Over { stopped } | Stage::Ending { stopped, .. } => stopped.since(Time::ZERO),
+            Stage::Over { stopped } | Stage::Ending { stopped, .. } => stopped.since(*origin),
             Stage::Flowing { .. } => over,
         };
         let omit = plan.request.omit;
@@ -47,32 +48,45 @@ impl Times {
 
 impl Simulation {
     /// Runs the transfer to its end and returns what a probe would have measured.
-    pub fn measure(mut self) -> Measurement {
+    pub fn measure(self) -> Measurement {
+        self.measure_with_cross_traffic().0
+    }
+
+    /// Runs the transfer to its end and returns what a probe would have measured, and the results of the other loads.
+    pub fn measure_with_cross_traffic(mut self) -> (Measurement, Vec<CrossTrafficResult>) {
         self.run_until(Time::from_nanos(u64::MAX));
-        measurement(self)
+        let Self { now, loads, flows, datagrams, .. } = &mut self;
+        let results = loads.iter_mut().map(|load| load.count(*now, flows, datagrams)).collect();
+        (measurement(self), results)
     }
 }
 
 fn measurement(mut simulation: Simulation) -> Measurement {
-    simulation.sampler.take(simulation.now, &simulation.flows, &simulation.connection, &simulation.plan);
+    simulation.sample(simulation.now);
     let times = Times::of(&simulation);
     let [forward, _] = simulation.counters();
+    let validity = validity(&forward, &simulation.before.unwrap_or_default());
     let run = run_totals(&simulation, times.received[0]);
     // Of many connections, their state and the record are large.
     drop(std::mem::take(&mut simulation.flows));
     let mut samples = std::mem::take(&mut simulation.sampler.samples);
     samples[0].retain(|sample| sample.at <= times.stopped);
-    let streams = stream_summaries(&simulation, &samples, times);
     let (plan, connection) = (&simulation.plan, &simulation.connection);
     let request = resolved(&plan.request, connection.fixed);
-    let intervals = intervals(&request, &samples, times.stopped);
-    let within = samples[0].iter().filter(|sample| sample.at >= request.omit);
-    let rtt = RttReport::of_kernel(Some(connection.handshake), within.filter_map(|sample| sample.tcp.rtt).collect());
+    let is_udp = request.transport == Transport::Udp;
+    let (streams, intervals) = if is_udp {
+        (datagram_summaries(&simulation, times), datagram_intervals(&simulation, times.stopped))
+    } else {
+        (stream_summaries(&simulation, &samples, times), intervals(&request, &samples, times.stopped))
+    };
+    let rtt = round_trips(&simulation, &samples[0], times);
     let summary = summary(&samples[0], &streams, connection.handshake, times);
     let rate = summary.steady.map_or(summary.rate, |steady| steady.rate);
     let [sent, received] = samples;
     let sender = end_report(&plan.sender, sockets(&simulation, &sent, [true, false]), sent);
+    let arrived = streams.iter().filter_map(|stream| stream.datagrams).collect();
     let receiver = end_report(&plan.receiver, sockets(&simulation, &received, [false, true]), received);
+    let receiver = EndReport { datagrams: arrived, ..receiver };
     let is_download = request.direction == Direction::Download;
     let (local, remote) = if is_download { (receiver, sender) } else { (sender, receiver) };
     let measurement = Measurement {
@@ -97,7 +111,7 @@ fn measurement(mut simulation: Simulation) -> Measurement {
         interrupted: false,
         broken_off: None,
         warnings: warnings(rate, plan.request.streams),
-        validity: validity(&forward),
+        validity,
     };
     measurement.bounded()
 }
@@ -107,13 +121,25 @@ fn warnings(rate: BitRate, streams: u16) -> Vec<String> {
     std::iter::once(simulated).chain(host::beyond_hosts(rate, streams)).collect()
 }
 
-/// The path's own counts. There is no clock that could be late.
-fn validity(forward: &Counters) -> Validity {
+/// The round-trip times of echo requests, or as the kernel has them of the connections.
+fn round_trips(simulation: &Simulation, samples: &[Sample], times: Times) -> RttReport {
+    let handshake = Some(simulation.connection.handshake);
+    let Some(echoes) = &simulation.echoes else {
+        let within = samples.iter().filter(|sample| sample.at >= times.omit);
+        return RttReport::of_kernel(handshake, within.filter_map(|sample| sample.tcp.rtt).collect());
+    };
+    let load = LoadTime { began: Span::ZERO, from: times.omit, to: times.stopped, settled: None };
+    RttReport::of_echoes(RttMethod::Icmp, &echoes.taken, load, handshake, Vec::new())
+}
+
+/// The path's own counts since the transfer began. There is no clock that could be late.
+fn validity(forward: &Counters, before: &Counters) -> Validity {
+    let drops = |counters: &Counters| counters.overflowed.segments + counters.aqm_dropped.segments;
     Validity {
-        queue_drops: Some(forward.overflowed.segments.get() + forward.aqm_dropped.segments.get()),
-        injected_losses: Some(forward.lost.segments.get()),
-        link_busy: Some(forward.busy),
-        reordered: Some(forward.reordered.get()),
+        queue_drops: Some((drops(forward) - drops(before)).get()),
+        injected_losses: Some((forward.lost.segments - before.lost.segments).get()),
+        link_busy: Some(forward.busy.saturating_sub(before.busy)),
+        reordered: Some((forward.reordered - before.reordered).get()),
         ..Validity::default()
     }
 }
@@ -202,14 +228,22 @@ fn summary(samples: &[Sample], streams: &[StreamSummary], handshake: Span, times
         rate: BitRate::of(received, duration),
         retransmits: streams.iter().map(|stream| stream.retransmits).sum(),
         steady: steady(samples, Some(handshake), times.stopped),
-        datagrams_sent: None,
-        datagrams: None,
+        datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),
+        datagrams: streams.iter().map(|stream| stream.datagrams).sum(),
     }
 }
 
 fn run_totals(simulation: &Simulation, over: Span) -> RunTotals {
-    let written = simulation.flows.iter().map(|flow| flow.sender.written()).sum();
-    let read = simulation.flows.iter().map(|flow| flow.receiver.bytes_read()).sum();
+    let (flows, datagrams) = (simulation.own_flows().iter(), simulation.own_datagrams().iter());
+    let [mut written, mut read] = [ByteCount::ZERO; 2];
+    for flow in flows {
+        written += flow.sender.written();
+        read += flow.receiver.bytes_read();
+    }
+    for stream in datagrams {
+        written += stream.bytes(stream.counts().sent);
+        read += stream.bytes(stream.counts().arrived);
+    }
     let is_download = simulation.plan.request.direction == Direction::Download;
     let wall = simulation.connection.handshake + over;
     if is_download {
@@ -219,13 +253,88 @@ fn run_totals(simulation: &Simulation, over: Span) -> RunTotals {
     }
 }
 
-/// The intervals as the end that ran the test counts them: bytes written if it sends, read if it receives.
-fn intervals(request: &Request, samples: &[Vec<Sample>; 2], over: Span) -> Vec<Interval> {
+/// The counts of a stream of datagrams between two times.
+fn datagrams_between(simulation: &Simulation, stream: u16, from: Span, to: Span) -> StreamCounts {
+    let marks = &simulation.sampler.marks;
+    let up_to = |at: Span| {
+        let mark = marks.partition_point(|mark| mark.at <= at).checked_sub(1).filter(|_| at > Span::ZERO);
+        mark.and_then(|mark| marks.get(mark)?.streams.get(usize::from(stream))).copied().unwrap_or_default()
+    };
+    let (before, now) = (up_to(from), up_to(to));
+    StreamCounts {
+        sent: now.sent.saturating_sub(before.sent),
+        arrived: now.arrived.saturating_sub(before.arrived),
+        datagrams: now.datagrams.since(&before.datagrams),
+    }
+}
+
+fn datagram_summaries(simulation: &Simulation, times: Times) -> Vec<StreamSummary> {
+    let of_stream = |(own, stream): (&DatagramStream, u16)| {
+        let counts = datagrams_between(simulation, stream, times.omit, times.received[0]);
+        StreamSummary {
+            stream,
+            direction: simulation.plan.request.direction,
+            sent: own.bytes(counts.sent),
+            received: own.bytes(counts.arrived),
+            retransmits: None,
+            datagrams_sent: Some(counts.sent),
+            datagrams: Some(counts.datagrams),
+        }
+    };
+    simulation.own_datagrams().iter().zip(0..).map(of_stream).collect()
+}
+
+fn datagram_intervals(simulation: &Simulation, over: Span) -> Vec<Interval> {
+    let times = interval_times(&simulation.plan.request, over);
+    times.map(|[from, to]| datagram_interval(simulation, from, to)).collect()
+}
+
+fn datagram_interval(simulation: &Simulation, from: Span, to: Span) -> Interval {
+    let request = &simulation.plan.request;
+    let sends = request.direction != Direction::Download;
+    let of_stream = |(own, stream): (&DatagramStream, u16)| {
+        let counts = datagrams_between(simulation, stream, from, to);
+        StreamInterval {
+            stream,
+            bytes: own.bytes(if sends { counts.sent } else { counts.arrived }),
+            datagrams_sent: sends.then_some(counts.sent),
+            datagrams: (!sends).then_some(counts.datagrams),
+            retransmits: None,
+            tcp: None,
+        }
+    };
+    let streams: Vec<StreamInterval> = simulation.own_datagrams().iter().zip(0..).map(of_stream).collect();
+    let bytes = streams.iter().map(|stream| stream.bytes).sum();
+    Interval {
+        direction: request.direction,
+        from,
+        to,
+        bytes,
+        rate: BitRate::of(bytes, to.saturating_sub(from)),
+        retransmits: None,
+        rtt: None,
+        echo_rtt: None,
+        cwnd: None,
+        omitted: to <= request.omit,
+        datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),
+        datagrams: streams.iter().map(|stream| stream.datagrams).sum(),
+        streams,
+    }
+}
+
+/// The begin and the end of each interval.
+fn interval_times(request: &Request, over: Span) -> impl Iterator<Item = [Span; 2]> + use<> {
     let length = if request.interval == Span::ZERO { over } else { request.interval };
     let count = over.as_nanos().checked_div(length.as_nanos()).unwrap_or(0);
+    (0..count).map(move |index| [length * index, length * (index + 1)])
+}
+
+/// The intervals as the end that ran the test counts them: bytes written if it sends, read if it receives.
+fn intervals(request: &Request, samples: &[Vec<Sample>; 2], over: Span) -> Vec<Interval> {
+    let times = interval_times(request, over);
     let ours = if request.direction == Direction::Download { &samples[1] } else { &samples[0] };
-    let keeps_tcp = count.saturating_mul(u64::from(request.streams)) <= MAX_STREAM_INTERVALS as u64;
-    (0..count).map(|index| interval(request, (ours, keeps_tcp), [length * index, length * (index + 1)])).collect()
+    let count = times.size_hint().0.saturating_mul(usize::from(request.streams));
+    times.map(|times| interval(request, (ours, count <= MAX_STREAM_INTERVALS), times)).collect()
 }
 
 fn interval(request: &Request, (samples, keeps_tcp): (&[Sample], bool), [from, to]: [Span; 2]) -> Interval {

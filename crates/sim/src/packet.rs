@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use fullpipe_link::{Edited, Train};
 use fullpipe_record::Edit;
 use fullpipe_tcp::{Ack, Blocks, Burst, Stamp};
-use fullpipe_units::{ByteCount, SegCount};
+use fullpipe_units::{ByteCount, SegCount, Time};
 
 /// Packets of one connection as the path sees them: fields, and no payload. There may be millions in a queue, so they
 /// are small.
@@ -20,8 +20,19 @@ pub(crate) struct Packet {
 pub(crate) enum Content {
     Data(Data),
     Acknowledgement(Acknowledgement),
+    Datagrams(SegCount, Numbered),
+    /// An echo request or its answer, with its number.
+    Echo(u32),
     /// The message of a control connection that ends the transfer.
     End,
+}
+
+/// The fields of datagrams.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Numbered {
+    /// Number of the first, from 1.
+    pub(crate) first: u64,
+    pub(crate) sent: Time,
 }
 
 /// The fields of segments.
@@ -83,6 +94,16 @@ impl Packet {
         Self { flow, bytes: size(bytes), content, is_spoiled: false }
     }
 
+    /// Datagrams of `bytes` each.
+    pub(crate) fn datagrams(flow: u32, bytes: ByteCount, count: SegCount, numbered: Numbered) -> Self {
+        Self { flow, bytes: size(bytes), content: Content::Datagrams(count, numbered), is_spoiled: false }
+    }
+
+    /// The echo request with this number.
+    pub(crate) fn echo(number: u32, bytes: ByteCount) -> Self {
+        Self { flow: u32::MAX - 1, bytes: size(bytes), content: Content::Echo(number), is_spoiled: false }
+    }
+
     /// The message that ends a transfer.
     pub(crate) fn end(bytes: ByteCount) -> Self {
         Self { flow: u32::MAX, bytes: size(bytes), content: Content::End, is_spoiled: false }
@@ -97,7 +118,8 @@ impl Train for Packet {
     fn segments(&self) -> SegCount {
         match &self.content {
             Content::Data(data) => SegCount::new(u64::from(data.segments)),
-            Content::Acknowledgement(_) | Content::End => SegCount::new(1),
+            Content::Datagrams(count, _) => *count,
+            Content::Acknowledgement(_) | Content::Echo(_) | Content::End => SegCount::new(1),
         }
     }
 
@@ -111,11 +133,19 @@ impl Train for Packet {
 
     fn split_off(&mut self, at: SegCount) -> Self {
         let mut rest = self.clone();
-        if let (Content::Data(first), Content::Data(rest)) = (&mut self.content, &mut rest.content) {
-            rest.first += at.get();
-            rest.segments -= at.get() as u32;
-            first.segments = at.get() as u32;
-            first.pushes = false;
+        match (&mut self.content, &mut rest.content) {
+            (Content::Data(first), Content::Data(rest)) => {
+                rest.first += at.get();
+                rest.segments -= at.get() as u32;
+                first.segments = at.get() as u32;
+                first.pushes = false;
+            }
+            (Content::Datagrams(first, _), Content::Datagrams(count, numbered)) => {
+                numbered.first += at.get();
+                *count = *first - at;
+                *first = at;
+            }
+            _ => {}
         }
         rest
     }

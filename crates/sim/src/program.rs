@@ -6,21 +6,26 @@ use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
 /// Bytes that come due in equal portions at equal times, the first at once.
 #[derive(Debug, Clone)]
-struct Pace {
+pub(crate) struct Pace {
     rate: BitRate,
     portion: ByteCount,
     start: Time,
 }
 
 impl Pace {
-    fn due(&self, now: Time) -> ByteCount {
+    pub(crate) const fn new(rate: BitRate, portion: ByteCount, start: Time) -> Self {
+        Self { rate, portion, start }
+    }
+
+    /// The bytes that are due at `now`, since the start.
+    pub(crate) fn due(&self, now: Time) -> ByteCount {
         let passed = self.rate.bytes_in(now.since(self.start));
         let portions = passed.get() / self.portion.get().max(1) + 1;
         self.portion * portions
     }
 
     /// When more than `bytes` are due.
-    fn beyond(&self, bytes: ByteCount) -> Time {
+    pub(crate) fn beyond(&self, bytes: ByteCount) -> Time {
         let portions = bytes.get() / self.portion.get().max(1);
         self.start + self.rate.time_for(self.portion * portions)
     }

@@ -1,10 +1,11 @@
 //! Snapshots of both ends, at equal times.
 
-use fullpipe_record::{Sample, TcpInfo};
+use fullpipe_record::{Sample, TcpInfo, Transport};
 use fullpipe_units::{Span, Time};
 
 use crate::Plan;
 use crate::connection::Connection;
+use crate::datagrams::{DatagramStream, Mark};
 use crate::flow::Flow;
 
 /// Time between two snapshots at first.
@@ -16,19 +17,27 @@ const MAX_SAMPLES: usize = 40_000;
 #[derive(Debug)]
 pub(crate) struct Sampler {
     period: Span,
+    origin: Time,
     next: Time,
     /// Of the sending end, and of the receiving one.
     pub(crate) samples: [Vec<Sample>; 2],
     streams: usize,
+    /// Counts of datagrams, at the ends of the intervals and of the omitted time.
+    pub(crate) marks: Vec<Mark>,
+    omit: Span,
 }
 
 impl Sampler {
     pub(crate) fn new(plan: &Plan) -> Self {
+        let origin = Time::ZERO + plan.lead;
         Self {
-            period: PERIOD,
-            next: Time::ZERO,
+            period: if plan.request.transport == Transport::Tcp { PERIOD } else { plan.request.interval },
+            origin,
+            next: origin,
             samples: [Vec::new(), Vec::new()],
             streams: usize::from(plan.request.streams),
+            marks: Vec::new(),
+            omit: plan.request.omit,
         }
     }
 
@@ -51,9 +60,18 @@ impl Sampler {
         self.next = at + self.period;
     }
 
+    /// Takes the counts of `streams` at `at`.
+    pub(crate) fn mark(&mut self, at: Time, streams: &[DatagramStream]) {
+        let passed = at.since(self.origin);
+        self.marks.push(Mark { at: passed, streams: streams.iter().map(DatagramStream::counts).collect() });
+        let boundary = passed.as_nanos().checked_div(self.period.as_nanos()).map(|count| self.period * (count + 1));
+        let next = boundary.into_iter().chain(Some(self.omit).filter(|omit| *omit > passed)).min();
+        self.next = next.map_or(Time::from_nanos(u64::MAX), |next| self.origin + next);
+    }
+
     fn add(&mut self, at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) {
         for (flow, stream) in flows.iter().zip(0..) {
-            let [sender, receiver] = sample(at, stream, flow, connection, plan);
+            let [sender, receiver] = sample((at, self.origin), stream, flow, connection, plan);
             self.samples[0].push(sender);
             self.samples[1].push(receiver);
         }
@@ -75,14 +93,15 @@ impl Sampler {
 
 /// Returns a sample of the sending end of each connection.
 pub(crate) fn sending_ends(at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) -> Vec<Sample> {
+    let times = (at, Time::ZERO + plan.lead);
     let sending = |(flow, stream)| {
-        let [sender, _] = sample(at, stream, flow, connection, plan);
+        let [sender, _] = sample(times, stream, flow, connection, plan);
         sender
     };
     flows.iter().zip(0..).map(sending).collect()
 }
 
-fn sample(at: Time, stream: u16, flow: &Flow, connection: &Connection, plan: &Plan) -> [Sample; 2] {
+fn sample((at, origin): (Time, Time), stream: u16, flow: &Flow, connection: &Connection, plan: &Plan) -> [Sample; 2] {
     let agreed = |info: TcpInfo| TcpInfo {
         timestamps: Some(connection.timestamps),
         sack: Some(true),
@@ -91,7 +110,7 @@ fn sample(at: Time, stream: u16, flow: &Flow, connection: &Connection, plan: &Pl
         advmss: Some(connection.mss),
         ..info
     };
-    let at_span = at.since(Time::ZERO);
+    let at_span = at.since(origin);
     let sender = Sample {
         at: at_span,
         stream,

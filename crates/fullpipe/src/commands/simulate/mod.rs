@@ -5,13 +5,17 @@ mod trace;
 use std::num::NonZeroUsize;
 use std::thread;
 
-use fullpipe_experiment::{ExperimentError, Interrupt, NamedPlan, PastOptions, simulate_each, simulate_summaries};
-use fullpipe_model::kernel;
+use fullpipe_experiment::{
+    ExperimentError, Interrupt, NamedPlan, PastOptions, Ramp, RampLoads, cross_traffic_phases, simulate_each,
+    simulate_summaries,
+};
+use fullpipe_model::{kernel, predict};
 use fullpipe_record::{
-    Content, Direction, Document, Event, KernelVersion, Measurement, Quantity, Request, SimulatedTransfer, Writer,
+    Content, Direction, Document, Event, KernelVersion, Limit, Measurement, Quantity, Request, SimulatedTransfer,
+    Writer,
 };
 use fullpipe_report as report;
-use fullpipe_scenario::Step;
+use fullpipe_scenario::{Scenario, Step};
 use fullpipe_sim::{Granularity, Plan};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -22,7 +26,7 @@ use super::load::Offer;
 use crate::commands::Run;
 use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::OutputArguments;
-use crate::failure::{Failure, INTERRUPTED, USAGE};
+use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
 use crate::values::{Values, duration, values};
 
@@ -274,19 +278,25 @@ impl Arguments {
             return Ok((plans, is_table));
         };
         let scenario = super::lab::load(name)?;
-        let of_step = |step: &Step| {
-            if step.ramp.is_some() || !step.cross_traffic.is_empty() {
-                let why = "loads that grow, and cross traffic, are not modelled";
-                return Err(Failure::new(USAGE, format!("{}: {why}", step.name)));
-            }
-            let host = kernel::defaults(self.kernel);
-            let hosts = scenario.hosts_of(step).map(|changes| host.changed_by(&changes));
-            // The data of a download goes from the sender to the receiver, too: the receiver asks for it.
-            let path = scenario.path_of(step).clone();
-            let plan = self.with_options(Plan::new(path, hosts, step.request.clone(), self.seed));
-            Ok(NamedPlan { name: Some(step.name.clone()), plan })
+        Ok((scenario.steps.iter().flat_map(|step| self.plans_of(&scenario, step)).collect(), false))
+    }
+
+    /// Returns the transfer of a step; of loads that grow, each.
+    fn plans_of(&self, scenario: &Scenario, step: &Step) -> Vec<NamedPlan> {
+        let host = kernel::defaults(self.kernel);
+        let hosts = scenario.hosts_of(step).map(|changes| host.changed_by(&changes));
+        let (lead, phases) = cross_traffic_phases(&step.cross_traffic, &step.request, scenario.seed);
+        // The data of a download goes from the sender to the receiver, too: the receiver asks for it.
+        let plan = Plan::new(scenario.path_of(step).clone(), hosts, step.request.clone(), self.seed);
+        let plan = self.with_options(Plan { lead, cross_traffic: phases.concat(), ..plan });
+        let Some(ramp) = step.ramp else { return vec![NamedPlan { name: Some(step.name.clone()), plan }] };
+        let loads = Ramp { loads: RampLoads::Shares(ramp.from, ramp.to), steps: ramp.loads }.loads(carried(&plan));
+        let of_load = |load: BitRate| {
+            let rate = Some(load.scaled(1.0 / f64::from(step.request.streams.max(1))));
+            let request = Request { rate, ..step.request.clone() };
+            NamedPlan { name: Some(format!("{}, {load}", step.name)), plan: Plan { request, ..plan.clone() } }
         };
-        Ok((scenario.steps.iter().map(of_step).collect::<Result<_, _>>()?, false))
+        loads.into_iter().map(of_load).collect()
     }
 
     /// Simulates the measurements in `file`.
@@ -317,6 +327,12 @@ impl Arguments {
     fn jobs(&self) -> NonZeroUsize {
         self.jobs.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
+}
+
+/// Returns the payload that the path of `plan` carries of such packets.
+fn carried(plan: &Plan) -> BitRate {
+    let prediction = predict(&plan.path, &plan.sender, &plan.receiver, &plan.request);
+    prediction.ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model).unwrap_or_default()
 }
 
 impl LoadArguments {

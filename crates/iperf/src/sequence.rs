@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use fullpipe_record::Datagrams;
 
-use crate::shared::length;
-
 /// Numbers below the highest of which it is known whether they have arrived.
 const WINDOW: u64 = 65_536;
 
 /// Bits of a word of the map.
 const WORD: u64 = 64;
+
+/// Words of the map.
+const WORDS: usize = (WINDOW / WORD) as usize;
 
 /// Runs that are kept; each is broken by a loss or a datagram out of order. With more of them within the window, an
 /// extent is counted from the oldest that is left, and reported too small.
@@ -20,7 +21,7 @@ const MAX_RUNS: usize = 4096;
 ///
 /// Takes the same memory whatever numbers come, at most 120 KB, and as good as the same time.
 #[derive(Debug, Clone)]
-pub(crate) struct Sequence {
+pub struct Sequence {
     /// True if numbers have 64 bits; those of 32 begin anew at 2³².
     wide: bool,
     highest: u64,
@@ -43,21 +44,21 @@ struct Run {
 }
 
 impl Sequence {
-    /// Nothing has arrived.
-    pub(crate) fn new(wide: bool) -> Self {
-        let seen = vec![0; length(WINDOW / WORD)].into();
+    /// Returns the counts of a stream of which nothing has arrived; its numbers have 64 bits if `wide`, 32 otherwise.
+    pub fn new(wide: bool) -> Self {
+        let seen = vec![0; WORDS].into();
         Self { wide, highest: 0, seen, runs: VecDeque::new(), counts: Datagrams::default() }
     }
 
-    /// A datagram with this number on it has arrived.
-    pub(crate) fn arrived(&mut self, number: u64) {
+    /// Notes that a datagram with this number on it has arrived.
+    pub fn arrived(&mut self, number: u64) {
         // What would be below zero is as late as can be.
         let number = if self.wide { number } else { widen(low_half(number), self.highest).unwrap_or(0) };
         if number > self.highest { self.in_front(number) } else { self.behind(number) }
     }
 
     /// Returns what has arrived so far, but for what needs a clock or the kernel.
-    pub(crate) fn counts(&self) -> Datagrams {
+    pub fn counts(&self) -> Datagrams {
         Datagrams { lost: self.highest.saturating_sub(self.counts.received), ..self.counts }
     }
 
@@ -135,7 +136,7 @@ impl Sequence {
 
 /// The word and the bit of a number.
 fn place(number: u64) -> (usize, u64) {
-    (length(number % WINDOW / WORD), number % WORD)
+    ((number % WINDOW / WORD) as usize, number % WORD)
 }
 
 /// The number nearest to `highest` that has these last 32 bits; none where that would be below zero.
@@ -224,8 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_numbers_cost_neither_memory_nor_time() {
-        let begun = std::time::Instant::now();
+    fn hostile_numbers_cost_no_memory() {
         let mut sequence = Sequence::new(true);
         for round in 0..100_000_u64 {
             sequence.arrived((1 << 63) + round * 65_000);
@@ -238,7 +238,6 @@ mod tests {
         assert_eq!((found.received, found.late, found.duplicated), (100_001, 200_000, 1));
         assert_eq!(found.lost, u64::MAX - 100_001);
         assert!(sequence.runs.len() <= MAX_RUNS);
-        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 
     #[test]

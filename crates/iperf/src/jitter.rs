@@ -5,7 +5,7 @@ use fullpipe_units::Span;
 /// The jitter of RFC 3550, section 6.4.1: a sixteenth of each change in the time that datagrams take, as far as two
 /// clocks show it, which need not agree.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Jitter {
+pub struct Jitter {
     /// Nanoseconds from the last stamp to its arrival, by two clocks.
     transit: Option<i128>,
     /// In seconds.
@@ -13,8 +13,9 @@ pub(crate) struct Jitter {
 }
 
 impl Jitter {
-    /// A datagram that was sent at `sent` of the sender's clock has arrived at `at` of some clock of this end.
-    pub(crate) fn arrived(&mut self, sent: Span, at: Span) {
+    /// Notes that a datagram which was sent at `sent` of the sender's clock has arrived at `at` of some clock of this
+    /// end.
+    pub fn arrived(&mut self, sent: Span, at: Span) {
         let transit = i128::from(at.as_nanos()) - i128::from(sent.as_nanos());
         let change = transit - self.transit.unwrap_or(transit);
         let change = Span::from_nanos(u64::try_from(change.unsigned_abs()).unwrap_or(u64::MAX));
@@ -22,8 +23,8 @@ impl Jitter {
         self.transit = Some(transit);
     }
 
-    /// The jitter so far.
-    pub(crate) fn get(self) -> Span {
+    /// Returns the jitter so far.
+    pub fn get(self) -> Span {
         Span::from_secs_f64(self.mean)
     }
 }

@@ -1,0 +1,123 @@
+//! Other loads on the same path.
+
+use std::ops::Range;
+
+use fullpipe_record::{Datagrams, Request, Transport};
+use fullpipe_units::{ByteCount, Span, Time};
+
+use crate::Plan;
+use crate::datagrams::DatagramStream;
+use crate::flow::Flow;
+
+/// A load beside a transfer, from the same host to the other.
+#[derive(Debug, Clone)]
+pub struct CrossTraffic {
+    /// The load, which sends for its duration.
+    pub request: Request,
+    /// When it begins, since the path exists.
+    pub starts: Span,
+}
+
+/// The result of a load beside a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CrossTrafficResult {
+    /// Payload that was sent.
+    pub sent: ByteCount,
+    /// Payload that arrived until the far end knew that the load is over.
+    pub received: ByteCount,
+    /// Time for which it was sent.
+    pub sending: Span,
+    /// Counts of the receiver of datagrams, all streams together.
+    pub datagrams: Option<Datagrams>,
+}
+
+/// A load beside the transfer while it runs.
+#[derive(Debug)]
+pub(crate) struct Load {
+    /// Its streams: connections, or streams of datagrams.
+    pub(crate) streams: Range<usize>,
+    pub(crate) transport: Transport,
+    starts: Time,
+    stops: Time,
+    /// When the far end knows that it is over.
+    counted: Time,
+    stopped: Option<Time>,
+    result: Option<CrossTrafficResult>,
+}
+
+impl Load {
+    pub(crate) fn new(plan: &Plan, load: &CrossTraffic, streams: Range<usize>) -> Self {
+        let way = &plan.path.forward;
+        let queue = way.rate.zip(way.queue).map_or(Span::ZERO, |(rate, queue)| rate.time_for(queue));
+        let starts = Time::ZERO + load.starts;
+        let stops = starts + load.request.duration;
+        Self {
+            streams,
+            transport: load.request.transport,
+            starts,
+            stops,
+            // The message that says so is behind the data in its queue.
+            counted: stops + way.delay + queue,
+            stopped: None,
+            result: None,
+        }
+    }
+
+    /// Returns when something is to be done about it next.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        match (self.stopped, self.result) {
+            (None, _) => Some(self.stops),
+            (Some(_), None) => Some(self.counted),
+            (Some(_), Some(_)) => None,
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn attend(&mut self, now: Time, flows: &mut [Flow], datagrams: &mut [DatagramStream]) {
+        if self.stops <= now {
+            self.stop(now, flows, datagrams);
+        }
+        if self.counted <= now {
+            self.count(now, flows, datagrams);
+        }
+    }
+
+    /// Ends it, if it sends.
+    pub(crate) fn stop(&mut self, now: Time, flows: &mut [Flow], datagrams: &mut [DatagramStream]) {
+        if self.stopped.is_some() {
+            return;
+        }
+        self.stopped = Some(now);
+        match self.transport {
+            Transport::Tcp => flows[self.streams.clone()].iter_mut().for_each(Flow::stop),
+            Transport::Udp => datagrams[self.streams.clone()].iter_mut().for_each(DatagramStream::stop),
+        }
+    }
+
+    /// Counts what has arrived, unless that is done. Returns it.
+    pub(crate) fn count(&mut self, now: Time, flows: &[Flow], datagrams: &[DatagramStream]) -> CrossTrafficResult {
+        let sending = self.stopped.unwrap_or(now).since(self.starts);
+        let of_streams = || match self.transport {
+            Transport::Tcp => {
+                let flows = &flows[self.streams.clone()];
+                CrossTrafficResult {
+                    sent: flows.iter().map(|flow| flow.sender.written()).sum(),
+                    received: flows.iter().map(|flow| flow.receiver.bytes_read()).sum(),
+                    sending,
+                    datagrams: None,
+                }
+            }
+            Transport::Udp => {
+                let streams = &datagrams[self.streams.clone()];
+                let counts = streams.iter().map(|stream| (stream, stream.counts()));
+                CrossTrafficResult {
+                    sent: counts.clone().map(|(stream, counts)| stream.bytes(counts.sent)).sum(),
+                    received: counts.clone().map(|(stream, counts)| stream.bytes(counts.arrived)).sum(),
+                    sending,
+                    datagrams: Some(counts.map(|(_, counts)| counts.datagrams).sum()),
+                }
+            }
+        };
+        *self.result.get_or_insert_with(of_streams)
+    }
+}

@@ -1,0 +1,155 @@
+//! Streams of numbered datagrams, and echo requests beside them.
+
+use fullpipe_iperf::{Jitter, Sequence};
+use fullpipe_model::{datagrams, framing};
+use fullpipe_record::{Datagrams, Echo, Path, Request};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+
+use crate::NotModelled;
+use crate::packet::{Numbered, Packet};
+use crate::program::Pace;
+
+/// Time between two echo requests.
+const ECHO_PERIOD: Span = Span::from_millis(10);
+
+/// Bytes of an echo request behind its IP header.
+const ECHO_BYTES: ByteCount = ByteCount::new(64);
+
+/// A program that sends datagrams at a rate, and what its far end has counted.
+#[derive(Debug)]
+pub(crate) struct DatagramStream {
+    payload: ByteCount,
+    /// IP bytes of each.
+    packet: ByteCount,
+    pace: Pace,
+    /// The number after which it has sent all, where there is one.
+    total: Option<u64>,
+    counts: StreamCounts,
+    sequence: Sequence,
+    jitter: Jitter,
+}
+
+/// Datagrams of a stream up to a moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StreamCounts {
+    pub(crate) sent: u64,
+    /// Arrivals, copies included.
+    pub(crate) arrived: u64,
+    pub(crate) datagrams: Datagrams,
+}
+
+impl DatagramStream {
+    /// One of the streams of `request`, which begins at `start`; it sends `bytes` in all, if that is limited.
+    ///
+    /// Fails if they have no rate, or travel as fragments.
+    pub(crate) fn new(
+        path: &Path,
+        request: &Request,
+        bytes: Option<ByteCount>,
+        start: Time,
+    ) -> Result<Self, NotModelled> {
+        let way = &path.forward;
+        let payload = datagrams::payload(way, request);
+        let headers = framing::udp_headers(way.ip);
+        let rate = request.rate.filter(|rate| *rate > BitRate::ZERO).ok_or(NotModelled::DatagramsWithoutRate)?;
+        if payload == ByteCount::ZERO || payload + headers > way.inner_mtu() {
+            return Err(NotModelled::Fragments);
+        }
+        Ok(Self {
+            payload,
+            packet: payload + headers + way.overhead().saturating_sub(way.framing.overhead()),
+            pace: Pace::new(rate, payload * u64::from(request.burst.unwrap_or(1).max(1)), start),
+            total: bytes.map(|bytes| bytes.get().div_ceil(payload.get())),
+            counts: StreamCounts::default(),
+            sequence: Sequence::new(true),
+            jitter: Jitter::default(),
+        })
+    }
+
+    /// Sends nothing more.
+    pub(crate) fn stop(&mut self) {
+        self.total = Some(self.counts.sent);
+    }
+
+    /// Returns whether it has sent everything that it has to send.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.total.is_some_and(|total| self.counts.sent >= total)
+    }
+
+    /// Returns the datagrams that are due, which leave together.
+    pub(crate) fn next(&mut self, now: Time, flow: u32) -> Option<Packet> {
+        let due = self.pace.due(now).get() / self.payload.get();
+        let due = self.total.map_or(due, |total| due.min(total));
+        let count = due.checked_sub(self.counts.sent).filter(|count| *count > 0)?;
+        let numbered = Numbered { first: self.counts.sent + 1, sent: now };
+        self.counts.sent += count;
+        Some(Packet::datagrams(flow, self.packet, SegCount::new(count), numbered))
+    }
+
+    /// Returns when more is due.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        (!self.has_sent_all()).then(|| self.pace.beyond(self.payload * self.counts.sent))
+    }
+
+    /// Counts datagrams that arrive together.
+    pub(crate) fn arrived(&mut self, now: Time, count: u64, numbered: Numbered) {
+        self.counts.arrived += count;
+        for number in numbered.first..numbered.first + count {
+            self.sequence.arrived(number);
+            self.jitter.arrived(numbered.sent.since(Time::ZERO), now.since(Time::ZERO));
+        }
+    }
+
+    /// Returns the counts so far.
+    pub(crate) fn counts(&self) -> StreamCounts {
+        // No host of theirs dropped any.
+        let datagrams = Datagrams { jitter: self.jitter.get(), dropped_here: Some(0), ..self.sequence.counts() };
+        StreamCounts { datagrams, ..self.counts }
+    }
+
+    /// Returns the payload of so many datagrams.
+    pub(crate) fn bytes(&self, datagrams: u64) -> ByteCount {
+        self.payload * datagrams
+    }
+}
+
+/// The counts of all streams of a load at a moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    pub(crate) at: Span,
+    pub(crate) streams: Vec<StreamCounts>,
+}
+
+/// Echo requests beside a load.
+#[derive(Debug)]
+pub(crate) struct Echoes {
+    start: Time,
+    bytes: ByteCount,
+    pub(crate) taken: Vec<Echo>,
+}
+
+impl Echoes {
+    pub(crate) fn new(path: &Path, start: Time) -> Self {
+        Self { start, bytes: path.forward.ip.header() + ECHO_BYTES, taken: Vec::new() }
+    }
+
+    /// Returns when the next request is due.
+    pub(crate) fn due(&self) -> Time {
+        self.start + ECHO_PERIOD * self.taken.len() as u64
+    }
+
+    /// Returns the next request.
+    pub(crate) fn request(&mut self) -> Packet {
+        let number = self.taken.len() as u32;
+        self.taken.push(Echo { at: self.due().since(self.start), rtt: None, host: None });
+        Packet::echo(number, self.bytes)
+    }
+
+    /// Notes that the answer to the request with this number has arrived.
+    pub(crate) fn answered(&mut self, now: Time, number: u32) {
+        if let Some(echo) = self.taken.get_mut(number as usize) {
+            let rtt = now.since(self.start).saturating_sub(echo.at);
+            echo.rtt.get_or_insert(rtt);
+        }
+    }
+}
