@@ -181,12 +181,6 @@ impl Simulation {
         self.datagrams.get(..usize::from(own)).unwrap_or_default()
     }
 
-    /// Returns the connections of the transfer itself.
-    fn own_flows(&self) -> &[Flow] {
-        let own = if self.plan.request.transport == Transport::Tcp { self.plan.request.streams } else { 0 };
-        self.flows.get(..usize::from(own)).unwrap_or_default()
-    }
-
     /// Takes a sample of the transfer at `at`.
     pub(crate) fn sample(&mut self, at: Time) {
         let own = usize::from(self.plan.request.streams);
