@@ -1,7 +1,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use fullpipe_link::{Counters, Direction};
+use fullpipe_link::{Counters, Direction, Train};
 use fullpipe_tcp::{Ack, Clock, Receiver, Sender};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
@@ -64,9 +64,10 @@ impl Simulation {
         let connection = Connection::new(&plan)?;
         let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
         let clocks = [clock(&plan, &mut random), clock(&plan, &mut random)];
-        let flows: Vec<Flow> =
-            (0..plan.request.streams).map(|stream| flow(&plan, &connection, clocks, stream, &mut random)).collect();
         let [forward, reverse] = Direction::both(&plan.path, plan.seed);
+        let flows: Vec<Flow> = (0..plan.request.streams)
+            .map(|stream| flow(&plan, &connection, &forward, clocks, stream, &mut random))
+            .collect();
         let mut simulation = Self {
             forward,
             reverse,
@@ -306,9 +307,18 @@ fn clock(plan: &Plan, random: &mut Pcg64Mcg) -> Clock {
     Clock::new(plan.ticks_per_second, UP + Span::from_nanos(random.next_u64() % 1_000_000_000))
 }
 
-fn flow(plan: &Plan, connection: &Connection, clocks: [Clock; 2], stream: u16, random: &mut Pcg64Mcg) -> Flow {
+fn flow(
+    plan: &Plan,
+    connection: &Connection,
+    forward: &Direction<Packet>,
+    clocks: [Clock; 2],
+    stream: u16,
+    random: &mut Pcg64Mcg,
+) -> Flow {
     let sender = Sender::new(&connection.sender(plan, clocks, random.next_u64()), Time::ZERO);
-    let receiver = Receiver::new(&connection.receiver(clocks), connection.handshake, Time::ZERO);
+    let train = Packet::data(0, connection.segment, &sender.first_train(Time::ZERO));
+    let first = forward.cut(train).next().map_or(SegCount::ZERO, |first| first.segments());
+    let receiver = Receiver::new(&connection.receiver(clocks, first), connection.handshake, Time::ZERO);
     let mut late = |most: Span| Span::from_nanos(random.next_u64() % most.as_nanos());
     let starts = Time::ZERO + late(if stream == 0 { FIRST_START } else { START_SPREAD });
     let streams = u64::from(plan.request.streams);
