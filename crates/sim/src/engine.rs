@@ -2,7 +2,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use fullpipe_link::{Counters, Direction};
+use fullpipe_link::{Counters, Direction, Train};
 use fullpipe_model::datagrams;
 use fullpipe_record::{Sample, Transport};
 use fullpipe_tcp::{Ack, Clock, Receiver, Sender};
@@ -83,11 +83,12 @@ impl Simulation {
         let plan = resolved(plan);
         let connection = Connection::new(&plan)?;
         let origin = Time::ZERO + plan.lead;
-        let mut streams = Streams::new(&plan);
+        let [forward, reverse] = Direction::both(&plan.path, plan.seed);
+        let mut streams = Streams::new(&plan, &forward);
         streams.add(&plan, origin)?;
         let pending = streams.flows.len();
         let loads = streams.add_loads(&plan)?;
-        let [forward, reverse] = Direction::both(&plan.path, plan.seed);
+        let Streams { flows, datagrams, .. } = streams;
         let mut simulation = Self {
             forward,
             reverse,
@@ -96,8 +97,8 @@ impl Simulation {
             pending,
             echoes: (plan.request.transport == Transport::Udp).then(|| Echoes::new(&plan.path, origin)),
             connection,
-            flows: streams.flows,
-            datagrams: streams.datagrams,
+            flows,
+            datagrams,
             loads,
             origin,
             before: (origin == Time::ZERO).then(Counters::default),
@@ -458,18 +459,20 @@ fn clock(plan: &Plan, random: &mut Pcg64Mcg) -> Clock {
 }
 
 /// The streams of all loads while they are prepared.
-struct Streams {
+struct Streams<'d> {
+    /// The direction of the data.
+    forward: &'d Direction<Packet>,
     random: Pcg64Mcg,
     clocks: [Clock; 2],
     flows: Vec<Flow>,
     datagrams: Vec<DatagramStream>,
 }
 
-impl Streams {
-    fn new(plan: &Plan) -> Self {
+impl<'d> Streams<'d> {
+    fn new(plan: &Plan, forward: &'d Direction<Packet>) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
         let clocks = [clock(plan, &mut random), clock(plan, &mut random)];
-        Self { random, clocks, flows: Vec::new(), datagrams: Vec::new() }
+        Self { forward, random, clocks, flows: Vec::new(), datagrams: Vec::new() }
     }
 
     /// Adds the streams of the load of `plan`, which begins at `start`.
@@ -512,7 +515,9 @@ impl Streams {
         total: Option<ByteCount>,
     ) -> Flow {
         let sender = Sender::new(&connection.sender(plan, self.clocks, self.random.next_u64()), start);
-        let receiver = Receiver::new(&connection.receiver(self.clocks), connection.handshake, start);
+        let train = Packet::data(0, connection.wire().segment, &sender.first_train(start));
+        let first = self.forward.cut(train).next().map_or(SegCount::ZERO, |first| first.segments());
+        let receiver = Receiver::new(&connection.receiver(self.clocks, first), connection.handshake, start);
         let mut late = |most: Span| Span::from_nanos(self.random.next_u64() % most.as_nanos());
         let starts = start + late(if stream == 0 { FIRST_START } else { START_SPREAD });
         let source = Source::new(&plan.request, total, connection.handshake, starts);

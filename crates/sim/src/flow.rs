@@ -9,6 +9,10 @@ use crate::program::{Sink, Source};
 /// A program that sleeps until something arrives reads within so much of that. In the lab the acknowledgements that a
 /// reader gives came 50 µs after the segment in the median, those that the kernel gives by itself after 10 µs.
 const WAKES_WITHIN: Span = Span::from_micros(100);
+/// Time after which a processor sleeps so soundly that the program needs [`WAKES_LATE`] instead: on the paths of 100 ms
+/// and more of the lab the first read of a flight came up to half a millisecond late.
+const DOZES_AFTER: Span = Span::from_millis(5);
+const WAKES_LATE: Span = Span::from_millis(1);
 
 /// One connection with the programs at both ends.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub(crate) struct Flow {
     starts: Time,
     /// When the receiving program, which sleeps while nothing waits for it, has been woken.
     reads_at: Option<Time>,
+    /// When it last read.
+    read_last: Time,
     random: Pcg64Mcg,
     /// The deadlines that are queued for it, the earlier first. A near one comes and goes many times before one that is
     /// far away.
@@ -39,7 +45,19 @@ impl Flow {
         seed: u64,
     ) -> Self {
         let random = Pcg64Mcg::seed_from_u64(seed);
-        Self { sender, receiver, wire, source, sink, starts, reads_at: None, random, queued: [None; 2], ended: false }
+        Self {
+            sender,
+            receiver,
+            wire,
+            source,
+            sink,
+            starts,
+            reads_at: None,
+            read_last: Time::ZERO,
+            random,
+            queued: [None; 2],
+            ended: false,
+        }
     }
 
     /// Lets timers go off that are due. Returns an acknowledgement that was delayed.
@@ -79,10 +97,11 @@ impl Flow {
         if self.receiver.unread_bytes() == ByteCount::ZERO {
             return false;
         }
-        let mut wakes_in = || Span::from_nanos(self.random.next_u64() % WAKES_WITHIN.as_nanos());
+        let within = if now.since(self.read_last) < DOZES_AFTER { WAKES_WITHIN } else { WAKES_LATE };
+        let mut wakes_in = || Span::from_nanos(self.random.next_u64() % within.as_nanos());
         let awake = *self.reads_at.get_or_insert_with(|| now + wakes_in()) <= now;
         if awake {
-            self.reads_at = None;
+            (self.reads_at, self.read_last) = (None, now);
         }
         awake
     }

@@ -72,6 +72,11 @@ impl Sender {
         None
     }
 
+    /// Returns the train with which data would begin at `now`: half of the window at most.
+    pub fn first_train(&self, now: Time) -> Burst {
+        self.burst(0, self.longest_burst().min(self.window.cwnd >> 1), now)
+    }
+
     /// Returns whether new data could be sent as far as the other end's window goes.
     pub(super) fn has_sendable(&self) -> bool {
         self.has_unsent() && self.window_segments() > 0
