@@ -1,5 +1,5 @@
-//! The confidence of a verdict: the share of the limits planted over this kernel by `fullpipe-bench` that such a verdict
-//! named.
+//! The confidence of a verdict: the share of the limits planted over this kernel by `fullpipe-bench` that such a
+//! verdict named.
 
 use fullpipe_record::{Basis, Limit};
 use fullpipe_units::Ratio;
@@ -25,8 +25,8 @@ const fn several(view: Basis, verdict: &'static str, right: u16, all: u16) -> Co
     Count { view, verdict, is_one_of_several: true, right, all }
 }
 
-/// Counts of `fullpipe-bench independent` with seeds 61, 71, 101, 111, 131, 171, 181, 251, 261, 271, 281 and 291, each as
-/// it was run, and of two runs of `fullpipe-bench diagnosis`, from both ends and from the sending end alone.
+/// Counts of `fullpipe-bench independent` with seeds 61, 71, 101, 111, 131, 171, 181, 251, 261, 271, 281 and 291, each
+/// as it was run, and of two runs of `fullpipe-bench diagnosis`, from both ends and from the sending end alone.
 const COUNTS: [Count; 84] = [
     sure(Basis::BothEnds, "application-window/ssh-channel", 6, 6),
     sure(Basis::BothEnds, "capacity/host-queue", 27, 27),

@@ -174,8 +174,8 @@ fn lost_after(samples: &[&Sample], before: usize) -> Option<u64> {
     Some(again(end).saturating_sub(again(samples[before])))
 }
 
-/// Returns whether the first recovery of a stream repaired a burst, and its round trips were at most `longest` until the
-/// sender had noticed.
+/// Returns whether the first recovery of a stream repaired a burst, and its round trips were at most `longest` until
+/// the sender had noticed.
 pub(crate) fn began_with_a_burst(flows: &[Flow], longest: Span) -> bool {
     let of_flow = |flow: &Flow| {
         let before = *recoveries(&flow.whole).first()?;

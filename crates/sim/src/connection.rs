@@ -112,8 +112,7 @@ impl Connection {
         }
     }
 
-    /// Returns the window of the receiver's handshake segment as it arrives at the sender, lowered by devices on the way
-    /// as any later one.
+    /// Returns the window of the receiver's handshake segment as it arrives: devices on the way lower it.
     pub(crate) fn first_window_that_arrives(&self, path: &Path) -> ByteCount {
         let lowered = path.reverse.effects.edits.iter().filter_map(|edit| match edit {
             Edit::ClampWindow(most) => Some(*most),

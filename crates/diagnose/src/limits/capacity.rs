@@ -118,8 +118,8 @@ fn more_window_gives_no_more(figures: &Figures) -> bool {
         || round_trips_grow_with_window(figures)
 }
 
-/// Returns whether what the window grew by shows in the rate alone, nothing was lost, and packets met no queue at times,
-/// neither before the load nor under it: where round trips are long then, it is the path that became longer.
+/// Returns whether what the window grew by shows in the rate alone, nothing was lost, and packets met no queue at
+/// times, neither before the load nor under it: where round trips are long then, it is the path that became longer.
 fn rate_grows_with_window(figures: &Figures) -> bool {
     let trends = || {
         let window = trend(figures, |snapshot| snapshot.cwnd).filter(|trend| *trend >= GROWN_WINDOW_FACTOR)?;

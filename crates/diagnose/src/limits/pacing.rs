@@ -44,9 +44,9 @@ pub(crate) fn below_window(figures: &Figures, held: Ratio) -> Option<Finding> {
     })
 }
 
-/// Returns a queueing discipline of the host as the limit, if the congestion window was far from used while data waited:
-/// a stream leaves no more than a millisecond of packets in its host's queue (`tcp_small_queue_check`), and waits for a
-/// discipline that holds them. Its report may not show it, as where it was removed before the end.
+/// Returns a queueing discipline of the host as the limit, if the congestion window was far from used while data
+/// waited: a stream leaves no more than a millisecond of packets in its host's queue (`tcp_small_queue_check`), and
+/// waits for a discipline that holds them. Its report may not show it, as where it was removed before the end.
 pub(crate) fn held_in_host(figures: &Figures, held: Ratio) -> Option<Finding> {
     let waits = |snapshot: &Snapshot| {
         let is_far = snapshot.sample.pipe()? < snapshot.cwnd?.scaled(MAX_USE_BEHIND_OWN_QUEUE);

@@ -376,7 +376,7 @@ fn timeouts_with_nothing_on_the_way_are_probes_of_a_small_window_and_no_black_ho
 }
 
 #[test]
-fn data_that_waits_beside_an_open_window_is_held_by_the_hosts_own_queue() {
+fn data_that_waits_at_an_open_window_is_held_by_the_hosts_own_queue() {
     let used = |share: f64| {
         let full = samples(10.0, 1, |t| match t {
             _ if t < 0.5 => Moment { recovering: true, lost_per_second: 80.0, ..moment(40.0, 42.0) },

@@ -133,7 +133,7 @@ fn sawtooth_with_peaks(congestion: &str, peaks: &[f64], wait: f64) -> Evidence {
         let (tooth, within) = ((t / 2.0) as usize, (t / 2.0).fract());
         let peak = peaks[tooth.min(peaks.len() - 1)];
         let just_lost = within < 0.03 && tooth > 0;
-        let rtt_ms = 30.0 * if within < 0.03 || within > 0.9 { wait } else { 1.0 };
+        let rtt_ms = 30.0 * if (0.03..=0.9).contains(&within) { 1.0 } else { wait };
         Moment {
             recovering: just_lost,
             lost_per_second: if just_lost { 20.0 } else { 0.0 },
