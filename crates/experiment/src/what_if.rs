@@ -1,4 +1,4 @@
-//! What would have happened to what was measured.
+//! Past transfers, simulated again as they were and with changes.
 
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;

@@ -71,7 +71,7 @@ pub enum Event {
 
     /// A transfer in virtual time is over, with all its seeds.
     Simulated(Box<SimulatedTransfer>),
-    /// What would have happened to a measurement is known.
+    /// A past measurement was simulated, as it was and with changes.
     WhatIf(Box<WhatIfReport>),
 
     /// A lab is up.

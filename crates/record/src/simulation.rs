@@ -86,7 +86,7 @@ pub struct WhatIfReport {
     pub sender: HostSettings,
     /// Settings of the receiver.
     pub receiver: HostSettings,
-    /// What was inferred or assumed; empty if the record states all.
+    /// Facts that were inferred or assumed; empty if the record states all.
     pub inferred: Vec<Inferred>,
     /// As measured.
     pub measured: MeasuredTransfer,

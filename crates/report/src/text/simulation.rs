@@ -211,7 +211,7 @@ fn rows(report: &WhatIfReport, style: Style) -> String {
         rows.push([
             if index == 0 { format!("simulated {name}") } else { printable(name) },
             transfer.rate.median.to_string(),
-            several.then(|| range(transfer.rate.low, transfer.rate.high)).unwrap_or_default(),
+            if several { range(transfer.rate.low, transfer.rate.high) } else { String::new() },
             gain.map_or_else(String::new, |gain| format!("{gain:.2}")),
             transfer.retransmits.median.get().to_string(),
             or_dash(transfer.loaded_rtt.map(round_trip)),

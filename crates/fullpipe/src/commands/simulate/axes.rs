@@ -176,7 +176,7 @@ mod tests {
             .collect();
         assert_eq!(shown[0], "rate=100000000bit/s,rtt=1000000ns,loss=0.0000001 1");
         assert_eq!(shown[3], "rate=100000000bit/s,rtt=1234567ns,loss=0.0000001 4");
-        let long = values(Quantity::Mtu)("100..10100+1").unwrap();
+        let long = values(Quantity::Streams)("1..10000+1").unwrap();
         assert!(lists.combinations([&streams, &long].into_iter()).is_err());
     }
 }

@@ -103,7 +103,8 @@ pub(crate) struct Arguments {
 const AFTER_HELP: &str = "\
 The quantities -r -C -P -w, --bandwidth, --queue, --loss, --mtu and --window may
 be lists, 64KiB,1MiB, or ranges, 10ms..200ms (by 1, 2, 5, sizes by doublings) or
-10ms..200ms+10ms. Then each combination is a row of a table, with the same seeds.";
+10ms..200ms+10ms. Then each combination is a row of a table. All rows have the
+same seeds.";
 
 /// The load, by the letters of `measure`.
 #[derive(Debug, clap::Args)]
