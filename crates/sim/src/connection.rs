@@ -121,7 +121,7 @@ impl Connection {
         lowered.fold(self.first_window, ByteCount::min)
     }
 
-    /// The receiving end of a connection that begins with `first` segments in one piece.
+    /// The receiving end of a connection that begins with `first` segments in one train.
     pub(crate) fn receiver(&self, [sender, clock]: [Clock; 2], first: SegCount) -> ReceiverSetup {
         let [at_first, of_single] = self.share;
         let learns = at_first != of_single && first > SegCount::new(1);
@@ -152,15 +152,15 @@ fn control(plan: &Plan) -> Result<CongestionControl, NotModelled> {
 }
 
 /// The share of a train's memory that is payload, in 256ths, if a device hands it over as a whole: it lies in pages, in
-/// blocks of a power of two of them (`tun_alloc_skb`, `alloc_skb_with_frags`), beside a packet's structures.
+/// blocks of a power of two of them (`tun_alloc_skb`, `alloc_skb_with_frags`), next to a packet's structures.
 fn share_of_train(payload: ByteCount) -> u16 {
     const PAGE: u64 = 4_096;
-    const LARGEST_BLOCK: u64 = 8 * PAGE;
+    const MAX_BLOCK: u64 = 8 * PAGE;
     const STRUCTURES: u64 = 832;
     let (mut left, mut memory) = (payload.get(), STRUCTURES);
     while left > 0 {
         let pages = left.next_multiple_of(PAGE);
-        let block = (1 << pages.ilog2()).min(LARGEST_BLOCK);
+        let block = (1 << pages.ilog2()).min(MAX_BLOCK);
         memory += block;
         left = left.saturating_sub(block);
     }

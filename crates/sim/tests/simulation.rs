@@ -1,5 +1,7 @@
 //! Transfers in virtual time: what they keep to whatever the path does, and that a diagnosis names what was planted.
 
+use std::fmt::Write;
+
 use fullpipe_diagnose::diagnose;
 use fullpipe_link::Counters;
 use fullpipe_record::{
@@ -269,6 +271,51 @@ proptest! {
         }
         prop_assert!(whole == serde_json::to_vec(&stepped.measure()).unwrap());
     }
+}
+
+#[test]
+fn what_the_path_delivers_is_what_its_ends_count() {
+    for control in ["reno", "cubic", "bbr"] {
+        let mut simulation = Simulation::new(with(plan(50, 20, 3), |p| {
+            p.request.congestion = Some(control.to_owned());
+            p.path.forward.queue = Some(ByteCount::new(40 * 1538));
+            p.path.forward.loss = Some(Ratio::new(0.001));
+        }))
+        .unwrap();
+        while !simulation.is_over() {
+            simulation.run_until(simulation.now() + Span::from_millis(100));
+        }
+        let [forward, reverse] = simulation.counters();
+        let receiver = simulation.measure().remote.samples.pop().unwrap().tcp;
+        assert!(forward.lost.segments > SegCount::ZERO && forward.overflowed.segments > SegCount::ZERO, "{control}");
+        // The last packet is the message that ends the transfer.
+        let data = forward.delivered.segments.get() - 1;
+        assert_eq!(receiver.data_segs_in.map(SegCount::get), Some(data), "{control}");
+        assert_eq!(receiver.segs_out, Some(reverse.offered.segments), "{control}");
+    }
+}
+
+/// The same on every machine, in debug builds and in release builds; a change of the model shows here.
+#[test]
+fn rates_over_queue_loss_control_and_granularity() {
+    let mut table = String::from("control, queue in BDP, loss: Mbit/s and retransmissions by segment, by train\n");
+    for control in ["reno", "cubic", "bbr"] {
+        for (queue, loss) in [(0.25, 0.0), (1.0, 0.001)] {
+            write!(table, "{control} {queue} {loss}:").unwrap();
+            for granularity in [Granularity::Segment, Granularity::Train] {
+                let summary = measure(with(plan(200, 20, 1), |p| {
+                    p.granularity = granularity;
+                    p.request.congestion = Some(control.to_owned());
+                    p.path.forward.queue = p.path.forward.queue.map(|bdp| bdp.scaled(queue));
+                    p.path.forward.loss = Some(Ratio::new(loss));
+                }))
+                .summary;
+                write!(table, " {} {}", summary.rate.bps(), summary.retransmits.unwrap()).unwrap();
+            }
+            table.push('\n');
+        }
+    }
+    insta::assert_snapshot!(table);
 }
 
 #[test]

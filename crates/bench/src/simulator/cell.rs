@@ -1,4 +1,4 @@
-//! One cell: the kernel's runs beside the simulated ones.
+//! One cell: the kernel's runs and the simulated ones.
 
 use fullpipe_record::HostSettings;
 use fullpipe_sim::{Granularity, NotModelled, Plan, Simulation};

@@ -1,9 +1,9 @@
-//! Whether the kernel's runs look like draws from the simulated ones.
+//! Ranks of the kernel's runs among simulated ones, which are uniform if both come from one distribution.
 
 /// Returns the share of `simulated` below `value`; ties count half.
 pub(crate) fn rank(value: f64, simulated: &[f64]) -> f64 {
     let below = simulated.iter().filter(|other| **other < value).count() as f64;
-    let same = simulated.iter().filter(|other| **other == value).count() as f64;
+    let same = simulated.iter().filter(|other| other.total_cmp(&value).is_eq()).count() as f64;
     (below + same / 2.0) / simulated.len().max(1) as f64
 }
 

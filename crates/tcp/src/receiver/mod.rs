@@ -58,6 +58,7 @@ pub struct ReceiverSetup {
 /// Segments [arrive](Self::arrived), the program [reads](Self::read), time [passes](Self::wake); each may give an
 /// acknowledgement. Calls must not go back in time, and extra calls of [`Self::wake`] change nothing.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of the kernel's structure of a connection")]
 pub struct Receiver {
     clock: Clock,
     mss: u64,
