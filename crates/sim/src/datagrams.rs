@@ -4,10 +4,16 @@ use fullpipe_iperf::{Jitter, Sequence};
 use fullpipe_model::{datagrams, framing};
 use fullpipe_record::{Datagrams, Echo, Path, Request};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use crate::NotModelled;
 use crate::packet::{Numbered, Packet};
 use crate::program::Pace;
+
+/// The most by which a program is late with a burst. Without that, streams of equal pace would stay in step, and always
+/// the same ones would find a full queue.
+const LATENESS: Span = Span::from_micros(50);
 
 /// Time between two echo requests.
 const ECHO_PERIOD: Span = Span::from_millis(10);
@@ -22,6 +28,10 @@ pub(crate) struct DatagramStream {
     /// IP bytes of each.
     packet: ByteCount,
     pace: Pace,
+    random: Pcg64Mcg,
+    lateness: Span,
+    /// When it sends next.
+    departs: Time,
     /// The number after which it has sent all, where there is one.
     total: Option<u64>,
     counts: StreamCounts,
@@ -46,7 +56,7 @@ impl DatagramStream {
         path: &Path,
         request: &Request,
         bytes: Option<ByteCount>,
-        start: Time,
+        (start, seed): (Time, u64),
     ) -> Result<Self, NotModelled> {
         let way = &path.forward;
         let payload = datagrams::payload(way, request);
@@ -55,15 +65,22 @@ impl DatagramStream {
         if payload == ByteCount::ZERO || payload + headers > way.inner_mtu() {
             return Err(NotModelled::Fragments);
         }
-        Ok(Self {
+        let burst = payload * u64::from(request.burst.unwrap_or(1).max(1));
+        let mut stream = Self {
             payload,
             packet: payload + headers + way.overhead().saturating_sub(way.framing.overhead()),
-            pace: Pace::new(rate, payload * u64::from(request.burst.unwrap_or(1).max(1)), start),
+            pace: Pace::new(rate, burst, start),
+            random: Pcg64Mcg::seed_from_u64(seed),
+            // Before the next one is due.
+            lateness: LATENESS.min(rate.time_for(burst) / 2),
+            departs: start,
             total: bytes.map(|bytes| bytes.get().div_ceil(payload.get())),
             counts: StreamCounts::default(),
             sequence: Sequence::new(true),
             jitter: Jitter::default(),
-        })
+        };
+        stream.departs = start + stream.late();
+        Ok(stream)
     }
 
     /// Sends nothing more.
@@ -78,17 +95,26 @@ impl DatagramStream {
 
     /// Returns the datagrams that are due, which leave together.
     pub(crate) fn next(&mut self, now: Time, flow: u32) -> Option<Packet> {
+        if now < self.departs {
+            return None;
+        }
         let due = self.pace.due(now).get() / self.payload.get();
         let due = self.total.map_or(due, |total| due.min(total));
         let count = due.checked_sub(self.counts.sent).filter(|count| *count > 0)?;
         let numbered = Numbered { first: self.counts.sent + 1, sent: now };
         self.counts.sent += count;
+        self.departs = self.pace.beyond(self.payload * self.counts.sent) + self.late();
         Some(Packet::datagrams(flow, self.packet, SegCount::new(count), numbered))
     }
 
     /// Returns when more is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        (!self.has_sent_all()).then(|| self.pace.beyond(self.payload * self.counts.sent))
+        (!self.has_sent_all()).then_some(self.departs)
+    }
+
+    /// The time by which the next burst is late.
+    fn late(&mut self) -> Span {
+        Span::from_nanos(self.random.next_u64() % self.lateness.as_nanos().max(1))
     }
 
     /// Counts datagrams that arrive together.

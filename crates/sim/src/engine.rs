@@ -485,7 +485,8 @@ impl<'d> Streams<'d> {
         if request.transport == Transport::Udp {
             let first = self.datagrams.len();
             for stream in 0..request.streams {
-                self.datagrams.push(DatagramStream::new(&plan.path, request, share(stream), start)?);
+                let begin = (start, self.random.next_u64());
+                self.datagrams.push(DatagramStream::new(&plan.path, request, share(stream), begin)?);
             }
             return Ok(first..self.datagrams.len());
         }

@@ -47,11 +47,12 @@ fn measure(plan: Plan) -> (Measurement, Vec<CrossTrafficResult>) {
 }
 
 #[test]
-fn datagrams_below_the_rate_all_arrive_at_equal_times() {
+fn datagrams_below_the_rate_all_arrive() {
     for direction in [Direction::Upload, Direction::Download] {
         let (measurement, _) = measure(plan(Request { direction, streams: 2, ..udp(20.0) }));
         let seen = measurement.summary.datagrams.unwrap();
-        assert_eq!((seen.lost, seen.reordered, seen.duplicated, seen.jitter), (0, 0, 0, Span::ZERO), "{direction:?}");
+        assert_eq!((seen.lost, seen.reordered, seen.duplicated), (0, 0, 0), "{direction:?}");
+        assert!(seen.jitter < Span::from_micros(60), "{}", seen.jitter);
         let offered = measurement.summary.sent.as_f64() * 8.0 / 5.0;
         assert!((offered / 40e6 - 1.0).abs() < 0.001, "{offered}");
         assert_eq!(measurement.intervals.len(), 5);
@@ -72,6 +73,19 @@ fn what_the_link_cannot_carry_is_lost_and_the_queue_is_full() {
     let loaded = measurement.rtt.loaded.unwrap().median;
     assert!((Span::from_millis(28)..Span::from_millis(31)).contains(&loaded), "{loaded}");
     assert!(measurement.validity.queue_drops.unwrap() >= seen.lost);
+}
+
+#[test]
+fn streams_of_equal_pace_lose_alike() {
+    let (measurement, _) = measure(plan(Request { streams: 10, ..udp(29.1) }));
+    let lost = 1.0 - CAPACITY / 291.0;
+    for stream in &measurement.streams {
+        let seen = stream.datagrams.unwrap();
+        let share = seen.lost as f64 / (seen.lost + seen.received) as f64;
+        assert!((share - lost).abs() < 0.2, "{share} of stream {}", stream.stream);
+    }
+    let all = measurement.summary.datagrams.unwrap();
+    assert!((all.lost as f64 / (all.lost + all.received) as f64 - lost).abs() < 0.01, "{all:?}");
 }
 
 #[test]
