@@ -22,6 +22,7 @@ mod records;
 mod relay;
 mod report;
 mod shallow;
+mod simulated;
 mod simulator;
 mod simulator_speed;
 mod start;

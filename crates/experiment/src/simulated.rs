@@ -43,7 +43,7 @@ pub fn simulate(plan: Plan, interrupt: Interrupt<'_>) -> Result<Measurement, Exp
 struct Judge(Option<Path>);
 
 impl Judge {
-    /// What other loads do is no evidence of the transfer, and datagrams have no limit but their rate.
+    /// Datagrams have no limit but their rate, and the effect of other loads is no evidence of the transfer.
     fn of(plan: &Plan) -> Self {
         let is_judged = plan.request.transport == Transport::Tcp && plan.cross_traffic.is_empty();
         Self(is_judged.then(|| plan.path.clone()))
