@@ -176,6 +176,7 @@ impl<T: Train> Direction<T> {
     /// The next train that has arrived at `now`; `None` if there is none yet. A driver calls it until then.
     #[inline]
     pub fn pop(&mut self, now: Time) -> Option<Delivery<T>> {
+        self.check(now);
         match &self.express {
             // Nothing needs to be noted before something arrives.
             Some(express) if express.next_due().is_none_or(|due| due > now) => None,
@@ -253,12 +254,17 @@ impl<T: Train> Direction<T> {
     /// Lets happen what happens by `now`, each event at its own time.
     #[inline]
     fn advance(&mut self, now: Time) {
-        debug_assert!(now >= self.clock, "a call at {now:?} after one at {:?}", self.clock);
+        self.check(now);
         self.clock = now;
         match &mut self.express {
             Some(express) => express.advance(now, &mut self.log),
             None => self.advance_stages(now),
         }
+    }
+
+    #[inline]
+    fn check(&self, now: Time) {
+        debug_assert!(now >= self.clock, "a call at {now:?} after one at {:?}", self.clock);
     }
 
     fn advance_stages(&mut self, now: Time) {
