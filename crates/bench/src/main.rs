@@ -27,6 +27,7 @@ mod start;
 mod statistics;
 mod throughput;
 mod trace;
+mod transfer;
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -4,17 +4,17 @@ use std::fmt::Write;
 use std::fs;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
-use fullpipe_record::{Effects, Encapsulation, Framing, HostSettings, IpVersion, LossPattern};
-use fullpipe_record::{Path, PathDirection, Request};
+use fullpipe_record::LossPattern;
 use fullpipe_sim::{Granularity, Plan, Simulation};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
+use fullpipe_units::{ByteCount, Ratio, Span, Time};
 
 use crate::ns3;
 use crate::process::{Process, RunError, last_words};
 use crate::say;
+use crate::transfer::{plan, simulated, started};
 
 /// The transfers to simulate.
 #[derive(Debug, Args)]
@@ -54,7 +54,7 @@ const TRANSFERS: [Transfer; 11] = [
     Transfer { name: "half of 2.6 M segments lost, trains", plan: || halved(Granularity::Train), asked: "3 s" },
 ];
 
-/// What the simulation of a transfer took.
+/// Time and memory of a simulation.
 struct Figures {
     segments: f64,
     /// Simulated, and spent.
@@ -126,22 +126,6 @@ impl Figures {
     }
 }
 
-/// Simulates a transfer up to its record. Returns the segments that arrived, and the seconds simulated and spent.
-pub(crate) fn simulated(plan: Plan) -> (f64, [f64; 2]) {
-    let began = Instant::now();
-    let mut simulation = started(plan);
-    simulation.run_until(Time::from_nanos(u64::MAX));
-    let [forward, _] = simulation.counters();
-    let over = simulation.now().since(Time::ZERO).as_secs_f64();
-    drop(std::hint::black_box(simulation.measure()));
-    (forward.delivered.segments.get() as f64, [over, began.elapsed().as_secs_f64()])
-}
-
-#[expect(clippy::expect_used, reason = "a plan of this file that cannot be simulated is a fault of this file")]
-fn started(plan: Plan) -> Simulation {
-    Simulation::new(plan).expect("all of it is modelled")
-}
-
 /// Returns how fairly a thousand flows share a link, and how steadily they fill it.
 fn fairness() -> String {
     const FLOWS: u16 = 1_000;
@@ -181,32 +165,6 @@ fn peak_memory() -> f64 {
     let kib: f64 = line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default();
     kib * 1024.0 / 1e6
 }
-
-/// CUBIC over `mbps` × `rtt` milliseconds with a queue of a bandwidth-delay product, between hosts whose buffers never
-/// limit.
-pub(crate) fn plan(mbps: u64, rtt: u64, seconds: u64, change: impl FnOnce(&mut Plan)) -> Plan {
-    let (rate, rtt) = (BitRate::from_mbps(mbps), Span::from_millis(rtt));
-    let direction = PathDirection {
-        rate: Some(rate),
-        delay: Span::ZERO,
-        queue: Some(rate.bytes_in(rtt)),
-        loss: None,
-        mtu: ByteCount::new(1500),
-        framing: Framing::Ethernet,
-        ip: IpVersion::V4,
-        encapsulation: Encapsulation::default(),
-        effects: Effects::default(),
-    };
-    let mut host = HostSettings::of_linux_6_18();
-    (host.tcp_rmem.max, host.tcp_wmem.max) = (LARGEST_BUFFER, LARGEST_BUFFER);
-    let request = Request { duration: Span::from_secs(seconds), ..Request::default() };
-    let mut plan = Plan::new(Path::symmetric(&direction, rtt), [host.clone(), host], request, 1);
-    change(&mut plan);
-    plan
-}
-
-/// Of a host: `tcp_rmem` is a number of 31 bits.
-const LARGEST_BUFFER: ByteCount = ByteCount::new(0x7fff_ffff);
 
 fn common(granularity: Granularity) -> Plan {
     plan(1_000, 100, 20, |plan| plan.granularity = granularity)

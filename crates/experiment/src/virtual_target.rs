@@ -36,7 +36,7 @@ impl VirtualTarget {
     ///
     /// # Errors
     /// If something is not modelled, or it is interrupted.
-    pub(crate) fn measure_beside(
+    pub(crate) fn measure_with(
         &self,
         request: &Request,
         (lead, cross_traffic): (Span, Vec<CrossTraffic>),
@@ -74,7 +74,7 @@ impl Target for VirtualTarget {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        Ok(self.measure_beside(request, (Span::ZERO, Vec::new()), interrupt, progress)?.0)
+        Ok(self.measure_with(request, (Span::ZERO, Vec::new()), interrupt, progress)?.0)
     }
 
     fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {

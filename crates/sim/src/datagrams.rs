@@ -1,4 +1,4 @@
-//! Streams of numbered datagrams, and echo requests beside them.
+//! Streams of numbered datagrams, and echo requests next to them.
 
 use fullpipe_iperf::{Jitter, Sequence};
 use fullpipe_model::{datagrams, framing};
@@ -146,7 +146,7 @@ pub(crate) struct Mark {
     pub(crate) streams: Vec<StreamCounts>,
 }
 
-/// Echo requests beside a load.
+/// Echo requests during a load.
 #[derive(Debug)]
 pub(crate) struct Echoes {
     start: Time,
