@@ -22,13 +22,13 @@ mod records;
 mod relay;
 mod report;
 mod shallow;
-mod simulated;
 mod simulator;
 mod simulator_speed;
 mod start;
 mod statistics;
 mod throughput;
 mod trace;
+mod transfer;
 
 use std::io::{self, Write};
 use std::path::PathBuf;

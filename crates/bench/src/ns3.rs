@@ -13,7 +13,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use tempfile::TempDir;
 
 use crate::process::{Process, RunError, last_words};
-use crate::simulated::{plan, simulated};
+use crate::transfer::{plan, simulated};
 
 /// The program for ns-3.
 const SOURCE: &str = include_str!("ns3.cc");
@@ -33,7 +33,7 @@ const CELLS: [(u64, u64, f64); 4] = [(100, 20, 0.0), (100, 20, 1e-3), (1_000, 20
 /// Longest that the compiler, or a run, may take.
 const TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The result of one transfer.
+/// Result of one transfer.
 struct Outcome {
     /// Segments a second of processor time.
     speed: f64,
@@ -46,7 +46,7 @@ struct Outcome {
 /// If it is interrupted.
 pub(crate) fn comparison(stop: &AtomicBool) -> Result<String, RunError> {
     let mut text =
-        format!("\nns-3 next to it: one CUBIC connection, {SECONDS} s, segment by segment, a BDP of queue\n\n");
+        format!("\nThe same in ns-3: one CUBIC connection, {SECONDS} s, segment by segment, a BDP of queue\n\n");
     let program = match Compiled::new(stop) {
         Ok(program) => program,
         Err(RunError::Failed(why)) => return Ok(format!("{text}  skipped: {why}\n")),

@@ -14,7 +14,7 @@ use fullpipe_units::{ByteCount, Ratio, Span, Time};
 use crate::ns3;
 use crate::process::{Process, RunError, last_words};
 use crate::say;
-use crate::simulated::{plan, simulated, started};
+use crate::transfer::{plan, simulated, started};
 
 /// The transfers to simulate.
 #[derive(Debug, Args)]
@@ -54,7 +54,7 @@ const TRANSFERS: [Transfer; 11] = [
     Transfer { name: "half of 2.6 M segments lost, trains", plan: || halved(Granularity::Train), asked: "3 s" },
 ];
 
-/// The cost of the simulation of a transfer.
+/// Time and memory of a simulation.
 struct Figures {
     segments: f64,
     /// Simulated, and spent.
@@ -126,7 +126,6 @@ impl Figures {
     }
 }
 
-#[expect(clippy::expect_used, reason = "a plan of this file that cannot be simulated is a fault of this file")]
 /// Returns how fairly a thousand flows share a link, and how steadily they fill it.
 fn fairness() -> String {
     const FLOWS: u16 = 1_000;

@@ -77,8 +77,7 @@ pub(crate) fn measure_with_cross_traffic(
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<(Measurement, Vec<LabCrossTraffic>), ExperimentError> {
     let (lead, plans) = cross_traffic_phases(cross_traffic, main, seed);
-    let (measurement, results) =
-        target.measure_with_cross_traffic(main, (lead, plans.concat()), interrupt, progress)?;
+    let (measurement, results) = target.measure_with(main, (lead, plans.concat()), interrupt, progress)?;
     let mut results = results.into_iter();
     let loads = cross_traffic.iter().zip(plans).map(|(load, phases)| {
         let ended: Vec<_> = phases.into_iter().map(|phase| phase.request).zip(&mut results).collect();

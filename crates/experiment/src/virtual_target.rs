@@ -34,7 +34,7 @@ impl VirtualTarget {
     ///
     /// # Errors
     /// If something is not modelled, or it is interrupted.
-    pub(crate) fn measure_with_cross_traffic(
+    pub(crate) fn measure_with(
         &self,
         request: &Request,
         (lead, cross_traffic): (Span, Vec<CrossTraffic>),
@@ -67,7 +67,7 @@ impl Target for VirtualTarget {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        Ok(self.measure_with_cross_traffic(request, (Span::ZERO, Vec::new()), interrupt, progress)?.0)
+        Ok(self.measure_with(request, (Span::ZERO, Vec::new()), interrupt, progress)?.0)
     }
 
     fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {

@@ -243,12 +243,11 @@ impl Sender {
 
     fn sending(&self, bytes: ByteCount) -> Sending {
         // Nearly always 64 bits suffice, and divide faster.
-        let (whole, rest) = match bytes.get().checked_mul(WORK_PER_BYTE as u64) {
-            Some(work) => (work / self.rate, work % self.rate),
-            None => {
-                let (work, rate) = (u128::from(bytes.get()) * WORK_PER_BYTE, u128::from(self.rate));
-                (u64::try_from(work / rate).unwrap_or(u64::MAX), (work % rate) as u64)
-            }
+        let (whole, rest) = if let Some(work) = bytes.get().checked_mul(WORK_PER_BYTE as u64) {
+            (work / self.rate, work % self.rate)
+        } else {
+            let (work, rate) = (u128::from(bytes.get()) * WORK_PER_BYTE, u128::from(self.rate));
+            (u64::try_from(work / rate).unwrap_or(u64::MAX), (work % rate) as u64)
         };
         Sending { bytes, whole: Span::from_nanos(whole), rest }
     }

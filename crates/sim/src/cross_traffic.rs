@@ -9,7 +9,7 @@ use crate::Plan;
 use crate::datagrams::DatagramStream;
 use crate::flow::Flow;
 
-/// A load next to a transfer, from the same host to the other.
+/// A load during a transfer, from the same host to the other.
 #[derive(Debug, Clone)]
 pub struct CrossTraffic {
     /// The load, which sends for its duration.
@@ -18,7 +18,7 @@ pub struct CrossTraffic {
     pub starts: Span,
 }
 
-/// The result of a load next to a transfer.
+/// The result of a load during a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrossTrafficResult {
     /// Payload that was sent.
@@ -31,7 +31,7 @@ pub struct CrossTrafficResult {
     pub datagrams: Option<Datagrams>,
 }
 
-/// A load next to the transfer while it runs.
+/// A load while the transfer runs.
 #[derive(Debug)]
 pub(crate) struct Load {
     /// Its streams: connections, or streams of datagrams.

@@ -146,7 +146,7 @@ pub(crate) struct Mark {
     pub(crate) streams: Vec<StreamCounts>,
 }
 
-/// Echo requests next to a load.
+/// Echo requests during a load.
 #[derive(Debug)]
 pub(crate) struct Echoes {
     start: Time,

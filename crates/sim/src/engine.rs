@@ -165,7 +165,8 @@ impl Simulation {
         self.events
     }
 
-    /// Returns the segments that each connection of the transfer has counted: sent again, and acknowledged.
+    /// Returns the segments that both ends of each connection of the transfer have counted: sent again, and
+    /// acknowledged.
     pub fn segments(&self) -> impl Iterator<Item = [u64; 2]> + '_ {
         self.own_flows().iter().map(|flow| [flow.sender.retransmits().get(), flow.sender.acknowledged_segments()])
     }

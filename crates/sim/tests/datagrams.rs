@@ -1,4 +1,4 @@
-//! Datagrams, and loads next to a transfer, in virtual time.
+//! Datagrams, and loads during a transfer, in virtual time.
 
 use fullpipe_record::{
     Direction, Effects, Encapsulation, Framing, HostSettings, IpVersion, Measurement, Path, PathDirection, Reordering,

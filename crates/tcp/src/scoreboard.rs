@@ -571,8 +571,8 @@ mod tests {
                     4 => drop(board.detect(rule((now.saturating_sub(20), end), now, 5))),
                     _ => drop(board.resend(count, || sent(now))),
                 }
-                let each = |marks: fn(&Marks) -> u64| board.chunks.iter().map(move |chunk| ones(marks(chunk.marks())));
-                let count = |marks| each(marks).sum::<u64>();
+                let marked = |marks: fn(&Marks) -> u64| move |chunk: &Chunk| ones(marks(chunk.marks()));
+                let count = |marks: fn(&Marks) -> u64| board.chunks.iter().map(marked(marks)).sum::<u64>();
                 prop_assert_eq!(board.sacked, count(|marks| marks.sacked));
                 prop_assert_eq!(board.lost, count(|marks| marks.lost));
                 prop_assert_eq!(board.retransmitted, count(|marks| marks.retransmitted));

@@ -1,28 +1,10 @@
-//! Transfers to simulate, and the time that takes.
+//! Transfers to simulate, whose hosts never limit them.
 
 use std::time::Instant;
 
 use fullpipe_record::{Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, Request};
 use fullpipe_sim::{Plan, Simulation};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
-
-/// Most that a buffer of a host may have: `tcp_rmem` is a number of 31 bits.
-const MAX_BUFFER: ByteCount = ByteCount::new(0x7fff_ffff);
-
-/// Simulates a transfer up to its record. Returns the segments that arrived, and the seconds simulated and spent.
-pub(crate) fn simulated(plan: Plan) -> (f64, [f64; 2]) {
-    let began = Instant::now();
-    let mut simulation = started(plan);
-    simulation.run_until(Time::from_nanos(u64::MAX));
-    let [forward, _] = simulation.counters();
-    let over = simulation.now().since(Time::ZERO).as_secs_f64();
-    drop(std::hint::black_box(simulation.measure()));
-    (forward.delivered.segments.get() as f64, [over, began.elapsed().as_secs_f64()])
-}
-
-pub(crate) fn started(plan: Plan) -> Simulation {
-    Simulation::new(plan).expect("all of it is modelled")
-}
 
 /// CUBIC over `mbps` × `rtt` milliseconds with a queue of a bandwidth-delay product, between hosts whose buffers never
 /// limit.
@@ -45,4 +27,24 @@ pub(crate) fn plan(mbps: u64, rtt: u64, seconds: u64, change: impl FnOnce(&mut P
     let mut plan = Plan::new(Path::symmetric(&direction, rtt), [host.clone(), host], request, 1);
     change(&mut plan);
     plan
+}
+
+/// Of a host: `tcp_rmem` is a number of 31 bits.
+const MAX_BUFFER: ByteCount = ByteCount::new(0x7fff_ffff);
+
+/// Simulates a transfer up to its record. Returns the segments that arrived, and the seconds simulated and spent.
+pub(crate) fn simulated(plan: Plan) -> (f64, [f64; 2]) {
+    let began = Instant::now();
+    let mut simulation = started(plan);
+    simulation.run_until(Time::from_nanos(u64::MAX));
+    let [forward, _] = simulation.counters();
+    let over = simulation.now().since(Time::ZERO).as_secs_f64();
+    drop(std::hint::black_box(simulation.measure()));
+    (forward.delivered.segments.get() as f64, [over, began.elapsed().as_secs_f64()])
+}
+
+/// Begins to simulate a transfer.
+#[expect(clippy::expect_used, reason = "a plan that cannot be simulated is a fault of this program")]
+pub(crate) fn started(plan: Plan) -> Simulation {
+    Simulation::new(plan).expect("all of it is modelled")
 }
