@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn runs_with_losses_are_ranked() {
         let simulated: Vec<f64> = (0..60).map(f64::from).collect();
-        let text = summary(&[cell("lossy", true, &[14.5, 29.5, 44.5], &simulated)]);
-        assert!(text.contains("lossy                        25 % 50 % 75 %"), "{text}");
-        assert!(text.contains("mean bias -0.0 %"), "{text}");
+        let text = summary(&[cell("lossy", true, &[14.5, 29.5, 41.5], &simulated)]);
+        assert!(text.contains("lossy                        25 % 50 % 70 %"), "{text}");
+        assert!(text.contains("mean bias +3.5 %"), "{text}");
     }
 
     #[test]
