@@ -151,7 +151,7 @@ pub(crate) struct Mark {
 pub(crate) struct Echoes {
     start: Time,
     bytes: ByteCount,
-    pub(crate) taken: Vec<Echo>,
+    taken: Vec<Echo>,
 }
 
 impl Echoes {
@@ -169,6 +169,12 @@ impl Echoes {
         let number = self.taken.len() as u32;
         self.taken.push(Echo { at: self.due().since(self.start), rtt: None, host: None });
         Packet::echo(number, self.bytes)
+    }
+
+    /// Returns the requests up to the last that was answered; later ones are still under way. All, if none was.
+    pub(crate) fn settled(&self) -> &[Echo] {
+        let last = self.taken.iter().rposition(|echo| echo.rtt.is_some());
+        last.and_then(|last| self.taken.get(..=last)).unwrap_or(&self.taken)
     }
 
     /// Notes that the answer to the request with this number has arrived.

@@ -129,7 +129,7 @@ fn round_trips(simulation: &Simulation, samples: &[Sample], times: Times) -> Rtt
         return RttReport::of_kernel(handshake, within.filter_map(|sample| sample.tcp.rtt).collect());
     };
     let load = LoadTime { began: Span::ZERO, from: times.omit, to: times.stopped, settled: None };
-    RttReport::of_echoes(RttMethod::Icmp, &echoes.taken, load, handshake, Vec::new())
+    RttReport::of_echoes(RttMethod::Icmp, echoes.settled(), load, handshake, Vec::new())
 }
 
 /// The path's own counts since the transfer began. There is no clock that could be late.
