@@ -1,7 +1,7 @@
 //! The values that two hosts agree on in their handshake, as their settings and the path have it.
 
 use fullpipe_model::{framing, kernel};
-use fullpipe_record::{Buffer, Direction, Edit, HostSettings, Path, PathDirection, Segmentation, Transport};
+use fullpipe_record::{Buffer, Direction, Edit, HostSettings, Path, PathDirection, Segmentation, TooBig, Transport};
 use fullpipe_tcp::{Autotuning, Clock, CongestionControl, ReceiverSetup, SenderSetup};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -13,6 +13,8 @@ pub(crate) struct Wire {
     /// IP bytes of a full segment, of one without payload, and of an acknowledgement without blocks; a tunnel's headers
     /// included.
     pub(crate) segment: ByteCount,
+    /// The same once the sender knows of a narrow link, where one answers to what is too big for it.
+    pub(crate) narrow_segment: Option<ByteCount>,
     pub(crate) empty: ByteCount,
     pub(crate) acknowledgement: ByteCount,
     /// The shift of the receiver's windows: as the receiver applies it, and as the sender does.
@@ -22,8 +24,12 @@ pub(crate) struct Wire {
 /// A connection before its first data.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
+    /// Payload of a segment. Before a narrow link that answers, the first flight counts with this payload, too, though
+    /// its packets are larger.
     pub(crate) mss: ByteCount,
-    segment: ByteCount,
+    /// Payload of a segment before the sender knows of a narrow link.
+    first_mss: ByteCount,
+    headers: ByteCount,
     pub(crate) acknowledgement: ByteCount,
     pub(crate) control: CongestionControl,
     pub(crate) timestamps: bool,
@@ -47,7 +53,8 @@ impl Connection {
         let control = control(plan)?;
         let is_stripped = edits(path).any(|edit| *edit == Edit::StripTimestamps);
         let timestamps = sender.timestamps && receiver.timestamps && !is_stripped;
-        let mss = mss(plan, timestamps);
+        let [first_mss, mss] =
+            [path.forward.inner_mtu(), known_mtu(&path.forward)].map(|mtu| mss(plan, mtu, timestamps));
         if mss == ByteCount::ZERO {
             return Err(NotModelled::NoPayload);
         }
@@ -66,7 +73,8 @@ impl Connection {
         let at_first = if fixed.is_some() { buffer.space() } else { receiver.tcp_rmem.default };
         Ok(Self {
             mss,
-            segment: mss + headers + tunnel(&path.forward),
+            first_mss,
+            headers: headers + tunnel(&path.forward),
             acknowledgement: headers + tunnel(&path.reverse),
             control,
             timestamps,
@@ -86,8 +94,9 @@ impl Connection {
 
     pub(crate) fn wire(&self) -> Wire {
         Wire {
-            segment: self.segment,
-            empty: self.segment.saturating_sub(self.mss),
+            segment: self.first_mss + self.headers,
+            narrow_segment: Some(self.mss + self.headers).filter(|_| self.mss < self.first_mss),
+            empty: self.headers,
             acknowledgement: self.acknowledgement,
             scales: self.scales.map(Option::unwrap_or_default),
         }
@@ -179,9 +188,6 @@ fn refuse_unmodelled(plan: &Plan) -> Result<(), NotModelled> {
     if request.transport == Transport::Tcp && (!(sender.sack && receiver.sack) || is_stripped()) {
         return Err(NotModelled::WithoutSack);
     }
-    if [&path.forward, &path.reverse].iter().any(|way| way.effects.narrow.is_some()) {
-        return Err(NotModelled::NarrowLink);
-    }
     Ok(())
 }
 
@@ -189,14 +195,19 @@ fn edits(path: &Path) -> impl Iterator<Item = &Edit> {
     path.forward.effects.edits.iter().chain(&path.reverse.effects.edits)
 }
 
-fn mss(plan: &Plan, timestamps: bool) -> ByteCount {
-    let forward = &plan.path.forward;
+/// Returns the largest packet of a host that knows the path.
+pub(crate) fn known_mtu(forward: &PathDirection) -> ByteCount {
+    let answered = forward.effects.narrow.filter(|narrow| narrow.too_big == TooBig::Answered);
+    answered.map_or(forward.inner_mtu(), |narrow| narrow.mtu.min(forward.inner_mtu()))
+}
+
+fn mss(plan: &Plan, mtu: ByteCount, timestamps: bool) -> ByteCount {
     let clamp = edits(&plan.path).filter_map(|edit| match edit {
         Edit::ClampMss(most) => Some(*most),
         _ => None,
     });
     let wanted = plan.request.mss.into_iter().chain(clamp).min();
-    framing::mss(forward.inner_mtu(), forward.ip, timestamps, wanted)
+    framing::mss(mtu, plan.path.forward.ip, timestamps, wanted)
 }
 
 /// Bytes of each packet that the path counts on top of the hosts' own, less those of its framing, which the link adds.

@@ -342,6 +342,10 @@ impl Simulation {
                     stream.arrived(now, count.get(), *numbered);
                 }
             }
+            Content::TooBig => {
+                self.flows.get_mut(index).into_iter().for_each(|flow| flow.learn_of_narrow_link(now));
+                self.serve(index);
+            }
             Content::Echo(number) => {
                 self.echoes.iter_mut().for_each(|echoes| echoes.answered(now, *number));
             }
@@ -387,23 +391,22 @@ impl Simulation {
     }
 
     fn offer(&mut self, packet: Packet) {
-        let now = self.now;
         match self.plan.granularity {
-            Granularity::Train => {
-                self.forward.offer(now, packet);
-            }
+            Granularity::Train => self.offer_whole(packet),
             Granularity::Cut => {
                 let parts = self.forward.cut(packet);
-                for part in parts {
-                    self.forward.offer(now, part);
-                }
+                parts.for_each(|part| self.offer_whole(part));
             }
             Granularity::Segment => {
                 let parts = fullpipe_link::cut_train(packet, SegCount::new(1));
-                for part in parts {
-                    self.forward.offer(now, part);
-                }
+                parts.for_each(|part| self.offer_whole(part));
             }
+        }
+    }
+
+    fn offer_whole(&mut self, packet: Packet) {
+        if let Some(reply) = self.forward.offer(self.now, packet).reply {
+            self.reverse.offer(self.now, reply);
         }
     }
 

@@ -133,6 +133,14 @@ impl Flow {
         counts
     }
 
+    /// Informs the sender that its segments were too big for a link on the way. Only the first answer is news.
+    pub(crate) fn learn_of_narrow_link(&mut self, now: Time) {
+        if let Some(segment) = self.wire.narrow_segment.take() {
+            self.wire.segment = segment;
+            self.sender.send_all_again(now);
+        }
+    }
+
     /// Ends the sending program.
     pub(crate) fn stop(&mut self) {
         self.source.stop(&self.sender);

@@ -109,9 +109,6 @@ pub enum NotModelled {
     /// A connection without selective acknowledgements.
     #[error("a connection without selective acknowledgements is not modelled")]
     WithoutSack,
-    /// A link behind the hosts that carries smaller packets.
-    #[error("a narrow link is not modelled: set the path's MTU instead")]
-    NarrowLink,
     /// A path whose packets have no room for payload.
     #[error("packets of the path have no room for payload")]
     NoPayload,

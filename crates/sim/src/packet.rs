@@ -23,6 +23,8 @@ pub(crate) enum Content {
     Datagrams(SegCount, Numbered),
     /// An echo request or its answer, with its number.
     Echo(u32),
+    /// The answer of a router to segments that are too big for the link behind it.
+    TooBig,
     /// The message of a control connection that ends the transfer.
     End,
 }
@@ -119,7 +121,7 @@ impl Train for Packet {
         match &self.content {
             Content::Data(data) => SegCount::new(u64::from(data.segments)),
             Content::Datagrams(count, _) => *count,
-            Content::Acknowledgement(_) | Content::Echo(_) | Content::End => SegCount::new(1),
+            Content::Acknowledgement(_) | Content::Echo(_) | Content::TooBig | Content::End => SegCount::new(1),
         }
     }
 
@@ -177,7 +179,10 @@ impl Train for Packet {
     }
 
     fn too_big(&self, _: ByteCount) -> Option<Self> {
-        None
+        /// Most of a packet that is sent back with an answer about it (RFC 1812, 4.3.2.3).
+        const ANSWER: u16 = 576;
+        let answers = matches!(self.content, Content::Data(_));
+        answers.then_some(Self { flow: self.flow, bytes: ANSWER, content: Content::TooBig, is_spoiled: false })
     }
 }
 

@@ -4,7 +4,7 @@ use fullpipe_record::{Sample, TcpInfo, Transport};
 use fullpipe_units::{Span, Time};
 
 use crate::Plan;
-use crate::connection::Connection;
+use crate::connection::{Connection, known_mtu};
 use crate::datagrams::{DatagramStream, Mark};
 use crate::flow::Flow;
 
@@ -106,7 +106,7 @@ fn sample((at, origin): (Time, Time), stream: u16, flow: &Flow, connection: &Con
         timestamps: Some(connection.timestamps),
         sack: Some(true),
         window_scaling: Some(connection.scales[1].is_some()),
-        path_mtu: Some(plan.path.forward.inner_mtu()),
+        path_mtu: Some(known_mtu(&plan.path.forward)),
         advmss: Some(connection.mss),
         ..info
     };

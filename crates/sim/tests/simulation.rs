@@ -6,7 +6,7 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_link::Counters;
 use fullpipe_record::{
     Buffer, Cause, Direction, Edit, Effects, Encapsulation, Evidence, Framing, HostSettings, IpVersion, Jitter, Limit,
-    LossPattern, Measurement, Path, PathDirection, Policer, Request,
+    LossPattern, Measurement, NarrowLink, Path, PathDirection, Policer, Request, TooBig,
 };
 use fullpipe_sim::{Granularity, NotModelled, Plan, Simulation};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
@@ -52,7 +52,7 @@ fn with(plan: Plan, change: impl FnOnce(&mut Plan)) -> Plan {
 #[test]
 fn a_planted_limit_is_named() {
     let base = || plan(100, 20, 6);
-    let table: [(Limit, Cause, Plan); 9] = [
+    let table: [(Limit, Cause, Plan); 10] = [
         (Limit::Capacity, Cause::Link, base()),
         (Limit::ReceiveWindow, Cause::TcpRmemMax, with(base(), |p| p.receiver.tcp_rmem.max = ByteCount::from_kib(128))),
         (Limit::ReceiveWindow, Cause::NoWindowScaling, with(base(), |p| p.receiver.window_scaling = false)),
@@ -72,6 +72,11 @@ fn a_planted_limit_is_named() {
             }),
         ),
         (Limit::Pacing, Cause::MaxPacingRate, with(base(), |p| p.request.pacing = Some(BitRate::from_mbps(30)))),
+        (
+            Limit::Mtu,
+            Cause::BlackHole,
+            with(base(), |p| p.path.forward.effects.narrow = Some(narrow(TooBig::Swallowed))),
+        ),
         (Limit::SenderApplication, Cause::RateLimited, with(base(), |p| p.request.rate = Some(BitRate::from_mbps(20)))),
     ];
     let failed: Vec<_> = table
@@ -80,6 +85,27 @@ fn a_planted_limit_is_named() {
         .filter(|(planted, named)| planted != named)
         .collect();
     assert!(failed.is_empty(), "planted, named: {failed:?}");
+}
+
+fn narrow(too_big: TooBig) -> NarrowLink {
+    NarrowLink { mtu: ByteCount::new(1_400), too_big }
+}
+
+#[test]
+fn a_sender_that_learns_of_a_narrow_link_sends_its_first_flight_again() {
+    for granularity in [Granularity::Segment, Granularity::Train] {
+        let measurement = measure(with(plan(100, 20, 6), |p| {
+            p.path.forward.effects.narrow = Some(narrow(TooBig::Answered));
+            p.granularity = granularity;
+        }));
+        let last = measurement.sender().samples.last().unwrap().tcp.clone();
+        assert_eq!(last.snd_mss, Some(ByteCount::new(1_348)), "{granularity:?}");
+        let again = last.total_retrans.unwrap().get();
+        assert!((10..200).contains(&again), "{granularity:?}: {again}");
+        // 1348 of 1438 bytes are payload.
+        let steady = measurement.summary.steady.unwrap().rate;
+        assert!((93.0..94.0).contains(&steady.as_mbps()), "{granularity:?}: {steady}");
+    }
 }
 
 #[test]

@@ -239,6 +239,25 @@ impl Sender {
         }
     }
 
+    /// Sends again what is in flight: a router says that it was too big, and what follows is smaller. The window stays
+    /// as it is (`tcp_simple_retransmit`).
+    pub fn send_all_again(&mut self, now: Time) {
+        if self.board.out() == 0 {
+            return;
+        }
+        let rule = LossRule { newest: self.rack.newest, now: self.clock.micros(now), after: 0 };
+        self.counts.lost += self.board.lose_all(rule);
+        if self.state != State::Loss {
+            self.high = self.board.next();
+            self.window.ssthresh = self.current_ssthresh();
+            self.prior_ssthresh = 0;
+            self.undo_from = None;
+            self.state = State::Loss;
+        }
+        self.frto = false;
+        self.pass.pending = true;
+    }
+
     /// `tcp_process_loss`.
     fn process_loss(&mut self, now: Time, tally: &Tally) {
         let recovered = self.board.acknowledged() >= self.high;
