@@ -9,10 +9,11 @@ use crate::spread::spread;
 use crate::thresholds::{
     LARGER_WINDOW_FACTOR, LOST_IN_QUEUE_SHARE, LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD,
     MANY_EPISODES_SPREAD_AFTER_DELAY_UNDER_RENO, MANY_EPISODES_SPREAD_UNDER_RENO, MANY_LOST_AT_ONCE,
-    MAX_WINDOW_SPREAD_OF_POLICER, MIN_BURST_SEGMENTS, MIN_BURST_SHARE, MIN_CALM_SAMPLES, MIN_EPISODES_OF_ONE_WINDOW,
-    MIN_EPISODES_OF_SAME_WINDOW, MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES,
-    MIN_SHARE_AT_THE_TOP, ONE_WINDOW_SPREAD, ONE_WINDOW_SPREAD_UNDER_RENO, ROUND_TRIPS_BETWEEN_CUTS,
-    ROUND_TRIPS_TO_GROW, RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD,
+    MANY_ROUND_TRIPS_BETWEEN_SAMPLES, MAX_WINDOW_SPREAD_OF_POLICER, MIN_BURST_SEGMENTS, MIN_BURST_SHARE,
+    MIN_CALM_SAMPLES, MIN_DISPERSION_OF_BURSTS, MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW,
+    MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES, MIN_SHARE_AT_THE_TOP,
+    ONE_WINDOW_SPREAD, ONE_WINDOW_SPREAD_UNDER_RENO, ROUND_TRIPS_BETWEEN_CUTS, ROUND_TRIPS_TO_GROW,
+    RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD,
 };
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show them.
@@ -115,8 +116,12 @@ fn rises_before_loss(flow: &Flow) -> Vec<f64> {
 }
 
 /// Returns whether a recovery usually begins with many lost segments: more than a few, and a share of the window before
-/// it. Of two recoveries the lesser counts: two losses by chance may fall into what seems one.
+/// it. Of two recoveries the lesser counts: two losses by chance may fall into what seems one, and many where several
+/// round trips pass between two samples.
 pub(crate) fn come_many_at_once(flows: &[Flow]) -> bool {
+    if flows.iter().all(come_as_by_chance) {
+        return false;
+    }
     let losses: Vec<(u64, u64)> = flows.iter().flat_map(lost_in_recoveries).collect();
     let usual = |figure: fn(&(u64, u64)) -> f64| {
         let mut all: Vec<f64> = losses.iter().map(figure).collect();
@@ -125,6 +130,17 @@ pub(crate) fn come_many_at_once(flows: &[Flow]) -> bool {
     };
     usual(|(lost, _)| *lost as f64) >= Some(MIN_LOST_AT_ONCE as f64)
         && usual(|(lost, window)| Ratio::of(*lost as f64, *window as f64).get()) >= Some(MANY_LOST_AT_ONCE)
+}
+
+/// Returns whether the losses between samples vary as little as by chance, where each sample is of many round trips.
+fn come_as_by_chance(flow: &Flow) -> bool {
+    let pairs = || flow.snapshots.windows(2).map(|pair| [pair[0].sample, pair[1].sample]);
+    let apart = median(pairs().map(|[before, after]| after.at.saturating_sub(before.at)).collect());
+    let rtt = median(flow.snapshots.iter().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect());
+    let many = apart.zip(rtt).is_some_and(|(apart, rtt)| apart >= rtt * MANY_ROUND_TRIPS_BETWEEN_SAMPLES);
+    let lost: Vec<f64> = pairs().map(|[before, after]| again(after).saturating_sub(again(before)) as f64).collect();
+    let mean = lost.iter().sum::<f64>() / lost.len().max(1) as f64;
+    many && spread(&lost).powi(2) * mean < MIN_DISPERSION_OF_BURSTS
 }
 
 /// Returns whether a stream loses packets at windows as different as no device makes them that discards what exceeds a

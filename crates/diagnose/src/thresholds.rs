@@ -73,6 +73,11 @@ pub(crate) const MAX_RTT_BEFORE_BURST: f64 = 1.1;
 pub(crate) const MAX_WINDOW_SPREAD_OF_POLICER: f64 = 0.15;
 /// Segments that are more than the few which chance takes at once (measured: usually one; 3 to 28 of policers).
 pub(crate) const MIN_LOST_AT_ONCE: u64 = 3;
+/// Variance ÷ mean of the losses between samples from which they come many at once: 1 by chance, and the number of a
+/// burst where bursts are rare.
+pub(crate) const MIN_DISPERSION_OF_BURSTS: f64 = 2.0;
+/// Round trips between two samples from which several recoveries look like one.
+pub(crate) const MANY_ROUND_TRIPS_BETWEEN_SAMPLES: u64 = 3;
 /// Round trips after a loss in which the window has not yet grown to where a queue overflows.
 pub(crate) const ROUND_TRIPS_TO_GROW: u64 = 3;
 /// Losses of a stream from which a wider spread counts as one window.
@@ -130,6 +135,12 @@ pub(crate) const KEPT_DATA_RTT_FACTOR: f64 = 1.5;
 /// Share of the busy time in which closed windows and late acknowledgements together show a slow reader (measured: 0.20
 /// under BBR, 0.27 of eight connections that one program reads).
 pub(crate) const MIN_CLOSED_SHARE: f64 = 0.15;
+/// Share of the data that waits between echo and acknowledgement from which unread data explains it (measured: 0.6 to
+/// 0.8).
+pub(crate) const MIN_UNREAD_SHARE_OF_DELAY: f64 = 0.5;
+/// Multiple of the rate of which a window that is always full would carry more, above which it is closed for some of
+/// the time (measured: 3.3 of a reader that pauses).
+pub(crate) const CLOSED_WINDOW_FACTOR: f64 = 2.0;
 /// Share of the advertised window that must be in use where only the kernel's clock shows it as the limit.
 pub(crate) const MIN_WINDOW_USE: f64 = 0.5;
 /// Multiple of the rate above which the ceiling of a window shows that something else held the transfer (a choice, not
@@ -224,6 +235,11 @@ pub(crate) const LATE_ACK_FACTOR: f64 = 1.15;
 pub(crate) const NEVER_EMPTY_RTT_FACTOR: f64 = 1.05;
 /// Share of the stated capacity below which a full bottleneck carries cross traffic too.
 pub(crate) const SHARED_PIPE_SHARE: f64 = 0.75;
+/// Packets that a queue holds at most which is too short for bursts (a choice: 3 to 9 are planted).
+pub(crate) const PACKETS_OF_SHORT_QUEUE: u64 = 12;
+/// Share of the idle round-trip time that packets wait at least in a queue that others fill (a choice; measured: 0.3
+/// and 0.8).
+pub(crate) const MIN_WAIT_BEHIND_OTHERS: f64 = 0.2;
 /// Multiple of the least idle round-trip time that a tenth of them must exceed for a queue before the load.
 pub(crate) const WANDERING_RTT_FACTOR: f64 = 1.1;
 /// Time above the least idle round-trip time that half of them must exceed for a queue before the load.

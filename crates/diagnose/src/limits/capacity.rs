@@ -9,6 +9,7 @@ use crate::finding::Finding;
 use crate::flow::Flow;
 use crate::limits::loss::loss_window;
 use crate::limits::{Facts, pacing};
+use crate::losses;
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
 use crate::path::{
@@ -19,8 +20,8 @@ use crate::text::{self, Basics, Row, time};
 use crate::thresholds::{
     CLEARLY_LOWER_SHARE, DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR,
     GROWN_WINDOW_FACTOR, GROWN_WITH_RTT_FACTOR, INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS,
-    MIN_OWN_DROPS_SHARE, NEVER_EMPTY_RTT_FACTOR, NEXT_SIZE_FACTOR, RTT_SHARE_OF_GROWTH, SEGMENT_TRAIN,
-    SHARED_PIPE_SHARE,
+    MIN_OWN_DROPS_SHARE, MIN_WAIT_BEHIND_OTHERS, NEVER_EMPTY_RTT_FACTOR, NEXT_SIZE_FACTOR, PACKETS_OF_SHORT_QUEUE,
+    RTT_SHARE_OF_GROWTH, SEGMENT_TRAIN, SHARED_PIPE_SHARE,
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
@@ -43,15 +44,30 @@ pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
 }
 
 /// Finds a bottleneck that is full, and not with this transfer alone: it carries clearly less of it than its stated
-/// bandwidth; or its queue was there before the transfer began, and the transfer fills it or loses packets to it.
+/// bandwidth; or its queue was there before the transfer began, and the transfer fills it or loses packets to it; or
+/// packets wait behind those of others before they are lost.
 pub(crate) fn behind_on_path(figures: &Figures, found: &Finding) -> Option<Finding> {
     let is_regrowth = found.verdict == CongestionWindowVerdict::Recovering.into();
     let shared = match (found.kind(), stated_capacity(figures)) {
         (Limit::Capacity, Some(stated)) => figures.rate < stated.scaled(SHARED_PIPE_SHARE),
+        (Limit::Loss, Some(stated)) if waits_behind_others(figures, stated) => true,
         (Limit::Capacity | Limit::Loss, _) => queue_before_the_load(figures.evidence, figures.idle_rtt),
         _ => is_regrowth && queue_before_the_load(figures.evidence, figures.idle_rtt),
     };
     shared.then(|| found.as_verdict(CapacityVerdict::Shared))
+}
+
+/// Returns whether packets wait longer before losses than a short queue keeps them, though the data is far slower than
+/// the link then: packets of others wait there, too. While a queue of its own stands, a sender has the whole link.
+fn waits_behind_others(figures: &Figures, stated: BitRate) -> bool {
+    let waits = || {
+        let idle = figures.idle_rtt?;
+        let wait = losses::usual_rtt_before(&figures.flows)?.saturating_sub(idle);
+        let least = stated.time_for(figures.mss? * PACKETS_OF_SHORT_QUEUE).max(idle.scaled(MIN_WAIT_BEHIND_OTHERS));
+        let before = losses::usual_rate_before(&figures.flows)?.scaled(f64::from(figures.streams()));
+        Some(wait > least && before.max(figures.rate) < stated.scaled(SHARED_PIPE_SHARE))
+    };
+    waits() == Some(true)
 }
 
 fn is_flat(figures: &Figures) -> bool {

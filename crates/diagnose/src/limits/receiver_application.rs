@@ -1,5 +1,6 @@
 //! A receiving program that is slow, by itself or for the file that it writes.
 
+use fullpipe_model::window;
 use fullpipe_record::{At, Limit, ReceiverApplicationVerdict, Remedy, Scope};
 use fullpipe_units::{ByteCount, Ratio, median};
 
@@ -13,8 +14,8 @@ use crate::manual_remedy::ManualRemedy;
 use crate::path::time_on_the_line;
 use crate::text::{Row, size};
 use crate::thresholds::{
-    FALLEN_WINDOW_SHARE, KEPT_DATA_RTT_FACTOR, LATE_ACK_FACTOR, MIN_CLOSED_SHARE, MIN_UNREAD_SHARE,
-    MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,
+    CLOSED_WINDOW_FACTOR, FALLEN_WINDOW_SHARE, KEPT_DATA_RTT_FACTOR, LATE_ACK_FACTOR, MIN_CLOSED_SHARE,
+    MIN_UNREAD_SHARE, MIN_UNREAD_SHARE_OF_DELAY, MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,
 };
 
 /// Returns the receiving program, if a window that held the sender back for the share `held` is its work.
@@ -26,17 +27,22 @@ pub(crate) fn behind_window(figures: &Figures, held: Ratio) -> Option<Finding> {
 }
 
 /// Finds the receiving program where acknowledgements come late and echo requests do not, and the window was closed for
-/// some of the time: it holds back the data of some connections, and then of others.
+/// some of the time: it holds back the data of some connections, and then of others; or as much data waits for it.
 pub(crate) fn behind_late_acknowledgements(figures: &Figures, held: Ratio) -> Option<Finding> {
-    let closed = figures.share_of_busy(|tcp| tcp.rwnd_limited)?;
-    let found =
-        closed.get() >= MIN_CLOSED_SHARE && acknowledgements_come_late(figures) && !capacity::echoes_wait(figures);
+    let closed = figures.share_of_busy(|tcp| tcp.rwnd_limited)?.get() >= MIN_CLOSED_SHARE;
+    let found = acknowledgements_come_late(figures)
+        && !capacity::echoes_wait(figures)
+        && (closed || unread_data_explains_delay(figures));
     found.then(|| behind_window(figures, held)).flatten()
 }
 
 fn reads_slowly(figures: &Figures) -> bool {
     let by_window = figures.flows.iter().any(|flow| window_fell(flow) || window_swings(flow));
-    by_window || unread_data_waits(figures) || acknowledgements_come_late(figures) || data_waits_somewhere(figures)
+    by_window
+        || unread_data_waits(figures)
+        || acknowledgements_come_late(figures)
+        || data_waits_somewhere(figures)
+        || is_closed_at_times(figures)
 }
 
 /// Returns whether the round trips of another program's transfer, without echo requests next to it, are far longer than
@@ -52,14 +58,27 @@ fn data_waits_somewhere(figures: &Figures) -> bool {
 /// Returns whether acknowledgements take clearly longer than echo requests, which the receiving program has no part in.
 /// A window of few segments waits for a timer of its own.
 fn acknowledgements_come_late(figures: &Figures) -> bool {
-    const FEW: u64 = 8;
     let (Some(rtt), Some(echo), Some(line)) = (figures.rtt, figures.evidence.loaded_rtt, time_on_the_line(figures))
     else {
         return false;
     };
+    has_many_segments(figures) && rtt > echo.scaled(LATE_ACK_FACTOR) + line * 2
+}
+
+fn has_many_segments(figures: &Figures) -> bool {
+    const FEW: u64 = 8;
     let window = figures.mean(|snapshot| snapshot.outstanding).zip(figures.mss);
-    let has_many = window.is_some_and(|(window, mss)| window > mss * (FEW * u64::from(figures.streams())));
-    has_many && rtt > echo.scaled(LATE_ACK_FACTOR) + line * 2
+    window.is_some_and(|(window, mss)| window > mss * (FEW * u64::from(figures.streams())))
+}
+
+/// Returns whether the window that holds the sender back nearly always would carry far more if it were never smaller
+/// than it seems: between the samples it is closed. At a receiver that is seen, unread data shows it.
+fn is_closed_at_times(figures: &Figures) -> bool {
+    let carries = || Some(window::rate(figures.mean(|snapshot| snapshot.window)?, figures.rtt?));
+    figures.evidence.receiver.is_none()
+        && receive_window::clocks_say_window(figures)
+        && has_many_segments(figures)
+        && carries().is_some_and(|rate| rate > figures.rate.scaled(CLOSED_WINDOW_FACTOR))
 }
 
 /// Returns the file that the receiving program writes for most of the time, if `found` is that program or its window.
@@ -102,14 +121,32 @@ pub(crate) fn usual_and_most(flow: &Flow) -> Option<(ByteCount, ByteCount)> {
 
 /// Returns whether the receiver's buffer holds much data that its program has not read.
 fn unread_data_waits(figures: &Figures) -> bool {
+    unread_and_room(figures).is_some_and(|[unread, room]| unread >= room * MIN_UNREAD_SHARE)
+}
+
+/// Returns whether about as much data waits for the receiving program as arrives while acknowledgements take longer
+/// than echo requests.
+fn unread_data_explains_delay(figures: &Figures) -> bool {
+    let explains = || {
+        let late = figures.rtt?.saturating_sub(figures.evidence.loaded_rtt?);
+        let waits = figures.rate.bytes_in(late).as_f64();
+        let [unread, _] = unread_and_room(figures)?;
+        Some(unread * f64::from(figures.streams()) >= waits * MIN_UNREAD_SHARE_OF_DELAY)
+    };
+    explains() == Some(true)
+}
+
+/// Returns the bytes of a receive buffer that were not read, in the mean of the judged part, and the buffer's size.
+fn unread_and_room(figures: &Figures) -> Option<[f64; 2]> {
     let (from, to) = figures.judged();
     let judged = figures.evidence.receiver_samples.iter().filter(|sample| (from..=to).contains(&sample.at));
-    let (mut unread, mut room) = (0.0, 0.0);
+    let (mut unread, mut room, mut count) = (0.0, 0.0, 0.0);
     for memory in judged.filter_map(|sample| sample.memory) {
         unread += memory.rmem_alloc.as_f64();
         room += memory.rcvbuf.as_f64();
+        count += 1.0;
     }
-    room > 0.0 && unread >= room * MIN_UNREAD_SHARE
+    (room > 0.0).then(|| [unread, room].map(|sum| sum / count))
 }
 
 /// Returns the largest window that the receiver ever advertised, of all streams.

@@ -1,6 +1,6 @@
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{At, Cause, Evidence, Limit, RttStats, Verdict};
-use fullpipe_units::{BitRate, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::builder::{self, Moment, moment};
 use crate::builder::{
@@ -24,7 +24,7 @@ fn each_limit_is_named_under_each_congestion_control() {
         let window = (Limit::ReceiveWindow, Cause::TcpRmemMax, At::Receiver);
         let buffer = (Limit::SendBuffer, Cause::TcpWmemMax, At::Sender);
         let tuned_receiver = |mut evidence: Evidence| {
-            evidence.receiver.as_mut().unwrap().tcp_rmem.max = fullpipe_units::ByteCount::from_mib(5);
+            evidence.receiver.as_mut().unwrap().tcp_rmem.max = ByteCount::from_mib(5);
             evidence
         };
         for (name, evidence, expected) in vec![
@@ -390,4 +390,43 @@ fn data_that_waits_at_an_open_window_is_held_by_the_hosts_own_queue() {
     };
     assert_eq!(used(0.55), (Limit::Pacing, Cause::Qdisc));
     assert_eq!(used(0.75), (Limit::CongestionWindow, Cause::Recovering), "a train that waits leaves as much");
+}
+
+#[test]
+fn a_window_that_would_carry_far_more_if_it_were_always_open_shows_a_slow_reader() {
+    let carrying = |mbps: f64| {
+        let full = samples(8.0, 1, |_| Moment {
+            mbps,
+            window: 80e3,
+            in_flight: 76e3,
+            cwnd: 300e3,
+            rwnd_limited: 0.93,
+            ..moment(65.0, 9.7)
+        });
+        let mut evidence = builder::evidence("cubic", 6, full);
+        evidence.receiver = None;
+        evidence
+    };
+    assert_eq!(diagnose(&carrying(62.0)).kind, Limit::ReceiveWindow);
+    let slow = diagnose(&carrying(20.0));
+    assert_eq!(slow.cause, Cause::SlowReader);
+    assert!(slow.candidates.len() > 1, "its processor and its disk do not show here: {slow:#?}");
+}
+
+#[test]
+fn acknowledgements_that_wait_for_unread_data_show_a_slow_reader_before_the_window_closes() {
+    let with_unread = |bytes: u64| {
+        let course =
+            |t: f64| Moment { lost_per_second: if t < 1.0 { 20.0 } else { 0.0 }, ..moment(80.0 + 5.0 * t, 26.0) };
+        let mut evidence = stated(builder::evidence("reno", 10, samples(6.0, 1, course)), 141);
+        evidence.idle_rtt = Some(Span::from_millis(10));
+        evidence.loaded_rtt = Some(Span::from_micros(12_500));
+        evidence.receiver_samples = evidence.sender_samples.clone();
+        for memory in evidence.receiver_samples.iter_mut().filter_map(|sample| sample.memory.as_mut()) {
+            (memory.rmem_alloc, memory.rcvbuf) = (ByteCount::new(bytes), ByteCount::from_mib(2));
+        }
+        evidence
+    };
+    assert_eq!(diagnose(&with_unread(120_000)).cause, Cause::SlowReader);
+    assert_ne!(diagnose(&with_unread(10_000)).cause, Cause::SlowReader);
 }

@@ -213,3 +213,27 @@ fn bbr_that_loses_more_than_its_probes_has_found_a_policer_though_some_round_tri
     assert_ne!(named(&lossy(0.1, 45.0)).1, Cause::Policer, "a queue stands");
     assert_ne!(named(&lossy(0.03, 40.4)).1, Cause::Policer, "no more than its probes");
 }
+
+/// Loss over 6 ms, of which a sample every 50 ms shows several recoveries as one: so many segments in those samples that
+/// are `hit`, at windows as chance makes them.
+fn lost_over_a_short_way(lost: f64, hit: impl Fn(u64) -> bool) -> Evidence {
+    let course = samples(8.0, 1, |t| {
+        let number = (t * 20.0).round() as u64;
+        let window = 1.0 + 0.6 * ((number * 7) % 10) as f64 / 10.0;
+        Moment { lost_per_second: if hit(number) { lost * 20.0 } else { 0.0 }, ..moment(12.0 * window, 6.2) }
+    });
+    builder::evidence("cubic", 6, course)
+}
+
+#[test]
+fn many_losses_between_two_samples_are_no_burst_if_there_are_as_many_between_most() {
+    assert_eq!(named(&lost_over_a_short_way(4.0, |sample| sample % 4 > 0)), (Limit::Loss, Cause::Random));
+    assert_eq!(named(&lost_over_a_short_way(8.0, |sample| sample % 12 == 0)), (Limit::Loss, Cause::Policer));
+}
+
+#[test]
+fn packets_that_wait_long_before_losses_wait_behind_others_if_their_own_rate_is_low() {
+    let lossy = |wait: f64| stated(losing(8, sawtooth_with_peaks("cubic", &[1.0; 8], wait)), 60);
+    assert_eq!(named(&lossy(1.3)), (Limit::Capacity, Cause::Shared));
+    assert_eq!(named(&lossy(1.07)), (Limit::Loss, Cause::ShallowQueue));
+}
