@@ -1,6 +1,8 @@
 //! A bottleneck that is full, on the path or in the sending host.
 
-use fullpipe_record::{At, CapacityVerdict, Change, CongestionWindowVerdict, Limit, Progress, Remedy, Sample, Scope};
+use fullpipe_record::{
+    At, CapacityVerdict, Change, CongestionWindowVerdict, Limit, LossVerdict, Progress, Remedy, Sample, Scope,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::advice::Advice;
@@ -48,9 +50,10 @@ pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
 /// packets wait behind those of others before they are lost.
 pub(crate) fn behind_on_path(figures: &Figures, found: &Finding) -> Option<Finding> {
     let is_regrowth = found.verdict == CongestionWindowVerdict::Recovering.into();
+    let in_a_queue = found.verdict == LossVerdict::ShallowQueue.into();
     let shared = match (found.kind(), stated_capacity(figures)) {
         (Limit::Capacity, Some(stated)) => figures.rate < stated.scaled(SHARED_PIPE_SHARE),
-        (Limit::Loss, Some(stated)) if waits_behind_others(figures, stated) => true,
+        (_, Some(stated)) if in_a_queue && waits_behind_others(figures, stated) => true,
         (Limit::Capacity | Limit::Loss, _) => queue_before_the_load(figures.evidence, figures.idle_rtt),
         _ => is_regrowth && queue_before_the_load(figures.evidence, figures.idle_rtt),
     };
