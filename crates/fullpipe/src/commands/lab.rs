@@ -12,6 +12,7 @@ use fullpipe_report as report;
 use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_grids};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
+use super::grid_runs::GridRuns;
 use super::up::{Standing, up};
 use crate::commands::Run;
 use crate::commands::output::OutputArguments;
@@ -64,9 +65,8 @@ enum Action {
         time_scale: Ratio,
         /// Simulate the path and both hosts in virtual time instead of building a lab
         ///
-        /// The hosts have the default settings of Linux 6.18 where the scenario sets no others. TCP is modelled, and
-        /// neither datagrams nor cross traffic: a step with these passes nothing. No processor and no network card take
-        /// part. Needs no privileges.
+        /// The hosts have the default settings of Linux 6.18 where the scenario sets no others. TCP, datagrams and cross
+        /// traffic are modelled. No processor and no network card take part. Needs no privileges.
         #[arg(long = "virtual", conflicts_with = "capture")]
         is_virtual: bool,
         /// Write packet captures from both endpoints of the path to this folder
@@ -102,6 +102,11 @@ enum Action {
         /// card take part. Takes seconds, and needs no privileges.
         #[arg(long = "virtual")]
         is_virtual: bool,
+        /// Write each valid run, with its path, to a JSON file of its own in this folder
+        ///
+        /// Files that are there stay: a grid that is measured again adds to them.
+        #[arg(long, conflicts_with = "is_virtual", value_name = "FOLDER")]
+        record: Option<PathBuf>,
         #[command(flatten)]
         output: OutputArguments,
     },
@@ -229,9 +234,10 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
             let place = if *is_virtual { Place::Virtual } else { Place::Lab { backend, capture } };
             run_all(&names, *time_scale, place, terminal)
         }
-        Action::Grid { grid, is_virtual: true, .. } => measure_grid(grid, GridPlace::Virtual, terminal),
-        Action::Grid { grid, against, .. } => {
-            measure_grid(grid, GridPlace::Lab { backend, simulated: against.is_some() }, terminal)
+        Action::Grid { grid, is_virtual: true, .. } => measure_grid(grid, GridPlace::Virtual, None, terminal),
+        Action::Grid { grid, against, record, .. } => {
+            let place = GridPlace::Lab { backend, simulated: against.is_some() };
+            measure_grid(grid, place, record.as_deref(), terminal)
         }
         Action::Up { scenario, name, interval, no_cross_traffic, .. } => {
             let scenario = load(scenario)?;
@@ -343,13 +349,14 @@ fn command_result(passed: bool, interrupted: bool) -> Result<(), Failure> {
     }
 }
 
-/// Measures every cell of the grid `name` in `place` and prints the report and the JSON document.
+/// Measures every cell of the grid `name` in `place` and prints the report and the JSON document. Keeps each valid run
+/// in the folder `record`.
 ///
 /// # Errors
 /// Fails before the first measurement if the grid or the settings of this host cannot be read, if this machine lacks a
 /// congestion control, or if the backend does not support the path of a cell. Fails after the report if a bound was
-/// missed, if a cell was not measured, or if the user interrupted the program.
-fn measure_grid(name: &str, place: GridPlace, terminal: &Terminal) -> Result<(), Failure> {
+/// missed, if a cell was not measured, if a run could not be kept, or if the user interrupted the program.
+fn measure_grid(name: &str, place: GridPlace, record: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let grid = load_grid(name)?;
     let settings = match place {
         GridPlace::Lab { backend, .. } => {
@@ -362,11 +369,18 @@ fn measure_grid(name: &str, place: GridPlace, terminal: &Terminal) -> Result<(),
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
     terminal.progress(&format!("{}: {count} cells, {time} of load\n", grid.title));
-    let report = run_grid(&grid, &settings, place, Interrupt(&flag), &mut |event| show_cell(event, terminal))?;
+    let mut runs = record.map(|folder| GridRuns::in_folder(folder, &grid)).transpose()?;
+    let report = run_grid(&grid, &settings, place, Interrupt(&flag), &mut |event| {
+        show_cell(event, terminal);
+        if let Some(runs) = &mut runs {
+            runs.see(event);
+        }
+    })?;
     terminal.result(&report::grid_report(&report, terminal.style()));
     let (passed, interrupted) = (report.passed, report.interrupted);
     terminal.event(&Event::Grid(Box::new(report.clone())));
     terminal.document(&Document::new(Content::Grid { grid: Box::new(report) }));
+    runs.map_or(Ok(()), GridRuns::result)?;
     command_result(passed, interrupted)
 }
 

@@ -8,6 +8,7 @@ mod demo;
 mod diagnose;
 mod emulated;
 mod explain;
+mod grid_runs;
 mod host;
 pub(crate) mod iperf3;
 mod lab;

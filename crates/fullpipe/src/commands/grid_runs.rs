@@ -1,0 +1,85 @@
+//! The runs of a grid, kept as files.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fullpipe_record::{Event, Measurement};
+use fullpipe_scenario::Grid;
+use serde_json::json;
+
+use crate::failure::{FAILED, Failure};
+
+/// Files of one cell.
+const MAX_RUNS: u32 = 9_999;
+
+/// A folder in which each valid run of a grid becomes a file.
+#[derive(Debug)]
+pub(crate) struct GridRuns<'g> {
+    folder: PathBuf,
+    grid: &'g Grid,
+    /// The cell that is being measured, from 1.
+    number: usize,
+    /// The first run that could not be kept.
+    failed: Option<String>,
+}
+
+impl<'g> GridRuns<'g> {
+    /// # Errors
+    /// Fails if the folder cannot be made.
+    pub(crate) fn in_folder(folder: &Path, grid: &'g Grid) -> Result<Self, Failure> {
+        let failed = |error| Failure::new(FAILED, format!("cannot make the folder {}: {error}", folder.display()));
+        fs::create_dir_all(folder).map_err(failed)?;
+        Ok(Self { folder: folder.to_owned(), grid, number: 0, failed: None })
+    }
+
+    /// Keeps the run that `event` is of, if it is valid.
+    pub(crate) fn see(&mut self, event: &Event) {
+        match event {
+            Event::CellBegan(cell) => self.number = cell.number as usize,
+            Event::Measurement(run) if run.validity.is_valid() && self.failed.is_none() => {
+                self.failed = self.keep(run).err();
+            }
+            _ => {}
+        }
+    }
+
+    /// # Errors
+    /// Fails if a run could not be kept.
+    pub(crate) fn result(self) -> Result<(), Failure> {
+        self.failed.map_or(Ok(()), |message| Err(Failure::new(FAILED, message)))
+    }
+
+    fn keep(&self, run: &Measurement) -> Result<(), String> {
+        let Some(cell) = self.number.checked_sub(1).and_then(|index| self.grid.cells.get(index)) else {
+            return Ok(());
+        };
+        let name = file_name(&cell.name);
+        let (path, file) = (1..=MAX_RUNS)
+            .map(|number| self.folder.join(format!("{name}.{number}.json")))
+            .map(|path| (File::create_new(&path), path))
+            .find(|(file, _)| !matches!(file, Err(error) if error.kind() == io::ErrorKind::AlreadyExists))
+            .map(|(file, path)| (path, file))
+            .ok_or_else(|| format!("there are too many runs of {name}"))?;
+        let kept = json!({ "cell": cell.name, "path": cell.path, "run": run });
+        file.and_then(|file| Ok(serde_json::to_writer(file, &kept)?))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+}
+
+/// Returns the name of a cell with nothing in it that a file name does not have on every system.
+fn file_name(cell: &str) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' };
+    let name: String = cell.chars().map(plain).collect();
+    name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_cells_become_names_of_files() {
+        assert_eq!(file_name("1 Gbit/s × 20 ms, 0.25 BDP, cubic"), "1-Gbit-s-20-ms-0.25-BDP-cubic");
+    }
+}
