@@ -1,6 +1,6 @@
 //! The send buffer: bytes written and not yet acknowledged, and what keeping them costs.
 
-use fullpipe_units::{ByteCount, Time};
+use fullpipe_units::{ByteCount, SegCount, Time};
 
 use super::chrono::Limit;
 use super::{Sender, State};
@@ -40,7 +40,9 @@ pub(super) struct SendBuffer {
 }
 
 impl SendBuffer {
-    pub(super) fn new((size, max): (ByteCount, ByteCount), mss: ByteCount) -> Self {
+    /// `longest` is the number of segments that a packet may have: one where nothing below TCP cuts trains
+    /// (`tcp_xmit_size_goal`).
+    pub(super) fn new((size, max): (ByteCount, ByteCount), mss: ByteCount, longest: SegCount) -> Self {
         const MAX_TCP_HEADER: u64 = 256;
         const SHARED_INFO: u64 = 320;
         const SK_BUFF: u64 = 256;
@@ -52,7 +54,7 @@ impl SendBuffer {
             acknowledged: 0,
             no_space: false,
             segments: 0,
-            packet: (PACKET_BYTES / mss).max(1) * mss,
+            packet: (PACKET_BYTES / mss).min(longest.get()).max(1) * mss,
             per_segment: (mss + MAX_TCP_HEADER + SHARED_INFO).next_power_of_two() + SK_BUFF,
         }
     }

@@ -179,7 +179,7 @@ impl Sender {
             rtt,
             min_rtt: Filter::new(clock.ticks(now), handshake),
             delivery: Delivery::default(),
-            buffer: SendBuffer::new(setup.buffer, setup.mss),
+            buffer: SendBuffer::new(setup.buffer, setup.mss, setup.longest_train),
             chrono: Chrono::new(clock.nanos(now)),
             timer: None,
             backoff: 0,
