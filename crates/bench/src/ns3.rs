@@ -18,8 +18,8 @@ use crate::transfer::{plan, simulated};
 /// The program for ns-3.
 const SOURCE: &str = include_str!("ns3.cc");
 
-/// Modules of ns-3 that it needs; each brings what it stands on.
-const MODULES: [&str; 3] = ["applications", "point-to-point", "internet"];
+/// Modules of ns-3 that it needs: the linker takes none from another.
+const MODULES: [&str; 6] = ["applications", "point-to-point", "internet", "traffic-control", "network", "core"];
 
 /// Payload of a segment.
 const SEGMENT: f64 = 1448.0;
