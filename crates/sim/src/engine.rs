@@ -183,13 +183,13 @@ impl Simulation {
         self.datagrams.get(..usize::from(own)).unwrap_or_default()
     }
 
-    /// Takes a sample of the transfer at `at`.
+    /// Takes the samples of the transfer that are due at `at`; all where it is over.
     pub(crate) fn sample(&mut self, at: Time) {
-        let own = usize::from(self.plan.request.streams);
+        let (own, is_over) = (usize::from(self.plan.request.streams), self.is_over());
         match self.plan.request.transport {
             Transport::Tcp => {
                 let flows = self.flows.get(..own).unwrap_or_default();
-                self.sampler.take(at, flows, &self.connection, &self.plan);
+                self.sampler.take(at, is_over, flows, (&self.connection, &self.plan));
             }
             Transport::Udp => self.sampler.mark(at, self.datagrams.get(..own).unwrap_or_default()),
         }
@@ -248,6 +248,8 @@ impl Simulation {
     fn end_stage(&mut self, now: Time) {
         match self.stage {
             Stage::Flowing { .. } => {
+                let own = self.own_flows().len();
+                self.sampler.count(now, self.flows.get(..own).unwrap_or_default());
                 self.flows.iter_mut().for_each(Flow::stop);
                 self.datagrams.iter_mut().for_each(DatagramStream::stop);
                 for load in &mut self.loads {

@@ -7,10 +7,11 @@ use fullpipe_record::{
     Measurement, Peer, Request, ResolvedRequest, RttMethod, RttReport, RunTotals, Sample, SocketReadback,
     StreamInterval, StreamSummary, Summary, Transport, Validity, steady,
 };
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
 use crate::datagrams::{DatagramStream, StreamCounts};
 use crate::engine::Stage;
+use crate::sampling::Total;
 use crate::{CrossTrafficResult, Simulation};
 
 /// The name of a host of which there is none.
@@ -77,7 +78,7 @@ fn measurement(mut simulation: Simulation) -> Measurement {
     let (streams, intervals) = if is_udp {
         (datagram_summaries(&simulation, times), datagram_intervals(&simulation, times.stopped))
     } else {
-        (stream_summaries(&simulation, &samples, times), intervals(&request, &samples, times.stopped))
+        (stream_summaries(&simulation, times), intervals(&request, &simulation, &samples, times.stopped))
     };
     let rtt = round_trips(&simulation, &samples[0], times);
     let summary = summary(&samples[0], &streams, connection.handshake, times);
@@ -189,33 +190,36 @@ fn latest(samples: &[Sample], [stream, streams]: [u16; 2], at: Span) -> Option<&
     samples.get(snapshot.checked_sub(1)? * usize::from(streams.max(1)) + usize::from(stream))
 }
 
-/// Bytes and retransmissions of a stream between two times.
-fn between(samples: &[Sample], stream: [u16; 2], from: Span, to: Span) -> (ByteCount, SegCount) {
-    let count = |at: Span| {
-        let sample = latest(samples, stream, at).filter(|_| at > Span::ZERO);
-        let again = sample.and_then(|sample| sample.tcp.total_retrans);
-        (sample.map_or(ByteCount::ZERO, |sample| sample.bytes), again.unwrap_or_default())
+/// The counts of a stream between two times.
+fn between(simulation: &Simulation, stream: u16, from: Span, to: Span) -> Total {
+    let totals = &simulation.sampler.totals;
+    let up_to = |at: Span| {
+        let last = totals.partition_point(|totals| totals.at <= at).checked_sub(1).filter(|_| at > Span::ZERO);
+        last.and_then(|last| totals[last].streams.get(usize::from(stream))).copied().unwrap_or_default()
     };
-    let ((start, before), (end, after)) = (count(from), count(to));
-    (end.saturating_sub(start), after.saturating_sub(before))
+    let (before, now) = (up_to(from), up_to(to));
+    Total {
+        written: now.written.saturating_sub(before.written),
+        read: now.read.saturating_sub(before.read),
+        again: now.again.saturating_sub(before.again),
+    }
 }
 
-fn stream_summaries(simulation: &Simulation, samples: &[Vec<Sample>; 2], times: Times) -> Vec<StreamSummary> {
+fn stream_summaries(simulation: &Simulation, times: Times) -> Vec<StreamSummary> {
     let Times { omit, stopped, received: [over, _] } = times;
-    let streams = simulation.plan.request.streams;
     let of_stream = |stream| {
-        let (sent, again) = between(&samples[0], [stream, streams], omit, stopped);
+        let Total { written, again, .. } = between(simulation, stream, omit, stopped);
         StreamSummary {
             stream,
             direction: simulation.plan.request.direction,
-            sent,
-            received: between(&samples[1], [stream, streams], omit, over).0,
+            sent: written,
+            received: between(simulation, stream, omit, over).read,
             retransmits: Some(again),
             datagrams_sent: None,
             datagrams: None,
         }
     };
-    (0..streams).map(of_stream).collect()
+    (0..simulation.plan.request.streams).map(of_stream).collect()
 }
 
 fn summary(samples: &[Sample], streams: &[StreamSummary], handshake: Span, times: Times) -> Summary {
@@ -330,19 +334,25 @@ fn interval_times(request: &Request, over: Span) -> impl Iterator<Item = [Span; 
 }
 
 /// The intervals as the end that ran the test counts them: bytes written if it sends, read if it receives.
-fn intervals(request: &Request, samples: &[Vec<Sample>; 2], over: Span) -> Vec<Interval> {
+fn intervals(request: &Request, simulation: &Simulation, samples: &[Vec<Sample>; 2], over: Span) -> Vec<Interval> {
     let times = interval_times(request, over);
     let ours = if request.direction == Direction::Download { &samples[1] } else { &samples[0] };
     let count = times.size_hint().0.saturating_mul(usize::from(request.streams));
-    times.map(|times| interval(request, (ours, count <= MAX_STREAM_INTERVALS), times)).collect()
+    times.map(|times| interval(request, simulation, (ours, count <= MAX_STREAM_INTERVALS), times)).collect()
 }
 
-fn interval(request: &Request, (samples, keeps_tcp): (&[Sample], bool), [from, to]: [Span; 2]) -> Interval {
+fn interval(
+    request: &Request,
+    simulation: &Simulation,
+    (samples, keeps_tcp): (&[Sample], bool),
+    [from, to]: [Span; 2],
+) -> Interval {
     let sends = request.direction != Direction::Download;
     let tcp_of = |stream| latest(samples, [stream, request.streams], to).map(|sample| &sample.tcp);
     let streams: Vec<StreamInterval> = (0..request.streams)
         .map(|stream| {
-            let (bytes, again) = between(samples, [stream, request.streams], from, to);
+            let Total { written, read, again } = between(simulation, stream, from, to);
+            let bytes = if sends { written } else { read };
             let tcp = tcp_of(stream).filter(|_| keeps_tcp).map(|tcp| Box::new(tcp.clone()));
             let retransmits = sends.then_some(again);
             StreamInterval { stream, bytes, datagrams_sent: None, datagrams: None, retransmits, tcp }

@@ -1,7 +1,7 @@
 //! Snapshots of both ends, at equal times.
 
-use fullpipe_record::{Sample, TcpInfo, Transport};
-use fullpipe_units::{Span, Time};
+use fullpipe_record::{Sample, TcpInfo};
+use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
 use crate::Plan;
 use crate::connection::{Connection, known_mtu};
@@ -10,8 +10,10 @@ use crate::flow::Flow;
 
 /// Time between two snapshots at first.
 const PERIOD: Span = Span::from_millis(50);
-/// Samples of each end above which every second snapshot is left out.
-const MAX_SAMPLES: usize = 40_000;
+/// Samples of each end above which every second snapshot is left out. A record keeps fewer.
+const MAX_SAMPLES: usize = 8_000;
+/// Snapshots that are kept in any case, of however many streams.
+const MIN_SNAPSHOTS: usize = 3;
 
 /// The samples so far.
 #[derive(Debug)]
@@ -22,33 +24,78 @@ pub(crate) struct Sampler {
     /// Of the sending end, and of the receiving one.
     pub(crate) samples: [Vec<Sample>; 2],
     streams: usize,
-    /// Counts of datagrams, at the ends of the intervals and of the omitted time.
+    /// Counts of streams, at the ends of the intervals and of the omitted time, and when the programs stop.
+    pub(crate) totals: Vec<Totals>,
+    /// When they are due next.
+    counts_next: Time,
+    /// Counts of datagrams, likewise.
     pub(crate) marks: Vec<Mark>,
+    interval: Span,
     omit: Span,
+}
+
+/// The counts of all streams at a moment.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    pub(crate) at: Span,
+    pub(crate) streams: Vec<Total>,
+}
+
+/// The counts of a stream.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Total {
+    pub(crate) written: ByteCount,
+    pub(crate) read: ByteCount,
+    /// Segments sent again.
+    pub(crate) again: SegCount,
 }
 
 impl Sampler {
     pub(crate) fn new(plan: &Plan) -> Self {
         let origin = Time::ZERO + plan.lead;
         Self {
-            period: if plan.request.transport == Transport::Tcp { PERIOD } else { plan.request.interval },
+            period: PERIOD,
             origin,
             next: origin,
             samples: [Vec::new(), Vec::new()],
             streams: usize::from(plan.request.streams),
+            totals: Vec::new(),
+            counts_next: origin,
             marks: Vec::new(),
+            interval: plan.request.interval,
             omit: plan.request.omit,
         }
     }
 
-    /// Returns when the next snapshot is due.
+    /// Returns when the next snapshot or count is due.
     pub(crate) fn due(&self) -> Time {
-        self.next
+        self.next.min(self.counts_next)
     }
 
-    /// Takes a snapshot at `at`.
-    pub(crate) fn take(&mut self, at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) {
-        if self.samples[0].len() + self.streams <= MAX_SAMPLES.max(4 * self.streams) {
+    /// Takes what is due at `at`; everything where the transfer `is_over`.
+    pub(crate) fn take(&mut self, at: Time, is_over: bool, flows: &[Flow], (connection, plan): (&Connection, &Plan)) {
+        if is_over || at >= self.counts_next {
+            self.count(at, flows);
+        }
+        if is_over || at >= self.next {
+            self.snapshot(at, flows, connection, plan);
+        }
+    }
+
+    /// Takes the counts of `flows` at `at`.
+    pub(crate) fn count(&mut self, at: Time, flows: &[Flow]) {
+        let of_flow = |flow: &Flow| Total {
+            written: flow.sender.written(),
+            read: flow.receiver.bytes_read(),
+            again: flow.sender.retransmits(),
+        };
+        let passed = at.since(self.origin);
+        self.totals.push(Totals { at: passed, streams: flows.iter().map(of_flow).collect() });
+        self.counts_next = self.next_count(passed);
+    }
+
+    fn snapshot(&mut self, at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) {
+        if self.samples[0].len() + self.streams <= MAX_SAMPLES.max(MIN_SNAPSHOTS * self.streams) {
             self.add(at, flows, connection, plan);
         } else {
             let leaves_this = (self.samples[0].len() / self.streams).is_multiple_of(2);
@@ -64,9 +111,15 @@ impl Sampler {
     pub(crate) fn mark(&mut self, at: Time, streams: &[DatagramStream]) {
         let passed = at.since(self.origin);
         self.marks.push(Mark { at: passed, streams: streams.iter().map(DatagramStream::counts).collect() });
-        let boundary = passed.as_nanos().checked_div(self.period.as_nanos()).map(|count| self.period * (count + 1));
+        self.counts_next = self.next_count(passed);
+        self.next = self.counts_next;
+    }
+
+    /// Returns the end of an interval, or of the omitted time, that comes first after so much has `passed`.
+    fn next_count(&self, passed: Span) -> Time {
+        let boundary = passed.as_nanos().checked_div(self.interval.as_nanos()).map(|count| self.interval * (count + 1));
         let next = boundary.into_iter().chain(Some(self.omit).filter(|omit| *omit > passed)).min();
-        self.next = next.map_or(Time::from_nanos(u64::MAX), |next| self.origin + next);
+        next.map_or(Time::from_nanos(u64::MAX), |next| self.origin + next)
     }
 
     fn add(&mut self, at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) {
