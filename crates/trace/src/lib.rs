@@ -19,6 +19,7 @@
 //! ```
 
 mod appearance;
+mod block;
 mod compression;
 mod decompress;
 mod error;
@@ -29,6 +30,7 @@ mod input;
 mod live;
 mod notes;
 mod order;
+mod others;
 mod pcap;
 mod pcap_writer;
 mod pcapng;
