@@ -62,7 +62,9 @@ pub fn memory_per_segment(mss: ByteCount) -> ByteCount {
 /// limit the kernel looks at only where another packet begins. Measured on Linux 6.18 with CUBIC, Reno and BBR from 2
 /// to 680 Mbit/s, over 10 to 200 ms and buffers from 50 KB to 8.7 MB: 0.79 to 0.99, this within four percent, and five
 /// where chunks are cut, which are given either way. Where they are cut, a flow of CUBIC or Reno whose window has grown
-/// in spite of the buffer sometimes sends them whole: up to 1.08 then, which the upper end allows for.
+/// in spite of the buffer sometimes sends them whole: up to 1.08 then, which the upper end allows for. A buffer of few
+/// chunks holds a whole number of them: another is put in as long as those that were cut and sent leave room (measured
+/// over 40 Mbit/s × 34 ms: 15, 29, 31, 43, 46 and 61 KB in 17, 26, 34, 43, 51 and 68 KB, this within five percent).
 ///
 /// A sleeping writer is woken only when a third of the buffer is free (`sk_stream_write_space`), and how much is
 /// depends on how what was acknowledged comes in: 0.70 to 0.87 at 1 Gbit/s, 50 to 200 ms and 1 to 8 MiB; 0.66 to 0.74
@@ -83,10 +85,13 @@ pub fn fill(writer: Writer, segmentation: Segmentation, mss: ByteCount, buffer: 
         Writer::Retrying => {
             let late = Ratio::of(CHECK_DELAY.min(rtt / 12).as_secs_f64(), rtt.as_secs_f64()).get();
             let overrun = 1.0 + 0.5 * Ratio::of(put_in.as_f64(), buffer.max(put_in).as_f64()).get();
-            let of = |packet| overrun / (1.0 + of_memory(packet) + late);
+            let smooth = overrun / (1.0 + of_memory(packet) + late);
+            let share = Ratio::of(put_in.as_f64(), buffer.as_f64()).get();
+            let chunks = (1.0 / share.max(f64::MIN_POSITIVE) / (1.0 + of_memory(packet))).ceil();
+            let of = if chunks <= FEW_CHUNKS { chunks * share / (1.0 + late) } else { smooth };
             let off = if packet < whole { 0.05 } else { 0.04 };
-            let most = ((1.0 + off) * of(packet)).max(overrun / (1.0 + of_memory(whole)));
-            Likely::new((1.0 - off) * of(packet), of(packet), most)
+            let most = ((1.0 + off) * of.max(smooth)).max(overrun / (1.0 + of_memory(whole)));
+            Likely::new((1.0 - off) * of.min(smooth), of, most)
         }
         Writer::Blocking => {
             let payload = 1.0 / (1.0 + of_memory(packet));
@@ -120,6 +125,8 @@ fn segments_in(bytes: ByteCount, mss: ByteCount) -> u64 {
 const TRAIN_LASTS: Span = Span::from_micros(1024);
 const PACE_OF_RATE: f64 = 2.4;
 const NEVER_CUT: f64 = 0.1;
+/// Chunks up to which a buffer holds a whole number of them, as the kernel does.
+const FEW_CHUNKS: f64 = 4.0;
 const CHUNK: ByteCount = ByteCount::from_kib(16);
 const LONG_TRAIN: ByteCount = ByteCount::from_kib(64);
 /// Headers and what the kernel keeps of a packet (`skb_shared_info`, `sk_buff`).
