@@ -1,4 +1,4 @@
-//! What a capture has next to TCP segments.
+//! Counts of a capture's packets.
 
 use fullpipe_wire::Captured;
 

@@ -214,8 +214,8 @@ fn bbr_that_loses_more_than_its_probes_has_found_a_policer_though_some_round_tri
     assert_ne!(named(&lossy(0.03, 40.4)).1, Cause::Policer, "no more than its probes");
 }
 
-/// Loss over 6 ms, of which a sample every 50 ms shows several recoveries as one: so many segments in those samples that
-/// are `hit`, at windows as chance makes them.
+/// Loss over 6 ms, of which a sample every 50 ms shows several recoveries as one: so many segments in those samples
+/// that are `hit`, at windows as chance makes them.
 fn lost_over_a_short_way(lost: f64, hit: impl Fn(u64) -> bool) -> Evidence {
     let course = samples(8.0, 1, |t| {
         let number = (t * 20.0).round() as u64;

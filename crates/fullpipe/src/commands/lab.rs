@@ -65,8 +65,8 @@ enum Action {
         time_scale: Ratio,
         /// Simulate the path and both hosts in virtual time instead of building a lab
         ///
-        /// The hosts have the default settings of Linux 6.18 where the scenario sets no others. TCP, datagrams and cross
-        /// traffic are modelled. No processor and no network card take part. Needs no privileges.
+        /// The hosts have the default settings of Linux 6.18 where the scenario sets no others. TCP, datagrams and
+        /// cross traffic are modelled. No processor and no network card take part. Needs no privileges.
         #[arg(long = "virtual", conflicts_with = "capture")]
         is_virtual: bool,
         /// Write packet captures from both endpoints of the path to this folder
