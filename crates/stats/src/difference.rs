@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn students_sleep_is_what_he_found() {
-        // Student, Biometrika 6 (1908), 20: additional sleep of ten patients by the second drug over that by the first,
+        // Student, Biometrika 6 (1908), 20: additional sleep of ten people by the second drug over that by the first,
         // 1.58 h with a standard error of 0.389 h; and the first five of them, as exponents of ratios.
         let hours: [f64; 5] = [1.2, 2.4, 1.3, 1.3, 0.0];
         let (mean, square) = mean_and_square_error(&[1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]).unwrap();

@@ -6,9 +6,7 @@
 //! not ([`unpaired`]). All intervals hold the true value in 95 % of all cases, whatever the distribution of the noise;
 //! the error rates are simulated in `tests/`. Rates, times and counts are compared by their ratios, as logarithms.
 
-#[doc(hidden)]
-#[allow(missing_docs, clippy::all, clippy::pedantic)]
-pub mod changes;
+mod changes;
 mod correlation;
 mod detectable;
 mod difference;
@@ -16,15 +14,18 @@ mod magnitude;
 mod order;
 mod order_statistics;
 mod rank_sum;
+mod references;
 mod signed_rank;
 mod student;
 mod within_run;
 
+pub use changes::{Change, changes};
 pub use correlation::{Correlation, rank_correlation};
 pub use detectable::{detectable, pairs_needed};
 pub use difference::{Conclusion, Difference, SAME_WITHIN, paired, unpaired};
 pub use magnitude::Magnitude;
 pub use order::{Order, pair_orders};
+pub use references::{Advice, reference_advice};
 pub use within_run::{RateInterval, within_run};
 
 /// Quantile of the normal distribution with 2.5 % above it.

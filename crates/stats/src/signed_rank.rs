@@ -116,9 +116,10 @@ mod tests {
     #[test]
     fn hamiltons_depression_scores_fall_as_published() {
         // Hollander, Wolfe and Chicken, table 3.1, examples 3.3 and 3.4: -0.46, from -0.786 to -0.010 at 96.1 %.
-        let before = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30];
-        let after = [0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29];
-        let differences: Vec<f64> = before.iter().zip(after).map(|(before, after)| after - before).collect();
+        let before = [1830, 500, 1620, 2480, 1680, 1880, 1550, 3060, 1300];
+        let after = [878, 647, 598, 2050, 1060, 1290, 1060, 3140, 1290];
+        let thousandths = before.into_iter().zip(after).map(|(before, after)| after - before);
+        let differences: Vec<f64> = thousandths.map(|thousandths| f64::from(thousandths) / 1000.0).collect();
         let found = with_ranks_up_to(9, &differences).unwrap();
         assert!((found.estimate + 0.46).abs() < 1e-9, "{found:?}");
         assert!((found.low + 0.786).abs() < 1e-9 && (found.high + 0.010).abs() < 1e-9, "{found:?}");

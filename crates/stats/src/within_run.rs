@@ -22,8 +22,9 @@ const BLOCKS: usize = 5;
 ///
 /// The interval is Student's over the means of five blocks (batch means; Law, Simulation Modeling and Analysis, 5th
 /// edition, 9.5.3), because samples that follow each other are alike: one over single samples holds the true mean in
-/// half of all cases and fewer. With 200 samples it holds 94 % of the time if they are alike for a 50th of the run, 90 %
-/// for a tenth, 61 % for half. It says nothing about the next run: [`crate::paired`] and [`crate::unpaired`] do.
+/// half of all cases and fewer. With 200 samples it holds in 94 % of all cases if they are alike for a 50th of the run,
+/// in 90 % for a tenth, in 61 % for half. It says nothing about the next run: [`crate::paired`] and
+/// [`crate::unpaired`] do.
 pub fn within_run(rates: &[BitRate]) -> Option<RateInterval> {
     let length = rates.len() / BLOCKS;
     let means: Vec<f64> = rates[rates.len() % BLOCKS..]
