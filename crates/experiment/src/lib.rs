@@ -25,7 +25,7 @@ pub use advice::advice;
 pub use arguments::measure_arguments;
 pub use captures::{Known, judge_capture, judge_captures, judge_files};
 pub use cross_traffic::{cross_traffic_phases, keep_cross_traffic};
-pub use difference::{PairedSide, Sample, compare_samples, forecast, incomparable, run_pairs};
+pub use difference::{NamedRuns, PairedSide, compare_samples, forecast_pairs, incomparable, run_pairs};
 pub use error::ExperimentError;
 pub use grid::{GridPlace, grid_duration, run_grid};
 pub use in_lab::LabTarget;

@@ -9,5 +9,5 @@ mod sentence;
 mod testing;
 
 pub use comparable::incomparable;
-pub use pairs::{PairedSide, forecast, run_pairs};
-pub use report::{Sample, compare_samples};
+pub use pairs::{PairedSide, forecast_pairs, run_pairs};
+pub use report::{NamedRuns, compare_samples};

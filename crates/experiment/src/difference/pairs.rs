@@ -23,7 +23,7 @@ pub struct PairedSide {
 const USUAL_NOISE: f64 = 0.075;
 
 /// Returns the cost of `pairs` pairs and the difference that they can show, from one run of each side.
-pub fn forecast(pairs: u32, first: [&Measurement; 2]) -> PairForecast {
+pub fn forecast_pairs(pairs: u32, first: [&Measurement; 2]) -> PairForecast {
     let times = u64::from(pairs);
     let wall = |run: &Measurement| run.run.map_or(run.summary.duration, |run| run.wall);
     let moved = |run: &Measurement| {
@@ -203,7 +203,7 @@ mod tests {
     fn a_forecast_is_the_first_runs_times_the_pairs() {
         let (mut a, b) = (run(100, "1"), run(100, "2"));
         a.summary.sent = ByteCount::from_mib(3);
-        let forecast = forecast(12, [&a, &b]);
+        let forecast = forecast_pairs(12, [&a, &b]);
         let all = 12 * (ByteCount::from_mib(3).get() + b.summary.sent.get());
         assert_eq!(forecast.bytes, ByteCount::new(all));
         assert!((0.09..0.1).contains(&forecast.detectable.get()), "{forecast:?}");

@@ -13,7 +13,7 @@ use crate::error::ExperimentError;
 
 /// Measurements of one of the two that are compared.
 #[derive(Debug, Clone)]
-pub struct Sample {
+pub struct NamedRuns {
     /// Name for the report, one line.
     pub name: String,
     /// The measurements.
@@ -25,11 +25,11 @@ pub struct Sample {
 ///
 /// # Errors
 /// Fails if nothing is left of A or of B.
-pub fn compare_samples(samples: [Sample; 2]) -> Result<DifferenceReport, ExperimentError> {
+pub fn compare_samples(samples: [NamedRuns; 2]) -> Result<DifferenceReport, ExperimentError> {
     let mut left_out = Vec::new();
     let mut kept = Vec::new();
     let mut sides = Vec::new();
-    for (Sample { name, measurements }, side) in samples.into_iter().zip([ComparedSide::A, ComparedSide::B]) {
+    for (NamedRuns { name, measurements }, side) in samples.into_iter().zip([ComparedSide::A, ComparedSide::B]) {
         let mut valid: Vec<Measurement> = Vec::new();
         for run in measurements {
             let twice = !run.id.is_empty() && valid.iter().any(|other| other.id == run.id);
@@ -161,9 +161,9 @@ mod tests {
     use super::*;
     use crate::difference::testing::run;
 
-    fn sample(name: &str, rates: &[u64]) -> Sample {
+    fn sample(name: &str, rates: &[u64]) -> NamedRuns {
         let run = |(index, mbps): (usize, &u64)| run(*mbps, &format!("{name}{index}"));
-        Sample { name: name.to_owned(), measurements: rates.iter().enumerate().map(run).collect() }
+        NamedRuns { name: name.to_owned(), measurements: rates.iter().enumerate().map(run).collect() }
     }
 
     fn compared(a: &[u64], b: &[u64]) -> DifferenceReport {

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use fullpipe_experiment::Sample;
+use fullpipe_experiment::NamedRuns;
 use fullpipe_record::{Content, Document, Measurement};
 use fullpipe_units::printable;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::failure::{Failure, USAGE};
 
 /// Reads the measurements of one of the two: of a file, or of several with commas between them.
-pub(super) fn read(files: &str) -> Result<Sample, Failure> {
+pub(super) fn read(files: &str) -> Result<NamedRuns, Failure> {
     // A name may have a comma.
     let names: Vec<&str> = if Path::new(files).exists() { vec![files] } else { files.split(',').collect() };
     let mut measurements = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn read(files: &str) -> Result<Sample, Failure> {
         [first, ..] => format!("{first} and {} more files", names.len() - 1),
         [] => String::new(),
     };
-    Ok(Sample { name: printable(&name).to_string(), measurements })
+    Ok(NamedRuns { name: printable(&name).to_string(), measurements })
 }
 
 fn measurements_in(file: &str) -> Result<Vec<Measurement>, Failure> {

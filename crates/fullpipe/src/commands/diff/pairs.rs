@@ -1,11 +1,11 @@
 //! Two settings measured in pairs.
 
 use clap::Parser;
-use fullpipe_experiment::{PairedSide, forecast, run_pairs};
+use fullpipe_experiment::{PairedSide, forecast_pairs, run_pairs};
 use fullpipe_probe::{Destination, ProbeError, measure, measure_iperf2};
 use fullpipe_record::{ComparedSide, DifferenceReport, ErrorReport, Event, Measurement, PairForecast, Request};
 use fullpipe_report as report;
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_units::{ByteCount, Span, printable};
 
 use crate::commands::load::Load;
 use crate::commands::measure::{ask, consent, stays_here};
@@ -90,7 +90,7 @@ fn side(name: &str, flags: &[String], time: Span) -> Result<PairedSide, Failure>
         let first = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Failure::new(USAGE, format!("flags of {name}: {first}"))
     })?;
-    let name = if flags.is_empty() { "no flags".to_owned() } else { flags.join(" ") };
+    let name = if flags.is_empty() { "no flags".to_owned() } else { printable(&flags.join(" ")) };
     Ok(PairedSide { name, request: parsed.load.request(time)? })
 }
 
@@ -113,7 +113,7 @@ fn forecast_of(
     };
     let [a, b] = sides;
     let (a, b) = (first(a)?, first(b)?);
-    let forecast = forecast(pairs, [&a, &b]);
+    let forecast = forecast_pairs(pairs, [&a, &b]);
     terminal.progress(&report::pair_forecast(&forecast));
     Ok(forecast)
 }
