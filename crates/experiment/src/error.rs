@@ -32,6 +32,9 @@ pub enum ExperimentError {
     /// A measurement that cannot be simulated.
     #[error("{0}")]
     Past(String),
+    /// Runs of which none can be compared.
+    #[error("{0}")]
+    NothingToCompare(String),
     /// The user stopped it before there was anything to show.
     #[error("interrupted before anything was measured")]
     Interrupted,

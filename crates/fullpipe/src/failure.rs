@@ -79,9 +79,10 @@ impl From<ExperimentError> for Failure {
             ExperimentError::Lab(error) => error.into(),
             ExperimentError::Journal(error) => error.into(),
             ExperimentError::Interrupted => Self::of(INTERRUPTED, &error),
-            ExperimentError::NotModelled(_) | ExperimentError::Named { .. } | ExperimentError::Past(_) => {
-                Self::of(USAGE, &error)
-            }
+            ExperimentError::NotModelled(_)
+            | ExperimentError::Named { .. }
+            | ExperimentError::Past(_)
+            | ExperimentError::NothingToCompare(_) => Self::of(USAGE, &error),
             ExperimentError::Measurement(_) | ExperimentError::FarEnd(_) => Self::of(FAILED, &error),
         }
     }

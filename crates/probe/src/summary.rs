@@ -235,6 +235,7 @@ pub(crate) fn this_host() -> HostIdentity {
         name: names.nodename().to_string_lossy().into_owned(),
         kernel: names.release().to_string_lossy().into_owned(),
         boot_id: boot_id.map(|id| id.trim().to_owned()),
+        program: Some(env!("CARGO_PKG_VERSION").to_owned()),
     }
 }
 

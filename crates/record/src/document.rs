@@ -2,9 +2,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Calculation, CaptureReport, Combination, DiagnosisReport, Experiment, GridReport, HostAdvice, HostApplied,
-    HostReport, HostUndone, LabReport, Measurement, PathTruth, RampReport, SCHEMA_VERSION, SimulatedTransfer,
-    WhatIfReport,
+    Calculation, CaptureReport, Combination, DiagnosisReport, DifferenceReport, Experiment, GridReport, HostAdvice,
+    HostApplied, HostReport, HostUndone, LabReport, Measurement, PathTruth, RampReport, SCHEMA_VERSION,
+    SimulatedTransfer, WhatIfReport,
 };
 
 /// Error of a command that failed.
@@ -76,6 +76,11 @@ pub enum Content {
         measurement: Option<Box<Measurement>>,
         /// Limit and remedies of each transfer.
         diagnosis: Box<DiagnosisReport>,
+    },
+    /// Result of `fullpipe diff`.
+    Difference {
+        /// Difference of A and B, and the runs that show it.
+        difference: Box<DifferenceReport>,
     },
     /// Result of `fullpipe calc` for one value of each quantity.
     Calculation {

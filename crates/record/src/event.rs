@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DiagnosisReport, ErrorReport, Experiment, FlowPair, FlowReport, GridCell, GridReport, Interval, LabReport,
-    Measurement, Path, PathDirection, PathStatus, Prediction, RampReport, RampStep, Remedy, Request, RouteReport,
-    SimulatedTransfer, Undone, WhatIfReport,
+    DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair, FlowReport, GridCell, GridReport, Interval,
+    LabReport, Measurement, Path, PathDirection, PathStatus, Prediction, RampReport, RampStep, Remedy, Request,
+    RouteReport, SimulatedTransfer, Undone, WhatIfReport,
 };
 
 /// One line of `--json-lines`: an event and its time.
@@ -39,6 +39,9 @@ pub enum Event {
     Ramp(Box<RampReport>),
     /// A diagnosis is complete.
     Diagnosis(Box<DiagnosisReport>),
+
+    /// A comparison is complete.
+    Difference(Box<DifferenceReport>),
 
     /// A connection of a capture.
     Flow(Box<FlowReport>),

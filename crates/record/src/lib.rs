@@ -8,6 +8,7 @@
 mod calculation;
 mod capture;
 mod diagnosis;
+mod difference;
 mod document;
 mod effects;
 mod effects_text;
@@ -49,6 +50,10 @@ pub use capture::{
     OwnCapture, QuietRounds, RedactedFile, RoundTrips, SynReport, WindowEdit,
 };
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
+pub use difference::{
+    ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion, DifferenceReport, LimitCount,
+    PairForecast, QuantityDifference,
+};
 pub use document::{Content, Document, ErrorReport};
 pub use effects::{
     Codel, Distribution, Edit, Effects, Jitter, LossPattern, NarrowLink, Opportunities, PathChange, PathStep, Policer,

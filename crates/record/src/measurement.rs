@@ -45,6 +45,9 @@ pub struct HostIdentity {
     pub kernel: String,
     /// Random number of this boot (`/proc/sys/kernel/random/boot_id`); `None` if it cannot be read.
     pub boot_id: Option<String>,
+    /// Version of fullpipe that measured; `None` in older records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
 }
 
 /// Payload and time of a whole measurement at this end, set-up, omitted time and drain included.

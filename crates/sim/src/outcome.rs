@@ -152,7 +152,11 @@ fn resolved(request: &Request, fixed: Option<ByteCount>) -> Request {
 
 fn end_report(settings: &HostSettings, sockets: Vec<SocketReadback>, samples: Vec<Sample>) -> EndReport {
     EndReport {
-        host: Some(HostIdentity { name: NAME.to_owned(), kernel: settings.kernel.to_string(), boot_id: None }),
+        host: Some(HostIdentity {
+            name: NAME.to_owned(),
+            kernel: settings.kernel.to_string(),
+            ..HostIdentity::default()
+        }),
         settings: Some(settings.clone()),
         sockets,
         samples,

@@ -101,7 +101,7 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 /// Asks for consent before UDP load that displaces other traffic leaves this host.
-fn consent(destination: &Destination, request: &Request) -> Result<(), Failure> {
+pub(super) fn consent(destination: &Destination, request: &Request) -> Result<(), Failure> {
     let offered = request.rate.map(|rate| rate.scaled(f64::from(request.streams)));
     let harmless = request.transport == Transport::Tcp
         || offered.is_some_and(|rate| rate <= UDP_CONSENT_RATE)
@@ -115,14 +115,19 @@ fn consent(destination: &Destination, request: &Request) -> Result<(), Failure> 
          where the path carries less"
     );
     let question = format!("{warning}. Send it? [y/N] ");
-    match Terminal::ask(&question) {
+    ask(&question, &warning)
+}
+
+/// Asks `question`; where nobody can be asked, the refusal begins with `warning`.
+pub(super) fn ask(question: &str, warning: &str) -> Result<(), Failure> {
+    match Terminal::ask(question) {
         Some(answer) if answer.trim().eq_ignore_ascii_case("y") => Ok(()),
         Some(_) => Err(Failure::new(USAGE, "nothing was sent")),
         None => Err(Failure::new(USAGE, format!("{warning}; add --yes if you mean it"))),
     }
 }
 
-fn stays_here(host: &str) -> bool {
+pub(super) fn stays_here(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 

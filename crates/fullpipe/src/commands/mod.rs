@@ -6,6 +6,7 @@ mod completions;
 mod daemon;
 mod demo;
 mod diagnose;
+mod diff;
 mod emulated;
 mod explain;
 mod grid_runs;
@@ -74,6 +75,7 @@ commands! {
     Serve(serve::Arguments),
     Measure(measure::Arguments),
     Diagnose(diagnose::Arguments),
+    Diff(diff::Arguments),
     Trace(trace::Arguments),
     Explain(explain::Arguments),
     #[command(disable_help_flag = true)]

@@ -1,0 +1,124 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use fullpipe_record::{EndReport, Measurement, RouteReport, RttStats};
+use fullpipe_units::Span;
+
+/// Idle round-trip times of one path differ by less than this factor, and by more than [`CLOCKS`] on two.
+const OTHER_PATH: f64 = 1.5;
+
+/// Differences of round-trip times that hosts and clocks make of nothing.
+const CLOCKS: Span = Span::from_millis(2);
+
+/// Returns the reasons for which the runs `a` and `b` are not comparable, a sentence each: another peer, kernel, MTU,
+/// route, version of the program, direction or transport, or an idle round-trip time of another path. What a record
+/// does not hold is no reason.
+pub fn incomparable(a: &[Measurement], b: &[Measurement]) -> Vec<String> {
+    let attributes = [a, b].map(|runs| {
+        let mut values: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for (name, value) in runs.iter().flat_map(attributes) {
+            values.entry(name).or_default().insert(value);
+        }
+        values
+    });
+    let [of_a, of_b] = &attributes;
+    let differs = |(name, a): (&&str, &BTreeSet<String>)| {
+        let b = of_b.get(name).filter(|b| *b != a)?;
+        Some(format!("{name}: {} in A, {} in B", list(a), list(b)))
+    };
+    of_a.iter().filter_map(differs).chain(other_rtt(a, b)).chain(in_both(a, b)).collect()
+}
+
+fn list(values: &BTreeSet<String>) -> String {
+    values.iter().map(String::as_str).collect::<Vec<_>>().join(" and ")
+}
+
+/// Returns what must be the same in all runs, as far as it is known.
+fn attributes(run: &Measurement) -> Vec<(&'static str, String)> {
+    let host = |end: &EndReport| end.host.clone().unwrap_or_default();
+    let (here, there) = (host(&run.local), host(&run.remote));
+    let mtu = |end: &EndReport| end.device.as_ref().map(|device| device.mtu.get().to_string());
+    let known = |text: String| Some(text).filter(|text| !text.is_empty());
+    let path_mtu = run.sender().samples.last().and_then(|sample| sample.tcp.path_mtu);
+    let attributes = [
+        ("this host", known(here.name)),
+        ("the other host", known(there.name)),
+        ("the other end's address", address(&run.peer.address)),
+        ("kernel of this host", known(here.kernel)),
+        ("kernel of the other host", known(there.kernel)),
+        ("version of fullpipe here", here.program),
+        ("version of fullpipe there", there.program),
+        ("MTU of this host's device", mtu(&run.local)),
+        ("MTU of the other host's device", mtu(&run.remote)),
+        ("path MTU", path_mtu.map(|mtu| mtu.get().to_string())),
+        ("route", run.route.as_ref().map(route)),
+        ("direction", Some(format!("{:?}", run.request.direction).to_lowercase())),
+        ("transport", Some(format!("{:?}", run.request.transport).to_uppercase())),
+    ];
+    attributes.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// Without the port, which may differ.
+fn address(with_port: &str) -> Option<String> {
+    with_port.rsplit_once(':').map(|(address, _)| address.to_owned())
+}
+
+fn route(report: &RouteReport) -> String {
+    let hop = |hop: &fullpipe_record::Hop| hop.addresses.first().map_or("?", String::as_str).to_owned();
+    report.hops.iter().map(hop).collect::<Vec<_>>().join(" → ")
+}
+
+/// Returns the reason that idle round-trip times are, if they are those of two paths.
+fn other_rtt(a: &[Measurement], b: &[Measurement]) -> Option<String> {
+    let least = |runs: &[Measurement]| runs.iter().filter_map(|run| run.rtt.idle).map(|RttStats { min, .. }| min).min();
+    let (of_a, of_b) = (least(a)?, least(b)?);
+    let (short, long) = (of_a.min(of_b), of_a.max(of_b));
+    let is_other = long > short.scaled(OTHER_PATH) && long.saturating_sub(short) > CLOCKS;
+    is_other.then(|| format!("idle round-trip time: {of_a} in A, {of_b} in B, as of two paths"))
+}
+
+fn in_both(a: &[Measurement], b: &[Measurement]) -> Option<String> {
+    let is_in_b = |run: &&Measurement| !run.id.is_empty() && b.iter().any(|other| other.id == run.id);
+    let count = a.iter().filter(is_in_b).count();
+    (count > 0).then(|| format!("{count} of the measurements are in A and in B"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::difference::testing::run;
+    use fullpipe_record::{Direction, HostIdentity};
+
+    #[test]
+    fn runs_over_one_path_are_comparable() {
+        assert_eq!(incomparable(&[run(10, "1"), run(9, "2")], &[run(10, "3")]), [""; 0]);
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        let mut b = run(10, "2");
+        b.local.host = Some(HostIdentity { kernel: "5.10.0".to_owned(), ..run(1, "").local.host.unwrap() });
+        b.request.direction = Direction::Download;
+        b.peer.address = "198.51.100.7:5201".to_owned();
+        let reasons = incomparable(&[run(10, "1")], &[b]).join("\n");
+        for part in ["kernel of this host: ", "5.10.0 in B", "upload in A, download in B", "198.51.100.7 in B"] {
+            assert!(reasons.contains(part), "{part} is not in {reasons}");
+        }
+    }
+
+    #[test]
+    fn another_round_trip_time_is_another_path() {
+        let mut b = run(10, "2");
+        b.rtt.idle = RttStats::of(vec![Span::from_millis(48)]);
+        let mut a = run(10, "1");
+        a.rtt.idle = RttStats::of(vec![Span::from_millis(20)]);
+        assert!(incomparable(&[a.clone()], &[b])[0].starts_with("idle round-trip time: 20 ms in A, 48 ms in B"));
+        let mut close = run(10, "2");
+        close.rtt.idle = RttStats::of(vec![Span::from_millis(21)]);
+        assert_eq!(incomparable(&[a], &[close]), [""; 0]);
+    }
+
+    #[test]
+    fn a_measurement_is_not_compared_with_itself() {
+        assert_eq!(incomparable(&[run(10, "1")], &[run(10, "1")]), ["1 of the measurements are in A and in B"]);
+    }
+}

@@ -1,0 +1,13 @@
+//! Two results, or two settings measured in pairs: the difference with its interval.
+
+mod comparable;
+mod figures;
+mod pairs;
+mod report;
+mod sentence;
+#[cfg(test)]
+mod testing;
+
+pub use comparable::incomparable;
+pub use pairs::{PairedSide, forecast_pairs, run_pairs};
+pub use report::{NamedRuns, compare_samples};

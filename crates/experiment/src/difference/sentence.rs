@@ -1,0 +1,82 @@
+use fullpipe_record::{ComparedRuns, ComparisonDesign, DifferenceConclusion, QuantityDifference};
+use fullpipe_stats::Difference;
+use fullpipe_units::{BitRate, Ratio};
+
+/// Returns the sentence about the rates of two sides.
+pub(super) fn sentence(
+    design: ComparisonDesign,
+    [a, b]: [&ComparedRuns; 2],
+    rate: &QuantityDifference<BitRate>,
+    difference: Option<&Difference>,
+) -> String {
+    let (a_name, b_name) = (format!("A ({})", a.name), format!("B ({})", b.name));
+    let runs = match design {
+        ComparisonDesign::Pairs => format!("{} pairs", a.runs),
+        ComparisonDesign::Samples => format!("{} and {} runs, not in pairs", a.runs, b.runs),
+    };
+    let Some(found) = difference else {
+        return format!(
+            "{} of {a_name} and {} of {b_name} are too few to show a difference: {} and {}. Measure in pairs: \
+             fullpipe diff HOST --pairs 12 -- FLAGS -- FLAGS",
+            counted(a.runs),
+            counted(b.runs),
+            rate.a,
+            rate.b
+        );
+    };
+    match rate.conclusion {
+        DifferenceConclusion::Different => {
+            format!("{b_name} moves {} {a_name} ({}, 95 %; {runs}).", more(found.ratio), range(found))
+        }
+        DifferenceConclusion::Same => {
+            format!("A ({}) and B ({}) are the same within 2 %: {} (95 %; {runs}).", a.name, b.name, signed(found))
+        }
+        DifferenceConclusion::NoneShown | DifferenceConclusion::TooFew => format!(
+            "No difference shown: {b_name} moves {} against {a_name} (95 %; {runs}); a difference of {} or more would \
+             have shown in most such comparisons.",
+            signed(found),
+            percent(found.detectable().get())
+        ),
+    }
+}
+
+fn counted(runs: u32) -> String {
+    if runs == 1 { "One run".to_owned() } else { format!("{runs} runs") }
+}
+
+/// Factors from here on are no percentages any more.
+const FACTOR: f64 = 2.0;
+
+fn more(ratio: Ratio) -> String {
+    match ratio.get() {
+        factor if factor >= FACTOR => format!("{factor:.1} times as much as"),
+        ratio if ratio >= 1.0 => format!("{} more than", percent(ratio - 1.0)),
+        ratio => format!("{} less than", percent(1.0 - ratio)),
+    }
+}
+
+/// The interval in the words of [`more`].
+fn range(found: &Difference) -> String {
+    let (ratio, low, high) = (found.ratio.get(), found.low.get(), found.high.get());
+    if ratio >= FACTOR {
+        return format!("{low:.1} to {high:.1} times");
+    }
+    let (least, most) = if ratio >= 1.0 { (low - 1.0, high - 1.0) } else { (1.0 - high, 1.0 - low) };
+    format!("{} to {}", number(least), percent(most))
+}
+
+fn signed(found: &Difference) -> String {
+    let sign = |share: f64| if share < 0.0 { "−" } else { "+" };
+    let (low, high) = (found.low.get() - 1.0, found.high.get() - 1.0);
+    format!("{}{} to {}{}", sign(low), number(low.abs()), sign(high), percent(high.abs()))
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", number(share))
+}
+
+/// A share in percent with two digits or three.
+fn number(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
+}

@@ -1,0 +1,86 @@
+//! Measurements in files.
+
+use std::io::Read;
+use std::path::Path;
+
+use fullpipe_experiment::NamedRuns;
+use fullpipe_record::{Content, Document, Measurement};
+use fullpipe_units::printable;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::failure::{Failure, USAGE};
+
+/// Reads the measurements of one of the two: of a file, or of several with commas between them.
+pub(super) fn read(files: &str) -> Result<NamedRuns, Failure> {
+    // A name may have a comma.
+    let names: Vec<&str> = if Path::new(files).exists() { vec![files] } else { files.split(',').collect() };
+    let mut measurements = Vec::new();
+    for name in &names {
+        measurements.extend(measurements_in(name)?);
+    }
+    let name = match names[..] {
+        [only] => only.to_owned(),
+        [first, ..] => format!("{first} and {} more files", names.len() - 1),
+        [] => String::new(),
+    };
+    Ok(NamedRuns { name: printable(&name).to_string(), measurements })
+}
+
+fn measurements_in(file: &str) -> Result<Vec<Measurement>, Failure> {
+    let name = if file == "-" { "standard input" } else { file };
+    let text = text_of(file).map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
+    let mut measurements = Vec::new();
+    for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
+        let value = value.map_err(|error| not_a_document(name, &error))?;
+        let values = if let Value::Array(values) = value { values } else { vec![value] };
+        for value in values {
+            measurements.extend(measurement(name, value)?);
+        }
+    }
+    if measurements.is_empty() {
+        return Err(Failure::new(USAGE, format!("{name} has no measurement; measure --json prints one")));
+    }
+    Ok(measurements)
+}
+
+fn text_of(file: &str) -> std::io::Result<String> {
+    if file == "-" {
+        let mut text = String::new();
+        return std::io::stdin().lock().read_to_string(&mut text).map(|_| text);
+    }
+    std::fs::read_to_string(file)
+}
+
+fn not_a_document(name: &str, error: &serde_json::Error) -> Failure {
+    let sentence = format!("{name} is no JSON document of fullpipe: {error}; measure --json prints one");
+    Failure::new(USAGE, sentence)
+}
+
+/// Returns the measurement of a document or of an event; `None` of an event of another kind.
+fn measurement(name: &str, value: Value) -> Result<Option<Measurement>, Failure> {
+    match value.get("event").and_then(Value::as_str) {
+        Some("measurement") => {
+            let data = value.get("data").unwrap_or(&Value::Null);
+            Measurement::deserialize(data).map(Some).map_err(|error| not_a_document(name, &error))
+        }
+        Some(_) => Ok(None),
+        None => {
+            let document = serde_json::from_value(value).map_err(|error| not_a_document(name, &error))?;
+            of_document(name, document).map(Some)
+        }
+    }
+}
+
+fn of_document(name: &str, document: Document) -> Result<Measurement, Failure> {
+    match document.content {
+        Content::Measurement { measurement } | Content::Diagnosis { measurement: Some(measurement), .. } => {
+            Ok(*measurement)
+        }
+        Content::Experiment { experiment } => Ok(experiment.measurement),
+        _ => {
+            let why = document.error.map_or_else(String::new, |error| format!(": {}", error.message));
+            Err(Failure::new(USAGE, format!("{name} holds a document without a measurement{why}")))
+        }
+    }
+}

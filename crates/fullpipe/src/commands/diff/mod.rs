@@ -1,0 +1,103 @@
+//! `fullpipe diff`: two results, or two settings measured in pairs.
+
+mod documents;
+mod pairs;
+
+use fullpipe_experiment::{compare_samples, incomparable};
+use fullpipe_record::{Content, DifferenceReport, Document, ErrorReport, Event};
+use fullpipe_report as report;
+use fullpipe_units::Span;
+
+use crate::commands::Run;
+use crate::commands::load::Way;
+use crate::commands::output::OutputArguments;
+use crate::failure::{Failure, USAGE};
+use crate::terminal::{Format, Terminal};
+use crate::values::duration;
+
+/// The difference between two results, or two settings measured in pairs, with its interval.
+///
+/// `fullpipe diff A B` compares what measure or diagnose printed with --json. A and B are files, or lists of files with
+/// commas; a file may hold several documents, an array of them, or the events of --json-lines; - is standard input.
+///
+/// `fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr` measures two settings in pairs of random order, A behind the
+/// first -- and B behind the second, with the flags of measure. What happens to the path meanwhile falls on both.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// File or files of A; with --pairs, the server: HOST or HOST:PORT
+    #[arg(value_name = "A|HOST")]
+    a: String,
+    /// File or files of B
+    #[arg(required_unless_present = "pairs", conflicts_with_all = ["pairs", "sides"])]
+    b: Option<String>,
+    /// Measure so many pairs of runs
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(2..=1000),
+        requires = "sides",
+        help_heading = "Pairs"
+    )]
+    pairs: Option<u32>,
+    /// Duration of each run [default: 5]
+    #[arg(long, short, value_parser = duration, value_name = "SECONDS", requires = "pairs", help_heading = "Pairs")]
+    time: Option<Span>,
+    /// Send more than 1 GiB, and UDP faster than 10 Mbit/s, without asking
+    #[arg(long, help_heading = "Pairs")]
+    yes: bool,
+    /// Compare though path, MTU, kernel or version of the program differ
+    #[arg(long)]
+    anyway: bool,
+    #[command(flatten)]
+    way: Way,
+    #[command(flatten)]
+    output: OutputArguments,
+    /// Flags of A, then -- and those of B
+    #[arg(last = true, requires = "pairs", value_name = "FLAGS")]
+    sides: Vec<String>,
+}
+
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        self.output.format()
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        match (self.pairs, &self.b) {
+            (Some(pairs), _) => pairs::run(self, pairs, terminal),
+            (None, Some(b)) => compare(&self.a, b, self.anyway, terminal),
+            (None, None) => Err(Failure::new(USAGE, "one result alone has no difference; name a second one")),
+        }
+    }
+}
+
+/// Compares the measurements in files.
+fn compare(a: &str, b: &str, anyway: bool, terminal: &Terminal) -> Result<(), Failure> {
+    if a == "-" && b == "-" {
+        return Err(Failure::new(USAGE, "A and B cannot both be standard input"));
+    }
+    let samples = [documents::read(a)?, documents::read(b)?];
+    let reasons = incomparable(&samples[0].measurements, &samples[1].measurements);
+    if !anyway && !reasons.is_empty() {
+        let reasons = reasons.join("; ");
+        return Err(Failure::new(
+            USAGE,
+            format!("A and B are not comparable: {reasons}; add --anyway to compare them"),
+        ));
+    }
+    let compared = compare_samples(samples)?;
+    finish(DifferenceReport { incomparable: reasons, ..compared }, None, terminal);
+    Ok(())
+}
+
+/// Prints the report.
+fn finish(compared: DifferenceReport, error: Option<ErrorReport>, terminal: &Terminal) {
+    terminal.result(&report::difference(&compared, terminal.style()));
+    terminal.event(&Event::Difference(Box::new(compared.clone())));
+    if let Some(error) = &error {
+        Terminal::print_error(&error.message);
+        terminal.event(&Event::Error(error.clone()));
+    }
+    let content = Content::Difference { difference: Box::new(compared) };
+    terminal.document(&Document::new(content).with_error(error));
+}

@@ -1,0 +1,136 @@
+//! Two settings measured in pairs.
+
+use clap::Parser;
+use fullpipe_experiment::{PairedSide, forecast_pairs, run_pairs};
+use fullpipe_probe::{Destination, ProbeError, measure, measure_iperf2};
+use fullpipe_record::{ComparedSide, DifferenceReport, ErrorReport, Event, Measurement, PairForecast, Request};
+use fullpipe_report as report;
+use fullpipe_units::{ByteCount, Span, printable};
+
+use crate::commands::load::Load;
+use crate::commands::measure::{ask, consent, stays_here};
+use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::terminal::Terminal;
+
+/// Usual duration of a run: the ramp of a wide-area path is over then.
+const USUAL_TIME: Span = Span::from_secs(5);
+
+/// Bytes that are sent without asking.
+const MAX_UNASKED: ByteCount = ByteCount::from_mib(1024);
+
+/// The flags of one side.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Side {
+    #[command(flatten)]
+    load: Load,
+}
+
+/// Measures both sides once for the forecast, then in pairs.
+pub(super) fn run(arguments: &super::Arguments, pairs: u32, terminal: &Terminal) -> Result<(), Failure> {
+    let flag = crate::commands::interrupt_flag()?;
+    let server = arguments.a.parse().map_err(|error| Failure::new(USAGE, format!("{}: {error}", arguments.a)))?;
+    let destination = arguments.way.destination(&server)?;
+    let sides = sides(&arguments.sides, arguments.time.unwrap_or(USUAL_TIME))?;
+    if !arguments.yes {
+        sides.iter().try_for_each(|side| consent(&destination, &side.request))?;
+    }
+    let run = if arguments.way.is_iperf2() { measure_iperf2 } else { measure };
+    let mut once = |request: &Request| run(&destination, request, &flag, &mut |_| {});
+    let forecast = forecast_of(&sides, pairs, &mut once, terminal)?;
+    if !arguments.yes {
+        consent_to(&forecast, &destination)?;
+    }
+    let mut done = |pair: u32, side: ComparedSide, run: &Measurement| {
+        terminal.progress(&format!("pair {pair:>3}, {side:?}: {}\n", run.summary.rate));
+        terminal.event(&Event::Measurement(Box::new(run.clone())));
+    };
+    let (compared, error) = run_pairs(&sides, pairs, seed()?, &mut once, &mut done);
+    let error = error.map(Failure::from);
+    let Some(compared) = compared else {
+        return Err(error.unwrap_or_else(|| nothing_complete(flag.load(std::sync::atomic::Ordering::Relaxed))));
+    };
+    end(DifferenceReport { forecast: Some(forecast), ..compared }, error, terminal)
+}
+
+fn nothing_complete(interrupted: bool) -> Failure {
+    if interrupted {
+        Failure::new(INTERRUPTED, "interrupted before a pair was complete")
+    } else {
+        Failure::new(FAILED, "no pair has two valid runs")
+    }
+}
+
+fn end(compared: DifferenceReport, error: Option<Failure>, terminal: &Terminal) -> Result<(), Failure> {
+    let interrupted = compared.interrupted;
+    let code = error.as_ref().map(|failure| failure.code);
+    let error = error.map(|Failure { code, message }| ErrorReport { message, exit_code: code });
+    super::finish(compared, error, terminal);
+    match (code, interrupted) {
+        (Some(code), _) => Err(Failure::already_printed(code)),
+        (None, true) => Err(Failure::already_printed(INTERRUPTED)),
+        (None, false) => Ok(()),
+    }
+}
+
+/// Reads the flags of A and of B, with `--` between them.
+fn sides(flags: &[String], time: Span) -> Result<[PairedSide; 2], Failure> {
+    let parts: Vec<&[String]> = flags.split(|flag| flag == "--").collect();
+    let [a, b] = parts[..] else {
+        let sentence = "the flags of A and those of B stand behind a -- each: \
+                        fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr";
+        return Err(Failure::new(USAGE, sentence));
+    };
+    Ok([side("A", a, time)?, side("B", b, time)?])
+}
+
+fn side(name: &str, flags: &[String], time: Span) -> Result<PairedSide, Failure> {
+    let parsed = Side::try_parse_from(flags).map_err(|error| {
+        let error = error.to_string();
+        let first = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        Failure::new(USAGE, format!("flags of {name}: {first}"))
+    })?;
+    let name = if flags.is_empty() { "no flags".to_owned() } else { printable(&flags.join(" ")) };
+    Ok(PairedSide { name, request: parsed.load.request(time)? })
+}
+
+/// Returns the forecast from one run of each side, which do not count: the first runs on a path are like no others.
+fn forecast_of(
+    sides: &[PairedSide; 2],
+    pairs: u32,
+    once: &mut dyn FnMut(&Request) -> Result<Measurement, ProbeError>,
+    terminal: &Terminal,
+) -> Result<PairForecast, Failure> {
+    let mut first = |side: &PairedSide| {
+        let run = once(&side.request)?;
+        if run.interrupted {
+            return Err(Failure::new(INTERRUPTED, "interrupted before the first pair"));
+        }
+        match run.broken_off {
+            Some(why) => Err(Failure::new(FAILED, format!("the run before the first pair broke off: {why}"))),
+            None => Ok(run),
+        }
+    };
+    let [a, b] = sides;
+    let (a, b) = (first(a)?, first(b)?);
+    let forecast = forecast_pairs(pairs, [&a, &b]);
+    terminal.progress(&report::pair_forecast(&forecast));
+    Ok(forecast)
+}
+
+/// Asks for consent to many bytes, where they leave this host.
+fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result<(), Failure> {
+    if forecast.bytes <= MAX_UNASKED || stays_here(&destination.host) {
+        return Ok(());
+    }
+    let warning = format!("{} pairs send about {}", forecast.pairs, forecast.bytes);
+    ask(&format!("{warning}. Go on? [y/N] "), &warning)
+}
+
+/// Returns a random seed for the order of the pairs.
+fn seed() -> Result<u64, Failure> {
+    let mut seed = [0; 8];
+    let filled = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+    filled.map_err(|error| Failure::new(FAILED, format!("the kernel gave no random numbers: {error}")))?;
+    Ok(u64::from_ne_bytes(seed))
+}

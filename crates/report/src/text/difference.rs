@@ -1,0 +1,97 @@
+use fullpipe_record::{DifferenceReport, PairForecast, QuantityDifference};
+use fullpipe_units::{Ratio, SegCount};
+
+use super::measurement::round_trip;
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, or_dash};
+
+/// Returns the cost of pairs and the difference that they can show.
+pub fn pair_forecast(forecast: &PairForecast) -> String {
+    let PairForecast { pairs, time, bytes, noise, detectable, pairs_for_half } = forecast;
+    let half = share(Ratio::new(detectable.get() / 2.0));
+    let more = pairs_for_half.map_or_else(String::new, |pairs| format!("; {half} takes about {pairs}"));
+    let time = if time.as_secs_f64() < 90.0 {
+        format!("{:.0} s", time.as_secs_f64())
+    } else {
+        format!("{:.0} min", time.as_secs_f64() / 60.0)
+    };
+    let sentence = format!(
+        "{pairs} pairs ({time}, {bytes}) can show {}{more}, if runs differ by {} as on a busy path.",
+        share(*detectable),
+        share(*noise)
+    );
+    wrapped(&sentence, 0, str::to_owned)
+}
+
+/// Returns the difference of A and B: the sentence, the quantities, the limits, and what restricts the answer.
+pub fn difference(report: &DifferenceReport, style: Style) -> String {
+    let mut text = heading(style, "Difference");
+    for (side, runs) in [("A", &report.a), ("B", &report.b)] {
+        text += &wrapped(&format!("{side}: {}, {} runs", runs.name, runs.runs), 2, str::to_owned);
+        if let Some([low, high]) = runs.within_run {
+            text += &wrapped(&format!("within this run {low} to {high} (95 %)"), 5, |line| style.dim(line));
+        }
+    }
+    text += "\n";
+    text += &wrapped(&report.sentence, 2, |line| style.bold(line));
+    text += "\n";
+    text += &quantities(report, style);
+    text += &limits(report);
+    for line in report.incomparable.iter().map(|why| format!("Not comparable: {why}")).chain(report.left_out.clone()) {
+        text += &wrapped(&line, 2, |line| style.bad(line));
+    }
+    if report.interrupted {
+        text += &wrapped("Interrupted: these are the pairs that were complete.", 2, |line| style.bad(line));
+    }
+    text
+}
+
+fn quantities(report: &DifferenceReport, style: Style) -> String {
+    let right = Align::Right;
+    let mut table = Table::new(&[("", Align::Left), ("A", right), ("B", right), ("B to A", right), ("95 %", right)]);
+    let name = if report.is_steady { "steady rate" } else { "rate" };
+    table.row(row(name, &report.rate, ToString::to_string));
+    let times = [("RTT under load", &report.rtt_median), ("99th percentile", &report.rtt_p99)];
+    for (name, quantity) in times {
+        if let Some(quantity) = quantity {
+            table.row(row(name, quantity, |rtt| round_trip(*rtt)));
+        }
+    }
+    if let Some(quantity) = &report.retransmits {
+        table.row(row("resent segments", quantity, |count: &SegCount| count.get().to_string()));
+    }
+    table.render(2, |head| style.dim(head))
+}
+
+fn row<T>(name: &str, quantity: &QuantityDifference<T>, shown: impl Fn(&T) -> String) -> [String; 5] {
+    let range = quantity.low.zip(quantity.high).map(|(low, high)| format!("{} to {}", change(low), change(high)));
+    [name.to_owned(), shown(&quantity.a), shown(&quantity.b), or_dash(quantity.ratio.map(change)), or_dash(range)]
+}
+
+/// As a change in percent, or a factor from 3 on.
+fn change(ratio: Ratio) -> String {
+    match ratio.get() {
+        factor if factor >= 1000.0 => "> 1000 ×".to_owned(),
+        factor if factor >= 3.0 => format!("{factor:.1} ×"),
+        ratio => format!("{:+.1} %", (ratio - 1.0) * 100.0),
+    }
+}
+
+/// Without decimals, but below a percent.
+fn share(share: Ratio) -> String {
+    let percent = share.percent();
+    if percent < 0.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+fn limits(report: &DifferenceReport) -> String {
+    let known = |side: fn(&fullpipe_record::LimitCount) -> u32| report.limits.iter().map(side).sum::<u32>();
+    let (of_a, of_b) = (known(|count| count.a), known(|count| count.b));
+    let line = |count: &fullpipe_record::LimitCount| {
+        wrapped(
+            &format!("limited by {}: {} of {of_a} runs of A, {} of {of_b} of B", count.limit.name(), count.a, count.b),
+            2,
+            str::to_owned,
+        )
+    };
+    report.limits.iter().map(line).collect()
+}
