@@ -1,10 +1,18 @@
-//! Prints a page with every kind of chart, and each as text in a comment: `cargo run -p fullpipe-chart --example gallery
-//! > gallery.html`. Its data is made up, including data that is absent, single, constant, huge or hostile.
+//! Prints a page with every kind of chart, each also as text and as a table.
+//!
+//! Its data is made up; some is absent, single, constant, huge or hostile. Write the page to a file:
+//!
+//! ```sh
+//! cargo run -p fullpipe-chart --example gallery > gallery.html
+//! ```
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 use fullpipe_chart::{Change, HeatMap, Hue, Mark, Panel, Plot, Row, Rows, SCRIPT, STYLE, Series, Tile, escape};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 
-fn main() {
+fn main() -> io::Result<()> {
     let mut page = Page(format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>Charts of fullpipe</title><style>{STYLE}body{{max-width:880px;margin:2em auto;padding:0 16px;\
@@ -29,7 +37,7 @@ fn main() {
     page.plot("A million samples with two spikes", &over_time((0..1_000_000).map(spiky)));
     page.plot("A hostile name", &hostile());
     page.heat("One tile", &HeatMap::new("One", vec![tile(64, 1, 300)]));
-    println!("{}<script>{SCRIPT}</script></html>", page.0);
+    writeln!(io::stdout(), "{}<script>{SCRIPT}</script></html>", page.0)
 }
 
 struct Page(String);
@@ -38,7 +46,7 @@ impl Page {
     fn add(&mut self, title: &str, svg: &str, text: &str, table: &str) {
         let text = escape(text);
         let more = format!("<details><summary>As text and as a table</summary><pre>{text}</pre>{table}</details>");
-        self.0 += &format!("<h2>{}</h2>{svg}{more}", escape(title));
+        let _ = write!(self.0, "<h2>{}</h2>{svg}{more}", escape(title));
     }
 
     fn plot(&mut self, title: &str, plot: &Plot) {
@@ -54,13 +62,9 @@ impl Page {
     }
 }
 
-/// A number from 0 to 99 that looks like chance.
-fn chance(index: u64) -> u64 {
-    index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 0xffff_ffff % 100
-}
-
+/// A number from 0 to 99 that is as good as random.
 fn noise(index: u64) -> u64 {
-    chance(index) % 100
+    (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 100
 }
 
 fn spiky(index: u64) -> u64 {

@@ -14,8 +14,11 @@ pub struct Figures {
 impl Figures {
     /// Returns the table as HTML; the first cell of a row is its head.
     pub fn html(&self) -> String {
-        let head: String = self.heads.iter().map(|head| format!("<th scope=\"col\">{}</th>", text(head))).collect();
-        let mut html = format!("<table><thead><tr>{head}</tr></thead><tbody>");
+        let mut html = "<table><thead><tr>".to_owned();
+        for head in &self.heads {
+            html += &format!("<th scope=\"col\">{}</th>", text(head));
+        }
+        html += "</tr></thead><tbody>";
         for row in &self.rows {
             html += "<tr>";
             for (index, cell) in row.iter().enumerate() {

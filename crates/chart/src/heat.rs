@@ -256,8 +256,11 @@ impl HeatMap {
         }
         let every = self.streams.len().div_ceil(MAX_COLUMNS).max(1);
         let columns: Vec<usize> = (0..self.streams.len()).step_by(every).collect();
-        let head: String = columns.iter().map(|column| format!("{:>5} ", self.streams[*column])).collect();
-        let mut text = format!("{:>8} {}\n", self.unit().name, head.trim_end());
+        let mut text = format!("{:>8}", self.unit().name);
+        for column in &columns {
+            text += &format!("{:>6}", self.streams[*column]);
+        }
+        text += "\n";
         for (row, window) in self.windows.iter().enumerate() {
             let cells: String = columns.iter().map(|column| self.cell(row, *column)).collect();
             text += &format!("{:>8} {}\n", Dimension::Size.text(window.as_f64()), cells.trim_end());

@@ -102,28 +102,28 @@ impl Row {
 pub struct Rows {
     title: String,
     heads: [String; 2],
-    rows: Vec<Row>,
+    all: Vec<Row>,
 }
 
 impl Rows {
     /// Returns a chart without rows; `title` is read by programs that read the screen, `heads` stand over the names and
     /// the figures in the table.
     pub fn new(title: &str, heads: [&str; 2]) -> Self {
-        Self { title: shown(title), heads: heads.map(shown), rows: Vec::new() }
+        Self { title: shown(title), heads: heads.map(shown), all: Vec::new() }
     }
 
     /// Returns the same chart with one more row.
     #[must_use]
     pub fn with(mut self, row: Row) -> Self {
-        self.rows.push(row);
+        self.all.push(row);
         self
     }
 
     /// Returns the chart as an SVG element as wide as its place on the page, or a sentence as a paragraph if there is
     /// nothing to draw. Of more than 120 rows the first are drawn.
     pub fn svg(&self) -> String {
-        let Some(scale) = Scale::of(&self.rows) else { return format!("<p class=\"none\">{}</p>", escape(NOTHING)) };
-        let drawn = &self.rows[..self.rows.len().min(MAX_ROWS)];
+        let Some(scale) = Scale::of(&self.all) else { return format!("<p class=\"none\">{}</p>", escape(NOTHING)) };
+        let drawn = &self.all[..self.all.len().min(MAX_ROWS)];
         let bottom = ROW * drawn.len() as f64;
         let mut svg = format!(
             "<svg class=\"chart rows\" role=\"img\" tabindex=\"0\" aria-label=\"{}\" height=\"{}\">",
@@ -144,28 +144,28 @@ impl Rows {
         for (index, row) in drawn.iter().enumerate() {
             svg += &draw(row, &scale, ROW * index as f64);
         }
-        let rest = self.rows.len() - drawn.len();
+        let rest = self.all.len() - drawn.len();
         let more = if rest > 0 { format!("<p class=\"none\">{rest} more in the table.</p>") } else { String::new() };
         format!("{svg}</svg>{more}")
     }
 
     /// Returns the chart as lines of at most 80 columns, or a sentence if there is nothing to draw.
     pub fn text(&self) -> String {
-        let Some(scale) = Scale::of(&self.rows) else { return format!("{NOTHING}\n") };
+        let Some(scale) = Scale::of(&self.all) else { return format!("{NOTHING}\n") };
         let mut text = String::new();
-        for row in self.rows.iter().take(MAX_ROWS) {
+        for row in self.all.iter().take(MAX_ROWS) {
             let (name, figure) = (cut(&row.name, 24), cut(&row.figure, 27));
             text += format!("{name:<24} {} {figure}", characters(row, &scale)).trim_end();
             text += "\n";
         }
-        let rest = self.rows.len().saturating_sub(MAX_ROWS);
+        let rest = self.all.len().saturating_sub(MAX_ROWS);
         if rest > 0 { format!("{text}{rest} more\n") } else { text }
     }
 
     /// Returns the names and the figures as a table.
     pub fn figures(&self) -> Figures {
         let row = |row: &Row| vec![row.name.clone(), row.figure.clone()];
-        Figures { heads: self.heads.to_vec(), rows: self.rows.iter().map(row).collect() }
+        Figures { heads: self.heads.to_vec(), rows: self.all.iter().map(row).collect() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A plot as a table.
 
-use super::{Mark, Plot, Series};
+use super::{Plot, Series};
 use crate::figures::Figures;
 
 /// Places on the axis that have a row each.
@@ -37,7 +37,7 @@ fn cell(series: &Series, (from, to): (f64, f64)) -> String {
     let (least, most) = within.fold((f64::MAX, f64::MIN), |(least, most), y| (least.min(y), most.max(y)));
     match (least, most) {
         _ if least > most => String::new(),
-        _ if least == most || (series.mark == Mark::Steps && to == f64::MAX) => series.y.text(most),
+        _ if least >= most => series.y.text(most),
         _ => format!("{} to {}", series.y.text(least), series.y.text(most)),
     }
 }

@@ -33,13 +33,16 @@ fn draw_panel(panel: &Panel, axis: &Axis, lines: usize) -> String {
             Mark::Ranges => points.chunks_exact(2).for_each(|pair| grid.line(pair[0], pair[1])),
             Mark::Dots => {}
         }
-        points.iter().for_each(|point| grid.dot(point.0, point.1));
+        for (x, y) in points {
+            grid.dot(x, y);
+        }
     }
     let mut text = format!("{}\n", head(panel, &values));
     for (index, line) in grid.lines().iter().enumerate() {
         let label = match index {
             0 => crate::ticks::label(values.dimension, values.end, 1.0),
             _ if index + 1 == lines => "0".to_owned(),
+            _ if index == lines / 2 => crate::ticks::label(values.dimension, values.end / 2.0, 1.0),
             _ => String::new(),
         };
         text += format!("{label:>width$} {line}", width = LEFT - 1).trim_end();
