@@ -1,6 +1,9 @@
 //! What a chart shows, as a table.
 
-use crate::svg::{escape, shown};
+use crate::svg::{cut, escape};
+
+/// Longest text of a cell, in characters.
+const MAX_CELL: usize = 480;
 
 /// The figures of a chart: heads of columns, and rows of as many cells.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -34,5 +37,5 @@ impl Figures {
 }
 
 fn text(cell: &str) -> String {
-    escape(&shown(cell))
+    escape(&cut(cell, MAX_CELL))
 }

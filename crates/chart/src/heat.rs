@@ -14,7 +14,10 @@ const ROW: f64 = 28.0;
 const ABOVE: f64 = 44.0;
 
 /// Room below for the scale.
-const BELOW: f64 = 66.0;
+const BELOW: f64 = 38.0;
+
+/// Height of a line of the legend below the scale.
+const LEGEND: f64 = 17.0;
 
 /// Steps of the scale of colours.
 const SHADES: usize = 9;
@@ -104,7 +107,7 @@ impl HeatMap {
             "<div class=\"wide\"><svg class=\"chart heat\" role=\"img\" tabindex=\"0\" aria-label=\"{}\" height=\"{}\" \
              style=\"min-width:{}px\">",
             escape(&format!("{}. The best is {}", self.title, Dimension::Rate.text(self.best().as_f64()))),
-            ABOVE + tall + BELOW,
+            ABOVE + tall + BELOW + LEGEND * self.legend().len() as f64,
             44 * self.streams.len()
         );
         svg += &text("tick unit", "0", 12.0, "streams");
@@ -184,14 +187,18 @@ impl HeatMap {
             "<svg y=\"{ABOVE}\" width=\"100%\" height=\"{tall}\" viewBox=\"0 0 {columns} {rows}\" \
              preserveAspectRatio=\"none\">"
         );
-        svg += &format!("<path class=\"edge\" d=\"{}\"/>", self.edge());
-        if let Some(bdp) = self.bdp {
-            let points: Vec<String> = (0..columns).filter_map(|column| self.crossing(bdp, column)).collect();
-            if points.len() > 1 {
-                svg += &format!("<path class=\"bdp\" d=\"M{}\"/>", points.join(" "));
-            }
+        for (class, line) in [("edge", self.edge()), ("bdp", self.crossings())] {
+            // A line of the background's colour below it, so that it shows on light and on dark tiles.
+            svg += &format!("<path class=\"casing\" d=\"{line}\"/><path class=\"{class}\" d=\"{line}\"/>");
         }
         svg + "</svg>"
+    }
+
+    /// Returns the line along which streams × window is the BDP; empty where fewer than two columns have a place on it.
+    fn crossings(&self) -> String {
+        let Some(bdp) = self.bdp else { return String::new() };
+        let points: Vec<String> = (0..self.streams.len()).filter_map(|column| self.crossing(bdp, column)).collect();
+        if points.len() > 1 { format!("M{}", points.join(" ")) } else { String::new() }
     }
 
     /// Returns the sides at which a setting with nearly the best rate has a neighbour without.
@@ -222,28 +229,29 @@ impl HeatMap {
         Some(format!("{},{}", number(column as f64 + 0.5, 1), number(row as f64 + 0.5 + share, 3)))
     }
 
-    /// Draws the scale of colours, and the meaning of the lines.
+    /// Draws the scale of colours, and the meaning of the lines below it.
     fn scale(&self, top: f64) -> String {
         let mut svg = String::new();
         for shade in 0..SHADES {
-            let x = percent(shade as f64 * 0.035);
-            svg += &format!(
-                "<g class=\"s{shade}\"><rect x=\"{x}\" width=\"3.5%\" y=\"{}\" height=\"9\"/></g>",
-                top + 16.0
-            );
+            let x = percent(shade as f64 * 0.03);
+            let y = top + 16.0;
+            svg += &format!("<g class=\"s{shade}\"><rect x=\"{x}\" width=\"3%\" y=\"{y}\" height=\"9\"/></g>");
         }
-        let best = format!("100 % = {}", Dimension::Rate.text(self.best().as_f64()));
-        svg += &text("tick", "0", top + 42.0, "0");
-        svg += &text("tick mid", "31.5%", top + 42.0, &best);
-        svg += &text("tick last", "100%", top + 25.0, "within the thick line: 95 % of the best and more");
-        if let Some(bdp) = self.bdp {
-            let text_of = format!("dashed: streams × window = BDP, {}", Dimension::Size.text(bdp.as_f64()));
-            svg += &text("tick last", "100%", top + 42.0, &text_of);
-        }
-        if self.tiles.iter().any(|tile| !tile.is_measured) {
-            svg += &text("tick last", "100%", top + 59.0, "small tiles: from the fitted surface, not measured");
+        svg += &text("tick", "29%", top + 25.0, &format!("0 to {}", Dimension::Rate.text(self.best().as_f64())));
+        for (index, line) in self.legend().iter().enumerate() {
+            svg += &text("tick", "0", top + 46.0 + LEGEND * index as f64, line);
         }
         svg
+    }
+
+    /// Returns the meaning of the lines and of the small tiles, as far as there are any.
+    fn legend(&self) -> Vec<String> {
+        let bdp =
+            self.bdp.map(|bdp| format!("dashed: streams × window = {} (BDP)", Dimension::Size.text(bdp.as_f64())));
+        let fitted = self.tiles.iter().any(|tile| !tile.is_measured);
+        let edge = "thick line: 95 % of the best".to_owned();
+        let small = fitted.then(|| "small tiles: not measured, but fitted".to_owned());
+        std::iter::once(edge).chain(bdp).chain(small).collect()
     }
 
     /// Returns the map as lines of at most 80 columns, or a sentence if there is nothing to draw. Columns without room

@@ -66,7 +66,8 @@ pub(crate) struct Unit {
     pub(crate) size: f64,
 }
 
-const RATES: &[Unit] = &[unit("bit/s", 1.0), unit("kbit/s", 1e3), unit("Mbit/s", 1e6), unit("Gbit/s", 1e9)];
+const RATES: &[Unit] =
+    &[unit("bit/s", 1.0), unit("kbit/s", 1e3), unit("Mbit/s", 1e6), unit("Gbit/s", 1e9), unit("Tbit/s", 1e12)];
 const TIMES: &[Unit] = &[unit("ns", 1e-9), unit("µs", 1e-6), unit("ms", 1e-3), unit("s", 1.0)];
 const SIZES: &[Unit] = &[unit("B", 1.0), unit("KiB", 1024.0), unit("MiB", 1_048_576.0), unit("GiB", 1_073_741_824.0)];
 const SHARES: &[Unit] = &[unit("%", 0.01)];

@@ -23,6 +23,7 @@ const NAME: usize = 40;
 pub struct Row {
     name: String,
     figure: String,
+    detail: String,
     dimension: Dimension,
     hue: Hue,
     bar: Option<f64>,
@@ -39,6 +40,7 @@ impl Row {
         Self {
             name: shown(name),
             figure: shown(figure),
+            detail: String::new(),
             dimension: Dimension::Count,
             hue,
             bar: None,
@@ -48,6 +50,17 @@ impl Row {
             expected: None,
             is_hollow: false,
         }
+    }
+
+    /// Returns the same row with more words behind its figure, in the table and where the pointer is.
+    #[must_use]
+    pub fn detail(self, detail: &str) -> Self {
+        Self { detail: shown(detail), ..self }
+    }
+
+    /// Returns the figure with the details.
+    fn words(&self) -> String {
+        if self.detail.is_empty() { self.figure.clone() } else { format!("{}, {}", self.figure, self.detail) }
     }
 
     /// Returns the same row with a bar from zero to `value`.
@@ -154,7 +167,7 @@ impl Rows {
         let Some(scale) = Scale::of(&self.all) else { return format!("{NOTHING}\n") };
         let mut text = String::new();
         for row in self.all.iter().take(MAX_ROWS) {
-            let (name, figure) = (cut(&row.name, 24), cut(&row.figure, 27));
+            let (name, figure) = (cut(&row.name, 24), cut(&row.words(), 27));
             text += format!("{name:<24} {} {figure}", characters(row, &scale)).trim_end();
             text += "\n";
         }
@@ -164,7 +177,7 @@ impl Rows {
 
     /// Returns the names and the figures as a table.
     pub fn figures(&self) -> Figures {
-        let row = |row: &Row| vec![row.name.clone(), row.figure.clone()];
+        let row = |row: &Row| vec![row.name.clone(), row.words()];
         Figures { heads: self.heads.to_vec(), rows: self.all.iter().map(row).collect() }
     }
 }
@@ -216,7 +229,10 @@ impl Scale {
         let unit = self.unit;
         let places = match self.dimension {
             Dimension::Change => ticks::logarithmic(self.dimension, self.low, self.high),
-            _ => ticks::linear(0.0, self.high / unit.size, count).iter().map(|tick| tick * unit.size).collect(),
+            _ => ticks::from_zero(self.dimension, self.high / unit.size, count)
+                .iter()
+                .map(|tick| tick * unit.size)
+                .collect(),
         };
         let last = places.len().saturating_sub(1);
         let label = |(index, place): (usize, f64)| {
@@ -231,7 +247,7 @@ impl Scale {
 /// Draws a row whose top is at `top`.
 fn draw(row: &Row, scale: &Scale, top: f64) -> String {
     let (name, figure, class) = (cut(&row.name, NAME), cut(&row.figure, NAME), row.hue.class());
-    let title = format!("{}: {}", row.name, row.figure);
+    let title = format!("{}: {}", row.name, row.words());
     let middle = number(top + 30.0, 1);
     let mut svg = format!("<g class=\"m row {class}\"><title>{}</title>", escape(&title));
     svg += &format!("<rect class=\"hit\" width=\"100%\" y=\"{}\" height=\"{ROW}\"/>", number(top, 1));

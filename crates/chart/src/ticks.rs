@@ -49,6 +49,15 @@ fn multiples(low: f64, high: f64, step: f64) -> Vec<f64> {
     (0..=(last - first) as u64).map(|index| (first + index as f64) * step).collect()
 }
 
+/// Returns about `count` ticks from zero to `high`, in a unit of the dimension; those of numbers are whole.
+pub(crate) fn from_zero(dimension: Dimension, high: f64, count: f64) -> Vec<f64> {
+    let mut ticks = linear(0.0, high, count);
+    if dimension == Dimension::Count {
+        ticks.retain(|tick| tick.fract() == 0.0);
+    }
+    ticks
+}
+
 /// Returns ticks of an axis with a logarithmic scale: powers of two of a number, factors of a change, or else 1, 2 and
 /// 5 times powers of ten.
 pub(crate) fn logarithmic(dimension: Dimension, low: f64, high: f64) -> Vec<f64> {

@@ -97,7 +97,7 @@ impl Height {
 
     /// Returns the ticks, in the unit.
     pub(super) fn ticks(&self) -> Vec<f64> {
-        ticks::linear(0.0, self.end, 4.0)
+        ticks::from_zero(self.dimension, self.end, 4.0)
     }
 
     /// Returns the place of a value between 0 and 1.

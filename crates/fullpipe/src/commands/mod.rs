@@ -6,6 +6,7 @@ mod completions;
 mod daemon;
 mod demo;
 mod diagnose;
+pub(crate) mod document;
 mod emulated;
 mod explain;
 mod host;
@@ -18,6 +19,7 @@ mod measure;
 mod output;
 mod pidfile;
 mod ramp;
+mod report;
 mod schema;
 mod serve;
 mod server_text;
@@ -26,6 +28,7 @@ mod trace;
 mod up;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -39,6 +42,11 @@ pub(crate) trait Run {
     /// Returns the form of standard output that the arguments ask for.
     fn format(&self) -> Format {
         Format::Text
+    }
+
+    /// Returns the file for the result as a page, if the arguments ask for one.
+    fn page(&self) -> Option<&Path> {
+        None
     }
 
     /// Carries out the command.
@@ -80,6 +88,7 @@ commands! {
     Host(host::Arguments),
     Lab(lab::Arguments),
     Simulate(simulate::Arguments),
+    Report(report::Arguments),
     Schema(schema::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
@@ -88,6 +97,10 @@ commands! {
 impl Run for Command {
     fn format(&self) -> Format {
         self.arguments().format()
+    }
+
+    fn page(&self) -> Option<&Path> {
+        self.arguments().page()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

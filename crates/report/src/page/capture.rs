@@ -16,7 +16,8 @@ pub(super) fn article(report: &CaptureReport) -> Article {
     let first = report.transfers.first();
     let headline = match first {
         Some(transfer) => {
-            let rate = rate(report, transfer).map_or_else(|| "The largest transfer".to_owned(), |rate| rate.to_string());
+            let rate =
+                rate(report, transfer).map_or_else(|| "The largest transfer".to_owned(), |rate| rate.to_string());
             format!("{rate}: limited by {}", phrase(transfer.diagnosis.verdict.kind))
         }
         None => format!("{} connections, none of them explained", report.flows.len()),
@@ -78,11 +79,12 @@ fn delays(pair: &FlowPair) -> Option<Section> {
     let mut rows = Rows::new("One-way delay above the least", ["from", "median, p95, most"]);
     for (direction, delay) in known {
         let [median, p95, most] = [delay.median, delay.p95, delay.most].map(round_trip);
-        let row = Row::new(&direction.from, &format!("{median}, {p95}, {most}"), Hue::Plum);
+        let row = Row::new(&direction.from, &median, Hue::Plum).detail(&format!("{p95}, {most}"));
         rows = rows.with(row.dot(delay.median).interval(Span::ZERO, delay.p95).expected(delay.most));
     }
     let title = format!("Between the captures, packets wait for up to {}", round_trip(worst));
-    let method = "One-way delay above the least of its direction. Dot: median. Line: to the 95th percentile. Tick: most.";
+    let method =
+        "One-way delay above the least of its direction. Dot: median. Line: to the 95th percentile. Tick: most.";
     Some(Section::new(title, method, rows))
 }
 
@@ -92,7 +94,8 @@ fn losses(direction: &FlowDirection, course: &LossCourse) -> Option<Section> {
     let series = Series::ranges("lost", Hue::Orange, ranges);
     let plot = Plot::new("Data that was lost over time").with(Panel::new("lost").with(series));
     let title = format!("{} of what {} sent was lost between the captures", direction.lost, direction.from);
-    (!course.lost.is_empty()).then(|| Section::new(title, "Data that passed the nearer capture and not the other.", plot))
+    (!course.lost.is_empty())
+        .then(|| Section::new(title, "Data that passed the nearer capture and not the other.", plot))
 }
 
 /// Returns the fields that a device changed.

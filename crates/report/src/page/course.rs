@@ -7,6 +7,9 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 /// Points of a rate over the whole of a transfer.
 const RATES: u64 = 300;
 
+/// Part of a round trip over which a rate is taken at least: data comes in bursts of one.
+const ROUND: f64 = 0.95;
+
 /// Samples of all streams at one time.
 pub(super) struct Snapshot<'s> {
     pub(super) at: Span,
@@ -34,11 +37,17 @@ pub(super) fn of_end<'m>(measured: &Measurement, end: &'m EndReport) -> Vec<Snap
 
 /// Returns the rate at which data arrives: by the receiver's samples, or else by the sender's, or by the intervals.
 pub(super) fn rates(measured: &Measurement) -> Vec<(Span, BitRate)> {
-    let arrived = by_bytes(&of_end(measured, measured.receiver()), |sample| Some(sample.bytes));
+    let round = measured.rtt.idle.or(measured.rtt.loaded).map(|rtt| rtt.median).unwrap_or_default();
+    let sending = |snapshot: &Snapshot<'_>| snapshot.at <= measured.summary.duration;
+    let mut receiver = of_end(measured, measured.receiver());
+    receiver.retain(sending);
+    let arrived = by_bytes(&receiver, round, |sample| Some(sample.bytes));
     if arrived.len() > 1 {
         return arrived;
     }
-    let acknowledged = by_bytes(&of_end(measured, measured.sender()), |sample| sample.tcp.bytes_acked);
+    let mut sender = of_end(measured, measured.sender());
+    sender.retain(sending);
+    let acknowledged = by_bytes(&sender, round, |sample| sample.tcp.bytes_acked);
     if acknowledged.len() > 1 {
         return acknowledged;
     }
@@ -46,13 +55,15 @@ pub(super) fn rates(measured: &Measurement) -> Vec<(Span, BitRate)> {
     counted.map(|interval| (interval.to, interval.rate)).collect()
 }
 
-/// Returns the rate at which bytes pass, between snapshots that are at least a 300th of the whole time apart.
+/// Returns the rate at which bytes pass, between snapshots that are at least a round trip and a 300th of the whole time
+/// apart.
 pub(super) fn by_bytes(
     snapshots: &[Snapshot<'_>],
+    round: Span,
     bytes: impl Fn(&Sample) -> Option<ByteCount>,
 ) -> Vec<(Span, BitRate)> {
     let [Some(first), Some(last)] = [snapshots.first(), snapshots.last()] else { return Vec::new() };
-    let step = last.at.saturating_sub(first.at) / RATES;
+    let step = (last.at.saturating_sub(first.at) / RATES).max(round.scaled(ROUND));
     let mut before = (Span::ZERO, ByteCount::ZERO);
     let mut rates = Vec::new();
     for snapshot in snapshots {
@@ -86,7 +97,8 @@ pub(super) fn estimates(snapshots: &[Snapshot<'_>], hue: Hue) -> Series {
 
 /// Returns the segments that were sent again between snapshots.
 pub(super) fn sent_again(snapshots: &[Snapshot<'_>]) -> Vec<(Span, u64)> {
-    let totals = snapshots.iter().filter_map(|snapshot| Some((snapshot.at, snapshot.sum(|one| one.tcp.total_retrans)?)));
+    let totals =
+        snapshots.iter().filter_map(|snapshot| Some((snapshot.at, snapshot.sum(|one| one.tcp.total_retrans)?)));
     let totals: Vec<(Span, SegCount)> = totals.collect();
     let pairs = totals.windows(2).map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1).get()));
     pairs.filter(|(_, segments)| *segments > 0).collect()

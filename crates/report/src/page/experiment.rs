@@ -5,7 +5,7 @@ use fullpipe_record::{Experiment, Measurement, Prediction, Proof};
 use fullpipe_units::{BitRate, Ratio};
 
 use super::course::{rates, round_trips};
-use super::transfer::{evidence, faults, phrase, rate, remedies, sections};
+use super::transfer::{evidence, faults, from_to, phrase, rate, remedies, sections};
 use super::{Article, Section};
 use crate::text::round_trip;
 
@@ -38,7 +38,8 @@ fn headline(experiment: &Experiment) -> String {
         Some(proof) => {
             let after = rate(&proof.measurement);
             let times = after.relative_to(before);
-            format!("{before} → {after}: without the limit of {limit}, {times:.1} times as much arrives")
+            let rates = from_to(&before.to_string(), &after.to_string());
+            format!("{rates}: without the limit of {limit}, {times:.1} times as much arrives")
         }
         None => format!("{before}: limited by {limit}"),
     }
@@ -53,6 +54,7 @@ fn sentences(experiment: &Experiment) -> Vec<String> {
     if experiment.undone.as_ref().is_some_and(|undone| !undone.restored) {
         all.push("The settings do not read back as they were before.".to_owned());
     }
+    all.dedup();
     all
 }
 
@@ -63,7 +65,7 @@ fn facts(experiment: &Experiment) -> Vec<(String, String)> {
     if let Some(proof) = &experiment.proof {
         facts.push((rate(&proof.measurement).to_string(), format!("with {}", proof.remedy.id)));
         if let (Some(before), Some(after)) = (loaded(&experiment.measurement), loaded(&proof.measurement)) {
-            facts.push((format!("{before} → {after}"), "round trip under load".to_owned()));
+            facts.push((from_to(&before, &after), "round trip under load".to_owned()));
         }
         facts.extend(percent(proof.accuracy).map(|share| (share, "of the rate predicted with the remedy".to_owned())));
     } else {
@@ -115,12 +117,17 @@ fn predictions(experiment: &Experiment) -> Section {
         [] => "Measured, next to the prediction".to_owned(),
         shares => format!("Measured: {} of the prediction", shares.join(" and ")),
     };
-    Section::new(title, "Bars: measured. Tick and thin line: predicted before the first packet, with its interval.", rows)
+    Section::new(
+        title,
+        "Bars: measured. Tick and thin line: predicted before the first packet, with its interval.",
+        rows,
+    )
 }
 
 fn row(name: &str, measured: &Measurement, predicted: &Prediction, hue: Hue) -> Row {
     let (rate, expected): (BitRate, BitRate) = (rate(measured), predicted.kernel_model);
-    Row::new(name, &format!("{rate}, predicted {expected}"), hue)
+    Row::new(name, &rate.to_string(), hue)
+        .detail(&format!("predicted {expected}"))
         .bar(rate)
         .interval(predicted.low, predicted.high)
         .expected(expected)

@@ -28,7 +28,8 @@ fn text(foreign: &str) -> String {
 }
 
 fn article(article: &Article) -> String {
-    let source = if article.source.is_empty() { String::new() } else { format!("<span>{}</span>", text(&article.source)) };
+    let source =
+        if article.source.is_empty() { String::new() } else { format!("<span>{}</span>", text(&article.source)) };
     let mut html = format!("<article>\n<p class=\"origin\"><span>{}</span>{source}</p>\n", text(&article.origin));
     html += &format!("<h1>{}</h1>\n", text(&article.headline));
     for sentence in &article.sentences {
@@ -50,7 +51,11 @@ fn whole(sentence: &str) -> String {
     const MAX_SENTENCE: usize = 600;
     let visible: Vec<String> = sentence.split_whitespace().map(shown).collect();
     let joined = visible.join(" ");
-    if joined.chars().count() <= MAX_SENTENCE { joined } else { joined.chars().take(MAX_SENTENCE).collect::<String>() + "…" }
+    if joined.chars().count() <= MAX_SENTENCE {
+        joined
+    } else {
+        joined.chars().take(MAX_SENTENCE).collect::<String>() + "…"
+    }
 }
 
 fn section(section: &Section) -> String {
@@ -66,7 +71,10 @@ fn section(section: &Section) -> String {
     };
     html += &chart;
     if !table.rows.is_empty() {
-        html += &format!("<details><summary>The figures as a table</summary><div class=\"wide\">{}</div></details>", table.html());
+        html += &format!(
+            "<details><summary>The figures as a table</summary><div class=\"wide\">{}</div></details>",
+            table.html()
+        );
     }
     html + "\n</section>\n"
 }

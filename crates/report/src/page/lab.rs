@@ -4,7 +4,7 @@ use fullpipe_chart::{Change, Figures, Hue, Mark, Panel, Plot, Row, Rows, Series}
 use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
 use fullpipe_units::{BitRate, Ratio};
 
-use super::transfer::sections;
+use super::transfer::{by_load, sections};
 use super::{Article, Section, figures};
 
 /// Steps up to which each has charts of its own.
@@ -19,7 +19,7 @@ pub(super) fn article(reports: &[LabReport]) -> Article {
         ([], _) => "No scenario was run".to_owned(),
         ([one], 1) => format!("{}: passed", one.scenario),
         ([one], _) => format!("{}: failed", one.scenario),
-        (all, passed) if passed == all.len() => format!("All {passed} scenarios passed"),
+        (all, passed) if passed == all.len() => format!("{passed} scenarios passed, none failed"),
         (all, passed) => format!("{} of {} scenarios failed", all.len() - passed, all.len()),
     };
     let mut all = vec![acceptance(&steps)];
@@ -109,17 +109,19 @@ fn rates(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
         let counted = step.runs.iter().filter(|run| run.validity.is_valid());
         counted.map(super::transfer::rate).collect()
     };
-    if steps.iter().all(|(_, step)| valid(step).len() < 2) {
+    // Each run of a ramp has another load.
+    let steps = || steps.iter().filter(|(_, step)| step.ramp.is_none());
+    if steps().all(|(_, step)| valid(step).len() < 2) {
         return None;
     }
     let mut rows = Rows::new("Rates of the runs", ["step", "median, runs"]);
-    for (report, step) in steps {
+    for (report, step) in steps() {
         let runs = valid(step);
         let Some(median) = fullpipe_units::median(runs.clone()) else { continue };
         let name = format!("{} · {}", report.scenario, step.name);
-        let figure = format!("{median}, {} runs", runs.len());
-        let row = Row::new(&name, &figure, Hue::Blue).dots(runs).dot(median).expected(step.prediction.kernel_model);
-        rows = rows.with(row);
+        let detail = format!("{} runs", runs.len());
+        let row = Row::new(&name, &median.to_string(), Hue::Blue).detail(&detail).dots(runs).dot(median);
+        rows = rows.with(row.expected(step.prediction.kernel_model));
     }
     Some(Section::new("Runs of each step", "Small dots: runs. Large dot: median. Tick: predicted.", rows))
 }
@@ -129,6 +131,9 @@ fn detailed(step: &LabStep) -> Vec<Section> {
     let last: Option<&Measurement> = step.runs.iter().rev().find(|run| run.validity.is_valid());
     let Some(run) = last else { return Vec::new() };
     let named = |section: Section| Section { title: format!("{}: {}", step.name, section.title), ..section };
+    if let Some(ramp) = &step.ramp {
+        return vec![named(by_load(ramp))];
+    }
     sections(run, Some(&step.prediction), run.limit.as_ref()).into_iter().map(named).collect()
 }
 
@@ -148,7 +153,11 @@ pub(super) fn grid(report: &GridReport) -> Article {
         .collect();
     if !both.is_empty() {
         let title = "Simulated by kernel's rate of each path";
-        all.push(Section::new(title, "A dot a path; on the line both are equal.", against("kernel", "simulated", both)));
+        all.push(Section::new(
+            title,
+            "A dot a path; on the line both are equal.",
+            against("kernel", "simulated", both),
+        ));
     }
     let mut rows = Rows::new("Measured by predicted", ["path", "difference"]);
     for cell in &report.cells {

@@ -17,27 +17,30 @@ use fullpipe_chart::{Figures, HeatMap, Plot, Rows};
 use fullpipe_record::{Content, Document, Measurement};
 
 /// A document, and the name of the file that has it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Source {
-    /// Name of the file.
-    pub name: String,
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Source<'d> {
+    /// Name of the file; empty where the result is new.
+    pub name: &'d str,
     /// The document.
-    pub document: Document,
+    pub document: &'d Document,
 }
 
 /// A document that no page can be made of.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name} has no result that a page can show; pages show what demo, measure, diagnose, lab, simulate and trace print with --json")]
+#[error(
+    "{name} has no result that a page can show; pages show what demo, measure, diagnose, lab, simulate and trace print \
+     with --json"
+)]
 pub struct PageError {
     name: String,
 }
 
-/// Returns a page of `sources` as one HTML file that requests nothing. The first 20 have an article each. Measurements
-/// are compared before that, if there are several.
+/// Returns a page of `sources` as one HTML file that requests nothing, with an article for each. Several measurements
+/// are compared before that; of more than four, only the comparison is shown.
 ///
 /// # Errors
 /// If a document has no result that a page can show, such as settings of a host or an error.
-pub fn html_page(sources: &[Source]) -> Result<String, PageError> {
+pub fn html_page(sources: &[Source<'_>]) -> Result<String, PageError> {
     Ok(html::page(&articles(sources)?))
 }
 
@@ -45,31 +48,32 @@ pub fn html_page(sources: &[Source]) -> Result<String, PageError> {
 ///
 /// # Errors
 /// As [`html_page`].
-pub fn text_page(sources: &[Source], style: crate::Style) -> Result<String, PageError> {
+pub fn text_page(sources: &[Source<'_>], style: crate::Style) -> Result<String, PageError> {
     Ok(articles(sources)?.iter().map(|article| text::article(article, style)).collect())
 }
 
-/// Sources with an article of their own.
-const MAX_ARTICLES: usize = 20;
+/// Measurements up to which each has an article of its own; more are compared alone.
+const MAX_MEASUREMENTS: usize = runs::MAX_COURSES;
 
-fn articles(sources: &[Source]) -> Result<Vec<Article>, PageError> {
-    let measured: Vec<(&str, &Measurement)> = sources.iter().filter_map(measurement).collect();
+fn articles(sources: &[Source<'_>]) -> Result<Vec<Article>, PageError> {
+    let measured: Vec<(&str, &Measurement)> = sources.iter().filter_map(|source| measurement(*source)).collect();
     let several = (measured.len() > 1).then(|| runs::article(&measured));
-    let own = sources.iter().map(|source| article(source).ok_or_else(|| PageError { name: source.name.clone() }));
-    let own: Vec<Article> = own.collect::<Result<_, _>>()?;
-    Ok(several.into_iter().chain(own.into_iter().take(MAX_ARTICLES)).collect())
+    let is_many = measured.len() > MAX_MEASUREMENTS;
+    let own = sources.iter().filter(|source| !is_many || measurement(**source).is_none());
+    let own = own.map(|source| article(*source).ok_or_else(|| PageError { name: source.name.to_owned() }));
+    Ok(several.into_iter().chain(own.collect::<Result<Vec<_>, _>>()?).collect())
 }
 
-fn measurement(source: &Source) -> Option<(&str, &Measurement)> {
+fn measurement(source: Source<'_>) -> Option<(&str, &Measurement)> {
     match &source.document.content {
         Content::Measurement { measurement } | Content::Diagnosis { measurement: Some(measurement), .. } => {
-            Some((&source.name, measurement))
+            Some((source.name, measurement))
         }
         _ => None,
     }
 }
 
-fn article(source: &Source) -> Option<Article> {
+fn article(source: Source<'_>) -> Option<Article> {
     let article = match &source.document.content {
         Content::Experiment { experiment } => experiment::article(experiment),
         Content::Measurement { measurement } => transfer::article(measurement),
@@ -82,7 +86,7 @@ fn article(source: &Source) -> Option<Article> {
         Content::Capture { capture } => capture::article(capture),
         _ => return None,
     };
-    Some(Article { source: source.name.clone(), ..article })
+    Some(Article { source: source.name.to_owned(), ..article })
 }
 
 /// The result of one document.
@@ -150,10 +154,13 @@ impl From<Figures> for View {
     }
 }
 
-/// Returns a table with these heads.
+/// Returns a table with these heads, without the columns that are empty.
 fn figures<const N: usize>(heads: [&str; N], rows: Vec<[String; N]>) -> Figures {
-    Figures { heads: heads.map(str::to_owned).to_vec(), rows: rows.into_iter().map(Vec::from).collect() }
+    let is_used = |column: &usize| rows.is_empty() || rows.iter().any(|row| !row[*column].is_empty());
+    let used: Vec<usize> = (0..N).filter(is_used).collect();
+    let of_row = |row: &[String; N]| used.iter().map(|column| row[*column].clone()).collect();
+    Figures {
+        heads: used.iter().map(|column| heads[*column].to_owned()).collect(),
+        rows: rows.iter().map(of_row).collect(),
+    }
 }
-
-#[cfg(test)]
-mod tests;

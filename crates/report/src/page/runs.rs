@@ -10,7 +10,7 @@ use super::{Article, Section};
 use crate::text::round_trip;
 
 /// Measurements whose courses are drawn over each other.
-const MAX_COURSES: usize = 4;
+pub(super) const MAX_COURSES: usize = 4;
 
 const HUES: [Hue; MAX_COURSES] = [Hue::Blue, Hue::Orange, Hue::Green, Hue::Plum];
 
@@ -31,7 +31,7 @@ pub(super) fn article(runs: &[Named<'_>]) -> Article {
     sections.push(limits(runs));
     Article {
         origin: format!("fullpipe report · {} measurements", runs.len()),
-        headline: format!("{} measurements: {least} to {most}, half of them at most {middle}", runs.len()),
+        headline: format!("{} measurements: {least} to {most}, median {middle}", runs.len()),
         sections,
         ..Article::default()
     }
@@ -65,7 +65,11 @@ fn days(runs: &[Named<'_>]) -> Option<Section> {
     let plot = Plot::new("Rate and round-trip time by the time of the measurement")
         .with(Panel::new("rate").with(Series::new("rate", Mark::Dots, Hue::Blue, points)))
         .with(Panel::new("round trip under load").with(Series::new("round trip", Mark::Dots, Hue::Plum, delays)));
-    Some(Section::new("Rate and round trip by the time of the measurement", "A dot a measurement; times are UTC.", plot))
+    Some(Section::new(
+        "Rate and round trip by the time of the measurement",
+        "A dot a measurement; times are UTC.",
+        plot,
+    ))
 }
 
 /// Returns the rates of the measurements of each host.
@@ -79,9 +83,9 @@ fn strip(runs: &[Named<'_>]) -> Section {
         let own: Vec<BitRate> = own.collect();
         let (Some(least), Some(most)) = (own.iter().min().copied(), own.iter().max().copied()) else { continue };
         let middle = median(own.clone()).unwrap_or_default();
-        let figure = format!("{middle}, {least} to {most}, {} runs", own.len());
+        let detail = format!("{least} to {most}, {} runs", own.len());
         let name = if host.is_empty() { "emulated path" } else { host };
-        rows = rows.with(Row::new(name, &figure, Hue::Blue).dots(own).dot(middle));
+        rows = rows.with(Row::new(name, &middle.to_string(), Hue::Blue).detail(&detail).dots(own).dot(middle));
     }
     Section::new("Spread of the rates", "Small dots: measurements. Large dot: their median.", rows)
 }

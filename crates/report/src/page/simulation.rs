@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fullpipe_chart::{HeatMap, Hue, Row, Rows, Tile};
 use fullpipe_record::{Buffer, SimulatedTransfer, WhatIfReport};
-use fullpipe_units::{BitRate, ByteCount};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::transfer::phrase;
 use super::{Article, Section, figures};
@@ -27,14 +27,30 @@ pub(super) fn article(transfers: &[SimulatedTransfer]) -> Article {
     let knee = map.as_ref().and_then(|(_, knee)| *knee);
     sections.extend(map.map(|(map, knee)| surface(map, knee)));
     sections.push(bars(transfers, &names));
-    let mut warnings: Vec<String> = transfers.iter().flat_map(|transfer| transfer.warnings.clone()).collect();
+    let mut warnings: Vec<String> =
+        transfers.iter().flat_map(|transfer| &transfer.warnings).map(|warning| format!("Warning: {warning}")).collect();
     warnings.sort();
     warnings.dedup();
     let mut facts: Vec<(String, String)> = Vec::new();
-    facts.extend(knee.map(|knee| (format!("{} × {}", knee.1, knee.0), "least streams × window with 95 % of the best".to_owned())));
-    facts.extend(best.and_then(|best| best.loaded_rtt).map(|rtt| (round_trip(rtt), "round trip of the best".to_owned())));
-    facts.extend(best.map(|best| (best.retransmits.median.get().to_string(), "segments sent again by the best".to_owned())));
-    Article { origin: "fullpipe simulate".to_owned(), headline, sentences: warnings, facts, sections, ..Article::default() }
+    facts.extend(
+        knee.map(|knee| {
+            (format!("{} × {}", knee.1, knee.0), "least streams × window with 95 % of the best".to_owned())
+        }),
+    );
+    facts.extend(
+        best.and_then(|best| best.loaded_rtt).map(|rtt| (round_trip(rtt), "round trip of the best".to_owned())),
+    );
+    facts.extend(
+        best.map(|best| (best.retransmits.median.get().to_string(), "segments sent again by the best".to_owned())),
+    );
+    Article {
+        origin: "fullpipe simulate".to_owned(),
+        headline,
+        sentences: warnings,
+        facts,
+        sections,
+        ..Article::default()
+    }
 }
 
 fn limit(transfer: &SimulatedTransfer) -> String {
@@ -94,9 +110,10 @@ fn surface(map: HeatMap, knee: Option<Setting>) -> Section {
 fn bars(transfers: &[SimulatedTransfer], names: &[String]) -> Section {
     let mut rows = Rows::new("Rates", ["transfer", "rate, limit"]);
     for (transfer, name) in transfers.iter().zip(names) {
-        let delay = transfer.loaded_rtt.map_or_else(String::new, |rtt| format!(", RTT {}", round_trip(rtt)));
+        let delay = transfer.loaded_rtt.map_or_else(String::new, |rtt| format!("RTT {}, ", round_trip(rtt)));
         let rate = transfer.rate;
-        let row = Row::new(name, &format!("{}{delay}, {}", rate.median, limit(transfer)), Hue::Blue).bar(rate.median);
+        let row = Row::new(name, &rate.median.to_string(), Hue::Blue).bar(rate.median);
+        let row = row.detail(&format!("{delay}limited by {}", limit(transfer)));
         rows = rows.with(if transfer.seeds > 1 { row.interval(rate.low, rate.high) } else { row });
     }
     let seeds = transfers.iter().map(|transfer| transfer.seeds).max().unwrap_or(1);
@@ -132,15 +149,15 @@ pub(super) fn what_if(reports: &[WhatIfReport]) -> Article {
 
 fn changes(report: &WhatIfReport) -> Vec<Section> {
     let measured = report.measured.rate;
-    let delay = |rtt: Option<fullpipe_units::Span>| rtt.map_or_else(String::new, |rtt| format!(", RTT {}", round_trip(rtt)));
-    let figure = format!("{measured}{}", delay(report.measured.loaded_rtt));
+    let delay = |rtt: Option<Span>| rtt.map_or_else(String::new, |rtt| format!("RTT {}", round_trip(rtt)));
+    let detail = delay(report.measured.loaded_rtt);
     let mut rows = Rows::new("Measured and simulated rates", ["transfer", "rate"]);
-    rows = rows.with(Row::new("measured", &figure, Hue::Orange).bar(measured));
+    rows = rows.with(Row::new("measured", &measured.to_string(), Hue::Orange).detail(&detail).bar(measured));
     for (index, transfer) in report.simulations.iter().enumerate() {
         let name = transfer.name.clone().unwrap_or_default();
         let name = if index == 0 { "simulated, as it was".to_owned() } else { name };
         let rate: BitRate = transfer.rate.median;
-        let row = Row::new(&name, &format!("{rate}{}", delay(transfer.loaded_rtt)), Hue::Blue).bar(rate);
+        let row = Row::new(&name, &rate.to_string(), Hue::Blue).detail(&delay(transfer.loaded_rtt)).bar(rate);
         rows = rows.with(if transfer.seeds > 1 { row.interval(transfer.rate.low, transfer.rate.high) } else { row });
     }
     let title = match report.simulations.first() {
@@ -152,7 +169,8 @@ fn changes(report: &WhatIfReport) -> Vec<Section> {
     };
     let mut sections = vec![Section::new(title, "Payload that arrived.", rows)];
     if !report.inferred.is_empty() {
-        let rows = report.inferred.iter().map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()]).collect();
+        let rows =
+            report.inferred.iter().map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()]).collect();
         let table = figures(["key", "value", "why"], rows);
         sections.push(Section::new("Not in the record, but inferred or assumed", "", table));
     }

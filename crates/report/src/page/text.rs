@@ -40,7 +40,8 @@ fn table(figures: &Figures, style: Style) -> String {
     while columns > 1 && (0..columns).map(width).sum::<usize>() > 82 {
         columns -= 1;
     }
-    let heads: Vec<(&str, Align)> = figures.heads.iter().take(columns).map(|head| (head.as_str(), Align::Left)).collect();
+    let heads: Vec<(&str, Align)> =
+        figures.heads.iter().take(columns).map(|head| (head.as_str(), Align::Left)).collect();
     let mut table = Table::new(&heads);
     for row in &figures.rows {
         let last = columns.saturating_sub(1);

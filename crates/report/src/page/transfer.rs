@@ -2,7 +2,8 @@
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{
-    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, Remedy, Sample, Trial, Verdict,
+    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, Remedy, RttStats, Sample, Trial,
+    Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -58,7 +59,9 @@ fn watched(diagnosis: &Diagnosis) -> Article {
         origin: format!("{program} ↔ {remote}"),
         headline: headline(rate, Some(&diagnosis.verdict)),
         sentences: vec![diagnosis.verdict.sentence.clone()],
-        facts: transfer.map(|seen| vec![(seen.bytes.to_string(), "moved while watched".to_owned())]).unwrap_or_default(),
+        facts: transfer
+            .map(|seen| vec![(seen.bytes.to_string(), "moved while watched".to_owned())])
+            .unwrap_or_default(),
         sections,
         ..Article::default()
     }
@@ -121,8 +124,16 @@ fn facts(measured: &Measurement) -> Vec<(String, String)> {
 fn inflation(measured: &Measurement) -> Option<String> {
     let [idle, loaded] = [measured.rtt.idle, measured.rtt.loaded].map(|rtt| rtt.map(|rtt| round_trip(rtt.median)));
     match (idle, loaded) {
-        (Some(idle), Some(loaded)) => Some(format!("{idle} → {loaded}")),
+        (Some(idle), Some(loaded)) => Some(from_to(&idle, &loaded)),
         (one, other) => one.or(other),
+    }
+}
+
+/// Returns two figures with an arrow, their unit once if it is the same: `100 → 178 ms`.
+pub(super) fn from_to(from: &str, to: &str) -> String {
+    match (from.split_once(' '), to.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} → {to}"),
+        _ => format!("{from} → {to}"),
     }
 }
 
@@ -205,9 +216,14 @@ fn flight(sender: &[Snapshot<'_>], limit: Option<&Verdict>, bdp: Option<ByteCoun
         panel = panel.level(bdp, &format!("BDP {bdp}"));
     }
     let reaches = limit.is_some_and(|verdict| verdict.kind == Limit::ReceiveWindow);
-    let verb = if reaches { "fill" } else { "are in flight of" };
-    let title = format!("At most {most} {verb} an advertised window of {}", shown(window, "unknown size"));
-    let method = "All streams together, by the sender's kernel: data sent and not yet acknowledged, against the windows.";
+    let window = shown(window, "not known");
+    let title = if reaches {
+        format!("Up to {most} in flight: all that the advertised window of {window} permits")
+    } else {
+        format!("Up to {most} in flight; the advertised window is {window}")
+    };
+    let method =
+        "All streams together, by the sender's kernel: data sent and not yet acknowledged, against the windows.";
     Some(Section::new(title, method, Plot::new("Data in flight and windows over time").with(panel)))
 }
 
@@ -215,7 +231,9 @@ fn flight(sender: &[Snapshot<'_>], limit: Option<&Verdict>, bdp: Option<ByteCoun
 fn held_back(sender: &[Snapshot<'_>]) -> Option<Section> {
     let window = shares(sender, |sample| sample.tcp.rwnd_limited);
     let buffer = shares(sender, |sample| sample.tcp.sndbuf_limited);
-    let mean = |shares: &[(Span, Ratio)]| shares.iter().map(|(_, share)| share.get()).sum::<f64>() / shares.len().max(1) as f64;
+    let mean = |shares: &[(Span, Ratio)]| {
+        shares.iter().map(|(_, share)| share.get()).sum::<f64>() / shares.len().max(1) as f64
+    };
     let [of_window, of_buffer] = [mean(&window), mean(&buffer)];
     if of_window.max(of_buffer) < WORTH_SHOWING {
         return None;
@@ -226,7 +244,8 @@ fn held_back(sender: &[Snapshot<'_>]) -> Option<Section> {
         .with(Series::new("send buffer", Mark::Steps, Hue::Orange, buffer).labelled("send buffer"))
         .with(Series::new("receive window", Mark::Steps, Hue::Green, window).labelled("receive window"));
     let title = format!("{name} held the sender back for {:.0} % of the time", share * 100.0);
-    let method = "Time in which the sender's kernel had data or room for more and could not send, by what it waited for.";
+    let method =
+        "Time in which the sender's kernel had data or room for more and could not send, by what it waited for.";
     Some(Section::new(title, method, Plot::new("Limits over time").with(panel)))
 }
 
@@ -260,7 +279,10 @@ fn distributions(measured: &Measurement) -> Option<Section> {
     }
     let panel = Panel::new("share of the round trips that are shorter")
         .with(Series::distribution("idle", Hue::Blue, idle).labelled(&format!("idle, p99 {}", round_trip(before.p99))))
-        .with(Series::distribution("loaded", Hue::Plum, loaded).labelled(&format!("loaded, p99 {}", round_trip(during.p99))));
+        .with(
+            Series::distribution("loaded", Hue::Plum, loaded)
+                .labelled(&format!("loaded, p99 {}", round_trip(during.p99))),
+        );
     let title = format!(
         "Half of the round trips take more than {} under load, and {} without",
         round_trip(during.median),
@@ -299,10 +321,10 @@ pub(super) fn evidence(verdict: &Verdict) -> Option<Section> {
 /// Returns the remedies, best first; `None` without any.
 pub(super) fn remedies(remedies: &[Remedy]) -> Option<Section> {
     let first = remedies.first()?;
-    let predicted = |remedy: &Remedy| remedy.predicted.map_or_else(String::new, |rate| rate.bits_per_second.to_string());
-    let row = |remedy: &Remedy| {
-        [remedy.id.clone(), predicted(remedy), reason(remedy), remedy.commands.apply.join("; ")]
-    };
+    let predicted =
+        |remedy: &Remedy| remedy.predicted.map_or_else(String::new, |rate| rate.bits_per_second.to_string());
+    let row =
+        |remedy: &Remedy| [remedy.id.clone(), predicted(remedy), reason(remedy), remedy.commands.apply.join("; ")];
     let gain = first.predicted.map_or_else(String::new, |rate| format!(": {} predicted", rate.bits_per_second));
     let table = figures(["remedy", "predicted", "why", "commands"], remedies.iter().map(row).collect());
     Some(Section::new(format!("Best remedy: {}{gain}", first.id), "Best first.", table))
@@ -326,9 +348,10 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<S
     let streams = evidence.request.streams.max(1);
     let sender = snapshots(&evidence.sender_samples, u16::MAX);
     let receiver = snapshots(&evidence.receiver_samples, u16::MAX);
-    let mut passed = by_bytes(&sender, |sample| sample.tcp.bytes_acked.or(Some(sample.bytes)));
+    let round = evidence.idle_rtt.unwrap_or_default();
+    let mut passed = by_bytes(&sender, round, |sample| sample.tcp.bytes_acked.or(Some(sample.bytes)));
     if passed.len() < 2 {
-        passed = by_bytes(&receiver, |sample| Some(sample.bytes));
+        passed = by_bytes(&receiver, round, |sample| Some(sample.bytes));
     }
     let mut rate = Panel::new("rate").with(Series::new("rate", Mark::Line, Hue::Blue, passed));
     if let Some(bandwidth) = evidence.bandwidth {
@@ -368,19 +391,33 @@ fn sequence(sender: &[Snapshot<'_>]) -> Option<Section> {
         .with(Series::new("acknowledged", Mark::Steps, Hue::Green, acknowledged).labelled("acknowledged"))
         .with(Series::new("window's edge", Mark::Steps, Hue::Orange, edge).labelled("window's edge"));
     let title = format!("Time–sequence: {last} acknowledged in {}", seconds(at));
-    let method = "Data by its place in the stream: acknowledged, in flight (vertical lines), and the edge of the window.";
+    let method =
+        "Data by its place in the stream: acknowledged, in flight (vertical lines), and the edge of the window.";
     Some(Section::new(title, method, Plot::new("Time–sequence graph").with(panel)))
 }
 
 /// Returns the article on a load that grows.
 pub(super) fn ramp(report: &RampReport) -> Article {
-    let headline = match (report.slower_from, report.loses_from) {
+    Article {
+        origin: "fullpipe measure --ramp".to_owned(),
+        headline: knee(report),
+        sections: vec![by_load(report)],
+        ..Article::default()
+    }
+}
+
+fn knee(report: &RampReport) -> String {
+    match (report.slower_from, report.loses_from) {
         (Some(slower), Some(loses)) => format!("Round trips grow from {slower} on; data is lost from {loses} on"),
         (Some(slower), None) => format!("Round trips grow from {slower} on; nothing is lost"),
         (None, Some(loses)) => format!("Data is lost from {loses} on; round trips stay"),
         (None, None) => "Neither round trips nor losses grow with the load".to_owned(),
-    };
-    let delay = |figure: fn(&fullpipe_record::RttStats) -> Span| {
+    }
+}
+
+/// Returns carried rate, round trips and loss by offered load.
+pub(super) fn by_load(report: &RampReport) -> Section {
+    let delay = |figure: fn(&RttStats) -> Span| {
         report.steps.iter().filter_map(move |step| Some((step.offered, figure(step.rtt.as_ref()?))))
     };
     let carried = report.steps.iter().map(|step| (step.offered, step.carried));
@@ -396,12 +433,5 @@ pub(super) fn ramp(report: &RampReport) -> Article {
         .with(Panel::new("carried").with(Series::new("carried", Mark::Line, Hue::Blue, carried)))
         .with(delays)
         .with(Panel::new("lost").with(Series::new("lost", Mark::Line, Hue::Orange, lost)));
-    let section = Section::new("Carried rate, round trips and loss by offered load", "A step of the ramp each.", plot);
-    Article {
-        origin: "fullpipe measure --ramp".to_owned(),
-        headline,
-        sections: vec![section],
-        ..Article::default()
-    }
+    Section::new(knee(report), "A point for each step: carried rate, round trips and loss by offered load.", plot)
 }
-

@@ -3,6 +3,7 @@ mod past;
 mod trace;
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::thread;
 
 use fullpipe_experiment::{
@@ -92,7 +93,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     load: LoadArguments,
     /// Print one line of CSV for each combination
-    #[arg(long, help_heading = "Output", conflicts_with_all = ["json", "json_lines"])]
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["json", "json_lines", "html"])]
     csv: bool,
     #[command(flatten)]
     trace: TraceArguments,
@@ -166,6 +167,10 @@ struct LoadArguments {
 impl Run for Arguments {
     fn format(&self) -> Format {
         self.output.format()
+    }
+
+    fn page(&self) -> Option<&Path> {
+        self.output.page()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
