@@ -88,7 +88,9 @@ impl Series {
             return self.points.clone();
         }
         let corners = self.points.windows(2).flat_map(|pair| [(pair[1].0, pair[0].1), pair[1]]);
-        self.points.first().copied().into_iter().chain(corners).collect()
+        let mut vertices: Vec<(f64, f64)> = self.points.first().copied().into_iter().chain(corners).collect();
+        vertices.dedup();
+        vertices
     }
 }
 

@@ -1,6 +1,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
@@ -21,12 +22,15 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Opens a file and returns when all of it is loaded.
+    /// Starts a browser with an empty page.
     ///
     /// # Panics
     /// If Chromium cannot be started or does not speak the protocol.
-    pub fn open(file: &Path) -> Self {
-        let profile = crate::need::target_folder().join(format!("chromium-{}", std::process::id()));
+    pub fn start() -> Self {
+        // Two browsers with one profile would be one.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("chromium-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let profile = crate::need::target_folder().join(name);
         let mut command = Command::new("sh");
         command.arg("-c").arg(COMMAND).arg(&profile).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a shell can be started");
@@ -40,12 +44,20 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), &json!({}));
         }
-        browser.call("Page.navigate", &json!({"url": format!("file://{}", file.display())}));
-        while browser.events("Page.loadEventFired").next().is_none() {
-            let event = browser.read();
-            browser.events.push(event);
-        }
         browser
+    }
+
+    /// Opens a file, and returns when all of it is loaded. Events of the page before are forgotten.
+    ///
+    /// # Panics
+    /// If Chromium ends.
+    pub fn open(&mut self, file: &Path) {
+        self.events.clear();
+        self.call("Page.navigate", &json!({"url": format!("file://{}", file.display())}));
+        while self.events("Page.loadEventFired").next().is_none() {
+            let event = self.read();
+            self.events.push(event);
+        }
     }
 
     /// Returns the value of an expression on the page.
@@ -109,7 +121,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         // Asked to end, it ends its helpers as well. A call that fails would panic for a second time.
-        let close = json!({"id": u64::MAX >> 12, "method": "Browser.close"});
+        let close = json!({"id": self.calls + 1, "method": "Browser.close"});
         if write!(self.input, "{close}\0").and_then(|()| self.input.flush()).is_err() {
             let _ = self.child.kill();
         }
