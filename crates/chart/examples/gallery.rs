@@ -14,9 +14,11 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 
 fn main() -> io::Result<()> {
     let mut page = Page(format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\">\
          <title>Charts of fullpipe</title><style>{STYLE}body{{max-width:880px;margin:2em auto;padding:0 16px;\
-         background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif}}h2{{font-size:19px;margin:2.5em 0 .5em}}\
+         background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif}}\
+         h2{{font-size:19px;margin:2.5em 0 .5em}}\
          .none{{color:var(--dim)}}table{{border-collapse:collapse;font-size:13px}}td,th{{padding:1px 8px}}\
          pre{{font-size:12px;line-height:1.1;overflow-x:auto}}\
          </style><h1>Charts of fullpipe</h1>"

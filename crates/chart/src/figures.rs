@@ -1,4 +1,4 @@
-//! What a chart shows, as a table.
+//! The figures of a chart as a table.
 
 use crate::svg::{cut, escape};
 

@@ -219,8 +219,8 @@ impl HeatMap {
         sides
     }
 
-    /// Returns the place in a column at which streams × window is `bdp`, between the windows by their logarithms; `None`
-    /// above the largest and below the smallest.
+    /// Returns the place in a column at which streams × window is `bdp`, between the windows by their logarithms;
+    /// `None` above the largest and below the smallest.
     fn crossing(&self, bdp: ByteCount, column: usize) -> Option<String> {
         let wanted = bdp.as_f64() / self.streams[column] as f64;
         let row = self.windows.windows(2).position(|pair| (pair[1].as_f64()..=pair[0].as_f64()).contains(&wanted))?;

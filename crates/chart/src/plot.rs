@@ -170,8 +170,8 @@ impl Plot {
         Self { title: shown(title), axis: None, is_logarithmic: false, panels: Vec::new(), shades: Vec::new() }
     }
 
-    /// Returns a plot without panels whose axis has a logarithmic scale. Points at zero or below have no place on it and
-    /// are left out.
+    /// Returns a plot without panels whose axis has a logarithmic scale. Points at zero or below have no place on it
+    /// and are left out.
     pub fn logarithmic(title: &str) -> Self {
         Self { is_logarithmic: true, ..Self::new(title) }
     }

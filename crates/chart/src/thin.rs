@@ -1,4 +1,4 @@
-//! Fewer points that look the same: the least and the most of each pixel column, so that every spike stays.
+//! Fewer points for the same picture: the least and the most of each pixel column, so that every spike stays.
 
 /// Points that are drawn as they are.
 const MAX_POINTS: usize = 2_000;

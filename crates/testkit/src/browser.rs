@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const COMMAND: &str = "exec chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run \
                        --remote-debugging-pipe \"--user-data-dir=$0\" about:blank 3<&0 4>&1 </dev/null >/dev/null 2>&1";
 
-/// A headless Chromium with one page, by the DevTools protocol. It ends when this is dropped.
+/// A headless Chromium with one page, by its protocol for developers. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Browser {
     child: Child,

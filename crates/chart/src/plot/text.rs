@@ -3,6 +3,7 @@
 use super::axis::{Axis, Height, with_unit};
 use super::{Mark, Panel, Plot};
 use crate::braille::Grid;
+use crate::quantity::Dimension;
 use crate::svg::cut;
 
 /// Characters of a line.
@@ -12,7 +13,7 @@ const WIDTH: usize = 80;
 const LEFT: usize = 8;
 
 /// Lines of the first panel and of the others.
-const LINES: [usize; 2] = [6, 4];
+const LINES: [usize; 2] = [7, 5];
 
 pub(super) fn text(plot: &Plot) -> String {
     let axis = Axis::of(plot);
@@ -42,7 +43,10 @@ fn draw_panel(panel: &Panel, axis: &Axis, lines: usize) -> String {
         let label = match index {
             0 => crate::ticks::label(values.dimension, values.end, 1.0),
             _ if index + 1 == lines => "0".to_owned(),
-            _ if index == lines / 2 => crate::ticks::label(values.dimension, values.end / 2.0, 1.0),
+            // The middle of numbers need not be one.
+            _ if index == lines / 2 && values.dimension != Dimension::Count => {
+                crate::ticks::label(values.dimension, values.end / 2.0, 1.0)
+            }
             _ => String::new(),
         };
         text += format!("{label:>width$} {line}", width = LEFT - 1).trim_end();

@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
     /// Write the result as one HTML file with charts
-    #[arg(long, help_heading = "Output", value_name = "FILE")]
+    #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
     html: Option<PathBuf>,
 }
 

@@ -156,11 +156,9 @@ impl From<Figures> for View {
 
 /// Returns a table with these heads, without the columns that are empty.
 fn figures<const N: usize>(heads: [&str; N], rows: Vec<[String; N]>) -> Figures {
-    let is_used = |column: &usize| rows.is_empty() || rows.iter().any(|row| !row[*column].is_empty());
-    let used: Vec<usize> = (0..N).filter(is_used).collect();
-    let of_row = |row: &[String; N]| used.iter().map(|column| row[*column].clone()).collect();
-    Figures {
-        heads: used.iter().map(|column| heads[*column].to_owned()).collect(),
-        rows: rows.iter().map(of_row).collect(),
-    }
+    let is_used = |column: usize| rows.is_empty() || rows.iter().any(|row| !row[column].is_empty());
+    let used: Vec<bool> = (0..N).map(is_used).collect();
+    let kept =
+        |cells: [String; N]| cells.into_iter().zip(&used).filter(|(_, used)| **used).map(|(cell, _)| cell).collect();
+    Figures { heads: kept(heads.map(str::to_owned)), rows: rows.into_iter().map(kept).collect() }
 }

@@ -105,10 +105,8 @@ pub(super) fn faults(measured: &Measurement) -> impl Iterator<Item = String> {
 }
 
 fn facts(measured: &Measurement) -> Vec<(String, String)> {
-    let mut facts = vec![(rate(measured).to_string(), "payload that arrived, steady part".to_owned())];
-    if measured.summary.steady.is_none() {
-        facts[0].1 = "payload that arrived, mean".to_owned();
-    }
+    let part = if measured.summary.steady.is_some() { "steady part" } else { "mean" };
+    let mut facts = vec![(rate(measured).to_string(), format!("payload that arrived, {part}"))];
     facts.extend(inflation(measured).map(|growth| (growth, "round trip, idle and under load".to_owned())));
     if let Some(count) = measured.summary.retransmits {
         facts.push((count.get().to_string(), "segments sent again".to_owned()));

@@ -171,7 +171,8 @@ const CONTRAST: &str = r"(() => {
     return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
   };
   const light = (colour) => {
-    const [r, g, b] = rgb(colour).map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = rgb(colour).map((c) => linear(c / 255));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

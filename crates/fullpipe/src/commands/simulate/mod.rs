@@ -195,8 +195,9 @@ impl Run for Arguments {
         match format {
             Format::JsonLines if !is_table => work.print_measurements(terminal),
             Format::JsonLines => work.each(&mut |done| terminal.event(&Event::Simulated(Box::new(done)))),
-            Format::Text if !is_table && self.seeds == 1 => work.print_measurements(terminal),
-            Format::Json if is_one => work.print_measurements(terminal),
+            // A page is of one document.
+            Format::Text if !is_table && self.seeds == 1 && self.page().is_none() => work.print_measurements(terminal),
+            Format::Text | Format::Json if is_one => work.print_measurements(terminal),
             Format::Text | Format::Json => work.print_summaries(is_table, terminal),
         }
     }
