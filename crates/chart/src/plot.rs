@@ -76,6 +76,12 @@ impl Series {
         Self::new(name, Mark::Steps, hue, first.into_iter().chain(rest))
     }
 
+    /// Returns the same series with another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: shown(name), ..self }
+    }
+
     /// Returns the same series with a label at its end.
     #[must_use]
     pub fn labelled(self, label: &str) -> Self {

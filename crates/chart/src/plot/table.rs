@@ -1,6 +1,6 @@
 //! A plot as a table.
 
-use super::{Plot, Series};
+use super::{Panel, Plot, Series};
 use crate::figures::Figures;
 
 /// Places on the axis that have a row each.
@@ -21,13 +21,19 @@ pub(super) fn figures(plot: &Plot) -> Figures {
     let dimension = plot.dimension();
     let unit = dimension.unit(high);
     let first = plot.axis.clone().unwrap_or_else(|| "from".to_owned());
-    let heads = std::iter::once(first).chain(series.iter().map(|series| series.name.clone())).collect();
+    let of_panel = |panel: &Panel| panel.series.iter().map(|series| head(panel, series)).collect::<Vec<_>>();
+    let heads = std::iter::once(first).chain(plot.panels.iter().flat_map(of_panel)).collect();
     let row = |index: usize| {
         let to = places.get(index + 1).copied().unwrap_or(f64::MAX);
         let cells = series.iter().map(|series| cell(series, (places[index], to)));
         std::iter::once(dimension.text_in(places[index], unit)).chain(cells).collect()
     };
     Figures { heads, rows: (0..places.len()).map(row).collect() }
+}
+
+/// Returns the head of a column: panel and series, or one of both if they are called alike.
+fn head(panel: &Panel, series: &Series) -> String {
+    if panel.name == series.name { series.name.clone() } else { format!("{}: {}", panel.name, series.name) }
 }
 
 /// Returns the least and the most of a series from one place to the next.

@@ -71,7 +71,7 @@ fn a_line_is_drawn_in_text() {
     let text = plot(points.collect()).text();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], format!("rate, Mbit/s{:>68}", "steady 941 Mbit/s · predicted 950"));
-    assert!(lines[1].starts_with("   1000 ") && lines[1].ends_with('⡠'), "{text}");
+    assert!(lines[1].starts_with("   1000 ") && lines[1].ends_with('⣀'), "{text}");
     assert!(lines[7].starts_with("      0 ⣀"), "{text}");
     assert_eq!(lines[8], "       0 s           0.2           0.4           0.6           0.8             1");
 }

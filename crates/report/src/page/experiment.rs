@@ -87,8 +87,8 @@ fn effect(before: &Measurement, proof: &Proof) -> Section {
         .with(Panel::new("rate").with(line("before", before, Hue::Orange)).with(line("with it", after, Hue::Blue)))
         .with(
             Panel::new("round trip")
-                .with(round_trips(before, Hue::Orange).labelled(&loaded("before", before)))
-                .with(round_trips(after, Hue::Blue).labelled(&loaded("with it", after))),
+                .with(round_trips(before, Hue::Orange).named("before").labelled(&loaded("before", before)))
+                .with(round_trips(after, Hue::Blue).named("with it").labelled(&loaded("with it", after))),
         );
     let [slow, fast] = [before, after].map(|measured| measured.rtt.loaded.map(|rtt| rtt.median));
     let delay = match slow.zip(fast) {

@@ -43,7 +43,7 @@ fn courses(runs: &[Named<'_>]) -> Section {
     for ((name, run), hue) in runs.iter().zip(HUES) {
         rate_panel = rate_panel.with(Series::new(name, Mark::Line, hue, rates(run)).labelled(name));
         let loaded = run.rtt.loaded.map_or_else(String::new, |rtt| round_trip(rtt.median));
-        delay = delay.with(round_trips(run, hue).labelled(&loaded));
+        delay = delay.with(round_trips(run, hue).named(name).labelled(&loaded));
     }
     let plot = Plot::new("Rates and round trips over time").with(rate_panel).with(delay);
     Section::new("The courses on one axis of time", "Payload that arrived, and round trips.", plot)
