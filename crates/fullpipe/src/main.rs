@@ -17,7 +17,7 @@ use fullpipe_lab::keeper;
 
 use cli::Cli;
 use commands::{Run, iperf3};
-use failure::{Failure, USAGE};
+use failure::{FAILED, Failure, USAGE};
 use terminal::{Format, Terminal};
 
 fn main() -> ExitCode {
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     match Cli::try_parse() {
         Ok(cli) => {
             verbosity::report_events(cli.verbose);
-            let terminal = Terminal::new(cli.command.format(), cli.quiet);
+            let terminal = Terminal::new(cli.command.format(), cli.quiet).with_page(cli.command.page());
             finish(&terminal, cli.command.run(&terminal))
         }
         Err(error) => explain(&error),
@@ -41,6 +41,7 @@ fn main() -> ExitCode {
 
 fn finish(terminal: &Terminal, result: Result<(), Failure>) -> ExitCode {
     match result {
+        Ok(()) if terminal.lacks_page() => ExitCode::from(FAILED),
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             terminal.failure(&failure);

@@ -2,18 +2,19 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{Document, ErrorReport, Event, EventLine};
-use fullpipe_report::{Style, document};
+use fullpipe_report::{Source, Style, document, html_page};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpgrp;
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
 use zeroize::Zeroizing;
 
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure, USAGE};
 
 /// Format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,10 @@ pub(crate) struct Terminal {
     format: Format,
     quiet: bool,
     style: Style,
+    /// File for the result as a page.
+    page: Option<PathBuf>,
+    /// Set if that file could not be written.
+    lacks_page: AtomicBool,
 }
 
 impl Terminal {
@@ -51,7 +56,18 @@ impl Terminal {
         let plain = format != Format::Text
             || !io::stdout().is_terminal()
             || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        Self { format, quiet, style: if plain { Style::PLAIN } else { Style::COLOR } }
+        let style = if plain { Style::PLAIN } else { Style::COLOR };
+        Self { format, quiet, style, page: None, lacks_page: AtomicBool::new(false) }
+    }
+
+    /// Returns the same terminal, which writes the result to `file` as a page, too.
+    pub(crate) fn with_page(self, file: Option<&Path>) -> Self {
+        Self { page: file.map(Path::to_owned), ..self }
+    }
+
+    /// Returns true if the page could not be written, which has been printed then.
+    pub(crate) fn lacks_page(&self) -> bool {
+        self.lacks_page.load(Ordering::Relaxed)
     }
 
     pub(crate) fn format(&self) -> Format {
@@ -76,8 +92,17 @@ impl Terminal {
         }
     }
 
-    /// Prints the result as JSON; prints nothing if it is text or events.
+    /// Prints the result as JSON, but not if it is text or events; and writes it as a page, if that was asked for.
     pub(crate) fn document(&self, result: &Document) {
+        self.json(result);
+        let Some(file) = &self.page else { return };
+        if let Err(failure) = write_page(file, &[Source { name: "", document: result }]) {
+            self.lacks_page.store(true, Ordering::Relaxed);
+            Self::print_error(&failure.message);
+        }
+    }
+
+    fn json(&self, result: &Document) {
         if self.format == Format::Json {
             print(&mut io::stdout(), &document(result));
         }
@@ -173,8 +198,18 @@ impl Terminal {
         Self::print_error(&failure.message);
         let error = ErrorReport { message: failure.message.clone(), exit_code: failure.code };
         self.event(&Event::Error(error.clone()));
-        self.document(&Document::failed(error));
+        self.json(&Document::failed(error));
     }
+}
+
+/// Writes results as a page.
+///
+/// # Errors
+/// Fails if a document has no result that a page can show, or the file cannot be written.
+pub(crate) fn write_page(file: &Path, sources: &[Source<'_>]) -> Result<(), Failure> {
+    let page = html_page(sources).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+    let written = std::fs::write(file, page);
+    written.map_err(|error| Failure::new(FAILED, format!("cannot write the page {}: {error}", file.display())))
 }
 
 /// Returns the time, to the millisecond.

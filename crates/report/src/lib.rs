@@ -1,4 +1,4 @@
-//! Records as people and scripts read them: aligned text of at most 80 columns, and JSON.
+//! Records as people and scripts read them: aligned text of at most 80 columns, JSON, and pages with charts.
 //!
 //! Nothing here prints: every function returns what is to be printed. The text is the same with and without colour, but
 //! for the colour.
@@ -7,9 +7,11 @@
 
 pub mod iperf3;
 mod json;
+mod page;
 mod text;
 
 pub use json::{document, event_schema, schema};
+pub use page::{PageError, Source, html_page, text_page};
 pub use text::{
     Style, begins, calculation, capture, command_end, diagnosis, difference, elsewhere, figures, grid_report,
     host_advice, host_applied, host_settings, host_undone, interval_head, interval_line, judged, lab_report,

@@ -3,6 +3,7 @@
 //! Such a test names what it needs with [`require!`]: where the machine lacks it, the test skips, says why on standard
 //! error and in `target/skipped.txt`, and fails instead if `FULLPIPE_REQUIRE=all`.
 
+mod browser;
 mod deadline;
 mod false_server;
 mod lateness;
@@ -15,6 +16,7 @@ mod process;
 mod relay;
 mod validity;
 
+pub use browser::Browser;
 pub use deadline::within;
 pub use false_server::{FalseServer, Part};
 pub use lateness::lateness;

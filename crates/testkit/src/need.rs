@@ -12,6 +12,8 @@ pub enum Need {
     Iperf3,
     /// The program `iperf`, which is iperf2.
     Iperf2,
+    /// The program `chromium`.
+    Chromium,
     /// The program `curl`.
     Curl,
     /// The server of OpenSSH, and `ssh`.
@@ -49,6 +51,7 @@ impl Need {
             Self::Iperf2 => lacking_program("iperf", "--version"),
             Self::Tc => lacking_program("tc", "-V"),
             Self::Nft => lacking_program("nft", "--version"),
+            Self::Chromium => lacking_program("chromium", "--version"),
             Self::Curl => lacking_program("curl", "--version"),
             Self::Sshd => lacking_program("ssh", "-V").or_else(|| lacking_program("/usr/sbin/sshd", "-V")),
             Self::Tcpdump => lacking_program("tcpdump", "--version"),

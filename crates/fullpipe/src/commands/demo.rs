@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use fullpipe_experiment::{Interrupt, LabTarget, Target, VirtualTarget, run as run_loop};
 use fullpipe_lab::{Backend, Lab, Plan, check_congestion_control};
 use fullpipe_record::{Content, Document, Event, Experiment, Request, Steady};
@@ -55,6 +57,10 @@ pub(crate) struct Arguments {
 impl Run for Arguments {
     fn format(&self) -> Format {
         self.output.format()
+    }
+
+    fn page(&self) -> Option<&Path> {
+        self.output.page()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

@@ -174,10 +174,17 @@ enum Against {
 
 impl Action {
     fn format(&self) -> Format {
-        match *self {
+        match self {
             Self::Run { output, .. } | Self::Grid { output, .. } => output.format(),
             Self::Up { json_lines: true, .. } => Format::JsonLines,
             _ => Format::Text,
+        }
+    }
+
+    fn page(&self) -> Option<&Path> {
+        match self {
+            Self::Run { output, .. } | Self::Grid { output, .. } => output.page(),
+            _ => None,
         }
     }
 }
@@ -216,6 +223,10 @@ fn host(name: &str) -> Result<Host, String> {
 impl Run for Arguments {
     fn format(&self) -> Format {
         self.action.format()
+    }
+
+    fn page(&self) -> Option<&Path> {
+        self.action.page()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

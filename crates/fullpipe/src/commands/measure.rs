@@ -1,4 +1,5 @@
 use std::net::IpAddr;
+use std::path::Path;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
@@ -64,6 +65,10 @@ pub(crate) struct Arguments {
 impl Run for Arguments {
     fn format(&self) -> Format {
         self.output.format()
+    }
+
+    fn page(&self) -> Option<&Path> {
+        self.output.page()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

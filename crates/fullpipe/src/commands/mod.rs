@@ -7,6 +7,7 @@ mod daemon;
 mod demo;
 mod diagnose;
 mod diff;
+pub(crate) mod document;
 mod emulated;
 mod explain;
 mod grid_runs;
@@ -20,6 +21,7 @@ mod measure;
 mod output;
 mod pidfile;
 mod ramp;
+mod report;
 mod schema;
 mod serve;
 mod server_text;
@@ -28,6 +30,7 @@ mod trace;
 mod up;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -41,6 +44,11 @@ pub(crate) trait Run {
     /// Returns the form of standard output that the arguments ask for.
     fn format(&self) -> Format {
         Format::Text
+    }
+
+    /// Returns the file for the result as a page, if the arguments ask for one.
+    fn page(&self) -> Option<&Path> {
+        None
     }
 
     /// Carries out the command.
@@ -83,6 +91,7 @@ commands! {
     Host(host::Arguments),
     Lab(lab::Arguments),
     Simulate(simulate::Arguments),
+    Report(report::Arguments),
     Schema(schema::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
@@ -91,6 +100,10 @@ commands! {
 impl Run for Command {
     fn format(&self) -> Format {
         self.arguments().format()
+    }
+
+    fn page(&self) -> Option<&Path> {
+        self.arguments().page()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

@@ -88,6 +88,10 @@ impl Run for Arguments {
         self.output.format()
     }
 
+    fn page(&self) -> Option<&Path> {
+        self.output.page()
+    }
+
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         if self.redact.is_some() && self.files.len() > 1 {
             return Err(Failure::new(USAGE, "--redact writes one capture anew: name one FILE"));

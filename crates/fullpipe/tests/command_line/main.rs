@@ -21,6 +21,7 @@ mod matrix;
 mod placement;
 mod ramp;
 mod records;
+mod report;
 mod route;
 mod serve;
 mod simulate;

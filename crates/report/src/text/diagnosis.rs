@@ -68,7 +68,17 @@ pub(crate) fn sentences(verdict: &Verdict, style: Style) -> String {
 }
 
 fn next(next: &RunnerUp) -> Option<String> {
-    let name = match next.kind {
+    let name = limit_name(next.kind)?;
+    match (next.bits_per_second, next.share) {
+        (Some(rate), _) => Some(format!("{name} would be next, at {rate}.")),
+        (None, Some(share)) => Some(format!("{name} was the limit for about as long: {share} of the time.")),
+        (None, None) => None,
+    }
+}
+
+/// Returns the part that is a limit, with an article at the beginning of a sentence; `None` of an unknown one.
+pub(crate) const fn limit_name(kind: Limit) -> Option<&'static str> {
+    Some(match kind {
         Limit::ReceiveWindow => "The receive window",
         Limit::ReceiverApplication => "The receiving program",
         Limit::SendBuffer => "The send buffer",
@@ -81,12 +91,7 @@ fn next(next: &RunnerUp) -> Option<String> {
         Limit::Cpu => "The processor",
         Limit::Mtu => "The size of the packets",
         Limit::Unknown => return None,
-    };
-    match (next.bits_per_second, next.share) {
-        (Some(rate), _) => Some(format!("{name} would be next, at {rate}.")),
-        (None, Some(share)) => Some(format!("{name} was the limit for about as long: {share} of the time.")),
-        (None, None) => None,
-    }
+    })
 }
 
 /// Returns a bar for every ceiling, the lowest first, the limit marked.

@@ -18,6 +18,13 @@ mod style;
 mod table;
 mod two_captures;
 
+pub(crate) use diagnosis::{limit_name, reason};
+pub(crate) use measurement::round_trip;
+pub(crate) use simulation::described;
+pub(crate) use style::{heading, wrapped};
+pub(crate) use table::{Align, Table};
+pub(crate) use two_captures::field;
+
 pub use calculation::{calculation, table};
 pub use capture::{capture, one_flow, own_capture, redacted};
 pub use diagnosis::{command_end, diagnosis, elsewhere, trial};

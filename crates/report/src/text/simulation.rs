@@ -73,6 +73,24 @@ fn range(low: BitRate, high: BitRate) -> String {
     format!("{:.2} to {:.2}", low.as_mbps(), high.as_mbps())
 }
 
+/// Returns a name for each transfer: its own, or the quantities in which the transfers differ.
+pub(crate) fn described(transfers: &[SimulatedTransfer]) -> Vec<String> {
+    let column = |(head, cell): &(&str, Cell)| -> Vec<String> {
+        transfers
+            .iter()
+            .map(|transfer| cell(transfer).map_or_else(String::new, |value| format!("{head} {value}")))
+            .collect()
+    };
+    let differing: Vec<Vec<String>> =
+        INPUTS.iter().map(column).filter(|cells| cells.iter().any(|cell| Some(cell) != cells.first())).collect();
+    let name = |(index, transfer): (usize, &SimulatedTransfer)| {
+        let parts: Vec<&str> =
+            differing.iter().map(|cells| cells[index].as_str()).filter(|part| !part.is_empty()).collect();
+        transfer.name.clone().unwrap_or_else(|| parts.join(", "))
+    };
+    transfers.iter().enumerate().map(name).collect()
+}
+
 type Cell = fn(&SimulatedTransfer) -> Option<String>;
 
 /// The quantities that may differ, with the heads of their columns.

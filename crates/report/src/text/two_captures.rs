@@ -166,7 +166,7 @@ fn translated(change: &FlowChange, name: &str, style: Style) -> String {
     wrapped(&line, 2, |line| style.bold(line))
 }
 
-const fn field(field: ChangedField) -> &'static str {
+pub(crate) const fn field(field: ChangedField) -> &'static str {
     match field {
         ChangedField::Address => "address",
         ChangedField::Mss => "MSS of the SYN",

@@ -3,6 +3,7 @@
 mod diagnosed;
 mod fixture;
 mod host;
+mod page;
 
 use fullpipe_record::Steady;
 use fullpipe_report::{self as report, Style};

@@ -4,6 +4,7 @@ mod measured;
 mod watched;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::str::FromStr;
 
 use fullpipe_observe::Subject;
@@ -80,6 +81,10 @@ pub(crate) struct Arguments {
 impl Run for Arguments {
     fn format(&self) -> Format {
         self.output.format()
+    }
+
+    fn page(&self) -> Option<&Path> {
+        self.output.page()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

@@ -3,6 +3,7 @@ mod past;
 mod trace;
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::thread;
 
 use fullpipe_experiment::{
@@ -92,7 +93,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     load: LoadArguments,
     /// Print one line of CSV for each combination
-    #[arg(long, help_heading = "Output", conflicts_with_all = ["json", "json_lines"])]
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["json", "json_lines", "html"])]
     csv: bool,
     #[command(flatten)]
     trace: TraceArguments,
@@ -168,6 +169,10 @@ impl Run for Arguments {
         self.output.format()
     }
 
+    fn page(&self) -> Option<&Path> {
+        self.output.page()
+    }
+
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let flag = super::interrupt_flag()?;
         if let Some(file) = self.past.file() {
@@ -190,8 +195,9 @@ impl Run for Arguments {
         match format {
             Format::JsonLines if !is_table => work.print_measurements(terminal),
             Format::JsonLines => work.each(&mut |done| terminal.event(&Event::Simulated(Box::new(done)))),
-            Format::Text if !is_table && self.seeds == 1 => work.print_measurements(terminal),
-            Format::Json if is_one => work.print_measurements(terminal),
+            // A page is of one document.
+            Format::Text if !is_table && self.seeds == 1 && self.page().is_none() => work.print_measurements(terminal),
+            Format::Text | Format::Json if is_one => work.print_measurements(terminal),
             Format::Text | Format::Json => work.print_summaries(is_table, terminal),
         }
     }

@@ -1,12 +1,12 @@
 //! Measurements that are simulated again, with changes.
 
-use std::io::Read;
 use std::path::Path;
 
 use fullpipe_experiment::{ExperimentError, Interrupt, PastChange, PastOptions, PastTransfer};
 use fullpipe_record::{Content, Document, Event};
 use fullpipe_report as report;
 
+use crate::commands::document;
 use crate::failure::{Failure, INTERRUPTED, USAGE};
 use crate::sibling::read_sibling;
 use crate::terminal::Terminal;
@@ -70,16 +70,6 @@ impl PastArguments {
 
 /// Reads the measurements in a file.
 fn read(file: &str) -> Result<Vec<PastTransfer>, Failure> {
-    let name = if file == "-" { "standard input" } else { file };
-    let text = if file == "-" {
-        let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
-    } else {
-        std::fs::read_to_string(file)
-    };
-    let text = text.map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
-    let document: Document = serde_json::from_str(&text).map_err(|error| {
-        Failure::new(USAGE, format!("{name} is no JSON document of fullpipe: {error}; measure --json prints one"))
-    })?;
+    let (name, document) = (document::name_of(file), document::read(file)?);
     PastTransfer::all_in(document).map_err(|why| Failure::new(USAGE, format!("{name}: {why}")))
 }

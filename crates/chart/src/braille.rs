@@ -1,0 +1,71 @@
+//! Lines of braille: a grid of dots, two by four in each character.
+
+/// Bits of a braille character by column and row of its dots (Unicode 15, section 21.1).
+const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
+
+/// A grid of dots.
+pub(crate) struct Grid {
+    width: usize,
+    height: usize,
+    cells: Vec<u8>,
+}
+
+impl Grid {
+    /// Returns an empty grid of so many characters.
+    pub(crate) fn new(width: usize, height: usize) -> Self {
+        Self { width, height, cells: vec![0; width * height] }
+    }
+
+    /// Sets the dot at the shares `x`, from the left, and `y`, from the bottom.
+    pub(crate) fn dot(&mut self, x: f64, y: f64) {
+        let (column, row) = self.place(x, y);
+        self.set(column, row);
+    }
+
+    /// Sets the dots of a line between two points.
+    pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64)) {
+        let ((x0, y0), (x1, y1)) = (self.place(from.0, from.1), self.place(to.0, to.1));
+        let steps = x1.abs_diff(x0).max(y1.abs_diff(y0)).max(1);
+        for step in 0..=steps {
+            let between = |from: usize, to: usize| {
+                let share = step as f64 / steps as f64;
+                (from as f64 + (to as f64 - from as f64) * share).round() as usize
+            };
+            self.set(between(x0, x1), between(y0, y1));
+        }
+    }
+
+    fn place(&self, x: f64, y: f64) -> (usize, usize) {
+        let index = |share: f64, count: usize| (share.clamp(0.0, 1.0) * (count - 1) as f64).round() as usize;
+        (index(x, self.width * 2), self.height * 4 - 1 - index(y, self.height * 4))
+    }
+
+    fn set(&mut self, column: usize, row: usize) {
+        self.cells[row / 4 * self.width + column / 2] |= DOTS[column % 2][row % 4];
+    }
+
+    /// Returns the lines from the top, without blanks at their ends.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let character = |dots: &u8| match dots {
+            0 => ' ',
+            dots => char::from_u32(0x2800 + u32::from(*dots)).unwrap_or(' '),
+        };
+        let line = |cells: &[u8]| cells.iter().map(character).collect::<String>().trim_end().to_owned();
+        self.cells.chunks(self.width).map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_rises() {
+        let mut grid = Grid::new(4, 2);
+        grid.line((0.0, 0.0), (1.0, 1.0));
+        assert_eq!(grid.lines(), ["  ⡠⠊", "⡠⠊"]);
+        let mut grid = Grid::new(1, 1);
+        grid.dot(f64::NAN, 2.0);
+        assert_eq!(grid.lines(), ["⠁"]);
+    }
+}

@@ -1,0 +1,352 @@
+//! Rates by window and streams, as tiles.
+
+use fullpipe_units::{BitRate, ByteCount};
+
+use crate::figures::Figures;
+use crate::plot::NOTHING;
+use crate::quantity::{Dimension, Unit, digits};
+use crate::svg::{escape, number, percent, shown, text};
+
+/// Height of a row of tiles, in pixels.
+const ROW: f64 = 28.0;
+
+/// Room above the tiles for the numbers of streams.
+const ABOVE: f64 = 44.0;
+
+/// Room below for the scale.
+const BELOW: f64 = 38.0;
+
+/// Height of a line of the legend below the scale.
+const LEGEND: f64 = 17.0;
+
+/// Steps of the scale of colours.
+const SHADES: usize = 9;
+
+/// Share of the best rate that counts as reaching it.
+const NEARLY: f64 = 0.95;
+
+/// A setting and its rate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tile {
+    /// Window of each stream.
+    pub window: ByteCount,
+    /// Number of streams.
+    pub streams: u64,
+    /// Rate of all streams together.
+    pub rate: BitRate,
+    /// True if it was measured or simulated; otherwise it is known from a fitted surface alone.
+    pub is_measured: bool,
+    /// Further figures, in words.
+    pub note: String,
+}
+
+/// Tiles by window, the largest at the top, and streams, the fewest at the left.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeatMap {
+    title: String,
+    tiles: Vec<Tile>,
+    windows: Vec<ByteCount>,
+    streams: Vec<u64>,
+    knee: Option<(ByteCount, u64)>,
+    bdp: Option<ByteCount>,
+}
+
+impl HeatMap {
+    /// Returns a map of `tiles`; `title` is read by programs that read the screen. Of several tiles with one setting,
+    /// the first is drawn.
+    pub fn new(title: &str, tiles: Vec<Tile>) -> Self {
+        let mut windows: Vec<ByteCount> = tiles.iter().map(|tile| tile.window).collect();
+        let mut streams: Vec<u64> = tiles.iter().map(|tile| tile.streams).collect();
+        windows.sort_unstable_by(|one, next| next.cmp(one));
+        streams.sort_unstable();
+        windows.dedup();
+        streams.dedup();
+        Self { title: shown(title), tiles, windows, streams, knee: None, bdp: None }
+    }
+
+    /// Returns the same map with a ring around the best setting: the least that gives nearly the best rate.
+    #[must_use]
+    pub fn knee(self, window: ByteCount, streams: u64) -> Self {
+        Self { knee: Some((window, streams)), ..self }
+    }
+
+    /// Returns the same map with a line along which streams × window is `bdp`, the product of bandwidth and round-trip
+    /// time.
+    #[must_use]
+    pub fn bdp(self, bdp: ByteCount) -> Self {
+        Self { bdp: Some(bdp), ..self }
+    }
+
+    fn tile(&self, row: usize, column: usize) -> Option<&Tile> {
+        let (window, streams) = (*self.windows.get(row)?, *self.streams.get(column)?);
+        self.tiles.iter().find(|tile| tile.window == window && tile.streams == streams)
+    }
+
+    fn best(&self) -> BitRate {
+        self.tiles.iter().map(|tile| tile.rate).max().unwrap_or_default()
+    }
+
+    fn unit(&self) -> Unit {
+        Dimension::Rate.unit(self.best().as_f64())
+    }
+
+    /// Returns whether a setting gives nearly the best rate; `None` if the map does not have it.
+    fn is_nearly_best(&self, row: usize, column: usize) -> Option<bool> {
+        let best = self.best().as_f64();
+        self.tile(row, column).map(|tile| best > 0.0 && tile.rate.as_f64() >= NEARLY * best)
+    }
+
+    /// Returns the map as an SVG element as wide as its place on the page, in an element that scrolls where the page is
+    /// narrower than the tiles; or a sentence as a paragraph if there is nothing to draw.
+    pub fn svg(&self) -> String {
+        if self.tiles.is_empty() {
+            return format!("<p class=\"none\">{}</p>", escape(NOTHING));
+        }
+        let tall = ROW * self.windows.len() as f64;
+        let mut svg = format!(
+            "<div class=\"wide\"><svg class=\"chart heat\" role=\"img\" tabindex=\"0\" aria-label=\"{}\" height=\"{}\" \
+             style=\"min-width:{}px\">",
+            escape(&format!("{}. The best is {}", self.title, Dimension::Rate.text(self.best().as_f64()))),
+            ABOVE + tall + BELOW + LEGEND * self.legend().len() as f64,
+            44 * self.streams.len()
+        );
+        svg += &text("tick unit", "0", 12.0, "streams");
+        svg += &text("tick left", "0", ABOVE - 10.0, "window");
+        for (column, streams) in self.streams.iter().enumerate() {
+            svg += &text("tick mid", &percent(self.across(column as f64 + 0.5)), ABOVE - 10.0, &streams.to_string());
+        }
+        for (row, window) in self.windows.iter().enumerate() {
+            svg += &text("tick left", "0", down(row) + 18.5, &Dimension::Size.text(window.as_f64()));
+        }
+        // The lines lie over the tiles, and the numbers over the lines.
+        svg += &self.each(|tile, row, column| self.draw(tile, row, column));
+        svg += &self.lines(tall);
+        svg += &self.each(|tile, row, column| self.label(tile, row, column));
+        svg + &self.scale(ABOVE + tall) + "</svg></div>"
+    }
+
+    /// Returns what `draw` gives for each tile with its row and its column, from the top.
+    fn each(&self, draw: impl Fn(&Tile, usize, usize) -> String) -> String {
+        let places = (0..self.windows.len()).flat_map(|row| (0..self.streams.len()).map(move |column| (row, column)));
+        places.filter_map(|(row, column)| self.tile(row, column).map(|tile| draw(tile, row, column))).collect()
+    }
+
+    /// Returns a place across, in columns, between 0 and 1.
+    fn across(&self, columns: f64) -> f64 {
+        columns / self.streams.len() as f64
+    }
+
+    fn draw(&self, tile: &Tile, row: usize, column: usize) -> String {
+        let title = format!("{} × {}: {}", tile.streams, Dimension::Size.text(tile.window.as_f64()), self.words(tile));
+        let (width, y, height) = if tile.is_measured { (1.0, 0.0, ROW) } else { (0.4, 9.0, 10.0) };
+        let left = percent(self.across(column as f64 + (1.0 - width) / 2.0));
+        format!(
+            "<g class=\"m tile s{}\"><title>{}</title><rect x=\"{left}\" width=\"{}\" y=\"{}\" height=\"{height}\" \
+             rx=\"2\"/></g>",
+            self.shade(tile),
+            escape(&title),
+            percent(self.across(width)),
+            down(row) + y
+        )
+    }
+
+    /// Draws the number of a measured tile, and the ring of the knee.
+    fn label(&self, tile: &Tile, row: usize, column: usize) -> String {
+        let mut svg = String::new();
+        if self.knee == Some((tile.window, tile.streams)) {
+            let (left, width) = (percent(self.across(column as f64)), percent(self.across(1.0)));
+            let top = down(row);
+            svg +=
+                &format!("<rect class=\"ring\" x=\"{left}\" width=\"{width}\" y=\"{top}\" height=\"{ROW}\" rx=\"3\"/>");
+        }
+        if tile.is_measured {
+            let middle = percent(self.across(column as f64 + 0.5));
+            let number = digits(rounded(tile.rate.as_f64() / self.unit().size));
+            svg += &text(&format!("number mid t{}", self.shade(tile)), &middle, down(row) + 18.5, &number);
+        }
+        svg
+    }
+
+    /// Returns the figures of a tile in words.
+    fn words(&self, tile: &Tile) -> String {
+        let share = tile.rate.as_f64() / self.best().as_f64().max(1.0) * 100.0;
+        let known = if tile.is_measured { "" } else { ", not measured" };
+        let note = if tile.note.is_empty() { String::new() } else { format!("; {}", shown(&tile.note)) };
+        format!("{}, {share:.0} % of the best{known}{note}", Dimension::Rate.text(tile.rate.as_f64()))
+    }
+
+    fn shade(&self, tile: &Tile) -> usize {
+        let share = tile.rate.as_f64() / self.best().as_f64().max(1.0);
+        ((share * SHADES as f64) as usize).min(SHADES - 1)
+    }
+
+    /// Draws the edge of the settings that give nearly the best rate, and the line of the BDP, in units of tiles.
+    fn lines(&self, tall: f64) -> String {
+        let (columns, rows) = (self.streams.len(), self.windows.len());
+        let mut svg = format!(
+            "<svg y=\"{ABOVE}\" width=\"100%\" height=\"{tall}\" viewBox=\"0 0 {columns} {rows}\" \
+             preserveAspectRatio=\"none\">"
+        );
+        for (class, line) in [("edge", self.edge()), ("bdp", self.crossings())] {
+            // A line of the background's colour below it, so that it shows on light and on dark tiles.
+            svg += &format!("<path class=\"casing\" d=\"{line}\"/><path class=\"{class}\" d=\"{line}\"/>");
+        }
+        svg + "</svg>"
+    }
+
+    /// Returns the line along which streams × window is the BDP; empty where fewer than two columns have a place on it.
+    fn crossings(&self) -> String {
+        let Some(bdp) = self.bdp else { return String::new() };
+        let points: Vec<String> = (0..self.streams.len()).filter_map(|column| self.crossing(bdp, column)).collect();
+        if points.len() > 1 { format!("M{}", points.join(" ")) } else { String::new() }
+    }
+
+    /// Returns the sides at which a setting with nearly the best rate has a neighbour without.
+    fn edge(&self) -> String {
+        let mut sides = String::new();
+        let differ = |one: Option<bool>, other: Option<bool>| one.zip(other).is_some_and(|(one, other)| one != other);
+        for row in 0..self.windows.len() {
+            for column in 0..self.streams.len() {
+                let here = self.is_nearly_best(row, column);
+                if differ(here, self.is_nearly_best(row, column + 1)) {
+                    sides += &format!("M{},{row}v1", column + 1);
+                }
+                if differ(here, self.is_nearly_best(row + 1, column)) {
+                    sides += &format!("M{column},{}h1", row + 1);
+                }
+            }
+        }
+        sides
+    }
+
+    /// Returns the place in a column at which streams × window is `bdp`, between the windows by their logarithms;
+    /// `None` above the largest and below the smallest.
+    fn crossing(&self, bdp: ByteCount, column: usize) -> Option<String> {
+        let wanted = bdp.as_f64() / self.streams[column] as f64;
+        let row = self.windows.windows(2).position(|pair| (pair[1].as_f64()..=pair[0].as_f64()).contains(&wanted))?;
+        let [above, below] = [self.windows[row].as_f64(), self.windows[row + 1].as_f64()];
+        let share = libm::log(above / wanted) / libm::log(above / below.max(1.0));
+        Some(format!("{},{}", number(column as f64 + 0.5, 1), number(row as f64 + 0.5 + share, 3)))
+    }
+
+    /// Draws the scale of colours, and the meaning of the lines below it.
+    fn scale(&self, top: f64) -> String {
+        let mut svg = String::new();
+        for shade in 0..SHADES {
+            let x = percent(shade as f64 * 0.03);
+            let y = top + 16.0;
+            svg += &format!("<g class=\"s{shade}\"><rect x=\"{x}\" width=\"3%\" y=\"{y}\" height=\"9\"/></g>");
+        }
+        svg += &text("tick", "29%", top + 25.0, &format!("0 to {}", Dimension::Rate.text(self.best().as_f64())));
+        for (index, line) in self.legend().iter().enumerate() {
+            svg += &text("tick", "0", top + 46.0 + LEGEND * index as f64, line);
+        }
+        svg
+    }
+
+    /// Returns the meaning of the lines and of the small tiles, as far as there are any.
+    fn legend(&self) -> Vec<String> {
+        let bdp =
+            self.bdp.map(|bdp| format!("dashed: streams × window = {} (BDP)", Dimension::Size.text(bdp.as_f64())));
+        let fitted = self.tiles.iter().any(|tile| !tile.is_measured);
+        let edge = "thick line: 95 % of the best".to_owned();
+        let small = fitted.then(|| "small tiles: not measured, but fitted".to_owned());
+        std::iter::once(edge).chain(bdp).chain(small).collect()
+    }
+
+    /// Returns the map as lines of at most 80 columns, or a sentence if there is nothing to draw. Columns without room
+    /// are left out, and counted.
+    pub fn text(&self) -> String {
+        /// Columns of six characters that fit next to the windows.
+        const MAX_COLUMNS: usize = 11;
+        if self.tiles.is_empty() {
+            return format!("{NOTHING}\n");
+        }
+        let every = self.streams.len().div_ceil(MAX_COLUMNS).max(1);
+        let columns: Vec<usize> = (0..self.streams.len()).step_by(every).collect();
+        let mut text = format!("{:>8}", self.unit().name);
+        for column in &columns {
+            text += &format!("{:>6}", self.streams[*column]);
+        }
+        text += "\n";
+        for (row, window) in self.windows.iter().enumerate() {
+            let cells: String = columns.iter().map(|column| self.cell(row, *column)).collect();
+            text += &format!("{:>8} {}\n", Dimension::Size.text(window.as_f64()), cells.trim_end());
+        }
+        text += "* the knee; windows down, streams across\n";
+        let left_out = self.streams.len() - columns.len();
+        if left_out > 0 { format!("{text}{left_out} numbers of streams are left out\n") } else { text }
+    }
+
+    /// Returns the rate of a measured tile, and a dot in place of another.
+    fn cell(&self, row: usize, column: usize) -> String {
+        let Some(tile) = self.tile(row, column).filter(|tile| tile.is_measured) else { return "    · ".to_owned() };
+        let mark = if self.knee == Some((tile.window, tile.streams)) { '*' } else { ' ' };
+        format!("{:>5}{mark}", digits(rounded(tile.rate.as_f64() / self.unit().size)))
+    }
+
+    /// Returns the settings and their rates as a table.
+    pub fn figures(&self) -> Figures {
+        let row = |tile: &Tile| {
+            let window = Dimension::Size.text(tile.window.as_f64());
+            vec![format!("{} × {window}", tile.streams), self.words(tile)]
+        };
+        let heads = ["streams × window".to_owned(), "rate".to_owned()];
+        Figures { heads: heads.to_vec(), rows: self.tiles.iter().map(row).collect() }
+    }
+}
+
+/// Returns the top of a row of tiles.
+fn down(row: usize) -> f64 {
+    ABOVE + ROW * row as f64
+}
+
+/// Returns a number with three significant digits, as a tile has room for.
+fn rounded(value: f64) -> f64 {
+    if value < 1e-9 {
+        return 0.0;
+    }
+    let step = libm::pow(10.0, libm::floor(libm::log10(value)) - 2.0);
+    (value / step).round() * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tile(window: u64, streams: u64, rate: u64) -> Tile {
+        let window = ByteCount::from_kib(window);
+        Tile { window, streams, rate: BitRate::from_mbps(rate), is_measured: true, note: String::new() }
+    }
+
+    fn map() -> HeatMap {
+        let tiles = vec![tile(256, 1, 50), tile(256, 4, 200), tile(1024, 1, 198), tile(1024, 4, 205)];
+        HeatMap::new("Rate", tiles).knee(ByteCount::from_kib(256), 4).bdp(ByteCount::from_mib(1))
+    }
+
+    #[test]
+    fn the_edge_divides_the_best_from_the_rest() {
+        assert_eq!(map().edge(), "M0,1h1M1,1v1");
+        assert_eq!(map().crossing(ByteCount::from_kib(512), 0).as_deref(), Some("0.5,1"));
+        assert_eq!(map().crossing(ByteCount::from_mib(64), 0), None);
+        let svg = map().svg();
+        assert!(svg.contains("<title>1 × 256 KiB: 50 Mbit/s, 24 % of the best</title>"), "{svg}");
+        assert!(svg.contains("class=\"ring\""), "{svg}");
+    }
+
+    #[test]
+    fn the_text_has_the_knee() {
+        let expected = "  Mbit/s     1     4\n   1 MiB   198   205\n 256 KiB    50   200*\n* the knee; windows down, \
+                        streams across\n";
+        assert_eq!(map().text(), expected);
+    }
+
+    #[test]
+    fn one_tile_is_a_map_and_none_is_a_sentence() {
+        let one = HeatMap::new("One", vec![tile(64, 1, 0)]).bdp(ByteCount::from_mib(1));
+        assert!(!one.svg().contains("NaN") && one.svg().contains("0 % of the best"), "{}", one.svg());
+        assert!(HeatMap::new("None", Vec::new()).svg().contains(NOTHING));
+        let many = HeatMap::new("Many", (1..=90).map(|streams| tile(64, streams, streams)).collect());
+        assert!(many.text().lines().all(|line| line.chars().count() <= 80), "{}", many.text());
+    }
+}

@@ -1,0 +1,86 @@
+use super::*;
+use crate::svg::Hue;
+use fullpipe_units::{BitRate, Span};
+
+fn second(index: u64) -> Span {
+    Span::from_millis(index * 10)
+}
+
+fn plot(points: Vec<(Span, BitRate)>) -> Plot {
+    let rate = Series::new("rate", Mark::Line, Hue::Blue, points).labelled("steady 941 Mbit/s");
+    Plot::new("Rate over time").with(Panel::new("rate").with(rate).level(BitRate::from_mbps(950), "predicted 950"))
+}
+
+#[test]
+fn nothing_is_a_sentence() {
+    let empty = plot(Vec::new());
+    assert_eq!(empty.svg(), format!("<p class=\"none\">{NOTHING}</p>"));
+    assert_eq!(empty.text(), format!("{NOTHING}\n"));
+    assert_eq!(empty.figures(), Figures::default());
+}
+
+#[test]
+fn one_sample_is_a_dot_and_zeros_are_a_line_at_zero() {
+    let one = plot(vec![(second(1), BitRate::from_mbps(7))]);
+    assert!(one.svg().contains("h0\"><title>rate: 7 Mbit/s at 10 ms</title>"), "{}", one.svg());
+    assert!(one.figures().rows == [["10 ms", "7 Mbit/s"]], "{:?}", one.figures());
+    let rate = Series::new("rate", Mark::Line, Hue::Blue, [(second(0), BitRate::ZERO), (second(1), BitRate::ZERO)]);
+    let zeros = Plot::new("Zeros").with(Panel::new("rate").with(rate));
+    assert!(zeros.svg().contains("d=\"M0,0 10,0\""), "{}", zeros.svg());
+    for plot in [one, zeros] {
+        assert!(!plot.svg().contains("NaN") && !plot.svg().contains("inf"), "{}", plot.svg());
+        assert!(plot.text().lines().all(|line| line.chars().count() <= 80), "{}", plot.text());
+    }
+}
+
+#[test]
+fn a_million_samples_are_a_small_picture_with_every_spike() {
+    let rate = |index: u64| if index == 765_432 { 999 } else { 400 + index * 7_919 % 100 };
+    let many = plot((0..1_000_000).map(|index| (second(index), BitRate::from_mbps(rate(index)))).collect());
+    let svg = many.svg();
+    assert!(svg.len() < 100_000, "{}", svg.len());
+    assert!(svg.contains(",-999 "), "the spike");
+    assert!(svg.contains("rate: 400 Mbit/s to 999 Mbit/s"));
+    assert_eq!(many.figures().rows.len(), 40);
+}
+
+#[test]
+fn values_lie_in_the_picture_as_they_are() {
+    let svg = plot(vec![(second(0), BitRate::ZERO), (second(100), BitRate::from_bps(941_400_000))]).svg();
+    assert!(svg.contains("d=\"M0,0 1,-941.4\""), "{svg}");
+    assert!(svg.contains("viewBox=\"0 -1000 1 1000\" data-n=\"rate\" data-y=\"Mbit/s\""), "{svg}");
+    assert!(svg.contains(">0 s</text>"), "{svg}");
+}
+
+#[test]
+fn names_of_others_are_text() {
+    for name in ["<script>alert(1)</script>", "\u{202e}drow", &"&".repeat(1_000_000), "\"'/><x"] {
+        let series = Series::new(name, Mark::Dots, Hue::Blue, [(second(1), BitRate::from_mbps(1))]).labelled(name);
+        let plot = Plot::new(name).axis(name).with(Panel::new(name).with(series).level(BitRate::ZERO, name));
+        let (svg, text) = (plot.svg(), plot.text());
+        let html = plot.figures().html();
+        assert!(!svg.contains("<script") && !svg.contains("<x") && !html.contains("<script"), "{svg}");
+        assert!(!(svg + &html).contains('\u{202e}') && !text.contains('\u{202e}'));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+}
+
+#[test]
+fn a_line_is_drawn_in_text() {
+    let points = (0..=100).map(|index| (second(index), BitRate::from_mbps(9 * index)));
+    let text = plot(points.collect()).text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], format!("rate, Mbit/s{:>68}", "steady 941 Mbit/s · predicted 950"));
+    assert!(lines[1].starts_with("   1000 ") && lines[1].ends_with('⣀'), "{text}");
+    assert!(lines[7].starts_with("      0 ⣀"), "{text}");
+    assert_eq!(lines[8], "       0 s           0.2           0.4           0.6           0.8             1");
+}
+
+#[test]
+fn a_distribution_ends_at_its_whole() {
+    let values = (1..=1_000).map(Span::from_millis).collect();
+    let series = Series::distribution("round trips", Hue::Plum, values);
+    assert!(series.points.len() < 410);
+    assert_eq!((series.points.first(), series.points.last()), (Some(&(0.001, 0.0)), Some(&(1.0, 1.0))));
+    assert!(Series::distribution("none", Hue::Plum, Vec::<Span>::new()).points.is_empty());
+}

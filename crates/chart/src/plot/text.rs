@@ -1,0 +1,87 @@
+//! A plot as text.
+
+use super::axis::{Axis, Height, with_unit};
+use super::{Mark, Panel, Plot};
+use crate::braille::Grid;
+use crate::quantity::Dimension;
+use crate::svg::cut;
+
+/// Characters of a line.
+const WIDTH: usize = 80;
+
+/// Characters of the values at the left, with the blank behind them.
+const LEFT: usize = 8;
+
+/// Lines of the first panel and of the others.
+const LINES: [usize; 2] = [7, 5];
+
+pub(super) fn text(plot: &Plot) -> String {
+    let axis = Axis::of(plot);
+    let panels = plot.panels.iter().enumerate();
+    let mut text: String = panels.map(|(index, panel)| draw_panel(panel, &axis, LINES[index.min(1)])).collect();
+    text += &across(plot, &axis);
+    text
+}
+
+fn draw_panel(panel: &Panel, axis: &Axis, lines: usize) -> String {
+    let values = Height::of(panel.dimension(), panel.most());
+    let mut grid = Grid::new(WIDTH - LEFT, lines);
+    for series in &panel.series {
+        let at = |point: (f64, f64)| (axis.share(point.0), values.share(point.1));
+        let points: Vec<(f64, f64)> = series.vertices().into_iter().map(at).collect();
+        match series.mark {
+            Mark::Line | Mark::Steps => points.windows(2).for_each(|pair| grid.line(pair[0], pair[1])),
+            Mark::Ranges => points.chunks_exact(2).for_each(|pair| grid.line(pair[0], pair[1])),
+            Mark::Dots => {}
+        }
+        for (x, y) in points {
+            grid.dot(x, y);
+        }
+    }
+    let mut text = format!("{}\n", head(panel, &values));
+    for (index, line) in grid.lines().iter().enumerate() {
+        let label = match index {
+            0 => crate::ticks::label(values.dimension, values.end, 1.0),
+            _ if index + 1 == lines => "0".to_owned(),
+            // The middle of numbers need not be one.
+            _ if index == lines / 2 && values.dimension != Dimension::Count => {
+                crate::ticks::label(values.dimension, values.end / 2.0, 1.0)
+            }
+            _ => String::new(),
+        };
+        text += format!("{label:>width$} {line}", width = LEFT - 1).trim_end();
+        text += "\n";
+    }
+    text
+}
+
+/// Returns the name of the panel with its unit, and the labels of series and levels at the right.
+fn head(panel: &Panel, values: &Height) -> String {
+    let name = cut(&with_unit(&panel.name, values.unit), 30);
+    let series = panel.series.iter().filter_map(|series| series.label.clone());
+    let labels = series.chain(panel.levels.iter().map(|level| level.label.clone()));
+    let labels: Vec<String> = labels.filter(|label| !label.is_empty()).collect();
+    let labels = cut(&labels.join(" · "), WIDTH - 2 - name.chars().count());
+    let gap = WIDTH.saturating_sub(name.chars().count() + labels.chars().count());
+    format!("{name}{}{labels}", " ".repeat(gap)).trim_end().to_owned()
+}
+
+/// Returns the line of ticks below the last panel.
+fn across(plot: &Plot, axis: &Axis) -> String {
+    let mut line = vec![' '; WIDTH];
+    let mut free = 0;
+    for (place, label) in axis.ticks(6.0, plot.axis.is_some()) {
+        let length = label.chars().count();
+        let middle = LEFT + (axis.share(place) * (WIDTH - LEFT - 1) as f64) as usize;
+        let begin = middle.saturating_sub(length / 2).min(WIDTH.saturating_sub(length));
+        if begin >= free {
+            line.splice(begin..begin + length, label.chars());
+            free = begin + length + 1;
+        }
+    }
+    let ticks = line.into_iter().collect::<String>();
+    let name = plot.axis.as_ref().map_or_else(String::new, |name| {
+        format!("{:>width$}{}\n", "", cut(&with_unit(name, axis.unit), 60), width = LEFT)
+    });
+    format!("{}\n{name}", ticks.trim_end())
+}

@@ -1,0 +1,157 @@
+//! Quantities of an axis, and the units in which they are shown.
+
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
+
+/// Dimension of an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dimension {
+    /// Bits per second.
+    Rate,
+    /// A length of time.
+    Time,
+    /// Bytes.
+    Size,
+    /// A share, shown in percent.
+    Share,
+    /// A factor between two rates, shown as a change in percent.
+    Change,
+    /// A number.
+    Count,
+    /// A moment since the Unix epoch, in UTC.
+    Date,
+}
+
+/// A quantity that an axis can show.
+pub trait Quantity: Copy {
+    /// Its dimension.
+    const DIMENSION: Dimension;
+
+    /// Returns its number: bits per second, seconds, bytes, a fraction, or a count.
+    fn number(self) -> f64;
+}
+
+/// A factor between two rates: after by before.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change(pub Ratio);
+
+macro_rules! quantities {
+    ($($name:ty, $dimension:ident, $number:expr;)+) => {
+        $(impl Quantity for $name {
+            const DIMENSION: Dimension = Dimension::$dimension;
+
+            fn number(self) -> f64 {
+                let number: fn(Self) -> f64 = $number;
+                number(self)
+            }
+        })+
+    };
+}
+
+quantities! {
+    BitRate, Rate, BitRate::as_f64;
+    Span, Time, Span::as_secs_f64;
+    ByteCount, Size, ByteCount::as_f64;
+    Ratio, Share, Ratio::get;
+    Change, Change, |change| change.0.get();
+    u64, Count, |count| count as f64;
+    Time, Date, |moment| moment.as_nanos() as f64 / 1e9;
+}
+
+/// A unit of a dimension.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Unit {
+    /// Its name; empty for numbers.
+    pub(crate) name: &'static str,
+    /// Its size in the dimension's number.
+    pub(crate) size: f64,
+}
+
+const RATES: &[Unit] =
+    &[unit("bit/s", 1.0), unit("kbit/s", 1e3), unit("Mbit/s", 1e6), unit("Gbit/s", 1e9), unit("Tbit/s", 1e12)];
+const TIMES: &[Unit] = &[unit("ns", 1e-9), unit("µs", 1e-6), unit("ms", 1e-3), unit("s", 1.0)];
+const SIZES: &[Unit] = &[unit("B", 1.0), unit("KiB", 1024.0), unit("MiB", 1_048_576.0), unit("GiB", 1_073_741_824.0)];
+const SHARES: &[Unit] = &[unit("%", 0.01)];
+const NUMBERS: &[Unit] = &[unit("", 1.0)];
+
+const fn unit(name: &'static str, size: f64) -> Unit {
+    Unit { name, size }
+}
+
+impl Dimension {
+    /// Returns the largest unit of which `most` has at least one.
+    pub(crate) fn unit(self, most: f64) -> Unit {
+        let units = match self {
+            Self::Rate => RATES,
+            Self::Time => TIMES,
+            Self::Size => SIZES,
+            Self::Share => SHARES,
+            Self::Change | Self::Count | Self::Date => NUMBERS,
+        };
+        units.iter().rev().find(|unit| most.abs() >= unit.size * 0.999_999).copied().unwrap_or(units[0])
+    }
+
+    /// Returns a value with its own unit: `941.4 Mbit/s`, `+3.1 %`, `2026-11-25 08:15`.
+    pub(crate) fn text(self, value: f64) -> String {
+        match self {
+            Self::Change => change(value),
+            Self::Date => date(value, "%Y-%m-%d %H:%M"),
+            Self::Rate | Self::Time | Self::Size | Self::Share | Self::Count => self.text_in(value, self.unit(value)),
+        }
+    }
+
+    /// Returns a value in `unit`, with its name.
+    pub(crate) fn text_in(self, value: f64, unit: Unit) -> String {
+        match self {
+            Self::Change | Self::Date => self.text(value),
+            _ if unit.name.is_empty() => digits(value),
+            _ => format!("{} {}", digits(value / unit.size), unit.name),
+        }
+    }
+}
+
+/// Returns a factor as a change: 1.031 is `+3.1 %`.
+fn change(factor: f64) -> String {
+    let percent = (factor - 1.0) * 100.0;
+    match digits(percent.abs()).as_str() {
+        "0" => "0 %".to_owned(),
+        text => format!("{}{text} %", if percent < 0.0 { '−' } else { '+' }),
+    }
+}
+
+/// Returns a moment in UTC; nothing where the calendar does not have it.
+pub(crate) fn date(seconds: f64, format: &str) -> String {
+    jiff::Timestamp::from_second(seconds as i64).map(|at| at.strftime(format).to_string()).unwrap_or_default()
+}
+
+/// Returns a number with four significant digits, without zeros at its end.
+pub(crate) fn digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return "0".to_owned();
+    }
+    let places = (3.0 - libm::floor(libm::log10(value.abs()))).clamp(0.0, 9.0) as usize;
+    trimmed(&format!("{value:.places$}")).to_owned()
+}
+
+/// Returns a decimal number without zeros behind its point.
+pub(crate) fn trimmed(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_has_four_digits_and_its_own_unit() {
+        assert_eq!(Dimension::Rate.text(941_449_000.0), "941.4 Mbit/s");
+        assert_eq!(Dimension::Rate.text(0.0), "0 bit/s");
+        assert_eq!(Dimension::Time.text(0.1), "100 ms");
+        assert_eq!(Dimension::Size.text(524_288.0), "512 KiB");
+        assert_eq!(Dimension::Share.text(0.5), "50 %");
+        assert_eq!(Dimension::Count.text(12_345.0), "12345");
+        assert_eq!(Dimension::Change.text(0.69), "−31 %");
+        assert_eq!(Dimension::Change.text(1.0), "0 %");
+        assert_eq!(Dimension::Date.text(1_764_058_500.0), "2025-11-25 08:15");
+        assert_eq!(digits(f64::NAN), "0");
+    }
+}

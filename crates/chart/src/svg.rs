@@ -1,0 +1,123 @@
+//! Parts of SVG.
+
+use fullpipe_units::printable;
+
+use crate::quantity::trimmed;
+
+/// Longest text of others that is shown, in characters.
+const MAX_TEXT: usize = 160;
+
+/// Colour of a series. All four can be distinguished by people who do not distinguish red and green, and each has a
+/// label next to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hue {
+    /// Rates, and the first of several series.
+    Blue,
+    /// The knee, and the second of several series.
+    Orange,
+    /// The third of several series, and gains.
+    Green,
+    /// Round-trip times, and the fourth of several series.
+    Plum,
+    /// A reference.
+    Grey,
+}
+
+impl Hue {
+    pub(crate) const fn class(self) -> &'static str {
+        match self {
+            Self::Blue => "c0",
+            Self::Orange => "c1",
+            Self::Green => "c2",
+            Self::Plum => "c3",
+            Self::Grey => "c4",
+        }
+    }
+}
+
+/// Returns text for HTML and SVG, also within quotation marks.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Returns text of others as it may be shown: control characters, and those that change the direction of text, are
+/// spelled out, and what is longer than 160 characters is cut.
+pub fn shown(text: &str) -> String {
+    cut(text, MAX_TEXT)
+}
+
+/// Returns the first `max` characters of text of others, with an ellipsis for the rest.
+pub(crate) fn cut(text: &str, max: usize) -> String {
+    let is_long = text.chars().nth(max).is_some();
+    let kept: String = text.chars().take(if is_long { max - 1 } else { max }).collect();
+    let visible: String = printable(&kept).chars().map(spelled).collect();
+    // What was spelled out is longer than the characters were.
+    let visible: String = visible.chars().take(max * 8).collect();
+    if is_long { visible + "…" } else { visible }
+}
+
+/// Spells out characters that change the direction of the text behind them.
+fn spelled(c: char) -> String {
+    match c {
+        '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            c.escape_unicode().to_string()
+        }
+        c => c.to_string(),
+    }
+}
+
+/// Returns a coordinate with so many decimal places at most.
+pub(crate) fn number(value: f64, places: usize) -> String {
+    let text = format!("{value:.places$}");
+    match trimmed(&text) {
+        "-0" => "0".to_owned(),
+        short => short.to_owned(),
+    }
+}
+
+/// Returns the decimal places that resolve a `range` to one part in ten thousand.
+pub(crate) fn places(range: f64) -> usize {
+    (4.0 - libm::floor(libm::log10(range.max(1e-12)))).clamp(0.0, 12.0) as usize
+}
+
+/// Returns a text element at `x` (a length or a percentage) and `y` in pixels.
+pub(crate) fn text(class: &str, x: &str, y: f64, content: &str) -> String {
+    format!("<text class=\"{class}\" x=\"{x}\" y=\"{}\">{}</text>", number(y, 1), escape(content))
+}
+
+/// Returns a place between 0 and 1 as a percentage.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{}%", number(share * 100.0, 3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_others_is_text() {
+        assert_eq!(escape("<b a=\"1\">&'"), "&lt;b a=&quot;1&quot;&gt;&amp;&#39;");
+        assert_eq!(shown("a\u{202e}b\nc"), "a\\u{202e}b\\nc");
+        let long = shown(&"x".repeat(1_000_000));
+        assert_eq!((long.chars().count(), long.ends_with("x…")), (MAX_TEXT, true));
+        assert!(shown(&"\u{202e}".repeat(1_000_000)).len() < 2_000);
+        assert_eq!(shown("eth0"), "eth0");
+    }
+
+    #[test]
+    fn coordinates_are_short() {
+        assert_eq!((number(12.0, 3), number(-0.000_1, 2), number(0.125, 2)), ("12".into(), "0".into(), "0.12".into()));
+        assert_eq!((places(1_000.0), places(0.178), places(12.0)), (1, 5, 3));
+    }
+}

@@ -1,0 +1,136 @@
+//! Captures.
+
+use fullpipe_chart::{Hue, Panel, Plot, Row, Rows, Series};
+use fullpipe_record::{CaptureReport, CapturedTransfer, FlowDirection, FlowPair, FlowReport, LossCourse, OneWayDelay};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+use super::transfer::{ceilings, evidence, of_evidence, phrase, remedies};
+use super::{Article, Section, figures};
+use crate::text::{field, round_trip};
+
+/// Connections in the table.
+const MAX_FLOWS: usize = 100;
+
+/// Returns the article on a capture, or on two of the same connections.
+pub(super) fn article(report: &CaptureReport) -> Article {
+    let first = report.transfers.first();
+    let headline = match first {
+        Some(transfer) => {
+            let rate =
+                rate(report, transfer).map_or_else(|| "The largest transfer".to_owned(), |rate| rate.to_string());
+            format!("{rate}: limited by {}", phrase(transfer.diagnosis.verdict.kind))
+        }
+        None => format!("{} connections, none of them explained", report.flows.len()),
+    };
+    let mut sections: Vec<Section> = first.map(|transfer| explained(report, transfer)).unwrap_or_default();
+    sections.extend(report.pairs.first().into_iter().flat_map(pair));
+    sections.push(flows(report));
+    let sentences = first.map(|transfer| transfer.diagnosis.verdict.sentence.clone());
+    Article {
+        origin: format!("fullpipe trace · {}", report.name),
+        headline,
+        sentences: sentences.into_iter().chain(report.notes.iter().cloned()).collect(),
+        facts: facts(report),
+        sections,
+        ..Article::default()
+    }
+}
+
+/// Returns the steady rate of a transfer, or that of its largest connection.
+fn rate(report: &CaptureReport, transfer: &CapturedTransfer) -> Option<BitRate> {
+    let steady = transfer.diagnosis.evidence.as_ref().and_then(|evidence| evidence.steady).map(|steady| steady.rate);
+    let flow = report.flows.iter().find(|flow| transfer.flows.first() == Some(&flow.number));
+    steady.or_else(|| flow.map(|flow| flow.ends[flow.sender()].rate))
+}
+
+fn facts(report: &CaptureReport) -> Vec<(String, String)> {
+    let data: ByteCount = report.flows.iter().map(FlowReport::bytes).sum();
+    vec![
+        (report.flows.len().to_string(), "connections".to_owned()),
+        (data.to_string(), format!("of data in {:.1} s", report.duration.as_secs_f64())),
+        (report.packets.to_string(), "packets".to_owned()),
+    ]
+}
+
+fn explained(report: &CaptureReport, transfer: &CapturedTransfer) -> Vec<Section> {
+    let verdict = &transfer.diagnosis.verdict;
+    let course = transfer.diagnosis.evidence.as_ref().map(|evidence| of_evidence(evidence, Some(verdict)));
+    let mut sections = course.unwrap_or_default();
+    sections.extend(ceilings(verdict, rate(report, transfer).unwrap_or_default()));
+    sections.extend(remedies(&transfer.diagnosis.remedies));
+    sections.extend(evidence(verdict));
+    sections
+}
+
+/// Returns the sections on a connection in two captures: delay, losses and changed fields.
+fn pair(pair: &FlowPair) -> Vec<Section> {
+    let known = pair.directions.iter().filter(|direction| direction.in_both);
+    let mut sections: Vec<Section> = delays(pair).into_iter().collect();
+    sections.extend(known.filter_map(|direction| losses(direction, direction.loss_course.as_ref()?)));
+    sections.push(changes(pair));
+    sections
+}
+
+/// Returns the one-way delay of both directions; `None` where neither is known.
+fn delays(pair: &FlowPair) -> Option<Section> {
+    let known = pair.directions.iter().filter_map(|direction| Some((direction, direction.delay?)));
+    let known: Vec<(&FlowDirection, OneWayDelay)> = known.collect();
+    let worst = known.iter().map(|(_, delay)| delay.most).max()?;
+    let mut rows = Rows::new("One-way delay above the least", ["from", "median, p95, most"]);
+    for (direction, delay) in known {
+        let [median, p95, most] = [delay.median, delay.p95, delay.most].map(round_trip);
+        let row = Row::new(&direction.from, &median, Hue::Plum).detail(&format!("{p95}, {most}"));
+        rows = rows.with(row.dot(delay.median).interval(Span::ZERO, delay.p95).expected(delay.most));
+    }
+    let title = format!("Between the captures, packets wait for up to {}", round_trip(worst));
+    let method =
+        "One-way delay above the least of its direction. Dot: median. Line: to the 95th percentile. Tick: most.";
+    Some(Section::new(title, method, rows))
+}
+
+fn losses(direction: &FlowDirection, course: &LossCourse) -> Option<Section> {
+    let bins = course.lost.iter().enumerate().filter(|(_, lost)| **lost > ByteCount::ZERO);
+    let ranges = bins.map(|(index, lost)| (course.width * index as u64, ByteCount::ZERO, *lost));
+    let series = Series::ranges("lost", Hue::Orange, ranges);
+    let plot = Plot::new("Data that was lost over time").with(Panel::new("lost").with(series));
+    let title = format!("{} of what {} sent was lost between the captures", direction.lost, direction.from);
+    (!course.lost.is_empty())
+        .then(|| Section::new(title, "Data that passed the nearer capture and not the other.", plot))
+}
+
+/// Returns the fields that a device changed.
+fn changes(pair: &FlowPair) -> Section {
+    let of = |direction: &FlowDirection| -> Vec<[String; 4]> {
+        let row = |change: &fullpipe_record::FlowChange| {
+            [direction.from.clone(), field(change.field).to_owned(), change.before.clone(), change.after.clone()]
+        };
+        direction.changes.iter().map(row).collect()
+    };
+    let rows: Vec<[String; 4]> = pair.directions.iter().flat_map(of).collect();
+    let title = match rows.len() {
+        0 => "No field was changed between the captures".to_owned(),
+        1 => "A field was changed between the captures".to_owned(),
+        many => format!("{many} fields were changed between the captures"),
+    };
+    Section::new(title, "", figures(["packets from", "field", "before", "after"], rows))
+}
+
+fn flows(report: &CaptureReport) -> Section {
+    let row = |flow: &FlowReport| {
+        let (sender, receiver) = (&flow.ends[flow.sender()], &flow.ends[1 - flow.sender()]);
+        [
+            flow.number.to_string(),
+            format!("{} → {}", sender.address, receiver.address),
+            sender.unique_bytes.to_string(),
+            sender.rate.to_string(),
+            sender.retransmitted_packets.to_string(),
+            sender.rtt.map_or_else(String::new, |rtt| round_trip(rtt.median)),
+            receiver.window.map_or_else(String::new, |window| window.settled.to_string()),
+        ]
+    };
+    let mut largest: Vec<&FlowReport> = report.flows.iter().collect();
+    largest.sort_by_key(|flow| std::cmp::Reverse(flow.bytes()));
+    let heads = ["no", "connection", "data", "rate", "sent again", "round trip", "window"];
+    let table = figures(heads, largest.into_iter().take(MAX_FLOWS).map(row).collect());
+    Section::new("Connections, those with most data first", "Each byte of data is counted once.", table)
+}

@@ -1,0 +1,138 @@
+//! Series of a transfer over time, from its samples.
+
+use fullpipe_chart::{Hue, Mark, Series};
+use fullpipe_record::{EndReport, Measurement, Sample};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+
+/// Points of a rate over the whole of a transfer.
+const RATES: u64 = 300;
+
+/// Part of a round trip over which a rate is taken at least: data comes in bursts of one.
+const ROUND: f64 = 0.95;
+
+/// Samples of all streams at one time.
+pub(super) struct Snapshot<'s> {
+    pub(super) at: Span,
+    pub(super) samples: Vec<&'s Sample>,
+}
+
+impl Snapshot<'_> {
+    /// Returns the sum over the streams; `None` if a stream does not have the figure.
+    pub(super) fn sum<T: std::iter::Sum>(&self, figure: impl Fn(&Sample) -> Option<T>) -> Option<T> {
+        self.samples.iter().map(|sample| figure(sample)).sum()
+    }
+}
+
+/// Returns the snapshots of the first `streams` of these samples, by time.
+pub(super) fn snapshots(samples: &[Sample], streams: u16) -> Vec<Snapshot<'_>> {
+    let own: Vec<&Sample> = samples.iter().filter(|sample| sample.stream < streams).collect();
+    let groups = own.chunk_by(|one, next| one.at == next.at);
+    groups.map(|group| Snapshot { at: group[0].at, samples: group.to_vec() }).collect()
+}
+
+/// Returns the snapshots of an end, of the upload where data goes both ways.
+pub(super) fn of_end<'m>(measured: &Measurement, end: &'m EndReport) -> Vec<Snapshot<'m>> {
+    snapshots(&end.samples, measured.request.streams)
+}
+
+/// Returns the rate at which data arrives: by the receiver's samples, or else by the sender's, or by the intervals.
+pub(super) fn rates(measured: &Measurement) -> Vec<(Span, BitRate)> {
+    let round = measured.rtt.idle.or(measured.rtt.loaded).map(|rtt| rtt.median).unwrap_or_default();
+    let sending = |snapshot: &Snapshot<'_>| snapshot.at <= measured.summary.duration;
+    let mut receiver = of_end(measured, measured.receiver());
+    receiver.retain(sending);
+    let arrived = by_bytes(&receiver, round, |sample| Some(sample.bytes));
+    if arrived.len() > 1 {
+        return arrived;
+    }
+    let mut sender = of_end(measured, measured.sender());
+    sender.retain(sending);
+    let acknowledged = by_bytes(&sender, round, |sample| sample.tcp.bytes_acked);
+    if acknowledged.len() > 1 {
+        return acknowledged;
+    }
+    let counted = measured.intervals.iter().filter(|interval| interval.direction == measured.intervals[0].direction);
+    counted.map(|interval| (interval.to, interval.rate)).collect()
+}
+
+/// Returns the rate at which bytes pass, between snapshots that are at least a round trip and a 300th of the whole time
+/// apart.
+pub(super) fn by_bytes(
+    snapshots: &[Snapshot<'_>],
+    round: Span,
+    bytes: impl Fn(&Sample) -> Option<ByteCount>,
+) -> Vec<(Span, BitRate)> {
+    let [Some(first), Some(last)] = [snapshots.first(), snapshots.last()] else { return Vec::new() };
+    let step = (last.at.saturating_sub(first.at) / RATES).max(round.scaled(ROUND));
+    let mut before = (Span::ZERO, ByteCount::ZERO);
+    let mut rates = Vec::new();
+    for snapshot in snapshots {
+        let Some(now) = snapshot.sum(&bytes) else { continue };
+        let passed = snapshot.at.saturating_sub(before.0);
+        if passed > step {
+            rates.push((snapshot.at, BitRate::of(now.saturating_sub(before.1), passed)));
+            before = (snapshot.at, now);
+        }
+    }
+    rates
+}
+
+/// Returns the round-trip times of echo requests during the load or, without those, the kernel's estimates.
+pub(super) fn round_trips(measured: &Measurement, hue: Hue) -> Series {
+    if let Some(echoes) = &measured.rtt.echoes {
+        let began = echoes.load.began;
+        let during = echoes.samples.iter().filter(|echo| echo.at >= began && echo.at <= echoes.load.to);
+        let points = during.filter_map(|echo| Some((echo.at.saturating_sub(began), echo.rtt?)));
+        return Series::new("round trips of echo requests", Mark::Dots, hue, points);
+    }
+    estimates(&of_end(measured, measured.sender()), hue)
+}
+
+/// Returns the largest smoothed round-trip time of all streams in each snapshot.
+pub(super) fn estimates(snapshots: &[Snapshot<'_>], hue: Hue) -> Series {
+    let largest = |snapshot: &Snapshot<'_>| snapshot.samples.iter().filter_map(|sample| sample.tcp.rtt).max();
+    let points = snapshots.iter().filter_map(|snapshot| Some((snapshot.at, largest(snapshot)?)));
+    Series::new("smoothed round-trip time", Mark::Line, hue, points)
+}
+
+/// Returns the segments that were sent again between snapshots.
+pub(super) fn sent_again(snapshots: &[Snapshot<'_>]) -> Vec<(Span, u64)> {
+    let totals =
+        snapshots.iter().filter_map(|snapshot| Some((snapshot.at, snapshot.sum(|one| one.tcp.total_retrans)?)));
+    let totals: Vec<(Span, SegCount)> = totals.collect();
+    let pairs = totals.windows(2).map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1).get()));
+    pairs.filter(|(_, segments)| *segments > 0).collect()
+}
+
+/// Returns a figure in bytes over time, of all streams together.
+pub(super) fn bytes(
+    snapshots: &[Snapshot<'_>],
+    figure: impl Fn(&Sample) -> Option<ByteCount>,
+) -> Vec<(Span, ByteCount)> {
+    snapshots.iter().filter_map(|snapshot| Some((snapshot.at, snapshot.sum(&figure)?))).collect()
+}
+
+/// Returns the share of the time between snapshots in which a limit held, as the kernel counts it, of all streams
+/// together; steps are at least a sixtieth of the whole time.
+pub(super) fn shares(snapshots: &[Snapshot<'_>], limited: impl Fn(&Sample) -> Option<Span>) -> Vec<(Span, Ratio)> {
+    const STEPS: u64 = 60;
+    let [Some(first), Some(last)] = [snapshots.first(), snapshots.last()] else { return Vec::new() };
+    let step = last.at.saturating_sub(first.at) / STEPS;
+    let mut before: Option<(Span, Span)> = None;
+    let mut shares = Vec::new();
+    for snapshot in snapshots {
+        let Some(now) = snapshot.sum(&limited) else { continue };
+        let Some((at, total)) = before else {
+            before = Some((snapshot.at, now));
+            continue;
+        };
+        let passed = snapshot.at.saturating_sub(at);
+        if passed > step {
+            let whole = passed.as_secs_f64() * snapshot.samples.len() as f64;
+            let share = (now.saturating_sub(total).as_secs_f64() / whole).min(1.0);
+            shares.push((snapshot.at, Ratio::new(share)));
+            before = Some((snapshot.at, now));
+        }
+    }
+    shares
+}

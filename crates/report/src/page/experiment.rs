@@ -1,0 +1,134 @@
+//! The loop: before a remedy and with it.
+
+use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
+use fullpipe_record::{Experiment, Measurement, Prediction, Proof};
+use fullpipe_units::{BitRate, Ratio};
+
+use super::course::{rates, round_trips};
+use super::transfer::{evidence, faults, from_to, phrase, rate, remedies, sections};
+use super::{Article, Section};
+use crate::text::round_trip;
+
+/// Returns the article on an experiment.
+pub(super) fn article(experiment: &Experiment) -> Article {
+    let before = &experiment.measurement;
+    let proof = experiment.proof.as_ref();
+    let path = &experiment.path.forward;
+    let bottleneck = path.rate.map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
+    let mut all = vec![];
+    all.extend(proof.map(|proof| effect(before, proof)));
+    all.push(predictions(experiment));
+    all.extend(remedies(&experiment.remedies));
+    all.extend(sections(before, Some(&experiment.prediction), Some(&experiment.verdict)));
+    all.extend(evidence(&experiment.verdict));
+    Article {
+        origin: format!("fullpipe demo · emulated path, {bottleneck} × {}", experiment.path.rtt()),
+        headline: headline(experiment),
+        sentences: sentences(experiment),
+        facts: facts(experiment),
+        sections: all,
+        ..Article::default()
+    }
+}
+
+fn headline(experiment: &Experiment) -> String {
+    let before = rate(&experiment.measurement);
+    let limit = phrase(experiment.verdict.kind);
+    match &experiment.proof {
+        Some(proof) => {
+            let after = rate(&proof.measurement);
+            let times = after.relative_to(before);
+            let rates = from_to(&before.to_string(), &after.to_string());
+            format!("{rates}: without the limit of {limit}, {times:.1} times as much arrives")
+        }
+        None => format!("{before}: limited by {limit}"),
+    }
+}
+
+fn sentences(experiment: &Experiment) -> Vec<String> {
+    let proof = experiment.proof.as_ref();
+    let mut all = vec![experiment.verdict.sentence.clone()];
+    all.extend(proof.map(|proof| format!("With {}: {}", proof.remedy.id, proof.verdict.sentence)));
+    all.extend(faults(&experiment.measurement));
+    all.extend(proof.into_iter().flat_map(|proof| faults(&proof.measurement)));
+    if experiment.undone.as_ref().is_some_and(|undone| !undone.restored) {
+        all.push("The settings do not read back as they were before.".to_owned());
+    }
+    all.dedup();
+    all
+}
+
+fn facts(experiment: &Experiment) -> Vec<(String, String)> {
+    let percent = |accuracy: Option<Ratio>| accuracy.map(|share| format!("{:.1} %", share.percent()));
+    let loaded = |measured: &Measurement| measured.rtt.loaded.map(|rtt| round_trip(rtt.median));
+    let mut facts = vec![(rate(&experiment.measurement).to_string(), "before".to_owned())];
+    if let Some(proof) = &experiment.proof {
+        facts.push((rate(&proof.measurement).to_string(), format!("with {}", proof.remedy.id)));
+        if let (Some(before), Some(after)) = (loaded(&experiment.measurement), loaded(&proof.measurement)) {
+            facts.push((from_to(&before, &after), "round trip under load".to_owned()));
+        }
+        facts.extend(percent(proof.accuracy).map(|share| (share, "of the rate predicted with the remedy".to_owned())));
+    } else {
+        facts.extend(percent(experiment.accuracy).map(|share| (share, "of the predicted rate".to_owned())));
+    }
+    facts
+}
+
+/// Returns what the remedy did to rate and delay.
+fn effect(before: &Measurement, proof: &Proof) -> Section {
+    let after = &proof.measurement;
+    let line = |name: &str, measured: &Measurement, hue| {
+        Series::new(name, Mark::Line, hue, rates(measured)).labelled(&format!("{name} {}", rate(measured)))
+    };
+    let loaded = |name: &str, measured: &Measurement| {
+        measured.rtt.loaded.map_or_else(|| name.to_owned(), |rtt| format!("{name} {}", round_trip(rtt.median)))
+    };
+    let plot = Plot::new("Rate and round-trip time before the remedy and with it")
+        .with(Panel::new("rate").with(line("before", before, Hue::Orange)).with(line("with it", after, Hue::Blue)))
+        .with(
+            Panel::new("round trip")
+                .with(round_trips(before, Hue::Orange).named("before").labelled(&loaded("before", before)))
+                .with(round_trips(after, Hue::Blue).named("with it").labelled(&loaded("with it", after))),
+        );
+    let [slow, fast] = [before, after].map(|measured| measured.rtt.loaded.map(|rtt| rtt.median));
+    let delay = match slow.zip(fast) {
+        Some((slow, fast)) if fast.as_secs_f64() > slow.as_secs_f64() * 1.05 => {
+            format!(", and round trips grow to {}", round_trip(fast))
+        }
+        Some((_, fast)) => format!(", and round trips stay at {}", round_trip(fast)),
+        None => String::new(),
+    };
+    let title = format!("{} brings {}{delay}", proof.remedy.id, rate(after));
+    Section::new(title, "Payload that arrived, and round trips, on one axis of time.", plot)
+}
+
+/// Returns predicted and measured rates next to each other.
+fn predictions(experiment: &Experiment) -> Section {
+    let mut rows = Rows::new("Predicted and measured rates", ["", "measured, predicted"]);
+    rows = rows.with(row("before", &experiment.measurement, &experiment.prediction, Hue::Orange));
+    let mut accuracies = vec![experiment.accuracy];
+    if let Some(proof) = &experiment.proof {
+        rows = rows.with(row(&format!("with {}", proof.remedy.id), &proof.measurement, &proof.prediction, Hue::Blue));
+        accuracies.push(proof.accuracy);
+    }
+    let shares: Vec<String> =
+        accuracies.into_iter().flatten().map(|share| format!("{:.1} %", share.percent())).collect();
+    let title = match shares.as_slice() {
+        [] => "Measured, next to the prediction".to_owned(),
+        shares => format!("Measured: {} of the prediction", shares.join(" and ")),
+    };
+    Section::new(
+        title,
+        "Bars: measured. Tick and thin line: predicted before the first packet, with its interval.",
+        rows,
+    )
+}
+
+fn row(name: &str, measured: &Measurement, predicted: &Prediction, hue: Hue) -> Row {
+    let (rate, expected): (BitRate, BitRate) = (rate(measured), predicted.kernel_model);
+    Row::new(name, &rate.to_string(), hue)
+        .detail(&format!("predicted {expected}"))
+        .bar(rate)
+        .interval(predicted.low, predicted.high)
+        .expected(expected)
+}

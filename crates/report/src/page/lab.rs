@@ -1,0 +1,194 @@
+//! Scenarios and grids: measured against predictions and bounds.
+
+use fullpipe_chart::{Change, Figures, Hue, Mark, Panel, Plot, Row, Rows, Series};
+use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
+use fullpipe_units::{BitRate, Ratio};
+
+use super::transfer::{by_load, sections};
+use super::{Article, Section, figures};
+
+/// Steps up to which each has charts of its own.
+const MAX_DETAILED: usize = 3;
+
+/// Returns the article on scenarios that were run.
+pub(super) fn article(reports: &[LabReport]) -> Article {
+    let steps: Vec<(&LabReport, &LabStep)> =
+        reports.iter().flat_map(|report| report.steps.iter().map(move |step| (report, step))).collect();
+    let passed = reports.iter().filter(|report| report.passed).count();
+    let headline = match (reports, passed) {
+        ([], _) => "No scenario was run".to_owned(),
+        ([one], 1) => format!("{}: passed", one.scenario),
+        ([one], _) => format!("{}: failed", one.scenario),
+        (all, passed) if passed == all.len() => format!("{passed} scenarios passed, none failed"),
+        (all, passed) => format!("{} of {} scenarios failed", all.len() - passed, all.len()),
+    };
+    let mut all = vec![acceptance(&steps)];
+    all.extend(accuracy(&steps));
+    all.extend(rates(&steps));
+    if steps.len() <= MAX_DETAILED {
+        all.extend(steps.iter().flat_map(|(_, step)| detailed(step)));
+    }
+    let (runs, invalid) = reports.iter().map(LabReport::runs).fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
+    Article {
+        origin: "fullpipe lab run".to_owned(),
+        headline,
+        sentences: reports.iter().map(|report| format!("{}: {}", report.scenario, report.title)).take(12).collect(),
+        facts: vec![
+            (format!("{passed} of {}", reports.len()), "scenarios passed".to_owned()),
+            (steps.len().to_string(), "steps".to_owned()),
+            (runs.to_string(), format!("runs, {invalid} did not count")),
+        ],
+        sections: all,
+        ..Article::default()
+    }
+}
+
+fn outcome(step: &LabStep) -> &'static str {
+    match step.passed {
+        Some(true) => "pass",
+        Some(false) => "FAIL",
+        None if step.measured.is_none() => "invalid",
+        None => "no bound",
+    }
+}
+
+fn or_empty(rate: Option<BitRate>) -> String {
+    rate.map_or_else(String::new, |rate| rate.to_string())
+}
+
+/// Returns the table of all steps.
+fn acceptance(steps: &[(&LabReport, &LabStep)]) -> Section {
+    let row = |(report, step): &(&LabReport, &LabStep)| {
+        [
+            report.scenario.clone(),
+            step.name.clone(),
+            step.prediction.kernel_model.to_string(),
+            or_empty(step.published.and_then(|published| published.rate)),
+            or_empty(step.measured),
+            step.accuracy.map_or_else(String::new, |share| format!("{:.1} %", share.percent())),
+            outcome(step).to_owned(),
+            step.missed.join("; "),
+        ]
+    };
+    let failed = steps.iter().filter(|(_, step)| step.passed == Some(false)).count();
+    let title = match failed {
+        0 => "Every step with a bound met it".to_owned(),
+        1 => "1 step missed a bound".to_owned(),
+        many => format!("{many} steps missed a bound"),
+    };
+    let heads = ["scenario", "step", "predicted", "published", "measured", "of predicted", "bounds", "missed"];
+    let table: Figures = figures(heads, steps.iter().map(row).collect());
+    Section::new(title, "Payload; predicted by the rules of the kernel before the step ran.", table)
+}
+
+/// Returns measured by predicted of each step; `None` where nothing was measured.
+fn accuracy(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
+    let mut rows = Rows::new("Measured by predicted", ["step", "difference"]);
+    let mut errors = Vec::new();
+    for (report, step) in steps {
+        let Some(accuracy) = step.accuracy else { continue };
+        errors.push((accuracy.get() - 1.0).abs());
+        let hue = if step.passed == Some(false) { Hue::Orange } else { Hue::Blue };
+        rows = rows.with(difference(&format!("{} · {}", report.scenario, step.name), accuracy, hue));
+    }
+    errors.sort_by(f64::total_cmp);
+    let middle = *errors.get(errors.len() / 2)?;
+    let title = format!("Half of the steps are within {:.1} % of the prediction", middle * 100.0);
+    Some(Section::new(title, "Measured by predicted; on the line in the middle they are equal.", rows))
+}
+
+/// Returns a row with a dot at measured by predicted.
+fn difference(name: &str, accuracy: Ratio, hue: Hue) -> Row {
+    let percent = (accuracy.get() - 1.0) * 100.0;
+    Row::new(name, &format!("{percent:+.1} %").replace('-', "−"), hue).dot(Change(accuracy))
+}
+
+/// Returns the valid runs of each step with their median, next to the prediction; `None` if every step has one run.
+fn rates(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
+    let valid = |step: &LabStep| -> Vec<BitRate> {
+        let counted = step.runs.iter().filter(|run| run.validity.is_valid());
+        counted.map(super::transfer::rate).collect()
+    };
+    // Each run of a ramp has another load.
+    let steps = || steps.iter().filter(|(_, step)| step.ramp.is_none());
+    if steps().all(|(_, step)| valid(step).len() < 2) {
+        return None;
+    }
+    let mut rows = Rows::new("Rates of the runs", ["step", "median, runs"]);
+    for (report, step) in steps() {
+        let runs = valid(step);
+        let Some(median) = fullpipe_units::median(runs.clone()) else { continue };
+        let name = format!("{} · {}", report.scenario, step.name);
+        let detail = format!("{} runs", runs.len());
+        let row = Row::new(&name, &median.to_string(), Hue::Blue).detail(&detail).dots(runs).dot(median);
+        rows = rows.with(row.expected(step.prediction.kernel_model));
+    }
+    Some(Section::new("Runs of each step", "Small dots: runs. Large dot: median. Tick: predicted.", rows))
+}
+
+/// Returns the charts of the last run of a step that counts.
+fn detailed(step: &LabStep) -> Vec<Section> {
+    let last: Option<&Measurement> = step.runs.iter().rev().find(|run| run.validity.is_valid());
+    let Some(run) = last else { return Vec::new() };
+    let named = |section: Section| Section { title: format!("{}: {}", step.name, section.title), ..section };
+    if let Some(ramp) = &step.ramp {
+        return vec![named(by_load(ramp))];
+    }
+    sections(run, Some(&step.prediction), run.limit.as_ref()).into_iter().map(named).collect()
+}
+
+/// Returns the article on a grid.
+pub(super) fn grid(report: &GridReport) -> Article {
+    let measured = report.cells.iter().filter_map(|cell| Some((cell.prediction.kernel_model, cell.measured?)));
+    let mut all = vec![];
+    all.push(Section::new(
+        "Measured by predicted rate of each path",
+        "A dot a path; on the line both are equal.",
+        against("predicted", "measured", measured.collect()),
+    ));
+    let both: Vec<(BitRate, BitRate)> = report
+        .cells
+        .iter()
+        .filter_map(|cell| Some((cell.kernel.as_ref()?.rate, cell.simulated.as_ref()?.rate)))
+        .collect();
+    if !both.is_empty() {
+        let title = "Simulated by kernel's rate of each path";
+        all.push(Section::new(
+            title,
+            "A dot a path; on the line both are equal.",
+            against("kernel", "simulated", both),
+        ));
+    }
+    let mut rows = Rows::new("Measured by predicted", ["path", "difference"]);
+    for cell in &report.cells {
+        let Some(accuracy) = cell.accuracy else { continue };
+        let hue = if cell.inside == Some(false) { Hue::Orange } else { Hue::Blue };
+        rows = rows.with(difference(&format!("{}, {}", cell.bound, cell.path.rtt()), accuracy, hue));
+    }
+    all.push(Section::new("Error of each prediction", "Orange: outside of the predicted interval.", rows));
+    let accuracies = [("rule", report.by_rule), ("loss", report.by_loss)];
+    let facts = accuracies.into_iter().filter_map(|(name, accuracy)| {
+        let accuracy = accuracy?;
+        let error = format!("{:.1} %", accuracy.median.percent());
+        Some((error, format!("median error of the {} paths that a {name} limits", accuracy.cells)))
+    });
+    let outcome = if report.passed { "passed" } else { "failed" };
+    Article {
+        origin: "fullpipe lab grid".to_owned(),
+        headline: format!("{}: {outcome}, {} paths", report.name, report.cells.len()),
+        sentences: std::iter::once(report.title.clone()).chain(report.missed.iter().cloned()).collect(),
+        facts: facts.collect(),
+        sections: all,
+        ..Article::default()
+    }
+}
+
+/// Returns dots of one rate by another, and the line on which both are equal.
+fn against(across: &str, up: &str, rates: Vec<(BitRate, BitRate)>) -> Plot {
+    let most = rates.iter().map(|(x, _)| *x).max().unwrap_or_default();
+    let equal = [(BitRate::ZERO, BitRate::ZERO), (most, most)];
+    let panel = Panel::new(up)
+        .with(Series::new("equal", Mark::Line, Hue::Grey, equal).labelled("equal"))
+        .with(Series::new(up, Mark::Dots, Hue::Blue, rates));
+    Plot::new(&format!("{up} by {across} rate")).axis(across).with(panel)
+}

@@ -1,0 +1,164 @@
+//! Results as a page with charts: one HTML file, or the same as text.
+//!
+//! A page begins with its finding. Each section has its own finding as its title, below it the method, a chart, and all
+//! figures of the chart as a table.
+
+mod capture;
+mod course;
+mod experiment;
+mod html;
+mod lab;
+mod runs;
+mod simulation;
+mod text;
+mod transfer;
+
+use fullpipe_chart::{Figures, HeatMap, Plot, Rows};
+use fullpipe_record::{Content, Document, Measurement};
+
+/// A document, and the name of the file that has it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Source<'d> {
+    /// Name of the file; empty where the result is new.
+    pub name: &'d str,
+    /// The document.
+    pub document: &'d Document,
+}
+
+/// A document that no page can be made of.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name} has no result that a page can show; pages show what demo, measure, diagnose, lab, simulate and trace print \
+     with --json"
+)]
+pub struct PageError {
+    name: String,
+}
+
+/// Returns a page of `sources` as one HTML file that requests nothing, with an article for each. Several measurements
+/// are compared before that; of more than four, only the comparison is shown.
+///
+/// # Errors
+/// If a document has no result that a page can show, such as settings of a host or an error.
+pub fn html_page(sources: &[Source<'_>]) -> Result<String, PageError> {
+    Ok(html::page(&articles(sources)?))
+}
+
+/// Returns the same as [`html_page`] as text of at most 80 columns.
+///
+/// # Errors
+/// As [`html_page`].
+pub fn text_page(sources: &[Source<'_>], style: crate::Style) -> Result<String, PageError> {
+    Ok(articles(sources)?.iter().map(|article| text::article(article, style)).collect())
+}
+
+/// Measurements up to which each has an article of its own; more are compared alone.
+const MAX_MEASUREMENTS: usize = runs::MAX_COURSES;
+
+fn articles(sources: &[Source<'_>]) -> Result<Vec<Article>, PageError> {
+    let measured: Vec<(&str, &Measurement)> = sources.iter().filter_map(|source| measurement(*source)).collect();
+    let several = (measured.len() > 1).then(|| runs::article(&measured));
+    let is_many = measured.len() > MAX_MEASUREMENTS;
+    let own = sources.iter().filter(|source| !is_many || measurement(**source).is_none());
+    let own = own.map(|source| article(*source).ok_or_else(|| PageError { name: source.name.to_owned() }));
+    Ok(several.into_iter().chain(own.collect::<Result<Vec<_>, _>>()?).collect())
+}
+
+fn measurement(source: Source<'_>) -> Option<(&str, &Measurement)> {
+    match &source.document.content {
+        Content::Measurement { measurement } | Content::Diagnosis { measurement: Some(measurement), .. } => {
+            Some((source.name, measurement))
+        }
+        _ => None,
+    }
+}
+
+fn article(source: Source<'_>) -> Option<Article> {
+    let article = match &source.document.content {
+        Content::Experiment { experiment } => experiment::article(experiment),
+        Content::Measurement { measurement } => transfer::article(measurement),
+        Content::Diagnosis { measurement, diagnosis } => transfer::diagnosis(measurement.as_deref(), diagnosis)?,
+        Content::Ramp { ramp } => transfer::ramp(ramp),
+        Content::Lab { lab } => lab::article(lab),
+        Content::Grid { grid } => lab::grid(grid),
+        Content::Simulations { simulations } => simulation::article(simulations),
+        Content::WhatIf { what_if } => simulation::what_if(what_if),
+        Content::Capture { capture } => capture::article(capture),
+        _ => return None,
+    };
+    Some(Article { source: source.name.to_owned(), ..article })
+}
+
+/// The result of one document.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Article {
+    /// The file.
+    source: String,
+    /// The command, and when and between whom it was measured.
+    origin: String,
+    /// The finding.
+    headline: String,
+    /// Sentences below it: the verdict, what is wrong.
+    sentences: Vec<String>,
+    /// The most important figures, each with what it is.
+    facts: Vec<(String, String)>,
+    sections: Vec<Section>,
+}
+
+/// A finding with its chart.
+#[derive(Debug, Clone, PartialEq)]
+struct Section {
+    /// The finding.
+    title: String,
+    /// Units and method.
+    method: String,
+    view: View,
+}
+
+/// The form in which a section shows its figures.
+#[derive(Debug, Clone, PartialEq)]
+enum View {
+    Plot(Plot),
+    Rows(Rows),
+    Heat(HeatMap),
+    Table(Figures),
+}
+
+impl Section {
+    fn new(title: impl Into<String>, method: &str, view: impl Into<View>) -> Self {
+        Self { title: title.into(), method: method.to_owned(), view: view.into() }
+    }
+}
+
+impl From<Plot> for View {
+    fn from(plot: Plot) -> Self {
+        Self::Plot(plot)
+    }
+}
+
+impl From<Rows> for View {
+    fn from(rows: Rows) -> Self {
+        Self::Rows(rows)
+    }
+}
+
+impl From<HeatMap> for View {
+    fn from(map: HeatMap) -> Self {
+        Self::Heat(map)
+    }
+}
+
+impl From<Figures> for View {
+    fn from(figures: Figures) -> Self {
+        Self::Table(figures)
+    }
+}
+
+/// Returns a table with these heads, without the columns that are empty.
+fn figures<const N: usize>(heads: [&str; N], rows: Vec<[String; N]>) -> Figures {
+    let is_used = |column: usize| rows.is_empty() || rows.iter().any(|row| !row[column].is_empty());
+    let used: Vec<bool> = (0..N).map(is_used).collect();
+    let kept =
+        |cells: [String; N]| cells.into_iter().zip(&used).filter(|(_, used)| **used).map(|(cell, _)| cell).collect();
+    Figures { heads: kept(heads.map(str::to_owned)), rows: rows.into_iter().map(kept).collect() }
+}

@@ -1,0 +1,178 @@
+//! Transfers in virtual time.
+
+use std::collections::BTreeSet;
+
+use fullpipe_chart::{HeatMap, Hue, Row, Rows, Tile};
+use fullpipe_record::{Buffer, SimulatedTransfer, WhatIfReport};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+use super::transfer::phrase;
+use super::{Article, Section, figures};
+use crate::text::{described, round_trip};
+
+/// Share of the best rate that counts as reaching it.
+const NEARLY: f64 = 0.95;
+
+/// Returns the article on simulated transfers.
+pub(super) fn article(transfers: &[SimulatedTransfer]) -> Article {
+    let best = transfers.iter().max_by_key(|transfer| transfer.rate.median);
+    let names: Vec<String> = described(transfers);
+    let headline = match (transfers, best) {
+        ([one], _) => format!("{}: limited by {}", one.rate.median, limit(one)),
+        (_, Some(best)) => format!("The best of {} transfers reaches {}", transfers.len(), best.rate.median),
+        (_, None) => "No transfer was simulated".to_owned(),
+    };
+    let mut sections = Vec::new();
+    let map = map(transfers);
+    let knee = map.as_ref().and_then(|(_, knee)| *knee);
+    sections.extend(map.map(|(map, knee)| surface(map, knee)));
+    sections.push(bars(transfers, &names));
+    let mut warnings: Vec<String> =
+        transfers.iter().flat_map(|transfer| &transfer.warnings).map(|warning| format!("Warning: {warning}")).collect();
+    warnings.sort();
+    warnings.dedup();
+    let mut facts: Vec<(String, String)> = Vec::new();
+    facts.extend(
+        knee.map(|knee| {
+            (format!("{} × {}", knee.1, knee.0), "least streams × window with 95 % of the best".to_owned())
+        }),
+    );
+    facts.extend(
+        best.and_then(|best| best.loaded_rtt).map(|rtt| (round_trip(rtt), "round trip of the best".to_owned())),
+    );
+    facts.extend(
+        best.map(|best| (best.retransmits.median.get().to_string(), "segments sent again by the best".to_owned())),
+    );
+    Article {
+        origin: "fullpipe simulate".to_owned(),
+        headline,
+        sentences: warnings,
+        facts,
+        sections,
+        ..Article::default()
+    }
+}
+
+fn limit(transfer: &SimulatedTransfer) -> String {
+    transfer.limit.map_or_else(|| "nothing that was shown".to_owned(), |limit| phrase(limit.kind))
+}
+
+/// A window and a number of streams.
+type Setting = (ByteCount, u64);
+
+/// Returns the map of transfers that differ in window and streams, and its knee; `None` of others.
+fn map(transfers: &[SimulatedTransfer]) -> Option<(HeatMap, Option<Setting>)> {
+    let window = |transfer: &SimulatedTransfer| match transfer.request.buffer {
+        Buffer::Window(size) | Buffer::Request(size) => Some(size),
+        Buffer::Automatic => None,
+    };
+    let tile = |transfer: &SimulatedTransfer| {
+        let delay = transfer.loaded_rtt.map_or_else(String::new, |rtt| format!("round trip {}", round_trip(rtt)));
+        Some(Tile {
+            window: window(transfer)?,
+            streams: transfer.request.streams.into(),
+            rate: transfer.rate.median,
+            is_measured: true,
+            note: delay,
+        })
+    };
+    let tiles: Vec<Tile> = transfers.iter().map(tile).collect::<Option<_>>()?;
+    let windows: BTreeSet<ByteCount> = tiles.iter().map(|tile| tile.window).collect();
+    let streams: BTreeSet<u64> = tiles.iter().map(|tile| tile.streams).collect();
+    if windows.len() < 2 || streams.len() < 2 {
+        return None;
+    }
+    let best = tiles.iter().map(|tile| tile.rate).max()?;
+    let nearly = tiles.iter().filter(|tile| tile.rate >= best.scaled(NEARLY));
+    let least = nearly.min_by_key(|tile| (tile.window.get().saturating_mul(tile.streams), tile.streams));
+    let knee = least.map(|tile| (tile.window, tile.streams));
+    let path = &transfers.first()?.path;
+    let same_path = transfers.iter().all(|transfer| transfer.path == *path);
+    let mut map = HeatMap::new("Rate by window and streams", tiles);
+    if let Some((window, streams)) = knee {
+        map = map.knee(window, streams);
+    }
+    if let Some(rate) = path.forward.rate.filter(|_| same_path) {
+        map = map.bdp(rate.bytes_in(path.rtt()));
+    }
+    Some((map, knee))
+}
+
+fn surface(map: HeatMap, knee: Option<Setting>) -> Section {
+    let title = knee.map_or_else(
+        || "Rate by window and streams".to_owned(),
+        |(window, streams)| format!("{streams} × {window} is the least that gives 95 % of the best"),
+    );
+    Section::new(title, "Payload of all streams together, the median of the seeds; the ring marks the least.", map)
+}
+
+/// Returns the rate of each transfer, with its range over the seeds.
+fn bars(transfers: &[SimulatedTransfer], names: &[String]) -> Section {
+    let mut rows = Rows::new("Rates", ["transfer", "rate, limit"]);
+    for (transfer, name) in transfers.iter().zip(names) {
+        let delay = transfer.loaded_rtt.map_or_else(String::new, |rtt| format!("RTT {}, ", round_trip(rtt)));
+        let rate = transfer.rate;
+        let row = Row::new(name, &rate.median.to_string(), Hue::Blue).bar(rate.median);
+        let row = row.detail(&format!("{delay}limited by {}", limit(transfer)));
+        rows = rows.with(if transfer.seeds > 1 { row.interval(rate.low, rate.high) } else { row });
+    }
+    let seeds = transfers.iter().map(|transfer| transfer.seeds).max().unwrap_or(1);
+    let method = match seeds {
+        1 => "Payload that arrived.".to_owned(),
+        many => format!("Payload that arrived: median and range of {many} seeds."),
+    };
+    Section::new("Rate of each transfer", &method, rows)
+}
+
+/// Returns the article on what would have happened with changes.
+pub(super) fn what_if(reports: &[WhatIfReport]) -> Article {
+    let best = |report: &WhatIfReport| {
+        let changed = report.simulations.iter().skip(1);
+        changed.max_by_key(|transfer| transfer.rate.median).cloned()
+    };
+    let first = reports.first();
+    let headline = match first.map(|report| (report, best(report))) {
+        Some((report, Some(best))) => {
+            let name = best.name.clone().unwrap_or_else(|| "the change".to_owned());
+            format!("{} measured; {} simulated with {name}", report.measured.rate, best.rate.median)
+        }
+        Some((report, None)) => format!("{} measured, simulated again", report.measured.rate),
+        None => "Nothing was simulated".to_owned(),
+    };
+    Article {
+        origin: "fullpipe simulate --from".to_owned(),
+        headline,
+        sections: reports.iter().flat_map(changes).collect(),
+        ..Article::default()
+    }
+}
+
+fn changes(report: &WhatIfReport) -> Vec<Section> {
+    let measured = report.measured.rate;
+    let delay = |rtt: Option<Span>| rtt.map_or_else(String::new, |rtt| format!("RTT {}", round_trip(rtt)));
+    let detail = delay(report.measured.loaded_rtt);
+    let mut rows = Rows::new("Measured and simulated rates", ["transfer", "rate"]);
+    rows = rows.with(Row::new("measured", &measured.to_string(), Hue::Orange).detail(&detail).bar(measured));
+    for (index, transfer) in report.simulations.iter().enumerate() {
+        let name = transfer.name.clone().unwrap_or_default();
+        let name = if index == 0 { "simulated, as it was".to_owned() } else { name };
+        let rate: BitRate = transfer.rate.median;
+        let row = Row::new(&name, &rate.to_string(), Hue::Blue).detail(&delay(transfer.loaded_rtt)).bar(rate);
+        rows = rows.with(if transfer.seeds > 1 { row.interval(transfer.rate.low, transfer.rate.high) } else { row });
+    }
+    let title = match report.simulations.first() {
+        Some(again) if again.rate.median > BitRate::ZERO => {
+            let share = measured.relative_to(again.rate.median) * 100.0;
+            format!("Measured: {share:.0} % of its simulation; below, with each change")
+        }
+        _ => "Measured, and simulated with each change".to_owned(),
+    };
+    let mut sections = vec![Section::new(title, "Payload that arrived.", rows)];
+    if !report.inferred.is_empty() {
+        let rows =
+            report.inferred.iter().map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()]).collect();
+        let table = figures(["key", "value", "why"], rows);
+        sections.push(Section::new("Not in the record, but inferred or assumed", "", table));
+    }
+    sections
+}

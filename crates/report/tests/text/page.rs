@@ -1,0 +1,261 @@
+//! Pages with charts: their text, their size, hostile names, and a real browser.
+
+use std::fs;
+
+use fullpipe_record::{
+    Buffer, Content, Document, Echo, EchoReport, ErrorReport, LoadTime, Measurement, Sample, SimulatedTransfer, TcpInfo,
+};
+use fullpipe_report::{Source, Style, html_page, text_page};
+use fullpipe_testkit::{Browser, require};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use serde_json::Value;
+
+use crate::fixture;
+
+/// Largest page of one result.
+const MAX_SIZE: usize = 150_000;
+
+fn document(content: Content) -> Document {
+    Document::new(content)
+}
+
+fn of_measurement(measurement: Measurement) -> Document {
+    document(Content::Measurement { measurement: Box::new(measurement) })
+}
+
+fn html(documents: &[Document]) -> String {
+    let source = |document| Source { name: "result.json", document };
+    html_page(&documents.iter().map(source).collect::<Vec<_>>()).unwrap()
+}
+
+fn text(document: &Document) -> String {
+    text_page(&[Source { name: "result.json", document }], Style::PLAIN).unwrap()
+}
+
+/// Returns a sample of a stream that grows to 300 Mbit/s in a second, and is then held back by its send buffer.
+fn sample(index: u64) -> Sample {
+    let at = Span::from_millis(index * 50);
+    let bytes = ByteCount::new(index.min(20).pow(2) * 46_875 + index.saturating_sub(20) * 1_875_000);
+    let flight = ByteCount::new(index.min(20) * 187_500);
+    let tcp = TcpInfo {
+        rtt: Some(Span::from_micros(100_000 + index * 37 % 900)),
+        snd_wnd: Some(ByteCount::from_mib(6)),
+        cwnd: Some(SegCount::new(3_000)),
+        snd_mss: Some(ByteCount::new(1_448)),
+        bytes_acked: Some(bytes),
+        bytes_sent: Some(bytes + flight),
+        bytes_retrans: Some(ByteCount::ZERO),
+        total_retrans: Some(SegCount::new(index / 90)),
+        rwnd_limited: Some(Span::ZERO),
+        sndbuf_limited: Some(Span::from_millis(index.saturating_sub(20) * 49)),
+        ..TcpInfo::default()
+    };
+    Sample { at, stream: 0, bytes, tcp, memory: None }
+}
+
+/// Returns a measurement with samples of both ends and echo requests before and during the load.
+fn sampled() -> Measurement {
+    let mut measured = fixture::measurement();
+    measured.local.samples = (1..=240).map(sample).collect();
+    measured.remote.samples = measured.local.samples.clone();
+    let load = LoadTime { began: Span::from_secs(1), from: Span::from_secs(1), to: Span::from_secs(13), settled: None };
+    let rtt = |index: u64| Some(Span::from_micros(if index < 40 { 100_100 } else { 100_900 + index * 53 % 9_000 }));
+    let echo = |index: u64| Echo { at: Span::from_millis(index * 26), rtt: rtt(index), host: None };
+    measured.rtt.echoes = Some(EchoReport { load, samples: (0..500).map(echo).collect(), ..EchoReport::default() });
+    measured
+}
+
+/// Returns transfers that differ in window and streams.
+fn settings() -> Vec<SimulatedTransfer> {
+    let first = fixture::simulations().remove(0);
+    let transfer = |streams: u16, window: u64| {
+        let mut transfer = first.clone();
+        transfer.name = None;
+        transfer.request.streams = streams;
+        transfer.request.buffer = Buffer::Window(ByteCount::from_kib(window));
+        transfer.rate.median = BitRate::from_mbps((u64::from(streams) * window / 10).min(200));
+        transfer
+    };
+    [64, 256, 1024].into_iter().flat_map(|window| [1, 4, 16].map(|streams| transfer(streams, window))).collect()
+}
+
+/// Returns a document of each kind that a page shows.
+fn documents() -> Vec<Document> {
+    let mut experiment = fixture::experiment();
+    experiment.measurement = sampled();
+    vec![
+        document(Content::Experiment { experiment: Box::new(experiment) }),
+        of_measurement(sampled()),
+        of_measurement(fixture::datagrams_both_ways()),
+        of_measurement(fixture::invalid()),
+        document(Content::Ramp { ramp: Box::new(fixture::ramp()) }),
+        document(Content::Lab { lab: vec![fixture::lab_report()] }),
+        document(Content::Grid { grid: Box::new(fixture::grid_against_virtual()) }),
+        document(Content::Simulations { simulations: settings() }),
+        document(Content::WhatIf { what_if: vec![fixture::past_with_changes()] }),
+        document(Content::Capture { capture: Box::default() }),
+        document(Content::Lab { lab: Vec::new() }),
+        document(Content::Simulations { simulations: Vec::new() }),
+    ]
+}
+
+#[test]
+fn a_page_of_each_kind_is_small_and_requests_nothing() {
+    for document in documents() {
+        let page = html(std::slice::from_ref(&document));
+        assert!(page.len() <= MAX_SIZE, "{}", page.len());
+        assert!(page.contains("Content-Security-Policy") && page.contains("<h1>"), "{page}");
+        let page = page.replace("http://www.w3.org/2000/svg", "");
+        for reference in ["http:", "https:", "src=", "url(", "@import", "NaN", "inf\""] {
+            assert!(!page.contains(reference), "{reference}: {page}");
+        }
+        let text = text(&document);
+        assert!(text.lines().all(|line| line.chars().count() <= crate::WIDTH), "{text}");
+    }
+}
+
+#[test]
+fn the_text_of_a_page() {
+    insta::assert_snapshot!(text(&of_measurement(sampled())));
+}
+
+#[test]
+fn what_has_no_page_is_stated() {
+    let failed = Document::failed(ErrorReport { message: "no route".to_owned(), exit_code: 1 });
+    let error = html_page(&[Source { name: "failed.json", document: &failed }]).unwrap_err();
+    assert!(error.to_string().starts_with("failed.json has no result that a page can show"), "{error}");
+}
+
+#[test]
+fn names_of_others_are_text() {
+    for name in ["</style><script>alert(1)</script>", "\u{202e}<b>moc", &"<".repeat(1_000_000)] {
+        let mut measured = sampled();
+        name.clone_into(&mut measured.peer.host);
+        measured.warnings = vec![name.to_owned()];
+        measured.limit.as_mut().unwrap().sentence = name.to_owned();
+        let page = html(&[of_measurement(measured.clone()), of_measurement(measured)]);
+        assert!(!page.contains("<script>alert") && !page.contains("<b>") && !page.contains('\u{202e}'));
+        assert_eq!(page.matches("<script").count(), 1);
+        assert!(page.len() <= 3 * MAX_SIZE, "{}", page.len());
+    }
+}
+
+#[test]
+fn many_measurements_are_compared() {
+    let run = |index: u64| {
+        let mut measured = fixture::measurement();
+        measured.started = format!("2025-03-{:02}T{:02}:00:00Z", 1 + index / 24 % 28, index % 24);
+        measured.summary.steady.as_mut().unwrap().rate = BitRate::from_mbps(300 + index % 40);
+        of_measurement(measured)
+    };
+    let page = html(&(0..1_000).map(run).collect::<Vec<_>>());
+    assert!(page.len() <= MAX_SIZE, "{}", page.len());
+    assert!(
+        page.contains("1000 measurements: 300 Mbit/s to 339 Mbit/s") && page.contains("the time of the measurement")
+    );
+}
+
+/// Opens the page of some documents in the browser.
+fn open(browser: &mut Browser, documents: &[Document]) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    fs::write(&file, html(documents)).unwrap();
+    browser.open(&file);
+}
+
+/// The least contrast of the text of a page against what is behind it, with that text.
+const CONTRAST: &str = r"(() => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const rgb = (colour) => {
+    canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (colour) => {
+    const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = rgb(colour).map((c) => linear(c / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  let least = [99, ''];
+  for (const element of document.querySelectorAll('h1,h2,p,dt,dd,td,th,summary,text')) {
+    if (!element.textContent) continue;
+    const style = getComputedStyle(element);
+    const tile = [...element.classList].find((name) => /^t\d$/.test(name));
+    const ground = light(variable(tile ? `--s${tile[1]}` : '--bg'));
+    const ink = light(element instanceof SVGElement ? style.fill : style.color);
+    const ratio = (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+    if (ratio < least[0]) least = [ratio, element.textContent];
+  }
+  return least;
+})()";
+
+/// Charts with marks that the arrow keys do not reach: a mark counts as reached if its text was shown at its place.
+const UNREACHED: &str = r"(() => {
+  const tip = document.querySelector('#tip');
+  const missed = [];
+  for (const chart of document.querySelectorAll('svg.chart')) {
+    const press = (key) => {
+      chart.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+      return `${tip.textContent} ${chart.querySelector('.at')?.getAttribute('d')}`;
+    };
+    const seen = new Set();
+    for (let at = press('Home'); !seen.has(at); press('ArrowDown'), at = press('Home')) {
+      for (let last = ''; at !== last; last = at, at = press('ArrowRight')) seen.add(at);
+    }
+    const marks = new Set();
+    for (const mark of chart.querySelectorAll('.m')) {
+      const places = mark.matches('path') ? mark.getAttribute('d').match(/[-.\d]+,[-.\d]+/g) : [marks.size];
+      places.forEach((place) => marks.add(`${mark.dataset.n} ${place}`));
+    }
+    if (seen.size !== marks.size) missed.push(`${chart.getAttribute('aria-label')}: ${seen.size} of ${marks.size}`);
+  }
+  return missed;
+})()";
+
+#[test]
+fn a_browser_shows_each_page_in_light_in_dark_and_on_a_phone() {
+    require!(Chromium);
+    let mut browser = Browser::start();
+    for (index, document) in documents().into_iter().enumerate() {
+        open(&mut browser, &[document]);
+        for scheme in ["light", "dark"] {
+            browser.show(1_000, &[("prefers-color-scheme", scheme)]);
+            let least = browser.evaluate(CONTRAST);
+            assert!(least[0].as_f64().unwrap() >= 4.5, "{scheme}: {least}");
+        }
+        browser.show(360, &[]);
+        let width = browser.evaluate("document.documentElement.scrollWidth");
+        assert_eq!(width, 360, "page {index}");
+        let outside = "[...document.querySelectorAll('h1,h2,p,dl,details,.plot')].filter((element) => \
+                       element.getBoundingClientRect().right > 361).length";
+        assert_eq!(browser.evaluate(outside), 0, "page {index}");
+        assert_eq!(browser.events("Network.requestWillBeSent").count(), 1);
+        for noise in ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"] {
+            assert_eq!(browser.events(noise).next(), None);
+        }
+    }
+}
+
+#[test]
+fn the_keyboard_reaches_every_mark_and_zooms() {
+    require!(Chromium);
+    let all = documents();
+    let mut browser = Browser::start();
+    open(&mut browser, &[all[0].clone(), all[7].clone()]);
+    browser.show(1_000, &[]);
+    // With real keys: the first chart is the first that Tab reaches, and the arrow shows its first value.
+    let focused = "document.activeElement.getAttribute('aria-label')";
+    browser.key("Tab", 9);
+    assert!(browser.evaluate(focused).as_str().unwrap().starts_with("Rate and round-trip time"));
+    browser.key("ArrowRight", 39);
+    let tip = browser.evaluate("document.querySelector('#tip').textContent");
+    assert!(tip.as_str().unwrap().contains("bit/s at "), "{tip}");
+    assert_eq!(browser.evaluate(UNREACHED), Value::Array(Vec::new()));
+    let zoomed = "(() => { const chart = document.querySelector('svg.plot'); const box = () => \
+                  chart.querySelector('.view').getAttribute('viewBox'); const press = (key) => chart.dispatchEvent(new \
+                  KeyboardEvent('keydown', { key, bubbles: true })); const before = box(); press('+'); const near = \
+                  box(); press('0'); return [near !== before, box().split(' ').map(Number).join() === \
+                  before.split(' ').map(Number).join()]; })()";
+    assert_eq!(browser.evaluate(zoomed), serde_json::json!([true, true]));
+    assert_eq!(browser.events("Runtime.exceptionThrown").next(), None);
+}
