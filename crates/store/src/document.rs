@@ -45,7 +45,7 @@ fn one_scenario(document: &Document, lab: &LabReport) -> Document {
 /// Returns metadata and facts of a document of fullpipe; `now` is its time if it states none.
 pub(crate) fn head(document: &Document, now: Timestamp) -> StoredDocument {
     let first = measurements(document).into_iter().next();
-    let (host, peer, address) = first.map_or_else(Default::default, |(_, measurement)| ends(measurement));
+    let (host, peer, address) = first.map_or_else(|| ends_watched(document), |(_, measurement)| ends(measurement));
     let started = first.map(|(_, measurement)| measurement.started.clone());
     let started = started.filter(|started| started.parse::<Timestamp>().is_ok());
     let is_lab = matches!(document.content, Content::Lab { .. } | Content::Experiment { .. });
@@ -90,10 +90,18 @@ fn ends(measurement: &Measurement) -> (String, String, String) {
     (host, host_of(&measurement.peer.host), ip_of(&measurement.peer.address))
 }
 
+/// Returns the same of a transfer of another program, of which the address is known only.
+fn ends_watched(document: &Document) -> (String, String, String) {
+    let Content::Diagnosis { diagnosis, .. } = &document.content else { return Default::default() };
+    let transfer = diagnosis.transfers.first().and_then(|diagnosis| diagnosis.transfer.as_ref());
+    let address = transfer.map_or_else(String::new, |transfer| ip_of(&transfer.remote));
+    (String::new(), address.clone(), address)
+}
+
 /// Returns both ends of a path, by which runs over the same path are found.
 pub(crate) fn path_key(host: &str, peer: &str, address: &str) -> String {
     let peer = if address.is_empty() { peer } else { address };
-    if peer.is_empty() { String::new() } else { format!("{host} → {peer}") }
+    if peer.is_empty() { String::new() } else { format!("{host} → {peer}").trim_start().to_owned() }
 }
 
 /// Returns the load that was asked for in words: transport, direction, streams and duration, and then each other field

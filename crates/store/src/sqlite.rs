@@ -94,7 +94,9 @@ impl Engine for Sqlite {
     }
 
     fn copy_before_change(&mut self, version: u32) -> Result<(), EngineError> {
-        let copy = self.file.with_extension(format!("db.version-{version}"));
+        let copy = PathBuf::from(format!("{}.version-{version}", self.file.display()));
+        // One from a change that failed is older.
+        let _ = std::fs::remove_file(&copy);
         self.query("VACUUM INTO $1", &[copy.to_string_lossy().as_ref().into()]).map(drop)
     }
 
@@ -147,5 +149,24 @@ impl ToSql for Value {
             Self::Text(text) => ValueRef::Text(text.as_bytes()),
             Self::Blob(bytes) => ValueRef::Blob(bytes),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Location, Store};
+
+    #[test]
+    fn a_copy_before_a_change_is_an_archive() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("archive.db");
+        Store::create(&Location::File(file.clone())).unwrap();
+        let mut engine = Sqlite::open(&file, false).unwrap();
+        for _ in 0..2 {
+            engine.copy_before_change(1).unwrap();
+        }
+        let copy = Location::File(folder.path().join("archive.db.version-1"));
+        assert!(Store::open(&copy).unwrap().report().unwrap().documents.is_empty());
     }
 }

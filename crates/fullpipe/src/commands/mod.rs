@@ -7,9 +7,12 @@ mod daemon;
 mod demo;
 mod diagnose;
 mod emulated;
+mod every;
 mod explain;
+mod history;
 mod host;
 pub(crate) mod iperf3;
+mod keep;
 mod lab;
 mod load;
 mod login;
@@ -22,6 +25,7 @@ mod schema;
 mod serve;
 mod server_text;
 mod simulate;
+mod store;
 mod trace;
 mod up;
 
@@ -80,6 +84,8 @@ commands! {
     Host(host::Arguments),
     Lab(lab::Arguments),
     Simulate(simulate::Arguments),
+    Store(store::Arguments),
+    History(history::Arguments),
     Schema(schema::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),

@@ -1,7 +1,7 @@
 //! Results of iperf3: one JSON object of a test (`-J`), or one for each event (`--json-stream`).
 
 use fullpipe_record::{Direction, StoredDocument, StoredFacts};
-use fullpipe_units::{Span, median};
+use fullpipe_units::{Span, median, printable};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -36,7 +36,7 @@ pub(super) fn read_stream(lines: &[(Value, &[u8])]) -> Result<Vec<NewDocument>, 
 pub(super) fn head(test: &Value) -> Result<StoredDocument, String> {
     let start = &test["start"];
     let asked = &start["test_start"];
-    let seconds = start["timestamp"].number("timesecs").ok_or("the test of iperf3 has no start time")?;
+    let seconds = start["timestamp"].number("timesecs").ok_or_else(|| never_began(test))?;
     let started = Timestamp::from_second(seconds as i64).map_err(|_| "the start time of iperf3 is no time")?;
     let client = start["connecting_to"].string("host");
     let peer = if client.is_empty() { start["accepted_connection"].string("host") } else { client };
@@ -51,6 +51,14 @@ pub(super) fn head(test: &Value) -> Result<StoredDocument, String> {
         facts: directions(asked).into_iter().map(|direction| facts(test, direction)).collect(),
     }
     .head())
+}
+
+/// Returns the sentence about a test without a start time.
+fn never_began(test: &Value) -> String {
+    match test.string("error") {
+        "" => "the test of iperf3 has no start time".to_owned(),
+        error => format!("the test of iperf3 failed before it began: {}", printable(error)),
+    }
 }
 
 fn is_set(asked: &Value, name: &str) -> bool {
@@ -106,11 +114,13 @@ fn facts(test: &Value, direction: Direction) -> StoredFacts {
         Some(loss) if !of("sum_received").is_object() => rate.scaled(1.0 - loss.get()),
         _ => rate,
     });
+    // A server that sends does not know what arrives.
+    let arrived = arrived.filter(|rate| rate.bps() > 0).or_else(|| sent.rate("bits_per_second"));
     let cpu = &end["cpu_utilization_percent"];
     let is_client = start["connecting_to"].is_object();
     let host_sends = is_client == (direction == Direction::Upload);
     let (cpu_sender, cpu_receiver) = if host_sends { ("host", "remote") } else { ("remote", "host") };
-    let total = |end: &str| cpu.percent(&format!("{end}_total"));
+    let total = |end: &str| cpu.percent(&format!("{end}_total")).filter(|share| share.get() > 0.0);
     let has_error = test.get("error").is_some();
     StoredFacts {
         direction,
@@ -123,7 +133,7 @@ fn facts(test: &Value, direction: Direction) -> StoredFacts {
         valid: !has_error && arrived.is_some_and(|rate| rate.bps() > 0),
         streams: streams(&start["test_start"]),
         buffer: start.bytes("sock_bufsize").filter(|bytes| bytes.get() > 0),
-        window: senders(end).filter_map(|sender| sender.bytes("max_snd_wnd")).max(),
+        window: senders(end).filter_map(|sender| sender.bytes("max_snd_wnd")).max().filter(|window| window.get() > 0),
         congestion: Some(end.string("sender_tcp_congestion")).filter(|name| !name.is_empty()).map(str::to_owned),
         sent: sent.bytes("bytes").or_else(|| received.bytes("bytes")),
         duration: received.seconds("seconds"),

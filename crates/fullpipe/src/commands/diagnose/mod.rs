@@ -12,6 +12,7 @@ use fullpipe_units::BitRate;
 use crate::commands::Run;
 use crate::commands::capture::CaptureArgument;
 use crate::commands::host::JournalFolder;
+use crate::commands::keep::KeepArguments;
 use crate::commands::load::{Load, Server, Way};
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
@@ -73,6 +74,8 @@ pub(crate) struct Arguments {
     load: Load,
     #[command(flatten)]
     journal: JournalFolder,
+    #[command(flatten)]
+    keep: KeepArguments,
     #[command(flatten)]
     output: OutputArguments,
 }
