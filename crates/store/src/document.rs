@@ -6,7 +6,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::text::{host_of, ip_of};
+use crate::text::{clean, host_of, ip_of};
 
 /// A document that is to be kept: its metadata and facts, and its bytes, which are kept as they are.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,13 +59,13 @@ pub(crate) fn head(document: &Document, now: Timestamp) -> StoredDocument {
         kind: kind(document),
         schema: document.schema,
         started: started.unwrap_or_else(|| now.to_string()),
-        path_key: path_key(&host, &peer, &address),
-        host,
-        peer,
+        path_key: clean(&path_key(&host, &peer, &address)),
+        host: clean(&host),
+        peer: clean(&peer),
         address,
-        campaign,
+        campaign: clean(&campaign),
         cell: String::new(),
-        request_key: first.map_or_else(String::new, |(_, measurement)| request_key(&measurement.request)),
+        request_key: first.map_or_else(String::new, |(_, measurement)| clean(&request_key(&measurement.request))),
         program: format!("fullpipe {}", env!("CARGO_PKG_VERSION")),
         facts: facts(document),
         ..StoredDocument::default()

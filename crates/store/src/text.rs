@@ -2,6 +2,16 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use fullpipe_units::printable;
+
+/// Characters of a name that are kept.
+const MAX_NAME: usize = 200;
+
+/// Returns the beginning of a text of somebody else in one line that commands no terminal.
+pub(crate) fn clean(text: &str) -> String {
+    printable(text).chars().take(MAX_NAME).collect()
+}
+
 /// Returns a host without its port: `example.org:5201` and `[2001:db8::1]:5201` have one, `2001:db8::1` has none.
 pub(crate) fn host_of(text: &str) -> String {
     let text = text.trim();

@@ -12,14 +12,9 @@ use crate::values::duration;
 /// Interval of the checks for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Reads an interval: seconds where no unit is given; `1h` and `1d` are known too.
+/// Reads an interval: seconds where no unit is given.
 pub(crate) fn interval(text: &str) -> Result<Span, String> {
-    let long = [('h', 3600), ('d', 86_400)];
-    let scaled = long.into_iter().find_map(|(unit, seconds)| {
-        let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
-        Some(Span::from_secs(count.checked_mul(seconds)?))
-    });
-    let interval = scaled.map_or_else(|| duration(text), Ok)?;
+    let interval = duration(text)?;
     let range = Span::from_secs(1)..=Span::from_secs(366 * 86_400);
     if range.contains(&interval) { Ok(interval) } else { Err("the interval must be from 1 s to a year".to_owned()) }
 }
@@ -64,7 +59,7 @@ mod tests {
         assert_eq!(interval("1h"), Ok(Span::from_secs(3600)));
         assert_eq!(interval("30"), Ok(Span::from_secs(30)));
         assert_eq!(interval("1500ms"), Ok(Span::from_millis(1500)));
-        for text in ["0", "0.5", "-1h", "h", "9999999d", "99999999999999999999h", "soon"] {
+        for text in ["0", "0.5", "-1h", "h", "9999h", "99999999999999999999h", "soon"] {
             assert!(interval(text).is_err(), "{text}");
         }
     }

@@ -72,7 +72,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     capture: CaptureArgument,
     #[command(flatten)]
-    keep: KeepArguments,
+    archive: KeepArguments,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -98,7 +98,7 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     consent(&request)?;
     let once = || measure_once(arguments, &destination, &request, &flag, terminal);
     let Some(every) = arguments.every else { return once() };
-    arguments.keep.require()?;
+    arguments.archive.require()?;
     repeat(every, &flag, terminal, &once)
 }
 
@@ -126,7 +126,7 @@ fn measure_once(
         terminal.event(&Event::Interval(Box::new(interval.clone())));
     });
     let measurement = judged(Measurement { route, ..measured? }, arguments.bandwidth);
-    finish(with_capture(measurement, recording, arguments.bandwidth), &arguments.keep, terminal)
+    finish(with_capture(measurement, recording, arguments.bandwidth), &arguments.archive, terminal)
 }
 
 /// Asks for consent before UDP load that displaces other traffic leaves this host.

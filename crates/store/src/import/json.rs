@@ -3,8 +3,6 @@
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use serde_json::Value;
 
-pub(super) use crate::text;
-
 /// Reads figures of a value by their names.
 pub(super) trait Json {
     /// Returns a number that is not negative.

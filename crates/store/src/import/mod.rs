@@ -14,7 +14,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::document::{self, NewDocument};
-use json::{Json, text};
+use crate::text::{self, clean};
+use json::Json;
 
 /// Size of the largest file that is read, decompressed, in bytes. A minute of 90 streams is 180 MB.
 const MAX_FILE: u64 = 512 << 20;
@@ -126,7 +127,6 @@ struct Foreign<'v> {
 
 impl Foreign<'_> {
     fn head(self) -> StoredDocument {
-        let clean = |text: &str| printable(&text.chars().take(MAX_NAME).collect::<String>());
         let (host, peer) = (clean(&text::host_of(self.host)), clean(&text::host_of(self.peer)));
         let address = text::ip_of(&peer);
         StoredDocument {
@@ -143,6 +143,3 @@ impl Foreign<'_> {
         }
     }
 }
-
-/// Characters of a name that are kept.
-const MAX_NAME: usize = 200;

@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &Arguments, host: &Server, terminal: &Terminal) -> 
     if let Some(capture) = &measurement.capture {
         terminal.result(&report::own_capture(capture, style));
     }
-    let out = (&arguments.keep, terminal);
+    let out = (&arguments.archive, terminal);
     let trial = match &arguments.apply {
         Some(wanted) if is_whole(&measurement) => {
             let remedy = chosen(&diagnosis.remedies, wanted);

@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     journal: JournalFolder,
     #[command(flatten)]
-    keep: KeepArguments,
+    archive: KeepArguments,
     #[command(flatten)]
     output: OutputArguments,
 }

@@ -282,7 +282,7 @@ fn explain(
     terminal.event(&Event::Diagnosis(diagnosis.clone()));
     let document = Document::new(Content::Diagnosis { measurement: None, diagnosis });
     terminal.document(&document);
-    arguments.keep.keep(&document, terminal);
+    arguments.archive.keep(&document, terminal);
     Ok(())
 }
 
