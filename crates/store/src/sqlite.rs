@@ -61,7 +61,8 @@ impl Engine for Sqlite {
     }
 
     fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, EngineError> {
-        let mut statement = self.connection.prepare_cached(sql)?;
+        // `$2` is a name to SQLite, and gets its number by the order of appearance; `?2` is a number.
+        let mut statement = self.connection.prepare_cached(&sql.replace('$', "?"))?;
         let columns = statement.column_count();
         let mut rows = statement.query(params_from_iter(values))?;
         let mut found = Vec::new();

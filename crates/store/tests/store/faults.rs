@@ -61,7 +61,7 @@ fn a_damaged_document_is_named_and_the_others_are_there() {
     let mut flipped = content;
     flipped[middle] ^= 1;
     for damaged in [flipped, cut, Vec::new()] {
-        raw.execute("UPDATE body SET content = $2 WHERE document = $1", (&id, damaged)).unwrap();
+        raw.execute("UPDATE body SET content = ?2 WHERE document = ?1", (&id, damaged)).unwrap();
         let mut store = open(&file).unwrap();
         let check = store.check(true).unwrap();
         assert_eq!(check.damaged.iter().map(|damaged| damaged.id.as_str()).collect::<Vec<_>>(), [id.as_str()]);

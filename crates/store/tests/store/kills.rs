@@ -1,7 +1,7 @@
 //! `kill -9` amid writes: whatever was acknowledged is there.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fullpipe_store::{Filter, Location, Store};
@@ -29,7 +29,7 @@ fn of_writer_and_server_lose_nothing_on_postgresql() {
     let place = server.database("kills");
     writers_are_killed(&place);
     for crash in 0..3 {
-        let acknowledged = written_until(&place, (KILLS + crash) * 1000, 25, |_| server.crash());
+        let acknowledged = written_until(&place, (KILLS + crash) * 1000, 3, Duration::ZERO, |_| server.crash());
         server.run();
         all_are_there(&place, &acknowledged);
     }
@@ -40,16 +40,18 @@ fn writers_are_killed(place: &str) {
     let mut acknowledged = Vec::new();
     for kill in 0..KILLS {
         // At moments that fall into all parts of a write.
-        let after = 3 + kill * 7 % 23;
-        acknowledged.extend(written_until(place, kill * 1000, after, |writer| writer.kill().unwrap()));
+        let pause = Duration::from_micros(kill * 7 % 23 * 200);
+        acknowledged.extend(written_until(place, kill * 1000, 1 + kill as usize % 4, pause, |writer| {
+            writer.kill().unwrap();
+        }));
     }
-    assert!(acknowledged.len() as u64 > KILLS * 3, "{} documents were written", acknowledged.len());
+    assert!(acknowledged.len() as u64 > KILLS * 2, "{} documents were written", acknowledged.len());
     all_are_there(place, &acknowledged);
 }
 
-/// Starts a writer, lets it write for `after` milliseconds from its first document on, and lets `kill` end it. Returns
-/// the identifiers that it acknowledged.
-fn written_until(place: &str, first: u64, after: u64, kill: impl FnOnce(&mut std::process::Child)) -> Vec<String> {
+/// Starts a writer, waits for the acknowledgement of `count` documents and then for `pause`, and lets `kill` end it.
+/// Returns the identifiers that it acknowledged.
+fn written_until(place: &str, first: u64, count: usize, pause: Duration, kill: impl FnOnce(&mut Child)) -> Vec<String> {
     let mut writer = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kills::writer", "--ignored", "--nocapture"])
         .env(PLACE, place)
@@ -58,12 +60,12 @@ fn written_until(place: &str, first: u64, after: u64, kill: impl FnOnce(&mut std
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
-    let first = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with("kept "));
-    std::thread::sleep(Duration::from_millis(after));
+    let lines = BufReader::new(writer.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut kept = lines.filter_map(|line| line.strip_prefix("kept ").map(str::to_owned));
+    let mut ids: Vec<String> = kept.by_ref().take(count).collect();
+    std::thread::sleep(pause);
     kill(&mut writer);
-    let rest = lines.map_while(Result::ok);
-    let ids = first.into_iter().chain(rest).filter_map(|line| line.strip_prefix("kept ").map(str::to_owned)).collect();
+    ids.extend(kept);
     writer.wait().unwrap();
     ids
 }
