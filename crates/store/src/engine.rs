@@ -59,11 +59,7 @@ pub(crate) type Row = Vec<Value>;
 
 /// Error of a database, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EngineError {
-    pub(crate) cause: String,
-    /// True if the database has no such database, table or user yet.
-    pub(crate) is_missing: bool,
-}
+pub(crate) struct EngineError(pub(crate) String);
 
 impl EngineError {
     /// Joins an error and its sources in one line; libraries put the reason into the source.
@@ -77,7 +73,7 @@ impl EngineError {
             }
             source = inner.source();
         }
-        Self { cause: cause.replace('\n', "; "), is_missing: false }
+        Self(cause.replace('\n', "; "))
     }
 }
 

@@ -54,6 +54,6 @@ pub enum StoreError {
 
 impl StoreError {
     pub(crate) fn database(operation: &'static str, location: &impl ToString, error: EngineError) -> Self {
-        Self::Database { operation, location: location.to_string(), cause: error.cause }
+        Self::Database { operation, location: location.to_string(), cause: error.0 }
     }
 }

@@ -1,11 +1,10 @@
 use std::collections::BTreeMap;
 
-use fullpipe_record::{
-    Direction, HistoryChange, HistoryDay, HistoryPoint, HistoryReport, HistorySeries, StoredDocument, StoredFacts,
-};
+use fullpipe_record::{Direction, HistoryDay, HistoryPoint, HistoryReport, HistorySeries, StoredDocument, StoredFacts};
 use fullpipe_units::{BitRate, median};
 use jiff::Timestamp;
 
+use crate::changes::changes;
 use crate::columns::{Reader, direction_name};
 use crate::document::compared_rate;
 use crate::engine::Row;
@@ -94,10 +93,6 @@ fn date(point: &HistoryPoint) -> &str {
 
 fn day(runs: &[&HistoryPoint]) -> Option<HistoryDay> {
     let rates: Vec<BitRate> = runs.iter().map(|run| run.rate).collect();
-    let mut limits: BTreeMap<&str, usize> = BTreeMap::new();
-    for limit in runs.iter().filter_map(|run| run.limit.as_deref()) {
-        *limits.entry(limit).or_default() += 1;
-    }
     Some(HistoryDay {
         date: date(runs.first()?).to_owned(),
         runs: runs.len() as u64,
@@ -105,13 +100,17 @@ fn day(runs: &[&HistoryPoint]) -> Option<HistoryDay> {
         max: rates.iter().copied().max()?,
         rate: median(rates)?,
         rtt_idle: median(runs.iter().filter_map(|run| run.rtt_idle).collect()),
-        limit: limits.into_iter().max_by_key(|(_, count)| *count).map(|(limit, _)| limit.to_owned()),
+        limit: usual_limit(runs).map(str::to_owned),
     })
 }
 
-/// Returns the changes of the rate in a series of runs that is in the order of time.
-pub fn changes(_points: &[HistoryPoint]) -> Vec<HistoryChange> {
-    Vec::new()
+/// Returns the limit that most of the runs had.
+pub(crate) fn usual_limit<'r>(runs: &[&'r HistoryPoint]) -> Option<&'r str> {
+    let mut limits: BTreeMap<&str, usize> = BTreeMap::new();
+    for limit in runs.iter().filter_map(|run| run.limit.as_deref()) {
+        *limits.entry(limit).or_default() += 1;
+    }
+    limits.into_iter().max_by_key(|(_, count)| *count).map(|(limit, _)| limit)
 }
 
 #[cfg(test)]

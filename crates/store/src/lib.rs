@@ -7,6 +7,7 @@
 //!
 //! Times are arguments; identifiers are random (UUID version 7).
 
+mod changes;
 mod columns;
 mod document;
 mod engine;
@@ -26,7 +27,6 @@ mod upkeep;
 pub use document::NewDocument;
 pub use error::StoreError;
 pub use export::{csv_head, csv_rows};
-pub use history::changes;
 pub use import::read_import;
 pub use location::Location;
 pub use redaction::Redaction;

@@ -9,8 +9,8 @@ use postgres::{Client, Config, NoTls};
 
 use crate::engine::{Engine, EngineError, Row, Value, transaction};
 
-/// Time limit for a connection, where the URL gives none.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for a connection, where the URL gives none, and for data that nobody acknowledges.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Key of the lock that keeps other writers out while tables change: `fpip`.
 const LOCK: i64 = 0x6670_6970;
@@ -25,9 +25,9 @@ impl Postgresql {
     pub(crate) fn open(url: &str, create: bool) -> Result<Self, EngineError> {
         let mut config: Config = url.parse()?;
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
+            config.connect_timeout(TIMEOUT);
         }
-        config.application_name("fullpipe");
+        config.application_name("fullpipe").tcp_user_timeout(TIMEOUT);
         let mut opened = Self { client: config.connect(NoTls)? };
         if create && !opened.has("SELECT 1 FROM pg_namespace WHERE nspname = 'fullpipe'")? {
             // Another program may make it at the same time.
@@ -105,10 +105,7 @@ impl Engine for Postgresql {
 
 impl From<postgres::Error> for EngineError {
     fn from(error: postgres::Error) -> Self {
-        use postgres::error::SqlState;
-        let code = error.code();
-        let is_missing = [SqlState::UNDEFINED_TABLE, SqlState::INVALID_CATALOG_NAME].iter().any(|it| code == Some(it));
-        Self { is_missing, ..Self::of(&error) }
+        Self::of(&error)
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
-use rusqlite::{Connection, OpenFlags, ToSql, params_from_iter};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, params_from_iter};
 
 use crate::engine::{Engine, EngineError, Row, Value};
 
@@ -43,7 +43,7 @@ impl Sqlite {
         let tables = self.query("SELECT count(*) FROM sqlite_master", &[])?;
         let is_empty = tables == [[Value::Integer(0)]];
         if application != APPLICATION && !is_empty {
-            return Err(EngineError { cause: "it is the database of another program".to_owned(), is_missing: false });
+            return Err(EngineError("it is the database of another program".to_owned()));
         }
         // A file on a read-only file system cannot change its mode, and needs not.
         let _ = self.batch("PRAGMA journal_mode = WAL");
@@ -125,7 +125,15 @@ fn make(file: &Path) -> io::Result<()> {
 
 impl From<rusqlite::Error> for EngineError {
     fn from(error: rusqlite::Error) -> Self {
-        Self::of(&error)
+        let (code, message) = match &error {
+            rusqlite::Error::SqliteFailure(failure, message) => (Some(failure), message.clone()),
+            _ => (None, None),
+        };
+        let cause = message.unwrap_or_else(|| Self::of(&error).0);
+        // On a full disk, SQLite cannot make its auxiliary files, and says no more than this.
+        let is_io = code.is_some_and(|failure| failure.code == ErrorCode::SystemIoFailure);
+        let hint = if is_io { "; is the disk full?" } else { "" };
+        Self(cause + hint)
     }
 }
 

@@ -143,6 +143,7 @@ const PLAN: &[Room] = &[
     Room::pure(2, "link"),
     Room::pure(2, "iperf"),
     Room::pure(2, "flow"),
+    Room::pure(2, "stats"),
     Room::new(2, "sys"),
     Room::pure(2, "tcp"),
     Room::pure(3, "calc"),

@@ -90,13 +90,13 @@ fn a_diagnosis_and_a_scenario_are_kept() {
     user.json(&["store", "create"]);
     let (_server, port) = server();
     user.json(&["diagnose", "127.0.0.1", "-p", &port, "-t", "0.3", "-b", "20M"]);
-    let lab = user.run(&["lab", "run", "--virtual", "--time-scale", "0.1", "policer", "--json"]);
+    let lab = user.run(&["lab", "run", "--virtual", "--time-scale", "0.1", "elsen-window", "--json"]);
     assert!(lab.status.code().is_some_and(|code| code < 2), "{lab:?}");
     let stored = user.stored();
     let kinds: Vec<&str> = stored.iter().map(|document| document["kind"].as_str().unwrap()).collect();
     assert!(kinds.contains(&"diagnosis") && kinds.contains(&"lab"), "{kinds:?}");
     let lab = stored.iter().find(|document| document["kind"] == "lab").unwrap();
-    assert_eq!((&lab["campaign"], &lab["peer"]), (&"policer".into(), &"".into()));
+    assert_eq!((&lab["campaign"], &lab["peer"]), (&"elsen-window".into(), &"".into()));
     assert!(lab["facts"].as_array().is_some_and(|facts| !facts.is_empty() && facts[0]["step"] != ""));
     assert!(user.run(&["store", "check"]).status.success());
 }

@@ -1,0 +1,73 @@
+/// Runs that the first and the last level have at least.
+pub(super) const MIN_AT_END: usize = 8;
+
+/// Runs between two changes: what ends sooner is a burst.
+const MIN_BETWEEN: usize = 20;
+
+/// Cost of a change, in variances times ln n.
+const COST_OF_CHANGE: f64 = 4.0;
+
+/// Returns the places, in order, at which the level of `values` changes so that the squares of the deviations from the
+/// levels and the costs of the changes together are least (optimal partitioning; Jackson et al., IEEE Signal Processing
+/// Letters 12, 2005).
+pub(super) fn partition(values: &[f64], variance: f64) -> Vec<usize> {
+    let count = values.len();
+    let cost = COST_OF_CHANGE * libm::log(count as f64) * variance;
+    let squares = Squares::of(values);
+    // Least cost of the values up to each place, and the change before it.
+    let mut least = vec![(f64::INFINITY, 0); count + 1];
+    least[0] = (-cost, 0);
+    for to in MIN_AT_END..=count {
+        let min = |from: usize| if from == 0 || to == count { MIN_AT_END } else { MIN_BETWEEN };
+        let choices = (0..=to - MIN_AT_END).filter(|from| to - from >= min(*from));
+        let costs = choices.map(|from| (least[from].0 + squares.around_mean(from, to) + cost, from));
+        least[to] = costs.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or(least[to]);
+    }
+    let before = |place: &usize| Some(least[*place].1).filter(|before| *before > 0);
+    let mut cuts: Vec<usize> = std::iter::successors(before(&count), before).collect();
+    cuts.reverse();
+    cuts
+}
+
+/// Running sums of values and of their squares.
+struct Squares {
+    sums: Vec<(f64, f64)>,
+}
+
+impl Squares {
+    fn of(values: &[f64]) -> Self {
+        // Around the first value: small numbers keep more digits.
+        let first = values.first().copied().unwrap_or(0.0);
+        let add = |sums: &mut (f64, f64), value: &f64| {
+            let away = value - first;
+            *sums = (sums.0 + away, sums.1 + away * away);
+            Some(*sums)
+        };
+        Self { sums: [(0.0, 0.0)].into_iter().chain(values.iter().scan((0.0, 0.0), add)).collect() }
+    }
+
+    /// Returns the sum of the squared deviations from the mean of the values from one place to another.
+    fn around_mean(&self, from: usize, to: usize) -> f64 {
+        let (sum, square) = (self.sums[to].0 - self.sums[from].0, self.sums[to].1 - self.sums[from].1);
+        square - sum * sum / (to - from) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_found_where_they_are_long_enough() {
+        let level = |length: usize, value: f64| std::iter::repeat_n(value, length);
+        let of = |levels: &[(usize, f64)]| {
+            let values: Vec<f64> = levels.iter().flat_map(|(length, value)| level(*length, *value)).collect();
+            partition(&values, 0.01)
+        };
+        assert_eq!(of(&[(30, 0.0), (25, 1.0), (10, 0.0)]), [30, 55]);
+        assert_eq!(of(&[(8, 0.0), (50, 1.0)]), [8]);
+        assert_eq!(of(&[(60, 0.0)]), [0; 0]);
+        let of_burst = of(&[(60, 0.0), (5, 1.0), (60, 0.0)]);
+        assert!(of_burst.windows(2).all(|cuts| cuts[1] - cuts[0] >= MIN_BETWEEN), "{of_burst:?}");
+    }
+}

@@ -1,0 +1,35 @@
+//! Runs → how sure: intervals within a run, differences between runs, what a campaign can show, changes in a history,
+//! rank correlation.
+//!
+//! The unit is the run. Samples within one are alike, so an interval over them says nothing about the next run
+//! ([`within_run`]); differences are between runs, measured in pairs in random order ([`pair_orders`], [`paired`]) or
+//! not ([`unpaired`]). All intervals hold the true value in 95 % of all cases, whatever the distribution of the noise;
+//! the error rates are simulated in `tests/`. Rates, times and counts are compared by their ratios, as logarithms.
+
+mod changes;
+mod correlation;
+mod detectable;
+mod difference;
+mod magnitude;
+mod order;
+mod order_statistics;
+mod rank_sum;
+mod references;
+mod signed_rank;
+mod student;
+mod within_run;
+
+pub use changes::{Change, changes};
+pub use correlation::{Correlation, rank_correlation};
+pub use detectable::{detectable, pairs_needed};
+pub use difference::{Conclusion, Difference, SAME_WITHIN, paired, unpaired};
+pub use magnitude::Magnitude;
+pub use order::{Order, pair_orders};
+pub use references::{Advice, reference_advice};
+pub use within_run::{RateInterval, within_run};
+
+/// Quantile of the normal distribution with 2.5 % above it.
+const NORMAL_975: f64 = 1.959_963_984_540_054;
+
+/// Quantile of the normal distribution with 20 % above it.
+const NORMAL_80: f64 = 0.841_621_233_572_914_3;
