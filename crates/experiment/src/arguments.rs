@@ -7,5 +7,5 @@ use fullpipe_record::Request;
 /// Never: a request holds strings and numbers, all of which can be written as JSON.
 pub fn measure_arguments(host: &str, request: &Request) -> Vec<String> {
     let request = serde_json::to_string(request).expect("a request can always be written as JSON");
-    ["measure", host, "--yes", "--request", &request].map(str::to_owned).to_vec()
+    ["measure", host, "--yes", "--no-store", "--request", &request].map(str::to_owned).to_vec()
 }

@@ -61,6 +61,8 @@ mod tests {
     const EXCEPTIONS: &[(&str, &str)] = &[
         ("-i", "the interval of iperf3 in `measure`, the device of tcpdump in `trace`"),
         ("--capture", "one file of a test, and a folder for those of both hosts and of all runs in the lab"),
+        ("--store", "the folder for uploads of `serve`, and the archive of results elsewhere"),
+        ("--redact", "the new file of `trace`, and other names in what the archive prints"),
     ];
 
     /// Collects every command with its path, but not the drop-in, which has a parser of its own.

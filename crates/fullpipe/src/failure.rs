@@ -8,6 +8,7 @@ use fullpipe_lab::LabError;
 use fullpipe_observe::WatchError;
 use fullpipe_probe::ProbeError;
 use fullpipe_scenario::{FlagError, ScenarioError};
+use fullpipe_store::StoreError;
 use fullpipe_trace::CaptureError;
 
 /// Exit code of a program that failed, or whose result is invalid.
@@ -140,6 +141,16 @@ impl From<WatchError> for Failure {
             | WatchError::OtherNetwork(_)
             | WatchError::NoConnection { .. }
             | WatchError::Settings(_) => FAILED,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let code = match error {
+            StoreError::Database { .. } | StoreError::Damaged { .. } | StoreError::Removed(_) => FAILED,
+            _ => USAGE,
         };
         Self::of(code, &error)
     }

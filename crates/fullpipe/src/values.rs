@@ -8,6 +8,9 @@ use fullpipe_iperf::{Key, Users};
 use fullpipe_lab::Backend;
 use fullpipe_record::Quantity;
 use fullpipe_units::{ParseError, Span};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use zeroize::Zeroizing;
 
 /// Reads a duration: seconds where no unit is given, as in iperf3.
@@ -23,6 +26,22 @@ pub(crate) fn milliseconds(text: &str) -> Result<Span, String> {
 fn span(text: &str, unit: &str) -> Result<Span, String> {
     let with_unit = if text.parse::<f64>().is_ok() { format!("{text}{unit}") } else { text.to_owned() };
     with_unit.parse().map_err(|error: ParseError| error.to_string())
+}
+
+/// Reads a time in the past: an age (`30d`, `12h`, `8w`, `2y`), a date or a time in RFC 3339.
+pub(crate) fn ago(text: &str) -> Result<Timestamp, String> {
+    let date = || text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok();
+    let time = text.parse::<Timestamp>().ok().or_else(|| date().map(|day| day.timestamp()));
+    time.or_else(|| Timestamp::now().checked_sub(age(text)?).ok())
+        .ok_or_else(|| format!("{text} is no time: 30d, 12h, 8w, 2y ago, a date as 2026-03-12, or a time in RFC 3339"))
+}
+
+fn age(text: &str) -> Option<SignedDuration> {
+    const HOURS: [(char, i64); 4] = [('h', 1), ('d', 24), ('w', 7 * 24), ('y', 365 * 24)];
+    let unit = text.chars().next_back()?;
+    let (_, hours) = HOURS.into_iter().find(|(letter, _)| *letter == unit)?;
+    let count: i64 = text.strip_suffix(unit)?.parse().ok().filter(|count| *count >= 0)?;
+    SignedDuration::try_from_secs_f64(count.checked_mul(hours)? as f64 * 3600.0).ok()
 }
 
 /// Reads a type of service: decimal, octal after `0`, hexadecimal after `0x`.

@@ -2,9 +2,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Calculation, CaptureReport, Combination, DiagnosisReport, DifferenceReport, Experiment, GridReport, HostAdvice,
-    HostApplied, HostReport, HostUndone, LabReport, Measurement, PathTruth, RampReport, SCHEMA_VERSION,
-    SimulatedTransfer, WhatIfReport,
+    ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination, DiagnosisReport,
+    DifferenceReport, Experiment, GridReport, HistoryReport, HostAdvice, HostApplied, HostReport, HostUndone,
+    ImportedFile, LabReport, Measurement, PathTruth, RampReport, SCHEMA_VERSION, SimulatedTransfer, StoredDocument,
+    WhatIfReport,
 };
 
 /// Error of a command that failed.
@@ -141,6 +142,36 @@ pub enum Content {
     PathTruth {
         /// Effects of the path on the packets.
         path_truth: Box<PathTruth>,
+    },
+    /// Result of `fullpipe store create` and `fullpipe store path`.
+    Archive {
+        /// The archive as a whole.
+        archive: Box<ArchiveReport>,
+    },
+    /// Result of `fullpipe store list`, `fullpipe store show` and each line of `fullpipe store export --json-lines`.
+    Stored {
+        /// Documents of the archive with their facts, newest first.
+        stored: Vec<StoredDocument>,
+    },
+    /// Result of `fullpipe store import`.
+    Imported {
+        /// One for each file.
+        imported: Vec<ImportedFile>,
+    },
+    /// Result of `fullpipe store check`.
+    ArchiveCheck {
+        /// Damaged documents and stale facts.
+        archive_check: Box<ArchiveCheck>,
+    },
+    /// Result of `fullpipe store thin`.
+    ArchiveThinned {
+        /// Removed samples and bodies.
+        archive_thinned: ArchiveThinned,
+    },
+    /// Result of `fullpipe history`.
+    History {
+        /// Runs towards one host by path and request.
+        history: Box<HistoryReport>,
     },
     /// No result: the command failed before there was one.
     Error,

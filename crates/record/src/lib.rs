@@ -5,6 +5,7 @@
 //! ([`Verdict`], [`Remedy`]). In JSON, rates are bits per second, sizes bytes, times seconds and ratios fractions.
 //! The schema grows only: fields are added, never renamed or removed, within one [`SCHEMA_VERSION`].
 
+mod archive;
 mod calculation;
 mod capture;
 mod diagnosis;
@@ -40,6 +41,10 @@ mod truth;
 mod verdict;
 mod web100;
 
+pub use archive::{
+    ArchiveCheck, ArchiveReport, ArchiveThinned, DamagedDocument, HistoryChange, HistoryDay, HistoryPoint,
+    HistoryReport, HistorySeries, ImportedFile, StoredDocument, StoredFacts,
+};
 pub use calculation::{
     BufferAdvice, Calculation, Combination, Estimate, Improvement, Inputs, Leg, Need, Quantity, Side, Solved, Value,
     WhatIf,

@@ -13,9 +13,9 @@ mod text;
 pub use json::{document, event_schema, schema};
 pub use page::{PageError, Source, html_page, text_page};
 pub use text::{
-    Style, begins, calculation, capture, command_end, diagnosis, difference, elsewhere, figures, grid_report,
-    host_advice, host_applied, host_settings, host_undone, interval_head, interval_line, judged, lab_report,
-    lab_summary, measurement, one_flow, own_capture, pair_forecast, path, prediction, proof_begins, ramp, ramp_step,
-    redacted, remedies, result, route, seeds, simulations, simulations_csv_head, simulations_csv_row, table, trial,
-    undone, what_if,
+    Style, archive, archive_check, archive_thinned, begins, calculation, capture, command_end, diagnosis, difference,
+    elsewhere, figures, grid_report, history, host_advice, host_applied, host_settings, host_undone, imported,
+    interval_head, interval_line, judged, lab_report, lab_summary, measurement, one_flow, own_capture, pair_forecast,
+    path, prediction, proof_begins, ramp, ramp_step, redacted, remedies, result, route, seeds, simulations,
+    simulations_csv_head, simulations_csv_row, stored, stored_document, table, trial, undone, what_if,
 };

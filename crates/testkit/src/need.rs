@@ -3,6 +3,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::postgres;
+
 /// Something that not every machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
@@ -40,6 +42,8 @@ pub enum Need {
     Socat,
     /// The program `ethtool`.
     Ethtool,
+    /// The server of PostgreSQL, with `initdb` and `psql`.
+    Postgres,
 }
 
 impl Need {
@@ -62,6 +66,7 @@ impl Need {
             Self::Strace => lacking_program("strace", "-V"),
             Self::Socat => lacking_program("socat", "-V"),
             Self::Ethtool => lacking_program("ethtool", "--version"),
+            Self::Postgres => postgres::programs().is_none().then(|| "PostgreSQL is not installed".to_owned()),
             Self::Root => (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned()),
         }
     }

@@ -151,6 +151,7 @@ const PLAN: &[Room] = &[
     Room::pure(3, "diagnose"),
     Room::pure(3, "scenario"),
     Room::pure(3, "sim"),
+    Room::new(3, "store"),
     Room::new(3, "host"),
     Room::new(3, "load"),
     Room::new(4, "control"),

@@ -15,6 +15,7 @@ use fullpipe_units::{ByteCount, Ratio, Span};
 use super::grid_runs::GridRuns;
 use super::up::{Standing, up};
 use crate::commands::Run;
+use crate::commands::keep::KeepArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::sibling::read_sibling;
@@ -79,6 +80,8 @@ enum Action {
         /// Maximum size of a capture file
         #[arg(long, requires = "capture", default_value = "256MiB", value_name = "BYTES")]
         capture_size: ByteCount,
+        #[command(flatten)]
+        keep: KeepArguments,
         #[command(flatten)]
         output: OutputArguments,
     },
@@ -238,12 +241,12 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let backend = arguments.backend;
     match &arguments.action {
         Action::List => list(terminal),
-        Action::Run { scenarios, all, time_scale, is_virtual, capture, capture_size, .. } => {
+        Action::Run { scenarios, all, time_scale, is_virtual, capture, capture_size, keep, .. } => {
             let all_names = || builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
             let names = if *all { all_names() } else { scenarios.clone() };
             let capture = capture.as_deref().map(|folder| CaptureTo { folder, max_size: *capture_size });
             let place = if *is_virtual { Place::Virtual } else { Place::Lab { backend, capture } };
-            run_all(&names, *time_scale, place, terminal)
+            run_all(&names, *time_scale, place, keep, terminal)
         }
         Action::Grid { grid, is_virtual: true, .. } => measure_grid(grid, GridPlace::Virtual, None, terminal),
         Action::Grid { grid, against, record, .. } => {
@@ -321,7 +324,13 @@ impl Place<'_> {
 /// Fails before a lab is built if a scenario cannot be read, if this machine lacks a congestion control, or if the
 /// backend does not support the path of a step or the captures. Fails after the reports if a bound was missed, if a
 /// step with bounds had no valid run, or if the user interrupted the program.
-fn run_all(names: &[String], time_scale: Ratio, place: Place<'_>, terminal: &Terminal) -> Result<(), Failure> {
+fn run_all(
+    names: &[String],
+    time_scale: Ratio,
+    place: Place<'_>,
+    keep: &KeepArguments,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     // All files are read and all requirements checked before the first lab is built.
     let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
     place.check(&scenarios)?;
@@ -337,6 +346,7 @@ fn run_all(names: &[String], time_scale: Ratio, place: Place<'_>, terminal: &Ter
         };
         terminal.result(&report::lab_report(&report, style));
         terminal.event(&Event::Scenario(Box::new(report.clone())));
+        keep.keep(&Document::new(Content::Lab { lab: vec![report.clone()] }), terminal);
         let interrupted = report.interrupted;
         reports.push(report);
         if interrupted {

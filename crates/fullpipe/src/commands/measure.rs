@@ -1,5 +1,6 @@
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
@@ -10,6 +11,8 @@ use fullpipe_units::{BitRate, Span};
 
 use crate::commands::Run;
 use crate::commands::capture::{CaptureArgument, with_capture};
+use crate::commands::every::{interval, repeat};
+use crate::commands::keep::KeepArguments;
 use crate::commands::load::{Load, Reach};
 use crate::commands::output::OutputArguments;
 use crate::commands::ramp::{self, RampArgument};
@@ -51,6 +54,17 @@ pub(crate) struct Arguments {
     route: bool,
     #[command(flatten)]
     load: Load,
+    /// Measure again and again, until Ctrl-C, and keep each result: 30s, 1h
+    ///
+    /// Makes the archive if there is none. `fullpipe history` shows what changed.
+    #[arg(
+        long,
+        value_parser = interval,
+        value_name = "TIME",
+        conflicts_with_all = ["ramp", "json", "capture", "no_store", "file"],
+        help_heading = "Archive"
+    )]
+    every: Option<Span>,
     /// Send UDP faster than 10 Mbit/s without asking
     ///
     /// UDP does not give way to other traffic.
@@ -58,6 +72,8 @@ pub(crate) struct Arguments {
     yes: bool,
     #[command(flatten)]
     capture: CaptureArgument,
+    #[command(flatten)]
+    archive: KeepArguments,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -85,24 +101,37 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
         return ramp::run(ramp, arguments.bandwidth, (&destination, &request), &consent, &flag, terminal);
     }
     consent(&request)?;
+    let once = || measure_once(arguments, &destination, &request, &flag, terminal);
+    let Some(every) = arguments.every else { return once() };
+    arguments.archive.require()?;
+    repeat(every, &flag, terminal, &once)
+}
+
+fn measure_once(
+    arguments: &Arguments,
+    destination: &Destination,
+    request: &Request,
+    flag: &AtomicBool,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let style = terminal.style();
-    let route = arguments.route.then(|| trace(&destination, &flag)).transpose()?;
+    let route = arguments.route.then(|| trace(destination, flag)).transpose()?;
     if let Some(route) = &route {
         terminal.result(&report::route(route, style));
         terminal.event(&Event::Route(Box::new(route.clone())));
     }
-    let recording = arguments.capture.of_test(&destination)?;
-    let mut head = Some(report::interval_head(&request, style));
+    let recording = arguments.capture.of_test(destination)?;
+    let mut head = Some(report::interval_head(request, style));
     let run = if arguments.reach.is_iperf2() { measure_iperf2 } else { measure };
-    let measured = run(&destination, &request, &flag, &mut |interval| {
+    let measured = run(destination, request, flag, &mut |interval| {
         if let Some(head) = head.take() {
             terminal.progress(&format!("{head}\n"));
         }
-        terminal.progress(&format!("{}\n", report::interval_line(&request, interval, style)));
+        terminal.progress(&format!("{}\n", report::interval_line(request, interval, style)));
         terminal.event(&Event::Interval(Box::new(interval.clone())));
     });
     let measurement = judged(Measurement { route, ..measured? }, arguments.bandwidth);
-    finish(with_capture(measurement, recording, arguments.bandwidth), terminal)
+    finish(with_capture(measurement, recording, arguments.bandwidth), &arguments.archive, terminal)
 }
 
 /// Asks for consent before UDP load that displaces other traffic leaves this host.
@@ -146,7 +175,7 @@ fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
 }
 
 /// Prints what there is, also of a test that broke off.
-fn finish(measurement: Measurement, terminal: &Terminal) -> Result<(), Failure> {
+fn finish(measurement: Measurement, keep: &KeepArguments, terminal: &Terminal) -> Result<(), Failure> {
     let interrupted = measurement.interrupted;
     let exit_code = if interrupted { INTERRUPTED } else { FAILED };
     let error = measurement.broken_off.clone().map(|message| ErrorReport { message, exit_code });
@@ -159,7 +188,9 @@ fn finish(measurement: Measurement, terminal: &Terminal) -> Result<(), Failure> 
     if let Some(error) = &error {
         terminal.event(&Event::Error(error.clone()));
     }
-    terminal.document(&Document::new(content).with_error(error.clone()));
+    let document = Document::new(content).with_error(error.clone());
+    terminal.document(&document);
+    keep.keep(&document, terminal);
     match (error, interrupted) {
         (Some(error), _) => Err(Failure::already_printed(error.exit_code)),
         (None, true) => Err(Failure::already_printed(INTERRUPTED)),

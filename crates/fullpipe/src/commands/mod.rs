@@ -9,10 +9,13 @@ mod diagnose;
 mod diff;
 pub(crate) mod document;
 mod emulated;
+mod every;
 mod explain;
 mod grid_runs;
+mod history;
 mod host;
 pub(crate) mod iperf3;
+mod keep;
 mod lab;
 mod load;
 mod login;
@@ -26,6 +29,7 @@ mod schema;
 mod serve;
 mod server_text;
 mod simulate;
+mod store;
 mod trace;
 mod up;
 
@@ -92,6 +96,8 @@ commands! {
     Lab(lab::Arguments),
     Simulate(simulate::Arguments),
     Report(report::Arguments),
+    Store(store::Arguments),
+    History(history::Arguments),
     Schema(schema::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),

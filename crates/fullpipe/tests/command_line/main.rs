@@ -3,6 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "figures of a run, shown by --nocapture")]
 
+mod archive;
 #[path = "../common/mod.rs"]
 mod common;
 mod diff;

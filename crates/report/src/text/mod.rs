@@ -1,5 +1,6 @@
 //! Records as text of at most 80 columns for people to read.
 
+mod archive;
 mod calculation;
 mod capture;
 mod course;
@@ -25,6 +26,7 @@ pub(crate) use style::{heading, wrapped};
 pub(crate) use table::{Align, Table};
 pub(crate) use two_captures::field;
 
+pub use archive::{archive, archive_check, archive_thinned, history, imported, stored, stored_document};
 pub use calculation::{calculation, table};
 pub use capture::{capture, one_flow, own_capture, redacted};
 pub use diagnosis::{command_end, diagnosis, elsewhere, trial};

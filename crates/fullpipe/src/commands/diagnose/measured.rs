@@ -14,6 +14,7 @@ use fullpipe_units::{BitRate, Span};
 
 use super::Arguments;
 use crate::commands::capture::with_capture;
+use crate::commands::keep::KeepArguments;
 use crate::commands::load::Server;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
@@ -45,18 +46,19 @@ pub(super) fn run(arguments: &Arguments, host: &Server, terminal: &Terminal) -> 
     if let Some(capture) = &measurement.capture {
         terminal.result(&report::own_capture(capture, style));
     }
+    let out = (&arguments.archive, terminal);
     let trial = match &arguments.apply {
         Some(wanted) if is_whole(&measurement) => {
             let remedy = chosen(&diagnosis.remedies, wanted);
             let tried = remedy.and_then(|remedy| bench.tried(remedy, &request, &measurement, arguments));
             match tried {
                 Ok(trial) => trial,
-                Err(failure) => return Err(with_what_there_is(measurement, diagnosis, failure, terminal)),
+                Err(failure) => return Err(with_what_there_is(measurement, diagnosis, failure, out)),
             }
         }
         _ => None,
     };
-    finish(measurement, diagnosis, trial, terminal)
+    finish(measurement, diagnosis, trial, out)
 }
 
 /// Settings of a measurement, without its load.
@@ -159,13 +161,11 @@ fn is_whole(measurement: &Measurement) -> bool {
     !measurement.interrupted && measurement.broken_off.is_none()
 }
 
+/// The archive and the terminal that get the result.
+type Out<'o> = (&'o KeepArguments, &'o Terminal);
+
 /// Prints what there is, also of a test that broke off.
-fn finish(
-    measurement: Measurement,
-    diagnosis: Diagnosis,
-    trial: Option<Trial>,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
+fn finish(measurement: Measurement, diagnosis: Diagnosis, trial: Option<Trial>, out: Out<'_>) -> Result<(), Failure> {
     let last = trial.as_ref().map_or(&measurement, |trial| &trial.measurement);
     let exit_code = if last.interrupted { INTERRUPTED } else { FAILED };
     let not_undone = trial.as_ref().and_then(|trial| trial.not_undone.clone());
@@ -175,7 +175,7 @@ fn finish(
     if let Some(error) = &error {
         Terminal::print_error(&error.message);
     }
-    print(measurement, diagnosis, trial, error.clone(), terminal);
+    print(measurement, diagnosis, trial, error.clone(), out);
     match (error, interrupted) {
         (Some(error), _) => Err(Failure::already_printed(error.exit_code)),
         (None, true) => Err(Failure::already_printed(INTERRUPTED)),
@@ -184,15 +184,10 @@ fn finish(
 }
 
 /// Prints the diagnosis, which is valid although the remedy could not be tried.
-fn with_what_there_is(
-    measurement: Measurement,
-    diagnosis: Diagnosis,
-    failure: Failure,
-    terminal: &Terminal,
-) -> Failure {
+fn with_what_there_is(measurement: Measurement, diagnosis: Diagnosis, failure: Failure, out: Out<'_>) -> Failure {
     Terminal::print_error(&failure.message);
     let error = ErrorReport { message: failure.message, exit_code: failure.code };
-    print(measurement, diagnosis, None, Some(error), terminal);
+    print(measurement, diagnosis, None, Some(error), out);
     Failure::already_printed(failure.code)
 }
 
@@ -201,7 +196,7 @@ fn print(
     diagnosis: Diagnosis,
     trial: Option<Trial>,
     error: Option<ErrorReport>,
-    terminal: &Terminal,
+    (keep, terminal): Out<'_>,
 ) {
     let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], capture: None, command: None, trial });
     terminal.event(&Event::Diagnosis(diagnosis.clone()));
@@ -209,7 +204,9 @@ fn print(
     if let Some(error) = &error {
         terminal.event(&Event::Error(error.clone()));
     }
-    terminal.document(&Document::new(content).with_error(error));
+    let document = Document::new(content).with_error(error);
+    terminal.document(&document);
+    keep.keep(&document, terminal);
 }
 
 #[cfg(test)]

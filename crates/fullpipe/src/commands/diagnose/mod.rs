@@ -13,6 +13,7 @@ use fullpipe_units::BitRate;
 use crate::commands::Run;
 use crate::commands::capture::CaptureArgument;
 use crate::commands::host::JournalFolder;
+use crate::commands::keep::KeepArguments;
 use crate::commands::load::{Load, Server, Way};
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
@@ -74,6 +75,8 @@ pub(crate) struct Arguments {
     load: Load,
     #[command(flatten)]
     journal: JournalFolder,
+    #[command(flatten)]
+    archive: KeepArguments,
     #[command(flatten)]
     output: OutputArguments,
 }

@@ -54,8 +54,8 @@ pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) 
         }
         Subject::Connection(local, remote) => format!("too little moved between {local} and {remote} to say anything"),
     };
-    let capture = (recording, arguments.bandwidth);
-    let explained = explain(transfers(&watched, arguments.bandwidth), capture, None, &nothing, terminal);
+    let seen = transfers(&watched, arguments.bandwidth);
+    let explained = explain(arguments, seen, recording, None, &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
 
@@ -80,7 +80,8 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
     }
     let end = program.finish()?;
     let nothing = format!("{name} ended {} and moved too little over TCP to say anything", stated(&end));
-    let explained = explain(transfers_of_own(watched?, arguments, &flag), NO_CAPTURE, Some(end), &nothing, terminal);
+    let seen = transfers_of_own(watched?, arguments, &flag);
+    let explained = explain(arguments, seen, None, Some(end), &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
 
@@ -102,7 +103,8 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
     let said = program.last_error_line();
     let why = if said.is_empty() { "too little came to say anything".to_owned() } else { said };
     let nothing = format!("cannot diagnose {url}: {why}");
-    let explained = explain(transfers_of_own(watched?, arguments, &flag), NO_CAPTURE, None, &nothing, terminal);
+    let seen = transfers_of_own(watched?, arguments, &flag);
+    let explained = explain(arguments, seen, None, None, &nothing, terminal);
     unless_interrupted(explained, &flag)?;
     match end.code {
         // Cut short by us, by time or by size.
@@ -232,14 +234,11 @@ fn transfers_of_own(
     seen
 }
 
-/// The capture of what is watched, and the capacity of its path.
-type Captured = (Option<OwnRecording>, Option<BitRate>);
-
-const NO_CAPTURE: Captured = (None, None);
-
+/// Judges the transfers that were `seen`, prints what is found, and keeps it.
 fn explain(
+    arguments: &Arguments,
     seen: Vec<(Transfer, Evidence)>,
-    (recording, bandwidth): Captured,
+    recording: Option<OwnRecording>,
     command: Option<CommandEnd>,
     nothing: &str,
     terminal: &Terminal,
@@ -263,7 +262,7 @@ fn explain(
         terminal.result(&report::diagnosis(diagnosis, rate, style));
     }
     let verdict = found.first().map(|diagnosis| &diagnosis.verdict);
-    let capture = recording.map(|recording| recording.finish(Explained::Largest(1), bandwidth, verdict));
+    let capture = recording.map(|recording| recording.finish(Explained::Largest(1), arguments.bandwidth, verdict));
     // What was watched is printed although its capture could not be kept.
     let capture = capture.and_then(|finished| match finished {
         Ok(capture) => Some(capture),
@@ -281,7 +280,9 @@ fn explain(
     let diagnosis =
         Box::new(DiagnosisReport { transfers: found, capture: capture.map(Box::new), command, trial: None });
     terminal.event(&Event::Diagnosis(diagnosis.clone()));
-    terminal.document(&Document::new(Content::Diagnosis { measurement: None, diagnosis }));
+    let document = Document::new(Content::Diagnosis { measurement: None, diagnosis });
+    terminal.document(&document);
+    arguments.archive.keep(&document, terminal);
     Ok(())
 }
 

@@ -1,0 +1,66 @@
+//! A measurement that is repeated at an interval.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fullpipe_units::Span;
+
+use crate::failure::{Failure, INTERRUPTED, USAGE};
+use crate::terminal::Terminal;
+use crate::values::duration;
+
+/// Interval of the checks for Ctrl-C.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Reads an interval: seconds where no unit is given.
+pub(crate) fn interval(text: &str) -> Result<Span, String> {
+    let interval = duration(text)?;
+    let range = Span::from_secs(1)..=Span::from_secs(366 * 86_400);
+    if range.contains(&interval) { Ok(interval) } else { Err("the interval must be from 1 s to a year".to_owned()) }
+}
+
+/// Runs `once` at each interval, from now on, until the user interrupts. A run that fails is reported, and the next one
+/// begins at its time; a run that takes longer than the interval leaves out those that it overlaps.
+///
+/// # Errors
+/// Fails if the user interrupted, or if the command line is wrong.
+pub(crate) fn repeat(
+    every: Span,
+    flag: &AtomicBool,
+    terminal: &Terminal,
+    once: &dyn Fn() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let every = Duration::from(every);
+    let mut next = Instant::now();
+    loop {
+        match once() {
+            Err(failure) if [INTERRUPTED, USAGE].contains(&failure.code) => return Err(failure),
+            Err(failure) => terminal.failure(&failure),
+            Ok(()) => {}
+        }
+        while next <= Instant::now() {
+            next += every;
+        }
+        while Instant::now() < next {
+            if flag.load(Ordering::Relaxed) {
+                return Err(Failure::already_printed(INTERRUPTED));
+            }
+            std::thread::sleep(POLL_INTERVAL.min(next.saturating_duration_since(Instant::now())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_may_be_hours() {
+        assert_eq!(interval("1h"), Ok(Span::from_secs(3600)));
+        assert_eq!(interval("30"), Ok(Span::from_secs(30)));
+        assert_eq!(interval("1500ms"), Ok(Span::from_millis(1500)));
+        for text in ["0", "0.5", "-1h", "h", "9999h", "99999999999999999999h", "soon"] {
+            assert!(interval(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+use fullpipe_record::{Content, Document};
+use fullpipe_report as report;
+use fullpipe_store::Store;
+use jiff::Timestamp;
+
+use super::keep::PlaceArgument;
+use crate::commands::Run;
+use crate::failure::Failure;
+use crate::terminal::{Format, Terminal};
+use crate::values::ago;
+
+/// What changed on the way to a host, and when.
+///
+/// Shows the runs towards HOST that the archive keeps: a series for each path, load and direction, with the medians of
+/// each day. Runs that are invalid take no part.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The other end, by name or address
+    host: String,
+    /// Runs since this time: 30d, 12h, 2026-03-12
+    #[arg(long, value_parser = ago, value_name = "TIME")]
+    since: Option<Timestamp>,
+    /// Print one JSON document
+    #[arg(long, short = 'J', help_heading = "Output")]
+    json: bool,
+    #[command(flatten)]
+    place: PlaceArgument,
+}
+
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        Format::of(self.json, false)
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        let history = Store::open(&self.place.location()?)?.history(&self.host, self.since)?;
+        terminal.result(&report::history(&history, terminal.style()));
+        terminal.document(&Document::new(Content::History { history: Box::new(history) }));
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Results are kept in the archive, once there is one. A measurement never fails because of that.
+
+use std::path::{Path, PathBuf};
+
+use fullpipe_record::Document;
+use fullpipe_store::{Location, NewDocument, Store, StoreError};
+use jiff::Timestamp;
+
+use crate::failure::{Failure, USAGE};
+use crate::terminal::Terminal;
+
+/// Variable of the environment that names an archive.
+const VARIABLE: &str = "FULLPIPE_STORE";
+
+/// The archive of a command that measures.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Archive")]
+pub(crate) struct KeepArguments {
+    #[command(flatten)]
+    place: PlaceArgument,
+    /// Keep the result in no archive
+    #[arg(long, conflicts_with = "store", hide_short_help = true)]
+    no_store: bool,
+}
+
+/// The place of the archive.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Archive")]
+pub(crate) struct PlaceArgument {
+    /// Archive: a file, or postgres://USER@HOST/DATABASE
+    ///
+    /// The default is the variable `FULLPIPE_STORE`, or else fullpipe/archive.db in the folder for data of this user.
+    /// Results are kept in the default file once it exists (`fullpipe store create`), in a named archive always.
+    #[arg(long, value_name = "FILE|URL", global = true, hide_short_help = true)]
+    store: Option<Location>,
+}
+
+impl PlaceArgument {
+    /// Returns the archive that the user has named.
+    fn named(&self) -> Result<Option<Location>, Failure> {
+        let variable = || std::env::var(VARIABLE).ok().filter(|name| !name.is_empty());
+        match &self.store {
+            Some(place) => Ok(Some(place.clone())),
+            None => variable().map(|name| Ok(name.parse::<Location>()?)).transpose(),
+        }
+    }
+
+    /// Returns the archive that the user has named, or that of this user.
+    ///
+    /// # Errors
+    /// Fails if the name is no place for an archive, or if this user has no folder for data.
+    pub(crate) fn location(&self) -> Result<Location, Failure> {
+        match self.named()? {
+            Some(place) => Ok(place),
+            None => data_folder().map(Location::in_folder).ok_or_else(|| {
+                Failure::new(USAGE, format!("this user has no home for an archive; --store or {VARIABLE} names one"))
+            }),
+        }
+    }
+}
+
+impl KeepArguments {
+    /// Makes the archive if there is none, for a command that is of no use without one.
+    ///
+    /// # Errors
+    /// Fails if the archive cannot be opened.
+    pub(crate) fn require(&self) -> Result<(), Failure> {
+        Store::create(&self.place.location()?)?;
+        Ok(())
+    }
+
+    /// Keeps what a command measured. A user reads of an archive that does not take it, and the command goes on.
+    pub(crate) fn keep(&self, document: &Document, terminal: &Terminal) {
+        match self.try_to_keep(document) {
+            Ok(0) => {}
+            Ok(count) => tracing::info!("{count} kept in the archive"),
+            Err(failure) => terminal.notice(&format!("the result is not kept: {}", failure.message)),
+        }
+    }
+
+    fn try_to_keep(&self, document: &Document) -> Result<usize, Failure> {
+        let Some(mut store) = self.open()? else { return Ok(0) };
+        let documents = NewDocument::of(document, Timestamp::now());
+        documents.iter().try_for_each(|new| store.put(new).map(drop))?;
+        Ok(documents.len())
+    }
+
+    /// Opens the archive; `None` if results are to be kept in none.
+    fn open(&self) -> Result<Option<Store>, Failure> {
+        if self.no_store {
+            return Ok(None);
+        }
+        if let Some(named) = self.place.named()? {
+            return Ok(Some(Store::create(&named)?));
+        }
+        let Some(default) = data_folder().map(Location::in_folder) else { return Ok(None) };
+        match Store::open(&default) {
+            Err(StoreError::Missing(_)) => Ok(None),
+            opened => Ok(Some(opened?)),
+        }
+    }
+}
+
+/// Returns the folder for data of this user (XDG Base Directory Specification).
+fn data_folder() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_DATA_HOME").filter(|folder| Path::new(folder).is_absolute());
+    named.map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".local/share")))
+}

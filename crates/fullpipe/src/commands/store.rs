@@ -1,0 +1,315 @@
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use fullpipe_record::{ArchiveReport, Content, Document, ErrorReport, ImportedFile, StoredDocument};
+use fullpipe_report as report;
+use fullpipe_store::{Filter, Location, Redaction, Store, StoreError, csv_head, csv_rows, read_import};
+use jiff::Timestamp;
+
+use super::keep::PlaceArgument;
+use crate::commands::Run;
+use crate::failure::{FAILED, Failure, USAGE};
+use crate::terminal::{Format, Terminal};
+use crate::values::ago;
+
+/// Keep results, and find them again.
+///
+/// The archive is a file of SQLite, or a database of PostgreSQL. Once it exists, `measure`, `diagnose` and `lab run`
+/// keep their results in it, unless --no-store is given.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: PlaceArgument,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make the archive, unless it exists
+    Create {
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Print the place and the size of the archive
+    Path {
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// List documents, newest first
+    List {
+        #[command(flatten)]
+        which: Which,
+        /// Largest number of documents
+        #[arg(long, default_value_t = 20, value_name = "N")]
+        limit: u32,
+        #[command(flatten)]
+        redact: RedactArgument,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Show one document
+    Show {
+        /// Identifier, or the end of it
+        id: String,
+        /// Print the document itself, as it was written
+        #[arg(long, conflicts_with = "json")]
+        original: bool,
+        #[command(flatten)]
+        redact: RedactArgument,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Keep results of other programs, and documents of fullpipe
+    ///
+    /// Reads JSON of iperf3 (-J and --json-stream), data of flent (.flent.gz), runs of pScheduler, and what fullpipe
+    /// printed with --json. Makes the archive if there is none. A file that is refused does not keep the others out.
+    Import {
+        /// Files; `-` is standard input
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Print the facts of documents for other programs
+    Export {
+        #[command(flatten)]
+        which: Which,
+        /// Print CSV, a row for each direction of each run: the default
+        #[arg(long, conflicts_with = "json_lines")]
+        csv: bool,
+        /// Print one JSON object a line for each document
+        #[arg(long)]
+        json_lines: bool,
+        #[command(flatten)]
+        redact: RedactArgument,
+    },
+    /// Read every document, and compare with its hash and its facts
+    Check {
+        /// Derive facts again that differ from their document
+        #[arg(long)]
+        repair: bool,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Remove samples, or whole documents, that are old; facts remain
+    Thin {
+        /// Remove samples of documents older than this: 90d, 12w
+        #[arg(long, value_parser = ago, value_name = "AGE", required_unless_present = "documents")]
+        samples: Option<Timestamp>,
+        /// Remove the bodies of documents older than this: 2y
+        #[arg(long, value_parser = ago, value_name = "AGE")]
+        documents: Option<Timestamp>,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+}
+
+/// The format of the result.
+#[derive(Debug, Clone, Copy, clap::Args)]
+struct JsonArgument {
+    /// Print one JSON document
+    #[arg(long, short = 'J', help_heading = "Output")]
+    json: bool,
+}
+
+/// Names in the result.
+#[derive(Debug, Clone, Copy, clap::Args)]
+struct RedactArgument {
+    /// Replace addresses, names and paths, the same everywhere
+    #[arg(long, help_heading = "Output")]
+    redact: bool,
+}
+
+/// The documents that are asked for.
+#[derive(Debug, Clone, clap::Args)]
+struct Which {
+    /// Documents about this other end, by name or address
+    #[arg(long, value_name = "HOST")]
+    peer: Option<String>,
+    /// Documents of this kind: measurement, diagnosis, lab, foreign, …
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+    /// Documents of this campaign or scenario
+    #[arg(long, value_name = "NAME")]
+    campaign: Option<String>,
+    /// Documents since this time: 30d, 12h, 2026-03-12
+    #[arg(long, value_parser = ago, value_name = "TIME")]
+    since: Option<Timestamp>,
+}
+
+impl Which {
+    fn filter(&self, limit: Option<u32>) -> Filter {
+        let Self { peer, kind, campaign, since } = self.clone();
+        Filter { peer, kind, campaign, since, before: None, limit }
+    }
+}
+
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        match &self.action {
+            Action::Create { json }
+            | Action::Path { json }
+            | Action::List { json, .. }
+            | Action::Show { json, .. }
+            | Action::Import { json, .. }
+            | Action::Check { json, .. }
+            | Action::Thin { json, .. } => Format::of(json.json, false),
+            Action::Export { json_lines, .. } => Format::of(false, *json_lines),
+        }
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        let place = self.place.location()?;
+        match &self.action {
+            Action::Create { .. } => print_archive(&Store::create(&place)?.report()?, terminal),
+            Action::Path { .. } => print_archive(&described(&place)?, terminal),
+            Action::List { which, limit, redact, .. } => list(&place, &which.filter(Some(*limit)), *redact, terminal),
+            Action::Show { id, original: true, redact, .. } => print_body(&place, id, *redact),
+            Action::Show { id, redact, .. } => show(&place, id, *redact, terminal),
+            Action::Import { files, .. } => import(&place, files, terminal),
+            Action::Export { which, redact, .. } => export(&place, &which.filter(None), *redact, terminal),
+            Action::Check { repair, .. } => check(&place, *repair, terminal),
+            Action::Thin { samples, documents, .. } => {
+                let thinned = Store::open(&place)?.thin(*samples, *documents)?;
+                terminal.result(&report::archive_thinned(&thinned));
+                terminal.document(&Document::new(Content::ArchiveThinned { archive_thinned: thinned }));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Returns the archive as a whole, also if it does not exist.
+fn described(place: &Location) -> Result<ArchiveReport, Failure> {
+    match Store::open(place) {
+        Err(StoreError::Missing(location)) => Ok(ArchiveReport { location, ..ArchiveReport::default() }),
+        opened => Ok(opened?.report()?),
+    }
+}
+
+fn print_archive(archive: &ArchiveReport, terminal: &Terminal) -> Result<(), Failure> {
+    terminal.result(&report::archive(archive));
+    terminal.document(&Document::new(Content::Archive { archive: Box::new(archive.clone()) }));
+    Ok(())
+}
+
+fn list(place: &Location, filter: &Filter, redact: RedactArgument, terminal: &Terminal) -> Result<(), Failure> {
+    let stored = redact.applied(Store::open(place)?.list(filter)?);
+    terminal.result(&report::stored(&stored, terminal.style()));
+    terminal.document(&Document::new(Content::Stored { stored }));
+    Ok(())
+}
+
+impl RedactArgument {
+    /// Returns the documents as they are to be printed.
+    fn applied(self, mut documents: Vec<StoredDocument>) -> Vec<StoredDocument> {
+        if self.redact {
+            let mut redaction = Redaction::default();
+            documents.iter().for_each(|document| redaction.learn(document));
+            documents.iter_mut().for_each(|document| *document = redaction.document(document));
+        }
+        documents
+    }
+}
+
+fn show(place: &Location, id: &str, redact: RedactArgument, terminal: &Terminal) -> Result<(), Failure> {
+    let stored = redact.applied(vec![Store::open(place)?.find(id)?]);
+    stored.iter().for_each(|document| terminal.result(&report::stored_document(document, terminal.style())));
+    terminal.document(&Document::new(Content::Stored { stored }));
+    Ok(())
+}
+
+/// Prints a document as it was written.
+fn print_body(place: &Location, id: &str, redact: RedactArgument) -> Result<(), Failure> {
+    let mut store = Store::open(place)?;
+    let document = store.find(id)?;
+    let body = store.body(&document)?;
+    let body = if redact.redact { redacted(&document, &body)? } else { body };
+    // A reader that went away, as `head` does, is no failure.
+    let _ = Terminal::stream().write_all(&body);
+    Ok(())
+}
+
+fn redacted(document: &StoredDocument, body: &[u8]) -> Result<Vec<u8>, Failure> {
+    let mut redaction = Redaction::default();
+    redaction.learn(document);
+    let text = redaction.body(body);
+    let text = text.ok_or_else(|| Failure::new(FAILED, format!("document {} is no JSON to redact", document.id)))?;
+    Ok(text.into_bytes())
+}
+
+fn export(place: &Location, filter: &Filter, redact: RedactArgument, terminal: &Terminal) -> Result<(), Failure> {
+    let documents = redact.applied(Store::open(place)?.list(filter)?);
+    let mut out = Terminal::stream();
+    // A reader that went away, as `head` does, is no failure.
+    let _ = match terminal.format() {
+        Format::JsonLines => documents.into_iter().try_for_each(|document| {
+            let line = Document::new(Content::Stored { stored: vec![document] });
+            writeln!(out, "{}", serde_json::to_string(&line).unwrap_or_default())
+        }),
+        _ => write!(out, "{}", csv_head())
+            .and_then(|()| documents.iter().try_for_each(|document| write!(out, "{}", csv_rows(document)))),
+    };
+    Ok(())
+}
+
+fn check(place: &Location, repair: bool, terminal: &Terminal) -> Result<(), Failure> {
+    let check = Store::open(place)?.check(repair)?;
+    let is_good = check.damaged.is_empty() && check.database.is_empty();
+    terminal.result(&report::archive_check(&check, terminal.style()));
+    terminal.document(&Document::new(Content::ArchiveCheck { archive_check: Box::new(check) }));
+    if is_good { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
+}
+
+/// Keeps each file; fails behind the report of all if one was refused.
+fn import(place: &Location, files: &[PathBuf], terminal: &Terminal) -> Result<(), Failure> {
+    let mut store = Store::create(place)?;
+    let mut imported = Vec::new();
+    for file in files {
+        imported.push(import_file(&mut store, file)?);
+    }
+    let refused = imported.iter().filter(|file| file.error.is_some()).count();
+    let message = format!("{refused} of {} files were refused", files.len());
+    let error = (refused > 0).then_some(ErrorReport { message, exit_code: USAGE });
+    terminal.result(&report::imported(&imported, terminal.style()));
+    terminal.document(&Document::new(Content::Imported { imported }).with_error(error.clone()));
+    let Some(error) = error else { return Ok(()) };
+    Terminal::print_error(&error.message);
+    Err(Failure::already_printed(USAGE))
+}
+
+/// Keeps the documents in a file.
+///
+/// # Errors
+/// Fails if the archive refuses; a file that is malformed is a result.
+fn import_file(store: &mut Store, file: &Path) -> Result<ImportedFile, Failure> {
+    let name = file.display().to_string();
+    let refused =
+        |error| ImportedFile { file: name.clone(), ids: Vec::new(), known: 0, kind: None, error: Some(error) };
+    let documents = read_whole(file)
+        .map_err(|error| format!("it cannot be read: {error}"))
+        .and_then(|bytes| read_import(&bytes, Timestamp::now()));
+    let documents = match documents {
+        Ok(documents) => documents,
+        Err(error) => return Ok(refused(error)),
+    };
+    let kept: Vec<_> = documents.iter().map(|document| store.put(document)).collect::<Result<_, _>>()?;
+    Ok(ImportedFile {
+        file: name,
+        known: kept.iter().filter(|kept| !kept.is_new).count() as u64,
+        ids: kept.into_iter().map(|kept| kept.id).collect(),
+        kind: documents.first().map(|document| document.head.kind.clone()),
+        error: None,
+    })
+}
+
+fn read_whole(file: &Path) -> std::io::Result<Vec<u8>> {
+    if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes)?;
+        return Ok(bytes);
+    }
+    std::fs::read(file)
+}

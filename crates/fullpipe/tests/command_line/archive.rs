@@ -1,0 +1,257 @@
+//! The archive as its users have it: kept, listed, imported, exported; and what may go wrong.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use fullpipe_testkit::{Running, assert_says, document, free_port, require, sentence, wait_for_listener, within};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{fullpipe, run};
+
+/// A user with a folder for data of their own.
+struct User(TempDir);
+
+impl User {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = fullpipe(arguments);
+        command.env("XDG_DATA_HOME", self.0.path()).env_remove("FULLPIPE_STORE");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        run(&mut self.command(arguments), 20)
+    }
+
+    /// Returns the document of a command that succeeds.
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{output:?}");
+        document(&output)
+    }
+
+    fn stored(&self) -> Vec<Value> {
+        self.json(&["store", "list"])["stored"].as_array().unwrap().clone()
+    }
+}
+
+fn file(name: &str) -> String {
+    format!("{}/../store/tests/files/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A server on a port of its own.
+fn server() -> (Running, String) {
+    let port = free_port();
+    let server = Running::start(&mut fullpipe(&["serve", "--port", &port.to_string(), "--bind", "127.0.0.1"]));
+    wait_for_listener(port);
+    (server, port.to_string())
+}
+
+#[test]
+fn a_measurement_is_kept_once_there_is_an_archive() {
+    let user = User::new();
+    let (_server, port) = server();
+    let measure = ["measure", "127.0.0.1", "-p", &port, "-t", "0.3", "-b", "20M"];
+    assert!(user.run(&measure).status.success());
+    assert_eq!(sentence(&user.run(&["store", "list"]), 2).matches("fullpipe store create").count(), 1);
+    assert_eq!(user.json(&["store", "path"])["archive"]["exists"], false);
+
+    assert_eq!(user.json(&["store", "create"])["archive"]["version"], 1);
+    let measured = user.json(&measure);
+    assert!(user.run(&[&measure[..], &["--no-store"]].concat()).status.success());
+    let stored = user.stored();
+    assert_eq!(stored.len(), 1, "{stored:?}");
+    assert_eq!((&stored[0]["kind"], &stored[0]["id"]), (&"measurement".into(), &measured["measurement"]["id"]));
+    assert_eq!(stored[0]["facts"][0]["limit"], measured["measurement"]["limit"]["kind"]);
+
+    let id = stored[0]["id"].as_str().unwrap();
+    let original = user.run(&["store", "show", &id[24..], "--original"]);
+    assert_eq!(document(&original), measured, "the document comes back as it was printed");
+    assert_says(&text(&user.run(&["store", "show", id])), &[id, "upload", "limit"]);
+    let history = user.json(&["history", "127.0.0.1"]);
+    assert_eq!(history["history"]["series"][0]["points"].as_array().unwrap().len(), 1);
+    assert_says(&text(&user.run(&["history", "127.0.0.1"])), &["→ 127.0.0.1", "1 run", "median"]);
+    assert!(user.run(&["store", "check"]).status.success());
+}
+
+#[test]
+fn a_diagnosis_and_a_scenario_are_kept() {
+    let user = User::new();
+    user.json(&["store", "create"]);
+    let (_server, port) = server();
+    user.json(&["diagnose", "127.0.0.1", "-p", &port, "-t", "0.3", "-b", "20M"]);
+    let lab = user.run(&["lab", "run", "--virtual", "--time-scale", "0.1", "elsen-window", "--json"]);
+    assert!(lab.status.code().is_some_and(|code| code < 2), "{lab:?}");
+    let stored = user.stored();
+    let kinds: Vec<&str> = stored.iter().map(|document| document["kind"].as_str().unwrap()).collect();
+    assert!(kinds.contains(&"diagnosis") && kinds.contains(&"lab"), "{kinds:?}");
+    let lab = stored.iter().find(|document| document["kind"] == "lab").unwrap();
+    assert_eq!((&lab["campaign"], &lab["peer"]), (&"elsen-window".into(), &"".into()));
+    assert!(lab["facts"].as_array().is_some_and(|facts| !facts.is_empty() && facts[0]["step"] != ""));
+    assert!(user.run(&["store", "check"]).status.success());
+}
+
+#[test]
+fn measurements_at_an_interval_end_cleanly() {
+    let user = User::new();
+    let (_server, port) = server();
+    let mut command = user.command(&["measure", "127.0.0.1", "-p", &port, "-t", "0.2", "-b", "9M", "--every", "1"]);
+    let running = Running::start(&mut command);
+    assert!(within(Duration::from_secs(30), || user.0.path().join("fullpipe/archive.db").exists()));
+    assert!(
+        within(Duration::from_secs(30), || user.run(&["store", "list"]).status.success() && user.stored().len() > 1)
+    );
+    running.interrupt();
+    let output = running.finish(Duration::from_secs(20));
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(130), 0), "{output:?}");
+}
+
+#[test]
+fn an_archive_that_takes_nothing_fails_no_measurement() {
+    let user = User::new();
+    let (_server, port) = server();
+    let measure = ["measure", "127.0.0.1", "-p", &port, "-t", "0.2", "-b", "9M", "--json"];
+    for place in ["/dev/null/archive.db", "postgres://127.0.0.1:1/none", "mysql://x/y"] {
+        let output = run(user.command(&measure).env("FULLPIPE_STORE", place), 20);
+        assert_eq!(sentence(&output, 0).matches("the result is not kept: ").count(), 1);
+        assert_eq!(document(&output)["kind"], "measurement");
+    }
+}
+
+#[test]
+fn a_full_disk_fails_no_measurement_and_loses_nothing() {
+    require!(Root, Unshare);
+    let user = User::new();
+    let (_server, port) = server();
+    let disk = user.0.path().to_str().unwrap();
+    // A disk of its own, which ends with the shell.
+    let script = r#"
+        mount -t tmpfs -o size=300k none "$DISK" || exit 9
+        "$@" store import "$FIRST" || exit 8
+        dd if=/dev/zero of="$DISK/rest" bs=4k 2>/dev/null
+        "$@" measure 127.0.0.1 -p "$PORT" -t 0.2 -b 9M --json >/dev/null || exit 7
+        "$@" store import "$SECOND" && exit 6
+        rm "$DISK/rest"
+        "$@" store check && "$@" store list
+    "#;
+    let program = fullpipe(&[]).get_program().to_owned();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(program);
+    command.env("XDG_DATA_HOME", disk).env("DISK", disk).env("PORT", port).env_remove("FULLPIPE_STORE");
+    command.env("FIRST", file("iperf3-tcp.json")).env("SECOND", file("iperf3-udp.json"));
+    let output = run(&mut command, 60);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(errors.matches("full").count(), 2, "{errors}");
+    assert!(errors.contains("the result is not kept: cannot "), "{errors}");
+    assert_says(&text(&output), &["1 documents, 0 damaged", "iperf3"]);
+}
+
+#[test]
+fn files_of_other_programs_are_imported_once() {
+    let user = User::new();
+    let (tcp, flent) = (file("iperf3-tcp.json"), file("upload.flent.gz"));
+    let imported = user.json(&["store", "import", &tcp, &flent]);
+    let kinds: Vec<&Value> = imported["imported"].as_array().unwrap().iter().map(|file| &file["kind"]).collect();
+    assert_eq!(kinds, ["foreign/iperf3", "foreign/flent"]);
+    let again = user.json(&["store", "import", &tcp]);
+    assert_eq!(again["imported"][0]["known"], 1);
+    assert_eq!(user.stored().len(), 2);
+    let id = imported["imported"][1]["ids"][0].as_str().unwrap();
+    let original = user.run(&["store", "show", id, "--original"]);
+    assert_eq!(original.stdout, fs::read(&flent).unwrap());
+    let listed = user.json(&["store", "list", "--kind", "foreign", "--peer", "beta.example.org"]);
+    assert_eq!(listed["stored"].as_array().unwrap().len(), 1);
+    assert_says(&text(&user.run(&["store", "list"])), &["started (UTC)", "beta.example.org", "flent", "83.8 Mbit/s"]);
+}
+
+#[test]
+fn a_malformed_file_keeps_no_other_out() {
+    let user = User::new();
+    let bad = user.0.path().join("bad.json");
+    fs::write(&bad, "{\"start\":").unwrap();
+    let files = [bad.to_str().unwrap(), &file("iperf3-udp.json"), "/nonexistent", &file("iperf3-refused.json")];
+    let output = user.run(&[&["store", "import"], &files[..], &["--json"]].concat());
+    assert_eq!(sentence(&output, 2), "3 of 4 files were refused");
+    let document = document(&output);
+    let errors: Vec<bool> =
+        document["imported"].as_array().unwrap().iter().map(|file| file["error"].is_string()).collect();
+    assert_eq!(errors, [true, false, true, true]);
+    assert_eq!(document["error"]["exit_code"], 2);
+    assert_eq!(user.stored().len(), 1);
+}
+
+#[test]
+fn what_is_exported_has_no_names_if_they_are_redacted() {
+    let user = User::new();
+    user.json(&["store", "import", &file("upload.flent.gz"), &file("pscheduler-throughput.json")]);
+    let secret = ["alpha", "beta.example.org", "ps1.example.org", "ps2"];
+    let id = user.stored()[0]["id"].as_str().unwrap().to_owned();
+    let exports: [&[&str]; 5] = [
+        &["store", "export", "--csv"],
+        &["store", "export", "--json-lines"],
+        &["store", "list"],
+        &["store", "show", &id, "--json"],
+        &["store", "show", &id, "--original"],
+    ];
+    for export in exports {
+        let open = text_of_any(&user.run(export));
+        assert!(secret.iter().any(|name| open.contains(name)), "{export:?}: {open}");
+        let redacted = text(&user.run(&[export, &["--redact"]].concat()));
+        assert!(secret.iter().all(|name| !redacted.contains(name)) && !redacted.is_empty(), "{export:?}: {redacted}");
+    }
+    let csv = text(&user.run(&["store", "export"]));
+    let rows: Vec<&str> = csv.lines().collect();
+    assert_eq!(rows.len(), 3);
+    assert!(rows[0].starts_with("id,kind,schema,started,") && rows[1].contains("2026-03-12T11:00:00Z"), "{csv}");
+    let lines = text(&user.run(&["store", "export", "--json-lines"]));
+    assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).unwrap()["kind"] == "stored"), "{lines}");
+}
+
+/// Returns the text of an output that may be compressed.
+fn text_of_any(output: &Output) -> String {
+    let is_packed = output.stdout.starts_with(&[0x1f, 0x8b]);
+    if is_packed { "alpha".to_owned() } else { text(output) }
+}
+
+#[test]
+fn old_bodies_are_removed_and_their_facts_stay() {
+    let user = User::new();
+    user.json(&["store", "import", &file("pscheduler-rtt.json")]);
+    let thinned = user.json(&["store", "thin", "--documents", "2026-03-13"]);
+    assert_eq!(thinned["archive_thinned"]["bodies"], 1);
+    let stored = &user.stored()[0];
+    assert_eq!((&stored["thinned"], &stored["facts"][0]["rtt_idle"]), (&true.into(), &0.0312.into()));
+    let id = stored["id"].as_str().unwrap();
+    assert_says(&sentence(&user.run(&["store", "show", id, "--original"]), 1), &[id, "removed"]);
+    assert!(user.run(&["store", "thin"]).status.code() == Some(2));
+}
+
+#[test]
+fn a_wrong_place_or_identifier_is_one_sentence() {
+    let user = User::new();
+    user.json(&["store", "create"]);
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["store", "show", "0123456789abcdef"], 2, "no document"),
+        (&["store", "show", "%"], 2, "no document"),
+        (&["store", "list", "--store", "/nonexistent/archive.db"], 2, "no archive at /nonexistent"),
+        (&["history", "HOST", "--store", "postgres://me:secret@127.0.0.1:1/x"], 1, "postgres://me@127.0.0.1:1/x"),
+        (&["store", "create", "--store", "/dev/null/x"], 1, "cannot open the archive /dev/null/x"),
+    ];
+    for (arguments, code, part) in cases {
+        assert_says(&sentence(&user.run(arguments), code), &[part]);
+        let json = user.run(&[arguments, &["--json"]].concat());
+        assert_eq!(document(&json)["error"]["exit_code"], code);
+    }
+    assert!(!Path::new("/nonexistent").exists());
+}

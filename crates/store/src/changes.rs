@@ -1,0 +1,123 @@
+//! Changes in a series of runs, in words.
+
+use fullpipe_record::{HistoryChange, HistoryPoint};
+use fullpipe_stats::{Change, changes as changes_of_level};
+use fullpipe_units::{BitRate, Ratio, Span, Time, median};
+
+use crate::columns::nanoseconds;
+use crate::history::usual_limit;
+
+/// Runs that are searched for changes, the newest: time grows with the square of their number, and these take a tenth
+/// of a second.
+const MAX_RUNS: usize = 3000;
+
+/// Round-trip times without load differ if one is longer than the other by this factor.
+const LONGER: f64 = 1.2;
+
+/// Returns the changes of the rate in a series of runs that is in the order of time; invalid runs take no part.
+pub(crate) fn changes(points: &[HistoryPoint]) -> Vec<HistoryChange> {
+    let valid: Vec<&HistoryPoint> = points.iter().filter(|point| point.valid).collect();
+    let runs = &valid[valid.len().saturating_sub(MAX_RUNS)..];
+    let rates: Vec<(Time, BitRate)> = runs.iter().map(|run| (time(run), run.rate)).collect();
+    let found = changes_of_level(&rates);
+    let ends: Vec<usize> = found.iter().map(|change| change.index).chain([runs.len()]).collect();
+    let mut from = 0;
+    let mut described = Vec::new();
+    for (change, to) in found.iter().zip(ends.into_iter().skip(1)) {
+        described.push(describe(change, &runs[from..change.index], &runs[change.index..to]));
+        from = change.index;
+    }
+    described
+}
+
+/// Returns the time since 1970; runs from before then were not made by any of the programs.
+fn time(run: &HistoryPoint) -> Time {
+    Time::from_nanos(nanoseconds(&run.started).max(0).cast_unsigned())
+}
+
+fn describe(change: &Change, before: &[&HistoryPoint], after: &[&HistoryPoint]) -> HistoryChange {
+    let at = after.first().map_or_else(String::new, |run| run.started.clone());
+    let reasons = [limits(before, after), round_trips(before, after)];
+    let reasons: String = reasons.into_iter().flatten().map(|reason| format!("; {reason}")).collect();
+    let minute = at.chars().take("2026-03-12T10:00".len()).collect::<String>().replace('T', " ");
+    let sentence = format!("Since {minute} about {}: {} → {}{reasons}.", extent(change), change.before, change.after);
+    let difference = change.difference;
+    HistoryChange {
+        at,
+        before: change.before,
+        after: change.after,
+        low: difference.low,
+        high: difference.high,
+        sentence,
+    }
+}
+
+/// Returns the change of the rate with its interval: `31 % slower (27 to 35 %)`.
+fn extent(change: &Change) -> String {
+    let percent = |ratio: Ratio| (ratio.get() - 1.0).abs() * 100.0;
+    let difference = change.difference;
+    let (word, least, greatest) = if difference.ratio.get() < 1.0 {
+        ("slower", difference.high, difference.low)
+    } else {
+        ("faster", difference.low, difference.high)
+    };
+    let middle = percent(difference.ratio);
+    format!("{middle:.0} % {word} ({:.0} to {:.0} %, 95 %)", percent(least), percent(greatest))
+}
+
+fn limits(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<String> {
+    let (before, after) = (usual_limit(before)?, usual_limit(after)?);
+    (before != after).then(|| format!("the limit changed from {before} to {after}"))
+}
+
+fn round_trips(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<String> {
+    let idle = |runs: &[&HistoryPoint]| median::<Span>(runs.iter().filter_map(|run| run.rtt_idle).collect());
+    let (before, after) = (idle(before)?, idle(after)?);
+    let differ = before.max(after) > before.min(after).scaled(LONGER);
+    differ.then(|| format!("the round trip without load changed from {before} to {after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::{SignedDuration, Timestamp};
+
+    fn series(rates: impl Iterator<Item = (u64, &'static str, u64, bool)>) -> Vec<HistoryPoint> {
+        let start: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
+        let runs = rates.enumerate().map(|(number, (mbps, limit, rtt, valid))| HistoryPoint {
+            id: String::new(),
+            started: (start + SignedDuration::from_hours(6 * number as i64)).to_string(),
+            rate: BitRate::from_mbps(mbps),
+            rtt_idle: Some(Span::from_millis(rtt)),
+            rtt_loaded: None,
+            limit: Some(limit.to_owned()),
+            valid,
+        });
+        runs.collect()
+    }
+
+    #[test]
+    fn a_step_is_described_with_what_else_changed() {
+        let runs = series((0..100).map(|number| match number {
+            // An invalid run is none.
+            50 => (1, "unknown", 1, false),
+            0..60 => (610 + number % 5, "capacity/link", 20, true),
+            _ => (420 + number % 5, "loss/random", 31, true),
+        }));
+        let found = changes(&runs);
+        let [change] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(change.at, "2026-03-16T00:00:00Z");
+        assert_eq!(
+            change.sentence,
+            "Since 2026-03-16 00:00 about 31 % slower (31 to 31 %, 95 %): 612 Mbit/s → 422 Mbit/s; the limit changed \
+             from capacity/link to loss/random; the round trip without load changed from 20 ms to 31 ms."
+        );
+        assert!(change.low <= change.high && change.high.get() < 0.7, "{change:?}");
+    }
+
+    #[test]
+    fn a_series_without_a_step_has_no_change() {
+        assert_eq!(changes(&series((0..100).map(|number| (600 + number * 7 % 13, "capacity/link", 20, true)))), []);
+        assert_eq!(changes(&[]), []);
+    }
+}

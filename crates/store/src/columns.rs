@@ -1,0 +1,180 @@
+//! Documents and facts as rows, in the order of the columns in [`crate::statements`].
+
+use std::vec::IntoIter;
+
+use fullpipe_record::{Direction, StoredDocument, StoredFacts};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use jiff::Timestamp;
+
+use crate::engine::{Row, Value};
+
+/// Returns the row of a document.
+pub(crate) fn document_row(document: &StoredDocument) -> Row {
+    vec![
+        document.id.as_str().into(),
+        document.kind.as_str().into(),
+        u64::from(document.schema).into(),
+        nanoseconds(&document.started).into(),
+        document.host.as_str().into(),
+        document.peer.as_str().into(),
+        document.address.as_str().into(),
+        document.path_key.as_str().into(),
+        document.campaign.as_str().into(),
+        document.cell.as_str().into(),
+        document.request_key.as_str().into(),
+        document.program.as_str().into(),
+        document.bytes.get().into(),
+        document.blake3.as_str().into(),
+        document.thinned.into(),
+    ]
+}
+
+/// Returns the row of facts.
+pub(crate) fn facts_row(facts: &StoredFacts) -> Row {
+    vec![
+        facts.step.as_str().into(),
+        direction_name(facts.direction).into(),
+        facts.rate.map(BitRate::bps).into(),
+        facts.steady.map(BitRate::bps).into(),
+        facts.rtt_idle.map(Span::as_nanos).into(),
+        facts.rtt_loaded.map(Span::as_nanos).into(),
+        facts.rtt_loaded_p99.map(Span::as_nanos).into(),
+        facts.retransmits.map(SegCount::get).into(),
+        facts.loss.map(Ratio::get).into(),
+        facts.limit.as_deref().into(),
+        facts.cause.as_deref().into(),
+        facts.share.map(Ratio::get).into(),
+        facts.cpu_sender.map(Ratio::get).into(),
+        facts.cpu_receiver.map(Ratio::get).into(),
+        facts.valid.into(),
+        facts.streams.map(u64::from).into(),
+        facts.buffer.map(ByteCount::get).into(),
+        facts.window.map(ByteCount::get).into(),
+        facts.congestion.as_deref().into(),
+        facts.sent.map(ByteCount::get).into(),
+        facts.duration.map(Span::as_nanos).into(),
+    ]
+}
+
+/// Values of a row, taken in the order of their columns. A value of another type than its column, which only another
+/// program can have written, is taken as missing.
+pub(crate) struct Reader(IntoIter<Value>);
+
+impl Reader {
+    pub(crate) fn new(row: Row) -> Self {
+        Self(row.into_iter())
+    }
+
+    pub(crate) fn integer(&mut self) -> Option<i64> {
+        match self.0.next() {
+            Some(Value::Integer(number)) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn count(&mut self) -> Option<u64> {
+        self.integer().and_then(|number| u64::try_from(number).ok())
+    }
+
+    pub(crate) fn text(&mut self) -> Option<String> {
+        match self.0.next() {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn blob(&mut self) -> Option<Vec<u8>> {
+        match self.0.next() {
+            Some(Value::Blob(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    fn ratio(&mut self) -> Option<Ratio> {
+        match self.0.next() {
+            Some(Value::Real(number)) => Some(Ratio::new(number)),
+            _ => None,
+        }
+    }
+
+    fn span(&mut self) -> Option<Span> {
+        self.count().map(Span::from_nanos)
+    }
+
+    fn bytes(&mut self) -> Option<ByteCount> {
+        self.count().map(ByteCount::new)
+    }
+
+    fn string(&mut self) -> String {
+        self.text().unwrap_or_default()
+    }
+
+    /// Returns the next document, without its facts.
+    pub(crate) fn document(&mut self) -> StoredDocument {
+        StoredDocument {
+            id: self.string(),
+            kind: self.string(),
+            schema: self.count().and_then(|schema| schema.try_into().ok()).unwrap_or(0),
+            started: rfc3339(self.integer().unwrap_or(0)),
+            host: self.string(),
+            peer: self.string(),
+            address: self.string(),
+            path_key: self.string(),
+            campaign: self.string(),
+            cell: self.string(),
+            request_key: self.string(),
+            program: self.string(),
+            bytes: self.bytes().unwrap_or_default(),
+            blake3: self.string(),
+            thinned: self.integer() == Some(1),
+            facts: Vec::new(),
+        }
+    }
+
+    /// Returns the next facts.
+    pub(crate) fn facts(&mut self) -> StoredFacts {
+        StoredFacts {
+            step: self.string(),
+            direction: if self.string() == DOWNLOAD { Direction::Download } else { Direction::Upload },
+            rate: self.count().map(BitRate::from_bps),
+            steady: self.count().map(BitRate::from_bps),
+            rtt_idle: self.span(),
+            rtt_loaded: self.span(),
+            rtt_loaded_p99: self.span(),
+            retransmits: self.count().map(SegCount::new),
+            loss: self.ratio(),
+            limit: self.text(),
+            cause: self.text(),
+            share: self.ratio(),
+            cpu_sender: self.ratio(),
+            cpu_receiver: self.ratio(),
+            valid: self.integer() == Some(1),
+            streams: self.count().and_then(|streams| streams.try_into().ok()),
+            buffer: self.bytes(),
+            window: self.bytes(),
+            congestion: self.text(),
+            sent: self.bytes(),
+            duration: self.span(),
+        }
+    }
+}
+
+/// Direction of the data from the far end.
+const DOWNLOAD: &str = "download";
+
+/// Returns the name of a direction; facts are of one direction each.
+pub(crate) const fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Upload | Direction::Both => "upload",
+        Direction::Download => DOWNLOAD,
+    }
+}
+
+/// Returns nanoseconds since 1970 in UTC; 0 for a text that is no time.
+pub(crate) fn nanoseconds(rfc3339: &str) -> i64 {
+    rfc3339.parse::<Timestamp>().ok().and_then(|time| time.as_nanosecond().try_into().ok()).unwrap_or(0)
+}
+
+fn rfc3339(nanoseconds: i64) -> String {
+    Timestamp::from_nanosecond(nanoseconds.into()).unwrap_or_default().to_string()
+}

@@ -1,0 +1,279 @@
+use fullpipe_record::{
+    Buffer, Content, Diagnosis, Direction, Document, EndReport, LabReport, Measurement, Request, StoredDocument,
+    StoredFacts, Summary, Transport, Verdict,
+};
+use fullpipe_units::{BitRate, ByteCount, Ratio, median};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::text::{clean, host_of, ip_of};
+
+/// A document that is to be kept: its metadata and facts, and its bytes, which are kept as they are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewDocument {
+    /// Metadata and facts. Without an `id` it gets a new one; `bytes` and `blake3` are filled in.
+    pub head: StoredDocument,
+    /// Body, in the format of `head.kind`.
+    pub body: Vec<u8>,
+}
+
+impl NewDocument {
+    /// Returns what is to be kept of a document that a command printed, or would print, at the time `now`; `None` if it
+    /// is of a kind that measures nothing: an error, a calculation, settings of a host. A report of several scenarios
+    /// becomes one document for each.
+    pub fn of(document: &Document, now: Timestamp) -> Vec<Self> {
+        match &document.content {
+            Content::Lab { lab } => lab.iter().map(|lab| Self::whole(&one_scenario(document, lab), now)).collect(),
+            Content::Measurement { .. } | Content::Diagnosis { .. } | Content::Experiment { .. } => {
+                vec![Self::whole(document, now)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn whole(document: &Document, now: Timestamp) -> Self {
+        let body = serde_json::to_vec(document).unwrap_or_default();
+        Self { head: head(document, now), body }
+    }
+}
+
+/// Returns the document of one of its scenarios.
+fn one_scenario(document: &Document, lab: &LabReport) -> Document {
+    Document { content: Content::Lab { lab: vec![lab.clone()] }, ..document.clone() }
+}
+
+/// Returns metadata and facts of a document of fullpipe; `now` is its time if it states none.
+pub(crate) fn head(document: &Document, now: Timestamp) -> StoredDocument {
+    let first = measurements(document).into_iter().next();
+    let (host, peer, address) = first.map_or_else(|| ends_watched(document), |(_, measurement)| ends(measurement));
+    let started = first.map(|(_, measurement)| measurement.started.clone());
+    let started = started.filter(|started| started.parse::<Timestamp>().is_ok());
+    let is_lab = matches!(document.content, Content::Lab { .. } | Content::Experiment { .. });
+    let (peer, address) = if is_lab { (String::new(), String::new()) } else { (peer, address) };
+    let campaign = match &document.content {
+        Content::Lab { lab } => lab.first().map_or_else(String::new, |lab| lab.scenario.clone()),
+        _ => String::new(),
+    };
+    StoredDocument {
+        id: first.map_or_else(String::new, |(_, measurement)| measurement.id.clone()),
+        kind: kind(document),
+        schema: document.schema,
+        started: started.unwrap_or_else(|| now.to_string()),
+        path_key: clean(&path_key(&host, &peer, &address)),
+        host: clean(&host),
+        peer: clean(&peer),
+        address,
+        campaign: clean(&campaign),
+        cell: String::new(),
+        request_key: first.map_or_else(String::new, |(_, measurement)| clean(&request_key(&measurement.request))),
+        program: format!("fullpipe {}", env!("CARGO_PKG_VERSION")),
+        facts: facts(document),
+        ..StoredDocument::default()
+    }
+}
+
+/// Returns the name of the variant in JSON.
+fn kind(document: &Document) -> String {
+    let name = match document.content {
+        Content::Measurement { .. } => "measurement",
+        Content::Diagnosis { .. } => "diagnosis",
+        Content::Experiment { .. } => "experiment",
+        Content::Lab { .. } => "lab",
+        _ => "other",
+    };
+    name.to_owned()
+}
+
+/// Returns the name of this host, the other end as it was named, and its IP address.
+fn ends(measurement: &Measurement) -> (String, String, String) {
+    let host = measurement.local.host.as_ref().map_or_else(String::new, |host| host.name.clone());
+    (host, host_of(&measurement.peer.host), ip_of(&measurement.peer.address))
+}
+
+/// Returns the same of a transfer of another program, of which the address is known only.
+fn ends_watched(document: &Document) -> (String, String, String) {
+    let Content::Diagnosis { diagnosis, .. } = &document.content else { return Default::default() };
+    let transfer = diagnosis.transfers.first().and_then(|diagnosis| diagnosis.transfer.as_ref());
+    let address = transfer.map_or_else(String::new, |transfer| ip_of(&transfer.remote));
+    (String::new(), address.clone(), address)
+}
+
+/// Returns both ends of a path, by which runs over the same path are found.
+pub(crate) fn path_key(host: &str, peer: &str, address: &str) -> String {
+    let peer = if address.is_empty() { peer } else { address };
+    if peer.is_empty() { String::new() } else { format!("{host} → {peer}").trim_start().to_owned() }
+}
+
+/// Returns the load that was asked for in words: transport, direction, streams and duration, and then each other field
+/// that is not as usual. Runs of the same words can be compared. Texts for the user take no part.
+pub(crate) fn request_key(request: &Request) -> String {
+    let usual = Request {
+        transport: request.transport,
+        direction: request.direction,
+        streams: request.streams,
+        duration: request.duration,
+        block: ByteCount::ZERO,
+        title: request.title.clone(),
+        extra_data: request.extra_data.clone(),
+        interval: request.interval,
+        ..Request::default()
+    };
+    let transport = if request.transport == Transport::Udp { "udp" } else { "tcp" };
+    let direction = match request.direction {
+        Direction::Upload => "upload",
+        Direction::Download => "download",
+        Direction::Both => "both ways",
+    };
+    let seconds = request.duration.as_secs_f64();
+    let mut words = load_words(transport, direction, request.streams, seconds);
+    if let (Ok(Value::Object(usual)), Ok(Value::Object(asked))) =
+        (serde_json::to_value(usual), serde_json::to_value(request))
+    {
+        let unusual = asked.iter().filter(|(name, value)| usual.get(*name) != Some(*value));
+        words.extend(unusual.map(|(name, value)| format!(", {name}={}", plain(value))));
+    }
+    words
+}
+
+/// Returns the words with which every request begins.
+pub(crate) fn load_words(transport: &str, direction: &str, streams: u16, seconds: f64) -> String {
+    let plural = if streams == 1 { "" } else { "s" };
+    format!("{transport} {direction}, {streams} stream{plural}, {seconds} s")
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Returns the facts of a document.
+pub(crate) fn facts(document: &Document) -> Vec<StoredFacts> {
+    let mut facts: Vec<StoredFacts> =
+        measurements(document).into_iter().flat_map(|(step, measurement)| of_measurement(step, measurement)).collect();
+    match &document.content {
+        Content::Diagnosis { measurement: None, diagnosis } => {
+            facts.extend(diagnosis.transfers.iter().filter_map(watched));
+        }
+        Content::Diagnosis { diagnosis, .. } => {
+            // The verdict of the diagnosis is that of the measurement before the trial.
+            let verdict = diagnosis.transfers.first().map(|transfer| &transfer.verdict);
+            for fact in facts.iter_mut().filter(|fact| fact.step.is_empty()) {
+                set_limit(fact, verdict);
+            }
+        }
+        _ => {}
+    }
+    facts
+}
+
+/// Returns the measurements of a document, with the step of each.
+fn measurements(document: &Document) -> Vec<(&str, &Measurement)> {
+    match &document.content {
+        Content::Measurement { measurement } => vec![("", measurement)],
+        Content::Diagnosis { measurement, diagnosis } => {
+            let own = measurement.iter().map(|measurement| ("", &**measurement));
+            own.chain(diagnosis.trial.iter().map(|trial| ("trial", &trial.measurement))).collect()
+        }
+        Content::Experiment { experiment } => {
+            let proof = experiment.proof.iter().map(|proof| ("proof", &proof.measurement));
+            std::iter::once(("", &experiment.measurement)).chain(proof).collect()
+        }
+        Content::Lab { lab } => {
+            let steps = lab.iter().flat_map(|lab| &lab.steps);
+            steps.flat_map(|step| step.runs.iter().map(|run| (step.name.as_str(), run))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the facts of each direction of a measurement.
+fn of_measurement(step: &str, measurement: &Measurement) -> Vec<StoredFacts> {
+    let request = measurement.carried_out();
+    let of_direction = |&direction: &Direction| {
+        let is_upload = direction == Direction::Upload;
+        let [sender, receiver] = if is_upload {
+            [&measurement.local, &measurement.remote]
+        } else {
+            [&measurement.remote, &measurement.local]
+        };
+        let is_second = request.direction == Direction::Both && !is_upload;
+        let second = measurement.reverse.as_ref().filter(|_| is_second);
+        let mut fact = of_ends(second.unwrap_or(&measurement.summary), sender, receiver);
+        set_limit(&mut fact, measurement.limit.as_ref().filter(|_| !is_second));
+        StoredFacts {
+            step: step.to_owned(),
+            direction,
+            rtt_idle: measurement.rtt.idle.map(|rtt| rtt.median),
+            rtt_loaded: measurement.rtt.loaded.map(|rtt| rtt.median),
+            rtt_loaded_p99: measurement.rtt.loaded.map(|rtt| rtt.p99),
+            valid: is_whole(measurement),
+            streams: Some(request.streams),
+            buffer: match request.buffer {
+                Buffer::Request(bytes) => Some(bytes),
+                Buffer::Automatic | Buffer::Window(_) => None,
+            },
+            ..fact
+        }
+    };
+    request.directions().iter().map(of_direction).collect()
+}
+
+/// Returns the figures of one direction that its totals and its two ends have.
+fn of_ends(summary: &Summary, sender: &EndReport, receiver: &EndReport) -> StoredFacts {
+    let windows = sender.samples.iter().filter_map(|sample| sample.tcp.snd_wnd);
+    let congestion = sender.sockets.first().map(|socket| socket.congestion.clone());
+    StoredFacts {
+        rate: Some(summary.rate),
+        steady: summary.steady.map(|steady| steady.rate),
+        retransmits: summary.retransmits,
+        loss: summary.datagrams.map(|datagrams| {
+            Ratio::of(datagrams.lost as f64, datagrams.lost.saturating_add(datagrams.received) as f64)
+        }),
+        cpu_sender: sender.cpu.map(|cpu| cpu.total()),
+        cpu_receiver: receiver.cpu.map(|cpu| cpu.total()),
+        window: windows.max(),
+        congestion: congestion.filter(|name| !name.is_empty()).or_else(|| sender.congestion.clone()),
+        sent: Some(summary.sent),
+        duration: Some(summary.duration),
+        ..StoredFacts::default()
+    }
+}
+
+/// Returns whether the figures may be compared with others.
+fn is_whole(measurement: &Measurement) -> bool {
+    measurement.validity.is_valid() && !measurement.interrupted && measurement.broken_off.is_none()
+}
+
+fn set_limit(fact: &mut StoredFacts, verdict: Option<&Verdict>) {
+    let Some(verdict) = verdict else { return };
+    fact.limit = Some(verdict.kind.name().to_owned());
+    fact.cause = serde_json::to_value(verdict.cause).ok().and_then(|cause| cause.as_str().map(str::to_owned));
+    fact.share = Some(verdict.share);
+}
+
+/// Returns the facts of a transfer of another program.
+fn watched(diagnosis: &Diagnosis) -> Option<StoredFacts> {
+    let transfer = diagnosis.transfer.as_ref()?;
+    let mut fact = StoredFacts {
+        step: transfer.program.clone().unwrap_or_default(),
+        direction: transfer.direction,
+        rate: Some(transfer.rate),
+        rtt_loaded: loaded_rtt(diagnosis),
+        valid: true,
+        streams: Some(transfer.streams),
+        sent: Some(transfer.bytes),
+        duration: Some(transfer.watched),
+        ..StoredFacts::default()
+    };
+    set_limit(&mut fact, Some(&diagnosis.verdict));
+    Some(fact)
+}
+
+fn loaded_rtt(diagnosis: &Diagnosis) -> Option<fullpipe_units::Span> {
+    let evidence = diagnosis.evidence.as_ref()?;
+    median(evidence.sender_samples.iter().filter_map(|sample| sample.tcp.rtt).collect())
+}
+
+/// Returns the rate by which runs are compared: the steady one, or the mean where there is none.
+pub(crate) fn compared_rate(facts: &StoredFacts) -> Option<BitRate> {
+    facts.steady.or(facts.rate)
+}

@@ -1,0 +1,126 @@
+use std::error::Error;
+
+/// Value of a column or of a parameter.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(String),
+    Blob(Vec<u8>),
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Integer(number)
+    }
+}
+
+/// Counts beyond 2⁶³ − 1, which no run reaches, are stored as that.
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Real(number)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Integer(flag.into())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        // PostgreSQL has no text with this character; SQLite would cut the text at it for most readers.
+        Self::Text(text.replace('\0', ""))
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Blob(bytes)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// Values of one row, in the order of the columns that were asked for.
+pub(crate) type Row = Vec<Value>;
+
+/// Error of a database, in its own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EngineError(pub(crate) String);
+
+impl EngineError {
+    /// Joins an error and its sources in one line; libraries put the reason into the source.
+    pub(crate) fn of(error: &dyn Error) -> Self {
+        let mut cause = error.to_string();
+        let mut source = error.source();
+        while let Some(inner) = source {
+            let text = inner.to_string();
+            if !cause.contains(&text) {
+                cause = format!("{cause}: {text}");
+            }
+            source = inner.source();
+        }
+        Self(cause.replace('\n', "; "))
+    }
+}
+
+/// A database that takes the statements of [`crate::statements`]: parameters are `$1`, `$2`, …; types are BIGINT, TEXT
+/// and DOUBLE PRECISION, and one for bytes, which has a name of its own in each.
+pub(crate) trait Engine {
+    /// Type of a column of bytes.
+    fn blob_type(&self) -> &'static str;
+
+    /// Runs a statement and returns its rows.
+    fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, EngineError>;
+
+    /// Runs several statements without parameters.
+    fn batch(&mut self, sql: &str) -> Result<(), EngineError>;
+
+    /// Begins a transaction that writes.
+    fn begin(&mut self) -> Result<(), EngineError>;
+
+    /// Keeps other programs from changing the tables until the transaction ends.
+    fn lock_tables(&mut self) -> Result<(), EngineError>;
+
+    /// Returns the version of the tables; 0 if there are none.
+    fn version(&mut self) -> Result<u32, EngineError>;
+
+    /// Writes the version of the tables.
+    fn set_version(&mut self, version: u32) -> Result<(), EngineError>;
+
+    /// Copies everything before the tables change from `version`, where the database can be copied.
+    fn copy_before_change(&mut self, version: u32) -> Result<(), EngineError>;
+
+    /// Returns the errors that the database finds in itself.
+    fn own_check(&mut self) -> Result<Vec<String>, EngineError>;
+
+    /// Returns freed space to the disk, where the database does not do it by itself.
+    fn shrink(&mut self) -> Result<(), EngineError>;
+}
+
+/// Carries out `work` as a whole or not at all.
+pub(crate) fn transaction<T>(
+    engine: &mut dyn Engine,
+    work: impl FnOnce(&mut dyn Engine) -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    engine.begin()?;
+    let done = work(engine).and_then(|value| engine.batch("COMMIT").map(|()| value));
+    if done.is_err() {
+        // The first error counts; a database that is gone rolls back by itself.
+        let _ = engine.batch("ROLLBACK");
+    }
+    done
+}

@@ -1,0 +1,59 @@
+use crate::engine::EngineError;
+
+/// Error of an archive.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no archive there.
+    #[error("there is no archive at {0}; `fullpipe store create` makes one")]
+    Missing(String),
+    /// The location is of a kind that is not known.
+    #[error("{0} is no place for an archive: a file, or a URL postgres://USER@HOST/DATABASE")]
+    Location(String),
+    /// A newer program has changed the archive.
+    #[error(
+        "the archive {location} has version {found}, and this program knows versions up to {known}: it can read the \
+         archive, and changes nothing in it; use a newer fullpipe"
+    )]
+    Newer {
+        /// The archive.
+        location: String,
+        /// Its version.
+        found: u32,
+        /// Newest version that this program knows.
+        known: u32,
+    },
+    /// The database reports an error.
+    #[error("cannot {operation} the archive {location}: {cause}")]
+    Database {
+        /// Operation that failed.
+        operation: &'static str,
+        /// The archive.
+        location: String,
+        /// Error in the words of the database.
+        cause: String,
+    },
+    /// A document is not as it was written.
+    #[error("document {id} is damaged: {why}; other documents are not affected")]
+    Damaged {
+        /// Its identifier.
+        id: String,
+        /// Description of the damage.
+        why: String,
+    },
+    /// The body of a document was removed.
+    #[error("the body of document {0} was removed by `store thin`; its facts remain")]
+    Removed(String),
+    /// No document has this identifier.
+    #[error("no document of the archive has the identifier {0}; `fullpipe store list` shows them")]
+    Unknown(String),
+    /// Several documents have identifiers that end so.
+    #[error("several documents have identifiers that end in {0}; use more of its characters")]
+    Ambiguous(String),
+}
+
+impl StoreError {
+    pub(crate) fn database(operation: &'static str, location: &impl ToString, error: EngineError) -> Self {
+        Self::Database { operation, location: location.to_string(), cause: error.0 }
+    }
+}

@@ -1,0 +1,150 @@
+use std::collections::BTreeMap;
+
+use fullpipe_record::{Direction, HistoryDay, HistoryPoint, HistoryReport, HistorySeries, StoredDocument, StoredFacts};
+use fullpipe_units::{BitRate, median};
+use jiff::Timestamp;
+
+use crate::changes::changes;
+use crate::columns::{Reader, direction_name};
+use crate::document::compared_rate;
+use crate::engine::Row;
+use crate::statements::{DOCUMENT, FACT, of_table};
+use crate::{Filter, Store, StoreError};
+
+/// Key of a series: path, request, direction.
+type Key = (String, String, &'static str);
+
+impl Store {
+    /// Returns the runs towards `host`, which is a name or an address, that started at `since` or later: a series for
+    /// each path, request and direction, the one with the most runs first.
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub fn history(&mut self, host: &str, since: Option<Timestamp>) -> Result<HistoryReport, StoreError> {
+        let filter = Filter { peer: Some(host.to_owned()), since, ..Filter::default() };
+        let (condition, values) = filter.condition();
+        let columns = format!("{}, {}", of_table("document", DOCUMENT), of_table("fact", FACT));
+        let rows = self.read(
+            &format!("SELECT {columns} FROM document JOIN fact ON fact.document = document.id {condition}"),
+            &values,
+        )?;
+        let mut series: BTreeMap<Key, Vec<HistoryPoint>> = BTreeMap::new();
+        // The newest is first.
+        for (document, facts) in rows.into_iter().rev().map(read) {
+            if let Some(point) = point(&document, &facts) {
+                let key = (document.path_key, document.request_key, direction_name(facts.direction));
+                series.entry(key).or_default().push(point);
+            }
+        }
+        let mut series: Vec<HistorySeries> = series.into_iter().map(|(key, points)| one(key, points)).collect();
+        series.sort_by_key(|series| std::cmp::Reverse(series.points.len()));
+        Ok(HistoryReport { host: host.to_owned(), series })
+    }
+}
+
+fn read(row: Row) -> (StoredDocument, StoredFacts) {
+    let mut reader = Reader::new(row);
+    (reader.document(), reader.facts())
+}
+
+/// Returns the point of a run; `None` for a run with a remedy, and for one without a rate.
+fn point(document: &StoredDocument, facts: &StoredFacts) -> Option<HistoryPoint> {
+    if !facts.step.is_empty() {
+        return None;
+    }
+    Some(HistoryPoint {
+        id: document.id.clone(),
+        started: document.started.clone(),
+        rate: compared_rate(facts)?,
+        rtt_idle: facts.rtt_idle,
+        rtt_loaded: facts.rtt_loaded,
+        limit: limit(facts),
+        valid: facts.valid,
+    })
+}
+
+fn limit(facts: &StoredFacts) -> Option<String> {
+    let kind = facts.limit.as_deref()?;
+    Some(facts.cause.as_deref().map_or_else(|| kind.to_owned(), |cause| format!("{kind}/{cause}")))
+}
+
+fn one((path_key, request_key, direction): Key, points: Vec<HistoryPoint>) -> HistorySeries {
+    let is_upload = direction == direction_name(Direction::Upload);
+    HistorySeries {
+        path_key,
+        request_key,
+        direction: if is_upload { Direction::Upload } else { Direction::Download },
+        days: days(&points),
+        changes: changes(&points),
+        points,
+    }
+}
+
+/// Returns the medians by day (UTC) of the valid runs, which are in the order of time.
+fn days(points: &[HistoryPoint]) -> Vec<HistoryDay> {
+    let valid: Vec<&HistoryPoint> = points.iter().filter(|point| point.valid).collect();
+    valid.chunk_by(|one, next| date(one) == date(next)).filter_map(day).collect()
+}
+
+/// Returns the date of a time in RFC 3339.
+fn date(point: &HistoryPoint) -> &str {
+    point.started.split('T').next().unwrap_or_default()
+}
+
+fn day(runs: &[&HistoryPoint]) -> Option<HistoryDay> {
+    let rates: Vec<BitRate> = runs.iter().map(|run| run.rate).collect();
+    Some(HistoryDay {
+        date: date(runs.first()?).to_owned(),
+        runs: runs.len() as u64,
+        min: rates.iter().copied().min()?,
+        max: rates.iter().copied().max()?,
+        rate: median(rates)?,
+        rtt_idle: median(runs.iter().filter_map(|run| run.rtt_idle).collect()),
+        limit: usual_limit(runs).map(str::to_owned),
+    })
+}
+
+/// Returns the limit that most of the runs had.
+pub(crate) fn usual_limit<'r>(runs: &[&'r HistoryPoint]) -> Option<&'r str> {
+    let mut limits: BTreeMap<&str, usize> = BTreeMap::new();
+    for limit in runs.iter().filter_map(|run| run.limit.as_deref()) {
+        *limits.entry(limit).or_default() += 1;
+    }
+    limits.into_iter().max_by_key(|(_, count)| *count).map(|(limit, _)| limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(started: &str, mbps: u64, limit: &str, valid: bool) -> HistoryPoint {
+        HistoryPoint {
+            id: String::new(),
+            started: started.to_owned(),
+            rate: BitRate::from_mbps(mbps),
+            rtt_idle: None,
+            rtt_loaded: None,
+            limit: Some(limit.to_owned()),
+            valid,
+        }
+    }
+
+    #[test]
+    fn a_day_has_the_median_of_its_valid_runs() {
+        let runs = [
+            run("2026-03-11T23:59:59Z", 9, "capacity/link", true),
+            run("2026-03-12T00:00:00Z", 1, "loss/random", true),
+            run("2026-03-12T06:00:00Z", 5, "capacity/link", true),
+            run("2026-03-12T12:00:00Z", 100, "unknown", false),
+            run("2026-03-12T18:00:00Z", 3, "capacity/link", true),
+        ];
+        let days = days(&runs);
+        assert_eq!(days.iter().map(|day| day.date.as_str()).collect::<Vec<_>>(), ["2026-03-11", "2026-03-12"]);
+        let second = &days[1];
+        assert_eq!(
+            (second.runs, second.rate, second.min, second.max),
+            (3, BitRate::from_mbps(3), BitRate::from_mbps(1), BitRate::from_mbps(5))
+        );
+        assert_eq!(second.limit.as_deref(), Some("capacity/link"));
+    }
+}

@@ -1,0 +1,91 @@
+//! Data files of flent: series on one axis of time (`x_values`, `results`) with `metadata`.
+
+use fullpipe_record::{Direction, RttStats, StoredDocument, StoredFacts};
+use fullpipe_units::{BitRate, Span};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use serde_json::Value;
+
+use super::{Foreign, Json};
+
+pub(super) fn head(data: &Value) -> Result<StoredDocument, String> {
+    let metadata = &data["metadata"];
+    let started = time(metadata.string("TIME")).ok_or("the data of flent has no start time")?;
+    let seconds = metadata.number("LENGTH").unwrap_or_default();
+    let name = metadata.string("NAME");
+    Ok(Foreign {
+        format: "flent",
+        started,
+        host: metadata.string("LOCAL_HOST"),
+        peer: metadata.string("HOST"),
+        request_key: format!("{name}, {seconds} s, flent"),
+        program: metadata.string("FLENT_VERSION"),
+        facts: facts(data),
+    }
+    .head())
+}
+
+/// Reads a time of flent, which is in UTC and says so only since version 1.
+fn time(text: &str) -> Option<Timestamp> {
+    let civil = || text.parse::<DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
+    text.parse().ok().or_else(|| civil().map(|time| time.timestamp()))
+}
+
+/// Returns the facts of each direction in which anything went.
+fn facts(data: &Value) -> Vec<StoredFacts> {
+    let loads = [("upload", Direction::Upload), ("download", Direction::Download)];
+    loads.into_iter().filter_map(|(name, direction)| of_direction(data, name, direction)).collect()
+}
+
+fn of_direction(data: &Value, name: &str, direction: Direction) -> Option<StoredFacts> {
+    let loads = loads(data, name);
+    let means: Vec<f64> = loads.iter().filter_map(|load| mean(load)).collect();
+    let rate = (!means.is_empty()).then(|| BitRate::from_bps_f64(means.iter().sum::<f64>() * 1e6))?;
+    let times = loads.iter().flat_map(|load| load.iter().enumerate().filter(|(_, rate)| rate.is_some()));
+    let (first, last) = times.fold((usize::MAX, 0), |(first, last), (at, _)| (first.min(at), last.max(at)));
+    let pings = pings(data);
+    let part = |from: usize, to: usize| {
+        RttStats::of(pings.get(from..to.min(pings.len()))?.iter().flatten().copied().collect())
+    };
+    let loaded = part(first, last + 1);
+    Some(StoredFacts {
+        direction,
+        rate: Some(rate),
+        rtt_idle: part(0, first).map(|rtt| rtt.median),
+        rtt_loaded: loaded.map(|rtt| rtt.median),
+        rtt_loaded_p99: loaded.map(|rtt| rtt.p99),
+        valid: rate > BitRate::ZERO,
+        streams: u16::try_from(means.len()).ok(),
+        duration: data["metadata"].seconds("LENGTH"),
+        ..StoredFacts::default()
+    })
+}
+
+/// Returns the series of the rates of one direction in Mbit/s, without those that flent computed from others.
+fn loads<'d>(data: &'d Value, name: &str) -> Vec<Vec<Option<f64>>> {
+    let results = data["results"].as_object().into_iter().flatten();
+    let of_direction = results.filter(|(series, _)| {
+        let is_computed = series.ends_with(" sum") || series.ends_with(" avg") || series.contains("::tcp_");
+        series.contains(name) && !is_computed
+    });
+    of_direction.map(|(_, values)| numbers(values)).collect()
+}
+
+/// Returns the round-trip times of the ICMP echoes, or of another flow of echoes where there are none.
+fn pings(data: &Value) -> Vec<Option<Span>> {
+    let results = &data["results"];
+    let others = || results.as_object()?.iter().find(|(series, _)| series.starts_with("Ping (ms)")).map(|(_, it)| it);
+    let series = results.get("Ping (ms) ICMP").or_else(others);
+    let milliseconds = series.map(numbers).unwrap_or_default();
+    milliseconds.into_iter().map(|rtt| rtt.map(|rtt| Span::from_secs_f64(rtt / 1e3))).collect()
+}
+
+fn numbers(values: &Value) -> Vec<Option<f64>> {
+    let values = values.as_array().into_iter().flatten();
+    values.map(|value| value.as_f64().filter(|number| number.is_finite() && *number >= 0.0)).collect()
+}
+
+fn mean(values: &[Option<f64>]) -> Option<f64> {
+    let known: Vec<f64> = values.iter().flatten().copied().collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+}

@@ -1,0 +1,155 @@
+//! Results of iperf3: one JSON object of a test (`-J`), or one for each event (`--json-stream`).
+
+use fullpipe_record::{Direction, StoredDocument, StoredFacts};
+use fullpipe_units::{Span, median, printable};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::{Foreign, Json};
+use crate::document::{NewDocument, load_words};
+
+/// Returns true for one line of `--json-stream`.
+pub(super) fn is_event(value: &Value) -> bool {
+    value["event"].is_string() && value.get("data").is_some()
+}
+
+/// Returns one document for each test: its lines from `start` up to the next.
+pub(super) fn read_stream(lines: &[(Value, &[u8])]) -> Result<Vec<NewDocument>, String> {
+    let mut tests: Vec<(Map<String, Value>, Vec<u8>)> = Vec::new();
+    for (line, bytes) in lines {
+        let event = line.string("event");
+        if event == "start" {
+            tests.push(Default::default());
+        }
+        let (test, body) = tests.last_mut().ok_or("its first event is not the start of a test")?;
+        if event != "interval" {
+            test.insert(event.to_owned(), line["data"].clone());
+        }
+        body.extend_from_slice(bytes);
+        body.push(b'\n');
+    }
+    let read = |(test, body)| Ok(NewDocument { head: head(&Value::Object(test))?, body });
+    tests.into_iter().map(read).collect()
+}
+
+/// Returns the head of a test.
+pub(super) fn head(test: &Value) -> Result<StoredDocument, String> {
+    let start = &test["start"];
+    let asked = &start["test_start"];
+    let seconds = start["timestamp"].number("timesecs").ok_or_else(|| never_began(test))?;
+    let started = Timestamp::from_second(seconds as i64).map_err(|_| "the start time of iperf3 is no time")?;
+    let client = start["connecting_to"].string("host");
+    let peer = if client.is_empty() { start["accepted_connection"].string("host") } else { client };
+    Ok(Foreign {
+        format: "iperf3",
+        started,
+        // "Linux NAME RELEASE …", as `uname -a` prints it.
+        host: start.string("system_info").split_whitespace().nth(1).unwrap_or_default(),
+        peer,
+        request_key: request_key(asked, start),
+        program: start.string("version"),
+        facts: directions(asked).into_iter().map(|direction| facts(test, direction)).collect(),
+    }
+    .head())
+}
+
+/// Returns the sentence about a test without a start time.
+fn never_began(test: &Value) -> String {
+    match test.string("error") {
+        "" => "the test of iperf3 has no start time".to_owned(),
+        error => format!("the test of iperf3 failed before it began: {}", printable(error)),
+    }
+}
+
+fn is_set(asked: &Value, name: &str) -> bool {
+    asked.number(name).is_some_and(|number| number > 0.0)
+}
+
+fn directions(asked: &Value) -> Vec<Direction> {
+    if is_set(asked, "bidir") {
+        vec![Direction::Upload, Direction::Download]
+    } else if is_set(asked, "reverse") {
+        vec![Direction::Download]
+    } else {
+        vec![Direction::Upload]
+    }
+}
+
+fn streams(asked: &Value) -> Option<u16> {
+    asked.number("num_streams").map(|streams| streams as u16)
+}
+
+/// Returns the load in words, as for a test of this program.
+fn request_key(asked: &Value, start: &Value) -> String {
+    let direction = match directions(asked)[..] {
+        [Direction::Download] => "download",
+        [_] => "upload",
+        _ => "both ways",
+    };
+    let transport = asked.string("protocol").to_ascii_lowercase();
+    let seconds = asked.number("duration").unwrap_or_default();
+    let mut words = load_words(&transport, direction, streams(asked).unwrap_or(1), seconds);
+    for name in ["omit", "bytes", "blocks", "target_bitrate", "tos"] {
+        if is_set(asked, name) {
+            words += &format!(", {name}={}", asked[name]);
+        }
+    }
+    if is_set(start, "sock_bufsize") {
+        words += &format!(", buffer={}", start["sock_bufsize"]);
+    }
+    words + ", iperf3"
+}
+
+fn facts(test: &Value, direction: Direction) -> StoredFacts {
+    let (start, end) = (&test["start"], &test["end"]);
+    let is_bidir = is_set(&start["test_start"], "bidir");
+    let is_second = is_bidir && direction == Direction::Download;
+    let of = |name: &str| &end[if is_second { format!("{name}_bidir_reverse") } else { name.to_owned() }];
+    // Of datagrams, versions before 3.10 print only one sum, of those that were sent.
+    let (sent, received) =
+        (of("sum_sent"), if of("sum_received").is_object() { of("sum_received") } else { of("sum") });
+    let is_udp = start["test_start"].string("protocol") == "UDP";
+    let loss = received.percent("lost_percent").filter(|_| is_udp);
+    let arrived = received.rate("bits_per_second").map(|rate| match loss {
+        Some(loss) if !of("sum_received").is_object() => rate.scaled(1.0 - loss.get()),
+        _ => rate,
+    });
+    // A server that sends does not know what arrives.
+    let arrived = arrived.filter(|rate| rate.bps() > 0).or_else(|| sent.rate("bits_per_second"));
+    let cpu = &end["cpu_utilization_percent"];
+    let is_client = start["connecting_to"].is_object();
+    let host_sends = is_client == (direction == Direction::Upload);
+    let (cpu_sender, cpu_receiver) = if host_sends { ("host", "remote") } else { ("remote", "host") };
+    let total = |end: &str| cpu.percent(&format!("{end}_total")).filter(|share| share.get() > 0.0);
+    let has_error = test.get("error").is_some();
+    StoredFacts {
+        direction,
+        rate: arrived,
+        rtt_loaded: rtt(end, is_bidir, direction),
+        retransmits: sent.segments("retransmits"),
+        loss,
+        cpu_sender: total(cpu_sender),
+        cpu_receiver: total(cpu_receiver),
+        valid: !has_error && arrived.is_some_and(|rate| rate.bps() > 0),
+        streams: streams(&start["test_start"]),
+        buffer: start.bytes("sock_bufsize").filter(|bytes| bytes.get() > 0),
+        window: senders(end).filter_map(|sender| sender.bytes("max_snd_wnd")).max().filter(|window| window.get() > 0),
+        congestion: Some(end.string("sender_tcp_congestion")).filter(|name| !name.is_empty()).map(str::to_owned),
+        sent: sent.bytes("bytes").or_else(|| received.bytes("bytes")),
+        duration: received.seconds("seconds"),
+        ..StoredFacts::default()
+    }
+}
+
+/// Returns the median over the streams of one direction of their mean round-trip time, which the kernel of the sender
+/// estimated, in µs.
+fn rtt(end: &Value, is_bidir: bool, direction: Direction) -> Option<Span> {
+    let is_upload = direction == Direction::Upload;
+    let of_direction = senders(end).filter(|sender| !is_bidir || sender["sender"] == is_upload);
+    let means = of_direction.filter_map(|sender| sender.number("mean_rtt")).filter(|rtt| *rtt > 0.0);
+    median(means.map(|micros| Span::from_micros(micros as u64)).collect())
+}
+
+fn senders(end: &Value) -> impl Iterator<Item = &Value> {
+    end["streams"].as_array().into_iter().flatten().map(|stream| &stream["sender"])
+}

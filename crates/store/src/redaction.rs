@@ -1,0 +1,294 @@
+//! Addresses, names and paths in place of others, the same everywhere in one export.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use flate2::read::MultiGzDecoder;
+use fullpipe_record::StoredDocument;
+use serde_json::{Map, Value};
+
+/// Fields whose text names a host, a user or a file, in documents of this program and of others.
+const NAMES: &[&str] = &[
+    "host",
+    "hosts",
+    "hostname",
+    "local_host",
+    "remote_host",
+    "peer",
+    "source",
+    "dest",
+    "source-node",
+    "dest-node",
+    "participants",
+    "pscheduler-name",
+    "user",
+    "username",
+    "boot_id",
+    "cookie",
+    "file",
+    "data_filename",
+    "target",
+];
+
+/// Replaces addresses, names and paths. What was replaced once is replaced by the same everywhere, so that it can still
+/// be seen which results belong together; which was which is known to nobody once this is dropped.
+#[derive(Debug, Default)]
+pub struct Redaction {
+    /// Names that are replaced wherever they occur.
+    names: BTreeSet<String>,
+    replaced: HashMap<String, String>,
+    /// Replacements so far, by kind.
+    counts: HashMap<&'static str, u32>,
+}
+
+impl Redaction {
+    /// Learns the names in the metadata of a document, so that they are found in other texts too.
+    pub fn learn(&mut self, document: &StoredDocument) {
+        self.learn_name(&document.host);
+        self.learn_name(&document.peer);
+    }
+
+    /// Returns metadata and facts of a document, redacted.
+    #[must_use]
+    pub fn document(&mut self, document: &StoredDocument) -> StoredDocument {
+        self.learn(document);
+        let mut facts = document.facts.clone();
+        for facts in &mut facts {
+            facts.step = self.text(&facts.step);
+        }
+        StoredDocument {
+            host: self.text(&document.host),
+            peer: self.text(&document.peer),
+            address: self.text(&document.address),
+            path_key: self.text(&document.path_key),
+            request_key: self.text(&document.request_key),
+            program: self.text(&document.program),
+            facts,
+            ..document.clone()
+        }
+    }
+
+    /// Returns the body of a document, redacted: its JSON, one value a line, decompressed if it was compressed. Returns
+    /// `None` if it is no JSON.
+    pub fn body(&mut self, body: &[u8]) -> Option<String> {
+        let mut unpacked = Vec::new();
+        let is_packed = MultiGzDecoder::new(body).read_to_end(&mut unpacked).is_ok();
+        let bytes = if is_packed { &unpacked[..] } else { body };
+        let values = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
+        let values: Vec<Value> = values.collect::<Result<_, _>>().ok()?;
+        values.iter().for_each(|value| self.learn_names(value));
+        Some(values.into_iter().map(|value| self.value(value).to_string() + "\n").collect())
+    }
+
+    /// Learns the names that the fields of a value have.
+    fn learn_names(&mut self, value: &Value) {
+        match value {
+            Value::Array(values) => values.iter().for_each(|value| self.learn_names(value)),
+            Value::Object(fields) => {
+                // A host of ours is an object with `name` and `kernel`.
+                if let (Some(name), true) = (fields.get("name"), fields.contains_key("kernel")) {
+                    self.learn_texts(name);
+                }
+                if let Some(Value::String(uname)) = fields.get("system_info") {
+                    self.learn_name(uname.split_whitespace().nth(1).unwrap_or_default());
+                }
+                for (name, value) in fields {
+                    if NAMES.contains(&name.to_ascii_lowercase().as_str()) {
+                        self.learn_texts(value);
+                    }
+                    self.learn_names(value);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn learn_texts(&mut self, value: &Value) {
+        match value {
+            Value::String(name) => self.learn_name(&crate::text::host_of(name)),
+            Value::Array(values) => values.iter().for_each(|value| self.learn_texts(value)),
+            _ => {}
+        }
+    }
+
+    /// Addresses and paths are found without being learned; a name of one character would be found in half of all texts.
+    fn learn_name(&mut self, name: &str) {
+        let is_common = ["localhost", "true", "false", "none", "null", "auto"].contains(&name);
+        let is_found = name.starts_with('/') || name.parse::<IpAddr>().is_ok();
+        if name.chars().count() > 1 && !is_common && !is_found {
+            self.names.insert(name.to_owned());
+        }
+    }
+
+    fn value(&mut self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(&text)),
+            Value::Array(values) => values.into_iter().map(|value| self.value(value)).collect(),
+            Value::Object(fields) => {
+                let fields = fields.into_iter().map(|(name, value)| (self.text(&name), self.value(value)));
+                Value::Object(fields.collect::<Map<_, _>>())
+            }
+            other => other,
+        }
+    }
+
+    /// Returns a text in which addresses, known names, paths and URLs are replaced.
+    fn text(&mut self, text: &str) -> String {
+        let named = self.without_names(text);
+        let mut redacted = String::with_capacity(named.len());
+        let mut rest = named.as_str();
+        while let Some(start) = rest.find(|c: char| !is_separator(c)) {
+            let (before, word) = rest.split_at(start);
+            let end = word.find(is_separator).unwrap_or(word.len());
+            redacted.push_str(before);
+            redacted.push_str(&self.word(&word[..end]));
+            rest = &word[end..];
+        }
+        redacted + rest
+    }
+
+    /// Replaces the known names, the longest first, so that none is found within another.
+    fn without_names(&mut self, text: &str) -> String {
+        let mut found: Vec<&String> = self.names.iter().filter(|name| text.contains(name.as_str())).collect();
+        found.sort_by_key(|name| std::cmp::Reverse(name.len()));
+        let found: Vec<String> = found.into_iter().cloned().collect();
+        found.iter().fold(text.to_owned(), |text, name| {
+            let new = self.replacement("name", name);
+            replace_word(&text, name, &new)
+        })
+    }
+
+    fn word(&mut self, word: &str) -> String {
+        let inner = word.trim_end_matches(['.', ':']);
+        let end = &word[inner.len()..];
+        let new = if inner.contains("://") {
+            self.replacement("url", inner)
+        } else if let Ok(address) = inner.trim_matches(['[', ']']).parse::<IpAddr>() {
+            self.address(address).to_string()
+        } else if let Ok(address) = inner.parse::<SocketAddr>() {
+            SocketAddr::new(self.address(address.ip()), address.port()).to_string()
+        } else if let Some((address, length)) = inner.split_once('/').and_then(prefix) {
+            format!("{}/{length}", self.address(address))
+        } else if is_mac(inner) {
+            self.replacement("mac", &inner.to_ascii_lowercase())
+        } else if (inner.starts_with('/') || inner.starts_with("~/")) && inner.len() > 2 {
+            self.replacement("/path", inner)
+        } else {
+            inner.to_owned()
+        };
+        new + end
+    }
+
+    /// Loopback and unspecified addresses show nothing and stay.
+    fn address(&mut self, address: IpAddr) -> IpAddr {
+        if address.is_loopback() || address.is_unspecified() {
+            return address;
+        }
+        let kind = if address.is_ipv4() { "ipv4" } else { "ipv6" };
+        let text = self.replacement(kind, &address.to_string());
+        text.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    }
+
+    fn replacement(&mut self, kind: &'static str, old: &str) -> String {
+        if let Some(new) = self.replaced.get(old) {
+            return new.clone();
+        }
+        let count = self.counts.entry(kind).or_default();
+        *count += 1;
+        let new = made_up(kind, *count);
+        self.replaced.insert(old.to_owned(), new.clone());
+        new
+    }
+}
+
+/// Returns the replacement with this number. Addresses are of the range for benchmarks (RFC 2544, 198.18.0.0/15), which
+/// is large enough, and of the range for documentation (RFC 3849, RFC 7042).
+fn made_up(kind: &str, number: u32) -> String {
+    match kind {
+        "ipv4" => Ipv4Addr::from_bits(0xc612_0000 | number & 0x1_ffff).to_string(),
+        "ipv6" => Ipv6Addr::from_bits((0x2001_0db8 << 96) | u128::from(number)).to_string(),
+        "mac" => format!("00:00:5e:00:{:02x}:{:02x}", number >> 8 & 0xff, number & 0xff),
+        kind => format!("{kind}-{number}"),
+    }
+}
+
+fn is_separator(c: char) -> bool {
+    c.is_whitespace() || "\"'`(),;=<>{}|→@".contains(c)
+}
+
+fn prefix((address, length): (&str, &str)) -> Option<(IpAddr, u8)> {
+    Some((address.parse().ok()?, length.parse().ok()?))
+}
+
+/// Returns whether it is six bytes in hexadecimal with colons between.
+fn is_mac(word: &str) -> bool {
+    word.len() == 17 && word.split(':').all(|byte| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok())
+}
+
+/// Replaces `name` where it is a word of its own.
+fn replace_word(text: &str, name: &str, new: &str) -> String {
+    let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let (mut done, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(name) {
+        let (before, after) = (&rest[..at], &rest[at + name.len()..]);
+        let last = before.chars().next_back().or_else(|| done.chars().next_back());
+        let is_word = !is_part(last) && !is_part(after.chars().next());
+        done.push_str(before);
+        done.push_str(if is_word { new } else { name });
+        rest = after;
+    }
+    done + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knowing(names: &[&str]) -> Redaction {
+        let mut redaction = Redaction::default();
+        names.iter().for_each(|name| redaction.learn_name(name));
+        redaction
+    }
+
+    #[test]
+    fn the_same_is_replaced_by_the_same_everywhere() {
+        let mut redaction = knowing(&["alpha", "alpha.example.org"]);
+        let text =
+            "alpha → 10.1.2.3: ssh me@alpha.example.org:22 from [2001:db8:9::1]:5201, 10.1.2.3:5201 in 10.1.0.0/16";
+        assert_eq!(
+            redaction.text(text),
+            "name-2 → 198.18.0.1: ssh me@name-1:22 from [2001:db8::1]:5201, 198.18.0.1:5201 in 198.18.0.2/16"
+        );
+        assert_eq!(redaction.text("10.1.2.3"), "198.18.0.1");
+    }
+
+    #[test]
+    fn paths_and_urls_are_replaced_and_quantities_are_not() {
+        let mut redaction = knowing(&["alpha"]);
+        assert_eq!(
+            redaction.text("94.1 Mbit/s by /home/me/a.pcap, https://alpha/x and ~/b; alphabet 1/2"),
+            "94.1 Mbit/s by /path-1, url-1 and /path-2; alphabet 1/2"
+        );
+        assert_eq!(redaction.text("aa:bb:cc:dd:ee:0f at 12:30:45"), "00:00:5e:00:00:01 at 12:30:45");
+    }
+
+    #[test]
+    fn loopback_stays() {
+        assert_eq!(Redaction::default().text("127.0.0.1:5201 [::1]:5201 0.0.0.0"), "127.0.0.1:5201 [::1]:5201 0.0.0.0");
+    }
+
+    #[test]
+    fn names_are_found_in_fields_and_then_in_every_text() {
+        let body = r#"{"peer":{"host":"beta:5201"},"local":{"host":{"name":"gamma","kernel":"6.18"}},
+            "warnings":["gamma cannot reach beta"],"rate":5,"qdisc_gamma::sent":[1]}"#;
+        let redacted = Redaction::default().body(body.as_bytes()).unwrap();
+        assert!(!redacted.contains("beta") && !redacted.contains("gamma"), "{redacted}");
+        assert!(redacted.contains("\"rate\":5"), "{redacted}");
+    }
+
+    #[test]
+    fn what_is_no_json_is_not_given_out() {
+        assert_eq!(Redaction::default().body(b"alpha: 5"), None);
+    }
+}

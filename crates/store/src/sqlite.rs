@@ -1,0 +1,181 @@
+//! SQLite: one file, with a write-ahead log, synced at each commit.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, params_from_iter};
+
+use crate::engine::{Engine, EngineError, Row, Value};
+
+/// Longest wait for another writer.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// `fpip`, by which `file` and this program know the file (`PRAGMA application_id`).
+const APPLICATION: i64 = 0x6670_6970;
+
+/// An archive in a file.
+pub(crate) struct Sqlite {
+    connection: Connection,
+    file: PathBuf,
+}
+
+impl Sqlite {
+    /// Opens the file; makes it first, readable by its owner only, if `create` and there is none.
+    pub(crate) fn open(file: &Path, create: bool) -> Result<Self, EngineError> {
+        if create {
+            make(file).map_err(|error| EngineError::of(&error))?;
+        }
+        let writable = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(file, writable)?;
+        connection.busy_timeout(BUSY)?;
+        let mut opened = Self { connection, file: file.to_owned() };
+        opened.identify()?;
+        Ok(opened)
+    }
+
+    /// Checks that the file is an archive, or empty.
+    fn identify(&mut self) -> Result<(), EngineError> {
+        let application = self.pragma("application_id")?;
+        let tables = self.query("SELECT count(*) FROM sqlite_master", &[])?;
+        let is_empty = tables == [[Value::Integer(0)]];
+        if application != APPLICATION && !is_empty {
+            return Err(EngineError("it is the database of another program".to_owned()));
+        }
+        // A file on a read-only file system cannot change its mode, and needs not.
+        let _ = self.batch("PRAGMA journal_mode = WAL");
+        self.batch("PRAGMA synchronous = FULL")
+    }
+
+    fn pragma(&mut self, name: &str) -> Result<i64, EngineError> {
+        Ok(self.connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))?)
+    }
+}
+
+impl Engine for Sqlite {
+    fn blob_type(&self) -> &'static str {
+        "BLOB"
+    }
+
+    fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, EngineError> {
+        // `$2` is a name to SQLite, and gets its number by the order of appearance; `?2` is a number.
+        let mut statement = self.connection.prepare_cached(&sql.replace('$', "?"))?;
+        let columns = statement.column_count();
+        let mut rows = statement.query(params_from_iter(values))?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let values = (0..columns).map(|column| row.get::<_, SqlValue>(column).map(Value::from));
+            found.push(values.collect::<Result<Row, _>>()?);
+        }
+        Ok(found)
+    }
+
+    fn batch(&mut self, sql: &str) -> Result<(), EngineError> {
+        Ok(self.connection.execute_batch(sql)?)
+    }
+
+    fn begin(&mut self) -> Result<(), EngineError> {
+        self.batch("BEGIN IMMEDIATE")
+    }
+
+    /// A transaction that writes has the file for itself.
+    fn lock_tables(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn version(&mut self) -> Result<u32, EngineError> {
+        Ok(u32::try_from(self.pragma("user_version")?).unwrap_or(u32::MAX))
+    }
+
+    fn set_version(&mut self, version: u32) -> Result<(), EngineError> {
+        self.batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version}"))
+    }
+
+    fn copy_before_change(&mut self, version: u32) -> Result<(), EngineError> {
+        let copy = PathBuf::from(format!("{}.version-{version}", self.file.display()));
+        // One from a change that failed is older.
+        let _ = std::fs::remove_file(&copy);
+        self.query("VACUUM INTO $1", &[copy.to_string_lossy().as_ref().into()]).map(drop)
+    }
+
+    fn own_check(&mut self) -> Result<Vec<String>, EngineError> {
+        let rows = self.query("PRAGMA integrity_check(10)", &[])?;
+        let text = |row: Row| match row.into_iter().next() {
+            Some(Value::Text(text)) if text != "ok" => Some(text),
+            _ => None,
+        };
+        Ok(rows.into_iter().filter_map(text).collect())
+    }
+
+    fn shrink(&mut self) -> Result<(), EngineError> {
+        self.batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")
+    }
+}
+
+/// Makes the file and its folder, unless they are there.
+fn make(file: &Path) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    OpenOptions::new().create(true).append(true).mode(0o600).open(file).map(drop)
+}
+
+impl From<rusqlite::Error> for EngineError {
+    fn from(error: rusqlite::Error) -> Self {
+        let (code, message) = match &error {
+            rusqlite::Error::SqliteFailure(failure, message) => (Some(failure), message.clone()),
+            _ => (None, None),
+        };
+        let cause = message.unwrap_or_else(|| Self::of(&error).0);
+        // On a full disk, SQLite cannot make its auxiliary files, and says no more than this.
+        let is_io = code.is_some_and(|failure| failure.code == ErrorCode::SystemIoFailure);
+        let hint = if is_io { "; is the disk full?" } else { "" };
+        Self(cause + hint)
+    }
+}
+
+impl From<SqlValue> for Value {
+    fn from(value: SqlValue) -> Self {
+        match value {
+            SqlValue::Null => Self::Null,
+            SqlValue::Integer(number) => Self::Integer(number),
+            SqlValue::Real(number) => Self::Real(number),
+            SqlValue::Text(text) => Self::Text(text),
+            SqlValue::Blob(bytes) => Self::Blob(bytes),
+        }
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Integer(number) => ValueRef::Integer(*number),
+            Self::Real(number) => ValueRef::Real(*number),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Location, Store};
+
+    #[test]
+    fn a_copy_before_a_change_is_an_archive() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("archive.db");
+        Store::create(&Location::File(file.clone())).unwrap();
+        let mut engine = Sqlite::open(&file, false).unwrap();
+        for _ in 0..2 {
+            engine.copy_before_change(1).unwrap();
+        }
+        let copy = Location::File(folder.path().join("archive.db.version-1"));
+        assert!(Store::open(&copy).unwrap().report().unwrap().documents.is_empty());
+    }
+}

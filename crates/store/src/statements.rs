@@ -1,0 +1,79 @@
+//! The statements that both databases take.
+
+/// Changes of the tables, in order: the first makes them, and the version of an archive is how many it has. A change is
+/// added, never edited. `{BLOB}` stands for the type of bytes.
+pub(crate) const MIGRATIONS: &[&str] = &["
+    CREATE TABLE document (
+        id TEXT NOT NULL PRIMARY KEY,
+        kind TEXT NOT NULL,
+        schema BIGINT NOT NULL,
+        started BIGINT NOT NULL,
+        host TEXT NOT NULL,
+        peer TEXT NOT NULL,
+        address TEXT NOT NULL,
+        path_key TEXT NOT NULL,
+        campaign TEXT NOT NULL,
+        cell TEXT NOT NULL,
+        request_key TEXT NOT NULL,
+        program TEXT NOT NULL,
+        bytes BIGINT NOT NULL,
+        blake3 TEXT NOT NULL,
+        thinned BIGINT NOT NULL,
+        origin TEXT NOT NULL UNIQUE
+    );
+    CREATE INDEX document_started ON document (started);
+    CREATE INDEX document_peer ON document (peer, started);
+    CREATE INDEX document_address ON document (address, started);
+    CREATE INDEX document_campaign ON document (campaign, started);
+    CREATE TABLE body (
+        document TEXT NOT NULL PRIMARY KEY,
+        content {BLOB} NOT NULL
+    );
+    CREATE TABLE fact (
+        document TEXT NOT NULL,
+        part BIGINT NOT NULL,
+        step TEXT NOT NULL,
+        direction TEXT NOT NULL,
+        bits_per_second BIGINT,
+        steady_bits_per_second BIGINT,
+        rtt_idle_ns BIGINT,
+        rtt_loaded_ns BIGINT,
+        rtt_loaded_p99_ns BIGINT,
+        retransmits BIGINT,
+        loss DOUBLE PRECISION,
+        limit_kind TEXT,
+        limit_cause TEXT,
+        limit_share DOUBLE PRECISION,
+        cpu_sender DOUBLE PRECISION,
+        cpu_receiver DOUBLE PRECISION,
+        valid BIGINT NOT NULL,
+        streams BIGINT,
+        buffer_bytes BIGINT,
+        window_bytes BIGINT,
+        congestion TEXT,
+        sent_bytes BIGINT,
+        duration_ns BIGINT,
+        PRIMARY KEY (document, part)
+    )"];
+
+/// Columns of `document`, in the order of [`crate::columns`], without `origin`.
+pub(crate) const DOCUMENT: &str = "id, kind, schema, started, host, peer, address, path_key, campaign, cell, \
+    request_key, program, bytes, blake3, thinned";
+
+/// Columns of `fact`, in the order of [`crate::columns`], without the document and the part.
+pub(crate) const FACT: &str = "step, direction, bits_per_second, steady_bits_per_second, rtt_idle_ns, rtt_loaded_ns, \
+    rtt_loaded_p99_ns, retransmits, loss, limit_kind, limit_cause, limit_share, cpu_sender, cpu_receiver, valid, \
+    streams, buffer_bytes, window_bytes, congestion, sent_bytes, duration_ns";
+
+/// Returns the statement that inserts a row, unless there is one with the same key.
+pub(crate) fn insert(table: &str, columns: &str) -> String {
+    let parameters: Vec<String> = (1..=columns.split(',').count()).map(|number| format!("${number}")).collect();
+    let parameters = parameters.join(", ");
+    let key = columns.split(',').next().unwrap_or_default();
+    format!("INSERT INTO {table} ({columns}) VALUES ({parameters}) ON CONFLICT DO NOTHING RETURNING {key}")
+}
+
+/// Returns the columns with the name of their table in front.
+pub(crate) fn of_table(table: &str, columns: &str) -> String {
+    columns.split(", ").map(|column| format!("{table}.{column}")).collect::<Vec<_>>().join(", ")
+}

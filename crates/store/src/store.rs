@@ -1,0 +1,342 @@
+use std::collections::BTreeMap;
+
+use fullpipe_record::{ArchiveReport, StoredDocument, StoredFacts};
+use fullpipe_units::ByteCount;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::columns::{Reader, document_row, facts_row};
+use crate::document::NewDocument;
+use crate::engine::{Engine, EngineError, Row, Value, transaction};
+use crate::postgresql::Postgresql;
+use crate::sqlite::Sqlite;
+use crate::statements::{DOCUMENT, FACT, MIGRATIONS, insert};
+use crate::{Location, StoreError};
+
+/// Level of zstd. A measurement of 10 s has 658 kB, and 20 kB compressed.
+const LEVEL: i32 = 9;
+
+/// Size of the largest body, decompressed, in bytes; a larger one was made to exhaust memory.
+const MAX_BODY: usize = 1 << 30;
+
+/// An archive: immutable documents with their facts.
+pub struct Store {
+    pub(crate) engine: Box<dyn Engine>,
+    location: Location,
+    version: u32,
+}
+
+/// Documents that are asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Filter {
+    /// Name or address of the other end.
+    pub peer: Option<String>,
+    /// Kind, or the beginning of one before a `/`.
+    pub kind: Option<String>,
+    /// Campaign or scenario.
+    pub campaign: Option<String>,
+    /// Earliest start.
+    pub since: Option<Timestamp>,
+    /// First start that is too late.
+    pub before: Option<Timestamp>,
+    /// Largest number of documents, the newest; all if not set.
+    pub limit: Option<u32>,
+}
+
+/// A document that was given to the archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Its identifier.
+    pub id: String,
+    /// False if the archive had it already.
+    pub is_new: bool,
+}
+
+impl Store {
+    /// Opens an archive; makes it if there is none.
+    ///
+    /// # Errors
+    /// Fails if it cannot be made, or for the reasons of [`Store::open`].
+    pub fn create(location: &Location) -> Result<Self, StoreError> {
+        Self::connect(location, true)
+    }
+
+    /// Opens an archive that exists, and brings the layout of its tables up to date, after a copy where it is a file.
+    /// One that a newer program has changed can only be read.
+    ///
+    /// # Errors
+    /// Fails if there is none, if it is something else, or if the database refuses.
+    pub fn open(location: &Location) -> Result<Self, StoreError> {
+        if let Location::File(file) = location
+            && !file.exists()
+        {
+            return Err(StoreError::Missing(location.to_string()));
+        }
+        Self::connect(location, false)
+    }
+
+    fn connect(location: &Location, create: bool) -> Result<Self, StoreError> {
+        let opened: Result<Box<dyn Engine>, EngineError> = match location {
+            Location::File(file) => Sqlite::open(file, create).map(|engine| Box::new(engine) as _),
+            Location::Postgresql(url) => Postgresql::open(url, create).map(|engine| Box::new(engine) as _),
+        };
+        let failed = |error| StoreError::database("open", location, error);
+        let mut engine = opened.map_err(failed)?;
+        let mut version = engine.version().map_err(failed)?;
+        if version == 0 && !create {
+            return Err(StoreError::Missing(location.to_string()));
+        }
+        if version < KNOWN {
+            version = migrate(&mut *engine, version, KNOWN)
+                .map_err(|error| StoreError::database("change the tables of", location, error))?;
+        }
+        Ok(Self { engine, location: location.clone(), version })
+    }
+
+    /// Keeps a document, whole or not at all. When this returns, it is on the disk.
+    ///
+    /// # Errors
+    /// Fails if the archive is of a newer program, or if the database refuses: a full disk, another writer for more
+    /// than ten seconds.
+    pub fn put(&mut self, document: &NewDocument) -> Result<Kept, StoreError> {
+        self.require_writable()?;
+        let NewDocument { head, body } = document;
+        let packed = packed(body);
+        let hash = blake3::hash(body).to_hex().to_string();
+        let head = StoredDocument {
+            id: if is_id(&head.id) { head.id.clone() } else { new_id() },
+            bytes: ByteCount::new(body.len() as u64),
+            blake3: hash.clone(),
+            ..head.clone()
+        };
+        let written = transaction(&mut *self.engine, |engine| insert_document(engine, head, &hash, packed));
+        written.map_err(|error| self.failed("write to", error))
+    }
+
+    /// Returns documents with their facts, newest first.
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub fn list(&mut self, filter: &Filter) -> Result<Vec<StoredDocument>, StoreError> {
+        let (condition, values) = filter.condition();
+        let documents = self.read(&format!("SELECT {DOCUMENT} FROM document {condition}"), &values)?;
+        let facts = format!(
+            "SELECT document, {FACT} FROM fact WHERE document IN (SELECT id FROM document {condition}) ORDER BY part"
+        );
+        let mut by_document: BTreeMap<String, Vec<StoredFacts>> = BTreeMap::new();
+        for row in self.read(&facts, &values)? {
+            let mut reader = Reader::new(row);
+            let id = reader.text().unwrap_or_default();
+            by_document.entry(id).or_default().push(reader.facts());
+        }
+        let with_facts = |row| {
+            let document = Reader::new(row).document();
+            StoredDocument { facts: by_document.remove(&document.id).unwrap_or_default(), ..document }
+        };
+        Ok(documents.into_iter().map(with_facts).collect())
+    }
+
+    /// Returns the document with this identifier, or the only one whose identifier ends so.
+    ///
+    /// # Errors
+    /// Fails if there is none or more than one, or if the database refuses.
+    pub fn find(&mut self, id: &str) -> Result<StoredDocument, StoreError> {
+        let id = id.to_ascii_lowercase();
+        let is_end = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+        if !is_end {
+            return Err(StoreError::Unknown(fullpipe_units::printable(&id)));
+        }
+        let like = format!("%{id}");
+        let sql = format!("SELECT {DOCUMENT} FROM document WHERE id LIKE $1 LIMIT 2");
+        let mut found = self.read(&sql, &[like.as_str().into()])?;
+        let row = found.pop().ok_or_else(|| StoreError::Unknown(id.clone()))?;
+        if !found.is_empty() {
+            return Err(StoreError::Ambiguous(id));
+        }
+        let document = Reader::new(row).document();
+        Ok(StoredDocument { facts: self.facts(&document.id)?, ..document })
+    }
+
+    /// Returns the body of a document as it was written, or as `store thin` left it.
+    ///
+    /// # Errors
+    /// Fails if it was removed or is damaged, or if the database refuses.
+    pub fn body(&mut self, document: &StoredDocument) -> Result<Vec<u8>, StoreError> {
+        if document.blake3.is_empty() {
+            return Err(StoreError::Removed(document.id.clone()));
+        }
+        let rows = self.read("SELECT content FROM body WHERE document = $1", &[document.id.as_str().into()])?;
+        let packed = rows.into_iter().next().and_then(|row| Reader::new(row).blob());
+        let damaged = |why: &str| StoreError::Damaged { id: document.id.clone(), why: why.to_owned() };
+        let packed = packed.ok_or_else(|| damaged("its body is missing"))?;
+        let body = unpacked(&packed).ok_or_else(|| damaged("its body cannot be decompressed"))?;
+        if blake3::hash(&body).to_hex().as_str() != document.blake3 {
+            return Err(damaged("its body is not the one whose hash was kept"));
+        }
+        Ok(body)
+    }
+
+    /// Returns the archive as a whole.
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub fn report(&mut self) -> Result<ArchiveReport, StoreError> {
+        let kinds = self.read("SELECT kind, count(*) FROM document GROUP BY kind", &[])?;
+        let bytes = self.read("SELECT CAST(coalesce(sum(length(content)), 0) AS BIGINT) FROM body", &[])?;
+        let counted = |row| {
+            let mut reader = Reader::new(row);
+            (reader.text().unwrap_or_default(), reader.count().unwrap_or(0))
+        };
+        Ok(ArchiveReport {
+            location: self.location.to_string(),
+            exists: true,
+            read_only: self.version > KNOWN,
+            version: self.version,
+            documents: kinds.into_iter().map(counted).collect(),
+            bytes: ByteCount::new(bytes.into_iter().next().and_then(|row| Reader::new(row).count()).unwrap_or(0)),
+        })
+    }
+
+    pub(crate) fn facts(&mut self, id: &str) -> Result<Vec<StoredFacts>, StoreError> {
+        let sql = format!("SELECT {FACT} FROM fact WHERE document = $1 ORDER BY part");
+        Ok(self.read(&sql, &[id.into()])?.into_iter().map(|row| Reader::new(row).facts()).collect())
+    }
+
+    pub(crate) fn read(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+        self.engine.query(sql, values).map_err(|error| self.failed("read", error))
+    }
+
+    pub(crate) fn write<T>(
+        &mut self,
+        work: impl FnOnce(&mut dyn Engine) -> Result<T, EngineError>,
+    ) -> Result<T, StoreError> {
+        self.require_writable()?;
+        transaction(&mut *self.engine, work).map_err(|error| self.failed("write to", error))
+    }
+
+    pub(crate) fn failed(&self, operation: &'static str, error: EngineError) -> StoreError {
+        StoreError::database(operation, &self.location, error)
+    }
+
+    fn require_writable(&self) -> Result<(), StoreError> {
+        if self.version <= KNOWN {
+            return Ok(());
+        }
+        Err(StoreError::Newer { location: self.location.to_string(), found: self.version, known: KNOWN })
+    }
+}
+
+/// Newest version of the tables that this program knows.
+pub(crate) const KNOWN: u32 = MIGRATIONS.len() as u32;
+
+/// Brings the tables from version `from` to version `to`, whole or not at all; another program may do so first.
+fn migrate(engine: &mut dyn Engine, from: u32, to: u32) -> Result<u32, EngineError> {
+    if from > 0 {
+        engine.copy_before_change(from)?;
+    }
+    let blob = engine.blob_type();
+    transaction(engine, |engine| {
+        engine.lock_tables()?;
+        let version = engine.version()?;
+        for migration in MIGRATIONS.iter().take(to as usize).skip(version as usize) {
+            engine.batch(&migration.replace("{BLOB}", blob))?;
+        }
+        if version < to {
+            engine.set_version(to)?;
+        }
+        Ok(version.max(to))
+    })
+}
+
+/// Inserts a document, unless the archive has one with the same bytes.
+fn insert_document(
+    engine: &mut dyn Engine,
+    head: StoredDocument,
+    origin: &str,
+    packed: Vec<u8>,
+) -> Result<Kept, EngineError> {
+    let known = engine.query("SELECT id FROM document WHERE origin = $1", &[origin.into()])?;
+    if let Some(row) = known.into_iter().next() {
+        return Ok(Kept { id: Reader::new(row).text().unwrap_or_default(), is_new: false });
+    }
+    let sql = insert("document", &format!("{DOCUMENT}, origin"));
+    let row = |head: &StoredDocument| [document_row(head), vec![origin.into()]].concat();
+    let mut head = head;
+    if engine.query(&sql, &row(&head))?.is_empty() {
+        // Another document has this identifier: the same measurement within a diagnosis.
+        head.id = new_id();
+        engine.query(&sql, &row(&head))?;
+    }
+    engine.query(&insert("body", "document, content"), &[head.id.as_str().into(), packed.into()])?;
+    insert_facts(engine, &head.id, &head.facts)?;
+    Ok(Kept { id: head.id, is_new: true })
+}
+
+pub(crate) fn insert_facts(engine: &mut dyn Engine, id: &str, facts: &[StoredFacts]) -> Result<(), EngineError> {
+    let sql = insert("fact", &format!("document, part, {FACT}"));
+    for (part, facts) in facts.iter().enumerate() {
+        let key = vec![id.into(), (part as u64).into()];
+        engine.query(&sql, &[key, facts_row(facts)].concat())?;
+    }
+    Ok(())
+}
+
+/// Returns a body as it was before compression; `None` if it is damaged.
+fn unpacked(packed: &[u8]) -> Option<Vec<u8>> {
+    use std::io::Read;
+    let mut body = Vec::new();
+    let decoder = zstd::Decoder::new(packed).ok()?;
+    decoder.take(MAX_BODY as u64).read_to_end(&mut body).ok()?;
+    Some(body)
+}
+
+pub(crate) fn packed(body: &[u8]) -> Vec<u8> {
+    zstd::encode_all(body, LEVEL).unwrap_or_else(|_| unreachable!("memory takes every byte"))
+}
+
+fn new_id() -> String {
+    Uuid::now_v7().to_string()
+}
+
+/// Returns whether it is an identifier in the one form that [`Store::find`] searches.
+fn is_id(text: &str) -> bool {
+    text.parse::<Uuid>().is_ok_and(|id| id.to_string() == text)
+}
+
+impl Filter {
+    /// Returns condition, order and limit of a query of documents, with the values of its parameters.
+    pub(crate) fn condition(&self) -> (String, Vec<Value>) {
+        let (mut conditions, mut values) = (Vec::new(), Vec::new());
+        let mut add = |condition: &str, value: Value| {
+            values.push(value);
+            conditions.push(condition.replace("$?", &format!("${}", values.len())));
+        };
+        if let Some(peer) = &self.peer {
+            add("(peer = $? OR address = $?)", peer.as_str().into());
+        }
+        if let Some(kind) = &self.kind {
+            add("(kind = $? OR kind LIKE CAST($? AS TEXT) || '/%')", kind.as_str().into());
+        }
+        if let Some(campaign) = &self.campaign {
+            add("campaign = $?", campaign.as_str().into());
+        }
+        if let Some(since) = self.since {
+            add("started >= $?", at(since));
+        }
+        if let Some(before) = self.before {
+            add("started < $?", at(before));
+        }
+        let mut sql = if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
+        sql += " ORDER BY started DESC, id DESC";
+        if let Some(limit) = self.limit {
+            sql += &format!(" LIMIT {limit}");
+        }
+        (sql, values)
+    }
+}
+
+/// Returns nanoseconds since 1970; times that a BIGINT does not hold are its ends.
+fn at(time: Timestamp) -> Value {
+    let nanoseconds = time.as_nanosecond();
+    Value::Integer(nanoseconds.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+}

@@ -1,0 +1,122 @@
+//! Files that are damaged, cut short or something else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fullpipe_store::{Filter, Location, Store, StoreError};
+use tempfile::TempDir;
+
+use crate::document;
+
+/// Returns an archive with documents, closed.
+fn archive(documents: u64) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("archive.db");
+    let mut store = Store::create(&Location::File(file.clone())).unwrap();
+    (0..documents).for_each(|number| drop(store.put(&document("beta", number)).unwrap()));
+    (folder, file)
+}
+
+fn open(file: &Path) -> Result<Store, StoreError> {
+    Store::open(&Location::File(file.to_owned()))
+}
+
+#[test]
+fn a_cut_write_ahead_log_ends_at_a_whole_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("archive.db");
+    let mut store = Store::create(&Location::File(file.clone())).unwrap();
+    let ids: Vec<String> = (0..30).map(|number| store.put(&document("beta", number)).unwrap().id).collect();
+    let log = |file: &Path| PathBuf::from(format!("{}-wal", file.display()));
+    let size = fs::metadata(log(&file)).unwrap().len();
+    for cut in [0, 1, size / 3, size / 2, size - 1] {
+        let copy = folder.path().join(format!("cut-{cut}.db"));
+        fs::copy(&file, &copy).unwrap();
+        fs::write(log(&copy), &fs::read(log(&file)).unwrap()[..cut as usize]).unwrap();
+        // With nothing of the log there is no archive yet.
+        let Ok(mut cut_store) = open(&copy) else {
+            assert!(cut < 4096, "{cut}");
+            continue;
+        };
+        let listed = cut_store.list(&Filter::default()).unwrap();
+        assert!(listed.len() < 30 && listed.iter().all(|document| document.facts.len() == 1));
+        let check = cut_store.check(false).unwrap();
+        assert_eq!((check.damaged, check.database), (vec![], vec![]));
+        // The documents before the cut are there, and no others.
+        let mut found: Vec<String> = listed.into_iter().map(|document| document.id).collect();
+        found.sort();
+        assert_eq!(found, ids[..found.len()]);
+    }
+}
+
+#[test]
+fn a_damaged_document_is_named_and_the_others_are_there() {
+    let (_folder, file) = archive(3);
+    let id = open(&file).unwrap().list(&Filter::default()).unwrap()[1].id.clone();
+    let raw = rusqlite::Connection::open(&file).unwrap();
+    let content: Vec<u8> =
+        raw.query_row("SELECT content FROM body WHERE document = $1", [&id], |row| row.get(0)).unwrap();
+    let middle = content.len() / 2;
+    let cut = content[..middle].to_vec();
+    let mut flipped = content;
+    flipped[middle] ^= 1;
+    for damaged in [flipped, cut, Vec::new()] {
+        raw.execute("UPDATE body SET content = ?2 WHERE document = ?1", (&id, damaged)).unwrap();
+        let mut store = open(&file).unwrap();
+        let check = store.check(true).unwrap();
+        assert_eq!(check.damaged.iter().map(|damaged| damaged.id.as_str()).collect::<Vec<_>>(), [id.as_str()]);
+        for found in store.list(&Filter::default()).unwrap() {
+            let body = store.body(&found);
+            assert_eq!(body.is_err(), found.id == id, "{body:?}");
+        }
+    }
+    raw.execute("DELETE FROM body WHERE document = $1", [&id]).unwrap();
+    assert_eq!(open(&file).unwrap().check(false).unwrap().damaged[0].why.lines().count(), 1);
+}
+
+#[test]
+fn a_damaged_file_is_said_to_be_one() {
+    let (_folder, file) = archive(40);
+    let mut bytes = fs::read(&file).unwrap();
+    let size = bytes.len();
+    bytes[size / 3..size / 3 + 9000].fill(0xaa);
+    fs::write(&file, &bytes).unwrap();
+    let says = match open(&file).and_then(|mut store| store.check(false)) {
+        Ok(check) => format!("{:?} {:?}", check.database, check.damaged),
+        Err(error) => error.to_string(),
+    };
+    assert!(says.len() > 10 && !says.contains('\n'), "{says}");
+    bytes[..16].fill(0);
+    fs::write(&file, &bytes).unwrap();
+    let error = open(&file).err().unwrap().to_string();
+    assert!(error.contains("not a database"), "{error}");
+}
+
+#[test]
+fn a_database_of_another_program_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("other.db");
+    rusqlite::Connection::open(&file).unwrap().execute_batch("CREATE TABLE document (x)").unwrap();
+    for opened in [open(&file), Store::create(&Location::File(file.clone()))] {
+        let error = opened.err().unwrap().to_string();
+        assert!(error.contains("another program"), "{error}");
+    }
+    fs::write(&file, "text").unwrap();
+    assert!(open(&file).is_err());
+}
+
+#[test]
+fn a_file_that_others_may_not_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_folder, file) = archive(1);
+    assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_place_that_cannot_be_is_an_error_in_one_line() {
+    for place in ["/proc/none/archive.db", "/dev/null/archive.db", "postgres://127.0.0.1:1/none", "postgres://?x=y"] {
+        let place: Location = place.parse().unwrap();
+        let error = Store::create(&place).err().unwrap().to_string();
+        assert!(error.starts_with("cannot open the archive ") && !error.contains('\n'), "{error}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Results of other programs, as these wrote them.
+
+use fullpipe_record::{Direction, StoredDocument, StoredFacts};
+use fullpipe_store::{NewDocument, read_import};
+use fullpipe_units::{BitRate, Span};
+use jiff::Timestamp;
+
+const TCP: &[u8] = include_bytes!("../files/iperf3-tcp.json");
+const REVERSE: &[u8] = include_bytes!("../files/iperf3-reverse.json");
+const SERVER: &[u8] = include_bytes!("../files/iperf3-server.json");
+const BIDIR: &[u8] = include_bytes!("../files/iperf3-bidir.json");
+const UDP: &[u8] = include_bytes!("../files/iperf3-udp.json");
+const STREAM: &[u8] = include_bytes!("../files/iperf3-stream.jsonl");
+const REFUSED: &[u8] = include_bytes!("../files/iperf3-refused.json");
+const FLENT: &[u8] = include_bytes!("../files/upload.flent.gz");
+const THROUGHPUT: &[u8] = include_bytes!("../files/pscheduler-throughput.json");
+const RTT: &[u8] = include_bytes!("../files/pscheduler-rtt.json");
+
+fn read(bytes: &[u8]) -> Vec<NewDocument> {
+    read_import(bytes, Timestamp::UNIX_EPOCH).unwrap()
+}
+
+/// Returns the head of the only document, whose body must be the whole file.
+fn only(bytes: &[u8]) -> StoredDocument {
+    let mut documents = read(bytes);
+    assert_eq!(documents.len(), 1);
+    let only = documents.remove(0);
+    assert_eq!(only.body.trim_ascii(), bytes.trim_ascii(), "the original stays as it was");
+    only.head
+}
+
+fn is_about(rate: Option<BitRate>, mbps: f64) -> bool {
+    rate.is_some_and(|rate| (rate.as_mbps() / mbps - 1.0).abs() < 0.15)
+}
+
+#[test]
+fn a_test_of_iperf3() {
+    let head = only(TCP);
+    assert_eq!((head.kind.as_str(), head.host.as_str(), head.peer.as_str()), ("foreign/iperf3", "alpha", "127.0.0.1"));
+    assert_eq!(head.path_key, "alpha → 127.0.0.1");
+    assert!(head.request_key.starts_with("tcp upload, 2 streams, 1 s, target_bitrate=100000000"), "{head:?}");
+    assert!(head.started.starts_with("20") && head.program.starts_with("iperf 3."), "{head:?}");
+    let [facts] = &head.facts[..] else { panic!("{head:?}") };
+    assert!(is_about(facts.rate, 200.0), "{facts:?}");
+    assert!(facts.valid && facts.direction == Direction::Upload && facts.streams == Some(2), "{facts:?}");
+    assert_eq!(facts.buffer.map(|buffer| buffer.get()), Some(256 << 10));
+    assert!(facts.retransmits.is_some() && facts.window.is_some() && facts.congestion.is_some(), "{facts:?}");
+    assert!(facts.rtt_loaded.is_some_and(|rtt| rtt < Span::from_millis(5)), "{facts:?}");
+    assert!(facts.cpu_sender.is_some_and(|share| share.get() < 1.0) && facts.cpu_receiver.is_some(), "{facts:?}");
+    assert_eq!(facts.loss, None);
+}
+
+#[test]
+fn a_reverse_test_is_a_download_at_both_ends() {
+    for file in [REVERSE, SERVER] {
+        let head = only(file);
+        let [facts] = &head.facts[..] else { panic!("{head:?}") };
+        assert_eq!(facts.direction, Direction::Download);
+        assert!(is_about(facts.rate, 50.0) && facts.valid, "{facts:?}");
+    }
+    let (client, server) = (only(REVERSE).facts.remove(0), only(SERVER).facts.remove(0));
+    assert_eq!(client.cpu_sender, server.cpu_sender, "the server sent, and both state its processor time");
+    // Only the sender's kernel estimates the round-trip time.
+    assert!(client.rtt_loaded.is_none() && server.rtt_loaded.is_some());
+}
+
+#[test]
+fn a_test_both_ways_has_two_directions() {
+    let head = only(BIDIR);
+    let directions: Vec<Direction> = head.facts.iter().map(|facts| facts.direction).collect();
+    assert_eq!(directions, [Direction::Upload, Direction::Download]);
+    assert!(head.facts.iter().all(|facts| facts.valid && is_about(facts.rate, 20.0)), "{head:?}");
+}
+
+#[test]
+fn datagrams_have_a_loss() {
+    let head = only(UDP);
+    assert!(head.request_key.starts_with("udp upload, 1 stream"), "{head:?}");
+    assert!(is_about(head.facts[0].rate, 5.0), "{head:?}");
+    assert_eq!(head.facts[0].loss.map(|loss| loss.get()), Some(0.0));
+}
+
+#[test]
+fn datagrams_of_an_old_iperf3_have_one_sum_that_was_sent() {
+    let text = String::from_utf8(UDP.to_vec()).unwrap().replace("sum_received", "old").replace("sum_sent", "older");
+    let text = text.replace("\"lost_percent\":\t0", "\"lost_percent\":\t50");
+    assert!(is_about(only(text.as_bytes()).facts[0].rate, 2.5));
+}
+
+#[test]
+fn a_stream_of_events_is_the_same_as_one_object() {
+    let head = only(STREAM);
+    assert_eq!(head.kind, "foreign/iperf3");
+    assert!(is_about(head.facts[0].rate, 100.0) && head.facts[0].valid, "{head:?}");
+    // One that was cut off has no end, and no rate.
+    let start = STREAM.split(|byte| *byte == b'\n').next().unwrap();
+    assert!(!only(start).facts[0].valid);
+}
+
+#[test]
+fn a_log_that_was_appended_to_has_a_document_for_each_test() {
+    let log = [TCP, REVERSE, b"\n\n", UDP].concat();
+    let documents = read(&log);
+    assert_eq!(documents.len(), 3);
+    assert_eq!(documents[1].body, REVERSE.trim_ascii());
+    assert_eq!(read(&[STREAM, STREAM].concat()).len(), 2);
+}
+
+#[test]
+fn data_of_flent() {
+    let head = only(FLENT);
+    assert_eq!(
+        (head.kind.as_str(), head.host.as_str(), head.peer.as_str()),
+        ("foreign/flent", "alpha", "beta.example.org")
+    );
+    assert_eq!(
+        (head.started.as_str(), head.request_key.as_str()),
+        ("2026-03-12T10:00:00.25Z", "tcp_upload, 5 s, flent")
+    );
+    let expected = StoredFacts {
+        rate: Some(BitRate::from_bps(83_800_000)),
+        rtt_idle: Some(Span::from_millis(20)),
+        rtt_loaded: Some(Span::from_millis(45)),
+        rtt_loaded_p99: Some(Span::from_millis(46)),
+        valid: true,
+        streams: Some(1),
+        duration: Some(Span::from_secs(5)),
+        ..StoredFacts::default()
+    };
+    assert_eq!(head.facts, [expected]);
+}
+
+#[test]
+fn runs_of_pscheduler() {
+    let head = only(THROUGHPUT);
+    assert_eq!((head.host.as_str(), head.peer.as_str()), ("ps1.example.org", "ps2.example.org"));
+    assert_eq!(head.request_key, "throughput, duration=PT10S, parallel=4, pscheduler");
+    let facts = &head.facts[0];
+    assert_eq!(facts.rate, Some(BitRate::from_bps(941_000_001)));
+    assert_eq!((facts.streams, facts.retransmits.map(|count| count.get()), facts.valid), (Some(4), Some(12), true));
+    assert_eq!(facts.duration, Some(Span::from_secs(10)));
+    let head = only(RTT);
+    assert_eq!((head.peer.as_str(), head.address.as_str()), ("2001:db8::2", "2001:db8::2"));
+    assert_eq!(head.facts[0].rtt_idle, Some(Span::from_micros(31_200)));
+    assert_eq!(head.facts[0].loss.map(|loss| loss.get()), Some(0.1));
+}
+
+#[test]
+fn a_malformed_file_is_refused_in_one_sentence() {
+    let refused = |bytes: &[u8], part: &str| {
+        let why = read_import(bytes, Timestamp::UNIX_EPOCH).unwrap_err();
+        assert!(why.contains(part) && !why.contains('\n'), "{why}");
+    };
+    refused(b"", "empty");
+    refused(b"text", "not JSON");
+    refused(&TCP[..TCP.len() / 2], "not JSON: EOF");
+    refused(b"{\"a\":1}", "not a document of fullpipe");
+    refused(b"[]", "JSON, but not");
+    refused(b"1 2 3", "JSON, but not");
+    refused(REFUSED, "Connection refused");
+    refused(b"{\"event\":\"interval\",\"data\":{}}", "not the start");
+    refused(&FLENT[..FLENT.len() - 9], "compression (gzip) is damaged");
+    refused(b"{\"schema\":99,\"kind\":\"measurement\"}", "newer fullpipe");
+    refused(b"{\"schema\":2,\"kind\":\"measurement\"}", "no document of fullpipe");
+    refused(b"{\"schema\":2,\"kind\":\"table\",\"table\":[]}", "no measurement");
+    refused(b"{\"x_values\":[],\"results\":{}}", "no start time");
+    refused(b"{\"test\":{\"type\":\"rtt\"}}", "no start time");
+    let deep = "[".repeat(100_000);
+    refused(deep.as_bytes(), "not JSON: recursion");
+}
+
+#[test]
+fn a_name_of_another_host_commands_no_terminal() {
+    let text = String::from_utf8(TCP.to_vec()).unwrap();
+    let head = only(text.replace("\"Linux alpha", "\"Linux \\u001b[2Jalpha").as_bytes());
+    assert_eq!(head.host, "\\u{1b}[2Jalpha");
+    let long = text.replace("\"Linux alpha", &format!("\"Linux {}", "a".repeat(9999)));
+    assert_eq!(only(long.as_bytes()).host.len(), 200);
+}

@@ -1,0 +1,259 @@
+//! What every archive does, on SQLite and on PostgreSQL.
+
+use fullpipe_record::{StoredDocument, StoredFacts};
+use fullpipe_store::{Filter, Location, Store, StoreError};
+use fullpipe_testkit::{Postgres, require};
+use jiff::Timestamp;
+
+use crate::document;
+
+/// Checks that each take an empty place.
+const CHECKS: &[(&str, fn(&Location))] = &[
+    ("nothing_is_there_until_it_is_made", nothing_is_there_until_it_is_made),
+    ("a_document_comes_back_byte_for_byte", a_document_comes_back_byte_for_byte),
+    ("the_same_bytes_are_kept_once", the_same_bytes_are_kept_once),
+    ("a_list_is_filtered_and_the_newest_is_first", a_list_is_filtered_and_the_newest_is_first),
+    ("an_identifier_is_found_by_its_end", an_identifier_is_found_by_its_end),
+    ("a_history_has_a_series_for_each_request", a_history_has_a_series_for_each_request),
+    ("two_writers_lose_nothing", two_writers_lose_nothing),
+    ("thinning_keeps_the_facts", thinning_keeps_the_facts),
+    ("stale_facts_are_found_and_derived_again", stale_facts_are_found_and_derived_again),
+    ("every_text_comes_back", every_text_comes_back),
+];
+
+#[test]
+fn on_sqlite() {
+    for (name, check) in CHECKS {
+        let folder = tempfile::tempdir().unwrap();
+        check(&Location::File(folder.path().join("new/archive.db")));
+        println_name(name);
+    }
+}
+
+#[test]
+fn on_postgresql() {
+    require!(Postgres);
+    let server = Postgres::start();
+    for (name, check) in CHECKS {
+        check(&server.database(name).parse().unwrap());
+        println_name(name);
+    }
+    let url = server.database("newer");
+    a_newer_archive_is_only_read(&url.parse().unwrap(), || {
+        server.execute("newer", "UPDATE fullpipe.version SET number = 99");
+    });
+}
+
+#[test]
+fn on_sqlite_a_newer_archive_is_only_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("archive.db");
+    a_newer_archive_is_only_read(&Location::File(file.clone()), || {
+        rusqlite::Connection::open(&file).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    });
+}
+
+/// Shows in the output of a failed test which checks passed before.
+#[expect(clippy::print_stdout, reason = "shown with a failure only")]
+fn println_name(name: &str) {
+    println!("passed: {name}");
+}
+
+fn nothing_is_there_until_it_is_made(place: &Location) {
+    let missing = Store::open(place).err().unwrap();
+    assert!(matches!(missing, StoreError::Missing(_)), "{missing}");
+    assert!(missing.to_string().contains("fullpipe store create"), "{missing}");
+    for _ in 0..2 {
+        assert_eq!(Store::create(place).unwrap().report().unwrap().version, 1);
+    }
+    assert_eq!(Store::open(place).unwrap().list(&Filter::default()).unwrap(), []);
+}
+
+fn a_document_comes_back_byte_for_byte(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    let new = document("beta", 1234);
+    let kept = store.put(&new).unwrap();
+    assert!(kept.is_new);
+    let listed = Store::open(place).unwrap().list(&Filter::default()).unwrap();
+    let found = store.find(&kept.id).unwrap();
+    assert_eq!(listed, [found.clone()]);
+    assert_eq!(store.body(&found).unwrap(), new.body);
+    let expected = StoredDocument { id: kept.id, bytes: found.bytes, blake3: found.blake3.clone(), ..new.head };
+    assert_eq!(found, expected);
+    assert_eq!(found.bytes.get(), new.body.len() as u64);
+    let report = store.report().unwrap();
+    assert_eq!(report.documents.get("foreign/test"), Some(&1));
+    assert!(report.bytes.get() > 0 && report.exists && !report.read_only);
+}
+
+fn the_same_bytes_are_kept_once(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    let first = store.put(&document("beta", 1)).unwrap();
+    let again = store.put(&document("beta", 1)).unwrap();
+    assert_eq!((again.id.as_str(), again.is_new), (first.id.as_str(), false));
+    // A diagnosis holds a measurement with an identifier that is known already.
+    let mut other = document("beta", 2);
+    other.head.id.clone_from(&first.id);
+    let second = store.put(&other).unwrap();
+    assert!(second.is_new && second.id != first.id);
+    assert_eq!(store.list(&Filter::default()).unwrap().len(), 2);
+}
+
+fn a_list_is_filtered_and_the_newest_is_first(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    for number in 0..6 {
+        let mut new = document(if number % 2 == 0 { "even" } else { "odd" }, number);
+        new.head.address = String::new();
+        new.head.campaign = if number < 2 { "first".to_owned() } else { String::new() };
+        new.head.kind = if number == 5 { "measurement".to_owned() } else { new.head.kind };
+        store.put(&new).unwrap();
+    }
+    let mut minutes = |filter: Filter| -> Vec<String> {
+        let listed = store.list(&filter).unwrap();
+        assert!(listed.iter().all(|document| document.facts.len() == 1));
+        listed.into_iter().map(|document| document.started[14..16].to_owned()).collect()
+    };
+    let at = |minute: u32| format!("2026-03-01T00:{minute:02}:00Z").parse::<Timestamp>().ok();
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(minutes(Filter::default()), ["05", "04", "03", "02", "01", "00"]);
+    assert_eq!(minutes(Filter { limit: Some(2), ..Filter::default() }), ["05", "04"]);
+    assert_eq!(minutes(Filter { peer: text("even"), ..Filter::default() }), ["04", "02", "00"]);
+    assert_eq!(minutes(Filter { campaign: text("first"), ..Filter::default() }), ["01", "00"]);
+    assert_eq!(minutes(Filter { kind: text("foreign"), limit: Some(2), ..Filter::default() }), ["04", "03"]);
+    assert_eq!(minutes(Filter { kind: text("measurement"), ..Filter::default() }), ["05"]);
+    assert_eq!(minutes(Filter { since: at(2), before: at(4), ..Filter::default() }), ["03", "02"]);
+    assert_eq!(minutes(Filter { peer: text("odd"), since: at(2), ..Filter::default() }), ["05", "03"]);
+}
+
+fn an_identifier_is_found_by_its_end(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    let ids: Vec<String> = (0..20).map(|number| store.put(&document("beta", number)).unwrap().id).collect();
+    for id in &ids {
+        assert_eq!(store.find(&id[24..].to_uppercase()).unwrap().id, *id);
+    }
+    // Of 20 identifiers, two end in the same of 16 characters.
+    let ends: Vec<char> = ids.iter().map(|id| id.chars().last().unwrap()).collect();
+    let twice = ends.iter().find(|end| ends.iter().filter(|other| other == end).count() > 1).unwrap();
+    assert!(matches!(store.find(&twice.to_string()), Err(StoreError::Ambiguous(_))));
+    for id in ["", "%", "_", "0123456789ab0123456789ab", "x'; DROP TABLE fact; --"] {
+        assert!(matches!(store.find(id), Err(StoreError::Unknown(_))), "{id}");
+    }
+}
+
+fn a_history_has_a_series_for_each_request(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    for number in 0..7 {
+        let mut new = document("beta", number * 700);
+        if number == 3 {
+            new.head.request_key = "udp".to_owned();
+        }
+        if number == 5 {
+            new.head.facts[0].valid = false;
+        }
+        new.head.facts.push(StoredFacts { step: "trial".to_owned(), ..new.head.facts[0].clone() });
+        store.put(&new).unwrap();
+    }
+    store.put(&document("gamma", 9)).unwrap();
+    for host in ["beta", "192.0.2.1"] {
+        let history = store.history(host, None).unwrap();
+        let runs: Vec<usize> = history.series.iter().map(|series| series.points.len()).collect();
+        assert_eq!(runs, if host == "beta" { vec![6, 1] } else { vec![7, 1] }, "{host}");
+        let points = &history.series[0].points;
+        assert!(points.windows(2).all(|pair| pair[0].started < pair[1].started));
+        assert_eq!(points[0].limit.as_deref(), Some("capacity/link"));
+    }
+    let history = store.history("beta", None).unwrap();
+    let days: Vec<(&str, u64)> = history.series[0].days.iter().map(|day| (day.date.as_str(), day.runs)).collect();
+    assert_eq!(days, [("2026-03-01", 3), ("2026-03-02", 1), ("2026-03-03", 1)]);
+    let since = "2026-03-02T00:00:00Z".parse().ok();
+    assert_eq!(store.history("beta", since).unwrap().series[0].points.len(), 3);
+    assert!(store.history("nobody", None).unwrap().series.is_empty());
+}
+
+fn two_writers_lose_nothing(place: &Location) {
+    Store::create(place).unwrap();
+    let write = |writer: u64| {
+        let mut store = Store::open(place).unwrap();
+        (0..25).for_each(|number| assert!(store.put(&document("beta", writer * 1000 + number)).unwrap().is_new));
+    };
+    std::thread::scope(|scope| (0..2).for_each(|writer| drop(scope.spawn(move || write(writer)))));
+    let mut store = Store::open(place).unwrap();
+    assert_eq!(store.list(&Filter::default()).unwrap().len(), 50);
+    assert_eq!(store.check(false).unwrap().damaged, []);
+}
+
+fn thinning_keeps_the_facts(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    let mut own = document("beta", 1);
+    own.head.kind = "measurement".to_owned();
+    own.body = br#"{"schema":2,"kind":"measurement","measurement":{"local":{"samples":[{"at":1},{"at":2}]}}}"#.to_vec();
+    let own = store.put(&own).unwrap().id;
+    let foreign = store.put(&document("beta", 2)).unwrap().id;
+    let after = "2026-04-01T00:00:00Z".parse::<Timestamp>().ok();
+    let before = "2026-02-01T00:00:00Z".parse::<Timestamp>().ok();
+    let facts: Vec<_> = store.list(&Filter::default()).unwrap().into_iter().map(|document| document.facts).collect();
+
+    let thinned = store.thin(before, before).unwrap();
+    assert_eq!((thinned.samples, thinned.bodies), (0, 0));
+    let thinned = store.thin(after, None).unwrap();
+    assert_eq!((thinned.samples, thinned.bodies), (1, 0));
+    let document = store.find(&own).unwrap();
+    let body = String::from_utf8(store.body(&document).unwrap()).unwrap();
+    assert!(document.thinned && body.contains(r#""samples":[]"#), "{body}");
+    // What another program wrote stays as it is.
+    let document = store.find(&foreign).unwrap();
+    assert!(!document.thinned && store.body(&document).is_ok());
+    assert_eq!(store.thin(after, None).unwrap().samples, 0);
+
+    let thinned = store.thin(None, after).unwrap();
+    assert_eq!(thinned.bodies, 2);
+    assert!(thinned.freed.get() > 0);
+    let document = store.find(&foreign).unwrap();
+    assert!(matches!(store.body(&document), Err(StoreError::Removed(_))));
+    let kept: Vec<_> = store.list(&Filter::default()).unwrap().into_iter().map(|document| document.facts).collect();
+    assert_eq!(kept, facts);
+    assert_eq!(store.check(false).unwrap().damaged, []);
+}
+
+fn stale_facts_are_found_and_derived_again(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    let file = include_bytes!("../files/iperf3-tcp.json");
+    let mut new = fullpipe_store::read_import(file, Timestamp::UNIX_EPOCH).unwrap().remove(0);
+    let right = new.head.facts.clone();
+    new.head.facts[0].retransmits = None;
+    let id = store.put(&new).unwrap().id;
+    let check = store.check(false).unwrap();
+    assert_eq!((check.documents, check.stale, check.repaired), (1, 1, false));
+    assert_eq!(store.check(true).unwrap().stale, 1);
+    assert_eq!(store.find(&id).unwrap().facts, right);
+    assert_eq!(store.check(true).unwrap().stale, 0);
+}
+
+fn every_text_comes_back(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    for (number, name) in ["Zürich", "a'b\"c", "$1", "%", "\u{1F4E1}", "line\nbreak", "\\", ""].into_iter().enumerate()
+    {
+        let mut new = document(name, number as u64);
+        new.head.facts[0].congestion = Some(name.to_owned());
+        let id = store.put(&new).unwrap().id;
+        let found = store.find(&id).unwrap();
+        assert_eq!((found.peer.as_str(), found.facts[0].congestion.as_deref()), (name, Some(name)));
+    }
+    let mut zero = document("a\0b", 99);
+    zero.head.facts[0].steady = Some(fullpipe_units::BitRate::from_bps(u64::MAX));
+    let id = store.put(&zero).unwrap().id;
+    assert_eq!(store.find(&id).unwrap().peer, "ab");
+}
+
+fn a_newer_archive_is_only_read(place: &Location, make_newer: impl FnOnce()) {
+    let id = Store::create(place).unwrap().put(&document("beta", 1)).unwrap().id;
+    make_newer();
+    let mut store = Store::open(place).unwrap();
+    assert_eq!(store.list(&Filter::default()).unwrap().len(), 1);
+    assert!(store.report().unwrap().read_only);
+    let refused = store.put(&document("beta", 2)).unwrap_err();
+    assert!(refused.to_string().contains("has version 99"), "{refused}");
+    assert!(store.thin(Some(Timestamp::MAX), Some(Timestamp::MAX)).is_err());
+    let found = store.find(&id).unwrap();
+    assert_eq!(store.body(&found).unwrap(), document("beta", 1).body);
+}
