@@ -146,6 +146,7 @@ const PLAN: &[Room] = &[
     Room::new(2, "sys"),
     Room::pure(2, "tcp"),
     Room::pure(3, "calc"),
+    Room::pure(3, "campaign"),
     Room::pure(3, "diagnose"),
     Room::pure(3, "scenario"),
     Room::pure(3, "sim"),
