@@ -43,13 +43,15 @@ fn path(family: Family, seed: u64, number: u64) -> SimulatedPath {
 /// Prints how often a change amid a campaign is noticed.
 fn changes(name: &str, rtt: Span, campaigns: u64, seed: u64) {
     let numbers = SEVEN.iter().flat_map(|family| (0..campaigns).map(move |number| (*family, number)));
-    let outcomes: Vec<(f64, Outcome)> = numbers.map(|(family, number)| {
-        let unchanged = path(family, seed, number).campaign();
-        let at = unchanged.begun.last().expect("a run") * (0.2 + 0.6 * number as f64 / campaigns as f64);
-        let mut path = path(family, seed, number);
-        path.change = Some(Change { at, factor: 0.7, rtt });
-        (at, path.campaign())
-    }).collect();
+    let outcomes: Vec<(f64, Outcome)> = numbers
+        .map(|(family, number)| {
+            let unchanged = path(family, seed, number).campaign();
+            let at = unchanged.begun.last().expect("a run") * (0.2 + 0.6 * number as f64 / campaigns as f64);
+            let mut path = path(family, seed, number);
+            path.change = Some(Change { at, factor: 0.7, rtt });
+            (at, path.campaign())
+        })
+        .collect();
     let noticed = outcomes.iter().filter(|(at, outcome)| is_noticed(*at, outcome)).count();
     let across = outcomes.iter().filter(|(at, outcome)| {
         let last = *outcome.segments.last().expect("the first run");

@@ -9,7 +9,7 @@ use crate::surface::{Observation, Plane, Surface};
 pub(crate) const ENOUGH: f64 = 0.95;
 
 /// Chance from which on a cell is said to do.
-pub(crate) const SURE: f64 = 0.9;
+pub(crate) const SURE: f64 = 0.93;
 
 /// Standard deviation of a run, in logarithms, before a cell has several.
 const USUAL_NOISE: f64 = 0.04;

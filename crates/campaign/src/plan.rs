@@ -39,6 +39,9 @@ const MIN_RUNS: usize = 10;
 /// Runs from one reference to the next.
 const REFERENCE_EVERY: usize = 6;
 
+/// Part of the budget that is kept for references.
+const KEPT: f64 = 0.06;
+
 /// Preference, in logarithms of a rate, for a cell with one run less.
 const REPEAT_COST: f64 = 0.02;
 
@@ -88,17 +91,20 @@ impl Plan {
     /// Returns the next step after `runs`, which are all so far in their order.
     pub fn next(&self, runs: &[SweepRun]) -> Next {
         let state = self.state(runs);
-        match self.wanted(&state, runs) {
-            None => Next::Done(End::Sure),
-            Some((cell, _)) if !self.affords(runs, &state.judged, cell) => Next::Done(End::Budget),
+        let Some(wanted) = self.wanted(&state, runs) else { return Next::Done(End::Sure) };
+        let affordable = [Some(wanted), self.last_reference(&state.segment)];
+        match affordable.into_iter().flatten().find(|(cell, reason)| self.affords(runs, &state.judged, *cell, *reason))
+        {
             Some((cell, reason)) => Next::Run { cell: self.grid.cells()[cell], reason },
+            None => Next::Done(End::Budget),
         }
     }
 
     /// Returns the answer that `runs` give; `None` if there are too few over the path as it is now.
     pub fn answer(&self, runs: &[SweepRun]) -> Option<SweepAnswer> {
         let state = self.state(runs);
-        let is_changing = state.begins.len() > 1 && state.judged.runs() <= ANCHORS.len() || state.segment.suspicious > 1;
+        let is_changing =
+            state.begins.len() > 1 && state.judged.runs() <= ANCHORS.len() || state.segment.suspicious > 1;
         let sure = self.wanted(&state, runs).is_none();
         let flight = flight(self.rtt, &state.judged);
         (state.judged.runs() > 0 && !is_changing).then(|| answer(&self.grid, &state.judged, flight, sure))
@@ -139,15 +145,21 @@ impl Plan {
         if judged.runs() < ANCHORS.len() {
             return Some((self.anchor(judged), SweepReason::Anchor));
         }
-        let reference = segment.reference.and_then(|cell| self.grid.index(cell));
-        let reference = reference.map(|cell| (cell, SweepReason::Reference));
         let is_due = segment.suspicious > 0 || segment.references < 2 || segment.since_reference + 1 >= REFERENCE_EVERY;
-        let chosen = || self.of_level(judged).or_else(|| self.undecided(judged));
-        match reference {
-            Some(reference) if is_due => Some(reference),
-            // Nobody has seen the path since.
-            _ => chosen().or(reference.filter(|_| segment.since_reference > 1)),
-        }
+        let due = self.reference(segment).filter(|_| is_due);
+        due.or_else(|| self.of_level(judged))
+            .or_else(|| self.undecided(judged))
+            .or_else(|| self.last_reference(segment))
+    }
+
+    fn reference(&self, segment: &Segment) -> Option<(Index, SweepReason)> {
+        let cell = segment.reference.and_then(|cell| self.grid.index(cell));
+        cell.map(|cell| (cell, SweepReason::Reference))
+    }
+
+    /// Returns the reference with which a campaign ends, unless it has just been measured or still differs.
+    fn last_reference(&self, segment: &Segment) -> Option<(Index, SweepReason)> {
+        self.reference(segment).filter(|_| segment.since_reference > 1 || segment.suspicious > 0)
     }
 
     fn anchor(&self, judged: &Judged) -> Index {
@@ -185,14 +197,16 @@ impl Plan {
         Some((level.next(judged)?, SweepReason::Level))
     }
 
-    /// Returns true if a run of `cell` stays within the budget.
-    fn affords(&self, runs: &[SweepRun], judged: &Judged, cell: Index) -> bool {
+    /// Returns true if a run of `cell` stays within the budget, of which a part is kept for references.
+    fn affords(&self, runs: &[SweepRun], judged: &Judged, cell: Index, reason: SweepReason) -> bool {
         let Some(fastest) = judged.fastest() else { return true };
         let next = Cost::of_run(self.length(), BitRate::from_bps_f64(judged.expected(cell).min(fastest)), self.duty);
         let cost = spent(runs) + next;
         let grid = grid_cost(self, judged);
-        let bytes = grid.bytes.scaled(self.budget.get()).min(self.max_bytes.unwrap_or(ByteCount::new(u64::MAX)));
-        cost.bytes <= bytes && cost.time <= grid.time.scaled(self.budget.get())
+        let free = if reason == SweepReason::Reference { 1.0 } else { 1.0 - KEPT };
+        let share = self.budget.get() * free;
+        let bytes = grid.bytes.scaled(share).min(self.max_bytes.unwrap_or(ByteCount::new(u64::MAX)));
+        cost.bytes <= bytes && cost.time <= grid.time.scaled(share)
     }
 }
 

@@ -62,9 +62,8 @@ fn grows_to_the_end(grid: &Grid, judged: &Judged, last: Index) -> bool {
     }
     let growth = |before: Index| judged.logarithm(last, 0.0) - judged.logarithm(before, 0.0);
     let cells = grid.cells();
-    let proportional = |before: Index| {
-        libm::log(cells[last].product().as_f64()) - libm::log(cells[before].product().as_f64())
-    };
+    let proportional =
+        |before: Index| libm::log(cells[last].product().as_f64()) - libm::log(cells[before].product().as_f64());
     let still = |before: Index| growth(before) >= GROWING * proportional(before);
     still(grid.at(windows - 2, streams - 1)) || still(grid.at(windows - 1, streams - 2))
 }

@@ -33,9 +33,8 @@ pub(crate) struct Plane {
 
 impl Plane {
     pub(crate) fn of(grid: &Grid) -> Self {
-        let point = |cell: fullpipe_record::SweepCell| {
-            [libm::log2(cell.window.as_f64()), libm::log2(f64::from(cell.streams))]
-        };
+        let point =
+            |cell: fullpipe_record::SweepCell| [libm::log2(cell.window.as_f64()), libm::log2(f64::from(cell.streams))];
         Self { points: grid.cells().into_iter().map(point).collect() }
     }
 

@@ -1,6 +1,8 @@
 //! Paths for simulated campaigns: rates by window and streams, with noise as Cottrell's measurements have it, and
 //! bursts and drift of other traffic.
 
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
 use fullpipe_campaign::{Cost, Grid, Length, Next, Plan};
 use fullpipe_record::{SweepAnswer, SweepCell, SweepReason, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
@@ -145,6 +147,15 @@ impl SimulatedPath {
         self.clock += seconds;
     }
 
+    /// Carries out `plan`.
+    pub fn runs(&mut self, plan: &Plan) -> Vec<SweepRun> {
+        let mut runs = Vec::new();
+        while let Next::Run { cell, reason } = plan.next(&runs) {
+            runs.push(self.run(cell, reason, plan.length(), plan.duty));
+        }
+        runs
+    }
+
     /// Carries out a whole campaign.
     pub fn campaign(&mut self) -> Outcome {
         let plan = Plan {
@@ -155,11 +166,9 @@ impl SimulatedPath {
             max_bytes: None,
             predicted: Vec::new(),
         };
-        let (mut runs, mut begun) = (Vec::new(), Vec::new());
-        while let Next::Run { cell, reason } = plan.next(&runs) {
-            begun.push(self.clock);
-            runs.push(self.run(cell, reason, plan.length(), plan.duty));
-        }
+        let runs = self.runs(&plan);
+        let begun = runs.iter().scan(0.0, |clock, run| Some(std::mem::replace(clock, *clock + run.took.as_secs_f64())));
+        let begun = begun.collect();
         let answer = plan.answer(&runs);
         let cells = self.grid.cells();
         let (bytes, time) = (self.truth.iter().sum::<f64>() * 10.0 / 8.0, 20.0 * cells.len() as f64);
@@ -176,6 +185,21 @@ impl SimulatedPath {
             begun,
             answer,
         }
+    }
+}
+
+/// Returns a run that does not count.
+pub fn broken(cell: SweepCell) -> SweepRun {
+    SweepRun {
+        cell,
+        reason: SweepReason::Anchor,
+        rate: None,
+        sent: ByteCount::ZERO,
+        took: Span::from_secs(1),
+        idle_rtt: None,
+        loaded_rtt: None,
+        retransmits: None,
+        broken: vec!["the connection was reset".to_owned()],
     }
 }
 
