@@ -1,13 +1,16 @@
 use std::ops::Add;
 
-use fullpipe_record::{SweepCell, SweepRun};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_record::{SweepCell, SweepCost, SweepPlan, SweepRun};
+use fullpipe_units::{BitRate, Span};
 
 use crate::judged::Judged;
 use crate::plan::Plan;
 
 /// Time of a run over the whole grid, as SLAC measured it.
-const GRID_RUN: Span = Span::from_secs(10);
+pub(crate) const GRID_RUN: Span = Span::from_secs(10);
+
+/// Least duty.
+const MIN_DUTY: f64 = 0.01;
 
 /// The length of a run's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,49 +33,27 @@ impl Length {
     }
 }
 
-/// Payload and time of runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cost {
-    /// Payload that is sent.
-    pub bytes: ByteCount,
-    /// Time, the rests included.
-    pub time: Span,
-}
-
-impl Cost {
-    /// Returns the cost of a run of `length` at `rate`, with the rest that keeps `duty`.
-    pub fn of_run(length: Length, rate: BitRate, duty: Ratio) -> Self {
-        Self::of(length.total(), rate, duty)
-    }
-
-    fn of(load: Span, rate: BitRate, duty: Ratio) -> Self {
-        Self { bytes: rate.bytes_in(load), time: load.scaled(1.0 / duty.get().clamp(0.01, 1.0)) }
-    }
-}
-
-impl Add for Cost {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, time: self.time + other.time }
-    }
+/// Returns the cost of a load for `load` at `rate`, with set-up, drain and the rest that keeps the duty of `plan`.
+pub fn run_cost(plan: &SweepPlan, load: Span, rate: BitRate) -> SweepCost {
+    let time = (load + plan.overhead).scaled(1.0 / plan.duty.get().clamp(MIN_DUTY, 1.0));
+    SweepCost { bytes: rate.bytes_in(load), time }
 }
 
 /// Returns the cost of what was run.
-pub(crate) fn spent(runs: &[SweepRun]) -> Cost {
-    let cost = |run: &SweepRun| Cost { bytes: run.sent, time: run.took };
-    runs.iter().map(cost).fold(Cost::default(), Add::add)
+pub fn spent(runs: &[SweepRun]) -> SweepCost {
+    let cost = |run: &SweepRun| SweepCost { bytes: run.sent, time: run.took };
+    runs.iter().map(cost).fold(SweepCost::default(), Add::add)
 }
 
 /// Returns the cost of the whole grid: each cell at the rate that its window permits with this round-trip time, or that
 /// the runs so far show if that is less.
-pub(crate) fn grid_cost(plan: &Plan, judged: &Judged) -> Cost {
+pub(crate) fn grid_cost(plan: &Plan, judged: &Judged) -> SweepCost {
     let fastest = judged.fastest().unwrap_or(f64::MAX);
-    let rtt = plan.rtt.as_secs_f64().max(1e-6);
+    let rtt = plan.fixed.rtt.as_secs_f64().max(1e-6);
     let rate = |(index, cell): (usize, SweepCell)| {
         let permitted = cell.product().as_f64() * 8.0 / rtt;
         BitRate::from_bps_f64(judged.expected(index).min(fastest).min(permitted))
     };
     let cells = plan.grid.cells().into_iter().enumerate();
-    cells.map(|cell| Cost::of(GRID_RUN, rate(cell), plan.duty)).fold(Cost::default(), Add::add)
+    cells.map(|cell| run_cost(&plan.fixed, GRID_RUN, rate(cell))).fold(SweepCost::default(), Add::add)
 }

@@ -176,7 +176,8 @@ fn chance(surface: &Surface<'_>, cell: Index, best: Index) -> f64 {
     0.5 * libm::erfc(-margin / (surface.deviation_between(cell, best) * std::f64::consts::SQRT_2))
 }
 
-fn order(grid: &Grid) -> Vec<Index> {
+/// Returns all cells, cheapest first: by product, then by streams.
+pub(crate) fn order(grid: &Grid) -> Vec<Index> {
     let cells = grid.cells();
     let mut order: Vec<Index> = (0..cells.len()).collect();
     order.sort_by_key(|cell| (cells[*cell].product(), cells[*cell].streams));

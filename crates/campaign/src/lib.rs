@@ -6,11 +6,12 @@ mod answer;
 mod cost;
 mod grid;
 mod judged;
+mod order;
 mod plan;
 mod segment;
 mod shape;
 mod surface;
 
-pub use cost::{Cost, Length};
+pub use cost::{Length, run_cost, spent};
 pub use grid::Grid;
 pub use plan::{End, Next, Plan};

@@ -1,12 +1,13 @@
 //! The next run: anchors first, then in turn the cell that may be fastest and the cheapest that may do.
 
-use fullpipe_record::{SweepAnswer, SweepCell, SweepEstimate, SweepReason, SweepRun};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_record::{SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun};
+use fullpipe_units::{BitRate, Span};
 
 use crate::answer::{answer, estimates};
-use crate::cost::{Cost, Length, grid_cost, spent};
+use crate::cost::{GRID_RUN, Length, grid_cost, run_cost, spent};
 use crate::grid::{Grid, Index};
-use crate::judged::Judged;
+use crate::judged::{ENOUGH, Judged, order};
+use crate::order::ordered;
 use crate::segment::{Segment, segments};
 use crate::shape::level;
 use crate::surface::Plane;
@@ -45,23 +46,16 @@ const KEPT: f64 = 0.06;
 /// Preference, in logarithms of a rate, for a cell with one run less.
 const REPEAT_COST: f64 = 0.02;
 
-/// What is fixed before the first run. The same plan and the same runs give the same next run, so that a campaign can
-/// go on from its documents alone.
+/// What is fixed before the first run, ready to decide. The same plan and the same runs give the same next run, so that
+/// a campaign can go on from its documents alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// The settings.
-    pub grid: Grid,
-    /// Round-trip time without load before the first run.
-    pub rtt: Span,
-    /// Share of the time in which the path has load; the rest of it is rest.
-    pub duty: Ratio,
-    /// Bytes and time at most, as shares of those of the whole grid at 10 s a cell.
-    pub budget: Ratio,
-    /// Bytes at most, in all.
-    pub max_bytes: Option<ByteCount>,
-    /// Rates that are expected of the cells, in the order of [`Grid::cells`]; empty if nothing is known. They choose
-    /// one of the first runs, and no more.
-    pub predicted: Vec<BitRate>,
+    pub(crate) fixed: SweepPlan,
+    pub(crate) grid: Grid,
+    /// The cells of a sweep over the whole grid, in their order.
+    whole: Option<Vec<SweepCell>>,
+    /// The cheapest cell that is predicted to do.
+    predicted: Option<Index>,
 }
 
 /// The next step of a campaign.
@@ -88,8 +82,59 @@ pub enum End {
 }
 
 impl Plan {
+    /// Returns the plan of what is fixed.
+    ///
+    /// # Errors
+    /// A sentence if there is no grid of these windows and streams.
+    pub fn new(fixed: SweepPlan) -> Result<Self, String> {
+        let grid = Grid::new(fixed.windows.clone(), fixed.streams.clone())?;
+        let whole = fixed.order.map(|order| ordered(&grid, order, fixed.seed));
+        let predicted = predicted_knee(&grid, &fixed.predicted);
+        Ok(Self { fixed, grid, whole, predicted })
+    }
+
+    /// Returns what is fixed.
+    pub fn fixed(&self) -> &SweepPlan {
+        &self.fixed
+    }
+
+    /// Returns the cheapest setting for which 95 % of the best rate is predicted, if rates are.
+    pub fn predicted_knee(&self) -> Option<SweepCell> {
+        self.predicted.map(|cell| self.grid.cells()[cell])
+    }
+
+    /// Returns the cost of a campaign in which every run has the rate that is predicted, if rates are.
+    pub fn forecast(&self) -> Option<SweepCost> {
+        let cells = self.grid.cells();
+        let predicted =
+            |cell: SweepCell| self.grid.index(cell).and_then(|cell| self.fixed.predicted.get(cell)).copied();
+        predicted(cells[0])?;
+        let mut runs = Vec::new();
+        while let Next::Run { cell, reason } = self.next(&runs) {
+            let rate = predicted(cell)?;
+            let cost = run_cost(&self.fixed, self.length().total(), rate);
+            runs.push(SweepRun {
+                cell,
+                reason,
+                rate: Some(rate),
+                sent: cost.bytes,
+                took: cost.time,
+                idle_rtt: None,
+                loaded_rtt: None,
+                retransmits: None,
+                together: None,
+                broken: Vec::new(),
+            });
+        }
+        Some(spent(&runs))
+    }
+
     /// Returns the next step after `runs`, which are all so far in their order.
     pub fn next(&self, runs: &[SweepRun]) -> Next {
+        if let Some(whole) = &self.whole {
+            let next = whole.get(runs.len()).map(|cell| Next::Run { cell: *cell, reason: SweepReason::Grid });
+            return next.filter(|_| self.permits(spent(runs))).unwrap_or(Next::Done(End::Sure));
+        }
         let state = self.state(runs);
         let Some(wanted) = self.wanted(&state, runs) else { return Next::Done(End::Sure) };
         let affordable = [Some(wanted), self.last_reference(&state.segment)];
@@ -104,9 +149,9 @@ impl Plan {
     pub fn answer(&self, runs: &[SweepRun]) -> Option<SweepAnswer> {
         let state = self.state(runs);
         let is_changing =
-            state.begins.len() > 1 && state.judged.runs() <= ANCHORS.len() || state.segment.suspicious > 1;
-        let sure = self.wanted(&state, runs).is_none();
-        let flight = flight(self.rtt, &state.judged);
+            state.begins.len() > 1 && state.judged.runs() <= self.anchors() || state.segment.suspicious > 1;
+        let sure = self.whole.is_none() && self.wanted(&state, runs).is_none();
+        let flight = flight(self.fixed.rtt, &state.judged);
         (state.judged.runs() > 0 && !is_changing).then(|| answer(&self.grid, &state.judged, flight, sure))
     }
 
@@ -117,21 +162,25 @@ impl Plan {
 
     /// Returns the numbers of the runs, from 0, at which the path was another than before; the first is 0.
     pub fn segments(&self, runs: &[SweepRun]) -> Vec<usize> {
-        segments(runs, ANCHORS.len()).0
+        segments(runs, self.anchors()).0
     }
 
     /// Returns the length of every run.
     pub fn length(&self) -> Length {
-        Length::of(self.rtt)
+        let short = Length::of(self.fixed.rtt);
+        if self.whole.is_none() {
+            return short;
+        }
+        Length { steady: GRID_RUN.saturating_sub(short.ramp).max(short.steady), ..short }
     }
 
     /// Returns the cost of the whole grid at 10 s a cell, as far as `runs` show.
-    pub fn grid_cost(&self, runs: &[SweepRun]) -> Cost {
+    pub fn grid_cost(&self, runs: &[SweepRun]) -> SweepCost {
         grid_cost(self, &self.state(runs).judged)
     }
 
     fn state(&self, runs: &[SweepRun]) -> State {
-        let (begins, segment) = segments(runs, ANCHORS.len());
+        let (begins, segment) = segments(runs, self.anchors());
         let judged = Judged::of(&self.grid, Plane::of(&self.grid), &runs[segment.from..]);
         State { judged, begins, segment }
     }
@@ -142,7 +191,7 @@ impl Plan {
         if let Some(again) = again(&runs[segment.from..]).and_then(|cell| self.grid.index(cell)) {
             return Some((again, SweepReason::Again));
         }
-        if judged.runs() < ANCHORS.len() {
+        if judged.runs() < self.anchors() {
             return Some((self.anchor(judged), SweepReason::Anchor));
         }
         let is_due = segment.suspicious > 0 || segment.references < 2 || segment.since_reference + 1 >= REFERENCE_EVERY;
@@ -162,11 +211,16 @@ impl Plan {
         self.reference(segment).filter(|_| segment.since_reference > 1 || segment.suspicious > 0)
     }
 
+    fn anchors(&self) -> usize {
+        ANCHORS.len() + usize::from(self.predicted.is_some())
+    }
+
     fn anchor(&self, judged: &Judged) -> Index {
-        let streams = self.grid.nearest(ANCHORS[judged.runs()]);
+        let Some(streams) = ANCHORS.get(judged.runs()) else { return self.predicted.unwrap_or(0) };
+        let streams = self.grid.nearest(*streams);
         let cells = self.grid.cells();
         let largest = judged.measured().map(|cell| cells[cell].product()).max();
-        let flight = flight(self.rtt, judged);
+        let flight = flight(self.fixed.rtt, judged);
         // Where windows alone limit the fastest, nobody knows what would be ample.
         let by_window = largest.is_none_or(|product| flight >= BY_WINDOW * product.as_f64());
         self.grid.filling(if by_window { f64::MAX } else { AMPLE * flight }, streams)
@@ -193,20 +247,23 @@ impl Plan {
         if judged.runs() < MIN_RUNS {
             return None;
         }
-        let level = level(&self.grid, judged, flight(self.rtt, judged))?;
+        let level = level(&self.grid, judged, flight(self.fixed.rtt, judged))?;
         Some((level.next(judged)?, SweepReason::Level))
     }
 
     /// Returns true if a run of `cell` stays within the budget, of which a part is kept for references.
     fn affords(&self, runs: &[SweepRun], judged: &Judged, cell: Index, reason: SweepReason) -> bool {
         let Some(fastest) = judged.fastest() else { return true };
-        let next = Cost::of_run(self.length(), BitRate::from_bps_f64(judged.expected(cell).min(fastest)), self.duty);
-        let cost = spent(runs) + next;
+        let rate = BitRate::from_bps_f64(judged.expected(cell).min(fastest));
+        let cost = spent(runs) + run_cost(&self.fixed, self.length().total(), rate);
         let grid = grid_cost(self, judged);
         let free = if reason == SweepReason::Reference { 1.0 } else { 1.0 - KEPT };
-        let share = self.budget.get() * free;
-        let bytes = grid.bytes.scaled(share).min(self.max_bytes.unwrap_or(ByteCount::new(u64::MAX)));
-        cost.bytes <= bytes && cost.time <= grid.time.scaled(share)
+        let share = self.fixed.budget.get() * free;
+        self.permits(cost) && cost.bytes <= grid.bytes.scaled(share) && cost.time <= grid.time.scaled(share)
+    }
+
+    fn permits(&self, cost: SweepCost) -> bool {
+        self.fixed.max_bytes.is_none_or(|most| cost.bytes <= most)
     }
 }
 
@@ -234,4 +291,10 @@ fn again(runs: &[SweepRun]) -> Option<SweepCell> {
     let last = runs.last().filter(|run| run.rate.is_none())?;
     let before = runs.iter().rev().nth(1).is_some_and(|run| run.rate.is_none() && run.cell == last.cell);
     (!before).then_some(last.cell)
+}
+
+/// Returns the cheapest cell that is predicted to have enough of the best rate.
+fn predicted_knee(grid: &Grid, predicted: &[BitRate]) -> Option<Index> {
+    let best = predicted.iter().max().filter(|_| predicted.len() == grid.cells().len())?;
+    order(grid).into_iter().find(|cell| predicted[*cell] >= best.scaled(ENOUGH))
 }

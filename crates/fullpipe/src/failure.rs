@@ -8,6 +8,7 @@ use fullpipe_lab::LabError;
 use fullpipe_observe::WatchError;
 use fullpipe_probe::ProbeError;
 use fullpipe_scenario::{FlagError, ScenarioError};
+use fullpipe_sweep::FolderError;
 use fullpipe_trace::CaptureError;
 
 /// Exit code of a program that failed, or whose result is invalid.
@@ -139,6 +140,16 @@ impl From<WatchError> for Failure {
             | WatchError::OtherNetwork(_)
             | WatchError::NoConnection { .. }
             | WatchError::Settings(_) => FAILED,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<FolderError> for Failure {
+    fn from(error: FolderError) -> Self {
+        let code = match error {
+            FolderError::Io { .. } => FAILED,
+            FolderError::Malformed { .. } | FolderError::Nothing(_) => USAGE,
         };
         Self::of(code, &error)
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Calculation, CaptureReport, Combination, DiagnosisReport, Experiment, GridReport, HostAdvice, HostApplied,
     HostReport, HostUndone, LabReport, Measurement, PathTruth, RampReport, SCHEMA_VERSION, SimulatedTransfer,
-    WhatIfReport,
+    SweepPlan, SweepReport, SweepRunRecord, WhatIfReport,
 };
 
 /// Error of a command that failed.
@@ -96,6 +96,21 @@ pub enum Content {
     Grid {
         /// Report of all measured cells of the grid.
         grid: Box<GridReport>,
+    },
+    /// Result of `fullpipe sweep` and `fullpipe lab sweep`.
+    Sweep {
+        /// Runs, the surface through them, and the knee.
+        sweep: Box<SweepReport>,
+    },
+    /// What was fixed before the first run of a sweep, as it is kept.
+    SweepPlan {
+        /// Grid, round-trip time, budget.
+        sweep_plan: Box<SweepPlan>,
+    },
+    /// A run of a sweep, as it is kept.
+    SweepRun {
+        /// The run with its measurement.
+        sweep_run: Box<SweepRunRecord>,
     },
     /// Result of `fullpipe simulate` for several transfers, or several seeds of one.
     Simulations {

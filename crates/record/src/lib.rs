@@ -89,7 +89,10 @@ pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
 pub use simulation::{Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport};
 pub use steady::{least_rtt, steady, steady_of_receiver};
-pub use sweep::{SweepAnswer, SweepCell, SweepEstimate, SweepReason, SweepRun, SweepShape};
+pub use sweep::{
+    SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt,
+    SweepRun, SweepRunRecord, SweepShape,
+};
 pub use thinning::{MAX_SAMPLES, Thinning};
 pub use truth::{DirectionTruth, EditTruth, Fate, PacketTruth, PathTruth, SegmentTruth};
 pub use verdict::{

@@ -14,5 +14,6 @@ pub use text::{
     Style, begins, calculation, capture, command_end, diagnosis, elsewhere, figures, grid_report, host_advice,
     host_applied, host_settings, host_undone, interval_head, interval_line, judged, lab_report, lab_summary,
     measurement, one_flow, own_capture, path, prediction, proof_begins, ramp, ramp_step, redacted, remedies, result,
-    route, seeds, simulations, simulations_csv_head, simulations_csv_row, table, trial, undone, what_if,
+    route, seeds, simulations, simulations_csv_head, simulations_csv_row, sweep, sweep_plan, sweep_run, table, trial,
+    undone, what_if,
 };

@@ -3,8 +3,8 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
-use fullpipe_campaign::{Cost, Grid, Length, Next, Plan};
-use fullpipe_record::{SweepAnswer, SweepCell, SweepReason, SweepRun};
+use fullpipe_campaign::{Grid, Length, Next, Plan, run_cost};
+use fullpipe_record::{SweepAnswer, SweepCell, SweepPlan, SweepReason, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -114,8 +114,9 @@ impl SimulatedPath {
         self.truth[self.index(cell)]
     }
 
-    fn run(&mut self, cell: SweepCell, reason: SweepReason, length: Length, duty: Ratio) -> SweepRun {
+    fn run(&mut self, cell: SweepCell, reason: SweepReason, plan: &Plan) -> SweepRun {
         let index = self.index(cell);
+        let length: Length = plan.length();
         let steady = length.steady.as_secs_f64();
         let correlated = (5.0 * self.rtt.as_secs_f64()).max(0.3);
         let deviation = self.noise[index].hypot(2.0 * self.noise[index] * (correlated / steady).min(1.0).sqrt());
@@ -125,7 +126,7 @@ impl SimulatedPath {
         let noise = (deviation * self.random.normal() + self.drift * share).exp();
         let burst = if self.random.unit() < BURSTS { self.random.between(0.55, 0.9) } else { 1.0 };
         let rate = BitRate::from_bps_f64(self.truth[index] * fall * noise * burst);
-        let cost = Cost::of_run(length, rate, duty);
+        let cost = run_cost(plan.fixed(), length.total(), rate);
         let idle_rtt = self.rtt + changed.map_or(Span::ZERO, |change| change.rtt);
         self.pass(cost.time.as_secs_f64());
         SweepRun {
@@ -137,6 +138,7 @@ impl SimulatedPath {
             idle_rtt: Some(idle_rtt),
             loaded_rtt: None,
             retransmits: None,
+            together: None,
             broken: Vec::new(),
         }
     }
@@ -147,25 +149,38 @@ impl SimulatedPath {
         self.clock += seconds;
     }
 
+    /// Returns the plan of a campaign.
+    pub fn plan(&self) -> SweepPlan {
+        SweepPlan {
+            id: "simulated".to_owned(),
+            target: "simulated".to_owned(),
+            is_virtual: true,
+            windows: self.grid.windows().to_vec(),
+            streams: self.grid.streams().to_vec(),
+            order: None,
+            seed: 1,
+            rtt: self.rtt,
+            overhead: Span::ZERO,
+            duty: Ratio::new(0.5),
+            budget: Ratio::new(0.2),
+            max_bytes: None,
+            congestion: None,
+            predicted: Vec::new(),
+        }
+    }
+
     /// Carries out `plan`.
     pub fn runs(&mut self, plan: &Plan) -> Vec<SweepRun> {
         let mut runs = Vec::new();
         while let Next::Run { cell, reason } = plan.next(&runs) {
-            runs.push(self.run(cell, reason, plan.length(), plan.duty));
+            runs.push(self.run(cell, reason, plan));
         }
         runs
     }
 
     /// Carries out a whole campaign.
     pub fn campaign(&mut self) -> Outcome {
-        let plan = Plan {
-            grid: self.grid.clone(),
-            rtt: self.rtt,
-            duty: Ratio::new(0.5),
-            budget: Ratio::new(0.2),
-            max_bytes: None,
-            predicted: Vec::new(),
-        };
+        let plan = Plan::new(self.plan()).unwrap();
         let runs = self.runs(&plan);
         let begun = runs.iter().scan(0.0, |clock, run| Some(std::mem::replace(clock, *clock + run.took.as_secs_f64())));
         let begun = begun.collect();
@@ -199,6 +214,7 @@ pub fn broken(cell: SweepCell) -> SweepRun {
         idle_rtt: None,
         loaded_rtt: None,
         retransmits: None,
+        together: None,
         broken: vec!["the connection was reset".to_owned()],
     }
 }

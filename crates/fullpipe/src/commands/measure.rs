@@ -122,7 +122,7 @@ fn consent(destination: &Destination, request: &Request) -> Result<(), Failure> 
     }
 }
 
-fn stays_here(host: &str) -> bool {
+pub(super) fn stays_here(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 

@@ -22,6 +22,8 @@ mod schema;
 mod serve;
 mod server_text;
 mod simulate;
+mod state;
+mod sweep;
 mod trace;
 mod up;
 
@@ -73,6 +75,7 @@ commands! {
     Serve(serve::Arguments),
     Measure(measure::Arguments),
     Diagnose(diagnose::Arguments),
+    Sweep(sweep::Arguments),
     Trace(trace::Arguments),
     Explain(explain::Arguments),
     #[command(disable_help_flag = true)]

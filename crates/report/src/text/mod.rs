@@ -14,6 +14,7 @@ mod ramp;
 mod route;
 mod simulation;
 mod style;
+mod sweep;
 mod table;
 mod two_captures;
 
@@ -30,3 +31,4 @@ pub use ramp::{ramp, ramp_step};
 pub use route::route;
 pub use simulation::{seeds, simulations, simulations_csv_head, simulations_csv_row, what_if};
 pub use style::Style;
+pub use sweep::{sweep, sweep_plan, sweep_run};
