@@ -3,8 +3,8 @@ use std::ops::Add;
 use fullpipe_record::{SweepCell, SweepCost, SweepPlan, SweepRun};
 use fullpipe_units::{BitRate, Span};
 
+use crate::grid::Grid;
 use crate::judged::Judged;
-use crate::plan::Plan;
 
 /// Time of a run over the whole grid, as SLAC measured it.
 pub(crate) const GRID_RUN: Span = Span::from_secs(10);
@@ -47,13 +47,13 @@ pub fn spent(runs: &[SweepRun]) -> SweepCost {
 
 /// Returns the cost of the whole grid: each cell at the rate that its window permits with this round-trip time, or that
 /// the runs so far show if that is less.
-pub(crate) fn grid_cost(plan: &Plan, judged: &Judged) -> SweepCost {
+pub(crate) fn grid_cost(plan: &SweepPlan, grid: &Grid, judged: &Judged) -> SweepCost {
     let fastest = judged.fastest().unwrap_or(f64::MAX);
-    let rtt = plan.fixed.rtt.as_secs_f64().max(1e-6);
+    let rtt = plan.rtt.as_secs_f64().max(1e-6);
     let rate = |(index, cell): (usize, SweepCell)| {
         let permitted = cell.product().as_f64() * 8.0 / rtt;
         BitRate::from_bps_f64(judged.expected(index).min(fastest).min(permitted))
     };
-    let cells = plan.grid.cells().into_iter().enumerate();
-    cells.map(|cell| run_cost(&plan.fixed, GRID_RUN, rate(cell))).fold(SweepCost::default(), Add::add)
+    let cells = grid.cells().into_iter().enumerate();
+    cells.map(|cell| run_cost(plan, GRID_RUN, rate(cell))).fold(SweepCost::default(), Add::add)
 }

@@ -17,8 +17,8 @@ pub struct Grid {
 pub(crate) type Index = usize;
 
 impl Grid {
-    /// Returns the grid of `windows`, doubled from the first to the last, and `streams`: 1, 2, 3, 4, 6, 8, 12, 16 and so
-    /// on, both ends included. These are the ladders of Cottrell's measurements, up to 90 streams.
+    /// Returns the grid of `windows`, doubled from the first to the last, and `streams`: 1, 2, 3, 4, 6, 8, 12, 16 and
+    /// so on, both ends included. These are the ladders of Cottrell's measurements, up to 90 streams.
     ///
     /// # Errors
     /// A sentence if a range is empty, or begins at zero.

@@ -46,7 +46,7 @@ const KEPT: f64 = 0.06;
 /// Preference, in logarithms of a rate, for a cell with one run less.
 const REPEAT_COST: f64 = 0.02;
 
-/// What is fixed before the first run, ready to decide. The same plan and the same runs give the same next run, so that
+/// The plan of a campaign, ready to decide. The same plan and the same runs give the same next run, so that
 /// a campaign can go on from its documents alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -93,7 +93,7 @@ impl Plan {
         Ok(Self { fixed, grid, whole, predicted })
     }
 
-    /// Returns what is fixed.
+    /// Returns the plan as it is kept.
     pub fn fixed(&self) -> &SweepPlan {
         &self.fixed
     }
@@ -176,7 +176,7 @@ impl Plan {
 
     /// Returns the cost of the whole grid at 10 s a cell, as far as `runs` show.
     pub fn grid_cost(&self, runs: &[SweepRun]) -> SweepCost {
-        grid_cost(self, &self.state(runs).judged)
+        grid_cost(&self.fixed, &self.grid, &self.state(runs).judged)
     }
 
     fn state(&self, runs: &[SweepRun]) -> State {
@@ -256,7 +256,7 @@ impl Plan {
         let Some(fastest) = judged.fastest() else { return true };
         let rate = BitRate::from_bps_f64(judged.expected(cell).min(fastest));
         let cost = spent(runs) + run_cost(&self.fixed, self.length().total(), rate);
-        let grid = grid_cost(self, judged);
+        let grid = grid_cost(&self.fixed, &self.grid, judged);
         let free = if reason == SweepReason::Reference { 1.0 } else { 1.0 - KEPT };
         let share = self.fixed.budget.get() * free;
         self.permits(cost) && cost.bytes <= grid.bytes.scaled(share) && cost.time <= grid.time.scaled(share)

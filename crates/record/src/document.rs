@@ -102,7 +102,7 @@ pub enum Content {
         /// Runs, the surface through them, and the knee.
         sweep: Box<SweepReport>,
     },
-    /// What was fixed before the first run of a sweep, as it is kept.
+    /// Plan of a sweep, as it is kept, and as `--dry-run` prints it.
     SweepPlan {
         /// Grid, round-trip time, budget.
         sweep_plan: Box<SweepPlan>,

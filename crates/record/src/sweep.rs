@@ -219,7 +219,7 @@ pub struct SweepRtt {
 /// The result of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepReport {
-    /// What was fixed before the first run.
+    /// Plan that was fixed before the first run.
     pub plan: SweepPlan,
     /// Runs, in their order.
     pub runs: Vec<SweepRun>,

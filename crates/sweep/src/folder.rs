@@ -19,7 +19,7 @@ pub struct Folder(PathBuf);
 pub struct Kept {
     /// Its folder.
     pub folder: Folder,
-    /// What was fixed before its first run.
+    /// Its plan.
     pub plan: SweepPlan,
     /// Its runs so far.
     pub runs: Vec<SweepRun>,

@@ -9,7 +9,7 @@ use uuid::Uuid;
 /// Duration of the measurement that precedes a plan.
 const LIGHT_TIME: Span = Span::from_secs(1);
 
-/// What the user asks of a sweep.
+/// The sweep that the user asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wishes {
     /// The far end, or the scenario.

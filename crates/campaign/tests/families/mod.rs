@@ -308,7 +308,7 @@ impl Random {
 
     /// 50 Mbit/s to 2 Gbit/s and 10 to 250 ms, with a BDP that the grid holds; or does not, if that is the family.
     fn rate_and_rtt(&mut self, family: Family) -> (f64, f64) {
-        const LARGEST: f64 = 4.0 * 1024.0 * 1024.0 * 90.0;
+        const MAX_PRODUCT: f64 = 4.0 * 1024.0 * 1024.0 * 90.0;
         let (fast, far) = match family {
             Family::Flat => return (self.between(1e6, 2e6), 0.01),
             Family::Beyond => return (self.between(80e9, 200e9), self.between(0.15, 0.25)),
@@ -317,7 +317,7 @@ impl Random {
         loop {
             let rate = self.between(fast.0.ln(), fast.1.ln()).exp();
             let rtt = self.between(far.0.ln(), far.1.ln()).exp();
-            if (48.0 * 1024.0..0.5 * LARGEST).contains(&(rate * rtt / 8.0)) {
+            if (48.0 * 1024.0..0.5 * MAX_PRODUCT).contains(&(rate * rtt / 8.0)) {
                 return (rate, rtt);
             }
         }

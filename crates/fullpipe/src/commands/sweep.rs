@@ -32,9 +32,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Find the window and the number of streams that fill the path.
 ///
-/// Measures windows × streams where the answer depends on it, about a fifth of the grid at most, and names the cheapest
-/// setting with 95 % of the best rate. The server runs `fullpipe serve` or `iperf3 -s`. Each run is kept before the next
-/// begins, so that --resume goes on after an end of any kind.
+/// Measures windows × streams where the answer depends on it, a fifth of the grid's bytes and time at most, and names
+/// the cheapest setting with 95 % of the best rate. The server runs `fullpipe serve` or `iperf3 -s`. Each run is kept
+/// before the next begins, so that --resume goes on after an end of any kind.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Server: HOST or HOST:PORT

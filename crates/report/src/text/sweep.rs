@@ -151,7 +151,7 @@ fn sentences(report: &SweepReport) -> Vec<String> {
     let mut said = Vec::new();
     said.extend(change(report));
     said.extend(verdict(report));
-    said.extend(beside_prediction(report));
+    said.extend(next_to_prediction(report));
     said.extend(of_rtt(report));
     said.extend(of_streams(report));
     said
@@ -188,7 +188,7 @@ fn verdict(report: &SweepReport) -> Option<String> {
     Some(format!("Take {}: {certainty}; {interval}.{shape}", knee.cell))
 }
 
-fn beside_prediction(report: &SweepReport) -> Option<String> {
+fn next_to_prediction(report: &SweepReport) -> Option<String> {
     let (predicted, knee) = (report.predicted_knee?, &report.answer.as_ref()?.knee);
     if predicted == knee.cell {
         return Some(format!("{predicted} was predicted as well."));
