@@ -12,6 +12,7 @@ mod grid;
 mod in_lab;
 mod inferred;
 mod judged;
+mod loaded;
 mod ramp;
 mod real;
 mod run;
@@ -29,6 +30,7 @@ pub use difference::{NamedRuns, PairedSide, compare_samples, forecast_pairs, inc
 pub use error::ExperimentError;
 pub use grid::{GridPlace, grid_duration, run_grid};
 pub use in_lab::LabTarget;
+pub use loaded::Emulated;
 pub use ramp::{RAMP_STEP, Ramp, RampLoads, run_ramp};
 pub use real::OwnPart;
 pub use run::run;

@@ -9,6 +9,7 @@ use fullpipe_observe::WatchError;
 use fullpipe_probe::ProbeError;
 use fullpipe_scenario::{FlagError, ScenarioError};
 use fullpipe_store::StoreError;
+use fullpipe_sweep::FolderError;
 use fullpipe_trace::CaptureError;
 
 /// Exit code of a program that failed, or whose result is invalid.
@@ -151,6 +152,16 @@ impl From<StoreError> for Failure {
         let code = match error {
             StoreError::Database { .. } | StoreError::Damaged { .. } | StoreError::Removed(_) => FAILED,
             _ => USAGE,
+        };
+        Self::of(code, &error)
+    }
+}
+
+impl From<FolderError> for Failure {
+    fn from(error: FolderError) -> Self {
+        let code = match error {
+            FolderError::Io { .. } => FAILED,
+            FolderError::Malformed { .. } | FolderError::Nothing(_) => USAGE,
         };
         Self::of(code, &error)
     }

@@ -5,7 +5,7 @@ use crate::{
     ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination, DiagnosisReport,
     DifferenceReport, Experiment, GridReport, HistoryReport, HostAdvice, HostApplied, HostReport, HostUndone,
     ImportedFile, LabReport, Measurement, PathTruth, RampReport, SCHEMA_VERSION, SimulatedTransfer, StoredDocument,
-    WhatIfReport,
+    SweepPlan, SweepReport, SweepRunRecord, WhatIfReport,
 };
 
 /// Error of a command that failed.
@@ -102,6 +102,21 @@ pub enum Content {
     Grid {
         /// Report of all measured cells of the grid.
         grid: Box<GridReport>,
+    },
+    /// Result of `fullpipe sweep` and `fullpipe lab sweep`.
+    Sweep {
+        /// Runs, the surface through them, and the knee.
+        sweep: Box<SweepReport>,
+    },
+    /// Plan of a sweep, as it is kept, and as `--dry-run` prints it.
+    SweepPlan {
+        /// Grid, round-trip time, budget.
+        sweep_plan: Box<SweepPlan>,
+    },
+    /// A run of a sweep, as it is kept.
+    SweepRun {
+        /// The run with its measurement.
+        sweep_run: Box<SweepRunRecord>,
     },
     /// Result of `fullpipe simulate` for several transfers, or several seeds of one.
     Simulations {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair, FlowReport, GridCell, GridReport, Interval,
     LabReport, Measurement, Path, PathDirection, PathStatus, Prediction, RampReport, RampStep, Remedy, Request,
-    RouteReport, SimulatedTransfer, Undone, WhatIfReport,
+    RouteReport, SimulatedTransfer, SweepPlan, SweepReport, SweepRun, Undone, WhatIfReport,
 };
 
 /// One line of `--json-lines`: an event and its time.
@@ -71,6 +71,13 @@ pub enum Event {
     Cell(Box<GridCell>),
     /// A grid is over.
     Grid(Box<GridReport>),
+
+    /// The plan of a sweep is fixed, before its first run.
+    SweepPlan(Box<SweepPlan>),
+    /// A run of a sweep is over.
+    SweepRun(Box<SweepRun>),
+    /// A sweep is over.
+    Sweep(Box<SweepReport>),
 
     /// A transfer in virtual time is over, with all its seeds.
     Simulated(Box<SimulatedTransfer>),

@@ -36,6 +36,7 @@ mod sample;
 mod settings;
 mod simulation;
 mod steady;
+mod sweep;
 mod thinning;
 mod truth;
 mod verdict;
@@ -98,6 +99,10 @@ pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
 pub use simulation::{Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport};
 pub use steady::{least_rtt, steady, steady_of_receiver};
+pub use sweep::{
+    SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt,
+    SweepRun, SweepRunRecord, SweepShape,
+};
 pub use thinning::{MAX_SAMPLES, Thinning};
 pub use truth::{DirectionTruth, EditTruth, Fate, PacketTruth, PathTruth, SegmentTruth};
 pub use verdict::{

@@ -81,7 +81,7 @@ impl RampReport {
 }
 
 /// By more than a tenth, and more than hosts and clocks make of nothing.
-fn is_longer(loaded: Span, idle: Span) -> bool {
+pub(crate) fn is_longer(loaded: Span, idle: Span) -> bool {
     const TOLERANCE: Span = Span::from_millis(1);
     loaded > idle + (idle / 10).max(TOLERANCE)
 }

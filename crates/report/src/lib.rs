@@ -17,5 +17,6 @@ pub use text::{
     elsewhere, figures, grid_report, history, host_advice, host_applied, host_settings, host_undone, imported,
     interval_head, interval_line, judged, lab_report, lab_summary, measurement, one_flow, own_capture, pair_forecast,
     path, prediction, proof_begins, ramp, ramp_step, redacted, remedies, result, route, seeds, simulations,
-    simulations_csv_head, simulations_csv_row, stored, stored_document, table, trial, undone, what_if,
+    simulations_csv_head, simulations_csv_row, stored, stored_document, sweep, sweep_plan, sweep_run, table, trial,
+    undone, what_if,
 };

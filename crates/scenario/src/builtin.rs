@@ -13,6 +13,7 @@ pub const fn builtin() -> &'static [(&'static str, &'static str)] {
         ("oci-buffers", include_str!("../../../scenarios/oci-buffers.toml")),
         ("oci-mtu", include_str!("../../../scenarios/oci-mtu.toml")),
         ("slac-load", include_str!("../../../scenarios/slac-load.toml")),
+        ("slac-sweep", include_str!("../../../scenarios/slac-sweep.toml")),
     ]
 }
 

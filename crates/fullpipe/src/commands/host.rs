@@ -20,6 +20,7 @@ use fullpipe_scenario::parse_host_flag;
 use fullpipe_sys::ignore_terminal_signals;
 use fullpipe_units::{BitRate, SegCount, Span, is_one_line};
 
+use super::state::state_folder;
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::{Format, Terminal};
@@ -178,12 +179,8 @@ impl JournalFolder {
         if rustix::process::geteuid().is_root() {
             return Ok("/var/lib/fullpipe".into());
         }
-        let state =
-            std::env::var_os("XDG_STATE_HOME").filter(|folder| Path::new(folder).is_absolute()).map(PathBuf::from);
-        let state = state.or_else(|| std::env::home_dir().map(|home| home.join(".local/state")));
-        let state =
-            state.ok_or_else(|| Failure::new(USAGE, "this user has no home for a journal; --journal names a folder"));
-        Ok(state?.join("fullpipe"))
+        let none = || Failure::new(USAGE, "this user has no home for a journal; --journal names a folder");
+        state_folder().ok_or_else(none)
     }
 
     fn open(&self) -> Result<JournalDir, Failure> {

@@ -13,6 +13,7 @@ use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_grids};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use super::grid_runs::GridRuns;
+use super::sweep::{SweepArguments, sweep_scenario};
 use super::up::{Standing, up};
 use crate::commands::Run;
 use crate::commands::keep::KeepArguments;
@@ -113,6 +114,24 @@ enum Action {
         #[command(flatten)]
         output: OutputArguments,
     },
+    /// Find the window and the number of streams that fill the path of a scenario
+    ///
+    /// The path and the cross traffic of its first step are those of every run.
+    Sweep {
+        /// Scenario file or name from `lab list`
+        #[arg(default_value = "slac-sweep", value_name = "SCENARIO")]
+        scenario: String,
+        /// Simulate the path and both hosts in virtual time instead of building a lab
+        ///
+        /// The hosts have the default settings of Linux 6.18 where the scenario sets no others. No processor and no
+        /// network card take part. Needs no privileges.
+        #[arg(long = "virtual")]
+        is_virtual: bool,
+        #[command(flatten)]
+        sweep: SweepArguments,
+        #[command(flatten)]
+        output: OutputArguments,
+    },
     /// Keep the lab of a scenario running, so that other programs can use it
     Up {
         /// Scenario file or name from `lab list`
@@ -178,7 +197,7 @@ enum Against {
 impl Action {
     fn format(&self) -> Format {
         match self {
-            Self::Run { output, .. } | Self::Grid { output, .. } => output.format(),
+            Self::Run { output, .. } | Self::Grid { output, .. } | Self::Sweep { output, .. } => output.format(),
             Self::Up { json_lines: true, .. } => Format::JsonLines,
             _ => Format::Text,
         }
@@ -252,6 +271,10 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
         Action::Grid { grid, against, record, .. } => {
             let place = GridPlace::Lab { backend, simulated: against.is_some() };
             measure_grid(grid, place, record.as_deref(), terminal)
+        }
+        Action::Sweep { scenario, is_virtual, sweep, .. } => {
+            let backend = (!is_virtual).then_some(backend);
+            sweep_scenario(&load(scenario)?, backend, sweep, terminal)
         }
         Action::Up { scenario, name, interval, no_cross_traffic, .. } => {
             let scenario = load(scenario)?;

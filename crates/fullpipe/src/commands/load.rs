@@ -410,15 +410,6 @@ impl Way {
         self.iperf2
     }
 
-    fn one_port(&self, host: &Server) -> Result<Option<u16>, Failure> {
-        match (host.port, self.port) {
-            (Some(one), Some(other)) if one != other => {
-                Err(Failure::new(USAGE, format!("port {one} and --port {other} both asked for; which is it?")))
-            }
-            (one, other) => Ok(one.or(other)),
-        }
-    }
-
     /// Returns the address of the far end and the local address.
     ///
     /// # Errors
@@ -427,7 +418,7 @@ impl Way {
         let usual = if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT };
         Ok(Destination {
             host: host.name.clone(),
-            port: self.one_port(host)?.unwrap_or(usual),
+            port: host.one_port(self.port)?.unwrap_or(usual),
             family: match (self.ipv4, self.ipv6) {
                 (true, _) => Some(IpVersion::V4),
                 (_, true) => Some(IpVersion::V6),
@@ -451,6 +442,27 @@ impl Way {
 pub(crate) struct Server {
     name: String,
     port: Option<u16>,
+}
+
+impl Server {
+    /// Returns its port, which may be that of a flag, too.
+    fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>, Failure> {
+        match (self.port, flag) {
+            (Some(one), Some(other)) if one != other => {
+                Err(Failure::new(USAGE, format!("port {one} and --port {other} both asked for; which is it?")))
+            }
+            (one, other) => Ok(one.or(other)),
+        }
+    }
+
+    /// Returns the destination that it is, without anything else that a [`Way`] has.
+    ///
+    /// # Errors
+    /// Fails if two ports are given.
+    pub(crate) fn destination(&self, port: Option<u16>, family: Option<IpVersion>) -> Result<Destination, Failure> {
+        let port = self.one_port(port)?.unwrap_or(DEFAULT_PORT);
+        Ok(Destination { host: self.name.clone(), port, family, ..Destination::default() })
+    }
 }
 
 impl FromStr for Server {

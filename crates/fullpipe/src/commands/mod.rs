@@ -29,7 +29,9 @@ mod schema;
 mod serve;
 mod server_text;
 mod simulate;
+mod state;
 mod store;
+mod sweep;
 mod trace;
 mod up;
 
@@ -88,6 +90,7 @@ commands! {
     Measure(measure::Arguments),
     Diagnose(diagnose::Arguments),
     Diff(diff::Arguments),
+    Sweep(sweep::Arguments),
     Trace(trace::Arguments),
     Explain(explain::Arguments),
     #[command(disable_help_flag = true)]

@@ -27,6 +27,7 @@ mod route;
 mod serve;
 mod simulate;
 mod storage;
+mod sweep;
 mod tls;
 mod trace;
 mod users;

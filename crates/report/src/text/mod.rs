@@ -16,6 +16,7 @@ mod ramp;
 mod route;
 mod simulation;
 mod style;
+mod sweep;
 mod table;
 mod two_captures;
 
@@ -41,3 +42,4 @@ pub use ramp::{ramp, ramp_step};
 pub use route::route;
 pub use simulation::{seeds, simulations, simulations_csv_head, simulations_csv_row, what_if};
 pub use style::Style;
+pub use sweep::{sweep, sweep_plan, sweep_run};

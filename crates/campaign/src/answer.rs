@@ -1,0 +1,61 @@
+use fullpipe_record::{SweepAnswer, SweepCell, SweepEstimate};
+use fullpipe_units::BitRate;
+
+use crate::grid::{Grid, Index};
+use crate::judged::{Judged, SURE};
+use crate::shape::shape;
+
+/// Deviations on either side of a 95 % interval.
+const INTERVAL: f64 = 1.96;
+
+/// Chances between which a cell may be the knee.
+const MAY_DO: f64 = 0.1;
+const DOES: f64 = 0.975;
+
+/// Returns the answer that the runs give.
+pub(crate) fn answer(grid: &Grid, judged: &Judged, flight: f64, sure: bool) -> SweepAnswer {
+    let cells = grid.cells();
+    let estimate = |cell: Index| estimate(&cells, judged, cell);
+    let with = |chance: f64| judged.order().iter().copied().find(move |cell| judged.chance(*cell) >= chance);
+    let frontier: Vec<Index> =
+        (0..grid.streams().len()).filter_map(|streams| smallest_window(grid, judged, streams)).collect();
+    let knee = judged.knee();
+    let narrowest = frontier.iter().copied().min_by_key(|cell| (cells[*cell].window, cells[*cell].streams));
+    let dearest = with(DOES).unwrap_or(judged.best());
+    let position = |cell: Index| judged.order().iter().position(|of| *of == cell);
+    SweepAnswer {
+        knee: estimate(knee),
+        sure,
+        shape: shape(grid, judged, flight),
+        best: estimate(judged.best()),
+        cheapest: cells[with(MAY_DO).filter(|cell| position(*cell) < position(knee)).unwrap_or(knee)],
+        dearest: cells[if position(dearest) > position(knee) { dearest } else { knee }],
+        fewest_streams: estimate(frontier.first().copied().unwrap_or(knee)),
+        smallest_window: estimate(narrowest.unwrap_or(knee)),
+        frontier: frontier.into_iter().map(estimate).collect(),
+    }
+}
+
+/// Returns the estimates of all cells, in the order of [`Grid::cells`].
+pub(crate) fn estimates(grid: &Grid, judged: &Judged) -> Vec<SweepEstimate> {
+    let cells = grid.cells();
+    (0..cells.len()).map(|cell| estimate(&cells, judged, cell)).collect()
+}
+
+fn estimate(cells: &[SweepCell], judged: &Judged, cell: Index) -> SweepEstimate {
+    let rate = |deviations: f64| BitRate::from_bps_f64(libm::exp(judged.logarithm(cell, deviations)));
+    SweepEstimate {
+        cell: cells[cell],
+        rate: rate(0.0),
+        low: rate(-INTERVAL),
+        high: rate(INTERVAL),
+        runs: u32::try_from(judged.count(cell)).unwrap_or(u32::MAX),
+    }
+}
+
+/// Returns the smallest window that does with the `streams`th number of streams. The knee does, even if it is only the
+/// best that is known.
+fn smallest_window(grid: &Grid, judged: &Judged, streams: usize) -> Option<Index> {
+    let does = |cell: &Index| judged.chance(*cell) >= SURE || *cell == judged.knee();
+    (0..grid.windows().len()).map(|window| grid.at(window, streams)).find(does)
+}

@@ -1,0 +1,185 @@
+//! Cells judged by the surface: the fastest, and the chance of each to come near it.
+
+use fullpipe_record::SweepRun;
+
+use crate::grid::{Grid, Index};
+use crate::surface::{Observation, Plane, Surface};
+
+/// Share of the fastest cell's rate that is enough.
+pub(crate) const ENOUGH: f64 = 0.95;
+
+/// Chance from which on a cell is said to do.
+pub(crate) const SURE: f64 = 0.93;
+
+/// Standard deviation of a run, in logarithms, before a cell has several.
+const USUAL_NOISE: f64 = 0.04;
+
+/// Runs beyond the first of their cells that weigh as much as that.
+const USUAL_WEIGHT: f64 = 10.0;
+
+/// Deviations of a run from its cell's median, in logarithms, that are not counted further: bursts of other traffic.
+const MAX_DEVIATION: f64 = 0.15;
+
+/// The constant around which the surface is fitted lies so far below the fastest: most of a grid is slope.
+const LEVEL: f64 = 0.7;
+
+/// The cells of a grid by what runs show.
+pub(crate) struct Judged {
+    counts: Vec<usize>,
+    /// The median of each cell's runs, in logarithms.
+    typical: Vec<Option<f64>>,
+    /// The best rate of a cell's runs.
+    fastest: Option<f64>,
+    means: Vec<f64>,
+    deviations: Vec<f64>,
+    chances: Vec<f64>,
+    /// Cheapest first: by product, then by streams.
+    order: Vec<Index>,
+    best: Index,
+    knee: Index,
+}
+
+impl Judged {
+    pub(crate) fn of(grid: &Grid, plane: Plane, runs: &[SweepRun]) -> Self {
+        let seen: Vec<Observation> = runs.iter().filter_map(|run| observation(grid, run)).collect();
+        let counts = counts(plane.len(), &seen);
+        let typical = typical(plane.len(), &seen);
+        let level = level(&seen, &typical);
+        let surface = Surface::fit(&plane, &seen, level - LEVEL, noise(&seen, &typical));
+        let measured = (0..plane.len()).filter(|cell| counts[*cell] > 0);
+        let best = measured.max_by(|a, b| surface.mean(*a).total_cmp(&surface.mean(*b))).unwrap_or(0);
+        let chances: Vec<f64> = (0..plane.len()).map(|cell| chance(&surface, cell, best)).collect();
+        let order = order(grid);
+        let knee = order.iter().copied().find(|cell| counts[*cell] > 0 && chances[*cell] >= SURE).unwrap_or(best);
+        Self {
+            fastest: typical.iter().copied().flatten().max_by(f64::total_cmp).map(libm::exp),
+            means: (0..plane.len()).map(|cell| surface.mean(cell)).collect(),
+            deviations: (0..plane.len()).map(|cell| surface.deviation(cell)).collect(),
+            counts,
+            typical,
+            chances,
+            order,
+            best,
+            knee,
+        }
+    }
+
+    pub(crate) fn cells(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Returns the number of runs that count.
+    pub(crate) fn runs(&self) -> usize {
+        self.counts.iter().sum()
+    }
+
+    pub(crate) fn count(&self, cell: Index) -> usize {
+        self.counts[cell]
+    }
+
+    /// Returns the logarithm of the median of a cell's runs.
+    pub(crate) fn typical(&self, cell: Index) -> Option<f64> {
+        self.typical[cell]
+    }
+
+    /// Returns the cells, those with the least product first, then those with the fewest streams.
+    pub(crate) fn order(&self) -> &[Index] {
+        &self.order
+    }
+
+    /// Returns the measured cell that is expected to be the fastest.
+    pub(crate) fn best(&self) -> Index {
+        self.best
+    }
+
+    /// Returns the cheapest measured cell that does.
+    pub(crate) fn knee(&self) -> Index {
+        self.knee
+    }
+
+    /// Returns the chance that a cell has 95 % of the fastest cell's rate.
+    pub(crate) fn chance(&self, cell: Index) -> f64 {
+        self.chances[cell]
+    }
+
+    /// Returns the measured cells.
+    pub(crate) fn measured(&self) -> impl Iterator<Item = Index> {
+        (0..self.cells()).filter(|cell| self.counts[*cell] > 0)
+    }
+
+    /// Returns the logarithm of a cell's rate, `deviations` above the expected one.
+    pub(crate) fn logarithm(&self, cell: Index, deviations: f64) -> f64 {
+        self.means[cell] + deviations * self.deviations[cell]
+    }
+
+    /// Returns the rate of a cell in bits per second.
+    pub(crate) fn expected(&self, cell: Index) -> f64 {
+        libm::exp(self.means[cell])
+    }
+
+    /// Returns the rate in bits per second that the fastest cell has shown, by its median run.
+    pub(crate) fn fastest(&self) -> Option<f64> {
+        self.fastest
+    }
+}
+
+fn observation(grid: &Grid, run: &SweepRun) -> Option<Observation> {
+    Some((grid.index(run.cell)?, libm::log(run.rate?.as_f64().max(1.0))))
+}
+
+fn counts(cells: usize, seen: &[Observation]) -> Vec<usize> {
+    let mut counts = vec![0; cells];
+    seen.iter().for_each(|(cell, _)| counts[*cell] += 1);
+    counts
+}
+
+/// Returns the median of each cell's runs.
+fn typical(cells: usize, seen: &[Observation]) -> Vec<Option<f64>> {
+    let of = |cell| {
+        let mut rates: Vec<f64> = seen.iter().filter(|(of, _)| *of == cell).map(|(_, rate)| *rate).collect();
+        rates.sort_by(f64::total_cmp);
+        let middle = rates.len() / 2;
+        match rates.len() {
+            0 => None,
+            odd if odd % 2 == 1 => Some(rates[middle]),
+            _ => Some(f64::midpoint(rates[middle - 1], rates[middle])),
+        }
+    };
+    (0..cells).map(of).collect()
+}
+
+/// Returns the standard deviation of a run: the usual one, corrected by the cells that have several.
+fn noise(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
+    let deviation = |(cell, rate): &Observation| typical[*cell].map_or(0.0, |middle| (rate - middle).abs());
+    let squares: f64 = seen.iter().map(|run| deviation(run).min(MAX_DEVIATION)).map(|of| of * of).sum();
+    let repeats = seen.len() - typical.iter().flatten().count();
+    ((USUAL_NOISE * USUAL_NOISE * USUAL_WEIGHT + squares) / (USUAL_WEIGHT + repeats as f64)).sqrt()
+}
+
+/// Returns the level of the fastest runs: with few of them the fastest cell, with many the median of the four fastest.
+fn level(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
+    const FEW: usize = 6;
+    if seen.len() <= FEW {
+        return typical.iter().copied().flatten().max_by(f64::total_cmp).unwrap_or(0.0);
+    }
+    let mut rates: Vec<f64> = seen.iter().map(|(_, rate)| *rate).collect();
+    rates.sort_by(|a, b| b.total_cmp(a));
+    f64::midpoint(rates[1], rates[2])
+}
+
+/// Returns the chance that `cell` has enough of the rate of `best`.
+fn chance(surface: &Surface<'_>, cell: Index, best: Index) -> f64 {
+    if cell == best {
+        return 1.0;
+    }
+    let margin = surface.mean(cell) - surface.mean(best) - libm::log(ENOUGH);
+    0.5 * libm::erfc(-margin / (surface.deviation_between(cell, best) * std::f64::consts::SQRT_2))
+}
+
+/// Returns all cells, cheapest first: by product, then by streams.
+pub(crate) fn order(grid: &Grid) -> Vec<Index> {
+    let cells = grid.cells();
+    let mut order: Vec<Index> = (0..cells.len()).collect();
+    order.sort_by_key(|cell| (cells[*cell].product(), cells[*cell].streams));
+    order
+}

@@ -1,0 +1,63 @@
+use fullpipe_record::{SweepCell, SweepOrder};
+use fullpipe_units::ByteCount;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+use crate::grid::Grid;
+
+/// Returns all cells of `grid` in this order.
+pub(crate) fn ordered(grid: &Grid, order: SweepOrder, seed: u64) -> Vec<SweepCell> {
+    match order {
+        SweepOrder::Nested => grid.cells(),
+        SweepOrder::Scrambled => scrambled(grid, seed),
+    }
+}
+
+/// Returns blocks of which each has every window once, with numbers of streams that differ as far as there are enough.
+fn scrambled(grid: &Grid, seed: u64) -> Vec<SweepCell> {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let (mut windows, mut streams) = (grid.windows().to_vec(), grid.streams().to_vec());
+    shuffle(&mut windows, &mut random);
+    shuffle(&mut streams, &mut random);
+    let mut cells = Vec::new();
+    for block in 0..streams.len() {
+        let with = |(place, window): (usize, &ByteCount)| SweepCell {
+            window: *window,
+            streams: streams[(place + block) % streams.len()],
+        };
+        let mut cells_of_block: Vec<SweepCell> = windows.iter().enumerate().map(with).collect();
+        shuffle(&mut cells_of_block, &mut random);
+        cells.extend(cells_of_block);
+    }
+    cells
+}
+
+/// Fisher and Yates's shuffle.
+fn shuffle<T>(values: &mut [T], random: &mut Pcg64Mcg) {
+    for last in (1..values.len()).rev() {
+        let other = (random.next_u64() % (last as u64 + 1)) as usize;
+        values.swap(last, other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scrambled_grid_has_every_cell_once_and_every_window_once_a_block() {
+        let grid = Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
+        let cells = ordered(&grid, SweepOrder::Scrambled, 7);
+        let mut indices: Vec<usize> = cells.iter().map(|cell| grid.index(*cell).unwrap()).collect();
+        indices.sort_unstable();
+        assert_eq!(indices, (0..130).collect::<Vec<_>>());
+        for block in cells.chunks(10) {
+            let mut windows: Vec<ByteCount> = block.iter().map(|cell| cell.window).collect();
+            windows.sort_unstable();
+            assert_eq!(windows, grid.windows());
+        }
+        assert_eq!(cells, ordered(&grid, SweepOrder::Scrambled, 7));
+        assert_ne!(cells, ordered(&grid, SweepOrder::Scrambled, 8));
+        assert_eq!(ordered(&grid, SweepOrder::Nested, 7), grid.cells());
+    }
+}

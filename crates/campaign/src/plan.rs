@@ -1,0 +1,300 @@
+//! The next run: anchors first, then in turn the cell that may be fastest and the cheapest that may do.
+
+use fullpipe_record::{SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun};
+use fullpipe_units::{BitRate, Span};
+
+use crate::answer::{answer, estimates};
+use crate::cost::{GRID_RUN, Length, grid_cost, run_cost, spent};
+use crate::grid::{Grid, Index};
+use crate::judged::{ENOUGH, Judged, order};
+use crate::order::ordered;
+use crate::segment::{Segment, segments};
+use crate::shape::level;
+use crate::surface::Plane;
+
+/// Streams of the anchors, in this order; the first have the largest window, the others one that gives twice the flight
+/// of the fastest so far.
+const ANCHORS: [u16; 4] = [8, 90, 1, 24];
+
+/// Flight of an anchor, in rates so far × round-trip times.
+const AMPLE: f64 = 2.0;
+
+/// Share of the flight that a window permits from which on the window limits the rate.
+const BY_WINDOW: f64 = 0.8;
+
+/// A cheaper cell is measured while its chance to do is at least this.
+const MAYBE: f64 = 0.4;
+
+/// Runs of a cell after which no further one of it shows more.
+const MAX_RUNS: usize = 5;
+
+/// Runs of the answer.
+const MIN_RUNS_OF_KNEE: usize = 2;
+
+/// Runs of the fastest cell.
+const MIN_RUNS_OF_BEST: usize = 3;
+
+/// Runs of a campaign.
+const MIN_RUNS: usize = 10;
+
+/// Runs from one reference to the next.
+const REFERENCE_EVERY: usize = 6;
+
+/// Part of the budget that is kept for references.
+const KEPT: f64 = 0.06;
+
+/// Preference, in logarithms of a rate, for a cell with one run less.
+const REPEAT_COST: f64 = 0.02;
+
+/// The plan of a campaign, ready to decide. The same plan and the same runs give the same next run, so that
+/// a campaign can go on from its documents alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub(crate) fixed: SweepPlan,
+    pub(crate) grid: Grid,
+    /// The cells of a sweep over the whole grid, in their order.
+    whole: Option<Vec<SweepCell>>,
+    /// The cheapest cell that is predicted to do.
+    predicted: Option<Index>,
+}
+
+/// The next step of a campaign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// A run.
+    Run {
+        /// Its setting.
+        cell: SweepCell,
+        /// Its reason.
+        reason: SweepReason,
+    },
+    /// The end.
+    Done(End),
+}
+
+/// The end of a campaign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The knee is sure.
+    Sure,
+    /// The next run does not fit into the budget.
+    Budget,
+}
+
+impl Plan {
+    /// Returns the plan of what is fixed.
+    ///
+    /// # Errors
+    /// A sentence if there is no grid of these windows and streams.
+    pub fn new(fixed: SweepPlan) -> Result<Self, String> {
+        let grid = Grid::new(fixed.windows.clone(), fixed.streams.clone())?;
+        let whole = fixed.order.map(|order| ordered(&grid, order, fixed.seed));
+        let predicted = predicted_knee(&grid, &fixed.predicted);
+        Ok(Self { fixed, grid, whole, predicted })
+    }
+
+    /// Returns the plan as it is kept.
+    pub fn fixed(&self) -> &SweepPlan {
+        &self.fixed
+    }
+
+    /// Returns the cheapest setting for which 95 % of the best rate is predicted, if rates are.
+    pub fn predicted_knee(&self) -> Option<SweepCell> {
+        self.predicted.map(|cell| self.grid.cells()[cell])
+    }
+
+    /// Returns the cost of a campaign in which every run has the rate that is predicted, if rates are.
+    pub fn forecast(&self) -> Option<SweepCost> {
+        let cells = self.grid.cells();
+        let predicted =
+            |cell: SweepCell| self.grid.index(cell).and_then(|cell| self.fixed.predicted.get(cell)).copied();
+        predicted(cells[0])?;
+        let mut runs = Vec::new();
+        while let Next::Run { cell, reason } = self.next(&runs) {
+            let rate = predicted(cell)?;
+            let cost = run_cost(&self.fixed, self.length().total(), rate);
+            runs.push(SweepRun {
+                cell,
+                reason,
+                rate: Some(rate),
+                sent: cost.bytes,
+                took: cost.time,
+                idle_rtt: None,
+                loaded_rtt: None,
+                retransmits: None,
+                together: None,
+                broken: Vec::new(),
+            });
+        }
+        Some(spent(&runs))
+    }
+
+    /// Returns the next step after `runs`, which are all so far in their order.
+    pub fn next(&self, runs: &[SweepRun]) -> Next {
+        if let Some(whole) = &self.whole {
+            let next = whole.get(runs.len()).map(|cell| Next::Run { cell: *cell, reason: SweepReason::Grid });
+            return next.filter(|_| self.permits(spent(runs))).unwrap_or(Next::Done(End::Sure));
+        }
+        let state = self.state(runs);
+        let Some(wanted) = self.wanted(&state, runs) else { return Next::Done(End::Sure) };
+        let affordable = [Some(wanted), self.last_reference(&state.segment)];
+        match affordable.into_iter().flatten().find(|(cell, reason)| self.affords(runs, &state.judged, *cell, *reason))
+        {
+            Some((cell, reason)) => Next::Run { cell: self.grid.cells()[cell], reason },
+            None => Next::Done(End::Budget),
+        }
+    }
+
+    /// Returns the answer that `runs` give; `None` if there are too few over the path as it is now.
+    pub fn answer(&self, runs: &[SweepRun]) -> Option<SweepAnswer> {
+        let state = self.state(runs);
+        let is_changing =
+            state.begins.len() > 1 && state.judged.runs() <= self.anchors() || state.segment.suspicious > 1;
+        let sure = self.whole.is_none() && self.wanted(&state, runs).is_none();
+        let flight = flight(self.fixed.rtt, &state.judged);
+        (state.judged.runs() > 0 && !is_changing).then(|| answer(&self.grid, &state.judged, flight, sure))
+    }
+
+    /// Returns the rates of all settings that the runs over the present path show, in the order of [`Grid::cells`].
+    pub fn surface(&self, runs: &[SweepRun]) -> Vec<SweepEstimate> {
+        estimates(&self.grid, &self.state(runs).judged)
+    }
+
+    /// Returns the numbers of the runs, from 0, at which the path was another than before; the first is 0.
+    pub fn segments(&self, runs: &[SweepRun]) -> Vec<usize> {
+        segments(runs, self.anchors()).0
+    }
+
+    /// Returns the length of every run.
+    pub fn length(&self) -> Length {
+        let short = Length::of(self.fixed.rtt);
+        if self.whole.is_none() {
+            return short;
+        }
+        Length { steady: GRID_RUN.saturating_sub(short.ramp).max(short.steady), ..short }
+    }
+
+    /// Returns the cost of the whole grid at 10 s a cell, as far as `runs` show.
+    pub fn grid_cost(&self, runs: &[SweepRun]) -> SweepCost {
+        grid_cost(&self.fixed, &self.grid, &self.state(runs).judged)
+    }
+
+    fn state(&self, runs: &[SweepRun]) -> State {
+        let (begins, segment) = segments(runs, self.anchors());
+        let judged = Judged::of(&self.grid, Plane::of(&self.grid), &runs[segment.from..]);
+        State { judged, begins, segment }
+    }
+
+    /// Returns the cell that is wanted next, or nothing if the answer is sure.
+    fn wanted(&self, state: &State, runs: &[SweepRun]) -> Option<(Index, SweepReason)> {
+        let State { judged, segment, .. } = state;
+        if let Some(again) = again(&runs[segment.from..]).and_then(|cell| self.grid.index(cell)) {
+            return Some((again, SweepReason::Again));
+        }
+        if judged.runs() < self.anchors() {
+            return Some((self.anchor(judged), SweepReason::Anchor));
+        }
+        let is_due = segment.suspicious > 0 || segment.references < 2 || segment.since_reference + 1 >= REFERENCE_EVERY;
+        let due = self.reference(segment).filter(|_| is_due);
+        due.or_else(|| self.of_level(judged))
+            .or_else(|| self.undecided(judged))
+            .or_else(|| self.last_reference(segment))
+    }
+
+    fn reference(&self, segment: &Segment) -> Option<(Index, SweepReason)> {
+        let cell = segment.reference.and_then(|cell| self.grid.index(cell));
+        cell.map(|cell| (cell, SweepReason::Reference))
+    }
+
+    /// Returns the reference with which a campaign ends, unless it has just been measured or still differs.
+    fn last_reference(&self, segment: &Segment) -> Option<(Index, SweepReason)> {
+        self.reference(segment).filter(|_| segment.since_reference > 1 || segment.suspicious > 0)
+    }
+
+    fn anchors(&self) -> usize {
+        ANCHORS.len() + usize::from(self.predicted.is_some())
+    }
+
+    fn anchor(&self, judged: &Judged) -> Index {
+        let Some(streams) = ANCHORS.get(judged.runs()) else { return self.predicted.unwrap_or(0) };
+        let streams = self.grid.nearest(*streams);
+        let cells = self.grid.cells();
+        let largest = judged.measured().map(|cell| cells[cell].product()).max();
+        let flight = flight(self.fixed.rtt, judged);
+        // Where windows alone limit the fastest, nobody knows what would be ample.
+        let by_window = largest.is_none_or(|product| flight >= BY_WINDOW * product.as_f64());
+        self.grid.filling(if by_window { f64::MAX } else { AMPLE * flight }, streams)
+    }
+
+    /// Returns the cell on which the decision hangs.
+    fn undecided(&self, judged: &Judged) -> Option<(Index, SweepReason)> {
+        let knee = judged.knee();
+        let may_do = |cell: &Index| judged.chance(*cell) >= MAYBE && judged.count(*cell) < MAX_RUNS;
+        let edge = judged.order().iter().copied().take_while(|cell| *cell != knee).find(may_do);
+        let few = [(knee, MIN_RUNS_OF_KNEE), (judged.best(), MIN_RUNS_OF_BEST)];
+        let repeat = few.into_iter().find(|(cell, enough)| judged.count(*cell) < *enough).map(|(cell, _)| cell);
+        if judged.runs() >= MIN_RUNS && edge.is_none() && repeat.is_none() {
+            return None;
+        }
+        let edge = edge.map(|cell| (cell, SweepReason::Edge));
+        let repeat = repeat.map(|cell| (cell, SweepReason::Repeat));
+        let wanted = if judged.runs().is_multiple_of(2) { None } else { edge.or(repeat) };
+        wanted.or_else(|| Some((most_promising(judged), SweepReason::Best)))
+    }
+
+    /// Returns the cell that shows if there is a lower level.
+    fn of_level(&self, judged: &Judged) -> Option<(Index, SweepReason)> {
+        if judged.runs() < MIN_RUNS {
+            return None;
+        }
+        let level = level(&self.grid, judged, flight(self.fixed.rtt, judged))?;
+        Some((level.next(judged)?, SweepReason::Level))
+    }
+
+    /// Returns true if a run of `cell` stays within the budget, of which a part is kept for references.
+    fn affords(&self, runs: &[SweepRun], judged: &Judged, cell: Index, reason: SweepReason) -> bool {
+        let Some(fastest) = judged.fastest() else { return true };
+        let rate = BitRate::from_bps_f64(judged.expected(cell).min(fastest));
+        let cost = spent(runs) + run_cost(&self.fixed, self.length().total(), rate);
+        let grid = grid_cost(&self.fixed, &self.grid, judged);
+        let free = if reason == SweepReason::Reference { 1.0 } else { 1.0 - KEPT };
+        let share = self.fixed.budget.get() * free;
+        self.permits(cost) && cost.bytes <= grid.bytes.scaled(share) && cost.time <= grid.time.scaled(share)
+    }
+
+    fn permits(&self, cost: SweepCost) -> bool {
+        self.fixed.max_bytes.is_none_or(|most| cost.bytes <= most)
+    }
+}
+
+/// Runs, judged.
+struct State {
+    judged: Judged,
+    /// The first run of each segment.
+    begins: Vec<usize>,
+    segment: Segment,
+}
+
+/// Returns the cell whose rate may be the highest.
+fn most_promising(judged: &Judged) -> Index {
+    let hope = |cell: &Index| judged.logarithm(*cell, 1.0) - REPEAT_COST * judged.count(*cell) as f64;
+    (0..judged.cells()).max_by(|a, b| hope(a).total_cmp(&hope(b))).unwrap_or(0)
+}
+
+/// Returns the bytes in flight of the fastest runs.
+fn flight(rtt: Span, judged: &Judged) -> f64 {
+    judged.fastest().unwrap_or(f64::MAX) * rtt.as_secs_f64() / 8.0
+}
+
+/// Returns the cell of the last run if that run does not count and was the first of its kind.
+fn again(runs: &[SweepRun]) -> Option<SweepCell> {
+    let last = runs.last().filter(|run| run.rate.is_none())?;
+    let before = runs.iter().rev().nth(1).is_some_and(|run| run.rate.is_none() && run.cell == last.cell);
+    (!before).then_some(last.cell)
+}
+
+/// Returns the cheapest cell that is predicted to have enough of the best rate.
+fn predicted_knee(grid: &Grid, predicted: &[BitRate]) -> Option<Index> {
+    let best = predicted.iter().max().filter(|_| predicted.len() == grid.cells().len())?;
+    order(grid).into_iter().find(|cell| predicted[*cell] >= best.scaled(ENOUGH))
+}

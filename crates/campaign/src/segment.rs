@@ -1,0 +1,154 @@
+//! Runs over one and the same path: references, and the round-trip time without load, show where it has changed.
+
+use fullpipe_record::{SweepCell, SweepRun};
+use fullpipe_units::Span;
+
+/// A reference that differs by more than this from the usual one, in logarithms, is a suspicion: 15 %.
+const SUSPICION: f64 = 0.163;
+
+/// References in a row that confirm a change: the first is a suspicion, as a burst of other traffic shows as well.
+const CONFIRMING: usize = 3;
+
+/// Runs in a row before which the round-trip time differed that confirm a change.
+const CONFIRMING_RTT: usize = 2;
+
+/// A round-trip time that differs by less than this, or a tenth, is the same.
+const RTT_TOLERANCE: Span = Span::from_millis(2);
+
+/// Runs over one path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Number of its first run.
+    pub(crate) from: usize,
+    /// The cell that is measured again and again, once it is known.
+    pub(crate) reference: Option<SweepCell>,
+    /// References in a row that differ from those before.
+    pub(crate) suspicious: usize,
+    /// References that agree.
+    pub(crate) references: usize,
+    /// Runs since the last reference.
+    pub(crate) since_reference: usize,
+}
+
+/// Returns where each segment of `runs` begins, and the state of the last. `anchors` runs that count come before the
+/// first reference; the fastest of them is the reference.
+pub(crate) fn segments(runs: &[SweepRun], anchors: usize) -> (Vec<usize>, Segment) {
+    let mut begins = vec![0];
+    loop {
+        let from = begins[begins.len() - 1];
+        let course = follow(&runs[from..], anchors);
+        match course.changed {
+            Some(changed) => begins.push(from + changed),
+            None => return (begins, Segment { from, ..course.segment }),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Course {
+    segment: Segment,
+    /// The first run over another path.
+    changed: Option<usize>,
+}
+
+/// Follows runs up to the first change of the path.
+fn follow(runs: &[SweepRun], anchors: usize) -> Course {
+    let mut references = References::default();
+    let mut rtts = RoundTrips::default();
+    let mut course = Course::default();
+    for (number, run) in runs.iter().enumerate() {
+        if let Some(changed) = rtts.follow(number, run.idle_rtt) {
+            return Course { changed: Some(changed), ..course };
+        }
+        let Some(rate) = run.rate else { continue };
+        let rate = libm::log(rate.as_f64().max(1.0));
+        course.segment.since_reference += 1;
+        if course.segment.reference == Some(run.cell) {
+            course.segment.since_reference = 0;
+            if let Some(changed) = references.follow(number, rate) {
+                return Course { changed: Some(changed), ..course };
+            }
+        } else if course.segment.reference.is_none() {
+            references.anchor(run.cell, rate);
+            if references.anchors == anchors {
+                course.segment.reference = references.best.map(|(cell, _)| cell);
+            }
+        }
+        course.segment.suspicious = references.suspicious.len();
+        course.segment.references = references.usual.len();
+    }
+    course
+}
+
+/// Rates of the reference.
+#[derive(Default)]
+struct References {
+    anchors: usize,
+    best: Option<(SweepCell, f64)>,
+    usual: Vec<f64>,
+    /// Numbers and rates of the last ones, if they differ from the usual ones in one direction.
+    suspicious: Vec<(usize, f64)>,
+}
+
+impl References {
+    fn anchor(&mut self, cell: SweepCell, rate: f64) {
+        self.anchors += 1;
+        if self.best.is_none_or(|(_, best)| rate > best) {
+            self.best = Some((cell, rate));
+            self.usual = vec![rate];
+        }
+    }
+
+    /// Returns the first of three that agree that the path has changed.
+    fn follow(&mut self, number: usize, rate: f64) -> Option<usize> {
+        let difference = rate - middle(&self.usual);
+        if difference.abs() <= SUSPICION {
+            self.usual.extend(self.suspicious.drain(..).map(|(_, rate)| rate));
+            self.usual.push(rate);
+            return None;
+        }
+        let turned = |earlier: &(usize, f64)| (earlier.1 - middle(&self.usual)) * difference < 0.0;
+        if self.suspicious.last().is_some_and(turned) {
+            self.suspicious.clear();
+        }
+        self.suspicious.push((number, rate));
+        if self.suspicious.len() < CONFIRMING {
+            return None;
+        }
+        if self.usual.len() > 1 {
+            return Some(self.suspicious[0].0);
+        }
+        // A single run was not usual: it is those that followed which are.
+        self.usual = self.suspicious.drain(..).map(|(_, rate)| rate).collect();
+        None
+    }
+}
+
+/// Round-trip times without load.
+#[derive(Default)]
+struct RoundTrips {
+    usual: Vec<Span>,
+    differing: Vec<(usize, Span)>,
+}
+
+impl RoundTrips {
+    fn follow(&mut self, number: usize, rtt: Option<Span>) -> Option<usize> {
+        let rtt = rtt?;
+        let usual = fullpipe_units::median(self.usual.clone()).unwrap_or(rtt);
+        let difference = rtt.saturating_sub(usual).max(usual.saturating_sub(rtt));
+        if difference <= RTT_TOLERANCE.max(usual / 10) {
+            self.differing.clear();
+            self.usual.push(rtt);
+            return None;
+        }
+        self.differing.push((number, rtt));
+        (self.differing.len() == CONFIRMING_RTT).then(|| self.differing[0].0)
+    }
+}
+
+fn middle(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
+}

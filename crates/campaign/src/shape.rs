@@ -1,0 +1,111 @@
+use fullpipe_record::{SweepCell, SweepShape};
+
+use crate::grid::{Grid, Index};
+use crate::judged::Judged;
+
+/// Share of the best rate below which a level is a lower one.
+const LOWER: f64 = 0.88;
+
+/// Rates that differ by less, in logarithms, are of one level.
+const SAME: f64 = 0.08;
+
+/// Streams of the further cell of a level, relative to the nearer.
+const WIDER: u16 = 3;
+
+/// Share of the flight that a window permits from which on the window limits the rate.
+const BY_WINDOW: f64 = 0.8;
+
+/// Share of proportional growth, in logarithms, from which on a rate still grows.
+const GROWING: f64 = 0.6;
+
+/// On a flat surface at most one in so many measured cells is far from the best: bursts of other traffic.
+const MAX_FAR: usize = 10;
+
+/// Runs of both cells that show a level.
+const RUNS_OF_LEVEL: usize = 2;
+
+/// Returns the form of the rates; `flight` is the best rate times the round-trip time, in bytes.
+pub(crate) fn shape(grid: &Grid, judged: &Judged, flight: f64) -> SweepShape {
+    if is_flat(judged) {
+        SweepShape::Flat
+    } else if is_beyond(grid, judged, flight) {
+        SweepShape::BeyondGrid
+    } else if level(grid, judged, flight).is_some_and(|level| level.is_shown) {
+        SweepShape::TwoPlateaus
+    } else {
+        SweepShape::Knee
+    }
+}
+
+/// Returns true if the cheapest cell of all was measured, and hardly any measured one is far from the best.
+fn is_flat(judged: &Judged) -> bool {
+    let best = judged.logarithm(judged.best(), 0.0);
+    let is_far = |cell: &Index| judged.logarithm(*cell, 0.0) - best < libm::log(LOWER);
+    let cheapest = judged.order()[0];
+    let far = judged.measured().filter(is_far).count();
+    judged.cells() > 1 && judged.count(cheapest) > 0 && !is_far(&cheapest) && far * MAX_FAR <= judged.measured().count()
+}
+
+/// Returns true if the best rate is the last on an axis of the grid and grows up to there, or if its windows limit it
+/// where both axes end.
+fn is_beyond(grid: &Grid, judged: &Judged, flight: f64) -> bool {
+    let cells = grid.cells();
+    let last = cells.len() - 1;
+    let by_window = judged.best() == last && flight >= BY_WINDOW * cells[last].product().as_f64();
+    by_window || grows_to_the_end(grid, judged, last)
+}
+
+fn grows_to_the_end(grid: &Grid, judged: &Judged, last: Index) -> bool {
+    let (windows, streams) = (grid.windows().len(), grid.streams().len());
+    if windows < 2 || streams < 2 || judged.best() != last {
+        return false;
+    }
+    let growth = |before: Index| judged.logarithm(last, 0.0) - judged.logarithm(before, 0.0);
+    let cells = grid.cells();
+    let proportional =
+        |before: Index| libm::log(cells[last].product().as_f64()) - libm::log(cells[before].product().as_f64());
+    let still = |before: Index| growth(before) >= GROWING * proportional(before);
+    still(grid.at(windows - 2, streams - 1)) || still(grid.at(windows - 1, streams - 2))
+}
+
+/// A level below the best rate.
+pub(crate) struct Level {
+    /// Its cells.
+    pub(crate) cells: [Index; 2],
+    /// True if both cells have enough runs.
+    pub(crate) is_shown: bool,
+}
+
+impl Level {
+    /// Returns the cell that a run would show more of.
+    pub(crate) fn next(&self, judged: &Judged) -> Option<Index> {
+        if self.is_shown {
+            return None;
+        }
+        self.cells.into_iter().min_by_key(|cell| judged.count(*cell))
+    }
+}
+
+/// Returns the lower level that three times as many streams do not leave, if there may be one: windows do not limit it.
+pub(crate) fn level(grid: &Grid, judged: &Judged, flight: f64) -> Option<Level> {
+    let cells = grid.cells();
+    let best = judged.best();
+    let below = |cell: Index| judged.logarithm(cell, 0.0) - judged.logarithm(best, 0.0);
+    let is_ample = |cell: Index| flight * libm::exp(below(cell)) < BY_WINDOW * cells[cell].product().as_f64() / 2.0;
+    let near = judged.measured().filter(|cell| is_ample(*cell)).min_by_key(|cell| cells[*cell].streams)?;
+    let far = wider(grid, cells[near])?;
+    if below(near) > libm::log(LOWER) || cells[far].streams >= cells[best].streams {
+        return None;
+    }
+    let is_seen = judged.count(far) > 0;
+    let difference = judged.typical(near).zip(judged.typical(far)).map(|(near, far)| (near - far).abs());
+    let is_same = difference.is_some_and(|difference| difference < SAME) && below(far) < libm::log(LOWER);
+    let is_shown = is_same && [near, far].iter().all(|cell| judged.count(*cell) >= RUNS_OF_LEVEL);
+    (!is_seen || is_same).then_some(Level { cells: [near, far], is_shown })
+}
+
+/// Returns the cell with the same window and three times the streams.
+fn wider(grid: &Grid, cell: SweepCell) -> Option<Index> {
+    let streams = grid.streams().iter().copied().find(|streams| *streams >= cell.streams.saturating_mul(WIDER))?;
+    grid.index(SweepCell { streams, ..cell })
+}

@@ -1,0 +1,188 @@
+//! A smooth surface through measured rates: a Gaussian process on their logarithms, over the logarithms of window,
+//! streams and their product (Rasmussen and Williams, Gaussian Processes for Machine Learning, algorithm 2.1).
+
+use crate::grid::{Grid, Index};
+
+/// A kernel exp(−d²/2l²) with its standard deviation and its length in doublings.
+struct Kernel {
+    deviation: f64,
+    length: f64,
+}
+
+/// Bends of the surface from one setting to the next.
+const NEAR: Kernel = Kernel { deviation: 0.20, length: 2.2 };
+/// Bends along streams × window, which many limits follow.
+const PRODUCT: Kernel = Kernel { deviation: 0.12, length: 1.5 };
+/// The slope of the whole.
+const FAR: Kernel = Kernel { deviation: 0.25, length: 6.0 };
+
+/// Residuals further below the surface, in deviations of a run, count as so far: a burst of other traffic makes a run
+/// slower, and nothing makes one faster.
+const MAX_RESIDUAL: f64 = 2.5;
+
+/// Passes that clip residuals.
+const PASSES: usize = 2;
+
+/// Runs that one can choose from: a measured cell and the logarithm of its rate.
+pub(crate) type Observation = (Index, f64);
+
+/// Places of all cells in doublings.
+pub(crate) struct Plane {
+    points: Vec<[f64; 2]>,
+}
+
+impl Plane {
+    pub(crate) fn of(grid: &Grid) -> Self {
+        let point =
+            |cell: fullpipe_record::SweepCell| [libm::log2(cell.window.as_f64()), libm::log2(f64::from(cell.streams))];
+        Self { points: grid.cells().into_iter().map(point).collect() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// Returns the covariance of the logarithms of two cells' rates, before any run.
+    fn covariance(&self, a: Index, b: Index) -> f64 {
+        let [window, streams] = [0, 1].map(|axis| self.points[a][axis] - self.points[b][axis]);
+        let apart = window * window + streams * streams;
+        let product = window + streams;
+        let of = |kernel: &Kernel, squared: f64| {
+            kernel.deviation * kernel.deviation * libm::exp(-0.5 * squared / (kernel.length * kernel.length))
+        };
+        of(&NEAR, apart) + of(&PRODUCT, product * product) + of(&FAR, apart)
+    }
+}
+
+/// The surface through some runs.
+pub(crate) struct Surface<'p> {
+    plane: &'p Plane,
+    means: Vec<f64>,
+    /// L⁻¹k of each cell: what the runs explain of its variance.
+    explained: Vec<Vec<f64>>,
+}
+
+impl<'p> Surface<'p> {
+    /// Fits the surface to `runs`, whose logarithms have the standard deviation `noise`, around the constant `level`.
+    pub(crate) fn fit(plane: &'p Plane, runs: &[Observation], level: f64, noise: f64) -> Self {
+        let lower = factor(plane, runs, noise);
+        let known = |cell: Index| runs.iter().map(|(run, _)| plane.covariance(*run, cell)).collect::<Vec<f64>>();
+        let covariances: Vec<Vec<f64>> = (0..plane.len()).map(known).collect();
+        let mut residuals: Vec<f64> = runs.iter().map(|(_, rate)| rate - level).collect();
+        let mut means = Vec::new();
+        for pass in 0..=PASSES {
+            let weights = solve_upper(&lower, solve_lower(&lower, &residuals));
+            means = covariances.iter().map(|known| level + dot(known, &weights)).collect::<Vec<f64>>();
+            if pass < PASSES {
+                let clipped = |(cell, rate): &Observation| rate.max(means[*cell] - MAX_RESIDUAL * noise) - level;
+                residuals = runs.iter().map(clipped).collect();
+            }
+        }
+        let explained = covariances.iter().map(|known| solve_lower(&lower, known)).collect();
+        Self { plane, means, explained }
+    }
+
+    /// Returns the expected logarithm of the rate of `cell`.
+    pub(crate) fn mean(&self, cell: Index) -> f64 {
+        self.means[cell]
+    }
+
+    /// Returns the standard deviation of that.
+    pub(crate) fn deviation(&self, cell: Index) -> f64 {
+        self.covariance(cell, cell).max(1e-9).sqrt()
+    }
+
+    /// Returns the standard deviation of the difference of two cells.
+    pub(crate) fn deviation_between(&self, a: Index, b: Index) -> f64 {
+        let variance = self.covariance(a, a) + self.covariance(b, b) - 2.0 * self.covariance(a, b);
+        variance.max(1e-9).sqrt()
+    }
+
+    fn covariance(&self, a: Index, b: Index) -> f64 {
+        self.plane.covariance(a, b) - dot(&self.explained[a], &self.explained[b])
+    }
+}
+
+/// Returns the Cholesky factor of the covariance of the runs, row by row.
+fn factor(plane: &Plane, runs: &[Observation], noise: f64) -> Vec<Vec<f64>> {
+    let mut lower: Vec<Vec<f64>> = Vec::with_capacity(runs.len());
+    for (row, (cell, _)) in runs.iter().enumerate() {
+        let mut line: Vec<f64> = Vec::with_capacity(row + 1);
+        for (column, (other, _)) in runs[..row].iter().enumerate() {
+            let above = &lower[column];
+            let rest = plane.covariance(*cell, *other) - dot(&line, &above[..column]);
+            line.push(rest / above[column]);
+        }
+        let rest = plane.covariance(*cell, *cell) + noise * noise - dot(&line, &line);
+        line.push(rest.max(1e-12).sqrt());
+        lower.push(line);
+    }
+    lower
+}
+
+fn solve_lower(lower: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
+    let mut solved: Vec<f64> = Vec::with_capacity(right.len());
+    for (row, value) in right.iter().enumerate() {
+        let rest = value - dot(&lower[row][..row], &solved);
+        solved.push(rest / lower[row][row]);
+    }
+    solved
+}
+
+fn solve_upper(lower: &[Vec<f64>], mut right: Vec<f64>) -> Vec<f64> {
+    for row in (0..right.len()).rev() {
+        let rest: f64 = (row + 1..right.len()).map(|below| lower[below][row] * right[below]).sum();
+        right[row] = (right[row] - rest) / lower[row][row];
+    }
+    right
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_units::ByteCount;
+
+    fn grid() -> Grid {
+        Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap()
+    }
+
+    #[test]
+    fn the_surface_passes_through_runs_without_noise_and_is_sure_of_them() {
+        let plane = Plane::of(&grid());
+        let runs = [(0, 1.0), (64, 2.0), (129, 2.1)];
+        let surface = Surface::fit(&plane, &runs, 1.5, 0.001);
+        for (cell, rate) in runs {
+            assert!((surface.mean(cell) - rate).abs() < 0.01, "{cell}: {}", surface.mean(cell));
+            assert!(surface.deviation(cell) < 0.002);
+        }
+        assert!(surface.deviation(9) > 0.1, "no run is near");
+    }
+
+    #[test]
+    fn without_runs_the_level_is_expected() {
+        let plane = Plane::of(&grid());
+        let surface = Surface::fit(&plane, &[], 3.0, 0.07);
+        assert_eq!(surface.means, vec![3.0; 130]);
+        assert!((surface.deviation(5) - (0.2_f64 * 0.2 + 0.12 * 0.12 + 0.25 * 0.25).sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_run_far_below_the_others_of_a_cell_bends_the_surface_little() {
+        let plane = Plane::of(&grid());
+        let alike = [(64, 2.0), (64, 2.02), (64, 1.98), (64, 2.0)];
+        let burst = [&alike[..], &[(64, 1.4)]].concat();
+        let [without, with] = [&alike[..], &burst].map(|runs| Surface::fit(&plane, runs, 2.0, 0.07).mean(64));
+        assert!((without - with).abs() < 0.05, "{without} {with}");
+    }
+
+    #[test]
+    fn the_difference_of_two_neighbours_is_surer_than_each() {
+        let plane = Plane::of(&grid());
+        let surface = Surface::fit(&plane, &[(0, 1.0)], 1.0, 0.07);
+        assert!(surface.deviation_between(64, 65) < surface.deviation(64));
+    }
+}

@@ -1,0 +1,92 @@
+//! Simulated campaigns: a few of those that the example `families` prints.
+
+mod families;
+
+use families::{Change, Family, SEVEN, SimulatedPath};
+use fullpipe_campaign::{End, Next, Plan};
+use fullpipe_record::{SweepPlan, SweepReason, SweepShape};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+fn plan(path: &SimulatedPath) -> Plan {
+    Plan::new(path.plan()).unwrap()
+}
+
+#[test]
+fn most_campaigns_find_a_knee_for_a_fifth_of_the_grid() {
+    let outcomes = SEVEN.iter().flat_map(|family| (0..3).map(|seed| SimulatedPath::new(*family, seed).campaign()));
+    let outcomes: Vec<_> = outcomes.collect();
+    let good = outcomes.iter().filter(|outcome| outcome.rate >= 0.95).count();
+    assert!(good * 100 >= outcomes.len() * 95, "{good} of {}", outcomes.len());
+    for outcome in &outcomes {
+        assert!(outcome.bytes <= 0.25 && outcome.time <= 0.2, "{} {}", outcome.bytes, outcome.time);
+    }
+}
+
+#[test]
+fn a_campaign_goes_on_from_its_runs_with_the_very_run_that_it_would_have_made() {
+    let mut path = SimulatedPath::new(Family::Mixed, 3);
+    let runs = path.campaign().runs;
+    let plan = plan(&path);
+    for (done, next) in runs.iter().enumerate() {
+        let again = plan.next(&runs[..done]);
+        assert_eq!(again, Next::Run { cell: next.cell, reason: next.reason }, "after {done} runs");
+    }
+    assert!(matches!(plan.next(&runs), Next::Done(_)));
+}
+
+#[test]
+fn a_path_that_changes_has_no_knee_across_the_change() {
+    for family in [Family::Clean, Family::Cross, Family::Decline] {
+        let mut path = SimulatedPath::new(family, 5);
+        let unchanged = SimulatedPath::new(family, 5).campaign();
+        let at = unchanged.begun[unchanged.begun.len() / 2];
+        path.change = Some(Change { at, factor: 0.7, rtt: Span::from_millis(40) });
+        let outcome = path.campaign();
+        let last = outcome.segments[outcome.segments.len() - 1];
+        assert!(outcome.segments.len() == 2 && outcome.begun[last] >= at, "{family:?}: {:?}", outcome.segments);
+    }
+}
+
+#[test]
+fn a_flat_surface_and_a_knee_beyond_the_grid_are_said() {
+    for (family, shape) in [(Family::Flat, SweepShape::Flat), (Family::Beyond, SweepShape::BeyondGrid)] {
+        let shapes = (0..4).map(|seed| SimulatedPath::new(family, seed).campaign().answer.map(|answer| answer.shape));
+        assert!(shapes.filter(|found| *found == Some(shape)).count() >= 3, "{family:?}");
+    }
+}
+
+#[test]
+fn a_run_that_does_not_count_is_repeated_once_and_not_fitted() {
+    let path = SimulatedPath::new(Family::Clean, 1);
+    let plan = plan(&path);
+    let Next::Run { cell, reason: SweepReason::Anchor } = plan.next(&[]) else { panic!("no anchor") };
+    let broken = families::broken(cell);
+    assert_eq!(plan.next(std::slice::from_ref(&broken)), Next::Run { cell, reason: SweepReason::Again });
+    let twice = plan.next(&[broken.clone(), broken.clone()]);
+    assert!(!matches!(twice, Next::Run { reason: SweepReason::Again, .. }), "{twice:?}");
+    assert_eq!(plan.answer(&[broken]), None);
+}
+
+#[test]
+fn no_run_goes_beyond_the_bytes_that_are_permitted() {
+    let mut path = SimulatedPath::new(Family::Clean, 2);
+    let plan = Plan::new(SweepPlan { max_bytes: Some(ByteCount::from_mib(100)), ..path.plan() }).unwrap();
+    let runs = path.runs(&plan);
+    let sent: ByteCount = runs.iter().map(|run| run.sent).sum();
+    // The first run's rate is not known before.
+    assert!(sent <= ByteCount::from_mib(100).max(runs[0].sent), "{sent}");
+    assert_eq!(plan.next(&runs), Next::Done(End::Budget));
+}
+
+#[test]
+fn a_prediction_forecasts_the_cost_and_is_measured_early() {
+    let mut path = SimulatedPath::new(Family::Clean, 4);
+    let predicted: Vec<BitRate> = path.truth.iter().map(|rate| BitRate::from_bps_f64(*rate)).collect();
+    let plan = Plan::new(SweepPlan { predicted, ..path.plan() }).unwrap();
+    let runs = path.runs(&plan);
+    assert_eq!(Some(runs[4].cell), plan.predicted_knee());
+    let (forecast, spent) = (plan.forecast().unwrap(), fullpipe_campaign::spent(&runs));
+    let quotient = spent.bytes.as_f64() / forecast.bytes.as_f64();
+    assert!((0.5..2.0).contains(&quotient), "{forecast:?} {spent:?}");
+    assert_eq!(Plan::new(path.plan()).unwrap().forecast(), None);
+}

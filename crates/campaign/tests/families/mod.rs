@@ -1,0 +1,331 @@
+//! Paths for simulated campaigns: rates by window and streams, with noise as Cottrell's measurements have it, and
+//! bursts and drift of other traffic.
+
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
+use fullpipe_campaign::{Grid, Length, Next, Plan, run_cost};
+use fullpipe_record::{SweepAnswer, SweepCell, SweepPlan, SweepReason, SweepRun};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+/// Limits of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Window and capacity alone.
+    Clean,
+    /// Responsive cross traffic: the plateau grows with the streams.
+    Cross,
+    /// Random loss limits each stream.
+    Loss,
+    /// The rate declines when more is in flight than path and queue hold.
+    Decline,
+    /// A processor is slower with more streams.
+    Cpu,
+    /// A device on the way clamps the window.
+    Clamp,
+    /// Some of all.
+    Mixed,
+    /// Any setting fills the path.
+    Flat,
+    /// No setting fills the path.
+    Beyond,
+    /// Few streams use one half of the path, many use both.
+    Plateaus,
+}
+
+/// The families that decide.
+pub const SEVEN: [Family; 7] =
+    [Family::Clean, Family::Cross, Family::Loss, Family::Decline, Family::Cpu, Family::Clamp, Family::Mixed];
+
+/// A change of a path.
+#[derive(Debug, Clone, Copy)]
+pub struct Change {
+    /// When, in seconds.
+    pub at: f64,
+    /// Factor on the rate where capacity limits it.
+    pub factor: f64,
+    /// Added round-trip time.
+    pub rtt: Span,
+}
+
+/// A simulated path.
+pub struct SimulatedPath {
+    pub grid: Grid,
+    pub rtt: Span,
+    pub truth: Vec<f64>,
+    /// Load of each cell relative to the capacity.
+    load: Vec<f64>,
+    noise: Vec<f64>,
+    drift: f64,
+    clock: f64,
+    pub change: Option<Change>,
+    random: Random,
+}
+
+/// The result of one campaign.
+pub struct Outcome {
+    /// True rate of the knee, relative to the best.
+    pub rate: f64,
+    /// Product of the knee, relative to the least that does.
+    pub product: f64,
+    /// Bytes and time, relative to the whole grid.
+    pub bytes: f64,
+    pub time: f64,
+    pub runs: Vec<SweepRun>,
+    /// Time before each run, in seconds.
+    pub begun: Vec<f64>,
+    pub segments: Vec<usize>,
+    pub answer: Option<SweepAnswer>,
+}
+
+const DRIFT: f64 = 0.03;
+const DRIFT_SECONDS: f64 = 600.0;
+const BURSTS: f64 = 0.04;
+
+pub fn slac_grid() -> Grid {
+    Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap()
+}
+
+impl SimulatedPath {
+    pub fn new(family: Family, seed: u64) -> Self {
+        let mut random = Random(Pcg64Mcg::seed_from_u64(seed));
+        let grid = slac_grid();
+        let cells: Vec<(f64, f64)> =
+            grid.cells().iter().map(|cell| (cell.window.as_f64(), f64::from(cell.streams))).collect();
+        let (rate, rtt) = random.rate_and_rtt(family);
+        let shape = Shape::new(family, rate, rtt, &mut random);
+        let truth: Vec<f64> = cells.iter().map(|cell| shape.rate(*cell)).collect();
+        let load: Vec<f64> = cells.iter().map(|cell| shape.offered(*cell) / shape.capacity(cell.1)).collect();
+        let noise = cells.iter().zip(&load).map(|((_, streams), load)| random.noise(*streams, *load)).collect();
+        let drift = random.normal() * DRIFT;
+        Self { grid, rtt: Span::from_secs_f64(rtt), truth, load, noise, drift, clock: 0.0, change: None, random }
+    }
+
+    pub fn best(&self) -> f64 {
+        self.truth.iter().copied().fold(0.0, f64::max)
+    }
+
+    fn index(&self, cell: SweepCell) -> usize {
+        self.grid.cells().iter().position(|of| *of == cell).unwrap()
+    }
+
+    pub fn rate(&self, cell: SweepCell) -> f64 {
+        self.truth[self.index(cell)]
+    }
+
+    fn run(&mut self, cell: SweepCell, reason: SweepReason, plan: &Plan) -> SweepRun {
+        let index = self.index(cell);
+        let length: Length = plan.length();
+        let steady = length.steady.as_secs_f64();
+        let correlated = (5.0 * self.rtt.as_secs_f64()).max(0.3);
+        let deviation = self.noise[index].hypot(2.0 * self.noise[index] * (correlated / steady).min(1.0).sqrt());
+        let changed = self.change.filter(|change| self.clock > change.at);
+        let share = self.load[index].min(1.0);
+        let fall = changed.map_or(1.0, |change| 1.0 - (1.0 - change.factor) * share);
+        let noise = (deviation * self.random.normal() + self.drift * share).exp();
+        let burst = if self.random.unit() < BURSTS { self.random.between(0.55, 0.9) } else { 1.0 };
+        let rate = BitRate::from_bps_f64(self.truth[index] * fall * noise * burst);
+        let cost = run_cost(plan.fixed(), length.total(), rate);
+        let idle_rtt = self.rtt + changed.map_or(Span::ZERO, |change| change.rtt);
+        self.pass(cost.time.as_secs_f64());
+        SweepRun {
+            cell,
+            reason,
+            rate: Some(rate),
+            sent: cost.bytes,
+            took: cost.time,
+            idle_rtt: Some(idle_rtt),
+            loaded_rtt: None,
+            retransmits: None,
+            together: None,
+            broken: Vec::new(),
+        }
+    }
+
+    fn pass(&mut self, seconds: f64) {
+        let keeps = (-seconds / DRIFT_SECONDS).exp();
+        self.drift = keeps * self.drift + (1.0 - keeps * keeps).sqrt() * DRIFT * self.random.normal();
+        self.clock += seconds;
+    }
+
+    /// Returns the plan of a campaign.
+    pub fn plan(&self) -> SweepPlan {
+        SweepPlan {
+            id: "simulated".to_owned(),
+            target: "simulated".to_owned(),
+            is_virtual: true,
+            windows: self.grid.windows().to_vec(),
+            streams: self.grid.streams().to_vec(),
+            order: None,
+            seed: 1,
+            rtt: self.rtt,
+            overhead: Span::ZERO,
+            duty: Ratio::new(0.5),
+            budget: Ratio::new(0.2),
+            max_bytes: None,
+            congestion: None,
+            predicted: Vec::new(),
+        }
+    }
+
+    /// Carries out `plan`.
+    pub fn runs(&mut self, plan: &Plan) -> Vec<SweepRun> {
+        let mut runs = Vec::new();
+        while let Next::Run { cell, reason } = plan.next(&runs) {
+            runs.push(self.run(cell, reason, plan));
+        }
+        runs
+    }
+
+    /// Carries out a whole campaign.
+    pub fn campaign(&mut self) -> Outcome {
+        let plan = Plan::new(self.plan()).unwrap();
+        let runs = self.runs(&plan);
+        let begun = runs.iter().scan(0.0, |clock, run| Some(std::mem::replace(clock, *clock + run.took.as_secs_f64())));
+        let begun = begun.collect();
+        let answer = plan.answer(&runs);
+        let cells = self.grid.cells();
+        let (bytes, time) = (self.truth.iter().sum::<f64>() * 10.0 / 8.0, 20.0 * cells.len() as f64);
+        let enough = cells.iter().filter(|cell| self.rate(**cell) >= 0.95 * self.best());
+        let least = enough.map(|cell| cell.product()).min().unwrap();
+        let knee = answer.as_ref().map(|answer| answer.knee.cell);
+        Outcome {
+            rate: knee.map_or(0.0, |knee| self.rate(knee) / self.best()),
+            product: knee.map_or(0.0, |knee| knee.product().as_f64() / least.as_f64()),
+            bytes: runs.iter().map(|run| run.sent.as_f64()).sum::<f64>() / bytes,
+            time: runs.iter().map(|run| run.took.as_secs_f64()).sum::<f64>() / time,
+            segments: plan.segments(&runs),
+            runs,
+            begun,
+            answer,
+        }
+    }
+}
+
+/// Returns a run that does not count.
+pub fn broken(cell: SweepCell) -> SweepRun {
+    SweepRun {
+        cell,
+        reason: SweepReason::Anchor,
+        rate: None,
+        sent: ByteCount::ZERO,
+        took: Span::from_secs(1),
+        idle_rtt: None,
+        loaded_rtt: None,
+        retransmits: None,
+        together: None,
+        broken: vec!["the connection was reset".to_owned()],
+    }
+}
+
+/// Limits in figures.
+struct Shape {
+    rate: f64,
+    rtt: f64,
+    sharpness: f64,
+    clamp: f64,
+    stream_rate: f64,
+    /// Share of other traffic, and its streams.
+    cross: Option<(f64, f64)>,
+    /// Rate of the processor, and its decline a doubling of the streams.
+    cpu: Option<(f64, f64)>,
+    /// Queue in BDP, and the decline over four doublings.
+    decline: Option<(f64, f64)>,
+    /// Rate that fewer streams than this can have.
+    plateau: Option<(f64, f64)>,
+}
+
+impl Shape {
+    fn new(family: Family, rate: f64, rtt: f64, random: &mut Random) -> Self {
+        let sharpness = random.between(3.0, 12.0);
+        let mut has = |own, share| family == own || (family == Family::Mixed && random.unit() < share);
+        let kinds = [
+            has(Family::Clamp, 0.4),
+            has(Family::Loss, 0.5),
+            has(Family::Cross, 0.5),
+            has(Family::Cpu, 0.3),
+            has(Family::Decline, 0.5),
+            has(Family::Plateaus, 0.0),
+        ];
+        let mut draw = |kind: usize, ranges: [(f64, f64); 2]| {
+            kinds[kind].then(|| (random.between(ranges[0].0, ranges[0].1), random.between(ranges[1].0, ranges[1].1)))
+        };
+        let clamp = draw(0, [(6.0, 11.0), (0.0, 1.0)]);
+        Self {
+            rate,
+            rtt,
+            sharpness,
+            clamp: clamp.map_or(f64::INFINITY, |(power, _)| power.floor().exp2() * 1024.0),
+            stream_rate: draw(1, [(0.02, 0.6), (0.0, 1.0)]).map_or(f64::INFINITY, |(share, _)| share * rate),
+            cross: draw(2, [(0.0, 0.4), (0.3, 5.0)]),
+            cpu: draw(3, [(0.5, 1.2), (0.02, 0.1)]),
+            decline: draw(4, [(0.2, 2.0), (0.05, 0.35)]),
+            plateau: draw(5, [(0.4, 0.75), (6.0, 20.0)]),
+        }
+    }
+
+    fn offered(&self, (window, streams): (f64, f64)) -> f64 {
+        streams * (window.min(self.clamp) * 8.0 / self.rtt).min(self.stream_rate)
+    }
+
+    fn capacity(&self, streams: f64) -> f64 {
+        let cross = self.cross.map_or(1.0, |(share, others)| (1.0 - share) * streams / (streams + others));
+        let cpu = self.cpu.map_or(f64::INFINITY, |(share, decline)| {
+            share * self.rate * (1.0 - decline * (streams / 4.0).log2().max(0.0))
+        });
+        let plateau = self.plateau.map_or(1.0, |(share, from)| if streams < from { share } else { 1.0 });
+        (self.rate * cross * plateau).min(cpu)
+    }
+
+    fn rate(&self, cell: (f64, f64)) -> f64 {
+        let capacity = self.capacity(cell.1);
+        let load = self.offered(cell) / capacity;
+        let rate = capacity * load / (1.0 + load.powf(self.sharpness)).powf(1.0 / self.sharpness);
+        let flight = cell.0.min(self.clamp) * cell.1;
+        let declined = self.decline.map_or(0.0, |(queue, decline)| {
+            decline * ((flight * 8.0 / (self.rate * self.rtt * (1.0 + queue))).log2() / 4.0).clamp(0.0, 1.0)
+        });
+        rate * (1.0 - declined)
+    }
+}
+
+struct Random(Pcg64Mcg);
+
+impl Random {
+    fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn between(&mut self, from: f64, to: f64) -> f64 {
+        from + (to - from) * self.unit()
+    }
+
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
+    /// 50 Mbit/s to 2 Gbit/s and 10 to 250 ms, with a BDP that the grid holds; or does not, if that is the family.
+    fn rate_and_rtt(&mut self, family: Family) -> (f64, f64) {
+        const MAX_PRODUCT: f64 = 4.0 * 1024.0 * 1024.0 * 90.0;
+        let (fast, far) = match family {
+            Family::Flat => return (self.between(1e6, 2e6), 0.01),
+            Family::Beyond => return (self.between(80e9, 200e9), self.between(0.15, 0.25)),
+            _ => ((50e6_f64, 2e9_f64), (0.01_f64, 0.25_f64)),
+        };
+        loop {
+            let rate = self.between(fast.0.ln(), fast.1.ln()).exp();
+            let rtt = self.between(far.0.ln(), far.1.ln()).exp();
+            if (48.0 * 1024.0..0.5 * MAX_PRODUCT).contains(&(rate * rtt / 8.0)) {
+                return (rate, rtt);
+            }
+        }
+    }
+
+    /// Deviation between runs: more near the knee, less with many streams.
+    fn noise(&mut self, streams: f64, load: f64) -> f64 {
+        let near = (-load.log2().powi(2) / 2.0).exp();
+        self.between(0.01, 0.03) + near * self.between(0.03, 0.12) / streams.powf(0.25)
+    }
+}

@@ -1,0 +1,385 @@
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use fullpipe_campaign::{Grid, Plan};
+use fullpipe_experiment::{Emulated, Interrupt, LabTarget, VirtualTarget};
+use fullpipe_lab::{Backend, Lab, Plan as LabPlan};
+use fullpipe_probe::{Destination, measure};
+use fullpipe_record::{Content, Document, Event, IpVersion, Measurement, Path, Request, SweepOrder, SweepPlan};
+use fullpipe_report as report;
+use fullpipe_scenario::{PathSpec, Scenario, Step, parse_path_flag_with};
+use fullpipe_sweep::{Folder, Kept, Measure, Sweep, Wishes, light_request, plan, price};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+use super::load::Server;
+use super::measure::stays_here;
+use super::state::state_folder;
+use crate::commands::Run;
+use crate::commands::output::OutputArguments;
+use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::terminal::{Format, Terminal};
+
+/// Most bytes of a sweep that need no consent.
+const CONSENT_BYTES: ByteCount = ByteCount::from_mib(1024);
+
+/// Time between two checks for an interrupt.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Find the window and the number of streams that fill the path.
+///
+/// Measures windows × streams where the answer depends on it, a fifth of the grid's bytes and time at most, and names
+/// the cheapest setting with 95 % of the best rate. The server runs `fullpipe serve` or `iperf3 -s`. Each run is kept
+/// before the next begins, so that --resume goes on after an end of any kind.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Server: HOST or HOST:PORT
+    host: Server,
+    /// Port of the server [default: 5201]
+    #[arg(long, short, help_heading = "Server")]
+    port: Option<u16>,
+    /// IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = "Server")]
+    ipv4: bool,
+    /// IPv6 only
+    #[arg(short = '6', long, help_heading = "Server")]
+    ipv6: bool,
+    /// Capacity of the path, if known; it permits a forecast
+    #[arg(long, value_name = "RATE", help_heading = "Path")]
+    bandwidth: Option<BitRate>,
+    #[command(flatten)]
+    sweep: SweepArguments,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// The flags of a sweep, over whatever path.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Sweep")]
+pub(crate) struct SweepArguments {
+    /// Windows, doubled from the first to the last
+    #[arg(long, default_value = "8KiB..4MiB", value_parser = range::<ByteCount>, value_name = "FROM..TO")]
+    windows: RangeInclusive<ByteCount>,
+    /// Numbers of streams: 1, 2, 3, 4, 6, 8, 12 and so on, both ends included
+    #[arg(long, default_value = "1..90", value_parser = streams, value_name = "FROM..TO")]
+    streams: RangeInclusive<u16>,
+    /// Measure the whole grid, 10 s a setting
+    #[arg(long)]
+    full: bool,
+    /// Order of the whole grid: nested or scrambled [default: scrambled]
+    ///
+    /// `nested` is all windows with the fewest streams first, as SLAC measured. `scrambled` is blocks in random order
+    /// of which each has every window once, so that a slow change of the path does not look like an effect of the
+    /// settings.
+    #[arg(long, requires = "full", value_parser = order, value_name = "ORDER")]
+    order: Option<SweepOrder>,
+    /// Part of the time in which the path is loaded; the rest is rest
+    #[arg(long, default_value = "50%", value_parser = share, value_name = "SHARE")]
+    duty: Ratio,
+    /// Bytes and time at most, as a share of those of the whole grid
+    #[arg(long, default_value = "20%", value_parser = share, value_name = "SHARE", conflicts_with = "full")]
+    budget: Ratio,
+    /// Bytes at most
+    #[arg(long, value_name = "BYTES")]
+    max_bytes: Option<ByteCount>,
+    /// Congestion control: cubic, reno, bbr, …
+    #[arg(long, short = 'C', value_name = "NAME")]
+    congestion: Option<String>,
+    /// Seed of what falls to chance
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    seed: u64,
+    /// Print settings and cost, and end
+    ///
+    /// One second with 1 Mbit/s shows round-trip time and settings of both ends.
+    #[arg(long, conflicts_with = "resume")]
+    dry_run: bool,
+    /// Go on with the sweep ID, or the last one, with the flags that it began with
+    #[arg(long, value_name = "ID", num_args = 0..=1)]
+    resume: Option<Option<String>>,
+    /// Send more than 1 GiB without asking
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        self.output.format()
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        let family = match (self.ipv4, self.ipv6) {
+            (true, _) => Some(IpVersion::V4),
+            (_, true) => Some(IpVersion::V6),
+            _ => None,
+        };
+        let destination = self.host.destination(self.port, family)?;
+        let interrupt = super::interrupt_flag()?;
+        let target = destination.host.clone();
+        let needs_consent = !self.sweep.yes && !stays_here(&target);
+        let path = |rtt: Span| self.bandwidth.map(|rate| known_path(rate, rtt)).transpose();
+        let mut host = Host { destination, interrupt: Arc::clone(&interrupt) };
+        let place = Place { target, is_virtual: false, needs_consent, path: &path };
+        self.sweep.carry_out(&place, &mut host, &interrupt, terminal)
+    }
+}
+
+/// Finds the knee of the path of `scenario`, in a lab over `backend` or, without one, in virtual time.
+///
+/// # Errors
+/// Fails if the lab cannot be made or a run cannot be measured or kept. Fails after the report if it was interrupted or
+/// has no answer.
+pub(super) fn sweep_scenario(
+    scenario: &Scenario,
+    backend: Option<Backend>,
+    sweep: &SweepArguments,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let interrupt = super::interrupt_flag()?;
+    let step = scenario.steps.first().ok_or_else(|| Failure::new(USAGE, "the scenario has no step"))?;
+    let path = scenario.path_of(step);
+    let known = |_: Span| Ok(Some(path.clone()));
+    let is_virtual = backend.is_none();
+    let place = Place { target: scenario.name.clone(), is_virtual, needs_consent: false, path: &known };
+    let lab = backend.map(|backend| start(scenario, step, backend)).transpose()?;
+    let mut emulated = EmulatedPath { scenario, step, lab: lab.as_ref(), interrupt: Arc::clone(&interrupt) };
+    sweep.carry_out(&place, &mut emulated, &interrupt, terminal)
+}
+
+fn start(scenario: &Scenario, step: &Step, backend: Backend) -> Result<Lab, Failure> {
+    super::lab::check_congestion_controls(scenario.controls.iter())?;
+    let [sender, receiver] = scenario.hosts_of(step);
+    let path = scenario.path_of(step).clone();
+    Ok(Lab::start(&LabPlan { path, seed: scenario.seed, sender, receiver, backend, interactive: false })?)
+}
+
+/// The path of a sweep.
+struct Place<'p> {
+    /// Name of the far end or the scenario.
+    target: String,
+    is_virtual: bool,
+    needs_consent: bool,
+    /// Returns the path for a round-trip time, if its capacity is known.
+    path: &'p dyn Fn(Span) -> Result<Option<Path>, Failure>,
+}
+
+impl SweepArguments {
+    fn carry_out<M: Measure<Error = Failure>>(
+        &self,
+        place: &Place<'_>,
+        measure: &mut M,
+        interrupt: &AtomicBool,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
+        let root = state_folder().ok_or_else(|| Failure::new(USAGE, "this user has no home; set XDG_STATE_HOME"))?;
+        let root = root.join("sweeps");
+        let (plan, folder, runs) = match &self.resume {
+            Some(id) => {
+                let Kept { folder, plan, runs } = Folder::open(&root, id.as_deref())?;
+                (checked(plan, place)?, Some(folder), runs)
+            }
+            None => (self.plan(place, measure)?, None, Vec::new()),
+        };
+        let style = terminal.style();
+        terminal.progress(&report::sweep_plan(plan.fixed(), plan.forecast(), price(&plan), style));
+        terminal.event(&Event::SweepPlan(Box::new(plan.fixed().clone())));
+        if self.dry_run {
+            let sweep_plan = Box::new(plan.fixed().clone());
+            terminal.document(&Document::new(Content::SweepPlan { sweep_plan }));
+            return Ok(());
+        }
+        let folder = match folder {
+            Some(folder) => folder,
+            None => {
+                self.consent(place, &plan)?;
+                Folder::create(&root, plan.fixed())?
+            }
+        };
+        let sweep = Sweep { plan: &plan, folder: &folder, runs, interrupt };
+        let done = sweep.run(measure, &mut |number, run| {
+            terminal.progress(&format!("{}\n", report::sweep_run(number, run)));
+            terminal.event(&Event::SweepRun(Box::new(run.clone())));
+        })?;
+        terminal.result(&report::sweep(&done, style));
+        terminal.event(&Event::Sweep(Box::new(done.clone())));
+        let (interrupted, has_answer) = (done.interrupted, done.answer.is_some());
+        terminal.document(&Document::new(Content::Sweep { sweep: Box::new(done) }));
+        match (interrupted, has_answer) {
+            (true, _) => Err(Failure::already_printed(INTERRUPTED)),
+            (false, false) => Err(Failure::already_printed(FAILED)),
+            (false, true) => Ok(()),
+        }
+    }
+
+    /// Returns the plan after a measurement under hardly any load.
+    fn plan<M: Measure<Error = Failure>>(&self, place: &Place<'_>, measure: &mut M) -> Result<Plan, Failure> {
+        let usage = |message| Failure::new(USAGE, message);
+        let wishes = Wishes {
+            target: place.target.clone(),
+            is_virtual: place.is_virtual,
+            grid: Grid::between(self.windows.clone(), self.streams.clone()).map_err(usage)?,
+            order: self.full.then(|| self.order.unwrap_or(SweepOrder::Scrambled)),
+            seed: self.seed,
+            duty: self.duty,
+            budget: self.budget,
+            max_bytes: self.max_bytes,
+            congestion: self.congestion.clone(),
+        };
+        let light = measure.measure(0, &light_request(&wishes))?;
+        if light.interrupted {
+            return Err(Failure::new(INTERRUPTED, "interrupted before anything was measured"));
+        }
+        let rtt = light.rtt.idle.map_or(Span::ZERO, |idle| idle.min);
+        Plan::new(plan(wishes, &light, (place.path)(rtt)?.as_ref())).map_err(usage)
+    }
+
+    /// Asks for consent before more than 1 GiB leaves this host.
+    fn consent(&self, place: &Place<'_>, plan: &Plan) -> Result<(), Failure> {
+        let forecast =
+            price(plan).map(|whole| if self.full { whole.bytes } else { whole.bytes.scaled(self.budget.get()) });
+        let most = forecast.into_iter().chain(self.max_bytes).min();
+        if !place.needs_consent || most.is_some_and(|most| most <= CONSENT_BYTES) {
+            return Ok(());
+        }
+        let amount = most.map_or_else(|| "an unknown number of bytes".to_owned(), |most| format!("up to {most}"));
+        let warning = format!("the sweep sends {amount} to {}", place.target);
+        match Terminal::ask(&format!("{warning}. Begin? [y/N] ")) {
+            Some(answer) if answer.trim().eq_ignore_ascii_case("y") => Ok(()),
+            Some(_) => Err(Failure::new(USAGE, "nothing was sent")),
+            None => Err(Failure::new(USAGE, format!("{warning}; add --yes, or --max-bytes 1GiB"))),
+        }
+    }
+}
+
+/// Returns the plan of a sweep that was kept, if it is one of this place.
+fn checked(plan: SweepPlan, place: &Place<'_>) -> Result<Plan, Failure> {
+    if plan.target != place.target || plan.is_virtual != place.is_virtual {
+        let how = if plan.is_virtual { " in virtual time" } else { "" };
+        return Err(Failure::new(USAGE, format!("the sweep {} is one of {}{how}", plan.id, plan.target)));
+    }
+    Plan::new(plan).map_err(|message| Failure::new(USAGE, message))
+}
+
+/// A real host.
+struct Host {
+    destination: Destination,
+    interrupt: Arc<AtomicBool>,
+}
+
+impl Measure for Host {
+    type Error = Failure;
+
+    fn measure(&mut self, _: u32, request: &Request) -> Result<Measurement, Failure> {
+        Ok(measure(&self.destination, request, &self.interrupt, &mut |_| {})?)
+    }
+
+    fn rest(&mut self, span: Span) {
+        rest(span, &self.interrupt);
+    }
+}
+
+/// A lab or a simulation.
+struct EmulatedPath<'s> {
+    scenario: &'s Scenario,
+    step: &'s Step,
+    /// `None` in virtual time.
+    lab: Option<&'s Lab>,
+    interrupt: Arc<AtomicBool>,
+}
+
+impl Measure for EmulatedPath<'_> {
+    type Error = Failure;
+
+    fn measure(&mut self, number: u32, request: &Request) -> Result<Measurement, Failure> {
+        let seed = self.scenario.seed.wrapping_add(number.into());
+        let load = (&self.step.cross_traffic[..], seed);
+        let interrupt = Interrupt(&self.interrupt);
+        if let Some(lab) = self.lab {
+            return Ok(Emulated::Lab(&LabTarget::new(lab)).measure(request, load, interrupt)?);
+        }
+        let [sender, receiver] = self.scenario.hosts_of(self.step);
+        let target = VirtualTarget::new(self.scenario.path_of(self.step).clone(), [&sender, &receiver], seed);
+        Ok(Emulated::Virtual(&target).measure(request, load, interrupt)?)
+    }
+
+    fn rest(&mut self, span: Span) {
+        if self.lab.is_some() {
+            rest(span, &self.interrupt);
+        }
+    }
+}
+
+fn rest(span: Span, interrupt: &AtomicBool) {
+    let until = Instant::now() + Duration::from(span);
+    while !interrupt.load(Ordering::Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(POLL_INTERVAL));
+    }
+}
+
+/// Returns a path of which capacity and round-trip time are known.
+fn known_path(rate: BitRate, rtt: Span) -> Result<Path, Failure> {
+    let flag = format!("rate={}bit/s,rtt={}ns", rate.bps(), rtt.as_nanos().max(1));
+    Ok(parse_path_flag_with(&flag, &PathSpec::demo(), &|file| Err(file.to_owned()))?)
+}
+
+/// Reads FROM..TO, or one value.
+fn range<T: FromStr<Err: Display> + Clone>(text: &str) -> Result<RangeInclusive<T>, String> {
+    let value = |text: &str| text.trim().parse::<T>().map_err(|error| error.to_string());
+    match text.split_once("..") {
+        Some((from, to)) => Ok(value(from)?..=value(to)?),
+        None => value(text).map(|only| only.clone()..=only),
+    }
+}
+
+fn streams(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let range = range(text)?;
+    let possible = 1..=128;
+    let all = possible.contains(range.start()) && possible.contains(range.end());
+    if all { Ok(range) } else { Err("1 to 128 streams are possible".to_owned()) }
+}
+
+fn share(text: &str) -> Result<Ratio, String> {
+    let share: Ratio = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
+    let valid = (0.01..=1.0).contains(&share.get());
+    valid.then_some(share).ok_or_else(|| "a share is from 1 % to 100 %".to_owned())
+}
+
+fn order(text: &str) -> Result<SweepOrder, String> {
+    match text {
+        "nested" => Ok(SweepOrder::Nested),
+        "scrambled" => Ok(SweepOrder::Scrambled),
+        _ => Err("write nested or scrambled".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_two_ends_or_one_value() {
+        assert_eq!(streams("1..90"), Ok(1..=90));
+        assert_eq!(streams("4"), Ok(4..=4));
+        assert_eq!(range("8KiB..4MiB"), Ok(ByteCount::from_kib(8)..=ByteCount::from_mib(4)));
+        assert!(["0..4", "1..200", "..", "x", ""].iter().all(|text| streams(text).is_err()));
+    }
+
+    #[test]
+    fn a_share_is_above_nothing_and_at_most_all() {
+        assert_eq!(share("20%"), Ok(Ratio::new(0.2)));
+        assert!(["0%", "101%", "-1", "nan"].iter().all(|text| share(text).is_err()));
+    }
+
+    #[test]
+    fn a_path_of_known_capacity_has_its_round_trip() {
+        let path = known_path(BitRate::from_mbps(622), Span::from_millis(154)).unwrap();
+        assert_eq!((path.forward.rate, path.rtt()), (Some(BitRate::from_mbps(622)), Span::from_millis(154)));
+    }
+}

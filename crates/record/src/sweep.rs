@@ -1,0 +1,257 @@
+use std::fmt;
+
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Measurement;
+use crate::ramp::is_longer;
+
+/// A setting of a sweep: an advertised window of each stream, and a number of streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct SweepCell {
+    /// Window that the receiver advertises on each stream.
+    pub window: ByteCount,
+    /// Parallel streams.
+    pub streams: u16,
+}
+
+impl SweepCell {
+    /// Returns the bytes that all streams together can have in flight.
+    pub fn product(self) -> ByteCount {
+        ByteCount::new(self.window.get().saturating_mul(self.streams.into()))
+    }
+}
+
+impl fmt::Display for SweepCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} × {}", self.streams, self.window)
+    }
+}
+
+/// The reason for a run of a sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SweepReason {
+    /// One of the first settings, which span the grid.
+    Anchor,
+    /// It may be the fastest of all.
+    Best,
+    /// It is cheap, and may be as good as the fastest.
+    Edge,
+    /// The answer depends on it, and it has few runs.
+    Repeat,
+    /// It was measured before, and shows if the path is still the same.
+    Reference,
+    /// The run before did not count.
+    Again,
+    /// It shows if the rate stays at a lower level for a while.
+    Level,
+    /// The whole grid is measured.
+    Grid,
+}
+
+/// A run of a sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepRun {
+    /// The setting.
+    pub cell: SweepCell,
+    /// The reason for the run.
+    pub reason: SweepReason,
+    /// Goodput after the ramp; `None` if the run does not count.
+    pub rate: Option<BitRate>,
+    /// Payload that was sent, the ramp included.
+    pub sent: ByteCount,
+    /// Time of the run: set-up, ramp, drain, and the rest after it.
+    pub took: Span,
+    /// Least round-trip time before the run, without load.
+    pub idle_rtt: Option<Span>,
+    /// Median round-trip time under load.
+    pub loaded_rtt: Option<Span>,
+    /// Segments that were sent again.
+    pub retransmits: Option<SegCount>,
+    /// Variance of the rate of all streams together over time, relative to the sum of the variances of each: below 1
+    /// where others take up what one leaves, above 1 where they rise and fall together. `None` with a single stream.
+    pub together: Option<Ratio>,
+    /// The reasons why the run does not count, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<String>,
+}
+
+impl SweepRun {
+    /// Returns true if the round trip under load was longer than without by more than a tenth and a millisecond;
+    /// `None` if one of both is not known.
+    pub fn is_rtt_longer(&self) -> Option<bool> {
+        Some(is_longer(self.loaded_rtt?, self.idle_rtt?))
+    }
+}
+
+/// The rate of a setting, by all runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepEstimate {
+    /// The setting.
+    pub cell: SweepCell,
+    /// Expected rate.
+    pub rate: BitRate,
+    /// Lower end of the 95 % interval of the rate.
+    pub low: BitRate,
+    /// Upper end.
+    pub high: BitRate,
+    /// Runs of this setting that count; the rate of a setting without any follows from its neighbours.
+    pub runs: u32,
+}
+
+/// The form of the rates over the grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SweepShape {
+    /// The rate grows up to a knee.
+    Knee,
+    /// The rate still grows where the grid ends: the knee lies beyond.
+    BeyondGrid,
+    /// All settings have the same rate: the knee lies below the grid.
+    Flat,
+    /// The rate stays at a lower level for a while before it grows to the best.
+    TwoPlateaus,
+}
+
+/// The answer of a sweep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepAnswer {
+    /// The cheapest setting, by streams × window, that has 95 % of the best rate.
+    pub knee: SweepEstimate,
+    /// True if that is sure, false if it is the best within the budget.
+    pub sure: bool,
+    /// The form of the rates.
+    pub shape: SweepShape,
+    /// The fastest setting of those that were measured.
+    pub best: SweepEstimate,
+    /// The cheapest setting that may be the knee.
+    pub cheapest: SweepCell,
+    /// The dearest setting that may be the knee.
+    pub dearest: SweepCell,
+    /// The setting with the fewest streams that does.
+    pub fewest_streams: SweepEstimate,
+    /// The setting with the smallest window that does.
+    pub smallest_window: SweepEstimate,
+    /// For each number of streams, the smallest window that does, if any.
+    pub frontier: Vec<SweepEstimate>,
+}
+
+/// The order of a sweep over the whole grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SweepOrder {
+    /// All windows with the fewest streams, then all windows with the next number, as SLAC measured.
+    Nested,
+    /// Blocks of which each has every window once, in random order: a slow change of the path does not look like an
+    /// effect of the settings.
+    Scrambled,
+}
+
+/// Payload and time of runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SweepCost {
+    /// Payload that is sent.
+    pub bytes: ByteCount,
+    /// Time, set-up, drain and rests included.
+    pub time: Span,
+}
+
+impl std::ops::Add for SweepCost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, time: self.time + other.time }
+    }
+}
+
+/// Everything that is fixed before the first run of a sweep: with it, the runs so far decide which run is next.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepPlan {
+    /// Name of the sweep.
+    pub id: String,
+    /// The far end, or the scenario.
+    pub target: String,
+    /// True if the path and both hosts are simulated.
+    pub is_virtual: bool,
+    /// Windows, in rising order.
+    pub windows: Vec<ByteCount>,
+    /// Numbers of streams, in rising order.
+    pub streams: Vec<u16>,
+    /// Order in which the whole grid is measured; `None` to measure only what the answer depends on.
+    pub order: Option<SweepOrder>,
+    /// Seed of what falls to chance.
+    pub seed: u64,
+    /// Round-trip time without load before the first run.
+    pub rtt: Span,
+    /// Time of a run besides that of its load: set-up and drain.
+    pub overhead: Span,
+    /// Part of the time in which the path is loaded.
+    pub duty: Ratio,
+    /// Bytes and time at most, as shares of those of the whole grid.
+    pub budget: Ratio,
+    /// Bytes at most.
+    pub max_bytes: Option<ByteCount>,
+    /// Congestion control; the kernel's default if not set.
+    pub congestion: Option<String>,
+    /// Rates that are predicted for all settings: all windows with the fewest streams first. Empty where the capacity
+    /// of the path is not known.
+    pub predicted: Vec<BitRate>,
+}
+
+/// The rank correlations of the growth of the round-trip time under load with the rate and the setting.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepRtt {
+    /// The least rate at which the median round trip was longer than without load by more than a tenth and a
+    /// millisecond.
+    pub climbs_from: Option<BitRate>,
+    /// Spearman's rank correlation with the rate, from -1 to 1.
+    pub with_rate: f64,
+    /// The same with the window.
+    pub with_window: f64,
+    /// The same with the number of streams.
+    pub with_streams: f64,
+    /// The same with streams × window.
+    pub with_product: f64,
+}
+
+/// The result of a sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepReport {
+    /// Plan that was fixed before the first run.
+    pub plan: SweepPlan,
+    /// Runs, in their order.
+    pub runs: Vec<SweepRun>,
+    /// Numbers of the runs, from 0, from which on the path was another than before; the first is 0.
+    pub segments: Vec<u32>,
+    /// The answer; `None` if too few runs were made over the path as it is now.
+    pub answer: Option<SweepAnswer>,
+    /// The cheapest setting for which 95 % of the best rate is predicted, where the capacity is known.
+    pub predicted_knee: Option<SweepCell>,
+    /// Rates of all settings: all windows with the fewest streams first.
+    pub surface: Vec<SweepEstimate>,
+    /// Growth of the round-trip time under load.
+    pub rtt: Option<SweepRtt>,
+    /// Cost that was forecast.
+    pub forecast: Option<SweepCost>,
+    /// Cost of all runs.
+    pub spent: SweepCost,
+    /// Cost of the whole grid at 10 s a setting, as far as the runs show.
+    pub grid: SweepCost,
+    /// True if the user ended it.
+    pub interrupted: bool,
+}
+
+/// A run of a sweep with its measurement, as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepRunRecord {
+    /// Name of the sweep.
+    pub sweep: String,
+    /// Number of the run, from 0.
+    pub number: u32,
+    /// Its figures.
+    pub run: SweepRun,
+    /// The measurement, with few of its samples; `None` if there was none.
+    pub measurement: Option<Box<Measurement>>,
+}

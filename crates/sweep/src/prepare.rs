@@ -1,0 +1,108 @@
+//! The plan of a sweep, from a measurement under hardly any load.
+
+use fullpipe_campaign::{Grid, Plan, run_cost};
+use fullpipe_model::predict;
+use fullpipe_record::{Buffer, HostSettings, Measurement, Path, Request, SweepCell, SweepCost, SweepOrder, SweepPlan};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use uuid::Uuid;
+
+/// Duration of the measurement that precedes a plan.
+const LIGHT_TIME: Span = Span::from_secs(1);
+
+/// The sweep that the user asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wishes {
+    /// The far end, or the scenario.
+    pub target: String,
+    /// True if the path and both hosts are simulated.
+    pub is_virtual: bool,
+    /// Windows and streams.
+    pub grid: Grid,
+    /// Order of the whole grid, if it is to be measured.
+    pub order: Option<SweepOrder>,
+    /// Seed.
+    pub seed: u64,
+    /// Part of the time in which the path is loaded.
+    pub duty: Ratio,
+    /// Bytes and time at most, as shares of those of the whole grid.
+    pub budget: Ratio,
+    /// Bytes at most.
+    pub max_bytes: Option<ByteCount>,
+    /// Congestion control.
+    pub congestion: Option<String>,
+}
+
+/// Returns the load of the measurement that precedes a plan: it states round-trip time and settings, and hardly loads
+/// the path.
+pub fn light_request(wishes: &Wishes) -> Request {
+    Request {
+        duration: LIGHT_TIME,
+        rate: Some(BitRate::from_mbps(1)),
+        block: ByteCount::ZERO,
+        congestion: wishes.congestion.clone(),
+        ..Request::default()
+    }
+}
+
+/// Returns the plan after `light`, the measurement of [`light_request`]. With a `path` whose capacity is known, rates
+/// are predicted for all settings.
+pub fn plan(wishes: Wishes, light: &Measurement, path: Option<&Path>) -> SweepPlan {
+    let rtt = idle_rtt(light).or(path.map(Path::rtt)).unwrap_or(Span::from_millis(1));
+    let settings = |settings: &Option<HostSettings>| settings.clone().unwrap_or_else(HostSettings::of_linux_6_18);
+    let ends = [settings(&light.sender().settings), settings(&light.receiver().settings)];
+    let predicted = path.map_or_else(Vec::new, |path| predicted(&wishes, path, &ends));
+    SweepPlan {
+        id: Uuid::now_v7().to_string(),
+        target: wishes.target,
+        is_virtual: wishes.is_virtual,
+        windows: wishes.grid.windows().to_vec(),
+        streams: wishes.grid.streams().to_vec(),
+        order: wishes.order,
+        seed: wishes.seed,
+        rtt,
+        overhead: wall(light).saturating_sub(LIGHT_TIME),
+        duty: wishes.duty,
+        budget: wishes.budget,
+        max_bytes: wishes.max_bytes,
+        congestion: wishes.congestion,
+        predicted,
+    }
+}
+
+/// Returns the time that a measurement took, with set-up and drain.
+pub(crate) fn wall(measurement: &Measurement) -> Span {
+    measurement.run.map_or(measurement.summary.duration, |totals| totals.wall)
+}
+
+/// Returns the round-trip time without load that a measurement shows.
+pub(crate) fn idle_rtt(measurement: &Measurement) -> Option<Span> {
+    measurement.rtt.idle.map(|idle| idle.min)
+}
+
+fn predicted(wishes: &Wishes, path: &Path, [sender, receiver]: &[HostSettings; 2]) -> Vec<BitRate> {
+    let request =
+        |cell: SweepCell| Request { congestion: wishes.congestion.clone(), ..request(cell, Span::from_secs(60)) };
+    let rate = |cell| predict(path, sender, receiver, &request(cell)).kernel_model;
+    wishes.grid.cells().into_iter().map(rate).collect()
+}
+
+/// Returns the load of a run of `cell`.
+pub(crate) fn request(cell: SweepCell, duration: Span) -> Request {
+    Request {
+        streams: cell.streams,
+        duration,
+        buffer: Buffer::Window(cell.window),
+        block: ByteCount::ZERO,
+        ..Request::default()
+    }
+}
+
+/// Returns the cost of a sweep at most, as far as rates are predicted; `None` where they are not.
+pub fn price(plan: &Plan) -> Option<SweepCost> {
+    let fixed = plan.fixed();
+    if fixed.predicted.is_empty() {
+        return None;
+    }
+    let cost = |rate: &BitRate| run_cost(fixed, Span::from_secs(10), *rate);
+    Some(fixed.predicted.iter().map(cost).fold(SweepCost::default(), std::ops::Add::add))
+}

@@ -1,0 +1,132 @@
+//! The runs of a sweep, one after another.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fullpipe_campaign::{Next, Plan, spent};
+use fullpipe_record::{Measurement, Request, SweepCell, SweepReason, SweepReport, SweepRun, SweepRunRecord};
+use fullpipe_units::Span;
+
+use crate::figures::{growth_of_rtt, together};
+use crate::folder::{Folder, FolderError};
+use crate::prepare::{idle_rtt, request, wall};
+
+/// Samples of each end that are kept with a run.
+const KEPT_SAMPLES: usize = 200;
+
+/// Length of the intervals in which the streams of a run are compared.
+const INTERVAL: Span = Span::from_millis(500);
+
+/// Something that measures: a real host, a lab or a simulation.
+pub trait Measure {
+    /// Why a measurement could not be made at all.
+    type Error: From<FolderError>;
+
+    /// Makes one measurement, the `number`th of the sweep, from 0.
+    ///
+    /// # Errors
+    /// If it cannot be made. One that broke off is none, and an interrupt neither.
+    fn measure(&mut self, number: u32, request: &Request) -> Result<Measurement, Self::Error>;
+
+    /// Waits, without load, or less if the user interrupts.
+    fn rest(&mut self, span: Span);
+}
+
+/// A sweep while it runs.
+#[derive(Debug)]
+pub struct Sweep<'s> {
+    /// The plan.
+    pub plan: &'s Plan,
+    /// The folder in which its runs are kept.
+    pub folder: &'s Folder,
+    /// Its runs so far.
+    pub runs: Vec<SweepRun>,
+    /// Set when the user asks it to end.
+    pub interrupt: &'s AtomicBool,
+}
+
+impl Sweep<'_> {
+    /// Makes the runs that are left, and passes each to `observe`. An interrupt ends it before its next run, and a run
+    /// that it cut short is not kept.
+    ///
+    /// # Errors
+    /// If a measurement cannot be made, or a run cannot be kept.
+    pub fn run<M: Measure>(
+        mut self,
+        measure: &mut M,
+        observe: &mut dyn FnMut(u32, &SweepRun),
+    ) -> Result<SweepReport, M::Error> {
+        while let Next::Run { cell, reason } = self.plan.next(&self.runs) {
+            let number = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
+            if self.is_interrupted() {
+                return Ok(self.report(true));
+            }
+            let measurement = measure.measure(number, &self.request(cell))?;
+            if measurement.interrupted || self.is_interrupted() {
+                return Ok(self.report(true));
+            }
+            let run = self.figures(cell, reason, &measurement);
+            let rest = run.took.saturating_sub(wall(&measurement));
+            self.folder.keep(record(self.plan, number, &run, measurement))?;
+            observe(number, &run);
+            self.runs.push(run);
+            measure.rest(rest);
+        }
+        Ok(self.report(false))
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
+    }
+
+    fn request(&self, cell: SweepCell) -> Request {
+        let fixed = self.plan.fixed();
+        let request = request(cell, self.plan.length().total());
+        Request { congestion: fixed.congestion.clone(), interval: INTERVAL, ..request }
+    }
+
+    fn figures(&self, cell: SweepCell, reason: SweepReason, measurement: &Measurement) -> SweepRun {
+        let summary = &measurement.summary;
+        let mut broken = measurement.validity.broken.clone();
+        broken.extend(measurement.broken_off.clone());
+        let rate = summary.steady.map_or(summary.rate, |steady| steady.rate);
+        SweepRun {
+            cell,
+            reason,
+            rate: broken.is_empty().then_some(rate),
+            sent: measurement.run.map_or(summary.sent, |totals| totals.written),
+            took: wall(measurement).scaled(1.0 / self.plan.fixed().duty.get()),
+            idle_rtt: idle_rtt(measurement),
+            loaded_rtt: measurement.rtt.loaded.map(|loaded| loaded.median),
+            retransmits: summary.retransmits,
+            together: together(measurement),
+            broken,
+        }
+    }
+
+    fn report(self, interrupted: bool) -> SweepReport {
+        let Self { plan, runs, .. } = self;
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        SweepReport {
+            plan: plan.fixed().clone(),
+            segments: plan.segments(&runs).into_iter().map(count).collect(),
+            answer: plan.answer(&runs),
+            predicted_knee: plan.predicted_knee(),
+            surface: plan.surface(&runs),
+            rtt: growth_of_rtt(&runs),
+            forecast: plan.forecast(),
+            spent: spent(&runs),
+            grid: plan.grid_cost(&runs),
+            runs,
+            interrupted,
+        }
+    }
+}
+
+fn record(plan: &Plan, number: u32, run: &SweepRun, mut measurement: Measurement) -> SweepRunRecord {
+    let ramp = measurement.summary.steady.map(|steady| steady.ramp);
+    for end in [&mut measurement.local, &mut measurement.remote] {
+        end.thin(ramp, KEPT_SAMPLES);
+    }
+    let sweep = plan.fixed().id.clone();
+    SweepRunRecord { sweep, number, run: run.clone(), measurement: Some(Box::new(measurement)) }
+}
