@@ -205,7 +205,7 @@ impl Action {
 
     fn page(&self) -> Option<&Path> {
         match self {
-            Self::Run { output, .. } | Self::Grid { output, .. } => output.page(),
+            Self::Run { output, .. } | Self::Grid { output, .. } | Self::Sweep { output, .. } => output.page(),
             _ => None,
         }
     }

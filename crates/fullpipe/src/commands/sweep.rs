@@ -1,5 +1,6 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::Path as FilePath;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,6 +109,10 @@ pub(crate) struct SweepArguments {
 impl Run for Arguments {
     fn format(&self) -> Format {
         self.output.format()
+    }
+
+    fn page(&self) -> Option<&FilePath> {
+        self.output.page()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ mod html;
 mod lab;
 mod runs;
 mod simulation;
+mod sweep;
 mod text;
 mod transfer;
 
@@ -84,6 +85,7 @@ fn article(source: Source<'_>) -> Option<Article> {
         Content::Simulations { simulations } => simulation::article(simulations),
         Content::WhatIf { what_if } => simulation::what_if(what_if),
         Content::Capture { capture } => capture::article(capture),
+        Content::Sweep { sweep } => sweep::article(sweep),
         _ => return None,
     };
     Some(Article { source: source.name.to_owned(), ..article })

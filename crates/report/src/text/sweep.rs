@@ -64,7 +64,7 @@ pub fn sweep(report: &SweepReport, style: Style) -> String {
         text += &heading(style, "The setting");
         text += &settings(answer, report, style);
     }
-    for sentence in sentences(report) {
+    for sentence in sweep_sentences(report) {
         text += &wrapped(&sentence, 2, str::to_owned);
     }
     text += &costs(report, style);
@@ -141,13 +141,14 @@ fn settings(answer: &SweepAnswer, report: &SweepReport, style: Style) -> String 
 }
 
 /// Returns what the load of a setting adds to the round trip, by the median of its runs.
-fn added_rtt(report: &SweepReport, of: &SweepEstimate) -> Option<Span> {
+pub(crate) fn added_rtt(report: &SweepReport, of: &SweepEstimate) -> Option<Span> {
     let runs = report.runs.iter().filter(|run| run.cell == of.cell);
     let added = runs.filter_map(|run| Some(run.loaded_rtt?.saturating_sub(run.idle_rtt?)));
     fullpipe_units::median(added.collect())
 }
 
-fn sentences(report: &SweepReport) -> Vec<String> {
+/// Returns the answers that the runs give, a sentence each.
+pub(crate) fn sweep_sentences(report: &SweepReport) -> Vec<String> {
     let mut said = Vec::new();
     said.extend(change(report));
     said.extend(verdict(report));

@@ -1,0 +1,125 @@
+//! Sweeps over windows and streams.
+
+use fullpipe_chart::{HeatMap, Hue, Mark, Panel, Plot, Series, Tile};
+use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
+use fullpipe_units::{Ratio, Span};
+
+use super::{Article, Section, figures};
+use crate::text::{added_rtt, round_trip, sweep_sentences};
+
+/// Returns the article on a sweep.
+pub(super) fn article(report: &SweepReport) -> Article {
+    let answer = report.answer.as_ref();
+    let headline = match answer {
+        Some(answer) if answer.sure => format!("{} is enough: {}", answer.knee.cell, answer.knee.rate),
+        Some(answer) => format!("{} is the best within the budget: {}", answer.knee.cell, answer.knee.rate),
+        None => "Too few runs for an answer".to_owned(),
+    };
+    let sections = [Some(surface(report)), Some(round_trips(report)), answer.map(|answer| settings(answer, report))];
+    Article {
+        origin: format!("fullpipe sweep, {}, {} runs", report.plan.target, report.runs.len()),
+        headline,
+        sentences: sweep_sentences(report),
+        facts: answer.map_or_else(Vec::new, |answer| facts(answer, report)),
+        sections: sections.into_iter().flatten().chain([runs(&report.runs)]).collect(),
+        ..Article::default()
+    }
+}
+
+fn facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
+    let added = added_rtt(report, &answer.knee).map(|added| (plus(added), "round trip that the knee adds".to_owned()));
+    let spent = Ratio::of(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
+    [
+        Some((answer.best.rate.to_string(), format!("the fastest, {}", answer.best.cell))),
+        added,
+        Some((format!("{:.0} %", spent.percent()), "of the bytes of the whole grid".to_owned())),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn surface(report: &SweepReport) -> Section {
+    let tile = |of: &SweepEstimate| Tile {
+        window: of.cell.window,
+        streams: of.cell.streams.into(),
+        rate: of.rate,
+        is_measured: of.runs > 0,
+        note: format!("{} to {}, {} runs", of.low, of.high, of.runs),
+    };
+    let mut map = HeatMap::new("Rate by window and streams", report.surface.iter().map(tile).collect());
+    if let Some(answer) = &report.answer {
+        let (knee, best) = (answer.knee.cell, answer.best.rate);
+        map = map.knee(knee.window, knee.streams.into()).bdp(best.bytes_in(report.plan.rtt));
+    }
+    let title = report.answer.as_ref().map_or_else(
+        || "Rate by window and streams".to_owned(),
+        |answer| format!("{} is the cheapest setting with 95 % of the best", answer.knee.cell),
+    );
+    let method = "Payload of all streams together, by a surface fitted to all runs; large tiles were measured.";
+    Section::new(title, method, map)
+}
+
+/// Returns the round trip under load over the rate, run by run.
+fn round_trips(report: &SweepReport) -> Section {
+    let counted = || report.runs.iter().filter_map(|run| Some((run.rate?, run)));
+    let points = |name: &str, hue, lost: bool| {
+        let is_lossy = |run: &SweepRun| run.retransmits.is_some_and(|again| again.get() > 0);
+        let of = counted().filter(|(_, run)| is_lossy(run) == lost);
+        Series::new(name, Mark::Dots, hue, of.filter_map(|(rate, run)| Some((rate, run.loaded_rtt?))))
+    };
+    let panel = Panel::new("round trip under load")
+        .with(points("nothing sent again", Hue::Blue, false))
+        .with(points("segments sent again", Hue::Orange, true))
+        .level(report.plan.rtt, "idle");
+    let title = match report.rtt.and_then(|rtt| rtt.climbs_from) {
+        Some(from) => format!("Round trips are longer from {from} on"),
+        None => "Round trips by rate".to_owned(),
+    };
+    let method = "A dot a run: median round trip under load; orange where segments were sent again.";
+    Section::new(title, method, Plot::new("Round trip by rate").axis("rate").with(panel))
+}
+
+fn settings(answer: &SweepAnswer, report: &SweepReport) -> Section {
+    let named = [
+        ("knee", &answer.knee),
+        ("fewest streams", &answer.fewest_streams),
+        ("smallest window", &answer.smallest_window),
+        ("fastest", &answer.best),
+    ];
+    let row = |(name, of): (&str, &SweepEstimate)| {
+        let interval = format!("{} to {}", of.low, of.high);
+        let added = added_rtt(report, of).map_or_else(String::new, plus);
+        [name.to_owned(), of.cell.to_string(), of.rate.to_string(), interval, added]
+    };
+    let heads = ["", "streams × window", "rate", "95 % interval", "RTT"];
+    let table = figures(heads, named.into_iter().map(row).collect());
+    Section {
+        title: "The setting, and others that do".to_owned(),
+        method: String::new(),
+        view: super::View::Table(table),
+    }
+}
+
+fn runs(runs: &[SweepRun]) -> Section {
+    let row = |(number, run): (usize, &SweepRun)| {
+        let optional = |text: Option<String>| text.unwrap_or_default();
+        [
+            (number + 1).to_string(),
+            run.cell.to_string(),
+            optional(run.rate.map(|rate| rate.to_string())),
+            optional(run.idle_rtt.map(round_trip)),
+            optional(run.loaded_rtt.map(round_trip)),
+            optional(run.retransmits.map(|again| again.get().to_string())),
+            run.sent.to_string(),
+            run.broken.join(" "),
+        ]
+    };
+    let heads = ["run", "streams × window", "rate", "idle RTT", "RTT", "sent again", "sent", "does not count"];
+    let table = figures(heads, runs.iter().enumerate().map(row).collect());
+    Section { title: "The runs".to_owned(), method: "In their order.".to_owned(), view: super::View::Table(table) }
+}
+
+fn plus(added: Span) -> String {
+    format!("+{}", round_trip(added))
+}
