@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(slow.conclusion, DifferenceConclusion::Different);
         assert_eq!(
             slow.sentence,
-            "B (after.json) moves 11 % less than A (before.json) (9.3 to 13 %, 95 %; 6 and 6 runs, not in pairs)."
+            "B (after.json) moves 11 % less than A (before.json) (9.1 to 13 %, 95 %; 6 and 6 runs, not in pairs)."
         );
         let fast = compared(&[100, 102, 98, 101], &[300, 310, 290, 300]);
         assert!(fast.sentence.contains("moves 3.0 times as much as A (before.json) (2.8 to 3.2 times"), "{fast:?}");

@@ -6,7 +6,6 @@ use std::path::Path;
 use fullpipe_experiment::NamedRuns;
 use fullpipe_record::{Content, Document, Measurement};
 use fullpipe_units::printable;
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::failure::{Failure, USAGE};
@@ -61,8 +60,8 @@ fn not_a_document(name: &str, error: &serde_json::Error) -> Failure {
 fn measurement(name: &str, value: Value) -> Result<Option<Measurement>, Failure> {
     match value.get("event").and_then(Value::as_str) {
         Some("measurement") => {
-            let data = value.get("data").unwrap_or(&Value::Null);
-            Measurement::deserialize(data).map(Some).map_err(|error| not_a_document(name, &error))
+            let data = value.get("data").cloned().unwrap_or_default();
+            serde_json::from_value(data).map(Some).map_err(|error| not_a_document(name, &error))
         }
         Some(_) => Ok(None),
         None => {
