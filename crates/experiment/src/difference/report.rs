@@ -80,7 +80,7 @@ pub(super) fn report(
         rtt_median: of(quantity(design, &runs, |run| run.rtt_median)),
         rtt_p99: of(quantity(design, &runs, |run| run.rtt_p99)),
         retransmits: quantity(design, &runs, |run| Some(PlusOne(run.retransmits?)))
-            .map(|(plus_one, _)| counts(plus_one)),
+            .map(|(plus_one, _)| counts(&plus_one)),
         limits: limits(&runs),
         a,
         b,
@@ -141,8 +141,8 @@ impl Magnitude for PlusOne {
     }
 }
 
-fn counts(of: QuantityDifference<PlusOne>) -> QuantityDifference<SegCount> {
-    let QuantityDifference { a, b, ratio, low, high, conclusion } = of;
+fn counts(of: &QuantityDifference<PlusOne>) -> QuantityDifference<SegCount> {
+    let QuantityDifference { a, b, ratio, low, high, conclusion } = *of;
     QuantityDifference { a: a.0, b: b.0, ratio, low, high, conclusion }
 }
 

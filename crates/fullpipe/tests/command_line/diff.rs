@@ -44,7 +44,7 @@ fn many(name: &str, rates: &[f64]) -> Vec<Value> {
 }
 
 fn lines(values: &[Value]) -> String {
-    values.iter().map(|value| format!("{value}\n")).collect()
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
