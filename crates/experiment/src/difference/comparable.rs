@@ -42,7 +42,7 @@ fn attributes(run: &Measurement) -> Vec<(&'static str, String)> {
     let attributes = [
         ("this host", known(here.name)),
         ("the other host", known(there.name)),
-        ("the other end's address", address(&run.peer.address)),
+        ("the other end's address", known(address(&run.peer.address))),
         ("kernel of this host", known(here.kernel)),
         ("kernel of the other host", known(there.kernel)),
         ("version of fullpipe here", here.program),
@@ -58,8 +58,8 @@ fn attributes(run: &Measurement) -> Vec<(&'static str, String)> {
 }
 
 /// Without the port, which may differ.
-fn address(with_port: &str) -> Option<String> {
-    with_port.rsplit_once(':').map(|(address, _)| address.to_owned())
+fn address(with_port: &str) -> String {
+    with_port.rsplit_once(':').map_or(with_port, |(address, _)| address).to_owned()
 }
 
 fn route(report: &RouteReport) -> String {

@@ -16,12 +16,9 @@ pub(super) fn sentence(
     };
     let Some(found) = difference else {
         return format!(
-            "{} of {a_name} and {} of {b_name} are too few to show a difference: {} and {}. Measure in pairs: \
+            "Too few runs to show a difference: {} of {a_name}, {}; {} of {b_name}, {}. Measure in pairs: \
              fullpipe diff HOST --pairs 12 -- FLAGS -- FLAGS",
-            counted(a.runs),
-            counted(b.runs),
-            rate.a,
-            rate.b
+            a.runs, rate.a, b.runs, rate.b
         );
     };
     match rate.conclusion {
@@ -38,10 +35,6 @@ pub(super) fn sentence(
             percent(found.detectable().get())
         ),
     }
-}
-
-fn counted(runs: u32) -> String {
-    if runs == 1 { "One run".to_owned() } else { format!("{runs} runs") }
 }
 
 /// Factors from here on are no percentages any more.

@@ -27,7 +27,8 @@ pub fn pair_forecast(forecast: &PairForecast) -> String {
 pub fn difference(report: &DifferenceReport, style: Style) -> String {
     let mut text = heading(style, "Difference");
     for (side, runs) in [("A", &report.a), ("B", &report.b)] {
-        text += &wrapped(&format!("{side}: {}, {} runs", runs.name, runs.runs), 2, str::to_owned);
+        let plural = if runs.runs == 1 { "" } else { "s" };
+        text += &wrapped(&format!("{side}: {}, {} run{plural}", runs.name, runs.runs), 2, str::to_owned);
         if let Some([low, high]) = runs.within_run {
             text += &wrapped(&format!("within this run {low} to {high} (95 %)"), 5, |line| style.dim(line));
         }

@@ -23,7 +23,7 @@ pub(super) fn read(files: &str) -> Result<NamedRuns, Failure> {
         [first, ..] => format!("{first} and {} more files", names.len() - 1),
         [] => String::new(),
     };
-    Ok(NamedRuns { name: printable(&name).to_string(), measurements })
+    Ok(NamedRuns { name: printable(&name), measurements })
 }
 
 fn measurements_in(file: &str) -> Result<Vec<Measurement>, Failure> {

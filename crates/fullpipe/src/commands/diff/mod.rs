@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
     /// File or files of B
     #[arg(required_unless_present = "pairs", conflicts_with_all = ["pairs", "sides"])]
     b: Option<String>,
+    /// Flags of A, then -- and those of B
+    #[arg(last = true, requires = "pairs", value_name = "FLAGS")]
+    sides: Vec<String>,
     /// Measure so many pairs of runs
     #[arg(
         long,
@@ -52,9 +55,6 @@ pub(crate) struct Arguments {
     way: Way,
     #[command(flatten)]
     output: OutputArguments,
-    /// Flags of A, then -- and those of B
-    #[arg(last = true, requires = "pairs", value_name = "FLAGS")]
-    sides: Vec<String>,
 }
 
 impl Run for Arguments {
