@@ -67,6 +67,7 @@ fn section(section: &Section) -> String {
         View::Plot(plot) => (plot.svg(), plot.figures()),
         View::Rows(rows) => (rows.svg(), rows.figures()),
         View::Heat(map) => (map.svg(), map.figures()),
+        View::Table(figures) if figures.rows.is_empty() => return html + "</section>\n",
         View::Table(figures) => return html + &format!("<div class=\"wide\">{}</div>\n</section>\n", figures.html()),
     };
     html += &chart;

@@ -20,6 +20,7 @@ pub(super) fn article(article: &Article, style: Style) -> String {
             View::Plot(plot) => plot.text(),
             View::Rows(rows) => rows.text(),
             View::Heat(map) => map.text(),
+            View::Table(figures) if figures.rows.is_empty() => String::new(),
             View::Table(figures) => table(figures, style),
         };
     }

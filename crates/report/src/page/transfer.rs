@@ -220,8 +220,7 @@ fn flight(sender: &[Snapshot<'_>], limit: Option<&Verdict>, bdp: Option<ByteCoun
     } else {
         format!("Up to {most} in flight; the advertised window is {window}")
     };
-    let method =
-        "All streams together, by the sender's kernel: data sent and not yet acknowledged, against the windows.";
+    let method = "All streams together: data sent and not yet acknowledged, against the windows.";
     Some(Section::new(title, method, Plot::new("Data in flight and windows over time").with(panel)))
 }
 
