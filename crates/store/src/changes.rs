@@ -38,7 +38,7 @@ fn time(run: &HistoryPoint) -> Time {
 fn describe(change: &Change, before: &[&HistoryPoint], after: &[&HistoryPoint]) -> HistoryChange {
     let at = after.first().map_or_else(String::new, |run| run.started.clone());
     let reasons = [limits(before, after), round_trips(before, after)];
-    let reasons: String = reasons.into_iter().flatten().map(|reason| format!("; {reason}")).collect();
+    let reasons = reasons.into_iter().flatten().fold(String::new(), |text, reason| text + "; " + &reason);
     let minute = at.chars().take("2026-03-12T10:00".len()).collect::<String>().replace('T', " ");
     let sentence = format!("Since {minute} about {}: {} → {}{reasons}.", extent(change), change.before, change.after);
     let difference = change.difference;
@@ -84,9 +84,9 @@ mod tests {
 
     fn series(rates: impl Iterator<Item = (u64, &'static str, u64, bool)>) -> Vec<HistoryPoint> {
         let start: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
-        let runs = rates.enumerate().map(|(number, (mbps, limit, rtt, valid))| HistoryPoint {
+        let runs = (0..).zip(rates).map(|(number, (mbps, limit, rtt, valid))| HistoryPoint {
             id: String::new(),
-            started: (start + SignedDuration::from_hours(6 * number as i64)).to_string(),
+            started: (start + SignedDuration::from_hours(6 * number)).to_string(),
             rate: BitRate::from_mbps(mbps),
             rtt_idle: Some(Span::from_millis(rtt)),
             rtt_loaded: None,
