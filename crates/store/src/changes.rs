@@ -1,11 +1,12 @@
 //! Changes in a series of runs, in words.
 
+use std::collections::BTreeMap;
+
 use fullpipe_record::{HistoryChange, HistoryPoint};
 use fullpipe_stats::{Change, changes as changes_of_level};
 use fullpipe_units::{BitRate, Ratio, Span, Time, median};
 
 use crate::columns::nanoseconds;
-use crate::history::usual_limit;
 
 /// Runs that are searched for changes, the newest: time grows with the square of their number, and these take a tenth
 /// of a second.
@@ -75,6 +76,15 @@ fn round_trips(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<Stri
     let (before, after) = (idle(before)?, idle(after)?);
     let differ = before.max(after) > before.min(after).scaled(LONGER);
     differ.then(|| format!("the round trip without load changed from {before} to {after}"))
+}
+
+/// Returns the limit that most of the runs had.
+pub(crate) fn usual_limit<'r>(runs: &[&'r HistoryPoint]) -> Option<&'r str> {
+    let mut limits: BTreeMap<&str, usize> = BTreeMap::new();
+    for limit in runs.iter().filter_map(|run| run.limit.as_deref()) {
+        *limits.entry(limit).or_default() += 1;
+    }
+    limits.into_iter().max_by_key(|(_, count)| *count).map(|(limit, _)| limit)
 }
 
 #[cfg(test)]

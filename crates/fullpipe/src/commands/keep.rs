@@ -27,7 +27,7 @@ pub(crate) struct KeepArguments {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Archive")]
 pub(crate) struct PlaceArgument {
-    /// Archive: a file, or postgres://USER@HOST/DATABASE
+    /// Archive: a file, or `postgres://USER@HOST/DATABASE`
     ///
     /// The default is the variable `FULLPIPE_STORE`, or else fullpipe/archive.db in the folder for data of this user.
     /// Results are kept in the default file once it exists (`fullpipe store create`), in a named archive always.
