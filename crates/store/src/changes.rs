@@ -1,11 +1,12 @@
 //! Changes in a series of runs, in words.
 
+use std::collections::BTreeMap;
+
 use fullpipe_record::{HistoryChange, HistoryPoint};
 use fullpipe_stats::{Change, changes as changes_of_level};
 use fullpipe_units::{BitRate, Ratio, Span, Time, median};
 
 use crate::columns::nanoseconds;
-use crate::history::usual_limit;
 
 /// Runs that are searched for changes, the newest: time grows with the square of their number, and these take a tenth
 /// of a second.
@@ -38,7 +39,7 @@ fn time(run: &HistoryPoint) -> Time {
 fn describe(change: &Change, before: &[&HistoryPoint], after: &[&HistoryPoint]) -> HistoryChange {
     let at = after.first().map_or_else(String::new, |run| run.started.clone());
     let reasons = [limits(before, after), round_trips(before, after)];
-    let reasons: String = reasons.into_iter().flatten().map(|reason| format!("; {reason}")).collect();
+    let reasons = reasons.into_iter().flatten().fold(String::new(), |text, reason| text + "; " + &reason);
     let minute = at.chars().take("2026-03-12T10:00".len()).collect::<String>().replace('T', " ");
     let sentence = format!("Since {minute} about {}: {} → {}{reasons}.", extent(change), change.before, change.after);
     let difference = change.difference;
@@ -77,6 +78,15 @@ fn round_trips(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<Stri
     differ.then(|| format!("the round trip without load changed from {before} to {after}"))
 }
 
+/// Returns the limit that most of the runs had.
+pub(crate) fn usual_limit<'r>(runs: &[&'r HistoryPoint]) -> Option<&'r str> {
+    let mut limits: BTreeMap<&str, usize> = BTreeMap::new();
+    for limit in runs.iter().filter_map(|run| run.limit.as_deref()) {
+        *limits.entry(limit).or_default() += 1;
+    }
+    limits.into_iter().max_by_key(|(_, count)| *count).map(|(limit, _)| limit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,9 +94,9 @@ mod tests {
 
     fn series(rates: impl Iterator<Item = (u64, &'static str, u64, bool)>) -> Vec<HistoryPoint> {
         let start: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
-        let runs = rates.enumerate().map(|(number, (mbps, limit, rtt, valid))| HistoryPoint {
+        let runs = (0..).zip(rates).map(|(number, (mbps, limit, rtt, valid))| HistoryPoint {
             id: String::new(),
-            started: (start + SignedDuration::from_hours(6 * number as i64)).to_string(),
+            started: (start + SignedDuration::from_hours(6 * number)).to_string(),
             rate: BitRate::from_mbps(mbps),
             rtt_idle: Some(Span::from_millis(rtt)),
             rtt_loaded: None,

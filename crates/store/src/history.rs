@@ -4,7 +4,7 @@ use fullpipe_record::{Direction, HistoryDay, HistoryPoint, HistoryReport, Histor
 use fullpipe_units::{BitRate, median};
 use jiff::Timestamp;
 
-use crate::changes::changes;
+use crate::changes::{changes, usual_limit};
 use crate::columns::{Reader, direction_name};
 use crate::document::compared_rate;
 use crate::engine::Row;
@@ -102,15 +102,6 @@ fn day(runs: &[&HistoryPoint]) -> Option<HistoryDay> {
         rtt_idle: median(runs.iter().filter_map(|run| run.rtt_idle).collect()),
         limit: usual_limit(runs).map(str::to_owned),
     })
-}
-
-/// Returns the limit that most of the runs had.
-pub(crate) fn usual_limit<'r>(runs: &[&'r HistoryPoint]) -> Option<&'r str> {
-    let mut limits: BTreeMap<&str, usize> = BTreeMap::new();
-    for limit in runs.iter().filter_map(|run| run.limit.as_deref()) {
-        *limits.entry(limit).or_default() += 1;
-    }
-    limits.into_iter().max_by_key(|(_, count)| *count).map(|(limit, _)| limit)
 }
 
 #[cfg(test)]

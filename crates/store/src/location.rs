@@ -1,5 +1,5 @@
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::StoreError;
@@ -15,7 +15,7 @@ pub enum Location {
 
 impl Location {
     /// Returns the file `fullpipe/archive.db` in the folder for data of a user.
-    pub fn in_folder(data: PathBuf) -> Self {
+    pub fn in_folder(data: &Path) -> Self {
         Self::File(data.join("fullpipe/archive.db"))
     }
 }

@@ -77,7 +77,9 @@ impl Redaction {
         let bytes = if is_packed { &unpacked[..] } else { body };
         let values = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
         let values: Vec<Value> = values.collect::<Result<_, _>>().ok()?;
-        values.iter().for_each(|value| self.learn_names(value));
+        for value in &values {
+            self.learn_names(value);
+        }
         Some(values.into_iter().map(|value| self.value(value).to_string() + "\n").collect())
     }
 
@@ -247,7 +249,9 @@ mod tests {
 
     fn knowing(names: &[&str]) -> Redaction {
         let mut redaction = Redaction::default();
-        names.iter().for_each(|name| redaction.learn_name(name));
+        for name in names {
+            redaction.learn_name(name);
+        }
         redaction
     }
 

@@ -329,7 +329,7 @@ impl Filter {
         let mut sql = if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
         sql += " ORDER BY started DESC, id DESC";
         if let Some(limit) = self.limit {
-            sql += &format!(" LIMIT {limit}");
+            sql = format!("{sql} LIMIT {limit}");
         }
         (sql, values)
     }

@@ -66,14 +66,14 @@ impl Store {
             let size = self.packed_size(&document.id)?;
             self.write(|engine| remove_body(engine, &document.id))?;
             thinned.bodies += 1;
-            thinned.freed = thinned.freed + size;
+            thinned.freed += size;
         }
         for document in self.older(samples)?.into_iter().filter(|document| !document.thinned) {
             // A damaged document is left as it is.
             let Some(short) = self.body(&document).ok().and_then(|body| without_samples(&body)) else { continue };
             let (before, after) = (self.packed_size(&document.id)?, packed(&short));
             thinned.samples += 1;
-            thinned.freed = thinned.freed + before.saturating_sub(ByteCount::new(after.len() as u64));
+            thinned.freed += before.saturating_sub(ByteCount::new(after.len() as u64));
             self.write(|engine| replace_body(engine, &document.id, &short, after))?;
         }
         if thinned.samples + thinned.bodies > 0 {
@@ -117,7 +117,8 @@ fn without_samples(body: &[u8]) -> Option<Vec<u8>> {
 /// Empties the lists of samples; returns whether there were any.
 fn remove_samples(value: &mut Json) -> bool {
     match value {
-        Json::Array(values) => values.iter_mut().fold(false, |any, value| remove_samples(value) || any),
+        // Of all of them, not up to the first that had some.
+        Json::Array(values) => values.iter_mut().filter_map(|value| remove_samples(value).then_some(())).count() > 0,
         Json::Object(fields) => fields.iter_mut().fold(false, |any, (name, value)| {
             let of_this = match value {
                 Json::Array(samples) if SAMPLES.contains(&name.as_str()) => {

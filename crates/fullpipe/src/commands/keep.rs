@@ -27,7 +27,7 @@ pub(crate) struct KeepArguments {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Archive")]
 pub(crate) struct PlaceArgument {
-    /// Archive: a file, or postgres://USER@HOST/DATABASE
+    /// Archive: a file, or `postgres://USER@HOST/DATABASE`
     ///
     /// The default is the variable `FULLPIPE_STORE`, or else fullpipe/archive.db in the folder for data of this user.
     /// Results are kept in the default file once it exists (`fullpipe store create`), in a named archive always.
@@ -52,7 +52,7 @@ impl PlaceArgument {
     pub(crate) fn location(&self) -> Result<Location, Failure> {
         match self.named()? {
             Some(place) => Ok(place),
-            None => data_folder().map(Location::in_folder).ok_or_else(|| {
+            None => data_folder().map(|folder| Location::in_folder(&folder)).ok_or_else(|| {
                 Failure::new(USAGE, format!("this user has no home for an archive; --store or {VARIABLE} names one"))
             }),
         }
@@ -93,7 +93,7 @@ impl KeepArguments {
         if let Some(named) = self.place.named()? {
             return Ok(Some(Store::create(&named)?));
         }
-        let Some(default) = data_folder().map(Location::in_folder) else { return Ok(None) };
+        let Some(default) = data_folder().map(|folder| Location::in_folder(&folder)) else { return Ok(None) };
         match Store::open(&default) {
             Err(StoreError::Missing(_)) => Ok(None),
             opened => Ok(Some(opened?)),

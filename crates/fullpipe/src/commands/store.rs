@@ -163,36 +163,37 @@ impl Run for Arguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let place = self.place.location()?;
         match &self.action {
-            Action::Create { .. } => print_archive(&Store::create(&place)?.report()?, terminal),
-            Action::Path { .. } => print_archive(&described(&place)?, terminal),
+            Action::Create { .. } => create(&place, terminal),
+            Action::Path { .. } => describe(&place, terminal),
             Action::List { which, limit, redact, .. } => list(&place, &which.filter(Some(*limit)), *redact, terminal),
             Action::Show { id, original: true, redact, .. } => print_body(&place, id, *redact),
             Action::Show { id, redact, .. } => show(&place, id, *redact, terminal),
             Action::Import { files, .. } => import(&place, files, terminal),
             Action::Export { which, redact, .. } => export(&place, &which.filter(None), *redact, terminal),
             Action::Check { repair, .. } => check(&place, *repair, terminal),
-            Action::Thin { samples, documents, .. } => {
-                let thinned = Store::open(&place)?.thin(*samples, *documents)?;
-                terminal.result(&report::archive_thinned(&thinned));
-                terminal.document(&Document::new(Content::ArchiveThinned { archive_thinned: thinned }));
-                Ok(())
-            }
+            Action::Thin { samples, documents, .. } => thin(&place, *samples, *documents, terminal),
         }
     }
 }
 
-/// Returns the archive as a whole, also if it does not exist.
-fn described(place: &Location) -> Result<ArchiveReport, Failure> {
-    match Store::open(place) {
-        Err(StoreError::Missing(location)) => Ok(ArchiveReport { location, ..ArchiveReport::default() }),
-        opened => Ok(opened?.report()?),
-    }
+fn create(place: &Location, terminal: &Terminal) -> Result<(), Failure> {
+    print_archive(Store::create(place)?.report()?, terminal);
+    Ok(())
 }
 
-fn print_archive(archive: &ArchiveReport, terminal: &Terminal) -> Result<(), Failure> {
-    terminal.result(&report::archive(archive));
-    terminal.document(&Document::new(Content::Archive { archive: Box::new(archive.clone()) }));
+/// Prints the archive as a whole, also if it does not exist.
+fn describe(place: &Location, terminal: &Terminal) -> Result<(), Failure> {
+    let archive = match Store::open(place) {
+        Err(StoreError::Missing(location)) => ArchiveReport { location, ..ArchiveReport::default() },
+        opened => opened?.report()?,
+    };
+    print_archive(archive, terminal);
     Ok(())
+}
+
+fn print_archive(archive: ArchiveReport, terminal: &Terminal) {
+    terminal.result(&report::archive(&archive));
+    terminal.document(&Document::new(Content::Archive { archive: Box::new(archive) }));
 }
 
 fn list(place: &Location, filter: &Filter, redact: RedactArgument, terminal: &Terminal) -> Result<(), Failure> {
@@ -207,8 +208,12 @@ impl RedactArgument {
     fn applied(self, mut documents: Vec<StoredDocument>) -> Vec<StoredDocument> {
         if self.redact {
             let mut redaction = Redaction::default();
-            documents.iter().for_each(|document| redaction.learn(document));
-            documents.iter_mut().for_each(|document| *document = redaction.document(document));
+            for document in &documents {
+                redaction.learn(document);
+            }
+            for document in &mut documents {
+                *document = redaction.document(document);
+            }
         }
         documents
     }
@@ -216,7 +221,9 @@ impl RedactArgument {
 
 fn show(place: &Location, id: &str, redact: RedactArgument, terminal: &Terminal) -> Result<(), Failure> {
     let stored = redact.applied(vec![Store::open(place)?.find(id)?]);
-    stored.iter().for_each(|document| terminal.result(&report::stored_document(document, terminal.style())));
+    for document in &stored {
+        terminal.result(&report::stored_document(document, terminal.style()));
+    }
     terminal.document(&Document::new(Content::Stored { stored }));
     Ok(())
 }
@@ -261,6 +268,18 @@ fn check(place: &Location, repair: bool, terminal: &Terminal) -> Result<(), Fail
     terminal.result(&report::archive_check(&check, terminal.style()));
     terminal.document(&Document::new(Content::ArchiveCheck { archive_check: Box::new(check) }));
     if is_good { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
+}
+
+fn thin(
+    place: &Location,
+    samples: Option<Timestamp>,
+    documents: Option<Timestamp>,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let thinned = Store::open(place)?.thin(samples, documents)?;
+    terminal.result(&report::archive_thinned(&thinned));
+    terminal.document(&Document::new(Content::ArchiveThinned { archive_thinned: thinned }));
+    Ok(())
 }
 
 /// Keeps each file; fails behind the report of all if one was refused.

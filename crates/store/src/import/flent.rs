@@ -62,7 +62,7 @@ fn of_direction(data: &Value, name: &str, direction: Direction) -> Option<Stored
 }
 
 /// Returns the series of the rates of one direction in Mbit/s, without those that flent computed from others.
-fn loads<'d>(data: &'d Value, name: &str) -> Vec<Vec<Option<f64>>> {
+fn loads(data: &Value, name: &str) -> Vec<Vec<Option<f64>>> {
     let results = data["results"].as_object().into_iter().flatten();
     let of_direction = results.filter(|(series, _)| {
         let is_computed = series.ends_with(" sum") || series.ends_with(" avg") || series.contains("::tcp_");

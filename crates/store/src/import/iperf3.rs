@@ -88,16 +88,11 @@ fn request_key(asked: &Value, start: &Value) -> String {
     };
     let transport = asked.string("protocol").to_ascii_lowercase();
     let seconds = asked.number("duration").unwrap_or_default();
-    let mut words = load_words(&transport, direction, streams(asked).unwrap_or(1), seconds);
-    for name in ["omit", "bytes", "blocks", "target_bitrate", "tos"] {
-        if is_set(asked, name) {
-            words += &format!(", {name}={}", asked[name]);
-        }
-    }
-    if is_set(start, "sock_bufsize") {
-        words += &format!(", buffer={}", start["sock_bufsize"]);
-    }
-    words + ", iperf3"
+    let words = load_words(&transport, direction, streams(asked).unwrap_or(1), seconds);
+    let unusual = ["omit", "bytes", "blocks", "target_bitrate", "tos"].map(|name| (name, &asked[name]));
+    let unusual = unusual.into_iter().chain([("buffer", &start["sock_bufsize"])]);
+    let unusual = unusual.filter(|(_, value)| value.as_f64().is_some_and(|number| number > 0.0));
+    unusual.fold(words, |words, (name, value)| format!("{words}, {name}={value}")) + ", iperf3"
 }
 
 fn facts(test: &Value, direction: Direction) -> StoredFacts {

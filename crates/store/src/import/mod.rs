@@ -66,7 +66,7 @@ fn read_text(bytes: &[u8], now: Timestamp) -> Result<Vec<NewDocument>, String> {
     if values.iter().all(|(value, _)| iperf3::is_event(value)) {
         return iperf3::read_stream(&values);
     }
-    values.into_iter().map(|(value, body)| read_value(value, body, now)).collect()
+    values.into_iter().map(|(value, body)| read_value(&value, body, now)).collect()
 }
 
 /// Returns the JSON values that follow one another, each with its bytes.
@@ -82,15 +82,15 @@ fn values(bytes: &[u8]) -> Result<Vec<(Value, &[u8])>, String> {
     Ok(values)
 }
 
-fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<NewDocument, String> {
+fn read_value(value: &Value, body: &[u8], now: Timestamp) -> Result<NewDocument, String> {
     let head = if let (Some(schema), Some(kind)) = (value["schema"].as_u64(), value["kind"].as_str()) {
-        own(&value, schema, kind, now)?
+        own(value, schema, kind, now)?
     } else if value["start"].is_object() && value["end"].is_object() {
-        iperf3::head(&value)?
+        iperf3::head(value)?
     } else if value["x_values"].is_array() && value["results"].is_object() {
-        flent::head(&value)?
+        flent::head(value)?
     } else if value["test"]["type"].is_string() {
-        pscheduler::head(&value)?
+        pscheduler::head(value)?
     } else {
         let known = "a document of fullpipe, JSON of iperf3, data of flent, or a run of pScheduler";
         return Err(format!("it is JSON, but not {known}"));

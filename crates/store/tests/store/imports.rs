@@ -2,7 +2,7 @@
 
 use fullpipe_record::{Direction, StoredDocument, StoredFacts};
 use fullpipe_store::{NewDocument, read_import};
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use jiff::Timestamp;
 
 const TCP: &[u8] = include_bytes!("../files/iperf3-tcp.json");
@@ -43,7 +43,7 @@ fn a_test_of_iperf3() {
     let [facts] = &head.facts[..] else { panic!("{head:?}") };
     assert!(is_about(facts.rate, 200.0), "{facts:?}");
     assert!(facts.valid && facts.direction == Direction::Upload && facts.streams == Some(2), "{facts:?}");
-    assert_eq!(facts.buffer.map(|buffer| buffer.get()), Some(256 << 10));
+    assert_eq!(facts.buffer.map(ByteCount::get), Some(256 << 10));
     assert!(facts.retransmits.is_some() && facts.window.is_some() && facts.congestion.is_some(), "{facts:?}");
     assert!(facts.rtt_loaded.is_some_and(|rtt| rtt < Span::from_millis(5)), "{facts:?}");
     assert!(facts.cpu_sender.is_some_and(|share| share.get() < 1.0) && facts.cpu_receiver.is_some(), "{facts:?}");
@@ -77,7 +77,7 @@ fn datagrams_have_a_loss() {
     let head = only(UDP);
     assert!(head.request_key.starts_with("udp upload, 1 stream"), "{head:?}");
     assert!(is_about(head.facts[0].rate, 5.0), "{head:?}");
-    assert_eq!(head.facts[0].loss.map(|loss| loss.get()), Some(0.0));
+    assert_eq!(head.facts[0].loss.map(Ratio::get), Some(0.0));
 }
 
 #[test]
@@ -137,12 +137,12 @@ fn runs_of_pscheduler() {
     assert_eq!(head.request_key, "throughput, duration=PT10S, parallel=4, pscheduler");
     let facts = &head.facts[0];
     assert_eq!(facts.rate, Some(BitRate::from_bps(941_000_001)));
-    assert_eq!((facts.streams, facts.retransmits.map(|count| count.get()), facts.valid), (Some(4), Some(12), true));
+    assert_eq!((facts.streams, facts.retransmits.map(SegCount::get), facts.valid), (Some(4), Some(12), true));
     assert_eq!(facts.duration, Some(Span::from_secs(10)));
     let head = only(RTT);
     assert_eq!((head.peer.as_str(), head.address.as_str()), ("2001:db8::2", "2001:db8::2"));
     assert_eq!(head.facts[0].rtt_idle, Some(Span::from_micros(31_200)));
-    assert_eq!(head.facts[0].loss.map(|loss| loss.get()), Some(0.1));
+    assert_eq!(head.facts[0].loss.map(Ratio::get), Some(0.1));
 }
 
 #[test]

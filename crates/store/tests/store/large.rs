@@ -28,7 +28,7 @@ fn lists_and_histories_of_a_hundred_thousand_documents_on_postgresql() {
 #[expect(clippy::print_stdout, reason = "figures of a run, shown by --nocapture")]
 fn is_fast(place: &Location) {
     let mut store = Store::create(place).unwrap();
-    let (_, writing) = timed(|| {
+    let ((), writing) = timed(|| {
         for number in 0..DOCUMENTS {
             let mut new = document(&format!("host-{}", number % PEERS), number);
             new.head.address = format!("192.0.2.{}", number % PEERS);

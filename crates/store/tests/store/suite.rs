@@ -7,8 +7,10 @@ use jiff::Timestamp;
 
 use crate::document;
 
-/// Checks that each take an empty place.
-const CHECKS: &[(&str, fn(&Location))] = &[
+/// A check with its name; it takes an empty place.
+type Check = (&'static str, fn(&Location));
+
+const CHECKS: &[Check] = &[
     ("nothing_is_there_until_it_is_made", nothing_is_there_until_it_is_made),
     ("a_document_comes_back_byte_for_byte", a_document_comes_back_byte_for_byte),
     ("the_same_bytes_are_kept_once", the_same_bytes_are_kept_once),
@@ -76,7 +78,7 @@ fn a_document_comes_back_byte_for_byte(place: &Location) {
     assert!(kept.is_new);
     let listed = Store::open(place).unwrap().list(&Filter::default()).unwrap();
     let found = store.find(&kept.id).unwrap();
-    assert_eq!(listed, [found.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&found));
     assert_eq!(store.body(&found).unwrap(), new.body);
     let expected = StoredDocument { id: kept.id, bytes: found.bytes, blake3: found.blake3.clone(), ..new.head };
     assert_eq!(found, expected);
@@ -145,7 +147,7 @@ fn a_history_has_a_series_for_each_request(place: &Location) {
     for number in 0..7 {
         let mut new = document("beta", number * 700);
         if number == 3 {
-            new.head.request_key = "udp".to_owned();
+            "udp".clone_into(&mut new.head.request_key);
         }
         if number == 5 {
             new.head.facts[0].valid = false;
@@ -185,7 +187,7 @@ fn two_writers_lose_nothing(place: &Location) {
 fn thinning_keeps_the_facts(place: &Location) {
     let mut store = Store::create(place).unwrap();
     let mut own = document("beta", 1);
-    own.head.kind = "measurement".to_owned();
+    "measurement".clone_into(&mut own.head.kind);
     own.body = br#"{"schema":2,"kind":"measurement","measurement":{"local":{"samples":[{"at":1},{"at":2}]}}}"#.to_vec();
     let own = store.put(&own).unwrap().id;
     let foreign = store.put(&document("beta", 2)).unwrap().id;
