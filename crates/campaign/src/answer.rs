@@ -12,14 +12,18 @@ const INTERVAL: f64 = 1.96;
 const MAY_DO: f64 = 0.1;
 const DOES: f64 = 0.975;
 
+/// Chance from which on a cell with several runs is the answer of a campaign whose budget ended first.
+const LIKELY: f64 = 0.8;
+const RUNS_OF_LIKELY: usize = 2;
+
 /// Returns the answer that the runs give.
 pub(crate) fn answer(grid: &Grid, judged: &Judged, flight: f64, sure: bool) -> SweepAnswer {
     let cells = grid.cells();
     let estimate = |cell: Index| estimate(&cells, judged, cell);
     let with = |chance: f64| judged.order().iter().copied().find(move |cell| judged.chance(*cell) >= chance);
+    let knee = if sure { judged.knee() } else { likely_knee(judged) };
     let frontier: Vec<Index> =
-        (0..grid.streams().len()).filter_map(|streams| smallest_window(grid, judged, streams)).collect();
-    let knee = judged.knee();
+        (0..grid.streams().len()).filter_map(|streams| smallest_window(grid, judged, (streams, knee))).collect();
     let narrowest = frontier.iter().copied().min_by_key(|cell| (cells[*cell].window, cells[*cell].streams));
     let dearest = with(DOES).unwrap_or(judged.best());
     let position = |cell: Index| judged.order().iter().position(|of| *of == cell);
@@ -53,9 +57,15 @@ fn estimate(cells: &[SweepCell], judged: &Judged, cell: Index) -> SweepEstimate 
     }
 }
 
+/// Returns the cheapest cell that was measured more than once and is likely to do, or else the fastest.
+fn likely_knee(judged: &Judged) -> Index {
+    let is_likely = |cell: &Index| judged.chance(*cell) >= LIKELY && judged.count(*cell) >= RUNS_OF_LIKELY;
+    judged.order().iter().copied().find(is_likely).unwrap_or(judged.best())
+}
+
 /// Returns the smallest window that does with the `streams`th number of streams. The knee does, even if it is only the
 /// best that is known.
-fn smallest_window(grid: &Grid, judged: &Judged, streams: usize) -> Option<Index> {
-    let does = |cell: &Index| judged.chance(*cell) >= SURE || *cell == judged.knee();
+fn smallest_window(grid: &Grid, judged: &Judged, (streams, knee): (usize, Index)) -> Option<Index> {
+    let does = |cell: &Index| judged.chance(*cell) >= SURE || *cell == knee;
     (0..grid.windows().len()).map(|window| grid.at(window, streams)).find(does)
 }

@@ -15,7 +15,7 @@ pub(crate) const SURE: f64 = 0.93;
 const USUAL_NOISE: f64 = 0.04;
 
 /// Runs beyond the first of their cells that weigh as much as that.
-const USUAL_WEIGHT: f64 = 10.0;
+const USUAL_WEIGHT: f64 = 3.0;
 
 /// Deviations of a run from its cell's median, in logarithms, that are not counted further: bursts of other traffic.
 const MAX_DEVIATION: f64 = 0.15;
@@ -40,12 +40,12 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    pub(crate) fn of(grid: &Grid, plane: Plane, runs: &[SweepRun]) -> Self {
+    pub(crate) fn of(grid: &Grid, plane: &Plane, runs: &[SweepRun]) -> Self {
         let seen: Vec<Observation> = runs.iter().filter_map(|run| observation(grid, run)).collect();
         let counts = counts(plane.len(), &seen);
         let typical = typical(plane.len(), &seen);
         let level = level(&seen, &typical);
-        let surface = Surface::fit(&plane, &seen, level - LEVEL, noise(&seen, &typical));
+        let surface = Surface::fit(plane, &seen, level - LEVEL, noise(&seen, &typical));
         let measured = (0..plane.len()).filter(|cell| counts[*cell] > 0);
         let best = measured.max_by(|a, b| surface.mean(*a).total_cmp(&surface.mean(*b))).unwrap_or(0);
         let chances: Vec<f64> = (0..plane.len()).map(|cell| chance(&surface, cell, best)).collect();
@@ -129,7 +129,9 @@ fn observation(grid: &Grid, run: &SweepRun) -> Option<Observation> {
 
 fn counts(cells: usize, seen: &[Observation]) -> Vec<usize> {
     let mut counts = vec![0; cells];
-    seen.iter().for_each(|(cell, _)| counts[*cell] += 1);
+    for (cell, _) in seen {
+        counts[*cell] += 1;
+    }
     counts
 }
 

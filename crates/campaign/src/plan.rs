@@ -181,7 +181,7 @@ impl Plan {
 
     fn state(&self, runs: &[SweepRun]) -> State {
         let (begins, segment) = segments(runs, self.anchors());
-        let judged = Judged::of(&self.grid, Plane::of(&self.grid), &runs[segment.from..]);
+        let judged = Judged::of(&self.grid, &Plane::of(&self.grid), &runs[segment.from..]);
         State { judged, begins, segment }
     }
 
@@ -196,9 +196,7 @@ impl Plan {
         }
         let is_due = segment.suspicious > 0 || segment.references < 2 || segment.since_reference + 1 >= REFERENCE_EVERY;
         let due = self.reference(segment).filter(|_| is_due);
-        due.or_else(|| self.of_level(judged))
-            .or_else(|| self.undecided(judged))
-            .or_else(|| self.last_reference(segment))
+        due.or_else(|| self.of_level(judged)).or_else(|| undecided(judged)).or_else(|| self.last_reference(segment))
     }
 
     fn reference(&self, segment: &Segment) -> Option<(Index, SweepReason)> {
@@ -224,22 +222,6 @@ impl Plan {
         // Where windows alone limit the fastest, nobody knows what would be ample.
         let by_window = largest.is_none_or(|product| flight >= BY_WINDOW * product.as_f64());
         self.grid.filling(if by_window { f64::MAX } else { AMPLE * flight }, streams)
-    }
-
-    /// Returns the cell on which the decision hangs.
-    fn undecided(&self, judged: &Judged) -> Option<(Index, SweepReason)> {
-        let knee = judged.knee();
-        let may_do = |cell: &Index| judged.chance(*cell) >= MAYBE && judged.count(*cell) < MAX_RUNS;
-        let edge = judged.order().iter().copied().take_while(|cell| *cell != knee).find(may_do);
-        let few = [(knee, MIN_RUNS_OF_KNEE), (judged.best(), MIN_RUNS_OF_BEST)];
-        let repeat = few.into_iter().find(|(cell, enough)| judged.count(*cell) < *enough).map(|(cell, _)| cell);
-        if judged.runs() >= MIN_RUNS && edge.is_none() && repeat.is_none() {
-            return None;
-        }
-        let edge = edge.map(|cell| (cell, SweepReason::Edge));
-        let repeat = repeat.map(|cell| (cell, SweepReason::Repeat));
-        let wanted = if judged.runs().is_multiple_of(2) { None } else { edge.or(repeat) };
-        wanted.or_else(|| Some((most_promising(judged), SweepReason::Best)))
     }
 
     /// Returns the cell that shows if there is a lower level.
@@ -273,6 +255,22 @@ struct State {
     /// The first run of each segment.
     begins: Vec<usize>,
     segment: Segment,
+}
+
+/// Returns the cell on which the decision hangs.
+fn undecided(judged: &Judged) -> Option<(Index, SweepReason)> {
+    let knee = judged.knee();
+    let may_do = |cell: &Index| judged.chance(*cell) >= MAYBE && judged.count(*cell) < MAX_RUNS;
+    let edge = judged.order().iter().copied().take_while(|cell| *cell != knee).find(may_do);
+    let few = [(knee, MIN_RUNS_OF_KNEE), (judged.best(), MIN_RUNS_OF_BEST)];
+    let repeat = few.into_iter().find(|(cell, enough)| judged.count(*cell) < *enough).map(|(cell, _)| cell);
+    if judged.runs() >= MIN_RUNS && edge.is_none() && repeat.is_none() {
+        return None;
+    }
+    let edge = edge.map(|cell| (cell, SweepReason::Edge));
+    let repeat = repeat.map(|cell| (cell, SweepReason::Repeat));
+    let wanted = if judged.runs().is_multiple_of(2) { None } else { edge.or(repeat) };
+    wanted.or_else(|| Some((most_promising(judged), SweepReason::Best)))
 }
 
 /// Returns the cell whose rate may be the highest.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_campaign::{Next, Plan, spent};
 use fullpipe_record::{Measurement, Request, SweepCell, SweepReason, SweepReport, SweepRun, SweepRunRecord};
-use fullpipe_units::Span;
+use fullpipe_units::{ByteCount, Span};
 
 use crate::figures::{growth_of_rtt, together};
 use crate::folder::{Folder, FolderError};
@@ -15,6 +15,9 @@ const KEPT_SAMPLES: usize = 200;
 
 /// Length of the intervals in which the streams of a run are compared.
 const INTERVAL: Span = Span::from_millis(500);
+
+/// Payload of a segment on Ethernet, with time stamps.
+const USUAL_MSS: ByteCount = ByteCount::new(1448);
 
 /// Something that measures: a real host, a lab or a simulation.
 pub trait Measure {
@@ -93,7 +96,7 @@ impl Sweep<'_> {
             cell,
             reason,
             rate: broken.is_empty().then_some(rate),
-            sent: measurement.run.map_or(summary.sent, |totals| totals.written),
+            sent: sent(measurement),
             took: wall(measurement).scaled(1.0 / self.plan.fixed().duty.get()),
             idle_rtt: idle_rtt(measurement),
             loaded_rtt: measurement.rtt.loaded.map(|loaded| loaded.median),
@@ -120,6 +123,13 @@ impl Sweep<'_> {
             interrupted,
         }
     }
+}
+
+/// Returns the bytes that the path carried: what arrived, and what was sent again. What was written is no measure of
+/// it, since large send buffers hold much of that when a run ends.
+fn sent(measurement: &Measurement) -> ByteCount {
+    let again = measurement.summary.retransmits.unwrap_or_default();
+    measurement.summary.received + again.of_size(USUAL_MSS)
 }
 
 fn record(plan: &Plan, number: u32, run: &SweepRun, mut measurement: Measurement) -> SweepRunRecord {

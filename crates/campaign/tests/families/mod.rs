@@ -119,11 +119,11 @@ impl SimulatedPath {
         let length: Length = plan.length();
         let steady = length.steady.as_secs_f64();
         let correlated = (5.0 * self.rtt.as_secs_f64()).max(0.3);
-        let deviation = self.noise[index].hypot(2.0 * self.noise[index] * (correlated / steady).min(1.0).sqrt());
+        let deviation = libm::hypot(self.noise[index], 2.0 * self.noise[index] * (correlated / steady).min(1.0).sqrt());
         let changed = self.change.filter(|change| self.clock > change.at);
         let share = self.load[index].min(1.0);
         let fall = changed.map_or(1.0, |change| 1.0 - (1.0 - change.factor) * share);
-        let noise = (deviation * self.random.normal() + self.drift * share).exp();
+        let noise = libm::exp(deviation * self.random.normal() + self.drift * share);
         let burst = if self.random.unit() < BURSTS { self.random.between(0.55, 0.9) } else { 1.0 };
         let rate = BitRate::from_bps_f64(self.truth[index] * fall * noise * burst);
         let cost = run_cost(plan.fixed(), length.total(), rate);
@@ -144,7 +144,7 @@ impl SimulatedPath {
     }
 
     fn pass(&mut self, seconds: f64) {
-        let keeps = (-seconds / DRIFT_SECONDS).exp();
+        let keeps = libm::exp(-seconds / DRIFT_SECONDS);
         self.drift = keeps * self.drift + (1.0 - keeps * keeps).sqrt() * DRIFT * self.random.normal();
         self.clock += seconds;
     }
@@ -256,7 +256,7 @@ impl Shape {
             rate,
             rtt,
             sharpness,
-            clamp: clamp.map_or(f64::INFINITY, |(power, _)| power.floor().exp2() * 1024.0),
+            clamp: clamp.map_or(f64::INFINITY, |(power, _)| libm::exp2(power.floor()) * 1024.0),
             stream_rate: draw(1, [(0.02, 0.6), (0.0, 1.0)]).map_or(f64::INFINITY, |(share, _)| share * rate),
             cross: draw(2, [(0.0, 0.4), (0.3, 5.0)]),
             cpu: draw(3, [(0.5, 1.2), (0.02, 0.1)]),
@@ -272,7 +272,7 @@ impl Shape {
     fn capacity(&self, streams: f64) -> f64 {
         let cross = self.cross.map_or(1.0, |(share, others)| (1.0 - share) * streams / (streams + others));
         let cpu = self.cpu.map_or(f64::INFINITY, |(share, decline)| {
-            share * self.rate * (1.0 - decline * (streams / 4.0).log2().max(0.0))
+            share * self.rate * (1.0 - decline * libm::log2(streams / 4.0).max(0.0))
         });
         let plateau = self.plateau.map_or(1.0, |(share, from)| if streams < from { share } else { 1.0 });
         (self.rate * cross * plateau).min(cpu)
@@ -281,10 +281,10 @@ impl Shape {
     fn rate(&self, cell: (f64, f64)) -> f64 {
         let capacity = self.capacity(cell.1);
         let load = self.offered(cell) / capacity;
-        let rate = capacity * load / (1.0 + load.powf(self.sharpness)).powf(1.0 / self.sharpness);
+        let rate = capacity * load / libm::pow(1.0 + libm::pow(load, self.sharpness), 1.0 / self.sharpness);
         let flight = cell.0.min(self.clamp) * cell.1;
         let declined = self.decline.map_or(0.0, |(queue, decline)| {
-            decline * ((flight * 8.0 / (self.rate * self.rtt * (1.0 + queue))).log2() / 4.0).clamp(0.0, 1.0)
+            decline * (libm::log2(flight * 8.0 / (self.rate * self.rtt * (1.0 + queue))) / 4.0).clamp(0.0, 1.0)
         });
         rate * (1.0 - declined)
     }
@@ -302,8 +302,8 @@ impl Random {
     }
 
     fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.unit()).cos()
+        let radius = (-2.0 * libm::log(1.0 - self.unit())).sqrt();
+        radius * libm::cos(std::f64::consts::TAU * self.unit())
     }
 
     /// 50 Mbit/s to 2 Gbit/s and 10 to 250 ms, with a BDP that the grid holds; or does not, if that is the family.
@@ -315,8 +315,8 @@ impl Random {
             _ => ((50e6_f64, 2e9_f64), (0.01_f64, 0.25_f64)),
         };
         loop {
-            let rate = self.between(fast.0.ln(), fast.1.ln()).exp();
-            let rtt = self.between(far.0.ln(), far.1.ln()).exp();
+            let rate = libm::exp(self.between(libm::log(fast.0), libm::log(fast.1)));
+            let rtt = libm::exp(self.between(libm::log(far.0), libm::log(far.1)));
             if (48.0 * 1024.0..0.5 * MAX_PRODUCT).contains(&(rate * rtt / 8.0)) {
                 return (rate, rtt);
             }
@@ -325,7 +325,8 @@ impl Random {
 
     /// Deviation between runs: more near the knee, less with many streams.
     fn noise(&mut self, streams: f64, load: f64) -> f64 {
-        let near = (-load.log2().powi(2) / 2.0).exp();
-        self.between(0.01, 0.03) + near * self.between(0.03, 0.12) / streams.powf(0.25)
+        let doublings = libm::log2(load);
+        let near = libm::exp(-doublings * doublings / 2.0);
+        self.between(0.01, 0.03) + near * self.between(0.03, 0.12) / libm::pow(streams, 0.25)
     }
 }

@@ -90,8 +90,8 @@ fn map(report: &SweepReport, style: Style) -> String {
             }
             text += "\n";
         }
-        let counts: String = part.iter().map(|column| format!("{:>4} ", streams[*column])).collect();
-        text += &style.dim(&format!("{:>9} {counts}", "streams"));
+        let counts: Vec<String> = part.iter().map(|column| format!("{:>4} ", streams[*column])).collect();
+        text += &style.dim(&format!("{:>9} {}", "streams", counts.concat()));
         text += "\n\n";
     }
     text += &style.dim("  [ ] knee; figures measured; ░ ▒ ▓ █ from 0, 50, 80 and 95 %, by the neighbours\n");
