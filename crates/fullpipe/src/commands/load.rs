@@ -419,11 +419,7 @@ impl Way {
         Ok(Destination {
             host: host.name.clone(),
             port: host.one_port(self.port)?.unwrap_or(usual),
-            family: match (self.ipv4, self.ipv6) {
-                (true, _) => Some(IpVersion::V4),
-                (_, true) => Some(IpVersion::V6),
-                _ => None,
-            },
+            family: family(self.ipv4, self.ipv6),
             local: Local { address: self.bind, device: self.bind_dev.clone(), port: self.cport },
             connect_timeout: self.connect_timeout,
             receive_timeout: self.rcv_timeout,
@@ -434,6 +430,15 @@ impl Way {
             login: self.login.login()?,
             tls: self.security.tls.clone(),
         })
+    }
+}
+
+/// Returns the version of IP that these two flags ask for.
+pub(crate) fn family(ipv4: bool, ipv6: bool) -> Option<IpVersion> {
+    match (ipv4, ipv6) {
+        (true, _) => Some(IpVersion::V4),
+        (_, true) => Some(IpVersion::V6),
+        _ => None,
     }
 }
 

@@ -11,13 +11,13 @@ use fullpipe_campaign::{Grid, Plan};
 use fullpipe_experiment::{Emulated, Interrupt, LabTarget, VirtualTarget};
 use fullpipe_lab::{Backend, Lab, Plan as LabPlan};
 use fullpipe_probe::{Destination, measure};
-use fullpipe_record::{Content, Document, Event, IpVersion, Measurement, Path, Request, SweepOrder, SweepPlan};
+use fullpipe_record::{Content, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan};
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, Scenario, Step, parse_path_flag_with};
 use fullpipe_sweep::{Folder, Kept, Measure, Sweep, Wishes, light_request, plan, price};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use super::load::Server;
+use super::load::{Server, family};
 use super::measure::stays_here;
 use super::state::state_folder;
 use crate::commands::Run;
@@ -30,6 +30,9 @@ const CONSENT_BYTES: ByteCount = ByteCount::from_mib(1024);
 
 /// Time between two checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The sweep that was begun last, instead of an ID.
+const LAST: &str = "last";
 
 /// Find the window and the number of streams that fill the path.
 ///
@@ -99,8 +102,8 @@ pub(crate) struct SweepArguments {
     #[arg(long, conflicts_with = "resume")]
     dry_run: bool,
     /// Go on with the sweep ID, or the last one, with the flags that it began with
-    #[arg(long, value_name = "ID", num_args = 0..=1)]
-    resume: Option<Option<String>>,
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = LAST)]
+    resume: Option<String>,
     /// Send more than 1 GiB without asking
     #[arg(long)]
     yes: bool,
@@ -116,12 +119,7 @@ impl Run for Arguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let family = match (self.ipv4, self.ipv6) {
-            (true, _) => Some(IpVersion::V4),
-            (_, true) => Some(IpVersion::V6),
-            _ => None,
-        };
-        let destination = self.host.destination(self.port, family)?;
+        let destination = self.host.destination(self.port, family(self.ipv4, self.ipv6))?;
         let interrupt = super::interrupt_flag()?;
         let target = destination.host.clone();
         let needs_consent = !self.sweep.yes && !stays_here(&target);
@@ -183,7 +181,8 @@ impl SweepArguments {
         let root = root.join("sweeps");
         let (plan, folder, runs) = match &self.resume {
             Some(id) => {
-                let Kept { folder, plan, runs } = Folder::open(&root, id.as_deref())?;
+                let id = Some(id.as_str()).filter(|id| *id != LAST);
+                let Kept { folder, plan, runs } = Folder::open(&root, id)?;
                 (checked(plan, place)?, Some(folder), runs)
             }
             None => (self.plan(place, measure)?, None, Vec::new()),
@@ -196,12 +195,11 @@ impl SweepArguments {
             terminal.document(&Document::new(Content::SweepPlan { sweep_plan }));
             return Ok(());
         }
-        let folder = match folder {
-            Some(folder) => folder,
-            None => {
-                self.consent(place, &plan)?;
-                Folder::create(&root, plan.fixed())?
-            }
+        let folder = if let Some(folder) = folder {
+            folder
+        } else {
+            self.consent(place, &plan)?;
+            Folder::create(&root, plan.fixed())?
         };
         let sweep = Sweep { plan: &plan, folder: &folder, runs, interrupt };
         let done = sweep.run(measure, &mut |number, run| {

@@ -9,7 +9,6 @@ use fullpipe_report as report;
 use fullpipe_units::Span;
 
 use crate::commands::Run;
-use crate::commands::load::Way;
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::{Format, Terminal};
@@ -23,6 +22,7 @@ use crate::values::duration;
 /// `fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr` measures two settings in pairs of random order, A behind the
 /// first -- and B behind the second, with the flags of measure. What happens to the path meanwhile falls on both.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
     /// File or files of A; with --pairs, the server: HOST or HOST:PORT
     #[arg(value_name = "A|HOST")]
@@ -51,8 +51,15 @@ pub(crate) struct Arguments {
     /// Compare though path, MTU, kernel or version of the program differ
     #[arg(long)]
     anyway: bool,
-    #[command(flatten)]
-    way: Way,
+    /// Port of the server [default: 5201]
+    #[arg(long, short, requires = "pairs", help_heading = "Server")]
+    port: Option<u16>,
+    /// IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = "Server")]
+    ipv4: bool,
+    /// IPv6 only
+    #[arg(short = '6', long, help_heading = "Server")]
+    ipv6: bool,
     #[command(flatten)]
     output: OutputArguments,
 }

@@ -2,12 +2,12 @@
 
 use clap::Parser;
 use fullpipe_experiment::{PairedSide, forecast_pairs, run_pairs};
-use fullpipe_probe::{Destination, ProbeError, measure, measure_iperf2};
+use fullpipe_probe::{Destination, ProbeError, measure};
 use fullpipe_record::{ComparedSide, DifferenceReport, ErrorReport, Event, Measurement, PairForecast, Request};
 use fullpipe_report as report;
 use fullpipe_units::{ByteCount, Span, printable};
 
-use crate::commands::load::Load;
+use crate::commands::load::{Load, Server, family};
 use crate::commands::measure::{ask, consent, stays_here};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
@@ -29,14 +29,14 @@ struct Side {
 /// Measures both sides once for the forecast, then in pairs.
 pub(super) fn run(arguments: &super::Arguments, pairs: u32, terminal: &Terminal) -> Result<(), Failure> {
     let flag = crate::commands::interrupt_flag()?;
-    let server = arguments.a.parse().map_err(|error| Failure::new(USAGE, format!("{}: {error}", arguments.a)))?;
-    let destination = arguments.way.destination(&server)?;
+    let server: Server =
+        arguments.a.parse().map_err(|error| Failure::new(USAGE, format!("{}: {error}", arguments.a)))?;
+    let destination = server.destination(arguments.port, family(arguments.ipv4, arguments.ipv6))?;
     let sides = sides(&arguments.sides, arguments.time.unwrap_or(USUAL_TIME))?;
     if !arguments.yes {
         sides.iter().try_for_each(|side| consent(&destination, &side.request))?;
     }
-    let run = if arguments.way.is_iperf2() { measure_iperf2 } else { measure };
-    let mut once = |request: &Request| run(&destination, request, &flag, &mut |_| {});
+    let mut once = |request: &Request| measure(&destination, request, &flag, &mut |_| {});
     let forecast = forecast_of(&sides, pairs, &mut once, terminal)?;
     if !arguments.yes {
         consent_to(&forecast, &destination)?;
