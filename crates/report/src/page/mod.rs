@@ -61,7 +61,8 @@ fn articles(sources: &[Source<'_>]) -> Result<Vec<Article>, PageError> {
     let several = (measured.len() > 1).then(|| runs::article(&measured));
     let is_many = measured.len() > MAX_MEASUREMENTS;
     let own = sources.iter().filter(|source| !is_many || measurement(**source).is_none());
-    let own = own.map(|source| article(*source).ok_or_else(|| PageError { name: source.name.to_owned() }));
+    let name = |source: &Source<'_>| if source.name.is_empty() { "the document" } else { source.name }.to_owned();
+    let own = own.map(|source| article(*source).ok_or_else(|| PageError { name: name(source) }));
     Ok(several.into_iter().chain(own.collect::<Result<Vec<_>, _>>()?).collect())
 }
 
