@@ -18,8 +18,8 @@ pub struct NewDocument {
 }
 
 impl NewDocument {
-    /// Returns what is to be kept of a document that a command printed, or would print, at the time `now`; `None` if it
-    /// is of a kind that measures nothing: an error, a calculation, settings of a host. A report of several scenarios
+    /// Returns what is to be kept of a document that a command printed, or would print, at the time `now`: nothing of a
+    /// kind that measures nothing, as an error, a calculation, or settings of a host. A report of several scenarios
     /// becomes one document for each.
     pub fn of(document: &Document, now: Timestamp) -> Vec<Self> {
         match &document.content {

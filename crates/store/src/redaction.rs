@@ -114,7 +114,7 @@ impl Redaction {
         }
     }
 
-    /// Addresses and paths are found without being learned; a name of one character would be found in half of all texts.
+    /// Addresses and paths are found without being learned; a name of one character would be found everywhere.
     fn learn_name(&mut self, name: &str) {
         let is_common = ["localhost", "true", "false", "none", "null", "auto"].contains(&name);
         let is_found = name.starts_with('/') || name.parse::<IpAddr>().is_ok();

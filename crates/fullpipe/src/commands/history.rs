@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::terminal::{Format, Terminal};
 use crate::values::ago;
 
-/// What changed on the way to a host, and when.
+/// Show what changed on the way to a host, and when.
 ///
 /// Shows the runs towards HOST that the archive keeps: a series for each path, load and direction, with the medians of
 /// each day. Runs that are invalid take no part.

@@ -1,4 +1,4 @@
-//! What every archive does, on SQLite and on PostgreSQL.
+//! The suite that every archive must pass, on SQLite and on PostgreSQL.
 
 use fullpipe_record::{StoredDocument, StoredFacts};
 use fullpipe_store::{Filter, Location, Store, StoreError};
