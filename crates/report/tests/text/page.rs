@@ -3,11 +3,13 @@
 use std::fs;
 
 use fullpipe_record::{
-    Buffer, Content, Document, Echo, EchoReport, ErrorReport, LoadTime, Measurement, Sample, SimulatedTransfer, TcpInfo,
+    Buffer, Content, Document, Echo, EchoReport, ErrorReport, LoadTime, Measurement, Sample, SimulatedTransfer,
+    SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepReport, SweepRun, SweepShape,
+    TcpInfo,
 };
 use fullpipe_report::{Source, Style, html_page, text_page};
 use fullpipe_testkit::{Browser, require};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use serde_json::Value;
 
 use crate::fixture;
@@ -79,6 +81,74 @@ fn settings() -> Vec<SimulatedTransfer> {
     [64, 256, 1024].into_iter().flat_map(|window| [1, 4, 16].map(|streams| transfer(streams, window))).collect()
 }
 
+/// Returns a sweep over four settings, with an answer or without.
+fn swept(is_answered: bool) -> SweepReport {
+    let cells: Vec<SweepCell> = [1, 8]
+        .into_iter()
+        .flat_map(|streams| [64, 1024].map(|kib| SweepCell { window: ByteCount::from_kib(kib), streams }))
+        .collect();
+    let rate = |cell: SweepCell| BitRate::from_mbps((cell.product().get() / 20_000).min(94));
+    let estimate = |cell: SweepCell, runs: u32| SweepEstimate {
+        cell,
+        rate: rate(cell),
+        low: rate(cell).scaled(0.97),
+        high: rate(cell).scaled(1.03),
+        runs,
+    };
+    let run = |cell: SweepCell| SweepRun {
+        cell,
+        reason: SweepReason::Grid,
+        rate: Some(rate(cell)),
+        sent: ByteCount::from_mib(10),
+        took: Span::from_secs(5),
+        idle_rtt: Some(Span::from_millis(20)),
+        loaded_rtt: Some(Span::from_millis(20 + rate(cell).bps() / 10_000_000)),
+        retransmits: Some(SegCount::new(u64::from(cell.streams / 8))),
+        together: None,
+        broken: Vec::new(),
+    };
+    let [knee, best] = [estimate(cells[1], 1), estimate(cells[3], 2)];
+    let answer = SweepAnswer {
+        knee,
+        sure: true,
+        shape: SweepShape::Knee,
+        best,
+        cheapest: cells[1],
+        dearest: cells[1],
+        fewest_streams: knee,
+        smallest_window: estimate(cells[2], 0),
+        frontier: vec![knee],
+    };
+    SweepReport {
+        plan: SweepPlan {
+            id: "2026-11-25-1".to_owned(),
+            target: "host.example".to_owned(),
+            is_virtual: false,
+            windows: vec![ByteCount::from_kib(64), ByteCount::from_kib(1024)],
+            streams: vec![1, 8],
+            order: None,
+            seed: 1,
+            rtt: Span::from_millis(20),
+            overhead: Span::from_secs(1),
+            duty: Ratio::new(0.5),
+            budget: Ratio::new(0.2),
+            max_bytes: None,
+            congestion: None,
+            predicted: Vec::new(),
+        },
+        runs: if is_answered { vec![run(cells[0]), run(cells[1]), run(cells[3])] } else { Vec::new() },
+        segments: vec![0],
+        answer: is_answered.then_some(answer),
+        predicted_knee: None,
+        surface: cells.iter().map(|cell| estimate(*cell, u32::from(is_answered))).collect(),
+        rtt: None,
+        forecast: None,
+        spent: SweepCost { bytes: ByteCount::from_mib(30), time: Span::from_secs(15) },
+        grid: SweepCost { bytes: ByteCount::from_mib(200), time: Span::from_secs(80) },
+        interrupted: false,
+    }
+}
+
 /// Returns a document of each kind that a page shows.
 fn documents() -> Vec<Document> {
     let mut experiment = fixture::experiment();
@@ -94,6 +164,8 @@ fn documents() -> Vec<Document> {
         document(Content::Simulations { simulations: settings() }),
         document(Content::WhatIf { what_if: vec![fixture::past_with_changes()] }),
         document(Content::Capture { capture: Box::default() }),
+        document(Content::Sweep { sweep: Box::new(swept(true)) }),
+        document(Content::Sweep { sweep: Box::new(swept(false)) }),
         document(Content::Lab { lab: Vec::new() }),
         document(Content::Simulations { simulations: Vec::new() }),
     ]
