@@ -13,7 +13,7 @@ use super::table::{Align, Table, or_dash};
 const SHOWN_ID: usize = 8;
 
 /// Characters of the name of another end in a list.
-const MAX_PEER: usize = 22;
+const MAX_PEER: usize = 15;
 
 /// Returns an archive as a whole.
 pub fn archive(archive: &ArchiveReport) -> String {
@@ -57,7 +57,7 @@ pub fn stored(documents: &[StoredDocument], style: Style) -> String {
 fn result(document: &StoredDocument) -> String {
     let kind = document.kind.strip_prefix("foreign/").unwrap_or(&document.kind);
     let first = document.facts.first();
-    let limit = first.and_then(limit).map_or_else(String::new, |limit| format!(", {limit}"));
+    let limit = first.and_then(|facts| facts.limit.as_deref()).map_or_else(String::new, |limit| format!(", {limit}"));
     let valid = if document.facts.iter().all(|facts| facts.valid) { "" } else { ", invalid" };
     printable(&format!("{kind}{limit}{valid}"))
 }
@@ -157,7 +157,7 @@ pub fn imported(files: &[ImportedFile], style: Style) -> String {
         let ids: Vec<&str> = file.ids.iter().take(MAX_IDS).map(|id| short_id(id)).collect();
         let more = if file.ids.len() > MAX_IDS { ", …" } else { "" };
         let known = if file.known > 0 { format!(", {} known already", file.known) } else { String::new() };
-        format!("{name}: {new} kept{known} ({kind}; {}{more})\n", ids.join(", "))
+        wrapped(&format!("{name}: {new} kept{known} ({kind}; {}{more})", ids.join(", ")), 0, str::to_owned)
     };
     files.iter().map(line).collect()
 }
@@ -202,15 +202,20 @@ pub fn history(history: &HistoryReport, style: Style) -> String {
 fn one_series(series: &HistorySeries, style: Style) -> String {
     let way = direction(series.direction);
     let runs = series.points.len();
-    let title = format!("{}, {way}: {} ({runs} runs)", series.path_key, series.request_key);
+    let plural = if runs == 1 { "" } else { "s" };
+    let title = format!("{}, {way}: {} ({runs} run{plural})", series.path_key, series.request_key);
     let mut text = heading(style, &printable(&title));
     for change in &series.changes {
         text += &wrapped(&change.sentence, 2, str::to_owned);
     }
-    let heads = [("day (UTC)", Align::Left), ("runs", Align::Right), ("median", Align::Right)];
-    let more =
-        [("least", Align::Right), ("greatest", Align::Right), ("idle RTT", Align::Right), ("limit", Align::Left)];
-    let mut table = Table::new(&[&heads[..], &more].concat());
+    let mut table = Table::new(&[
+        ("day (UTC)", Align::Left),
+        ("runs", Align::Right),
+        ("median", Align::Right),
+        ("least", Align::Right),
+        ("idle RTT", Align::Right),
+        ("limit", Align::Left),
+    ]);
     let skipped = series.days.len().saturating_sub(MAX_DAYS);
     for day in series.days.iter().skip(skipped) {
         table.row([
@@ -218,9 +223,8 @@ fn one_series(series: &HistorySeries, style: Style) -> String {
             day.runs.to_string(),
             day.rate.to_string(),
             day.min.to_string(),
-            day.max.to_string(),
             or_dash(day.rtt_idle.map(|rtt| rtt.to_string())),
-            or_dash(day.limit.as_deref().map(printable)),
+            or_dash(day.limit.as_deref().map(kind_of)),
         ]);
     }
     text += &table.without_unknown().render(2, |head| style.dim(head));
@@ -228,4 +232,85 @@ fn one_series(series: &HistorySeries, style: Style) -> String {
         text += &format!("  and {skipped} earlier days\n");
     }
     text
+}
+
+/// Returns the kind of a limit, without its cause, for which a line has no room.
+fn kind_of(limit: &str) -> String {
+    printable(limit.split('/').next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{HistoryDay, HistoryPoint};
+    use fullpipe_units::BitRate;
+
+    fn document() -> StoredDocument {
+        StoredDocument {
+            id: "01a2121b-a32a-720a-9996-66dd5db307ad".to_owned(),
+            kind: "measurement".to_owned(),
+            started: "2026-03-12T10:00:00.25Z".to_owned(),
+            peer: "a-host-with-a-long-name.of-a-long-domain.example.org".to_owned(),
+            facts: vec![StoredFacts {
+                steady: Some(BitRate::from_mbps(941)),
+                limit: Some("receiver-application".to_owned()),
+                cause: Some("window-scale-rewritten".to_owned()),
+                ..StoredFacts::default()
+            }],
+            ..StoredDocument::default()
+        }
+    }
+
+    #[test]
+    fn a_list_fits_a_terminal_and_shows_the_end_of_the_identifier() {
+        let list = stored(&[document()], Style::PLAIN);
+        assert!(list.lines().all(|line| line.chars().count() <= 80), "{list}");
+        for part in ["5db307ad  2026-03-12 10:00  a-host-with-a-…", "941 Mbit/s", "invalid"] {
+            assert!(list.contains(part), "{list}");
+        }
+        assert_eq!(stored(&[], Style::PLAIN), "no documents\n");
+    }
+
+    #[test]
+    fn one_document_has_all_figures_that_are_known_and_no_others() {
+        let text = stored_document(&document(), Style::PLAIN);
+        assert!(text.contains("upload (invalid)") && text.contains("receiver-application/window-scale-rewritten"));
+        assert!(!text.contains("loss") && !text.contains("campaign"), "{text}");
+    }
+
+    #[test]
+    fn a_history_shows_changes_first_and_the_newest_days() {
+        let day = |number: usize| HistoryDay {
+            date: format!("day-{number}"),
+            runs: 4,
+            rate: BitRate::from_mbps(612),
+            min: BitRate::from_mbps(600),
+            max: BitRate::from_mbps(620),
+            rtt_idle: None,
+            limit: Some("receiver-application/slow-reader".to_owned()),
+        };
+        let point = HistoryPoint {
+            id: String::new(),
+            started: String::new(),
+            rate: BitRate::from_mbps(612),
+            rtt_idle: None,
+            rtt_loaded: None,
+            limit: None,
+            valid: true,
+        };
+        let series = HistorySeries {
+            path_key: "alpha → 192.0.2.1".to_owned(),
+            request_key: "tcp upload, 1 stream, 10 s".to_owned(),
+            direction: Direction::Upload,
+            points: vec![point],
+            days: (0..40).map(day).collect(),
+            changes: Vec::new(),
+        };
+        let text = history(&HistoryReport { host: "beta".to_owned(), series: vec![series] }, Style::PLAIN);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("(1 run)") && text.contains("day-39") && !text.contains("day-8 "), "{text}");
+        assert!(text.contains("and 9 earlier days") && !text.contains("idle RTT"), "{text}");
+        let none = history(&HistoryReport { host: "beta".to_owned(), series: Vec::new() }, Style::PLAIN);
+        assert_eq!(none, "no runs towards beta are kept\n");
+    }
 }
