@@ -95,7 +95,7 @@ fn a_trace_is_written_whole_or_not_at_all() {
     assert!(lines.next().unwrap().starts_with("time,stream,cwnd,ssthresh,in_flight,queue,"), "{text}");
     // Both streams at the start, each tenth of a second and at the end.
     assert!(lines.clone().count() >= 22 && lines.all(|line| line.split(',').count() == 11), "{text}");
-    assert_eq!(traced("narrow=600", &folder.path().join("refused.csv")).status.code(), Some(2));
+    assert_eq!(traced("edits=strip-sack", &folder.path().join("refused.csv")).status.code(), Some(2));
     assert_eq!(traced("rate=20M", &folder.path().join("none/x.csv")).status.code(), Some(1));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "the first alone");
 }
