@@ -86,7 +86,7 @@ const BOUNDS: &[Row] = &[
         &["MTU 9000 ÷ MTU 1500 at least 300 % of 1"],
     ),
     ("slac-load", "622 Mbit/s, 154 ms, 5.709 MiB, 1500", &[("the link alone", "ramp"), ("cross-traffic", "ramp")], &[]),
-    ("slac-sweep", "62.2 Mbit/s, 154 ms, 584.7 KiB, 1500", &[("one stream", "")], &[]),
+    ("slac-sweep", "62.2 Mbit/s, 154 ms, 584.6 KiB, 1500", &[("one stream", "")], &[]),
 ];
 
 #[test]
