@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fullpipe_flow::{Explained, FlowsWithTimes, LeftOut, PacketTimes, TransferEvidence};
 use fullpipe_record::{CaptureReport, FlowReport};
 use fullpipe_units::{Span, Time};
-use fullpipe_wire::is_known;
+use fullpipe_wire::{Captured, is_known, read_captured};
 
 use crate::error::CaptureError;
 use crate::file::{CapturedPacket, PacketFile};
 use crate::following::Following;
 use crate::notes::FileNotes;
-use crate::others::Others;
 
 /// Packets after which an interrupt is noticed.
 const INTERRUPT_INTERVAL: u64 = 4096;
@@ -30,6 +29,16 @@ pub struct Reading {
     pub error: Option<CaptureError>,
 }
 
+/// Packets of a capture that are no TCP segments.
+#[derive(Debug, Default)]
+struct Others {
+    fragments: u64,
+    cut: u64,
+    encrypted: u64,
+    malformed: u64,
+    cut_options: u64,
+}
+
 /// Reads `file` to its end, or until `interrupt` is set, and returns its connections, with the evidence of those that
 /// are to be `explained`. An error ends the file; the connections before it are returned with it. `name` is that of the
 /// file in the report.
@@ -45,7 +54,8 @@ pub fn read_flows_with(
     interrupt: &AtomicBool,
     also: &mut dyn FnMut(&CapturedPacket) -> Result<(), CaptureError>,
 ) -> Reading {
-    let (mut flows, mut packets) = (Following::new(), 0_u64);
+    let (mut flows, mut others) = (Following::new(), Others::default());
+    let (mut packets, mut segments) = (0_u64, 0_u64);
     let mut times: Option<[Time; 2]> = None;
     let error = loop {
         if packets.is_multiple_of(INTERRUPT_INTERVAL) && interrupt.load(Ordering::Relaxed) {
@@ -62,14 +72,25 @@ pub fn read_flows_with(
         packets += 1;
         let [first, last] = times.unwrap_or([packet.at; 2]);
         times = Some([first.min(packet.at), last.max(packet.at)]);
-        flows.add(&packet);
+        match &read_captured(packet.link, packet.bytes, packet.original as usize) {
+            Captured::Tcp(segment) => {
+                segments += 1;
+                others.cut_options += u64::from(segment.options.cut);
+                flows.add(segment, packet.at);
+            }
+            Captured::FirstFragment | Captured::LaterFragment => others.fragments += 1,
+            Captured::Cut => others.cut += 1,
+            Captured::Encrypted => others.encrypted += 1,
+            Captured::Malformed => others.malformed += 1,
+            Captured::Udp | Captured::Other => {}
+        }
     };
-    let (finished, others) = flows.finish(explained);
+    let finished = flows.finish(explained);
     let mut report = CaptureReport {
         name: name.to_owned(),
         format: format_of(file.notes()),
         packets,
-        segments: others.segments,
+        segments,
         duration: times.map_or(Span::ZERO, |[first, last]| last.since(first)),
         notes: notes(file.notes(), &others),
         unanswered: finished.unanswered,

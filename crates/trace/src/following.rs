@@ -1,17 +1,12 @@
 //! The connections of a capture, followed on this thread, or on several where there are many.
 
-use std::mem;
 use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use fullpipe_flow::{Explained, Finished, Flows, Settled, part_of};
-use fullpipe_wire::{Captured, read_captured};
-
-use crate::block::Block;
-use crate::file::CapturedPacket;
-use crate::others::Others;
+use fullpipe_units::Time;
+use fullpipe_wire::Segment;
 
 /// Connections from which on several threads follow them. Fewer are in the caches, where passing a packet to another
 /// thread takes as long as following it.
@@ -20,148 +15,140 @@ const MANY: usize = 2048;
 /// Threads that follow at most: one that reads has no packets for more.
 const MAX_THREADS: usize = 8;
 
-/// Blocks that may wait for a thread.
+/// Packets that are passed to a thread at a time, and how many times so many may wait for it.
+const BATCH: usize = 256;
 const WAITING: usize = 8;
 
 /// Those who follow the connections.
 pub(crate) enum Following {
     /// This thread, where as many others may take over.
-    Here { flows: Box<Flows>, others: Others, threads: usize },
-    /// Each reads all packets, and follows its part of the connections: to read a packet takes less time than to pass
-    /// on what was read of it.
-    Threads { parts: Vec<Part>, others: Others, block: Block },
+    Here {
+        flows: Box<Flows>,
+        threads: usize,
+    },
+    Threads {
+        parts: Vec<Part>,
+        count: u64,
+    },
 }
 
 impl Following {
     pub(crate) fn new() -> Self {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        Self::on(threads)
+        Self::Here { flows: Box::default(), threads }
     }
 
-    fn on(threads: usize) -> Self {
-        Self::Here { flows: Box::default(), others: Others::default(), threads }
-    }
-
-    /// Adds a packet.
+    /// Adds a segment that was captured at `at`.
     #[inline]
-    pub(crate) fn add(&mut self, packet: &CapturedPacket) {
+    pub(crate) fn add(&mut self, segment: &Segment, at: Time) {
         match self {
-            Self::Here { flows, others, threads } => {
-                let captured = read_captured(packet.link, packet.bytes, packet.original as usize);
-                others.count(&captured);
-                let Captured::Tcp(segment) = &captured else { return };
-                flows.add(segment, packet.at);
+            Self::Here { flows, threads } => {
+                flows.add(segment, at);
                 if flows.connections() >= MANY && *threads > 1 {
                     self.share();
                 }
             }
-            Self::Threads { parts, block, .. } => {
-                if block.add(packet) {
-                    pass(parts, mem::replace(block, Block::with_room()));
-                }
+            Self::Threads { parts, count } => {
+                let part = part_of(segment, parts.len());
+                parts[part].add(Numbered { number: *count, at, segment: *segment });
+                *count += 1;
             }
         }
     }
 
     /// Has threads follow the connections from here on.
     fn share(&mut self) {
-        let Self::Here { flows, others, threads } = self else { return };
-        let number = *threads;
-        let Ok(parts) = (0..number).map(|part| Part::start(part, number)).collect::<Result<Vec<_>, _>>() else {
+        let Self::Here { flows, threads } = self else { return };
+        let Ok(parts) = (0..*threads).map(|_| Part::start()).collect::<Result<Vec<_>, _>>() else {
             // There is no memory for a thread.
             *threads = 1;
             return;
         };
-        let first = flows.segments();
-        for (part, flows) in parts.iter().zip(mem::take(&mut **flows).split(number)) {
+        let count = flows.segments();
+        for (part, flows) in parts.iter().zip(std::mem::take(&mut **flows).split(*threads)) {
             // One that ended has panicked, which its end shows.
-            let _ = part.begin.send((flows, first));
+            let _ = part.begin.send(flows);
         }
-        *self = Self::Threads { parts, others: mem::take(others), block: Block::with_room() };
+        *self = Self::Threads { parts, count };
     }
 
-    /// Returns everything that was found, with the evidence of the transfers that are to be `explained`, and what the
-    /// packets were.
-    pub(crate) fn finish(self, explained: Explained<'_>) -> (Finished, Others) {
+    /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
+    pub(crate) fn finish(self, explained: Explained<'_>) -> Finished {
         match self {
-            Self::Here { flows, others, .. } => (flows.finish(explained), others),
-            Self::Threads { parts, mut others, block } => {
-                pass(&parts, block);
-                let threads: Vec<_> = parts.into_iter().map(|part| part.thread).collect();
+            Self::Here { flows, .. } => flows.finish(explained),
+            Self::Threads { parts, .. } => {
+                let threads: Vec<JoinHandle<Settled>> = parts.into_iter().map(Part::end).collect();
                 let mut all = Settled::default();
                 for thread in threads {
-                    let (settled, counted) = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-                    all.join(settled);
-                    others.join(&counted);
+                    all.join(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
                 }
-                (all.finish(explained), others)
+                all.finish(explained)
             }
         }
     }
+}
+
+/// A segment with its number in the capture.
+struct Numbered {
+    number: u64,
+    at: Time,
+    segment: Segment,
 }
 
 /// A thread that follows a part of the connections.
 pub(crate) struct Part {
-    thread: JoinHandle<(Settled, Others)>,
-    /// The connections that it begins with, and the number of the first packet.
-    begin: SyncSender<(Flows, u64)>,
-    blocks: SyncSender<Arc<Block>>,
+    thread: JoinHandle<Settled>,
+    /// The connections that it begins with.
+    begin: SyncSender<Flows>,
+    batches: SyncSender<Vec<Numbered>>,
+    batch: Vec<Numbered>,
 }
 
 impl Part {
-    /// Starts the thread that follows part `own` of so many `parts`.
-    fn start(own: usize, parts: usize) -> std::io::Result<Self> {
+    fn start() -> std::io::Result<Self> {
         let (begin, flows) = sync_channel(1);
-        let (blocks, packets) = sync_channel(WAITING);
-        let work = move || follow([own, parts], &flows, &packets);
-        let thread = thread::Builder::new().name("connections".to_owned()).spawn(work)?;
-        Ok(Self { thread, begin, blocks })
+        let (batches, segments) = sync_channel(WAITING);
+        let thread = thread::Builder::new().name("connections".to_owned()).spawn(move || follow(&flows, &segments))?;
+        Ok(Self { thread, begin, batches, batch: Vec::with_capacity(BATCH) })
     }
-}
 
-/// Passes a block to all.
-fn pass(parts: &[Part], block: Block) {
-    let block = Arc::new(block);
-    for part in parts {
-        // One that ended has panicked, which its end shows.
-        let _ = part.blocks.send(Arc::clone(&block));
-    }
-}
-
-fn follow(
-    [own, parts]: [usize; 2],
-    flows: &Receiver<(Flows, u64)>,
-    blocks: &Receiver<Arc<Block>>,
-) -> (Settled, Others) {
-    let (mut flows, mut first) = flows.recv().unwrap_or_default();
-    let mut others = Others::default();
-    for block in blocks {
-        for ((captured, at), number) in block.read().zip(first..) {
-            match &captured {
-                Captured::Tcp(segment) if part_of(segment, parts) == own => {
-                    others.count(&captured);
-                    flows.add_numbered(number, segment, at);
-                }
-                Captured::Tcp(_) => {}
-                _ if own == 0 => others.count(&captured),
-                _ => {}
-            }
+    fn add(&mut self, segment: Numbered) {
+        self.batch.push(segment);
+        if self.batch.len() == BATCH {
+            self.send(BATCH);
         }
-        first += block.len();
     }
-    (flows.settle(), others)
+
+    /// Passes the batch on, and begins one with room for so many.
+    fn send(&mut self, next: usize) {
+        // One that ended has panicked, which its end shows.
+        let _ = self.batches.send(std::mem::replace(&mut self.batch, Vec::with_capacity(next)));
+    }
+
+    fn end(mut self) -> JoinHandle<Settled> {
+        self.send(0);
+        self.thread
+    }
+}
+
+fn follow(flows: &Receiver<Flows>, segments: &Receiver<Vec<Numbered>>) -> Settled {
+    let mut flows = flows.recv().unwrap_or_default();
+    for Numbered { number, at, segment } in segments.iter().flatten() {
+        flows.add_numbered(number, &segment, at);
+    }
+    flows.settle()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_units::Time;
-    use fullpipe_wire::LinkType;
+    use fullpipe_wire::{Captured, LinkType, read_captured};
 
     #[test]
     fn several_threads_find_what_one_does() {
         const CONNECTIONS: u32 = MANY as u32 + 500;
-        let (mut one, mut three) = (Following::on(1), Following::on(3));
+        let new = |threads| Following::Here { flows: Box::default(), threads };
+        let (mut one, mut three) = (new(1), new(3));
         for number in 0..10 * CONNECTIONS {
             let (connection, index) = (number % CONNECTIONS, number / CONNECTIONS);
             let [.., high, low] = connection.to_be_bytes();
@@ -169,21 +156,16 @@ mod tests {
             let ip = [0x45, 0, 0, 140, 0, 0, 0, 0, 64, 6, 0, 0, 198, 18, high, low, 198, 19, 0, 1];
             let [sequence_high, sequence_low] = (100 * index as u16).to_be_bytes();
             let tcp = [0x9C, 0x40, 0x14, 0x51, 0, 0, sequence_high, sequence_low, 0, 0, 0, 1, 0x50, 0x10, 1, 0];
-            let mut bytes = [&ip[..], &tcp, &[0; 4]].concat();
-            // Now and then a packet that is no segment.
-            bytes[0] = if number % 1_000 == 0 { 0 } else { bytes[0] };
+            let bytes = [&ip[..], &tcp, &[0; 4]].concat();
+            let Captured::Tcp(segment) = read_captured(LinkType::RAW, &bytes, 140) else { panic!("no segment") };
             let at = Time::from_nanos(u64::from(number / 2) * 1_000);
-            let packet =
-                CapturedPacket { at, link: LinkType::RAW, interface: 0, bytes: &bytes, original: 140, direction: None };
-            one.add(&packet);
-            three.add(&packet);
+            one.add(&segment, at);
+            three.add(&segment, at);
         }
         assert!(matches!(one, Following::Here { .. }) && matches!(three, Following::Threads { .. }));
-        let [(one, others), (three, same)] = [one, three].map(|following| following.finish(Explained::Largest(2)));
+        let [one, three] = [one, three].map(|following| following.finish(Explained::Largest(2)));
         assert_eq!(one.flows.len(), CONNECTIONS as usize);
-        assert!(one.flows.iter().all(|flow| (900..=1_000).contains(&flow.ends[0].unique_bytes.get())));
+        assert!(one.flows.iter().all(|flow| flow.ends[0].unique_bytes.get() == 1_000));
         assert_eq!((&one.flows, &one.transfers), (&three.flows, &three.transfers));
-        assert_eq!((others.segments, others.malformed), (10 * u64::from(CONNECTIONS) - others.malformed, 26));
-        assert_eq!(format!("{others:?}"), format!("{same:?}"));
     }
 }

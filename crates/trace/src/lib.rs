@@ -19,7 +19,6 @@
 //! ```
 
 mod appearance;
-mod block;
 mod compression;
 mod decompress;
 mod error;
@@ -30,7 +29,6 @@ mod input;
 mod live;
 mod notes;
 mod order;
-mod others;
 mod pcap;
 mod pcap_writer;
 mod pcapng;
