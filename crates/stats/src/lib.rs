@@ -14,7 +14,6 @@ mod magnitude;
 mod order;
 mod order_statistics;
 mod rank_sum;
-mod references;
 mod signed_rank;
 mod student;
 mod within_run;
@@ -25,7 +24,6 @@ pub use detectable::{detectable, pairs_needed};
 pub use difference::{Conclusion, Difference, SAME_WITHIN, paired, unpaired};
 pub use magnitude::Magnitude;
 pub use order::{Order, pair_orders};
-pub use references::{Advice, reference_advice};
 pub use within_run::{RateInterval, within_run};
 
 /// Quantile of the normal distribution with 2.5 % above it.

@@ -1,10 +1,13 @@
 //! Figures of runs that answer what Cottrell asked of his.
 
 use fullpipe_record::{Measurement, SweepRtt, SweepRun};
-use fullpipe_units::Ratio;
+use fullpipe_stats::{Magnitude, rank_correlation};
+use fullpipe_units::{BitRate, Ratio, SegCount, Span};
 
-/// Fewest intervals and runs that show a correlation.
-const MIN_POINTS: usize = 4;
+/// Fewest intervals that show if streams depend on each other.
+const MIN_INTERVALS: usize = 4;
+/// Fewest runs that show a correlation.
+const MIN_RUNS: usize = 5;
 
 /// Returns the variance of the rate of all streams over the sum of the variances of each, after the ramp.
 pub(crate) fn together(measurement: &Measurement) -> Option<Ratio> {
@@ -18,7 +21,7 @@ pub(crate) fn together(measurement: &Measurement) -> Option<Ratio> {
     let streams = steady.first()?.len();
     // The last interval may be shorter than the others.
     let whole = &steady[..steady.len() - 1];
-    if whole.len() < MIN_POINTS || whole.iter().any(|rates| rates.len() != streams) {
+    if whole.len() < MIN_INTERVALS || whole.iter().any(|rates| rates.len() != streams) {
         return None;
     }
     let all = variance(&whole.iter().map(|rates| rates.iter().sum()).collect::<Vec<f64>>());
@@ -28,22 +31,18 @@ pub(crate) fn together(measurement: &Measurement) -> Option<Ratio> {
 
 /// Returns the rate from which on round trips are longer under load, and the correlations of their growth.
 pub(crate) fn growth_of_rtt(runs: &[SweepRun]) -> Option<SweepRtt> {
-    let seen: Vec<(&SweepRun, f64, f64)> = runs
-        .iter()
-        .filter_map(|run| Some((run, run.rate?.as_f64(), run.loaded_rtt?.as_secs_f64() - run.idle_rtt?.as_secs_f64())))
-        .collect();
-    if seen.len() < MIN_POINTS {
+    let growth = |run: &SweepRun| Some(run.loaded_rtt?.saturating_sub(run.idle_rtt?));
+    let seen: Vec<(&SweepRun, BitRate, Span)> =
+        runs.iter().filter_map(|run| Some((run, run.rate?, growth(run)?))).collect();
+    if seen.len() < MIN_RUNS {
         return None;
     }
-    let growth: Vec<f64> = seen.iter().map(|(_, _, growth)| *growth).collect();
-    let with =
-        |of: &dyn Fn(&SweepRun) -> f64| correlation(&seen.iter().map(|(run, ..)| of(run)).collect::<Vec<_>>(), &growth);
     Some(SweepRtt {
         climbs_from: runs.iter().filter(|run| run.is_rtt_longer() == Some(true)).filter_map(|run| run.rate).min(),
-        with_rate: correlation(&seen.iter().map(|(_, rate, _)| *rate).collect::<Vec<_>>(), &growth),
-        with_window: with(&|run| run.cell.window.as_f64()),
-        with_streams: with(&|run| f64::from(run.cell.streams)),
-        with_product: with(&|run| run.cell.product().as_f64()),
+        with_rate: with(&seen, |_, rate| rate),
+        with_window: with(&seen, |run, _| run.cell.window),
+        with_streams: with(&seen, |run, _| SegCount::new(run.cell.streams.into())),
+        with_product: with(&seen, |run, _| run.cell.product()),
     })
 }
 
@@ -52,32 +51,39 @@ fn variance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / values.len() as f64
 }
 
-/// Returns Spearman's rank correlation: Pearson's of the ranks, equal values with their mean rank; 0 where one of both
-/// never varies.
-fn correlation(a: &[f64], b: &[f64]) -> f64 {
-    let (a, b) = (ranks(a), ranks(b));
-    let middle = (a.len() as f64 - 1.0) / 2.0;
-    let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - middle) * (b - middle)).sum::<f64>();
-    let spread = (product(&a, &a) * product(&b, &b)).sqrt();
-    if spread > 0.0 { product(&a, &b) / spread } else { 0.0 }
-}
-
-fn ranks(values: &[f64]) -> Vec<f64> {
-    let below = |value: f64| values.iter().filter(|other| **other < value).count() as f64;
-    let equal = |value: f64| values.iter().filter(|other| other.total_cmp(&value).is_eq()).count() as f64;
-    values.iter().map(|value| below(*value) + (equal(*value) - 1.0) / 2.0).collect()
+/// Returns the rank correlation of a quantity of runs with the growth of their round trips; 0 where one of both never
+/// varies.
+fn with<X: Magnitude>(seen: &[(&SweepRun, BitRate, Span)], of: impl Fn(&SweepRun, BitRate) -> X) -> f64 {
+    let pairs: Vec<(X, Span)> = seen.iter().map(|(run, rate, growth)| (of(run, *rate), *growth)).collect();
+    rank_correlation(&pairs).map_or(0.0, |correlation| correlation.coefficient)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_record::{SweepCell, SweepReason};
+    use fullpipe_units::ByteCount;
 
     #[test]
-    fn the_correlation_is_of_ranks() {
-        let rising = [1.0, 2.0, 30.0, 400.0];
-        assert!((correlation(&rising, &[1.0, 2.0, 3.0, 4.0]) - 1.0).abs() < 1e-12);
-        assert!((correlation(&rising, &[4.0, 3.0, 2.0, 1.0]) + 1.0).abs() < 1e-12);
-        assert!(correlation(&rising, &[5.0; 4]).abs() < 1e-12);
-        assert_eq!(ranks(&[2.0, 1.0, 2.0]), [1.5, 0.0, 1.5]);
+    fn round_trips_that_grow_with_the_rate_alone_go_with_nothing_else() {
+        let run = |mbps: u64| SweepRun {
+            cell: SweepCell { window: ByteCount::from_kib(64), streams: 4 },
+            reason: SweepReason::Grid,
+            rate: Some(BitRate::from_mbps(mbps)),
+            sent: ByteCount::ZERO,
+            took: Span::ZERO,
+            idle_rtt: Some(Span::from_millis(20)),
+            loaded_rtt: Some(Span::from_millis(20 + mbps * mbps / 100)),
+            retransmits: None,
+            together: None,
+            broken: Vec::new(),
+        };
+        let runs: Vec<SweepRun> = [10, 40, 20, 80, 30].map(run).to_vec();
+        let grown = growth_of_rtt(&runs).unwrap();
+        assert!((grown.with_rate - 1.0).abs() < 1e-9, "{grown:?}");
+        let set = [grown.with_window, grown.with_streams, grown.with_product];
+        assert!(set.iter().all(|with| with.abs() < 1e-9), "{grown:?}");
+        assert_eq!(grown.climbs_from, Some(BitRate::from_mbps(20)));
+        assert_eq!(growth_of_rtt(&runs[1..]), None, "of four runs no correlation is known");
     }
 }

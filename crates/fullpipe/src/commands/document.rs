@@ -16,15 +16,25 @@ pub(crate) fn name_of(file: &str) -> &str {
 /// # Errors
 /// Fails if the file cannot be read, or is no document.
 pub(crate) fn read(file: &str) -> Result<Document, Failure> {
-    let name = name_of(file);
+    serde_json::from_str(&text_of(file)?).map_err(|error| not_a_document(name_of(file), &error))
+}
+
+/// Returns the text of a file.
+///
+/// # Errors
+/// Fails if the file cannot be read.
+pub(crate) fn text_of(file: &str) -> Result<String, Failure> {
     let text = if file == "-" {
         let mut text = String::new();
         std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
     } else {
         std::fs::read_to_string(file)
     };
-    let text = text.map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
-    serde_json::from_str(&text).map_err(|error| {
-        Failure::new(USAGE, format!("{name} is no JSON document of fullpipe: {error}; measure --json prints one"))
-    })
+    text.map_err(|error| Failure::new(USAGE, format!("cannot read {}: {error}", name_of(file))))
+}
+
+/// Returns the failure of a file, by its name, that holds no document.
+pub(crate) fn not_a_document(name: &str, error: &serde_json::Error) -> Failure {
+    let sentence = format!("{name} is no JSON document of fullpipe: {error}; measure --json prints one");
+    Failure::new(USAGE, sentence)
 }

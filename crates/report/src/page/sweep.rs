@@ -5,7 +5,7 @@ use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
 use fullpipe_units::{Ratio, Span};
 
 use super::{Article, Section, figures};
-use crate::text::{added_rtt, round_trip, sweep_sentences};
+use crate::text::{added_rtt, named_settings, round_trip, sweep_sentences};
 
 /// Returns the article on a sweep.
 pub(super) fn article(report: &SweepReport) -> Article {
@@ -81,19 +81,13 @@ fn round_trips(report: &SweepReport) -> Section {
 }
 
 fn settings(answer: &SweepAnswer, report: &SweepReport) -> Section {
-    let named = [
-        ("knee", &answer.knee),
-        ("fewest streams", &answer.fewest_streams),
-        ("smallest window", &answer.smallest_window),
-        ("fastest", &answer.best),
-    ];
     let row = |(name, of): (&str, &SweepEstimate)| {
         let interval = format!("{} to {}", of.low, of.high);
         let added = added_rtt(report, of).map_or_else(String::new, plus);
         [name.to_owned(), of.cell.to_string(), of.rate.to_string(), interval, added]
     };
     let heads = ["", "streams × window", "rate", "95 % interval", "RTT"];
-    let table = figures(heads, named.into_iter().map(row).collect());
+    let table = figures(heads, named_settings(answer).into_iter().map(row).collect());
     Section {
         title: "The setting, and others that do".to_owned(),
         method: String::new(),

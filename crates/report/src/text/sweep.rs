@@ -122,13 +122,7 @@ fn settings(answer: &SweepAnswer, report: &SweepReport, style: Style) -> String 
         ("95 % interval", right),
         ("RTT", right),
     ]);
-    let named = [
-        ("knee", &answer.knee),
-        ("fewest streams", &answer.fewest_streams),
-        ("smallest window", &answer.smallest_window),
-        ("fastest", &answer.best),
-    ];
-    for (name, of) in named {
+    for (name, of) in named_settings(answer) {
         table.row([
             name.to_owned(),
             of.cell.to_string(),
@@ -138,6 +132,16 @@ fn settings(answer: &SweepAnswer, report: &SweepReport, style: Style) -> String 
         ]);
     }
     table.render(2, |head| style.dim(head))
+}
+
+/// Returns the settings that an answer names.
+pub(crate) fn named_settings(answer: &SweepAnswer) -> [(&'static str, &SweepEstimate); 4] {
+    [
+        ("knee", &answer.knee),
+        ("fewest streams", &answer.fewest_streams),
+        ("smallest window", &answer.smallest_window),
+        ("fastest", &answer.best),
+    ]
 }
 
 /// Returns what the load of a setting adds to the round trip, by the median of its runs.

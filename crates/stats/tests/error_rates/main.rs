@@ -4,4 +4,3 @@ mod changes;
 mod correlation;
 mod differences;
 mod noise;
-mod references;

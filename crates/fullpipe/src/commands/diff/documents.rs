@@ -1,6 +1,5 @@
 //! Measurements in files.
 
-use std::io::Read;
 use std::path::Path;
 
 use fullpipe_experiment::NamedRuns;
@@ -8,6 +7,7 @@ use fullpipe_record::{Content, Document, Measurement};
 use fullpipe_units::printable;
 use serde_json::Value;
 
+use crate::commands::document::{name_of, not_a_document, text_of};
 use crate::failure::{Failure, USAGE};
 
 /// Reads the measurements of one of the two: of a file, or of several with commas between them.
@@ -27,8 +27,7 @@ pub(super) fn read(files: &str) -> Result<NamedRuns, Failure> {
 }
 
 fn measurements_in(file: &str) -> Result<Vec<Measurement>, Failure> {
-    let name = if file == "-" { "standard input" } else { file };
-    let text = text_of(file).map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
+    let (name, text) = (name_of(file), text_of(file)?);
     let mut measurements = Vec::new();
     for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
         let value = value.map_err(|error| not_a_document(name, &error))?;
@@ -41,19 +40,6 @@ fn measurements_in(file: &str) -> Result<Vec<Measurement>, Failure> {
         return Err(Failure::new(USAGE, format!("{name} has no measurement; measure --json prints one")));
     }
     Ok(measurements)
-}
-
-fn text_of(file: &str) -> std::io::Result<String> {
-    if file == "-" {
-        let mut text = String::new();
-        return std::io::stdin().lock().read_to_string(&mut text).map(|_| text);
-    }
-    std::fs::read_to_string(file)
-}
-
-fn not_a_document(name: &str, error: &serde_json::Error) -> Failure {
-    let sentence = format!("{name} is no JSON document of fullpipe: {error}; measure --json prints one");
-    Failure::new(USAGE, sentence)
 }
 
 /// Returns the measurement of a document or of an event; `None` of an event of another kind.
