@@ -158,7 +158,7 @@ fn transfer(
     let watch = hosts.lab().watch()?;
     let Ended { took, output: client } = hosts.call(program, size, most)?;
     let run = ProgramRun { validity: watch.finish()?, ..run };
-    let server = hosts.end(server)?;
+    let server = Hosts::end(server)?;
     if took >= most {
         return Ok(ProgramRun { failed: Some(format!("it did not end within {}", Span::from(most))), ..run });
     }

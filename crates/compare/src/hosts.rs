@@ -91,7 +91,7 @@ impl<'l> Hosts<'l> {
         if self.script(host, LISTENS, &format!("{:04X}", program.port())).is_ok() {
             return Ok(Ok(server));
         }
-        let output = self.end(server)?;
+        let output = Self::end(server)?;
         Ok(Err(format!("its server does not listen: {}", last_line(&output))))
     }
 
@@ -103,11 +103,11 @@ impl<'l> Hosts<'l> {
         let mut client = self.start(host, host == Host::Sender, &words)?;
         while client.wait_for(POLL_INTERVAL).is_none() && began.elapsed() < most && !self.interrupted() {}
         let took = began.elapsed();
-        Ok(Ended { took, output: self.end(client)? })
+        Ok(Ended { took, output: Self::end(client)? })
     }
 
     /// Asks a program to end, waits for it, and returns what it wrote.
-    pub(crate) fn end(&self, program: fullpipe_lab::Program<'_>) -> Result<Output, CompareError> {
+    pub(crate) fn end(program: fullpipe_lab::Program<'_>) -> Result<Output, CompareError> {
         program.interrupt()?;
         Ok(program.finish(END)?)
     }

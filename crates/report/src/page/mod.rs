@@ -8,6 +8,7 @@ mod course;
 mod experiment;
 mod html;
 mod lab;
+mod programs;
 mod runs;
 mod simulation;
 mod sweep;
@@ -87,6 +88,7 @@ fn article(source: Source<'_>) -> Option<Article> {
         Content::WhatIf { what_if } => simulation::what_if(what_if),
         Content::Capture { capture } => capture::article(capture),
         Content::Sweep { sweep } => sweep::article(sweep),
+        Content::Programs { programs } => programs::article(programs),
         _ => return None,
     };
     Some(Article { source: source.name.to_owned(), ..article })

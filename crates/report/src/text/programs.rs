@@ -1,7 +1,7 @@
 //! Programs that moved the same file, side by side.
 
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{ProgramBatch, ProgramRow, ProgramsReport};
+use fullpipe_record::{ProgramBatch, ProgramRow, ProgramRun, ProgramsReport};
 use fullpipe_units::{BitRate, Span};
 
 use super::measurement::round_trip;
@@ -63,7 +63,8 @@ fn of_batch(batch: &ProgramBatch, style: Style) -> String {
 
 fn cells(row: &ProgramRow) -> [String; 7] {
     let rate = |rate: Option<BitRate>| or_dash(rate.map(|rate| format!("{:.0}", rate.as_mbps())));
-    let failed = row.runs.iter().rev().find_map(|run| run.failed.clone()).filter(|_| row.goodput.is_none());
+    let broken = |run: &ProgramRun| run.failed.clone().or_else(|| run.validity.broken.first().cloned());
+    let failed = row.runs.iter().rev().find_map(broken).filter(|_| row.goodput.is_none());
     let limit = failed.or_else(|| row.verdict.as_ref().map(|verdict| verdict.kind.name().to_owned()));
     [
         row.program.clone(),

@@ -166,6 +166,7 @@ fn documents() -> Vec<Document> {
         document(Content::Capture { capture: Box::default() }),
         document(Content::Sweep { sweep: Box::new(swept(true)) }),
         document(Content::Sweep { sweep: Box::new(swept(false)) }),
+        document(Content::Programs { programs: Box::new(crate::programs::compared()) }),
         document(Content::Lab { lab: Vec::new() }),
         document(Content::Simulations { simulations: Vec::new() }),
     ]
