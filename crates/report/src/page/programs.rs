@@ -9,14 +9,15 @@ use crate::text::round_trip;
 
 /// Returns the article on a comparison of programs.
 pub(super) fn article(report: &ProgramsReport) -> Article {
-    let headline =
-        report.findings.first().cloned().unwrap_or_else(|| "No program is far behind the fastest".to_owned());
+    let found =
+        report.findings.first().map(|finding| finding.split_once(". ").map_or(&finding[..], |(first, _)| first));
+    let headline = found.unwrap_or("No program is far behind the fastest").to_owned();
     let left_out =
         report.left_out.iter().map(|left_out| format!("Left out: {}, as {}.", left_out.program, left_out.why));
     Article {
         origin: format!("fullpipe lab compare, {}, {} a transfer", report.scenario, report.size),
         headline,
-        sentences: report.findings.iter().skip(1).cloned().chain(left_out).collect(),
+        sentences: report.findings.iter().cloned().chain(left_out).collect(),
         sections: report.batches.iter().map(rates).chain([runs(report)]).collect(),
         ..Article::default()
     }
