@@ -83,7 +83,7 @@ fn whole(page: &impl Page, now: Span, size: Size, is_ending: bool) -> Vec<Line<'
     let mut lines = vec![apart(&left, &right, size.width).style(bold())];
     lines.extend(page.lines(now, Size { height: size.height - 2, ..size }));
     lines.resize(usize::from(size.height) - 1, Line::default());
-    let keys = if is_ending { "ending; Ctrl-C ends it at once" } else { "q ends it, and the result is printed" };
+    let keys = if is_ending { "ending; Ctrl-C ends it at once" } else { "q ends it" };
     lines.push(Line::styled(keys, dim()));
     lines
 }
@@ -203,6 +203,6 @@ pub(crate) mod tests {
 
     #[test]
     fn text_keeps_to_its_lines() {
-        assert_eq!(shortened("one two three four", 9, 2), ["one two", "three fo…"].map(str::to_owned));
+        assert_eq!(shortened("one two three four", 9, 2), ["one two", "three…"].map(str::to_owned));
     }
 }

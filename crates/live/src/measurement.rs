@@ -194,7 +194,7 @@ mod tests {
         let mut bytes = vec![0; streams.into()];
         for tenth in 1..=tenths {
             for (index, bytes) in bytes.iter_mut().enumerate() {
-                *bytes += tenth.min(10) * (500_000 - 10_000 * index as u64) / u64::from(streams);
+                *bytes += tenth.min(10) * (500_000 - 3_000 * index as u64) / u64::from(streams);
             }
             let stream = |bytes: &u64| StreamSnapshot { direction: Direction::Upload, bytes: ByteCount::new(*bytes) };
             let streams = bytes.iter().map(stream).collect();

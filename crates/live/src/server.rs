@@ -83,14 +83,16 @@ impl ServerPage {
         if self.tests.is_empty() {
             return vec![Line::styled("no test at the moment", dim())];
         }
-        let head = format!("{:<24} {:<24} {:>8} {:>12}  {}", "client", "load", "time", "rate", "bytes, RTT");
+        let line = |client: &str, [rate, bytes, rtt, time]: [&str; 4], load: &str| {
+            format!("{client:<21} {rate:>12} {bytes:>10} {rtt:>8} {time:>8}  {load}")
+        };
+        let head = line("client", ["rate", "bytes", "RTT", "time"], "load");
         let row = |test: &Test| {
             let rate: BitRate = [test.up, test.down].into_iter().sum();
-            let rtt = test.rtt.map_or_else(String::new, |rtt| format!(", {rtt}"));
+            let rtt = test.rtt.map_or_else(String::new, |rtt| rtt.to_string());
             let since = clock(now.saturating_sub(test.begun));
-            let (client, rate) = (test.client.to_string(), rate.to_string());
-            let text = format!("{client:<24} {:<24} {since:>8} {rate:>12}  {}{rtt}", test.load, test.bytes);
-            Line::styled(text, RATE)
+            let figures = [&*rate.to_string(), &*test.bytes.to_string(), &*rtt, &*since];
+            Line::styled(line(&test.client.to_string(), figures, &test.load), RATE)
         };
         let drawn = if self.tests.len() > most { most.saturating_sub(1) } else { self.tests.len() };
         let mut lines = vec![Line::styled(head, dim())];

@@ -17,8 +17,14 @@ const TILE: usize = 5;
 /// Characters of a window at the left of its tiles.
 const LEFT: usize = 9;
 
-/// Lines below the map: the run, the knee, what is spent, and a blank line before each.
-const BELOW: usize = 6;
+/// Lines of the run, the knee and what is spent, below the map.
+const BELOW: usize = 3;
+
+/// Lines from which on the map leaves room for blank lines and the last runs.
+const ROOM_FOR_RUNS: usize = 18;
+
+/// Lines of blanks and runs where there is room for them.
+const RUNS: usize = 4;
 
 /// Backgrounds of tiles by their rate, the darkest for the least: even steps of one hue among the 256 colours.
 const SHADES: [u8; 5] = [17, 18, 24, 31, 38];
@@ -35,10 +41,10 @@ pub enum SweepUpdate {
     },
     /// A tenth of a second of a run has passed.
     Snapshot(Snapshot),
-    /// A run is over.
-    Run(Box<SweepRun>),
     /// What all runs so far show.
     Known {
+        /// The runs.
+        runs: Vec<SweepRun>,
         /// Rates of all settings: all windows with the fewest streams first.
         surface: Vec<SweepEstimate>,
         /// The answer, if there is one.
@@ -69,11 +75,11 @@ struct Run {
 }
 
 impl SweepPage {
-    /// Returns the state of a sweep before the first of its runs that are left, with the `runs` so far.
-    pub fn new(plan: &SweepPlan, runs: &[SweepRun]) -> Self {
+    /// Returns the state of a sweep of which nothing is known.
+    pub fn new(plan: &SweepPlan) -> Self {
         Self {
             plan: plan.clone(),
-            runs: runs.to_vec(),
+            runs: Vec::new(),
             surface: Vec::new(),
             answer: None,
             grid: SweepCost::default(),
@@ -184,9 +190,9 @@ impl Page for SweepPage {
                     run.course.push(snapshot);
                 }
             }
-            SweepUpdate::Run(run) => self.runs.push(*run),
-            SweepUpdate::Known { surface, answer, grid } => {
-                (self.surface, self.answer, self.grid) = (surface, answer.map(|answer| *answer), grid);
+            SweepUpdate::Known { runs, surface, answer, grid } => {
+                (self.runs, self.surface, self.grid) = (runs, surface, grid);
+                self.answer = answer.map(|answer| *answer);
             }
         }
     }
@@ -197,9 +203,9 @@ impl Page for SweepPage {
 
     fn lines(&self, now: Span, room: Size) -> Vec<Line<'static>> {
         let (width, height) = (usize::from(room.width), usize::from(room.height));
-        let mut lines = self.map(width, height.saturating_sub(BELOW).max(3));
-        // Where it is narrow, blank lines would cost a line of the map each.
-        let blank = (height > lines.len() + BELOW).then(Line::default);
+        let runs = if height < ROOM_FOR_RUNS { 0 } else { RUNS };
+        let mut lines = self.map(width, height.saturating_sub(BELOW + runs));
+        let blank = (height >= lines.len() + BELOW + RUNS).then(Line::default);
         lines.extend(blank.clone());
         lines.extend([self.run(now), self.knee(), self.cost(width)]);
         lines.extend(blank);
@@ -272,24 +278,22 @@ mod tests {
 
     fn page() -> SweepPage {
         let plan = plan(10, &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 90]);
-        let mut page = SweepPage::new(&plan, &[]);
+        let mut page = SweepPage::new(&plan);
         let cell = |streams, window| SweepCell { streams, window: ByteCount::from_kib(window) };
         let measured = [cell(8, 4096), cell(90, 4096), cell(1, 4096), cell(24, 64)];
-        for cell in measured {
-            let run = SweepRun {
-                cell,
-                reason: SweepReason::Anchor,
-                rate: Some(estimate(cell, 1).rate),
-                sent: ByteCount::from_mib(80),
-                took: Span::from_secs(8),
-                idle_rtt: Some(Span::from_millis(20)),
-                loaded_rtt: Some(Span::from_millis(31)),
-                retransmits: None,
-                together: None,
-                broken: Vec::new(),
-            };
-            page.apply(Span::ZERO, SweepUpdate::Run(Box::new(run)));
-        }
+        let run = |cell| SweepRun {
+            cell,
+            reason: SweepReason::Anchor,
+            rate: Some(estimate(cell, 1).rate),
+            sent: ByteCount::from_mib(80),
+            took: Span::from_secs(8),
+            idle_rtt: Some(Span::from_millis(20)),
+            loaded_rtt: Some(Span::from_millis(31)),
+            retransmits: None,
+            together: None,
+            broken: Vec::new(),
+        };
+        let runs = measured.map(run).to_vec();
         let cells = plan
             .streams
             .iter()
@@ -309,7 +313,7 @@ mod tests {
             frontier: Vec::new(),
         };
         let grid = SweepCost { bytes: ByteCount::from_mib(40_000), time: Span::from_secs(2_600) };
-        page.apply(Span::ZERO, SweepUpdate::Known { surface, answer: Some(Box::new(answer)), grid });
+        page.apply(Span::ZERO, SweepUpdate::Known { runs, surface, answer: Some(Box::new(answer)), grid });
         let next = SweepUpdate::Next { cell: cell(12, 128), reason: SweepReason::Best };
         page.apply(Span::from_secs(33), next);
         for tenth in 1..=20 {
@@ -342,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_grid_of_one_setting_is_a_map() {
-        let page = SweepPage::new(&plan(1, &[1]), &[]);
+        let page = SweepPage::new(&plan(1, &[1]));
         let picture = drawn(&page, Span::ZERO, 80, 24);
         assert!(picture.contains("too few runs to tell") && picture.contains("8 KiB   ·"), "{picture}");
     }
