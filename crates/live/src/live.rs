@@ -146,3 +146,37 @@ impl<P: Page> Drawer<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui_core::buffer::Buffer;
+    use ratatui_core::layout::Rect;
+    use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, tcgetattr};
+    use std::fs::File;
+    use std::io::Read;
+
+    #[test]
+    fn a_panic_anywhere_gives_the_terminal_back() {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        unlockpt(&ours).unwrap();
+        let path = ptsname(&ours, Vec::new()).unwrap();
+        let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
+        let modes = || tcgetattr(&theirs).unwrap().local_modes;
+        let before = modes();
+        let mut screen = Screen::on(theirs.try_clone().unwrap()).unwrap();
+        assert!(before.contains(LocalModes::ECHO) && !modes().contains(LocalModes::ECHO));
+        give_back_before_panic(Arc::clone(screen.terminal()));
+        assert!(thread::spawn(|| panic!("a fault, as this test wants one")).join().is_err());
+        assert_eq!(modes(), before);
+        // Nothing is drawn on what is no longer ours.
+        let mut picture = Buffer::empty(Rect::new(0, 0, 10, 1));
+        picture.set_string(0, 0, "picture", ratatui_core::style::Style::new());
+        screen.show(picture);
+        drop(screen);
+        let mut shown = [0; 1_000];
+        let length = File::from(ours).read(&mut shown).unwrap();
+        assert!(shown[..length].ends_with(b"\x1b[?25h\x1b[?1049l"), "{:?}", String::from_utf8_lossy(&shown[..length]));
+    }
+}

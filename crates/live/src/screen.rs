@@ -77,6 +77,11 @@ impl Screen {
         if ["", "dumb", "unknown"].contains(&kind.as_str()) {
             return Err(LiveError::Plain(kind));
         }
+        Self::on(file)
+    }
+
+    /// Takes a terminal that is open.
+    pub(crate) fn on(file: File) -> Result<Self, LiveError> {
         // Changing the settings of a terminal that another program has would stop this one.
         if tcgetpgrp(&file).is_ok_and(|foreground| foreground != getpgrp()) {
             return Err(LiveError::Background);

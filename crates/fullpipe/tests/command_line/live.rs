@@ -240,8 +240,18 @@ fn a_sweep_shows_its_map() {
     let state = tempfile::tempdir().unwrap();
     let folder: &Path = state.path();
     let mut desk = Desk::new(80, 24);
-    let arguments =
-        ["lab", "sweep", "slac-sweep", "--virtual", "--live", "--json", "--windows", "64KiB..1MiB", "--streams", "1..8"];
+    let arguments = [
+        "lab",
+        "sweep",
+        "slac-sweep",
+        "--virtual",
+        "--live",
+        "--json",
+        "--windows",
+        "64KiB..1MiB",
+        "--streams",
+        "1..8",
+    ];
     let child = desk.start(&arguments, &[("XDG_STATE_HOME", folder.to_str().unwrap())]);
     desk.wait_for("Knee so far:");
     desk.wait_for("Now: ");

@@ -19,7 +19,7 @@ use serde_json::Value;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `fullpipe lab up` over 50 Mbit/s and 20 ms, under a name of its own; it does not outlive the test.
-struct Up {
+pub(crate) struct Up {
     program: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -31,7 +31,7 @@ impl Up {
         Self::of(&scenario(mark), mark, flags)
     }
 
-    fn of(scenario: &str, mark: &Mark, flags: &[&str]) -> Self {
+    pub(crate) fn of(scenario: &str, mark: &Mark, flags: &[&str]) -> Self {
         let name = format!("up-{}", mark.as_str());
         let mut command = fullpipe(&["lab", "up", scenario, "--name", &name, "--interval", "0.2"]);
         mark.put_on(command.args(flags));
@@ -46,12 +46,12 @@ impl Up {
         self.lines.recv_timeout(TIMEOUT).expect("it says something")
     }
 
-    fn event(&self) -> Value {
+    pub(crate) fn event(&self) -> Value {
         serde_json::from_str(&self.line()).unwrap()
     }
 
     /// A program in one of its hosts.
-    fn join(&self, host: &str, command: &[&str]) -> Command {
+    pub(crate) fn join(&self, host: &str, command: &[&str]) -> Command {
         fullpipe(&[&["lab", "exec", "--join", &self.name, host, "--"], command].concat())
     }
 
