@@ -157,9 +157,7 @@ impl Screen {
         }
         let mut keys = [0; 64];
         match (&self.terminal.file).read(&mut keys) {
-            // The sequence of a key such as an arrow is none of ours.
-            Ok(length) if length > 0 && keys[0] != b'\x1b' => Some(keys[..length].to_vec()),
-            Ok(length) if length > 0 => Some(Vec::new()),
+            Ok(length) if length > 0 => Some(typed(&keys[..length])),
             Err(error) if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => Some(Vec::new()),
             _ => {
                 self.is_gone = true;
@@ -211,6 +209,19 @@ fn terminal() -> Option<File> {
     opened("/dev/tty").or_else(error)
 }
 
+/// Returns keys without the sequences of others, such as arrows (ECMA-48: an escape, `[` or `O`, parameters, a letter).
+fn typed(keys: &[u8]) -> Vec<u8> {
+    let mut rest = keys.iter().copied();
+    let mut typed = Vec::new();
+    while let Some(key) = rest.next() {
+        match key {
+            b'\x1b' => drop(rest.by_ref().skip(1).find(|key| (0x40..=0x7e).contains(key))),
+            key => typed.push(key),
+        }
+    }
+    typed
+}
+
 /// Returns what a terminal must read to show these cells in place of what it shows.
 fn bytes_of(cells: &[(u16, u16, &Cell)]) -> Vec<u8> {
     let mut text = String::new();
@@ -249,6 +260,11 @@ mod tests {
     use super::*;
     use ratatui_core::layout::Rect;
     use ratatui_core::style::Style;
+
+    #[test]
+    fn arrows_are_no_letters() {
+        assert_eq!(typed(b"\x1b[Aq\x1bOP\x1b[15~x\x1b"), b"qx");
+    }
 
     #[test]
     fn only_what_changed_is_written() {

@@ -25,7 +25,8 @@ pub(crate) fn run(command: &mut Command, seconds: u64) -> Output {
 
 /// Returns both ends of a new pseudo-terminal: ours, and that of a program.
 pub(crate) fn pseudo_terminal() -> (File, File) {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    // Another program with our end would keep a terminal open that we close.
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     unlockpt(&ours).unwrap();
     let path = ptsname(&ours, Vec::new()).unwrap();
     let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
