@@ -102,8 +102,9 @@ impl<P: Page> Drawer<P> {
     fn run(mut self, ended: &PipeReader) {
         loop {
             let now: Span = self.begun.elapsed().into();
-            let Self { page, updates, .. } = &mut self;
-            updates.try_iter().for_each(|update| page.apply(now, update));
+            for update in self.updates.try_iter() {
+                self.page.apply(now, update);
+            }
             let is_ending = self.controls.interrupt.load(Ordering::Relaxed);
             let view = View { size: self.screen.size(), has_colour: self.has_colour, is_ending };
             self.screen.show(picture(&self.page, now, view));

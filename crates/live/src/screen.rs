@@ -152,7 +152,7 @@ impl Screen {
         if !events[0].is_empty() {
             return None;
         }
-        if events.get(1).is_none_or(|events| events.is_empty()) {
+        if events.get(1).is_none_or(PollFlags::is_empty) {
             return Some(Vec::new());
         }
         let mut keys = [0; 64];
@@ -224,35 +224,33 @@ fn typed(keys: &[u8]) -> Vec<u8> {
 
 /// Returns what a terminal must read to show these cells in place of what it shows.
 fn bytes_of(cells: &[(u16, u16, &Cell)]) -> Vec<u8> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let (mut place, mut style) = (None, String::new());
     for (column, row, cell) in cells {
         if place != Some((*column, *row)) {
-            text += &format!("\x1b[{};{}H", row + 1, column + 1);
+            bytes.extend(format!("\x1b[{};{}H", row + 1, column + 1).into_bytes());
         }
         let wanted = style_of(cell);
         if wanted != style {
-            text += &format!("\x1b[0{wanted}m");
+            bytes.extend(format!("\x1b[0{wanted}m").into_bytes());
             style = wanted;
         }
-        text += cell.symbol();
+        bytes.extend(cell.symbol().as_bytes());
         place = Some((column + 1, *row));
     }
-    text += "\x1b[0m";
-    text.into_bytes()
+    bytes.extend(b"\x1b[0m");
+    bytes
 }
 
 /// Returns the parameters of a cell's style (ECMA-48, SGR), each behind a semicolon.
 fn style_of(cell: &Cell) -> String {
     let marks = [(Modifier::BOLD, ";1"), (Modifier::DIM, ";2"), (Modifier::REVERSED, ";7")];
-    let mut style: String =
-        marks.iter().filter(|(mark, _)| cell.modifier.contains(*mark)).map(|(_, code)| *code).collect();
-    for (ground, colour) in [(38, cell.fg), (48, cell.bg)] {
-        if let Color::Indexed(index) = colour {
-            style += &format!(";{ground};5;{index}");
-        }
-    }
-    style
+    let marks = marks.iter().filter(|(mark, _)| cell.modifier.contains(*mark)).map(|(_, code)| (*code).to_owned());
+    let colours = [(38, cell.fg), (48, cell.bg)].into_iter().filter_map(|(ground, colour)| match colour {
+        Color::Indexed(index) => Some(format!(";{ground};5;{index}")),
+        _ => None,
+    });
+    marks.chain(colours).collect()
 }
 
 #[cfg(test)]

@@ -103,11 +103,11 @@ impl SweepPage {
         let row = |row: &usize| {
             let window = Words::raw(format!("{:>width$}", windows[*row].to_string(), width = LEFT));
             let tiles = columns.iter().map(|column| self.tile(windows.len() * column + row, *row, *column, fastest));
-            Line::from_iter(std::iter::once(window).chain(tiles))
+            std::iter::once(window).chain(tiles).collect::<Line<'static>>()
         };
         let mut map: Vec<Line<'static>> = rows.iter().rev().map(row).collect();
-        let counts: String = columns.iter().map(|column| format!("{:>4} ", streams[*column])).collect();
-        map.push(Line::styled(format!("{:>LEFT$}{}", "streams", counts), dim()));
+        let counts: Vec<String> = columns.iter().map(|column| format!("{:>4} ", streams[*column])).collect();
+        map.push(Line::styled(format!("{:>LEFT$}{}", "streams", counts.concat()), dim()));
         map
     }
 

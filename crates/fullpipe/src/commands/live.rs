@@ -48,7 +48,7 @@ impl LiveArgument {
         let interrupts = Interrupts { flag: Arc::default(), signalled: Arc::default() };
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             for flag in [&interrupts.flag, &interrupts.signalled] {
-                signal_hook::flag::register(signal, Arc::clone(flag)).map_err(cannot_listen)?;
+                signal_hook::flag::register(signal, Arc::clone(flag)).map_err(|error| cannot_listen(&error))?;
             }
         }
         Ok(interrupts)
@@ -107,7 +107,7 @@ impl Drop for SecondRequest {
     }
 }
 
-fn cannot_listen(error: io::Error) -> Failure {
+fn cannot_listen(error: &io::Error) -> Failure {
     Failure::new(FAILED, format!("cannot listen for Ctrl-C: {error}"))
 }
 

@@ -1,5 +1,7 @@
 //! The cost of `--live`: figures for a person, as they judge the machine, too.
 
+#![expect(clippy::print_stdout, reason = "figures of a run, shown by --nocapture")]
+
 use std::fs;
 use std::process::Stdio;
 use std::thread::sleep;
@@ -66,7 +68,7 @@ impl Bench {
         exec.env("TERM", "xterm-256color").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs);
         let mut child = exec.spawn().unwrap();
         let (begun, mut drawing) = (Instant::now(), None);
-        while child.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(60) {
+        while child.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_mins(1) {
             drawing = ticks_of("live").map(|ticks| ticks * TICK / begun.elapsed().as_secs_f64()).or(drawing);
             sleep(Duration::from_millis(200));
         }
@@ -81,7 +83,7 @@ impl Bench {
     }
 }
 
-/// Returns the processor time of the thread of this name, in ticks (`utime` and `stime` of proc_pid_stat(5)).
+/// Returns the processor time of the thread of this name, in ticks (`utime` and `stime` of `proc_pid_stat(5)`).
 fn ticks_of(name: &str) -> Option<f64> {
     let tasks = fs::read_dir("/proc").unwrap().flatten().filter_map(|process| {
         let program = fs::read_link(process.path().join("exe")).ok()?;
