@@ -58,7 +58,7 @@ impl Desk {
     fn read(&mut self) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         if poll(&mut [PollFd::new(&self.ours, PollFlags::IN)], Some(&timeout)).unwrap() == 1 {
-            let mut bytes = [0; 65_536];
+            let mut bytes = [0; 8_192];
             let length = self.ours.read(&mut bytes).unwrap();
             self.written.extend(&bytes[..length]);
         }
