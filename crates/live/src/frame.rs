@@ -24,7 +24,7 @@ pub(crate) const fn dim() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-/// What matters most.
+/// Titles and names.
 pub(crate) const fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }

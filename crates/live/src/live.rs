@@ -86,7 +86,7 @@ fn give_back_before_panic(terminal: Arc<OwnTerminal>) {
     }));
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Drawer<P: Page> {
     page: P,
     updates: Receiver<P::Update>,

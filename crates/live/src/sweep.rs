@@ -41,7 +41,7 @@ pub enum SweepUpdate {
     },
     /// A tenth of a second of a run has passed.
     Snapshot(Snapshot),
-    /// What all runs so far show.
+    /// The map and the answer of all runs so far.
     Known {
         /// The runs.
         runs: Vec<SweepRun>,
@@ -144,7 +144,7 @@ impl SweepPage {
 
     fn knee(&self) -> Line<'static> {
         let Some(answer) = &self.answer else {
-            return named("Knee so far:", "too few runs to tell".to_owned());
+            return named("Knee so far:", "too few runs".to_owned());
         };
         let sure = if answer.sure { "sure" } else { "not sure" };
         let (knee, best) = (&answer.knee, &answer.best);
@@ -348,6 +348,6 @@ mod tests {
     fn a_grid_of_one_setting_is_a_map() {
         let page = SweepPage::new(&plan(1, &[1]));
         let picture = drawn(&page, Span::ZERO, 80, 24);
-        assert!(picture.contains("too few runs to tell") && picture.contains("8 KiB   ·"), "{picture}");
+        assert!(picture.contains("too few runs") && picture.contains("8 KiB   ·"), "{picture}");
     }
 }

@@ -30,7 +30,7 @@ pub struct Snapshot {
 pub struct StreamSnapshot {
     /// Direction, seen from this end.
     pub direction: Direction,
-    /// Payload so far: acknowledged bytes of a TCP stream that this end sends, otherwise what the program wrote or read.
+    /// Payload so far: acknowledged bytes of a TCP stream that this end sends, or else what the program wrote or read.
     pub bytes: ByteCount,
 }
 

@@ -274,7 +274,7 @@ impl SweepArguments {
     }
 }
 
-/// Shows what `runs` tell, and the run that follows from them.
+/// Shows the map after `runs`, and the run that follows from them.
 fn show(picture: &Drawing, plan: &Plan, runs: &[SweepRun]) {
     let Some(picture) = &*picture.borrow() else { return };
     picture.send(SweepUpdate::Known {

@@ -178,7 +178,7 @@ fn a_terminal_of_another_size_has_another_picture_and_a_closed_one_ends_with_the
 }
 
 #[test]
-fn a_picture_without_colour_stands_beside_a_document() {
+fn a_picture_without_colour_precedes_a_document() {
     require!(Unshare);
     let (_server, port) = serving();
     for (variables, has_colour) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
