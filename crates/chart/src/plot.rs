@@ -166,6 +166,8 @@ pub struct Plot {
     title: String,
     axis: Option<String>,
     is_logarithmic: bool,
+    /// Place to which the axis reaches at least.
+    reaches: Option<f64>,
     panels: Vec<Panel>,
     shades: Vec<Shade>,
 }
@@ -173,7 +175,14 @@ pub struct Plot {
 impl Plot {
     /// Returns a plot without panels; `title` is read by programs that read the screen.
     pub fn new(title: &str) -> Self {
-        Self { title: shown(title), axis: None, is_logarithmic: false, panels: Vec::new(), shades: Vec::new() }
+        Self {
+            title: shown(title),
+            axis: None,
+            is_logarithmic: false,
+            reaches: None,
+            panels: Vec::new(),
+            shades: Vec::new(),
+        }
     }
 
     /// Returns a plot without panels whose axis has a logarithmic scale. Points at zero or below have no place on it
@@ -186,6 +195,12 @@ impl Plot {
     #[must_use]
     pub fn axis(self, name: &str) -> Self {
         Self { axis: Some(shown(name)), ..self }
+    }
+
+    /// Returns the same plot with an axis that reaches at least to `end`, as that of a transfer under way does.
+    #[must_use]
+    pub fn reaching<X: Quantity>(self, end: X) -> Self {
+        Self { reaches: Some(end.number()).filter(|end| end.is_finite()), ..self }
     }
 
     /// Returns the same plot with one more panel below; one without series is left out.
@@ -216,7 +231,14 @@ impl Plot {
 
     /// Returns the plot as lines of at most 80 columns, or a sentence if there is nothing to draw.
     pub fn text(&self) -> String {
-        if self.is_empty() { format!("{NOTHING}\n") } else { text::text(self) }
+        self.text_in(text::WIDTH, &text::LINES)
+    }
+
+    /// Returns the plot as lines of at most `width` columns, at least 20, with panels of as many lines as `lines` has,
+    /// the last number for all further ones; or a sentence if there is nothing to draw. A panel has one more line above
+    /// it, and the plot one for the ticks of its axis.
+    pub fn text_in(&self, width: usize, lines: &[usize]) -> String {
+        if self.is_empty() { format!("{NOTHING}\n") } else { text::text(self, width.max(text::MIN_WIDTH), lines) }
     }
 
     /// Returns what is drawn as a table: a row for each place on the axis, or for each fortieth of it if there are more

@@ -1,9 +1,11 @@
 //! The only place that prints.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{Document, ErrorReport, Event, EventLine};
@@ -81,14 +83,14 @@ impl Terminal {
     /// Prints a part of the result as text; prints nothing if the result is JSON.
     pub(crate) fn result(&self, text: &str) {
         if self.format == Format::Text {
-            print(&mut io::stdout(), text);
+            print(Stream::Output, text);
         }
     }
 
     /// Prints progress; prints nothing if the result is JSON or with `quiet`.
     pub(crate) fn progress(&self, text: &str) {
         if self.format == Format::Text && !self.quiet {
-            print(&mut io::stdout(), text);
+            print(Stream::Output, text);
         }
     }
 
@@ -104,7 +106,7 @@ impl Terminal {
 
     fn json(&self, result: &Document) {
         if self.format == Format::Json {
-            print(&mut io::stdout(), &document(result));
+            print(Stream::Output, &document(result));
         }
     }
 
@@ -127,7 +129,7 @@ impl Terminal {
 
     /// Prints one line that another program reads, in every format and also with `quiet`.
     pub(crate) fn line(text: &str) {
-        print(&mut io::stdout(), &format!("{text}\n"));
+        print(Stream::Output, &format!("{text}\n"));
     }
 
     /// Returns standard output, for rows that are too many to hold in memory. The caller handles a reader that went
@@ -162,7 +164,7 @@ impl Terminal {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
         }
-        print(&mut io::stderr(), question);
+        print(Stream::Error, question);
         let mut answer = String::new();
         io::stdin().read_line(&mut answer).ok()?;
         Some(answer)
@@ -171,22 +173,22 @@ impl Terminal {
     /// Returns the user's answer without showing it; `None` if nobody can be asked, or on an interrupt.
     pub(crate) fn ask_secretly(question: &str, interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
         let _unseen = Unseen::begin()?;
-        print(&mut io::stderr(), question);
+        print(Stream::Error, question);
         let line = secret_line(interrupt);
-        print(&mut io::stderr(), "\n");
+        print(Stream::Error, "\n");
         line
     }
 
     /// Prints a notice, which is no part of the result, on standard error.
     pub(crate) fn notice(&self, text: &str) {
         if !self.quiet {
-            print(&mut io::stderr(), &format!("fullpipe: {text}\n"));
+            print(Stream::Error, &format!("fullpipe: {text}\n"));
         }
     }
 
     /// Prints an error on standard error, in every format and also with `quiet`.
     pub(crate) fn print_error(sentence: &str) {
-        print(&mut io::stderr(), &format!("fullpipe: {sentence}\n"));
+        print(Stream::Error, &format!("fullpipe: {sentence}\n"));
     }
 
     /// Prints the reason for which the program fails: a sentence on standard error, and a document or an event if the
@@ -272,7 +274,7 @@ impl Drop for Keys {
         if let Some(before) = &self.before {
             // A terminal that went away shows nothing anyway.
             let _ = tcsetattr(stdin(), OptionalActions::Flush, before);
-            print(&mut io::stdout(), "\n");
+            print(Stream::Output, "\n");
         }
     }
 }
@@ -315,7 +317,81 @@ fn secret_line(interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
     None
 }
 
-/// A reader that went away, as `head` does, is no failure of ours.
-fn print(to: &mut impl Write, text: &str) {
-    let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+/// A standard stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Output,
+    Error,
+}
+
+impl Stream {
+    fn is_terminal(self) -> bool {
+        match self {
+            Self::Output => io::stdout().is_terminal(),
+            Self::Error => io::stderr().is_terminal(),
+        }
+    }
+
+    /// A reader that went away, as `head` does, is no failure of ours.
+    fn write(self, text: &str) {
+        fn write(to: &mut impl Write, text: &str) {
+            let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+        }
+        match self {
+            Self::Output => write(&mut io::stdout(), text),
+            Self::Error => write(&mut io::stderr(), text),
+        }
+    }
+}
+
+/// Texts that wait for a picture to leave the terminal, the oldest first; `None` without a picture.
+static WAITING: Mutex<Option<VecDeque<(Stream, String)>>> = Mutex::new(None);
+
+/// Texts that may wait: the picture of a server may stay for months. The oldest are left out.
+const MAX_WAITING: usize = 10_000;
+
+/// As long as this lives, what is printed on a terminal waits, and then appears.
+pub(crate) struct Held(());
+
+impl Held {
+    pub(crate) fn begin() -> Self {
+        *waiting() = Some(VecDeque::new());
+        Self(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let held = waiting().take();
+        held.into_iter().flatten().for_each(|(stream, text)| stream.write(&text));
+    }
+}
+
+fn waiting() -> MutexGuard<'static, Option<VecDeque<(Stream, String)>>> {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn print(to: Stream, text: &str) {
+    if let Some(held) = waiting().as_mut().filter(|_| to.is_terminal()) {
+        held.push_back((to, text.to_owned()));
+        if held.len() > MAX_WAITING {
+            held.pop_front();
+        }
+        return;
+    }
+    to.write(text);
+}
+
+/// Standard error for the log.
+pub(crate) struct LogWriter;
+
+impl Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        print(Stream::Error, &String::from_utf8_lossy(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -8,6 +8,8 @@ use tracing_subscriber::fmt::time::uptime;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::terminal::LogWriter;
+
 /// Reports the program's own events from now on: steps with 1, details with 2, everything with more. Reports nothing
 /// with 0.
 pub(crate) fn report_events(verbosity: u8) {
@@ -19,7 +21,7 @@ pub(crate) fn report_events(verbosity: u8) {
     };
     let plain = !io::stderr().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
+        .with_writer(|| LogWriter)
         .with_ansi(!plain)
         .with_timer(uptime())
         // A reader that went away is no failure of ours.

@@ -99,6 +99,15 @@ impl Transfer {
         samples[samples.len() - latest..].to_vec()
     }
 
+    /// Returns the samples so far: every second snapshot, or every fourth and so on, of more than `most` samples.
+    pub fn samples(&self, most: usize) -> Vec<Sample> {
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        while samples.len() > most.max(self.streams.len()) {
+            sampler::thin_out(&mut samples);
+        }
+        samples
+    }
+
     /// A sample of each stream of TCP now, in addition to those that are kept.
     pub fn snapshot(&self) -> Vec<Sample> {
         sampler::snapshot(&self.streams, self.origin)

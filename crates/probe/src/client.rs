@@ -31,6 +31,7 @@ use crate::peer_report;
 use crate::placement::go_near;
 use crate::progress::{Finished, Progress, all_broke, role};
 use crate::results::results_of;
+use crate::so_far::{SO_FAR_SAMPLES, Schedule, Snapshot};
 use crate::streams::{OpenStream, StreamOpener};
 use crate::summary::Test;
 
@@ -71,6 +72,11 @@ pub enum TestEvent<'e> {
     Connected(&'e Connected),
     /// An interval has passed; if data goes both ways, that of the upload comes before that of the download.
     Interval(&'e Interval),
+    /// A tenth of a second has passed; reported by [`watch_closely`] only.
+    Snapshot(&'e Snapshot),
+    /// The measurement as if the test ended now, once a second; reported by [`watch_closely`] only. Its samples are
+    /// thinned, and its round-trip time without load is the least so far.
+    SoFar(&'e Measurement),
 }
 
 /// A test whose data connections are open.
@@ -126,9 +132,33 @@ pub fn watch(
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(TestEvent<'_>),
 ) -> Result<Measurement, ProbeError> {
+    start(destination, request, interrupt, report, false)
+}
+
+/// Measures as [`measure`] does, and reports all events and how the test goes between them. The reports come from the
+/// thread of the control connection, so what receives them should hand them on.
+///
+/// # Errors
+/// Fails as [`measure`] does.
+pub fn watch_closely(
+    destination: &Destination,
+    request: &Request,
+    interrupt: &AtomicBool,
+    report: &mut dyn FnMut(TestEvent<'_>),
+) -> Result<Measurement, ProbeError> {
+    start(destination, request, interrupt, report, true)
+}
+
+fn start(
+    destination: &Destination,
+    request: &Request,
+    interrupt: &AtomicBool,
+    report: &mut dyn FnMut(TestEvent<'_>),
+    is_close: bool,
+) -> Result<Measurement, ProbeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ProbeError::io("start the client"))?;
-    let result = runtime.block_on(run(destination, request, interrupt, report));
+    let result = runtime.block_on(run(destination, request, interrupt, report, is_close));
     // A name server that does not answer blocks a thread of the runtime, which is not waited for.
     runtime.shutdown_background();
     result
@@ -139,6 +169,7 @@ async fn run(
     request: &Request,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(TestEvent<'_>),
+    is_close: bool,
 ) -> Result<Measurement, ProbeError> {
     let begun = Instant::now();
     let settings = inspect(&SysctlTree::of_this_host())?;
@@ -178,6 +209,7 @@ async fn run(
         finished: None,
         intervals: Vec::new(),
         stated: None,
+        schedule: is_close.then(|| Schedule::new(&asked, begun, &settings)),
         interrupted: false,
     };
     let ended = session.drive(interrupt, report).await.map_err(|broken| broken.against(destination));
@@ -419,6 +451,8 @@ struct Session<'d> {
     intervals: Vec<Interval>,
     /// Report of the server while data flows.
     stated: Option<EndReport>,
+    /// Schedule of the reports on the test under way, if they are wanted.
+    schedule: Option<Schedule>,
     interrupted: bool,
 }
 
@@ -612,9 +646,51 @@ impl Session<'_> {
             prober.load_carries(&self.request, progress.rate(), progress.origin().elapsed().into());
         }
         self.note(passed, report);
+        self.report_so_far(report);
         if due {
             self.end_transfer(report);
         }
+    }
+
+    /// Reports how the test goes, if that is wanted and due.
+    fn report_so_far(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
+        let (Some(progress), Some(schedule)) = (&self.progress, &mut self.schedule) else { return };
+        if progress.has_ended() {
+            return;
+        }
+        let (snapshot, so_far) = schedule.due(progress.origin().elapsed().into());
+        if snapshot {
+            let echo_rtt = self.prober.as_ref().and_then(Prober::latest);
+            report(TestEvent::Snapshot(&progress.snapshot(echo_rtt)));
+        }
+        if so_far && let Some(measurement) = self.so_far() {
+            report(TestEvent::SoFar(&measurement));
+        }
+    }
+
+    /// Returns the measurement as if the test ended now; `None` if data does not flow, or nobody wants it.
+    fn so_far(&self) -> Option<Measurement> {
+        let (progress, schedule) = (self.progress.as_ref()?, self.schedule.as_ref()?);
+        let test = Test {
+            destination: self.destination,
+            address: self.address,
+            asked: schedule.asked.clone(),
+            request: self.request.clone(),
+            begun: schedule.begun,
+            settings: schedule.settings.clone(),
+            sockets: self.sockets.clone(),
+            finished: progress.so_far_finished(SO_FAR_SAMPLES),
+            results: Results::default(),
+            stated: self.stated.clone(),
+            taken: None,
+            handshake: self.prober.as_ref().and_then(Prober::least).or(self.handshake),
+            setup: self.setup,
+            placement: self.placement.clone(),
+            intervals: Vec::new(),
+            interrupted: false,
+            broken_off: None,
+        };
+        Some(test.measurement())
     }
 
     /// Returns the time for which no data has come; `None` if it is not longer than the receive timeout.

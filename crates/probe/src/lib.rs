@@ -13,14 +13,16 @@ mod placement;
 mod progress;
 mod results;
 mod server;
+mod so_far;
 mod streams;
 mod summary;
 mod trace;
 
-pub use client::{Connected, TestEvent, measure, watch};
+pub use client::{Connected, TestEvent, measure, watch, watch_closely};
 pub use destination::Destination;
 pub use error::{ProbeError, ServeError};
 pub use fullpipe_load::{Local, StorageConfig};
 pub use iperf2::measure_iperf2;
 pub use server::{Limits, Network, NetworkError, Printer, Quota, ServeOptions, ServerEvent, TestText, serve};
+pub use so_far::{Snapshot, StreamSnapshot};
 pub use trace::trace;

@@ -89,6 +89,11 @@ impl Watch {
         Machine { processors: latest.into_iter().collect(), device: seen.device.clone(), storage: None }
     }
 
+    /// Returns all samples so far, and the device at the time of the last.
+    pub(crate) fn so_far(&self) -> Machine {
+        lock(&self.seen).clone()
+    }
+
     /// Takes the last sample.
     pub(crate) fn stop(&mut self) {
         self.stop = None;

@@ -9,6 +9,7 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::machine::Watch;
+use crate::so_far::{Snapshot, StreamSnapshot};
 
 /// Counts up to a moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,6 +110,44 @@ impl Progress {
             datagrams: datagrams(&counts, &self.ways, self.request.transport),
             until: Some(totals.at),
             ..EndReport::default()
+        }
+    }
+
+    /// Returns the counts now: those of the latest sample of each stream, or else what was written and read.
+    pub(crate) fn snapshot(&self, echo_rtt: Option<Span>) -> Snapshot {
+        let (latest, totals) = (self.transfer.latest(), self.transfer.totals());
+        let is_sampled = latest.len() == self.ways.len();
+        let bytes = |index: usize, way: Direction| match latest.get(index).filter(|_| is_sampled) {
+            Some(sample) if way == Direction::Upload => sample.tcp.bytes_acked.unwrap_or(sample.bytes),
+            Some(sample) => sample.bytes,
+            None => totals.streams[index].bytes,
+        };
+        let streams = self.ways.iter().enumerate();
+        Snapshot {
+            at: latest.first().filter(|_| is_sampled).map_or(totals.at, |sample| sample.at),
+            rtt: echo_rtt.or_else(|| latest.first()?.tcp.rtt),
+            streams: streams.map(|(index, &way)| StreamSnapshot { direction: way, bytes: bytes(index, way) }).collect(),
+        }
+    }
+
+    /// Returns the transfer as if it ended now, with at most `most` samples.
+    pub(crate) fn so_far_finished(&self, most: usize) -> Finished {
+        let to = self.mark();
+        let rest = StreamTotals {
+            totals: to.totals.clone(),
+            samples: self.transfer.samples(most),
+            cpu: self.transfer.cpu(),
+            storage: None,
+            failures: Vec::new(),
+            notes: Vec::new(),
+        };
+        Finished {
+            origin: self.transfer.origin(),
+            ways: self.ways.clone(),
+            from: self.omitted.clone().unwrap_or_else(|| to.clone()),
+            to,
+            rest,
+            machine: self.machine.as_ref().map(Watch::so_far).unwrap_or_default(),
         }
     }
 

@@ -35,6 +35,7 @@ impl Axis {
             (_, false) if ends.0 > 0.5 * ends.1 && ends.1 > ends.0 => ends,
             (_, false) => (ends.0.min(0.0), ends.1),
         };
+        let high = plot.reaches.map_or(high, |end| high.max(end));
         let high = if high > low { high } else { low + 1.0 };
         Self { dimension, is_logarithmic: plot.is_logarithmic, unit: dimension.unit(high), low, high }
     }

@@ -84,3 +84,20 @@ fn a_distribution_ends_at_its_whole() {
     assert_eq!((series.points.first(), series.points.last()), (Some(&(0.001, 0.0)), Some(&(1.0, 1.0))));
     assert!(Series::distribution("none", Hue::Plum, Vec::<Span>::new()).points.is_empty());
 }
+
+#[test]
+fn a_line_under_way_is_drawn_in_any_width_with_room_for_the_rest() {
+    let rates = (1..=40).map(|index| (second(index * 10), BitRate::from_mbps(100))).collect();
+    let plot = plot(rates).reaching(Span::from_secs(8));
+    for (width, lines) in [(0, 1), (20, 3), (40, 2), (200, 30)] {
+        let text = plot.text_in(width, &[lines]);
+        assert_eq!(text.lines().count(), lines + 2, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= width.max(20)), "{text}");
+    }
+    // Four of eight seconds: the right half is free.
+    let text = plot.text_in(80, &[5]);
+    let drawn =
+        text.lines().flat_map(|line| line.chars().enumerate()).filter(|(_, c)| ('\u{2800}'..'\u{2900}').contains(c));
+    assert!((40..48).contains(&drawn.map(|(column, _)| column).max().unwrap()), "{text}");
+    assert!(text.contains(" 8"), "{text}");
+}

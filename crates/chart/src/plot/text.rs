@@ -6,26 +6,36 @@ use crate::braille::Grid;
 use crate::quantity::Dimension;
 use crate::svg::cut;
 
-/// Characters of a line.
-const WIDTH: usize = 80;
+/// Usual characters of a line.
+pub(super) const WIDTH: usize = 80;
+
+/// Least characters of a line.
+pub(super) const MIN_WIDTH: usize = 20;
+
+/// Ticks of an axis of the usual width.
+const TICKS: f64 = 6.0;
 
 /// Characters of the values at the left, with the blank behind them.
 const LEFT: usize = 8;
 
-/// Lines of the first panel and of the others.
-const LINES: [usize; 2] = [7, 5];
+/// Usual lines of the first panel and of the others.
+pub(super) const LINES: [usize; 2] = [7, 5];
 
-pub(super) fn text(plot: &Plot) -> String {
+/// Returns the plot in lines of `width` characters, with `lines` of each panel, of which the last is for all further
+/// ones.
+pub(super) fn text(plot: &Plot, width: usize, lines: &[usize]) -> String {
     let axis = Axis::of(plot);
-    let panels = plot.panels.iter().enumerate();
-    let mut text: String = panels.map(|(index, panel)| draw_panel(panel, &axis, LINES[index.min(1)])).collect();
-    text += &across(plot, &axis);
+    let last = lines.last().copied().unwrap_or(1);
+    let lines = lines.iter().copied().chain(std::iter::repeat(last));
+    let panels = plot.panels.iter().zip(lines);
+    let mut text: String = panels.map(|(panel, lines)| draw_panel(panel, &axis, width, lines.max(1))).collect();
+    text += &across(plot, &axis, width);
     text
 }
 
-fn draw_panel(panel: &Panel, axis: &Axis, lines: usize) -> String {
+fn draw_panel(panel: &Panel, axis: &Axis, width: usize, lines: usize) -> String {
     let values = Height::of(panel.dimension(), panel.most());
-    let mut grid = Grid::new(WIDTH - LEFT, lines);
+    let mut grid = Grid::new(width - LEFT, lines);
     for series in &panel.series {
         let at = |point: (f64, f64)| (axis.share(point.0), values.share(point.1));
         let points: Vec<(f64, f64)> = series.vertices().into_iter().map(at).collect();
@@ -38,7 +48,7 @@ fn draw_panel(panel: &Panel, axis: &Axis, lines: usize) -> String {
             grid.dot(x, y);
         }
     }
-    let mut text = format!("{}\n", head(panel, &values));
+    let mut text = format!("{}\n", head(panel, &values, width));
     for (index, line) in grid.lines().iter().enumerate() {
         let label = match index {
             0 => crate::ticks::label(values.dimension, values.end, 1.0),
@@ -56,32 +66,32 @@ fn draw_panel(panel: &Panel, axis: &Axis, lines: usize) -> String {
 }
 
 /// Returns the name of the panel with its unit, and the labels of series and levels at the right.
-fn head(panel: &Panel, values: &Height) -> String {
-    let name = cut(&with_unit(&panel.name, values.unit), 30);
+fn head(panel: &Panel, values: &Height, width: usize) -> String {
+    let name = cut(&with_unit(&panel.name, values.unit), 30.min(width / 2));
     let series = panel.series.iter().filter_map(|series| series.label.clone());
     let labels = series.chain(panel.levels.iter().map(|level| level.label.clone()));
     let labels: Vec<String> = labels.filter(|label| !label.is_empty()).collect();
-    let labels = cut(&labels.join(" · "), WIDTH - 2 - name.chars().count());
-    let gap = WIDTH.saturating_sub(name.chars().count() + labels.chars().count());
+    let labels = cut(&labels.join(" · "), width - 2 - name.chars().count());
+    let gap = width.saturating_sub(name.chars().count() + labels.chars().count());
     format!("{name}{}{labels}", " ".repeat(gap)).trim_end().to_owned()
 }
 
 /// Returns the line of ticks below the last panel.
-fn across(plot: &Plot, axis: &Axis) -> String {
-    let mut line = vec![' '; WIDTH];
+fn across(plot: &Plot, axis: &Axis, width: usize) -> String {
+    let mut line = vec![' '; width];
     let mut free = 0;
-    for (place, label) in axis.ticks(6.0, plot.axis.is_some()) {
+    for (place, label) in axis.ticks(TICKS * width as f64 / WIDTH as f64, plot.axis.is_some()) {
         let length = label.chars().count();
-        let middle = LEFT + (axis.share(place) * (WIDTH - LEFT - 1) as f64) as usize;
-        let begin = middle.saturating_sub(length / 2).min(WIDTH.saturating_sub(length));
-        if begin >= free {
+        let middle = LEFT + (axis.share(place) * (width - LEFT - 1) as f64) as usize;
+        let begin = middle.saturating_sub(length / 2).min(width.saturating_sub(length));
+        if begin >= free && length <= width {
             line.splice(begin..begin + length, label.chars());
             free = begin + length + 1;
         }
     }
     let ticks = line.into_iter().collect::<String>();
     let name = plot.axis.as_ref().map_or_else(String::new, |name| {
-        format!("{:>width$}{}\n", "", cut(&with_unit(name, axis.unit), 60), width = LEFT)
+        format!("{:>LEFT$}{}\n", "", cut(&with_unit(name, axis.unit), 60.min(width - LEFT)))
     });
     format!("{}\n{name}", ticks.trim_end())
 }

@@ -1,11 +1,13 @@
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
-use fullpipe_probe::{Destination, measure, measure_iperf2, trace};
-use fullpipe_record::{Content, Document, ErrorReport, Event, Evidence, Framing, Measurement, Request, Transport};
+use fullpipe_live::{MeasurementPage, MeasurementUpdate};
+use fullpipe_probe::{Destination, ProbeError, TestEvent, measure, measure_iperf2, trace, watch_closely};
+use fullpipe_record::{
+    Content, Document, ErrorReport, Event, Evidence, Framing, Interval, Measurement, Request, Transport,
+};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
 
@@ -13,6 +15,7 @@ use crate::commands::Run;
 use crate::commands::capture::{CaptureArgument, with_capture};
 use crate::commands::every::{interval, repeat};
 use crate::commands::keep::KeepArguments;
+use crate::commands::live::{Interrupts, LiveArgument, Picture};
 use crate::commands::load::{Load, Reach};
 use crate::commands::output::OutputArguments;
 use crate::commands::ramp::{self, RampArgument};
@@ -30,6 +33,7 @@ const USUAL_TIME: Span = Span::from_secs(10);
 /// The server runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Flags shared with iperf3 have its
 /// letters and its meaning.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("live", |live| live.conflicts_with_all(["ramp", "every", "iperf2"])))]
 pub(crate) struct Arguments {
     #[command(flatten)]
     reach: Reach,
@@ -76,6 +80,8 @@ pub(crate) struct Arguments {
     archive: KeepArguments,
     #[command(flatten)]
     output: OutputArguments,
+    #[command(flatten)]
+    live: LiveArgument,
 }
 
 impl Run for Arguments {
@@ -93,28 +99,29 @@ impl Run for Arguments {
 }
 
 fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
-    let flag = super::interrupt_flag()?;
+    let interrupts = arguments.live.interrupts()?;
+    let flag = &interrupts.flag;
     let usual = if arguments.ramp.is_some() { RAMP_STEP } else { USUAL_TIME };
     let (destination, request) = (arguments.reach.destination()?, arguments.load.request(usual)?);
     let consent = |request: &Request| if arguments.yes { Ok(()) } else { consent(&destination, request) };
     if let Some(ramp) = arguments.ramp {
-        return ramp::run(ramp, arguments.bandwidth, (&destination, &request), &consent, &flag, terminal);
+        return ramp::run(ramp, arguments.bandwidth, (&destination, &request), &consent, flag, terminal);
     }
     consent(&request)?;
-    let once = || measure_once(arguments, &destination, &request, &flag, terminal);
+    let once = || measure_once(arguments, &destination, &request, &interrupts, terminal);
     let Some(every) = arguments.every else { return once() };
     arguments.archive.require()?;
-    repeat(every, &flag, terminal, &once)
+    repeat(every, flag, terminal, &once)
 }
 
 fn measure_once(
     arguments: &Arguments,
     destination: &Destination,
     request: &Request,
-    flag: &AtomicBool,
+    interrupts: &Interrupts,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let style = terminal.style();
+    let (style, flag) = (terminal.style(), &interrupts.flag);
     let route = arguments.route.then(|| trace(destination, flag)).transpose()?;
     if let Some(route) = &route {
         terminal.result(&report::route(route, style));
@@ -122,16 +129,40 @@ fn measure_once(
     }
     let recording = arguments.capture.of_test(destination)?;
     let mut head = Some(report::interval_head(request, style));
-    let run = if arguments.reach.is_iperf2() { measure_iperf2 } else { measure };
-    let measured = run(destination, request, flag, &mut |interval| {
+    let page = || MeasurementPage::new(&destination.host, request, arguments.bandwidth);
+    let picture = arguments.live.start(page, interrupts)?;
+    let mut progress = |interval: &Interval| {
         if let Some(head) = head.take() {
             terminal.progress(&format!("{head}\n"));
         }
         terminal.progress(&format!("{}\n", report::interval_line(request, interval, style)));
         terminal.event(&Event::Interval(Box::new(interval.clone())));
-    });
+    };
+    let measured = match picture {
+        Some(picture) => draw(&picture, destination, request, interrupts, &mut progress),
+        None if arguments.reach.is_iperf2() => measure_iperf2(destination, request, flag, &mut progress),
+        None => measure(destination, request, flag, &mut progress),
+    };
     let measurement = judged(Measurement { route, ..measured? }, arguments.bandwidth);
     finish(with_capture(measurement, recording, arguments.bandwidth), &arguments.archive, terminal)
+}
+
+/// Measures, and draws how it goes.
+fn draw(
+    picture: &Picture<MeasurementUpdate>,
+    destination: &Destination,
+    request: &Request,
+    interrupts: &Interrupts,
+    progress: &mut dyn FnMut(&Interval),
+) -> Result<Measurement, ProbeError> {
+    watch_closely(destination, request, &interrupts.flag, &mut |event| match event {
+        TestEvent::Connected(connected) => {
+            picture.send(MeasurementUpdate::Connected(Box::new(connected.request.clone())));
+        }
+        TestEvent::Interval(interval) => progress(interval),
+        TestEvent::Snapshot(snapshot) => picture.send(MeasurementUpdate::Snapshot(snapshot.clone())),
+        TestEvent::SoFar(measurement) => picture.send(MeasurementUpdate::SoFar(Box::new(measurement.clone()))),
+    })
 }
 
 /// Asks for consent before UDP load that displaces other traffic leaves this host.

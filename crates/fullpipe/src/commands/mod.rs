@@ -18,6 +18,7 @@ mod host;
 pub(crate) mod iperf3;
 mod keep;
 mod lab;
+mod live;
 mod load;
 mod login;
 mod man;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{Authenticator, RsaPrivateKey, TlsIdentity};
 use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
+use fullpipe_live::{ServerPage, ServerUpdate};
 use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, StorageConfig, serve};
 use fullpipe_record::event::{
     Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected, UnreportedFlows,
@@ -20,9 +21,13 @@ use super::load::padding;
 use super::pidfile::PidFile;
 use super::{daemon, server_text};
 use crate::commands::Run;
+use crate::commands::live::LiveArgument;
 use crate::failure::{FAILED, Failure, LACKING, USAGE};
 use crate::terminal::{Format, Terminal, event_line};
 use crate::values::{duration, key, rsa_private_key, tls_identity, users};
+
+/// Time between two counts of a test for a picture.
+const PICTURE_INTERVAL: Span = Span::from_secs(1);
 
 /// Default port for iperf2 clients.
 const IPERF2_PORT: u16 = 5001;
@@ -31,6 +36,7 @@ const IPERF2_PORT: u16 = 5001;
 ///
 /// Answers fullpipe and iperf3 clients, and iperf2 clients that send, any number at once, until interrupted.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("live", |live| live.conflicts_with("daemon")))]
 pub(crate) struct Arguments {
     /// Port to listen on [default: 5201, and 5001 for iperf2]
     #[arg(long, short, help_heading = "Server")]
@@ -86,6 +92,8 @@ pub(crate) struct Arguments {
     log: LogArguments,
     #[command(flatten)]
     limits: LimitArguments,
+    #[command(flatten)]
+    live: LiveArgument,
 }
 
 /// The users of iperf3's login.
@@ -191,7 +199,7 @@ impl Arguments {
             iperf2_port: self.iperf2_port.or(usual),
             iperf2: !self.no_iperf2,
             one_off: self.one_off,
-            interval: Span::ZERO,
+            interval: if self.live.is_wanted() { PICTURE_INTERVAL } else { Span::ZERO },
             idle_timeout: self.idle_timeout,
             timeout: self.client_timeout,
             key: self.key_file.clone(),
@@ -248,10 +256,12 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.log.daemon && !daemon::is_detached() {
         return daemon::detach();
     }
-    let flag = super::interrupt_flag()?;
+    let interrupts = arguments.live.interrupts()?;
+    let flag = &interrupts.flag;
+    let picture = arguments.live.start(ServerPage::default, &interrupts)?;
     let log = LogThread::start(Log::open(&arguments.log)?);
     let mut pid_file = None;
-    let served = serve(&arguments.options(), server_text::printer, &flag, &mut |event| {
+    let served = serve(&arguments.options(), server_text::printer, flag, &mut |event| {
         // Only a server that can be reached writes that it runs.
         if let (ServerEvent::Listening(_), Some(path), None) = (&event, &arguments.log.pidfile, &pid_file) {
             let written = PidFile::write(path, &format!("{}\n", std::process::id())).map_err(|error| {
@@ -260,9 +270,13 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             flag.fetch_or(written.is_err(), Ordering::Relaxed);
             pid_file = Some(written);
         }
+        if let Some(picture) = &picture {
+            picture.send(ServerUpdate { line: describe(&event), event: event.clone() });
+        }
         log.note(event);
     });
     log.finish();
+    drop(picture);
     pid_file.transpose()?;
     served.map_err(|error| explain(&error))
 }

@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::Path as FilePath;
@@ -7,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use fullpipe_campaign::{Grid, Plan};
+use fullpipe_campaign::{Grid, Next, Plan};
 use fullpipe_experiment::{Emulated, Interrupt, LabTarget, VirtualTarget};
 use fullpipe_lab::{Backend, Lab, Plan as LabPlan};
-use fullpipe_probe::{Destination, measure};
-use fullpipe_record::{Content, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan};
+use fullpipe_live::{SweepPage, SweepUpdate};
+use fullpipe_probe::{Destination, TestEvent, measure, watch_closely};
+use fullpipe_record::{Content, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan, SweepRun};
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, Scenario, Step, parse_path_flag_with};
 use fullpipe_sweep::{Folder, Kept, Measure, Sweep, Wishes, light_request, plan, price};
@@ -21,6 +23,7 @@ use super::load::{Server, family};
 use super::measure::stays_here;
 use super::state::state_folder;
 use crate::commands::Run;
+use crate::commands::live::{Interrupts, LiveArgument, Picture};
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
@@ -107,6 +110,8 @@ pub(crate) struct SweepArguments {
     /// Send more than 1 GiB without asking
     #[arg(long)]
     yes: bool,
+    #[command(flatten)]
+    live: LiveArgument,
 }
 
 impl Run for Arguments {
@@ -120,13 +125,14 @@ impl Run for Arguments {
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let destination = self.host.destination(self.port, family(self.ipv4, self.ipv6))?;
-        let interrupt = super::interrupt_flag()?;
+        let interrupts = self.sweep.live.interrupts()?;
         let target = destination.host.clone();
         let needs_consent = !self.sweep.yes && !stays_here(&target);
         let path = |rtt: Span| self.bandwidth.map(|rate| known_path(rate, rtt)).transpose();
-        let mut host = Host { destination, interrupt: Arc::clone(&interrupt) };
-        let place = Place { target, is_virtual: false, needs_consent, path: &path };
-        self.sweep.carry_out(&place, &mut host, &interrupt, terminal)
+        let picture = Drawing::default();
+        let mut host = Host { destination, interrupt: Arc::clone(&interrupts.flag), picture: &picture };
+        let place = Place { target, is_virtual: false, needs_consent, path: &path, picture: &picture };
+        self.sweep.carry_out(&place, &mut host, &interrupts, terminal)
     }
 }
 
@@ -141,15 +147,16 @@ pub(super) fn sweep_scenario(
     sweep: &SweepArguments,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let interrupt = super::interrupt_flag()?;
+    let interrupts = sweep.live.interrupts()?;
     let step = scenario.steps.first().ok_or_else(|| Failure::new(USAGE, "the scenario has no step"))?;
     let path = scenario.path_of(step);
     let known = |_: Span| Ok(Some(path.clone()));
     let is_virtual = backend.is_none();
-    let place = Place { target: scenario.name.clone(), is_virtual, needs_consent: false, path: &known };
+    let (target, picture) = (scenario.name.clone(), Drawing::default());
+    let place = Place { target, is_virtual, needs_consent: false, path: &known, picture: &picture };
     let lab = backend.map(|backend| start(scenario, step, backend)).transpose()?;
-    let mut emulated = EmulatedPath { scenario, step, lab: lab.as_ref(), interrupt: Arc::clone(&interrupt) };
-    sweep.carry_out(&place, &mut emulated, &interrupt, terminal)
+    let mut emulated = EmulatedPath { scenario, step, lab: lab.as_ref(), interrupt: Arc::clone(&interrupts.flag) };
+    sweep.carry_out(&place, &mut emulated, &interrupts, terminal)
 }
 
 fn start(scenario: &Scenario, step: &Step, backend: Backend) -> Result<Lab, Failure> {
@@ -159,6 +166,9 @@ fn start(scenario: &Scenario, step: &Step, backend: Backend) -> Result<Lab, Fail
     Ok(Lab::start(&LabPlan { path, seed: scenario.seed, sender, receiver, backend, interactive: false })?)
 }
 
+/// The picture of a sweep, once it has begun, if one is asked for.
+type Drawing = RefCell<Option<Picture<SweepUpdate>>>;
+
 /// The path of a sweep.
 struct Place<'p> {
     /// Name of the far end or the scenario.
@@ -167,6 +177,7 @@ struct Place<'p> {
     needs_consent: bool,
     /// Returns the path for a round-trip time, if its capacity is known.
     path: &'p dyn Fn(Span) -> Result<Option<Path>, Failure>,
+    picture: &'p Drawing,
 }
 
 impl SweepArguments {
@@ -174,7 +185,7 @@ impl SweepArguments {
         &self,
         place: &Place<'_>,
         measure: &mut M,
-        interrupt: &AtomicBool,
+        interrupts: &Interrupts,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
         let root = state_folder().ok_or_else(|| Failure::new(USAGE, "this user has no home; set XDG_STATE_HOME"))?;
@@ -201,11 +212,17 @@ impl SweepArguments {
             self.consent(place, &plan)?;
             Folder::create(&root, plan.fixed())?
         };
-        let sweep = Sweep { plan: &plan, folder: &folder, runs, interrupt };
+        *place.picture.borrow_mut() = self.live.start(|| SweepPage::new(plan.fixed()), interrupts)?;
+        let mut known = runs.clone();
+        show(place.picture, &plan, &known);
+        let sweep = Sweep { plan: &plan, folder: &folder, runs, interrupt: &interrupts.flag };
         let done = sweep.run(measure, &mut |number, run| {
             terminal.progress(&format!("{}\n", report::sweep_run(number, run)));
             terminal.event(&Event::SweepRun(Box::new(run.clone())));
+            known.push(run.clone());
+            show(place.picture, &plan, &known);
         })?;
+        drop(place.picture.take());
         terminal.result(&report::sweep(&done, style));
         terminal.event(&Event::Sweep(Box::new(done.clone())));
         let (interrupted, has_answer) = (done.interrupted, done.answer.is_some());
@@ -257,6 +274,20 @@ impl SweepArguments {
     }
 }
 
+/// Shows the map after `runs`, and the run that follows from them.
+fn show(picture: &Drawing, plan: &Plan, runs: &[SweepRun]) {
+    let Some(picture) = &*picture.borrow() else { return };
+    picture.send(SweepUpdate::Known {
+        runs: runs.to_vec(),
+        surface: plan.surface(runs),
+        answer: plan.answer(runs).map(Box::new),
+        grid: plan.grid_cost(runs),
+    });
+    if let Next::Run { cell, reason } = plan.next(runs) {
+        picture.send(SweepUpdate::Next { cell, reason });
+    }
+}
+
 /// Returns the plan of a sweep that was kept, if it is one of this place.
 fn checked(plan: SweepPlan, place: &Place<'_>) -> Result<Plan, Failure> {
     if plan.target != place.target || plan.is_virtual != place.is_virtual {
@@ -267,16 +298,24 @@ fn checked(plan: SweepPlan, place: &Place<'_>) -> Result<Plan, Failure> {
 }
 
 /// A real host.
-struct Host {
+struct Host<'p> {
     destination: Destination,
     interrupt: Arc<AtomicBool>,
+    picture: &'p Drawing,
 }
 
-impl Measure for Host {
+impl Measure for Host<'_> {
     type Error = Failure;
 
     fn measure(&mut self, _: u32, request: &Request) -> Result<Measurement, Failure> {
-        Ok(measure(&self.destination, request, &self.interrupt, &mut |_| {})?)
+        let Some(picture) = &*self.picture.borrow() else {
+            return Ok(measure(&self.destination, request, &self.interrupt, &mut |_| {})?);
+        };
+        Ok(watch_closely(&self.destination, request, &self.interrupt, &mut |event| {
+            if let TestEvent::Snapshot(snapshot) = event {
+                picture.send(SweepUpdate::Snapshot(snapshot.clone()));
+            }
+        })?)
     }
 
     fn rest(&mut self, span: Span) {

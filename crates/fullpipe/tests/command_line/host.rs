@@ -6,13 +6,12 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
-use crate::common::{fullpipe, run};
+use crate::common::{fullpipe, pseudo_terminal, run};
 use fullpipe_sys::NetNamespace;
 use fullpipe_testkit::{Running, document, network_sysctls, require, sentence, within};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
 
 /// Longest time for every command but `--temporary`, in seconds.
@@ -204,13 +203,10 @@ fn for_a_time_means_that_it_comes_back_by_itself() {
 /// Starts `host apply --temporary` at a terminal and waits until it asks; what the terminal then shows, and the
 /// program.
 fn at_a_terminal(bench: &Bench, time: &str) -> (File, Child) {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    unlockpt(&ours).unwrap();
-    let theirs = ptsname(&ours, Vec::new()).unwrap();
-    let end = || File::options().read(true).write(true).open(theirs.to_str().unwrap()).unwrap();
+    let (mut ours, theirs) = pseudo_terminal();
+    let end = || theirs.try_clone().unwrap();
     let mut command = bench.command("apply", &["tcp_wmem=64MiB", "--temporary", time]);
     let child = command.stdin(end()).stdout(end()).spawn().unwrap();
-    let mut ours = File::from(ours);
     read_until(&mut ours, "Enter keeps it.");
     (ours, child)
 }

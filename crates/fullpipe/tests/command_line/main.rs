@@ -18,6 +18,7 @@ mod host;
 mod hostile;
 mod interop;
 mod iperf2;
+mod live;
 mod machine;
 mod matrix;
 mod placement;

@@ -8,11 +8,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{fullpipe, run};
+use crate::common::{fullpipe, pseudo_terminal, run};
 use fullpipe_testkit::{FalseServer, Part, Running, document, free_port, require, sentence, wait_for_listener};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 
 const TIMEOUT: u64 = 20;
@@ -238,11 +237,8 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        unlockpt(&ours).unwrap();
-        let path = ptsname(&ours, Vec::new()).unwrap();
-        let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
-        Self { ours: ours.into(), theirs }
+        let (ours, theirs) = pseudo_terminal();
+        Self { ours, theirs }
     }
 
     /// Starts a measurement at this terminal as user mario, and waits until it asks for the password.

@@ -8,11 +8,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{fullpipe, run};
+use crate::common::{fullpipe, pseudo_terminal, run};
 use fullpipe_testkit::{Mark, Running, document, load_slot, require, sentence, within};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 
@@ -20,7 +19,7 @@ use serde_json::Value;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `fullpipe lab up` over 50 Mbit/s and 20 ms, under a name of its own; it does not outlive the test.
-struct Up {
+pub(crate) struct Up {
     program: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -32,7 +31,7 @@ impl Up {
         Self::of(&scenario(mark), mark, flags)
     }
 
-    fn of(scenario: &str, mark: &Mark, flags: &[&str]) -> Self {
+    pub(crate) fn of(scenario: &str, mark: &Mark, flags: &[&str]) -> Self {
         let name = format!("up-{}", mark.as_str());
         let mut command = fullpipe(&["lab", "up", scenario, "--name", &name, "--interval", "0.2"]);
         mark.put_on(command.args(flags));
@@ -47,12 +46,12 @@ impl Up {
         self.lines.recv_timeout(TIMEOUT).expect("it says something")
     }
 
-    fn event(&self) -> Value {
+    pub(crate) fn event(&self) -> Value {
         serde_json::from_str(&self.line()).unwrap()
     }
 
     /// A program in one of its hosts.
-    fn join(&self, host: &str, command: &[&str]) -> Command {
+    pub(crate) fn join(&self, host: &str, command: &[&str]) -> Command {
         fullpipe(&[&["lab", "exec", "--join", &self.name, host, "--"], command].concat())
     }
 
@@ -331,20 +330,14 @@ fn a_terminal_shows_one_line_and_takes_keys() {
     require!(Lab, Unshare);
     let _slot = load_slot();
     let mark = Mark::new();
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    unlockpt(&ours).unwrap();
-    tcsetwinsize(&ours, Winsize { ws_row: 24, ws_col: 30, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
-    let theirs = || {
-        let name = ptsname(&ours, Vec::new()).unwrap();
-        std::fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap()
-    };
-    let modes = tcgetattr(theirs()).unwrap().local_modes;
-    let held = theirs();
+    let (mut terminal, held) = pseudo_terminal();
+    tcsetwinsize(&terminal, Winsize { ws_row: 24, ws_col: 30, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    let theirs = || held.try_clone().unwrap();
+    let modes = tcgetattr(&held).unwrap().local_modes;
     let mut command = Command::new("setsid");
     let arguments = ["--ctty", "--wait", env!("CARGO_BIN_EXE_fullpipe"), "lab", "up", "--interval", "0.2", "--name"];
     mark.put_on(command.args(arguments).arg(mark.as_str()));
     let mut up = command.stdin(theirs()).stdout(theirs()).spawn().unwrap();
-    let mut terminal = std::fs::File::from(ours);
     let mut shown = String::new();
     let deadline = Instant::now() + TIMEOUT;
     while shown.matches("\u{1b}[K").count() < 3 {

@@ -7,6 +7,7 @@ mod diagnose;
 mod lab;
 mod lab_up;
 mod latency;
+mod live;
 mod replay;
 mod streams;
 mod trace;

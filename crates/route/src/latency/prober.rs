@@ -76,6 +76,8 @@ struct Shared {
     most: Span,
     /// Round-trip times since the last call of [`Prober::lately`].
     lately: Vec<Span>,
+    /// The last round-trip time.
+    latest: Option<Span>,
     /// Set once enough requests have been answered after the load.
     is_settled: bool,
 }
@@ -131,6 +133,11 @@ impl Prober {
         let limits_itself = request.rate.is_some_and(|asked| asked > BitRate::ZERO) || request.pacing.is_some();
         let says_little = limits_itself || elapsed < RAMP;
         locked(&self.shared).rate = if says_little { rate.max(MODEST) } else { rate };
+    }
+
+    /// Returns the last round-trip time.
+    pub fn latest(&self) -> Option<Span> {
+        locked(&self.shared).latest
     }
 
     fn load_ends(&self) {
@@ -332,6 +339,7 @@ impl Worker {
         if shared.lately.len() < MAX_LATELY {
             shared.lately.push(rtt);
         }
+        shared.latest = Some(rtt);
         drop(shared);
         // The path may now be known to be short.
         self.next = self.next.min(now + self.period(phase));

@@ -64,6 +64,7 @@ fn measured(
             renderer.connected(connected, output);
         }
         TestEvent::Interval(interval) => renderer.interval(interval, output),
+        TestEvent::Snapshot(_) | TestEvent::SoFar(_) => {}
     });
     measured.map_err(|error| {
         if has_agreed(&error) {

@@ -1,0 +1,119 @@
+//! `--live`: a picture on the terminal while a command runs.
+
+use std::io;
+use std::process::exit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fullpipe_live::{Controls, Live, LiveError, Page};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::terminal::Held;
+
+/// The flag for a picture.
+#[derive(Debug, Clone, Copy, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct LiveArgument {
+    /// Draw what happens on the terminal; q ends it
+    ///
+    /// The picture is on the terminal even if standard output is a file. The result is printed after it.
+    #[arg(long)]
+    live: bool,
+}
+
+/// The flags that a request to end sets.
+pub(crate) struct Interrupts {
+    /// Set by Ctrl-C and the like, so that work can end cleanly.
+    pub(crate) flag: Arc<AtomicBool>,
+    /// Set by each signal; a picture clears it.
+    signalled: Arc<AtomicBool>,
+}
+
+impl LiveArgument {
+    /// Returns true if a picture is asked for.
+    pub(crate) fn is_wanted(self) -> bool {
+        self.live
+    }
+
+    /// Returns the flags that a request to end sets. The second request ends the program at once; with a picture, after
+    /// the terminal is given back. A terminal that is closed asks for the end of its picture's command, too.
+    ///
+    /// # Errors
+    /// Fails if signals cannot be listened for.
+    pub(crate) fn interrupts(self) -> Result<Interrupts, Failure> {
+        if !self.live {
+            return Ok(Interrupts { flag: super::interrupt_flag()?, signalled: Arc::default() });
+        }
+        let interrupts = Interrupts { flag: Arc::default(), signalled: Arc::default() };
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            for flag in [&interrupts.flag, &interrupts.signalled] {
+                signal_hook::flag::register(signal, Arc::clone(flag)).map_err(|error| cannot_listen(&error))?;
+            }
+        }
+        Ok(interrupts)
+    }
+
+    /// Takes the terminal for the picture of a page, if one is asked for.
+    ///
+    /// # Errors
+    /// Fails if there is no terminal that can show one.
+    pub(crate) fn start<P: Page>(
+        self,
+        page: impl FnOnce() -> P,
+        interrupts: &Interrupts,
+    ) -> Result<Option<Picture<P::Update>>, Failure> {
+        if !self.live {
+            return Ok(None);
+        }
+        let Interrupts { flag, signalled } = interrupts;
+        let controls = Controls {
+            interrupt: Arc::clone(flag),
+            signalled: Arc::clone(signalled),
+            end_at_once: || exit(INTERRUPTED.into()),
+        };
+        let live = Live::start(page(), controls).map_err(|error| refused(&error))?;
+        let second = SecondRequest(Arc::clone(flag));
+        Ok(Some(Picture { live, _second: second, _held: Held::begin() }))
+    }
+}
+
+/// A picture on the terminal, until this is dropped. Output to the same terminal waits until then. Fields are dropped
+/// in their order.
+pub(crate) struct Picture<U> {
+    live: Live<U>,
+    _second: SecondRequest,
+    _held: Held,
+}
+
+impl<U: Send + 'static> Picture<U> {
+    /// Passes an update to the page.
+    pub(crate) fn send(&self, update: U) {
+        self.live.send(update);
+    }
+}
+
+/// Without a picture, the second request to end ends the program at once, for example while it prints.
+struct SecondRequest(Arc<AtomicBool>);
+
+impl Drop for SecondRequest {
+    fn drop(&mut self) {
+        for signal in [SIGINT, SIGTERM] {
+            let second = Arc::new(AtomicBool::new(self.0.load(Ordering::Relaxed)));
+            // The program ends without it, too, only later.
+            let _ = signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&second));
+            let _ = signal_hook::flag::register(signal, second);
+        }
+    }
+}
+
+fn cannot_listen(error: &io::Error) -> Failure {
+    Failure::new(FAILED, format!("cannot listen for Ctrl-C: {error}"))
+}
+
+fn refused(error: &LiveError) -> Failure {
+    match error {
+        LiveError::NoTerminal | LiveError::Plain(_) | LiveError::Background => Failure::new(USAGE, error.to_string()),
+        LiveError::Io(cause) => Failure::new(FAILED, format!("{error}: {cause}")),
+    }
+}

@@ -1,0 +1,22 @@
+//! Pictures on the terminal of what runs: a measurement, a sweep or a server.
+//!
+//! A [`Page`] is a state that updates change, and that is drawn as lines of a given size: it knows neither terminal nor
+//! clock. [`Live`] draws a page from a thread of its own, at most ten times a second, and takes the keys: `q` sets a
+//! flag that ends what runs. The picture goes to the terminal itself, whatever standard output is, and the terminal is
+//! as it was when [`Live`] is dropped, and before the message of a panic.
+
+mod course;
+mod frame;
+mod live;
+mod measurement;
+mod screen;
+mod server;
+mod sweep;
+mod track;
+
+pub use frame::Page;
+pub use live::{Controls, Live};
+pub use measurement::{MeasurementPage, MeasurementUpdate};
+pub use screen::LiveError;
+pub use server::{ServerPage, ServerUpdate};
+pub use sweep::{SweepPage, SweepUpdate};

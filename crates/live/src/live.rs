@@ -1,0 +1,183 @@
+//! The thread that draws.
+
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fullpipe_units::Span;
+
+use crate::frame::{Page, View, picture};
+use crate::screen::{LiveError, OwnTerminal, Screen};
+
+/// Time between two pictures.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Updates that may wait to be drawn; more are lost.
+const WAITING: usize = 1024;
+
+/// Longest time to give the terminal back.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Key of Ctrl-C.
+const CTRL_C: u8 = 3;
+
+/// The ways in which a user ends what runs.
+#[derive(Debug, Clone)]
+pub struct Controls {
+    /// Set when the user asks for the end.
+    pub interrupt: Arc<AtomicBool>,
+    /// Set by each signal that asks for the end, and cleared when it was seen.
+    pub signalled: Arc<AtomicBool>,
+    /// Ends the program: called when the user asks for the end a second time, and the terminal is given back.
+    pub end_at_once: fn(),
+}
+
+/// A page on the terminal, until this is dropped.
+#[derive(Debug)]
+pub struct Live<U> {
+    updates: SyncSender<U>,
+    thread: JoinHandle<()>,
+    /// Nothing is ever written; when it is dropped, the thread gives the terminal back.
+    wake: Option<PipeWriter>,
+}
+
+impl<U: Send + 'static> Live<U> {
+    /// Takes the terminal and draws `page` on it, without colour if `NO_COLOR` is set.
+    ///
+    /// # Errors
+    /// Fails if there is no terminal, it cannot place text, or it is another program's.
+    pub fn start(page: impl Page<Update = U>, controls: Controls) -> Result<Self, LiveError> {
+        let screen = Screen::take()?;
+        give_back_before_panic(Arc::clone(screen.terminal()));
+        let (updates, waiting) = sync_channel(WAITING);
+        let (ended, wake) = pipe()?;
+        let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let drawer = Drawer { page, updates: waiting, screen, controls, begun: Instant::now(), asked: 0, has_colour };
+        let thread = thread::Builder::new().name("live".to_owned()).spawn(move || drawer.run(&ended))?;
+        Ok(Self { updates, thread, wake: Some(wake) })
+    }
+
+    /// Passes an update to the page. Never waits: where too many wait to be drawn, it is lost.
+    pub fn send(&self, update: U) {
+        let _ = self.updates.try_send(update);
+    }
+}
+
+impl<U> Drop for Live<U> {
+    fn drop(&mut self) {
+        self.wake = None;
+        let deadline = Instant::now() + LAST_WORDS;
+        while !self.thread.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Gives the terminal back before the message of a panic, wherever that is, so that it can be read.
+fn give_back_before_panic(terminal: Arc<OwnTerminal>) {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        terminal.give_back();
+        print(panic);
+    }));
+}
+
+/// State of the thread.
+struct Drawer<P: Page> {
+    page: P,
+    updates: Receiver<P::Update>,
+    screen: Screen,
+    controls: Controls,
+    begun: Instant,
+    /// Number of times that the user asked for the end, but for those by `q`.
+    asked: u32,
+    has_colour: bool,
+}
+
+impl<P: Page> Drawer<P> {
+    fn run(mut self, ended: &PipeReader) {
+        loop {
+            let now: Span = self.begun.elapsed().into();
+            for update in self.updates.try_iter() {
+                self.page.apply(now, update);
+            }
+            let is_ending = self.controls.interrupt.load(Ordering::Relaxed);
+            let view = View { size: self.screen.size(), has_colour: self.has_colour, is_ending };
+            self.screen.show(picture(&self.page, now, view));
+            if !self.wait(ended) {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the next picture is due, and takes keys and signals meanwhile. Returns false at the end.
+    fn wait(&mut self, ended: &PipeReader) -> bool {
+        let due = Instant::now() + PERIOD;
+        loop {
+            let Some(keys) = self.screen.keys(ended, due.saturating_duration_since(Instant::now())) else {
+                return false;
+            };
+            for key in keys {
+                match key {
+                    b'q' | b'Q' => self.controls.interrupt.store(true, Ordering::Relaxed),
+                    CTRL_C => self.ask(),
+                    _ => {}
+                }
+            }
+            if self.controls.signalled.swap(false, Ordering::Relaxed) {
+                self.ask();
+            }
+            if Instant::now() >= due {
+                return true;
+            }
+        }
+    }
+
+    /// Asks for the end; the second time, ends at once.
+    fn ask(&mut self) {
+        self.controls.interrupt.store(true, Ordering::Relaxed);
+        self.asked += 1;
+        if self.asked > 1 {
+            self.screen.terminal().give_back();
+            (self.controls.end_at_once)();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui_core::buffer::Buffer;
+    use ratatui_core::layout::Rect;
+    use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, tcgetattr};
+    use std::fs::File;
+    use std::io::Read;
+
+    #[test]
+    fn a_panic_anywhere_gives_the_terminal_back() {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        unlockpt(&ours).unwrap();
+        let path = ptsname(&ours, Vec::new()).unwrap();
+        let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
+        let modes = || tcgetattr(&theirs).unwrap().local_modes;
+        let before = modes();
+        let mut screen = Screen::on(theirs.try_clone().unwrap()).unwrap();
+        assert!(before.contains(LocalModes::ECHO) && !modes().contains(LocalModes::ECHO));
+        give_back_before_panic(Arc::clone(screen.terminal()));
+        assert!(thread::spawn(|| panic!("a fault, as this test wants one")).join().is_err());
+        assert_eq!(modes(), before);
+        // Nothing is drawn on what is no longer ours.
+        let mut picture = Buffer::empty(Rect::new(0, 0, 10, 1));
+        picture.set_string(0, 0, "picture", ratatui_core::style::Style::new());
+        screen.show(picture);
+        drop(screen);
+        let mut shown = [0; 1_000];
+        let length = File::from(ours).read(&mut shown).unwrap();
+        assert!(shown[..length].ends_with(b"\x1b[?25h\x1b[?1049l"), "{:?}", String::from_utf8_lossy(&shown[..length]));
+    }
+}

@@ -1,0 +1,275 @@
+//! A measurement under way.
+
+use fullpipe_chart::shown;
+use fullpipe_diagnose::diagnose;
+use fullpipe_probe::Snapshot;
+use fullpipe_record::{Direction, Evidence, Framing, Measurement, Request, Transport, Verdict};
+use fullpipe_units::{BitRate, Ratio, Span};
+use ratatui_core::layout::Size;
+use ratatui_core::text::Line;
+
+use crate::course::Course;
+use crate::frame::{Page, RATE, bar, clock, dim, named, shortened};
+
+/// Lines from which on streams are drawn, four at least.
+const ROOM_FOR_STREAMS: u16 = 18;
+
+/// Lines from which on the limit has a sentence.
+const ROOM_FOR_SENTENCE: u16 = 14;
+
+/// Something that happened in a measurement.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MeasurementUpdate {
+    /// Data begins to flow; the load, with every default filled in.
+    Connected(Box<Request>),
+    /// A tenth of a second has passed.
+    Snapshot(Snapshot),
+    /// The measurement as if it ended now.
+    SoFar(Box<Measurement>),
+}
+
+/// The state of a measurement.
+#[derive(Debug, Clone)]
+pub struct MeasurementPage {
+    target: String,
+    request: Request,
+    /// Capacity of the path, if it is known.
+    bandwidth: Option<BitRate>,
+    is_connected: bool,
+    course: Course,
+    idle: Option<Span>,
+    limit: Option<Verdict>,
+}
+
+impl MeasurementPage {
+    /// Returns the state before a measurement of `target` with the load `request` begins. A capacity makes the limit
+    /// surer.
+    pub fn new(target: &str, request: &Request, bandwidth: Option<BitRate>) -> Self {
+        Self {
+            target: shown(target),
+            request: request.clone(),
+            bandwidth,
+            is_connected: false,
+            course: Course::new(),
+            idle: None,
+            limit: None,
+        }
+    }
+
+    /// Returns the time at which the load ends, if it has one.
+    fn end(&self) -> Option<Span> {
+        self.request.bytes.is_none().then(|| self.request.omit + self.request.duration)
+    }
+
+    fn limit(&self, width: usize, room: u16) -> Vec<Line<'static>> {
+        if self.request.transport == Transport::Udp {
+            return Vec::new();
+        }
+        let Some(verdict) = &self.limit else {
+            return vec![named("Limit so far:", "not yet known".to_owned())];
+        };
+        let share = format!("{}, in {:.0} % of the time", verdict.name(), verdict.share.percent());
+        let mut lines = vec![named("Limit so far:", share)];
+        if room >= ROOM_FOR_SENTENCE {
+            let sentence = shortened(&shown(&verdict.sentence), width - 2, 2);
+            lines.extend(sentence.into_iter().map(|line| Line::styled(format!("  {line}"), dim())));
+        }
+        lines
+    }
+
+    /// Draws up to `most` streams, or all in a word.
+    fn streams(&self, width: usize, most: usize) -> Vec<Line<'static>> {
+        let streams = self.course.streams();
+        if streams.len() < 2 || most < 2 {
+            return Vec::new();
+        }
+        let fastest = streams.iter().map(|(_, rate)| *rate).max().unwrap_or_default();
+        let drawn = if streams.len() > most { most - 1 } else { streams.len() };
+        let row = |(index, (stream, rate)): (usize, &(fullpipe_probe::StreamSnapshot, BitRate))| {
+            let way = if stream.direction == Direction::Download { "down" } else { "up" };
+            let share = Ratio::of(rate.as_f64(), fastest.as_f64()).get();
+            let bar = bar(share, width.saturating_sub(37).min(60));
+            Line::styled(format!("{index:>3} {way:<4} {bar} {:>12} {:>10}", rate.to_string(), stream.bytes), RATE)
+        };
+        let mut lines: Vec<Line<'static>> = streams.iter().take(drawn).enumerate().map(row).collect();
+        if streams.len() > drawn {
+            let rest = &streams[drawn..];
+            let rates = || rest.iter().map(|(_, rate)| *rate);
+            let [least, most] = [rates().min(), rates().max()].map(Option::unwrap_or_default);
+            lines.push(Line::styled(format!("    and {} more, {least} to {most} each", rest.len()), dim()));
+        }
+        lines
+    }
+
+    /// Returns the time or the bytes of the load, and what has passed of it.
+    fn progress(&self, width: usize) -> Line<'static> {
+        if !self.is_connected {
+            return named("Connecting", String::new());
+        }
+        let (at, bytes) = (self.course.at(), self.course.bytes());
+        let (share, text) = match (self.end(), self.request.bytes) {
+            (Some(end), _) => {
+                let share = Ratio::of(at.as_secs_f64(), end.as_secs_f64());
+                (share, format!("{} of {}, {bytes}", clock(at), clock(end)))
+            }
+            (None, budget) => {
+                let budget = budget.unwrap_or_default();
+                (Ratio::of(bytes.as_f64(), budget.as_f64()), format!("{bytes} of {budget}, {}", clock(at)))
+            }
+        };
+        Line::from(format!("{text}  {}", bar(share.get(), width.saturating_sub(text.chars().count() + 2).min(40))))
+    }
+}
+
+impl Page for MeasurementPage {
+    type Update = MeasurementUpdate;
+
+    fn apply(&mut self, _: Span, update: MeasurementUpdate) {
+        match update {
+            MeasurementUpdate::Connected(request) => {
+                self.request = *request;
+                self.is_connected = true;
+            }
+            MeasurementUpdate::Snapshot(snapshot) => self.course.push(snapshot),
+            MeasurementUpdate::SoFar(measurement) => {
+                self.idle = measurement.rtt.idle.map(|idle| idle.min);
+                // As `measure` judges it at the end.
+                if self.request.transport == Transport::Tcp {
+                    self.limit = Some(diagnose(&Evidence::of(&measurement, self.bandwidth, Framing::Ethernet)));
+                }
+            }
+        }
+    }
+
+    fn title(&self) -> (String, String) {
+        (format!("fullpipe measure {}", self.target), described(&self.request))
+    }
+
+    fn lines(&self, _: Span, room: Size) -> Vec<Line<'static>> {
+        let width = usize::from(room.width);
+        let limit = self.limit(width, room.height);
+        let most = if room.height < ROOM_FOR_STREAMS { 0 } else { 4 + room.height.saturating_sub(22) / 2 };
+        let streams = self.streams(width, most.into());
+        let drawn = usize::from(room.height).saturating_sub(limit.len() + streams.len() + 1);
+        let mut lines = self.course.draw(room.width, drawn, self.end(), self.idle);
+        lines.resize(drawn, Line::default());
+        lines.extend(limit);
+        lines.extend(streams);
+        lines.push(self.progress(width));
+        lines
+    }
+}
+
+/// Returns a load in a few words: `TCP, download, 4 streams`.
+pub(crate) fn described(request: &Request) -> String {
+    let transport = match request.transport {
+        Transport::Tcp => "TCP",
+        Transport::Udp => "UDP",
+    };
+    let way = match request.direction {
+        Direction::Upload => "upload",
+        Direction::Download => "download",
+        Direction::Both => "both ways",
+    };
+    let streams = if request.streams == 1 { "1 stream".to_owned() } else { format!("{} streams", request.streams) };
+    format!("{transport}, {way}, {streams}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::tests::shown as drawn;
+    use fullpipe_probe::StreamSnapshot;
+    use fullpipe_record::{At, Cause, Limit};
+    use fullpipe_units::ByteCount;
+
+    fn request(streams: u16) -> Request {
+        Request { streams, ..Request::default() }
+    }
+
+    /// Returns a page after `tenths` of a second in which each stream grew up to its share of 400 Mbit/s.
+    fn page(streams: u16, tenths: u64) -> MeasurementPage {
+        let mut page = MeasurementPage::new("server.example", &request(streams), None);
+        page.apply(Span::ZERO, MeasurementUpdate::Connected(Box::new(request(streams))));
+        let mut bytes = vec![0; streams.into()];
+        for tenth in 1..=tenths {
+            for (index, bytes) in bytes.iter_mut().enumerate() {
+                *bytes += tenth.min(10) * (500_000 - 3_000 * index as u64) / u64::from(streams);
+            }
+            let stream = |bytes: &u64| StreamSnapshot { direction: Direction::Upload, bytes: ByteCount::new(*bytes) };
+            let streams = bytes.iter().map(stream).collect();
+            let rtt = Some(Span::from_millis(20 + tenth.min(30)));
+            let at = Span::from_millis(100 * tenth);
+            page.apply(at, MeasurementUpdate::Snapshot(Snapshot { at, rtt, streams }));
+        }
+        page.idle = Some(Span::from_millis(20));
+        page
+    }
+
+    fn judged(page: MeasurementPage) -> MeasurementPage {
+        let sentence = "The receiver's window of 1 MiB limits it: 1 MiB in each round trip of 20 ms is 419 Mbit/s, \
+                        and the path has room for more.";
+        let limit = Verdict {
+            kind: Limit::ReceiveWindow,
+            cause: Cause::SoRcvbuf,
+            at: At::Receiver,
+            share: Ratio::new(0.93),
+            confidence: Ratio::new(0.9),
+            sentence: sentence.to_owned(),
+            ceilings: std::collections::BTreeMap::default(),
+            runner_up: None,
+            evidence: std::collections::BTreeMap::default(),
+            others: Vec::new(),
+            basis: fullpipe_record::Basis::default(),
+            candidates: Vec::new(),
+            would_distinguish: None,
+            other_end_would_show: None,
+        };
+        MeasurementPage { limit: Some(limit), ..page }
+    }
+
+    #[test]
+    fn a_measurement_on_terminals_of_three_sizes() {
+        let page = judged(page(4, 42));
+        let now = Span::from_millis(4_250);
+        insta::assert_snapshot!("measurement_80x24", drawn(&page, now, 80, 24));
+        insta::assert_snapshot!("measurement_120x40", drawn(&page, now, 120, 40));
+        insta::assert_snapshot!("measurement_40x10", drawn(&page, now, 40, 10));
+    }
+
+    #[test]
+    fn before_data_flows_it_connects() {
+        let page = MeasurementPage::new("a\u{1b}[2Jb\u{202e}", &request(1), None);
+        let picture = drawn(&page, Span::ZERO, 80, 24);
+        assert!(picture.contains("Connecting") && picture.contains("not yet known"), "{picture}");
+        assert!(!picture.contains(['\u{1b}', '\u{202e}']), "{picture}");
+    }
+
+    #[test]
+    fn many_streams_are_counted_where_there_is_no_room() {
+        let picture = drawn(&page(128, 30), Span::from_secs(3), 80, 24);
+        assert!(picture.contains(" more, "), "{picture}");
+        assert_eq!(picture.lines().count(), 24);
+    }
+
+    #[test]
+    fn a_load_of_bytes_shows_what_is_left_of_them() {
+        let bytes = Some(ByteCount::from_mib(100));
+        let mut page = page(1, 20);
+        page.request.bytes = bytes;
+        let picture = drawn(&page, Span::from_secs(2), 80, 24);
+        assert!(picture.contains(" of 100 MiB, 2 s  █"), "{picture}");
+    }
+
+    #[test]
+    fn every_size_of_terminal_shows_the_progress() {
+        let page = judged(page(8, 42));
+        for height in (10..60).step_by(3) {
+            for width in [40, 41, 79, 200] {
+                let picture = drawn(&page, Span::from_secs(4), width, height);
+                assert!(picture.contains(" 4 s of 10 s") || picture.contains("\n4 s of 10 s"), "{width} × {height}");
+                assert!(picture.contains("Limit so far"), "{width} × {height}: {picture}");
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! A sweep under way: the map so far, the run that is made and why.
+
+use fullpipe_chart::shown;
+use fullpipe_probe::Snapshot;
+use fullpipe_record::{SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun};
+use fullpipe_units::{BitRate, Ratio, Span};
+use ratatui_core::layout::Size;
+use ratatui_core::style::{Color, Modifier, Style};
+use ratatui_core::text::{Line, Span as Words};
+
+use crate::course::Course;
+use crate::frame::{Page, bar, clock, dim, named};
+
+/// Characters of a tile.
+const TILE: usize = 5;
+
+/// Characters of a window at the left of its tiles.
+const LEFT: usize = 9;
+
+/// Lines of the run, the knee and what is spent, below the map.
+const BELOW: usize = 3;
+
+/// Lines from which on the map leaves room for blank lines and the last runs.
+const ROOM_FOR_RUNS: usize = 18;
+
+/// Lines of blanks and runs where there is room for them.
+const RUNS: usize = 4;
+
+/// Backgrounds of tiles by their rate, the darkest for the least: even steps of one hue among the 256 colours.
+const SHADES: [u8; 5] = [17, 18, 24, 31, 38];
+
+/// Something that happened in a sweep.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SweepUpdate {
+    /// A run begins.
+    Next {
+        /// Its setting.
+        cell: SweepCell,
+        /// Its reason.
+        reason: SweepReason,
+    },
+    /// A tenth of a second of a run has passed.
+    Snapshot(Snapshot),
+    /// The map and the answer of all runs so far.
+    Known {
+        /// The runs.
+        runs: Vec<SweepRun>,
+        /// Rates of all settings: all windows with the fewest streams first.
+        surface: Vec<SweepEstimate>,
+        /// The answer, if there is one.
+        answer: Option<Box<SweepAnswer>>,
+        /// Cost of the whole grid at 10 s a setting.
+        grid: SweepCost,
+    },
+}
+
+/// The state of a sweep.
+#[derive(Debug, Clone)]
+pub struct SweepPage {
+    plan: SweepPlan,
+    runs: Vec<SweepRun>,
+    surface: Vec<SweepEstimate>,
+    answer: Option<SweepAnswer>,
+    grid: SweepCost,
+    now: Option<Run>,
+}
+
+/// The run that is made.
+#[derive(Debug, Clone)]
+struct Run {
+    cell: SweepCell,
+    reason: SweepReason,
+    begun: Span,
+    course: Course,
+}
+
+impl SweepPage {
+    /// Returns the state of a sweep of which nothing is known.
+    pub fn new(plan: &SweepPlan) -> Self {
+        Self {
+            plan: plan.clone(),
+            runs: Vec::new(),
+            surface: Vec::new(),
+            answer: None,
+            grid: SweepCost::default(),
+            now: None,
+        }
+    }
+
+    fn spent(&self) -> SweepCost {
+        let cost = |run: &SweepRun| SweepCost { bytes: run.sent, time: run.took };
+        self.runs.iter().map(cost).fold(SweepCost::default(), std::ops::Add::add)
+    }
+
+    /// Draws the map in at most so many columns and lines. Windows and numbers of streams without room are left out,
+    /// but for those of the run that is made.
+    fn map(&self, width: usize, lines: usize) -> Vec<Line<'static>> {
+        let SweepPlan { windows, streams, .. } = &self.plan;
+        let rows = chosen(windows.len(), lines.saturating_sub(1), self.place(windows, |cell| cell.window));
+        let columns =
+            chosen(streams.len(), width.saturating_sub(LEFT) / TILE, self.place(streams, |cell| cell.streams));
+        let fastest = self.surface.iter().filter(|of| of.runs > 0).map(|of| of.rate).max().unwrap_or_default();
+        let row = |row: &usize| {
+            let window = Words::raw(format!("{:>width$}", windows[*row].to_string(), width = LEFT));
+            let tiles = columns.iter().map(|column| self.tile(windows.len() * column + row, *row, *column, fastest));
+            std::iter::once(window).chain(tiles).collect::<Line<'static>>()
+        };
+        let mut map: Vec<Line<'static>> = rows.iter().rev().map(row).collect();
+        let counts: Vec<String> = columns.iter().map(|column| format!("{:>4} ", streams[*column])).collect();
+        map.push(Line::styled(format!("{:>LEFT$}{}", "streams", counts.concat()), dim()));
+        map
+    }
+
+    /// Returns the place of the run that is made among `values`.
+    fn place<T: PartialEq>(&self, values: &[T], of: impl Fn(SweepCell) -> T) -> Option<usize> {
+        let cell = self.now.as_ref()?.cell;
+        values.iter().position(|value| *value == of(cell))
+    }
+
+    /// Draws a setting: its rate in percent of the fastest, or a dot if it was not measured.
+    fn tile(&self, index: usize, row: usize, column: usize, fastest: BitRate) -> Words<'static> {
+        let cell = SweepCell { window: self.plan.windows[row], streams: self.plan.streams[column] };
+        let known = self.surface.get(index).filter(|of| of.runs > 0);
+        let is_next = self.now.as_ref().is_some_and(|run| run.cell == cell);
+        let is_knee = self.answer.as_ref().is_some_and(|answer| answer.knee.cell == cell);
+        let share = known.map(|of| Ratio::of(of.rate.as_f64(), fastest.as_f64()));
+        let figure = share.map_or_else(|| "·".to_owned(), |share| format!("{:.0}", share.percent()));
+        let style = share.map_or(dim(), shade);
+        match (is_next, is_knee) {
+            (true, _) => Words::styled(format!("{:>5}", format!(">{figure}<")), style.add_modifier(Modifier::REVERSED)),
+            (false, true) => Words::styled(format!("{figure:>4}*"), style.add_modifier(Modifier::BOLD)),
+            (false, false) => Words::styled(format!("{figure:>4} "), style),
+        }
+    }
+
+    fn run(&self, now: Span) -> Line<'static> {
+        let Some(run) = &self.now else { return Line::default() };
+        let course = &run.course;
+        let rate = course.rate().map_or_else(String::new, |rate| format!(", {rate}"));
+        let rtt = course.rtt().map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
+        let since = clock(now.saturating_sub(run.begun));
+        named("Now:", format!("{}, because {}; {since}{rate}{rtt}", run.cell, reason(run.reason)))
+    }
+
+    fn knee(&self) -> Line<'static> {
+        let Some(answer) = &self.answer else {
+            return named("Knee so far:", "too few runs".to_owned());
+        };
+        let sure = if answer.sure { "sure" } else { "not sure" };
+        let (knee, best) = (&answer.knee, &answer.best);
+        named("Knee so far:", format!("{}, {}; {sure}; fastest {}, {}", knee.cell, knee.rate, best.cell, best.rate))
+    }
+
+    fn cost(&self, width: usize) -> Line<'static> {
+        let spent = self.spent();
+        let whole = self.plan.order.is_some();
+        let share = if whole { 1.0 } else { self.plan.budget.get() };
+        let allowed = self.grid.bytes.scaled(share).min(self.plan.max_bytes.unwrap_or(self.grid.bytes));
+        let time = self.grid.time.scaled(share);
+        let text = format!("{} of {allowed}, {} of {}", spent.bytes, clock(spent.time), clock(time));
+        let used = Ratio::of(spent.bytes.as_f64(), allowed.as_f64())
+            .get()
+            .max(Ratio::of(spent.time.as_secs_f64(), time.as_secs_f64()).get());
+        let bar = bar(used, width.saturating_sub(text.chars().count() + 10).min(30));
+        named("Spent:", format!("{text}  {bar}"))
+    }
+
+    /// Draws up to `most` of the last runs, the last first.
+    fn last_runs(&self, most: usize) -> impl Iterator<Item = Line<'static>> {
+        let row = |(index, run): (usize, &SweepRun)| {
+            let rate = run.rate.map_or_else(|| "does not count".to_owned(), |rate| rate.to_string());
+            let rtt = run.loaded_rtt.map_or_else(String::new, |rtt| format!("RTT {rtt}"));
+            let cell = run.cell.to_string();
+            Line::styled(format!("{:>4}  {cell:<14} {rate:>14}  {rtt}", index + 1), dim())
+        };
+        self.runs.iter().enumerate().rev().take(most).map(row)
+    }
+}
+
+impl Page for SweepPage {
+    type Update = SweepUpdate;
+
+    fn apply(&mut self, now: Span, update: SweepUpdate) {
+        match update {
+            SweepUpdate::Next { cell, reason } => {
+                self.now = Some(Run { cell, reason, begun: now, course: Course::new() });
+            }
+            SweepUpdate::Snapshot(snapshot) => {
+                if let Some(run) = &mut self.now {
+                    run.course.push(snapshot);
+                }
+            }
+            SweepUpdate::Known { runs, surface, answer, grid } => {
+                (self.runs, self.surface, self.grid) = (runs, surface, grid);
+                self.answer = answer.map(|answer| *answer);
+            }
+        }
+    }
+
+    fn title(&self) -> (String, String) {
+        (format!("fullpipe sweep {}", shown(&self.plan.target)), format!("run {}", self.runs.len() + 1))
+    }
+
+    fn lines(&self, now: Span, room: Size) -> Vec<Line<'static>> {
+        let (width, height) = (usize::from(room.width), usize::from(room.height));
+        let runs = if height < ROOM_FOR_RUNS { 0 } else { RUNS };
+        let mut lines = self.map(width, height.saturating_sub(BELOW + runs));
+        let blank = (height >= lines.len() + BELOW + RUNS).then(Line::default);
+        lines.extend(blank.clone());
+        lines.extend([self.run(now), self.knee(), self.cost(width)]);
+        lines.extend(blank);
+        let most = height.saturating_sub(lines.len());
+        lines.extend(self.last_runs(most));
+        lines.truncate(height);
+        lines
+    }
+}
+
+/// Returns the places of at most `most` of `count` values: every one, or every second and so on, with `wanted` in place
+/// of its neighbour.
+fn chosen(count: usize, most: usize, wanted: Option<usize>) -> Vec<usize> {
+    let step = count.div_ceil(most.max(1)).max(1);
+    let from = wanted.map_or(0, |wanted| wanted % step);
+    (from..count).step_by(step).collect()
+}
+
+/// Returns the style of a tile with this share of the fastest rate.
+fn shade(share: Ratio) -> Style {
+    let index = ((share.get() * SHADES.len() as f64) as usize).min(SHADES.len() - 1);
+    Style::new().fg(Color::Indexed(255)).bg(Color::Indexed(SHADES[index]))
+}
+
+/// Returns the reason for a run as the end of a sentence.
+fn reason(reason: SweepReason) -> &'static str {
+    match reason {
+        SweepReason::Anchor => "the first runs span the grid",
+        SweepReason::Best => "it may be the fastest",
+        SweepReason::Edge => "it is cheap, and may be as good as the fastest",
+        SweepReason::Repeat => "the answer depends on it",
+        SweepReason::Reference => "it shows if the path is still the same",
+        SweepReason::Again => "the run before did not count",
+        SweepReason::Level => "it shows if the rate stays at a lower level",
+        SweepReason::Grid => "the whole grid is measured",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::tests::shown as drawn;
+    use fullpipe_probe::StreamSnapshot;
+    use fullpipe_record::{Direction, SweepShape};
+    use fullpipe_units::ByteCount;
+
+    fn plan(windows: u32, streams: &[u16]) -> SweepPlan {
+        SweepPlan {
+            id: "1".to_owned(),
+            target: "server.example".to_owned(),
+            is_virtual: false,
+            windows: (0..windows).map(|power| ByteCount::from_kib(8 << power)).collect(),
+            streams: streams.to_vec(),
+            order: None,
+            seed: 1,
+            rtt: Span::from_millis(20),
+            overhead: Span::ZERO,
+            duty: Ratio::new(0.5),
+            budget: Ratio::new(0.2),
+            max_bytes: None,
+            congestion: None,
+            predicted: Vec::new(),
+        }
+    }
+
+    fn estimate(cell: SweepCell, runs: u32) -> SweepEstimate {
+        let rate = BitRate::of(cell.product(), Span::from_millis(20)).min(BitRate::from_mbps(622));
+        SweepEstimate { cell, rate, low: rate, high: rate, runs }
+    }
+
+    fn page() -> SweepPage {
+        let plan = plan(10, &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 90]);
+        let mut page = SweepPage::new(&plan);
+        let cell = |streams, window| SweepCell { streams, window: ByteCount::from_kib(window) };
+        let measured = [cell(8, 4096), cell(90, 4096), cell(1, 4096), cell(24, 64)];
+        let run = |cell| SweepRun {
+            cell,
+            reason: SweepReason::Anchor,
+            rate: Some(estimate(cell, 1).rate),
+            sent: ByteCount::from_mib(80),
+            took: Span::from_secs(8),
+            idle_rtt: Some(Span::from_millis(20)),
+            loaded_rtt: Some(Span::from_millis(31)),
+            retransmits: None,
+            together: None,
+            broken: Vec::new(),
+        };
+        let runs = measured.map(run).to_vec();
+        let cells = plan
+            .streams
+            .iter()
+            .flat_map(|&streams| plan.windows.iter().map(move |&window| SweepCell { window, streams }));
+        let surface: Vec<SweepEstimate> =
+            cells.map(|cell| estimate(cell, u32::from(measured.contains(&cell)))).collect();
+        let [knee, best] = [estimate(measured[3], 1), estimate(measured[0], 1)];
+        let answer = SweepAnswer {
+            knee,
+            sure: false,
+            shape: SweepShape::Knee,
+            best,
+            cheapest: knee.cell,
+            dearest: best.cell,
+            fewest_streams: best,
+            smallest_window: knee,
+            frontier: Vec::new(),
+        };
+        let grid = SweepCost { bytes: ByteCount::from_mib(40_000), time: Span::from_secs(2_600) };
+        page.apply(Span::ZERO, SweepUpdate::Known { runs, surface, answer: Some(Box::new(answer)), grid });
+        let next = SweepUpdate::Next { cell: cell(12, 128), reason: SweepReason::Best };
+        page.apply(Span::from_secs(33), next);
+        for tenth in 1..=20 {
+            let stream = StreamSnapshot { direction: Direction::Upload, bytes: ByteCount::new(tenth * 7_500_000) };
+            let at = Span::from_millis(tenth * 100);
+            let snapshot = Snapshot { at, rtt: Some(Span::from_millis(24)), streams: vec![stream] };
+            page.apply(Span::from_secs(33), SweepUpdate::Snapshot(snapshot));
+        }
+        page
+    }
+
+    #[test]
+    fn a_sweep_on_terminals_of_three_sizes() {
+        let (page, now) = (page(), Span::from_secs(35));
+        insta::assert_snapshot!("sweep_80x24", drawn(&page, now, 80, 24));
+        insta::assert_snapshot!("sweep_120x40", drawn(&page, now, 120, 40));
+        insta::assert_snapshot!("sweep_40x10", drawn(&page, now, 40, 10));
+    }
+
+    #[test]
+    fn the_run_that_is_made_is_on_every_map() {
+        let page = page();
+        for width in (40..120).step_by(9) {
+            for height in (10..40).step_by(3) {
+                let picture = drawn(&page, Span::ZERO, width, height);
+                assert!(picture.contains(">·<") && picture.contains("Spent: "), "{width} × {height}: {picture}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_grid_of_one_setting_is_a_map() {
+        let page = SweepPage::new(&plan(1, &[1]));
+        let picture = drawn(&page, Span::ZERO, 80, 24);
+        assert!(picture.contains("too few runs") && picture.contains("8 KiB   ·"), "{picture}");
+    }
+}

@@ -1,0 +1,69 @@
+//! A test under way, as it is so far.
+
+use std::time::Instant;
+
+use fullpipe_record::{Direction, HostSettings, Request};
+use fullpipe_units::{ByteCount, Span};
+
+/// Time between two snapshots that are reported.
+const SNAPSHOT_PERIOD: Span = Span::from_millis(100);
+
+/// Time between two measurements of the test so far.
+const SO_FAR_PERIOD: Span = Span::from_secs(1);
+
+/// Samples of this end in the measurement of a test so far: of a longer test, they are thinned.
+pub(crate) const SO_FAR_SAMPLES: usize = 2_000;
+
+/// The counts of a test under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Time of the counts, since data began to flow.
+    pub at: Span,
+    /// Last round-trip time of an echo request, or the kernel's estimate for the first connection if none was answered.
+    pub rtt: Option<Span>,
+    /// The streams, in their order.
+    pub streams: Vec<StreamSnapshot>,
+}
+
+/// The counts of a stream under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamSnapshot {
+    /// Direction, seen from this end.
+    pub direction: Direction,
+    /// Payload so far: acknowledged bytes of a TCP stream that this end sends, or else what the program wrote or read.
+    pub bytes: ByteCount,
+}
+
+/// Schedule of the reports on a test under way, and what a measurement of it needs from before the test.
+pub(crate) struct Schedule {
+    /// The load that was asked for.
+    pub(crate) asked: Request,
+    /// Time of the first connection attempt.
+    pub(crate) begun: Instant,
+    /// Settings of this host.
+    pub(crate) settings: HostSettings,
+    next_snapshot: Span,
+    next_so_far: Span,
+}
+
+impl Schedule {
+    pub(crate) fn new(asked: &Request, begun: Instant, settings: &HostSettings) -> Self {
+        let (next_snapshot, next_so_far) = (SNAPSHOT_PERIOD, SO_FAR_PERIOD);
+        Self { asked: asked.clone(), begun, settings: settings.clone(), next_snapshot, next_so_far }
+    }
+
+    /// Returns whether a snapshot and a measurement are due, `elapsed` after data began to flow.
+    pub(crate) fn due(&mut self, elapsed: Span) -> (bool, bool) {
+        let snapshot = is_due(&mut self.next_snapshot, SNAPSHOT_PERIOD, elapsed);
+        (snapshot, is_due(&mut self.next_so_far, SO_FAR_PERIOD, elapsed))
+    }
+}
+
+fn is_due(next: &mut Span, period: Span, elapsed: Span) -> bool {
+    let due = elapsed >= *next;
+    if due {
+        // Late reports do not follow each other at once.
+        *next = elapsed + period;
+    }
+    due
+}
