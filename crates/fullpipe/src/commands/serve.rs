@@ -7,9 +7,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Authenticator, RsaPrivateKey, TlsIdentity};
+use fullpipe_control::{Authenticator, Network, RsaPrivateKey, TlsIdentity};
 use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
-use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, StorageConfig, serve};
+use fullpipe_probe::{Limits, Quota, ServeError, ServeOptions, ServerEvent, StorageConfig, serve};
 use fullpipe_record::event::{
     Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected, UnreportedFlows,
 };
