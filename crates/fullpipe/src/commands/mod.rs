@@ -18,12 +18,14 @@ pub(crate) mod iperf3;
 mod keep;
 mod lab;
 mod load;
+mod log_thread;
 mod login;
 mod man;
 mod measure;
 mod output;
 mod pidfile;
 mod ramp;
+mod relay;
 mod report;
 mod schema;
 mod serve;
@@ -91,6 +93,7 @@ commands! {
     Diagnose(diagnose::Arguments),
     Diff(diff::Arguments),
     Sweep(sweep::Arguments),
+    Relay(relay::Arguments),
     Trace(trace::Arguments),
     Explain(explain::Arguments),
     #[command(disable_help_flag = true)]
