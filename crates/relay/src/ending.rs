@@ -18,7 +18,7 @@ enum Course {
     Open,
     /// Everything and the FIN were passed on.
     Passed,
-    /// Its destination was reset after it had closed: what it carries is for nobody.
+    /// Its destination was reset after it had closed: what it carries, or carried last, is for nobody.
     Broken,
 }
 
@@ -74,10 +74,7 @@ impl Ending {
         if !has_closed && self.is_moving(side) {
             return Next::Abort(side);
         }
-        let back = side.other() as usize;
-        if matches!(self.courses[back], Course::Open) {
-            self.courses[back] = Course::Broken;
-        }
+        self.courses[side.other() as usize] = Course::Broken;
         self.next()
     }
 

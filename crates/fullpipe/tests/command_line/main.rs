@@ -22,6 +22,7 @@ mod matrix;
 mod placement;
 mod ramp;
 mod records;
+mod relay;
 mod report;
 mod route;
 mod serve;
