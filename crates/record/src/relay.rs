@@ -19,7 +19,7 @@ pub struct RelayedConnection {
     pub from_client: ByteCount,
     /// Payload that came from the target.
     pub from_target: ByteCount,
-    /// Time from the first byte or handshake to the end.
+    /// Time since both sides were connected.
     pub duration: Span,
     /// The end of the connection.
     pub ending: RelayEnding,

@@ -168,9 +168,8 @@ impl Relay {
         };
         let relay = Rc::clone(self);
         spawn_local(async move {
-            let began = Instant::now();
             match relay.join(stream, pending).await {
-                Ok(Some(sides)) => relay.hand_over(sides, client, began, permit),
+                Ok(Some(sides)) => relay.hand_over(sides, client, permit),
                 Ok(None) => {}
                 Err(error) => {
                     let _ = relay.events.send(RelayEvent::NotRelayed { client, why: error.to_string() });
@@ -206,9 +205,9 @@ impl Relay {
     }
 
     /// Gives a connection to the worker with the fewest.
-    fn hand_over(&self, sides: Sides, who: SocketAddr, began: Instant, permit: OwnedSemaphorePermit) {
+    fn hand_over(&self, sides: Sides, who: SocketAddr, permit: OwnedSemaphorePermit) {
         let Sides { client, target, whither, expects_status } = sides;
-        let pair = Pair { client, target, who, whither, expects_status, began, permit };
+        let pair = Pair { client, target, who, whither, expects_status, permit };
         if let Some(inbox) = self.inboxes.iter().min_by_key(|inbox| inbox.load()) {
             inbox.put(pair);
         }

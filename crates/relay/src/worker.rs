@@ -32,7 +32,6 @@ pub(crate) struct Pair {
     pub(crate) whither: String,
     /// The target's side begins with the status of a far relay.
     pub(crate) expects_status: bool,
-    pub(crate) began: Instant,
     pub(crate) permit: OwnedSemaphorePermit,
 }
 
@@ -232,7 +231,7 @@ impl Worker {
             resets: None,
             who: pair.who,
             whither: pair.whither,
-            began: pair.began,
+            began: Instant::now(),
             _permit: pair.permit,
         };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
