@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fullpipe_control::{Peer, PeerTls};
 use fullpipe_iperf::Key;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
@@ -20,6 +21,9 @@ use crate::sockets::{CONNECT_DEADLINE, late, reach};
 /// Time between two attempts to reach the far relay.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Calls of the far relay at once: fewer than it permits of one address.
+const CALLS: usize = 64;
+
 /// The connections to the far relay.
 pub(crate) struct Pool {
     pub(crate) via: Target,
@@ -31,6 +35,8 @@ pub(crate) struct Pool {
     idle: RefCell<VecDeque<Peer>>,
     /// Connections that are being made.
     coming: Cell<usize>,
+    /// Calls at once, so that the far relay does not take a burst of clients for an attack.
+    calls: Semaphore,
 }
 
 impl Pool {
@@ -41,8 +47,8 @@ impl Pool {
         size: u16,
         events: UnboundedSender<RelayEvent>,
     ) -> Rc<Self> {
-        let (idle, coming) = (RefCell::default(), Cell::default());
-        Rc::new(Self { via, key, tls, events, size: size.into(), idle, coming })
+        let (idle, coming, calls) = (RefCell::default(), Cell::default(), Semaphore::new(CALLS));
+        Rc::new(Self { via, key, tls, events, size: size.into(), idle, coming, calls })
     }
 
     /// Makes connections until as many wait as are to wait.
@@ -75,6 +81,7 @@ impl Pool {
     }
 
     async fn call(&self) -> io::Result<Peer> {
+        let _call = self.calls.acquire().await.map_err(io::Error::other)?;
         let stream = reach(&self.via).await?;
         let called = timeout(CONNECT_DEADLINE, Peer::call(stream, &self.key, self.tls.as_ref())).await;
         called.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)))

@@ -21,7 +21,7 @@ use crate::far::Far;
 use crate::leg::Leg;
 use crate::near::Pool;
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
-use crate::pending::Pending;
+use crate::pending::{Pending, PendingCaller};
 use crate::pipes::MAX_PIPES;
 use crate::rules::Target;
 use crate::sockets::{listen, prepare, raise_descriptors, reach};
@@ -163,8 +163,13 @@ impl Relay {
         if !self.allow.is_empty() && !self.allow.iter().any(|network| network.contains(client.ip())) {
             return rejected("its address is not allowed to connect");
         }
-        let Some(pending) = self.pending.admit(client.ip()) else {
-            return rejected("too many connections are waiting to be joined");
+        // Clients of the others need not prove anything, and are bounded with all connections.
+        let pending = match self.part {
+            Part::Far(_) => match self.pending.admit(client.ip()) {
+                Some(pending) => Some(pending),
+                None => return rejected("too many callers have not yet proved who they are"),
+            },
+            Part::Alone(_) | Part::Near(..) => None,
         };
         let relay = Rc::clone(self);
         spawn_local(async move {
@@ -179,7 +184,7 @@ impl Relay {
     }
 
     /// Returns both sides of the connection of a client. `pending` goes once the client may take its time.
-    async fn join(&self, stream: TcpStream, pending: impl Sized) -> io::Result<Option<Sides>> {
+    async fn join(&self, stream: TcpStream, pending: Option<PendingCaller>) -> io::Result<Option<Sides>> {
         let plain = |stream: TcpStream| stream.into_std().map(|stream| Leg::new(stream, None));
         match &self.part {
             Part::Alone(to) => {
