@@ -180,7 +180,7 @@ impl PeerTls {
     }
 
     async fn connect(&self, stream: TcpStream) -> io::Result<(Control, [u8; LENGTH])> {
-        // The name is not looked at.
+        // Nobody reads the name.
         let name = ServerName::IpAddress(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED).into());
         let stream = TlsConnector::from(Arc::clone(&self.client)).connect(name, stream).await?;
         let binding = exported(stream.get_ref().1)?;

@@ -137,10 +137,10 @@ mod tests {
     proptest! {
         /// Whatever happens in whatever order, both directions end in order or the other side sees a reset.
         #[test]
-        fn only_two_fins_close_in_order(events in prop::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 1..8)) {
+        fn only_two_fins_close_in_order(events in prop::collection::vec(any::<[bool; 3]>(), 1..8)) {
             let mut ending = Ending::new();
             let mut failed = false;
-            for (client, fails, closed) in events {
+            for [client, fails, closed] in events {
                 let side = if client { Client } else { Target };
                 let next = if fails {
                     failed |= ending.is_moving(side) || ending.is_moving(side.other());

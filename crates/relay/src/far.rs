@@ -70,7 +70,7 @@ impl Far {
     async fn reach(&self, target: &Target) -> Result<TcpStream, Failed> {
         let reached = async {
             let addresses = resolve(target).await.map_err(Failed::Unreachable)?;
-            // What the name means now is looked at, and nothing else is connected to.
+            // The address is checked that is connected to, whatever the name means a moment later.
             let permitted: Vec<_> = addresses.into_iter().filter(|address| permits(&self.targets, *address)).collect();
             if permitted.is_empty() {
                 return Err(Failed::Forbidden);

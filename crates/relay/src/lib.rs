@@ -4,8 +4,8 @@
 //!   Out: [`RelayEvent`]s, until it is interrupted.
 //! * Connections are accepted, authenticated and joined on one thread (tokio); data moves on others, one a processor,
 //!   each with its own epoll. From socket to socket it moves by `splice(2)`.
-//! * The end of one side is passed on exactly: every byte before a FIN is delivered, a reset never looks like a FIN, and
-//!   a reset after a FIN discards nothing.
+//! * The end of one side is passed on exactly: every byte before a FIN is delivered, a reset never becomes a FIN,
+//!   and a reset after a FIN discards nothing.
 //!
 //! A relay acknowledges data before the other end has it. [`fullpipe_record::RelayedConnection::undelivered`] says how
 //! much was lost in that way.

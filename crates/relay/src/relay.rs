@@ -27,7 +27,7 @@ use crate::rules::Target;
 use crate::sockets::{listen, prepare, raise_descriptors, reach};
 use crate::worker::{Inbox, Pair, Worker};
 
-/// Time between two looks at the interrupt.
+/// Time between two checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time after a failure to accept, for example because there are no descriptors.
@@ -256,23 +256,23 @@ impl Workers {
         events: &mut UnboundedReceiver<RelayEvent>,
         mut report: Option<&mut dyn FnMut(RelayEvent)>,
     ) {
-        let mut tell = |event| {
+        let mut pass_on = |event| {
             if let Some(report) = &mut report {
                 report(event);
             }
         };
         let connections = self.inboxes.iter().map(|inbox| inbox.load() as u32).sum();
-        tell(RelayEvent::Stopping { connections, deadline: drain });
+        pass_on(RelayEvent::Stopping { connections, deadline: drain });
         let deadline = Instant::now() + Duration::from(drain);
         self.inboxes.iter().for_each(|inbox| inbox.stop(deadline));
         while !self.threads.iter().all(JoinHandle::is_finished) {
             thread::sleep(POLL_INTERVAL);
             while let Ok(event) = events.try_recv() {
-                tell(event);
+                pass_on(event);
             }
         }
         while let Ok(event) = events.try_recv() {
-            tell(event);
+            pass_on(event);
         }
     }
 }

@@ -16,7 +16,8 @@ pub struct Target {
     pub port: u16,
 }
 
-/// Targets that are permitted: `NETWORK:PORT,PORT…`, as `10.0.0.0/8:22,443` or `[2001:db8::/32]:443`; `*` is every port.
+/// Targets that are permitted: `NETWORK:PORT,PORT…`, as `10.0.0.0/8:22,443` or `[2001:db8::/32]:443`; `*` is every
+/// port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedTargets {
     network: Network,

@@ -63,8 +63,8 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Sets what every socket has. It is reset whenever it goes, even if the program is killed, unless it is told to close
-/// in order: the FIN of a relay that dies would look like the end of the data.
+/// Sets what every socket has. It is reset whenever it goes, even if the program is killed, unless it is set to close
+/// in order: the FIN of a relay that dies would be taken for the end of the data.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_linger(Some(Duration::ZERO))?;

@@ -52,7 +52,7 @@ const LAST_BYTES: Duration = Duration::from_secs(30);
 /// Time after which a side that acknowledges nothing counts as gone.
 const SILENCE: Span = Span::from_secs(120);
 
-/// Time between two looks at connections that end, and at all of them.
+/// Time between two checks of connections that end, and of all of them.
 const SHORT: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_secs(10);
 
@@ -132,7 +132,7 @@ pub(crate) struct Worker {
     /// Connections that wait for last acknowledgements.
     resetting: Vec<usize>,
     shared: Shared,
-    looked: Instant,
+    checked: Instant,
 }
 
 impl Worker {
@@ -149,7 +149,7 @@ impl Worker {
             queue: VecDeque::new(),
             resetting: Vec::new(),
             shared,
-            looked: Instant::now(),
+            checked: Instant::now(),
         })
     }
 
@@ -172,7 +172,7 @@ impl Worker {
                 }
             }
             self.finish_resets();
-            self.look_for_silence();
+            self.end_silent();
             if self.has_stopped() {
                 return Ok(());
             }
@@ -318,11 +318,11 @@ impl Worker {
 
     /// Ends connections of which a side has long acknowledged nothing. A receiver whose window is closed answers
     /// probes, so it may take its time; `TCP_USER_TIMEOUT` would end it.
-    fn look_for_silence(&mut self) {
-        if self.looked.elapsed() < LONG {
+    fn end_silent(&mut self) {
+        if self.checked.elapsed() < LONG {
             return;
         }
-        self.looked = Instant::now();
+        self.checked = Instant::now();
         for slot in 0..self.joined.len() {
             let Some(joined) = &self.joined[slot] else { continue };
             if let Some(side) = Side::BOTH.into_iter().find(|side| is_silent(&joined.legs[*side as usize].info())) {

@@ -78,9 +78,9 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-A relay tells each end that data was received before the other end has it. If it
-dies, or the far stretch breaks, what was on the way is lost, and both ends see
-a reset. Programs that must know that data has arrived must say so themselves.";
+A relay acknowledges data before the other end has it. If it dies, or the long
+stretch breaks, what was on the way is lost, and both ends see a reset. Programs
+that must know that data has arrived need acknowledgements of their own.";
 
 /// Where a relay listens.
 #[derive(Debug, Clone, Copy)]

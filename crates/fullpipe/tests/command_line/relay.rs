@@ -179,7 +179,7 @@ fn one_side_may_close_and_still_receive() {
 }
 
 #[test]
-fn a_reset_never_looks_like_an_end() {
+fn a_reset_is_never_an_end_in_order() {
     for kind in KINDS {
         for client_resets in [true, false] {
             let (_relays, client, target) = joined(kind);
@@ -266,7 +266,7 @@ fn a_near_relay_with_another_key_is_refused() {
 }
 
 #[test]
-fn strangers_are_dropped_in_time_and_others_are_served() {
+fn unknown_callers_are_dropped_in_time_and_others_are_served() {
     for kind in [Kind::Plain, Kind::Tls] {
         let (listener, target) = listener();
         let relays = Relays::start(kind, target);
@@ -274,17 +274,17 @@ fn strangers_are_dropped_in_time_and_others_are_served() {
         let port = listening_port(far);
         let mut silent: Vec<TcpStream> = (0..40).map(|_| connect(port)).collect();
         for seed in 0..40 {
-            let mut stranger = connect(port);
+            let mut caller = connect(port);
             // Whoever is refused at once cannot write all of it.
-            let _ = stranger.write_all(&bytes(5000, seed));
-            silent.push(stranger);
+            let _ = caller.write_all(&bytes(5000, seed));
+            silent.push(caller);
         }
         let mut client = relays.connect();
         let mut served = with_timeouts(listener.accept().unwrap().0);
         client.write_all(b"hello").unwrap();
         served.read_exact(&mut [0; 5]).unwrap();
-        for stranger in &mut silent {
-            let ended = stranger.read(&mut [0; 200]);
+        for caller in &mut silent {
+            let ended = caller.read(&mut [0; 200]);
             assert!(ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) || kind == Kind::Tls);
         }
     }
