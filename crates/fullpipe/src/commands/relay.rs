@@ -183,9 +183,8 @@ fn relayed(done: &RelayedConnection) -> String {
     };
     let limits =
         format!("to the client {}, to the target {}", limit(&done.client_stretch), limit(&done.target_stretch));
-    format!(
-        "{client} → {target}: {from_client} sent, {from_target} received in {duration} ({rate}), {ending}{lost}; {limits}"
-    )
+    let bytes = format!("{from_client} sent, {from_target} received in {duration} ({rate})");
+    format!("{client} → {target}: {bytes}, {ending}{lost}; {limits}")
 }
 
 fn limit(stretch: &RelayStretch) -> String {
