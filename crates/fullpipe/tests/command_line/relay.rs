@@ -150,7 +150,9 @@ fn carries_the_same_bytes_both_ways_at_once() {
                 sender.join().unwrap();
             })
         });
-        ends.into_iter().for_each(|end| end.join().unwrap());
+        for end in ends {
+            end.join().unwrap();
+        }
         for output in relays.stop() {
             assert_eq!(output.status.code(), Some(130));
             let printed = lines(&output);
