@@ -159,9 +159,9 @@ impl ServerCertVerifier for Verifier {
 const READ: usize = 16 * 1024;
 
 /// Both ends are fullpipe, so nothing older is needed.
-const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
+pub(crate) const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
@@ -211,6 +211,23 @@ impl Control {
         match self {
             Self::Plain(stream) => stream,
             Self::Encrypted(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Returns the TCP stream and, if the connection is encrypted, the state of TLS, which holds what came already.
+    pub fn into_parts(self) -> (TcpStream, Option<rustls::Connection>) {
+        match self {
+            Self::Plain(stream) => (stream, None),
+            Self::Encrypted(stream) => match *stream {
+                TlsStream::Client(stream) => {
+                    let (stream, tls) = stream.into_inner();
+                    (stream, Some(tls.into()))
+                }
+                TlsStream::Server(stream) => {
+                    let (stream, tls) = stream.into_inner();
+                    (stream, Some(tls.into()))
+                }
+            },
         }
     }
 

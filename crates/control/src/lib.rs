@@ -4,13 +4,19 @@
 //!   inside TLS 1.3 ([`TlsIdentity`] at the server, [`TlsTrust`] at the client).
 //! * In: a user name, a password and an RSA key. Out: the token of iperf3's login ([`Login`]), which the server checks
 //!   with an [`Authenticator`].
+//! * In: a connected TCP stream and a key that both ends share. Out: a [`Peer`] that has proved that it has the key.
+//! * In: addresses, and lists of [`Network`]s. Out: which of them are meant.
 //!
 //! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
 
 mod connection;
 mod login;
+mod network;
+mod peers;
 mod unix_seconds;
 
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
+pub use network::{Network, NetworkError};
+pub use peers::{Peer, PeerTls};
 pub use unix_seconds::unix_seconds;

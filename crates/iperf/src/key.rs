@@ -88,9 +88,23 @@ impl Key {
     }
 
     fn mac(&self, cookie: &Cookie, nonce: &Nonce, parameters: &[u8]) -> Hmac<Sha256> {
+        self.mac_of(&[PURPOSE, cookie.as_bytes(), nonce.as_bytes(), parameters])
+    }
+
+    /// Returns the HMAC-SHA-256 of `parts`, one after the other. The first part is a text for one purpose of the key,
+    /// and all but the last have a fixed length, so that no two inputs are the same bytes.
+    pub fn tag(&self, parts: &[&[u8]]) -> Proof {
+        self.mac_of(parts).finalize().into_bytes().into()
+    }
+
+    /// Returns whether `tag` is that of [`Key::tag`], in constant time.
+    pub fn verifies(&self, tag: &[u8], parts: &[&[u8]]) -> bool {
+        self.mac_of(parts).verify_slice(tag).is_ok()
+    }
+
+    fn mac_of(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
-        // All but the last part have a fixed length, so no two inputs are the same text.
-        for part in [PURPOSE, cookie.as_bytes(), nonce.as_bytes(), parameters] {
+        for part in parts {
             mac.update(part);
         }
         mac

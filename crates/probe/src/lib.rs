@@ -23,6 +23,6 @@ pub use destination::Destination;
 pub use error::{ProbeError, ServeError};
 pub use fullpipe_load::{Local, StorageConfig};
 pub use iperf2::measure_iperf2;
-pub use server::{Limits, Network, NetworkError, Printer, Quota, ServeOptions, ServerEvent, TestText, serve};
+pub use server::{Limits, Printer, Quota, ServeOptions, ServerEvent, TestText, serve};
 pub use so_far::{Snapshot, StreamSnapshot};
 pub use trace::trace;

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair, FlowReport, GridCell, GridReport, Interval,
     LabReport, Measurement, Path, PathDirection, PathStatus, Prediction, ProgramRun, ProgramsReport, RampReport,
-    RampStep, Remedy, Request, RouteReport, SimulatedTransfer, SweepPlan, SweepReport, SweepRun, Undone, WhatIfReport,
+    RampStep, RelayedConnection, Remedy, Request, RouteReport, SimulatedTransfer, SweepPlan, SweepReport, SweepRun,
+    Undone, WhatIfReport,
 };
 
 /// One line of `--json-lines`: an event and its time.
@@ -118,6 +119,15 @@ pub enum Event {
     UnreportedFlows(UnreportedFlows),
     /// A server ends because no test came for as long as it was to wait.
     Idle,
+
+    /// A connection through a relay is over.
+    Relayed(Box<RelayedConnection>),
+    /// A client of a relay could not be joined to its target.
+    NotRelayed(ClientFailure),
+    /// The other relay of a pair cannot be used.
+    NoPeer(NoPeer),
+    /// A relay stops.
+    RelayStopping(RelayStopping),
 
     /// The command failed.
     Error(ErrorReport),
@@ -297,6 +307,22 @@ pub struct Rejected {
     pub why: String,
     /// Number of connections since the last such event.
     pub connections: u64,
+}
+
+/// Reason for which a relay cannot use the other one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NoPeer {
+    /// The reason, with the address.
+    pub why: String,
+}
+
+/// A relay that stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RelayStopping {
+    /// Connections that may still end by themselves.
+    pub connections: u64,
+    /// Time after which those that are left are reset.
+    pub deadline: Span,
 }
 
 #[cfg(test)]

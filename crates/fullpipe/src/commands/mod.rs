@@ -20,12 +20,14 @@ mod keep;
 mod lab;
 mod live;
 mod load;
+mod log_thread;
 mod login;
 mod man;
 mod measure;
 mod output;
 mod pidfile;
 mod ramp;
+mod relay;
 mod report;
 mod schema;
 mod serve;
@@ -93,6 +95,7 @@ commands! {
     Diagnose(diagnose::Arguments),
     Diff(diff::Arguments),
     Sweep(sweep::Arguments),
+    Relay(relay::Arguments),
     Trace(trace::Arguments),
     Explain(explain::Arguments),
     #[command(disable_help_flag = true)]

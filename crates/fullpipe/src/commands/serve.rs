@@ -3,14 +3,11 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
-use fullpipe_control::{Authenticator, RsaPrivateKey, TlsIdentity};
+use fullpipe_control::{Authenticator, Network, RsaPrivateKey, TlsIdentity};
 use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
 use fullpipe_live::{ServerPage, ServerUpdate};
-use fullpipe_probe::{Limits, Network, Quota, ServeError, ServeOptions, ServerEvent, StorageConfig, serve};
+use fullpipe_probe::{Limits, Quota, ServeError, ServeOptions, ServerEvent, StorageConfig, serve};
 use fullpipe_record::event::{
     Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected, UnreportedFlows,
 };
@@ -18,6 +15,7 @@ use fullpipe_record::{Direction, Event};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::load::padding;
+use super::log_thread::LogThread;
 use super::pidfile::PidFile;
 use super::{daemon, server_text};
 use crate::commands::Run;
@@ -259,7 +257,8 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let interrupts = arguments.live.interrupts()?;
     let flag = &interrupts.flag;
     let picture = arguments.live.start(ServerPage::default, &interrupts)?;
-    let log = LogThread::start(Log::open(&arguments.log)?);
+    let mut file = Log::open(&arguments.log)?;
+    let log = LogThread::start(move |event| file.note(event));
     let mut pid_file = None;
     let served = serve(&arguments.options(), server_text::printer, flag, &mut |event| {
         // Only a server that can be reached writes that it runs.
@@ -279,37 +278,6 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     drop(picture);
     pid_file.transpose()?;
     served.map_err(|error| explain(&error))
-}
-
-/// The thread that writes events, so that a reader who stops reading does not stop the server.
-struct LogThread {
-    events: SyncSender<ServerEvent>,
-    thread: JoinHandle<()>,
-}
-
-/// Events that may wait to be written; more are lost.
-const WAITING: usize = 1024;
-
-/// Longest time to write the last events.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-
-impl LogThread {
-    fn start(mut log: Log) -> Self {
-        let (events, waiting) = sync_channel::<ServerEvent>(WAITING);
-        Self { events, thread: thread::spawn(move || waiting.iter().for_each(|event| log.note(&event))) }
-    }
-
-    fn note(&self, event: ServerEvent) {
-        let _ = self.events.try_send(event);
-    }
-
-    fn finish(self) {
-        drop(self.events);
-        let deadline = Instant::now() + LAST_WORDS;
-        while !self.thread.is_finished() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
 }
 
 /// Log of events.

@@ -24,6 +24,7 @@ mod matrix;
 mod placement;
 mod ramp;
 mod records;
+mod relay;
 mod report;
 mod route;
 mod serve;

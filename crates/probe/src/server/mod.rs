@@ -47,7 +47,7 @@ use registry::{AcceptedStream, CookieState, Registry, StreamSender};
 use stream_listener::StreamListener;
 use test::{Test, TestTotals};
 
-pub use admission::{Limits, Network, NetworkError, Quota};
+pub use admission::{Limits, Quota};
 pub use events::ServerEvent;
 pub use output::{Printer, TestText};
 

@@ -1,0 +1,106 @@
+//! Networks of addresses, for lists of who is served and who may be reached.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// A network of addresses with a common prefix, as `192.0.2.0/24` or `2001:db8::/32`; a single address is one as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    prefix: u128,
+    /// Length of the prefix in bits. IPv4 addresses count as IPv6 addresses, so their prefixes have at least 96.
+    length: u32,
+}
+
+/// The error for a text that is not a network.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not a network: write an address, or a network as 192.0.2.0/24 or 2001:db8::/32")]
+pub struct NetworkError(String);
+
+impl Network {
+    /// Returns true if `address` belongs to the network. An IPv4 address may also be written as `::ffff:192.0.2.1`.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        prefix_of(to_bits(address), self.length) == self.prefix
+    }
+
+    /// Returns true if every address of `other` belongs to this network.
+    pub fn covers(&self, other: &Self) -> bool {
+        other.length >= self.length && prefix_of(other.prefix, self.length) == self.prefix
+    }
+}
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Self, NetworkError> {
+        let error = || NetworkError(text.to_owned());
+        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+        let address: IpAddr = address.parse().map_err(|_| error())?;
+        let family = if address.is_ipv4() { 32 } else { 128 };
+        let length = length.map_or(Ok(family), str::parse).map_err(|_| error())?;
+        if length > family {
+            return Err(error());
+        }
+        let length = length + 128 - family;
+        Ok(Self { prefix: prefix_of(to_bits(address), length), length })
+    }
+}
+
+/// Returns an address as the bits of an IPv6 address, with IPv4 mapped.
+fn to_bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// Returns the first `length` bits of `address`, followed by zeros.
+fn prefix_of(address: u128, length: u32) -> u128 {
+    address & u128::MAX.checked_shl(128 - length).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn network(text: &str) -> Network {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_network_contains_the_addresses_with_its_prefix() {
+        for (network_text, inside, outside) in [
+            ("192.0.2.0/24", "192.0.2.255", "192.0.3.0"),
+            ("192.0.2.77/24", "192.0.2.1", "192.0.1.255"),
+            ("192.0.2.1", "192.0.2.1", "192.0.2.2"),
+            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::1"),
+            ("2001:db8::1", "2001:db8::1", "2001:db8::2"),
+            ("0.0.0.0/0", "203.0.113.9", "2001:db8::1"),
+            ("128.0.0.0/1", "255.255.255.255", "127.255.255.255"),
+        ] {
+            let network = network(network_text);
+            assert!(network.contains(ip(inside)) && !network.contains(ip(outside)), "{network_text}");
+        }
+        assert!(network("192.0.2.0/24").contains(ip("::ffff:192.0.2.9")));
+        assert!(network("::/0").contains(ip("2001:db8::1")) && network("::/0").contains(ip("192.0.2.1")));
+    }
+
+    #[test]
+    fn the_error_names_the_text_that_is_not_a_network() {
+        for text in ["", "192.0.2.0/33", "192.0.2.0/-1", "192.0.2/24", "2001:db8::/129", "host", "192.0.2.0/", "/24"] {
+            assert!(text.parse::<Network>().unwrap_err().to_string().contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_network_covers_itself_and_its_parts() {
+        let covers = |whole: &str, part: &str| network(whole).covers(&network(part));
+        assert!(covers("127.0.0.0/8", "127.0.0.1") && covers("127.0.0.0/8", "127.0.0.0/8"));
+        assert!(!covers("127.0.0.0/8", "0.0.0.0/0") && !covers("127.0.0.0/8", "10.0.0.1"));
+    }
+}

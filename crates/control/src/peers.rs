@@ -1,0 +1,341 @@
+//! Two programs that share a key: each proves to the other that it has it, in the clear or inside TLS 1.3.
+//!
+//! ```text
+//! caller                                   listener
+//! "fpeer 1\n", 32 random bytes          →
+//!                                       ←  32 random bytes, proof of the listener
+//! proof of the caller                   →
+//! ```
+//!
+//! A proof is HMAC-SHA-256 over a purpose, the role of the one who proves, 32 bytes of keying material that TLS exports
+//! (RFC 8446, section 7.5; zeros in the clear), and the random bytes of both. So no recorded proof is valid again, none
+//! is valid for the other role, and nobody in the middle of two TLS connections can pass one on. The listener's TLS key
+//! is made anew by each process and needs no certificate (RFC 7250), because the proof is about this very connection.
+
+use std::io;
+use std::sync::Arc;
+
+use aws_lc_rs::rand;
+use aws_lc_rs::signature::Ed25519KeyPair;
+use fullpipe_iperf::Key;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
+use tokio_rustls::rustls::pki_types::{
+    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
+use tokio_rustls::rustls::server::AlwaysResolvesServerRawPublicKeys;
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{
+    ClientConfig, ConnectionCommon, DigitallySignedStruct, Error as RustlsError, ServerConfig, SideData,
+    SignatureScheme,
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use crate::connection::{VERSIONS, provider};
+use crate::{Control, TlsError};
+
+/// First bytes of a caller, with the version of the exchange.
+const GREETING: &[u8; 8] = b"fpeer 1\n";
+
+/// Random bytes of each end, keying material, and a proof have the same length.
+const LENGTH: usize = 32;
+
+/// Prefixes of what is proved, so that no other use of the same key gives the same bytes.
+const PURPOSE: &[u8] = b"fullpipe peers 1";
+const TEXT_PURPOSE: &[u8] = b"fullpipe peer text 1";
+
+/// Label of the keying material that TLS exports.
+const EXPORTER: &[u8] = b"EXPORTER-fullpipe-peers";
+
+const CALLER: &[u8] = b"caller";
+const LISTENER: &[u8] = b"listen";
+
+/// TLS 1.3 between programs that prove by their key who they are.
+#[derive(Clone)]
+pub struct PeerTls {
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+}
+
+/// A connection whose other end has the same key.
+#[derive(Debug)]
+pub struct Peer {
+    /// The connection.
+    pub control: Control,
+    key: Key,
+    nonces: [[u8; LENGTH]; 2],
+}
+
+impl Peer {
+    /// Bytes of the tag of a text.
+    pub const TAG: usize = LENGTH;
+
+    /// Calls the program at the other end of `stream`, inside TLS if `tls` is given. Deadlines are the caller's affair.
+    ///
+    /// # Errors
+    /// Fails with `PermissionDenied` if the other end does not have the key, and if it closes the connection.
+    pub async fn call(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+        let (mut control, binding) = match tls {
+            Some(tls) => tls.connect(stream).await?,
+            None => (Control::Plain(stream), [0; LENGTH]),
+        };
+        let ours = random()?;
+        control.send(&[&GREETING[..], &ours].concat()).await?;
+        let nonces = [ours, receive(&mut control).await?];
+        let proof: [u8; LENGTH] = receive(&mut control).await?;
+        if !key.verifies(&proof, &proved(LISTENER, &binding, &nonces)) {
+            return Err(no_key());
+        }
+        control.send(&key.tag(&proved(CALLER, &binding, &nonces))).await?;
+        Ok(Self { control, key: key.clone(), nonces })
+    }
+
+    /// Answers the program that called, inside TLS if `tls` is given. Deadlines are the caller's affair.
+    ///
+    /// # Errors
+    /// Fails with `PermissionDenied` if the caller does not have the key, with `InvalidData` if it is no such program,
+    /// and if it closes the connection.
+    pub async fn answer(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+        let (mut control, binding) = match tls {
+            Some(tls) => tls.accept(stream).await?,
+            None => (Control::Plain(stream), [0; LENGTH]),
+        };
+        if receive(&mut control).await? != *GREETING {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no fullpipe that calls another"));
+        }
+        let nonces = [receive(&mut control).await?, random()?];
+        let proof = key.tag(&proved(LISTENER, &binding, &nonces));
+        control.send(&[nonces[1], proof].concat()).await?;
+        let proof: [u8; LENGTH] = receive(&mut control).await?;
+        if !key.verifies(&proof, &proved(CALLER, &binding, &nonces)) {
+            return Err(no_key());
+        }
+        Ok(Self { control, key: key.clone(), nonces })
+    }
+
+    /// Returns the tag of `text` on this connection: nobody without the key can make it, and it is valid on no other.
+    pub fn tag(&self, text: &[u8]) -> [u8; Self::TAG] {
+        self.key.tag(&[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
+    }
+
+    /// Returns whether `tag` is that of [`Peer::tag`], in constant time.
+    pub fn verifies(&self, tag: &[u8], text: &[u8]) -> bool {
+        self.key.verifies(tag, &[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
+    }
+}
+
+async fn receive<const N: usize>(control: &mut Control) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    control.read_exact(&mut bytes).await?;
+    Ok(bytes)
+}
+
+fn proved<'p>(role: &'p [u8], binding: &'p [u8], nonces: &'p [[u8; LENGTH]; 2]) -> [&'p [u8]; 5] {
+    [PURPOSE, role, binding, &nonces[0], &nonces[1]]
+}
+
+fn no_key() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not have the same key")
+}
+
+fn random() -> io::Result<[u8; LENGTH]> {
+    let mut bytes = [0; LENGTH];
+    rand::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
+impl PeerTls {
+    /// Makes a key for this process.
+    ///
+    /// # Errors
+    /// Fails if the library has no random bytes.
+    pub fn new() -> Result<Self, TlsError> {
+        let provider = provider();
+        let general = |what: &str| RustlsError::General(what.to_owned());
+        let pair = Ed25519KeyPair::generate().map_err(|_| general("no key could be made"))?;
+        let der = pair.to_pkcs8().map_err(|_| general("no key could be written"))?;
+        let key = provider.key_provider.load_private_key(PrivatePkcs8KeyDer::from(der.as_ref().to_vec()).into())?;
+        let public = key.public_key().ok_or_else(|| general("the key has no public part"))?;
+        let certified = CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], key);
+        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(VERSIONS)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(certified))));
+        // Nobody resumes a session. A listener that says nothing of its own accord can be seen to have gone.
+        server.send_tls13_tickets = 0;
+        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(VERSIONS)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyKey(provider.signature_verification_algorithms)))
+            .with_no_client_auth();
+        Ok(Self { server: Arc::new(server), client: Arc::new(client) })
+    }
+
+    async fn accept(&self, stream: TcpStream) -> io::Result<(Control, [u8; LENGTH])> {
+        let stream = TlsAcceptor::from(Arc::clone(&self.server)).accept(stream).await?;
+        let binding = exported(stream.get_ref().1)?;
+        Ok((Control::Encrypted(Box::new(TlsStream::Server(stream))), binding))
+    }
+
+    async fn connect(&self, stream: TcpStream) -> io::Result<(Control, [u8; LENGTH])> {
+        // Nobody reads the name.
+        let name = ServerName::IpAddress(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED).into());
+        let stream = TlsConnector::from(Arc::clone(&self.client)).connect(name, stream).await?;
+        let binding = exported(stream.get_ref().1)?;
+        Ok((Control::Encrypted(Box::new(TlsStream::Client(stream))), binding))
+    }
+}
+
+impl std::fmt::Debug for PeerTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PeerTls(…)")
+    }
+}
+
+fn exported<Data>(connection: &ConnectionCommon<Data>) -> io::Result<[u8; LENGTH]>
+where
+    Data: SideData,
+{
+    connection.export_keying_material([0; LENGTH], EXPORTER, None).map_err(io::Error::other)
+}
+
+/// Accepts any key that signs the handshake: the proof that follows is bound to the connection.
+#[derive(Debug)]
+struct AnyKey(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AnyKey {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, RustlsError> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        Err(RustlsError::General("TLS 1.2 is not spoken".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        verify_tls13_signature_with_raw_key(message, &SubjectPublicKeyInfoDer::from(key.as_ref()), signed, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    fn key(text: &str) -> Key {
+        Key::from_file_content(text.as_bytes()).unwrap()
+    }
+
+    async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let caller = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (caller, listener.accept().await.unwrap().0)
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { tokio::time::timeout(std::time::Duration::from_secs(20), test).await.unwrap() });
+    }
+
+    #[test]
+    fn both_ends_prove_the_key_in_the_clear_and_inside_tls() {
+        run(async {
+            for tls in [None, Some(PeerTls::new().unwrap())] {
+                let (caller, listener) = connected().await;
+                let key = key("correct horse battery");
+                let (called, answered) =
+                    tokio::join!(Peer::call(caller, &key, tls.as_ref()), Peer::answer(listener, &key, tls.as_ref()));
+                let (mut called, mut answered) = (called.unwrap(), answered.unwrap());
+                called.control.send(b"text").await.unwrap();
+                assert_eq!(answered.control.receive().await.unwrap(), b"text");
+                assert!(answered.verifies(&called.tag(b"text"), b"text"));
+                assert!(!answered.verifies(&called.tag(b"text"), b"test"));
+            }
+        });
+    }
+
+    #[test]
+    fn neither_end_accepts_another_key() {
+        run(async {
+            for tls in [None, Some(PeerTls::new().unwrap())] {
+                let (caller, listener) = connected().await;
+                let (right, wrong) = (key("correct horse battery"), key("correct horse batterz"));
+                let (called, answered) = tokio::join!(
+                    Peer::call(caller, &wrong, tls.as_ref()),
+                    Peer::answer(listener, &right, tls.as_ref())
+                );
+                assert_eq!(called.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+                assert!(answered.is_err());
+            }
+        });
+    }
+
+    #[test]
+    fn a_recorded_call_is_not_valid_again() {
+        run(async {
+            let key = key("correct horse battery");
+            // What a caller would send to a listener whose random bytes it has recorded.
+            let nonces = [[1; LENGTH], [2; LENGTH]];
+            let (mut caller, listener) = connected().await;
+            let recorded = [&GREETING[..], &nonces[0], &key.tag(&proved(CALLER, &[0; LENGTH], &nonces))].concat();
+            caller.write_all(&recorded).await.unwrap();
+            let refused = Peer::answer(listener, &key, None).await.unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        });
+    }
+
+    #[test]
+    fn an_echo_of_our_own_proof_proves_nothing() {
+        run(async {
+            let key = key("correct horse battery");
+            let (mut caller, listener) = connected().await;
+            let echo = async {
+                caller.write_all(&[&GREETING[..], &[1; LENGTH]].concat()).await.unwrap();
+                let mut answer = [0; 2 * LENGTH];
+                caller.read_exact(&mut answer).await.unwrap();
+                caller.write_all(&answer[LENGTH..]).await.unwrap();
+            };
+            let (refused, ()) = tokio::join!(Peer::answer(listener, &key, None), echo);
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        });
+    }
+
+    #[test]
+    fn rubbish_is_refused() {
+        run(async {
+            for tls in [None, Some(PeerTls::new().unwrap())] {
+                let (mut caller, listener) = connected().await;
+                caller.write_all(&[7; 400]).await.unwrap();
+                assert!(Peer::answer(listener, &key("correct horse battery"), tls.as_ref()).await.is_err());
+            }
+        });
+    }
+}

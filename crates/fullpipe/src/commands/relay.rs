@@ -1,0 +1,242 @@
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fullpipe_control::Network;
+use fullpipe_iperf::Key;
+use fullpipe_record::event::{ClientFailure, Listening, NoPeer, Rejected, RelayStopping};
+use fullpipe_record::{Event, RelayEnding, RelayLimit, RelayStretch, RelayedConnection};
+use fullpipe_relay::{AllowedTargets, RelayError, RelayEvent, RelayOptions, Role, Target, relay};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+use super::log_thread::LogThread;
+use crate::commands::Run;
+use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, USAGE};
+use crate::terminal::{Format, Terminal, event_line};
+use crate::values::{duration, key};
+
+/// Split TCP, for hosts with small windows that nobody may change.
+///
+/// Takes connections over and passes them on to one target. Alone, it joins a stretch on each side. As a pair, the near
+/// relay (--via) and the far one (--allow-to) carry the long stretch with windows that the kernel tunes, and the hosts
+/// only fill their short ones.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// Address to listen on: ADDRESS:PORT, or :PORT for all addresses
+    #[arg(long, value_parser = listen, value_name = "ADDRESS:PORT", help_heading = "Relay")]
+    listen: ListenAddress,
+    /// Target of all connections: HOST:PORT
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "allow_to", help_heading = "Relay")]
+    to: Option<Target>,
+    /// Far relay that connects to the target
+    #[arg(long, value_name = "HOST:PORT", requires = "key_file", requires = "to", help_heading = "Pair")]
+    via: Option<Target>,
+    /// Serve near relays that ask for these targets; repeatable
+    ///
+    /// NETWORK:PORTS, as 10.0.0.0/8:22,443 or [2001:db8::/32]:*. Loopback and link-local addresses are permitted only
+    /// by a network that holds nothing else.
+    #[arg(
+        long,
+        value_name = "NETWORK:PORTS",
+        requires = "key_file",
+        conflicts_with_all = ["to", "via"],
+        help_heading = "Pair"
+    )]
+    allow_to: Vec<AllowedTargets>,
+    /// Key in FILE that both relays of a pair have
+    ///
+    /// Each proves to the other that it has it.
+    #[arg(long, value_parser = key, value_name = "FILE", help_heading = "Pair")]
+    key_file: Option<Key>,
+    /// Do not encrypt between the relays
+    ///
+    /// Both must say so. Data then moves within the kernel, for a tenth of the processor time.
+    #[arg(long, requires = "key_file", help_heading = "Pair")]
+    plain: bool,
+    /// Connections to the far relay that wait for clients
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "via", help_heading = "Pair")]
+    pool: u16,
+    /// Serve only this network, as 192.0.2.0/24; repeatable
+    #[arg(long, value_name = "NETWORK", help_heading = "Limits")]
+    allow: Vec<Network>,
+    /// Maximum number of connections at once; more wait
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4096,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        help_heading = "Limits"
+    )]
+    max_connections: u32,
+    /// Time for open connections to end after Ctrl-C; the rest is reset
+    #[arg(long, default_value = "30", value_parser = duration, value_name = "SECONDS", help_heading = "Limits")]
+    drain: Span,
+    /// Print one JSON object a line for each event
+    #[arg(long, help_heading = "Output")]
+    json_lines: bool,
+}
+
+const AFTER_HELP: &str = "\
+A relay acknowledges data before the other end has it. If it dies, or the long
+stretch breaks, what was on the way is lost, and both ends see a reset. Programs
+that must know that data has arrived need acknowledgements of their own.";
+
+/// Where a relay listens.
+#[derive(Debug, Clone, Copy)]
+struct ListenAddress {
+    address: Option<IpAddr>,
+    port: u16,
+}
+
+fn listen(text: &str) -> Result<ListenAddress, String> {
+    let error = || "write ADDRESS:PORT, or :PORT for all addresses".to_owned();
+    let (address, port) = text.rsplit_once(':').ok_or_else(error)?;
+    let inner = address.strip_prefix('[').and_then(|address| address.strip_suffix(']')).unwrap_or(address);
+    let address = if inner.is_empty() { None } else { Some(inner.parse().map_err(|_| error())?) };
+    Ok(ListenAddress { address, port: port.parse().map_err(|_| error())? })
+}
+
+impl Arguments {
+    fn options(&self) -> Result<RelayOptions, Failure> {
+        Ok(RelayOptions {
+            address: self.listen.address,
+            port: self.listen.port,
+            allow: self.allow.clone(),
+            max_connections: self.max_connections,
+            drain: self.drain,
+            role: self.role()?,
+        })
+    }
+
+    fn role(&self) -> Result<Role, Failure> {
+        let plain = self.plain;
+        Ok(match (self.to.clone(), self.via.clone(), self.key_file.clone()) {
+            (Some(to), Some(via), Some(key)) => Role::Near { to, via, key, plain, pool: self.pool },
+            (None, None, Some(key)) => Role::Far { targets: self.allow_to.clone(), key, plain },
+            (Some(to), None, None) => Role::Alone { to },
+            _ => {
+                let why = "--key-file is for a pair: add --via at the near relay, or --allow-to at the far one";
+                return Err(Failure::new(USAGE, why));
+            }
+        })
+    }
+}
+
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        Format::of(false, self.json_lines)
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        let options = self.options()?;
+        let interrupt = super::interrupt_flag()?;
+        let format = terminal.format();
+        let log = LogThread::start(move |event| note(event, format));
+        let relayed = relay(&options, &Arc::clone(&interrupt), &mut |event| log.note(event));
+        log.finish();
+        relayed.map_err(|error| explain(&error))?;
+        if interrupt.load(Ordering::Relaxed) { Err(Failure::already_printed(INTERRUPTED)) } else { Ok(()) }
+    }
+}
+
+fn note(event: &RelayEvent, format: Format) {
+    if format == Format::JsonLines {
+        let now = jiff::Timestamp::now().round(jiff::Unit::Millisecond).map(|now| now.to_string()).unwrap_or_default();
+        Terminal::line(&event_line(&as_event(event), &now));
+    } else {
+        Terminal::line(&describe(event));
+    }
+}
+
+/// Returns an event as one line.
+fn describe(event: &RelayEvent) -> String {
+    match event {
+        RelayEvent::Listening(address) => format!("listening on {address}"),
+        RelayEvent::Relayed(done) => relayed(done),
+        RelayEvent::NotRelayed { client, why } => format!("{client}: reset, because {why}"),
+        RelayEvent::Rejected { client, why, connections: 1 } => format!("{client}: rejected, because {why}"),
+        RelayEvent::Rejected { client, why, connections } => {
+            format!("{connections} connections rejected; the last, of {client}, because {why}")
+        }
+        RelayEvent::NoPeer { why } => format!("{why}; trying again each second"),
+        RelayEvent::Stopping { connections, deadline } => {
+            format!("stopping: {connections} connections may end by themselves within {deadline}")
+        }
+    }
+}
+
+fn relayed(done: &RelayedConnection) -> String {
+    let RelayedConnection { client, target, from_client, from_target, duration, .. } = done;
+    let rate = BitRate::of(*from_client + *from_target, *duration);
+    let ending = match done.ending {
+        RelayEnding::Closed => "closed",
+        RelayEnding::ClientReset => "reset by the client",
+        RelayEnding::TargetReset => "reset by the target",
+        RelayEnding::Forbidden => "reset: the far relay does not permit the target",
+        RelayEnding::Unreachable => "reset: the far relay cannot reach the target",
+        RelayEnding::Stopped => "reset: this relay stopped",
+    };
+    let lost = match done.undelivered {
+        ByteCount::ZERO => String::new(),
+        bytes => format!(", up to {bytes} acknowledged and not delivered"),
+    };
+    let limits =
+        format!("to the client {}, to the target {}", limit(&done.client_stretch), limit(&done.target_stretch));
+    let bytes = format!("{from_client} sent, {from_target} received in {duration} ({rate})");
+    format!("{client} → {target}: {bytes}, {ending}{lost}; {limits}")
+}
+
+fn limit(stretch: &RelayStretch) -> String {
+    let limit = match stretch.limit {
+        RelayLimit::Idle => "mostly idle",
+        RelayLimit::ReceiveWindow => "limited by the receiver's window",
+        RelayLimit::SendBuffer => "limited by the send buffer",
+        RelayLimit::CongestionWindow => "limited by the congestion window",
+    };
+    stretch.rtt.map_or_else(|| limit.to_owned(), |rtt| format!("{limit} (RTT {rtt})"))
+}
+
+/// Returns the record of an event.
+fn as_event(event: &RelayEvent) -> Event {
+    match event.clone() {
+        RelayEvent::Listening(address) => Event::Listening(Listening { address }),
+        RelayEvent::Relayed(done) => Event::Relayed(done),
+        RelayEvent::NotRelayed { client, why } => Event::NotRelayed(ClientFailure { client, why }),
+        RelayEvent::Rejected { client, why, connections } => {
+            Event::Rejected(Rejected { client, why: why.to_owned(), connections })
+        }
+        RelayEvent::NoPeer { why } => Event::NoPeer(NoPeer { why }),
+        RelayEvent::Stopping { connections, deadline } => {
+            Event::RelayStopping(RelayStopping { connections: connections.into(), deadline })
+        }
+    }
+}
+
+fn explain(error: &RelayError) -> Failure {
+    use std::io::ErrorKind;
+    match error {
+        RelayError::Listen { cause, .. } if cause.kind() == ErrorKind::PermissionDenied => {
+            Failure::new(LACKING, format!("{error}; ports below 1024 are root's: choose another with --listen"))
+        }
+        RelayError::Listen { cause, .. } if cause.kind() == ErrorKind::AddrInUse => {
+            Failure::new(FAILED, format!("{error}; another server has it: stop that, or choose another with --listen"))
+        }
+        RelayError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
+        _ => Failure::new(FAILED, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_to_listen_on_has_a_port() {
+        let read = |text| listen(text).map(|listen| (listen.address, listen.port));
+        assert_eq!(read(":9000"), Ok((None, 9000)));
+        assert_eq!(read("127.0.0.1:0"), Ok((Some(IpAddr::from([127, 0, 0, 1])), 0)));
+        assert_eq!(read("[::1]:9000").unwrap().0, Some("::1".parse().unwrap()));
+        assert!(["", "9000", "host:9000", ":65536", "127.0.0.1"].iter().all(|text| listen(text).is_err()));
+    }
+}

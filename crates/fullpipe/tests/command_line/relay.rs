@@ -1,0 +1,405 @@
+//! Relays, alone and as pairs, between a client and a target of the test.
+
+use std::fs::read_dir;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{fullpipe, run};
+use fullpipe_sys::tcp_info;
+use fullpipe_testkit::{Running, free_port, require, sentence, wait_for_listener, within};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::SockRef;
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+const KEY: &str = "correct horse battery";
+
+/// The relays between a client and a target.
+struct Relays {
+    port: u16,
+    processes: Vec<Running>,
+    _folder: tempfile::TempDir,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Alone,
+    Plain,
+    Tls,
+}
+
+const KINDS: [Kind; 3] = [Kind::Alone, Kind::Plain, Kind::Tls];
+
+impl Relays {
+    fn start(kind: Kind, target: u16) -> Self {
+        Self::with(kind, target, KEY, &format!("127.0.0.1:{target}"))
+    }
+
+    fn with(kind: Kind, target: u16, near_key: &str, allowed: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let key = |name: &str, key: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, key).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let (near_key, far_key) = (key("near", near_key), key("far", KEY));
+        let (port, far) = (free_port(), free_port());
+        let to = format!("127.0.0.1:{target}");
+        let plain: &[&str] = if kind == Kind::Plain { &["--plain"] } else { &[] };
+        let mut processes = Vec::new();
+        if kind == Kind::Alone {
+            processes.push(relay(port, &["--to", &to]));
+        } else {
+            processes.push(relay(far, &[&["--key-file", &far_key, "--allow-to", allowed], plain].concat()));
+            let via = format!("127.0.0.1:{far}");
+            processes.push(relay(port, &[&["--to", &to, "--via", &via, "--key-file", &near_key], plain].concat()));
+        }
+        Self { port, processes, _folder: folder }
+    }
+
+    fn connect(&self) -> TcpStream {
+        connect(self.port)
+    }
+
+    /// Interrupts all, and returns what they printed, the near one last.
+    fn stop(self) -> Vec<Output> {
+        self.processes.iter().for_each(Running::interrupt);
+        self.processes.into_iter().map(|process| process.finish(TIMEOUT)).collect()
+    }
+}
+
+fn relay(port: u16, more: &[&str]) -> Running {
+    let listen = format!("127.0.0.1:{port}");
+    let relay = Running::start(fullpipe(&["relay", "--listen", &listen, "--drain", "0.3", "--json-lines"]).args(more));
+    wait_for_listener(port);
+    relay
+}
+
+fn connect(port: u16) -> TcpStream {
+    with_timeouts(TcpStream::connect(("127.0.0.1", port)).unwrap())
+}
+
+fn with_timeouts(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
+    stream
+}
+
+fn listener() -> (TcpListener, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+/// A client and its target, joined by relays of this kind.
+fn joined(kind: Kind) -> (Relays, TcpStream, TcpStream) {
+    let (listener, target) = listener();
+    let relays = Relays::start(kind, target);
+    let client = relays.connect();
+    let target = with_timeouts(listener.accept().unwrap().0);
+    (relays, client, target)
+}
+
+fn bytes(length: usize, seed: u32) -> Vec<u8> {
+    let next = |state: &mut u32| {
+        *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        Some((*state >> 24) as u8)
+    };
+    std::iter::repeat_n((), length).scan(seed, |state, ()| next(state)).collect()
+}
+
+fn read_all(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).map(|_| all)
+}
+
+fn reset(stream: TcpStream) {
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
+}
+
+/// Waits for a reset, and fails on an end in order.
+fn assert_reset(stream: &mut TcpStream, what: &str) {
+    let error = read_all(stream).expect_err(what);
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{what}");
+}
+
+fn is_acknowledged(stream: &TcpStream) -> bool {
+    let info = tcp_info(stream).unwrap();
+    info.unacked.is_some_and(|segments| segments.get() == 0) && info.not_sent.is_some_and(|bytes| bytes.get() == 0)
+}
+
+fn lines(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn carries_the_same_bytes_both_ways_at_once() {
+    for kind in KINDS {
+        let (relays, client, target) = joined(kind);
+        let ends = [(client, 1_u32, 2_u32), (target, 2, 1)].map(|(mut end, sends, receives)| {
+            thread::spawn(move || {
+                let mut other = end.try_clone().unwrap();
+                let sender = thread::spawn(move || {
+                    other.write_all(&bytes(6 << 20, sends)).unwrap();
+                    other.shutdown(Shutdown::Write).unwrap();
+                });
+                assert!(read_all(&mut end).unwrap() == bytes(6 << 20, receives));
+                sender.join().unwrap();
+            })
+        });
+        for end in ends {
+            end.join().unwrap();
+        }
+        for output in relays.stop() {
+            assert_eq!(output.status.code(), Some(130));
+            let printed = lines(&output);
+            assert!(printed.contains("\"from_client\":6291456,\"from_target\":6291456"), "{kind:?}: {printed}");
+            assert!(printed.contains("\"ending\":\"closed\",\"undelivered\":0"), "{kind:?}: {printed}");
+        }
+    }
+}
+
+#[test]
+fn one_side_may_close_and_still_receive() {
+    for kind in KINDS {
+        for client_first in [true, false] {
+            let (_relays, client, target) = joined(kind);
+            let (mut first, mut second) = if client_first { (client, target) } else { (target, client) };
+            first.write_all(b"request").unwrap();
+            first.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(read_all(&mut second).unwrap(), b"request", "{kind:?}");
+            let answer = bytes(3 << 20, 3);
+            let sent = answer.clone();
+            let sender = thread::spawn(move || second.write_all(&sent).map(|()| drop(second)));
+            assert!(read_all(&mut first).unwrap() == answer, "{kind:?}");
+            sender.join().unwrap().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_reset_is_never_an_end_in_order() {
+    for kind in KINDS {
+        for client_resets in [true, false] {
+            let (_relays, client, target) = joined(kind);
+            let (mut one, mut other) = if client_resets { (client, target) } else { (target, client) };
+            one.write_all(b"half of a mess").unwrap();
+            let mut taken = [0; 14];
+            other.read_exact(&mut taken).unwrap();
+            reset(one);
+            assert_reset(&mut other, &format!("{kind:?}, {client_resets}"));
+        }
+    }
+}
+
+#[test]
+fn a_reset_after_the_end_discards_nothing() {
+    for kind in KINDS {
+        for client_resets in [true, false] {
+            let (_relays, client, target) = joined(kind);
+            let (mut one, mut other) = if client_resets { (client, target) } else { (target, client) };
+            // The other is slow: most is still on the way when the reset comes.
+            SockRef::from(&other).set_recv_buffer_size(16 << 10).unwrap();
+            let sent = bytes(300 << 10, 4);
+            one.write_all(&sent).unwrap();
+            one.shutdown(Shutdown::Write).unwrap();
+            assert!(within(TIMEOUT, || is_acknowledged(&one)));
+            reset(one);
+            thread::sleep(Duration::from_millis(100));
+            assert!(read_all(&mut other).unwrap() == sent, "{kind:?}");
+            // And then it learns of the reset: nobody takes what it sends.
+            assert!(within(TIMEOUT, || other.write_all(b"answer").is_err()), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_relay_that_is_killed_is_no_end_of_the_data() {
+    for kind in KINDS {
+        for killed in 0..if kind == Kind::Alone { 1 } else { 2 } {
+            let (mut relays, mut client, mut target) = joined(kind);
+            client.write_all(b"some").unwrap();
+            target.read_exact(&mut [0; 4]).unwrap();
+            relays.processes[killed].kill();
+            assert_reset(&mut client, &format!("{kind:?}, client"));
+            assert_reset(&mut target, &format!("{kind:?}, target"));
+        }
+    }
+}
+
+#[test]
+fn a_target_that_is_not_there_resets_the_client() {
+    for kind in KINDS {
+        let relays = Relays::start(kind, free_port());
+        assert_reset(&mut relays.connect(), &format!("{kind:?}"));
+        let printed: String = relays.stop().iter().map(lines).collect();
+        assert!(printed.contains("cannot be reached"), "{printed}");
+    }
+}
+
+#[test]
+fn only_listed_targets_are_reached_and_loopback_only_by_name() {
+    let (listener, target) = listener();
+    listener.set_nonblocking(true).unwrap();
+    for allowed in ["10.0.0.0/8:*", "0.0.0.0/0:*", "127.0.0.1:1"] {
+        let relays = Relays::with(Kind::Tls, target, KEY, allowed);
+        assert_reset(&mut relays.connect(), allowed);
+        let outputs = relays.stop();
+        assert!(lines(&outputs[0]).contains("is not permitted"), "{}", lines(&outputs[0]));
+        assert!(lines(&outputs[1]).contains("\"ending\":\"forbidden\""), "{}", lines(&outputs[1]));
+    }
+    assert!(listener.accept().is_err(), "nobody may call the target");
+}
+
+#[test]
+fn a_near_relay_with_another_key_is_refused() {
+    let (listener, target) = listener();
+    listener.set_nonblocking(true).unwrap();
+    for kind in [Kind::Plain, Kind::Tls] {
+        let relays = Relays::with(kind, target, "incorrect horse battery", &format!("127.0.0.1:{target}"));
+        assert_reset(&mut relays.connect(), &format!("{kind:?}"));
+        let printed = lines(&relays.stop()[1]);
+        assert!(printed.contains("does not have the same key"), "{printed}");
+    }
+    assert!(listener.accept().is_err());
+}
+
+#[test]
+fn unknown_callers_are_dropped_in_time_and_others_are_served() {
+    for kind in [Kind::Plain, Kind::Tls] {
+        let (listener, target) = listener();
+        let relays = Relays::start(kind, target);
+        let far = relays.processes[0].pid();
+        let port = listening_port(far);
+        let mut silent: Vec<TcpStream> = (0..40).map(|_| connect(port)).collect();
+        for seed in 0..40 {
+            let mut caller = connect(port);
+            // Whoever is refused at once cannot write all of it.
+            let _ = caller.write_all(&bytes(5000, seed));
+            silent.push(caller);
+        }
+        let mut client = relays.connect();
+        let mut served = with_timeouts(listener.accept().unwrap().0);
+        client.write_all(b"hello").unwrap();
+        served.read_exact(&mut [0; 5]).unwrap();
+        for caller in &mut silent {
+            let ended = caller.read(&mut [0; 200]);
+            assert!(ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) || kind == Kind::Tls);
+        }
+    }
+}
+
+/// The port on which a process listens, by its sockets.
+fn listening_port(pid: u32) -> u16 {
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
+    let own: Vec<String> = read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()?.to_str().map(str::to_owned))
+        .collect();
+    let listening = table.lines().skip(1).find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_own = own.iter().any(|link| *link == format!("socket:[{}]", fields[9]));
+        (fields[3] == "0A" && is_own).then(|| u16::from_str_radix(fields[1].split_once(':').unwrap().1, 16).unwrap())
+    });
+    listening.expect("it listens")
+}
+
+fn descriptors(relays: &Relays) -> Vec<usize> {
+    relays.processes.iter().map(|relay| read_dir(format!("/proc/{}/fd", relay.pid())).unwrap().count()).collect()
+}
+
+#[test]
+fn a_thousand_connections_at_once_leave_no_descriptor() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    for kind in [Kind::Alone, Kind::Tls] {
+        let (listener, target) = listener();
+        let relays = Relays::start(kind, target);
+        // The pool of the pair.
+        let pooled = if kind == Kind::Tls { 8 } else { 0 };
+        let count = || descriptors(&relays);
+        assert!(within(TIMEOUT, || count().last().is_some_and(|near| *near >= pooled + 10)));
+        thread::sleep(Duration::from_millis(300));
+        let before = count();
+        let echoes = thread::spawn(move || {
+            let ends: Vec<_> = (0..1000).map(|_| with_timeouts(listener.accept().unwrap().0)).collect();
+            for mut end in ends {
+                let mut request = [0; 4];
+                end.read_exact(&mut request).unwrap();
+                end.write_all(&request).unwrap();
+            }
+        });
+        let mut clients: Vec<TcpStream> = (0..1000)
+            .map(|index: u32| {
+                let mut client = relays.connect();
+                client.write_all(&index.to_be_bytes()).unwrap();
+                client
+            })
+            .collect();
+        echoes.join().unwrap();
+        for (index, client) in clients.iter_mut().enumerate() {
+            assert_eq!(read_all(client).unwrap(), (index as u32).to_be_bytes(), "{kind:?}");
+        }
+        drop(clients);
+        assert!(within(TIMEOUT, || count() == before), "{kind:?}: {before:?} before, {:?} after", count());
+    }
+}
+
+#[test]
+fn an_interrupt_lets_connections_end_and_then_resets_them() {
+    let (relays, mut client, mut target) = joined(Kind::Alone);
+    client.write_all(b"some").unwrap();
+    target.read_exact(&mut [0; 4]).unwrap();
+    let outputs = relays.stop();
+    assert_eq!(outputs[0].status.code(), Some(130));
+    let printed = lines(&outputs[0]);
+    assert!(
+        printed.contains("\"event\":\"relay-stopping\"") && printed.contains("\"ending\":\"stopped\""),
+        "{printed}"
+    );
+    assert_reset(&mut client, "client");
+    assert_reset(&mut target, "target");
+}
+
+#[test]
+fn iperf3_works_through_a_pair() {
+    require!(Iperf3);
+    for kind in [Kind::Alone, Kind::Tls] {
+        let port = free_port();
+        let _server = Running::start(Command::new("iperf3").args(["-s", "-p", &port.to_string()]));
+        wait_for_listener(port);
+        let relays = Relays::start(kind, port);
+        for reverse in [&["-R"][..], &[]] {
+            let to = relays.port.to_string();
+            let output =
+                run(Command::new("iperf3").args(["-c", "127.0.0.1", "-p", &to, "-n", "20M"]).args(reverse), 30);
+            assert!(output.status.success(), "{kind:?}: {}", lines(&output));
+        }
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_refused_in_a_sentence() {
+    let key = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(key.path(), KEY).unwrap();
+    let key = key.path().to_str().unwrap();
+    for (arguments, says) in [
+        (&["--listen", "9000", "--to", "host:22"][..], "ADDRESS:PORT"),
+        (&["--listen", ":0", "--to", "host"], "HOST:PORT"),
+        (&["--listen", ":0"], "--to"),
+        (&["--listen", ":0", "--to", "host:22", "--key-file", key], "--via at the near relay"),
+        (&["--listen", ":0", "--allow-to", "10.0.0.0/8:22"], "--key-file"),
+        (&["--listen", ":0", "--allow-to", "10.0.0.0/8", "--key-file", key], "NETWORK:PORTS"),
+    ] {
+        let output = run(fullpipe(&["relay"]).args(arguments), 20);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(says), "{arguments:?}: {said}");
+    }
+    let output = run(&mut fullpipe(&["relay", "--listen", "192.0.2.1:0", "--to", "host:22"]), 20);
+    let said = sentence(&output, 1);
+    assert!(said.contains("cannot listen on 192.0.2.1:0"), "{said}");
+}

@@ -1,0 +1,254 @@
+//! One direction of a relayed connection: bytes read from one side, held if need be, and written to the other.
+
+use std::io::{self, BufRead, Write};
+
+use rustix::pipe::{SpliceFlags, splice};
+use tokio_rustls::rustls::Connection;
+
+use crate::leg::{Got, Leg};
+use crate::message::{Status, StatusError};
+use crate::pipes::{PIPE_BYTES, Pipe, Pipes};
+
+/// Bytes that are copied at once, and at most those that a direction without a pipe holds.
+pub(crate) const COPY_BYTES: usize = 32 << 10;
+
+/// Reads of one direction before the next connection has its turn.
+const TURNS: usize = 4;
+
+/// What the connections of a worker share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) pipes: Pipes,
+    pub(crate) scratch: Box<[u8]>,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub(crate) struct Direction {
+    /// Payload that was read.
+    pub(crate) read: u64,
+    pipe: Option<(Pipe, usize)>,
+    /// Bytes that were read and not yet written.
+    rest: Vec<u8>,
+    /// The source has closed.
+    has_ended: bool,
+    /// The last read was a large one, so the next goes through a pipe.
+    is_bulk: bool,
+    /// The next byte is the status of the far relay.
+    expects_status: bool,
+}
+
+/// What became of the turn of a direction.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// It waits for an event.
+    Waits,
+    /// It could go on, but others have their turn.
+    Again,
+    /// Everything was passed on, and the source has closed.
+    Ended,
+    /// The source failed.
+    SourceFailed,
+    /// The destination failed.
+    DestinationFailed(io::Error),
+    /// The far relay did not connect to the target.
+    Refused(Status),
+}
+
+/// An error of one of the two sides.
+enum Failed {
+    Source(io::Error),
+    Destination(io::Error),
+    Refused(Status),
+}
+
+impl Direction {
+    /// Returns a direction that begins with a status of the far relay.
+    pub(crate) fn after_status() -> Self {
+        Self { expects_status: true, ..Self::default() }
+    }
+
+    /// Returns the bytes that were read and not yet written, without those that TLS holds.
+    pub(crate) fn held(&self) -> u64 {
+        (self.rest.len() + self.pipe.as_ref().map_or(0, |(_, bytes)| *bytes)) as u64
+    }
+
+    /// Gives the pipe back.
+    pub(crate) fn release(&mut self, shared: &mut Shared) {
+        if let Some((pipe, _)) = self.pipe.take() {
+            shared.pipes.discard(pipe);
+        }
+    }
+
+    /// Moves bytes from `from` to `to` until one of them has to be waited for.
+    pub(crate) fn turn(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Turn {
+        match self.advance(from, to, shared) {
+            Ok(turn) => turn,
+            Err(Failed::Source(error)) => {
+                tracing::debug!(%error, "a side failed");
+                Turn::SourceFailed
+            }
+            Err(Failed::Destination(error)) => Turn::DestinationFailed(error),
+            Err(Failed::Refused(status)) => Turn::Refused(status),
+        }
+    }
+
+    fn advance(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Result<Turn, Failed> {
+        for _ in 0..TURNS {
+            if !self.flush(from, to, shared).map_err(Failed::Destination)? {
+                return Ok(Turn::Waits);
+            }
+            if self.has_ended {
+                return Ok(Turn::Ended);
+            }
+            if from.tls_has_ended() {
+                self.end(to);
+                continue;
+            }
+            if !from.readable {
+                return Ok(Turn::Waits);
+            }
+            match self.fill(from, to, shared)? {
+                Got::Bytes(_) => {}
+                Got::Nothing => return Ok(Turn::Waits),
+                Got::End => self.end(to),
+            }
+        }
+        Ok(Turn::Again)
+    }
+
+    fn end(&mut self, to: &mut Leg) {
+        self.has_ended = true;
+        if let Some(tls) = &mut to.tls {
+            tls.send_close_notify();
+        }
+    }
+
+    /// Writes what is held. Returns whether nothing is left.
+    fn flush(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> io::Result<bool> {
+        if !self.flush_pipe(to, shared)? || !self.flush_rest(to)? || !to.flush_tls()? {
+            return Ok(false);
+        }
+        match &mut from.tls {
+            Some(tls) if !self.expects_status => self.read_plaintext(tls, to),
+            _ => Ok(true),
+        }
+    }
+
+    fn flush_pipe(&mut self, to: &mut Leg, shared: &mut Shared) -> io::Result<bool> {
+        let Some((pipe, bytes)) = &mut self.pipe else { return Ok(true) };
+        while *bytes > 0 {
+            if !to.writable {
+                return Ok(false);
+            }
+            let moved = splice(&pipe.read, None, &to.socket, None, *bytes, SpliceFlags::NONBLOCK | SpliceFlags::MOVE);
+            *bytes -= to.wrote(moved.map_err(io::Error::from))?;
+        }
+        if let Some((pipe, _)) = self.pipe.take() {
+            shared.pipes.put(pipe);
+        }
+        Ok(true)
+    }
+
+    fn flush_rest(&mut self, to: &mut Leg) -> io::Result<bool> {
+        while !self.rest.is_empty() {
+            if !to.writable {
+                return Ok(false);
+            }
+            let written = to.write(&self.rest)?;
+            self.rest.drain(..written);
+        }
+        // An idle connection holds no memory for this.
+        self.rest = Vec::new();
+        Ok(true)
+    }
+
+    /// Writes what TLS has decrypted. Returns whether nothing is left.
+    fn read_plaintext(&mut self, tls: &mut Connection, to: &mut Leg) -> io::Result<bool> {
+        let mut reader = tls.reader();
+        loop {
+            // An end, or nothing more: both show when the next records are read.
+            let Ok(bytes) = reader.fill_buf() else { return Ok(true) };
+            if bytes.is_empty() {
+                return Ok(true);
+            }
+            if !to.writable {
+                return Ok(false);
+            }
+            let written = to.write(bytes)?;
+            reader.consume(written);
+            self.read += written as u64;
+        }
+    }
+
+    fn fill(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Result<Got, Failed> {
+        if let Some(mut tls) = from.tls.take() {
+            let got = from.read_records(&mut tls).map_err(Failed::Source);
+            let status = self.status_of(&mut tls);
+            from.tls = Some(tls);
+            return status.and(got);
+        }
+        if self.is_bulk
+            && to.tls.is_none()
+            && let Some(pipe) = shared.pipes.take()
+        {
+            return self.fill_pipe(pipe, from, shared);
+        }
+        self.copy(from, to, shared)
+    }
+
+    /// Takes the status from the first bytes that TLS decrypted.
+    fn status_of(&mut self, tls: &mut Connection) -> Result<(), Failed> {
+        let mut reader = tls.reader();
+        if !self.expects_status {
+            return Ok(());
+        }
+        let Some(byte) = reader.fill_buf().ok().and_then(|bytes| bytes.first().copied()) else { return Ok(()) };
+        reader.consume(1);
+        self.note_status(byte)
+    }
+
+    fn note_status(&mut self, byte: u8) -> Result<(), Failed> {
+        self.expects_status = false;
+        let invalid = |error: StatusError| Failed::Source(io::Error::new(io::ErrorKind::InvalidData, error));
+        match Status::from_byte(byte).map_err(invalid)? {
+            Status::Connected => Ok(()),
+            status => Err(Failed::Refused(status)),
+        }
+    }
+
+    fn fill_pipe(&mut self, pipe: Pipe, from: &mut Leg, shared: &mut Shared) -> Result<Got, Failed> {
+        let moved =
+            splice(&from.socket, None, &pipe.write, None, PIPE_BYTES, SpliceFlags::NONBLOCK | SpliceFlags::MOVE);
+        // A pipe is full before its bytes are, if segments are small: only nothing means that nothing is there.
+        let got = from.got(moved.map_err(io::Error::from), moved.unwrap_or(0)).map_err(Failed::Source);
+        match got {
+            Ok(Got::Bytes(count)) => {
+                self.read += count as u64;
+                self.is_bulk = count >= COPY_BYTES;
+                self.pipe = Some((pipe, count));
+            }
+            _ => shared.pipes.put(pipe),
+        }
+        got
+    }
+
+    fn copy(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Result<Got, Failed> {
+        let got = from.read(&mut shared.scratch).map_err(Failed::Source)?;
+        let Got::Bytes(count) = got else { return Ok(got) };
+        self.is_bulk = count == shared.scratch.len();
+        let mut bytes = &shared.scratch[..count];
+        if self.expects_status {
+            self.note_status(bytes[0])?;
+            bytes = &bytes[1..];
+        }
+        self.read += bytes.len() as u64;
+        if let Some(tls) = &mut to.tls {
+            tls.writer().write_all(bytes).map_err(Failed::Destination)?;
+        } else {
+            let written = to.write(bytes).map_err(Failed::Destination)?;
+            self.rest = bytes[written..].to_vec();
+        }
+        Ok(got)
+    }
+}

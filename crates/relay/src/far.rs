@@ -1,0 +1,95 @@
+//! The far relay: near relays that prove themselves, and the targets that they ask for.
+
+use std::io;
+use std::time::Duration;
+
+use fullpipe_control::{Peer, PeerTls};
+use fullpipe_iperf::Key;
+use socket2::SockRef;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::message::{Status, TargetRequest};
+use crate::rules::{AllowedTargets, Target, permits};
+use crate::sockets::{CONNECT_DEADLINE, connect, late, resolve};
+
+/// Time in which a caller must prove itself, and in which a request must be complete.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// What a far relay needs to know of its callers and their targets.
+#[derive(Debug)]
+pub(crate) struct Far {
+    pub(crate) targets: Vec<AllowedTargets>,
+    pub(crate) key: Key,
+    pub(crate) tls: Option<PeerTls>,
+}
+
+/// A target that was not connected.
+enum Failed {
+    Forbidden,
+    Unreachable(io::Error),
+}
+
+impl Far {
+    /// Waits for the proof of a caller.
+    ///
+    /// # Errors
+    /// Fails if it does not have the key, closes the connection, or takes too long.
+    pub(crate) async fn answer(&self, stream: TcpStream) -> io::Result<Peer> {
+        let answered = timeout(HANDSHAKE_DEADLINE, Peer::answer(stream, &self.key, self.tls.as_ref())).await;
+        answered.unwrap_or_else(|_| Err(late(HANDSHAKE_DEADLINE)))
+    }
+
+    /// Waits for the request of a near relay, for as long as it likes, and connects to the target. `None` if the near
+    /// relay closes the connection without a request.
+    ///
+    /// # Errors
+    /// Fails if the request is wrong, or the target is not permitted or not there; the near relay knows it then.
+    pub(crate) async fn serve(&self, peer: &mut Peer) -> io::Result<Option<(Target, TcpStream)>> {
+        let Ok(length) = peer.control.read_u8().await else { return Ok(None) };
+        let received = timeout(HANDSHAKE_DEADLINE, receive(peer, length.into())).await;
+        let target = received.unwrap_or_else(|_| Err(late(HANDSHAKE_DEADLINE)))?;
+        let (status, reached) = match self.reach(&target).await {
+            Ok(stream) => (Status::Connected, Ok(Some((target, stream)))),
+            Err(Failed::Forbidden) => {
+                (Status::Forbidden, Err(io::Error::other(format!("the target {target} is not permitted"))))
+            }
+            Err(Failed::Unreachable(error)) => {
+                (Status::Unreachable, Err(io::Error::other(format!("the target {target} cannot be reached: {error}"))))
+            }
+        };
+        peer.control.send(&[status.to_byte()]).await?;
+        if reached.is_err() {
+            // The status must arrive, so this is no reset.
+            SockRef::from(peer.control.tcp()).set_linger(None)?;
+        }
+        reached
+    }
+
+    async fn reach(&self, target: &Target) -> Result<TcpStream, Failed> {
+        let reached = async {
+            let addresses = resolve(target).await.map_err(Failed::Unreachable)?;
+            // The address is checked that is connected to, whatever the name means a moment later.
+            let permitted: Vec<_> = addresses.into_iter().filter(|address| permits(&self.targets, *address)).collect();
+            if permitted.is_empty() {
+                return Err(Failed::Forbidden);
+            }
+            connect(&permitted).await.map_err(Failed::Unreachable)
+        };
+        timeout(CONNECT_DEADLINE, reached).await.unwrap_or_else(|_| Err(Failed::Unreachable(late(CONNECT_DEADLINE))))
+    }
+}
+
+async fn receive(peer: &mut Peer, length: usize) -> io::Result<Target> {
+    let mut text = vec![0; length];
+    peer.control.read_exact(&mut text).await?;
+    let mut tag = [0; Peer::TAG];
+    peer.control.read_exact(&mut tag).await?;
+    if !peer.verifies(&tag, &text) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the request is not of the caller"));
+    }
+    let request =
+        TargetRequest::from_bytes(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok(request.target)
+}

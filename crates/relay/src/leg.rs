@@ -1,0 +1,173 @@
+//! One of the two sockets of a relayed connection, in the clear or inside TLS.
+
+use std::io::{self, BufRead, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use fullpipe_record::TcpInfo;
+use fullpipe_sys::tcp_info;
+use fullpipe_units::ByteCount;
+use rustix::event::epoll::EventFlags;
+use socket2::SockRef;
+use tokio_rustls::rustls::Connection;
+
+/// A socket, and what epoll said of it last.
+#[derive(Debug)]
+pub(crate) struct Leg {
+    pub(crate) socket: TcpStream,
+    pub(crate) tls: Option<Box<Connection>>,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// Its FIN or a reset has come, so that a short read is not the last.
+    has_hung_up: bool,
+    /// Bytes given to the socket, those of TLS included.
+    pub(crate) written: u64,
+    /// Bytes that were given to the socket before, which count as acknowledged.
+    before: u64,
+}
+
+/// What came from a side.
+pub(crate) enum Got {
+    Bytes(usize),
+    Nothing,
+    End,
+}
+
+impl Leg {
+    pub(crate) fn new(socket: TcpStream, tls: Option<Connection>) -> Self {
+        let before = tcp_info(&socket).map_or(0, |info| sent_before(&info));
+        let tls = tls.map(|mut tls| {
+            tls.set_buffer_limit(None);
+            Box::new(tls)
+        });
+        Self { socket, tls, readable: true, writable: true, has_hung_up: false, written: 0, before }
+    }
+
+    /// Notes what epoll says; each event is reported once.
+    pub(crate) fn note(&mut self, flags: EventFlags) {
+        let ends = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        self.has_hung_up |= flags.intersects(ends);
+        self.readable |= flags.intersects(EventFlags::IN | ends);
+        self.writable |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
+    }
+
+    /// Reads from the socket itself.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Got> {
+        let wanted = into.len();
+        let got = (&self.socket).read(into);
+        self.got(got, wanted)
+    }
+
+    /// Makes of the result of a read, or a splice, of `wanted` bytes what it means.
+    pub(crate) fn got(&mut self, result: io::Result<usize>, wanted: usize) -> io::Result<Got> {
+        match result {
+            Ok(0) => Ok(Got::End),
+            Ok(count) => {
+                // After less than was wanted, epoll reports what comes next.
+                self.readable = count == wanted || self.has_hung_up;
+                Ok(Got::Bytes(count))
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.readable = false;
+                Ok(Got::Nothing)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Got::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes to the socket itself, as much as it takes; zero if that is nothing now.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = (&self.socket).write(bytes);
+        self.wrote(written)
+    }
+
+    /// Makes of the result of a write, or a splice, what it means.
+    pub(crate) fn wrote(&mut self, result: io::Result<usize>) -> io::Result<usize> {
+        match result {
+            Ok(count) => {
+                self.written += count as u64;
+                Ok(count)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.writable = false;
+                Ok(0)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends what TLS has encrypted. Returns whether nothing is left.
+    pub(crate) fn flush_tls(&mut self) -> io::Result<bool> {
+        let Some(mut tls) = self.tls.take() else { return Ok(true) };
+        let result = self.send_records(&mut tls);
+        self.tls = Some(tls);
+        result
+    }
+
+    fn send_records(&mut self, tls: &mut Connection) -> io::Result<bool> {
+        while tls.wants_write() {
+            if !self.writable {
+                return Ok(false);
+            }
+            let written = tls.write_tls(&mut &self.socket);
+            self.wrote(written)?;
+        }
+        Ok(true)
+    }
+
+    /// Reads records from the socket, and decrypts them.
+    ///
+    /// # Errors
+    /// Fails with `UnexpectedEof` for a FIN that TLS did not announce, which anybody on the path can send.
+    pub(crate) fn read_records(&mut self, tls: &mut Connection) -> io::Result<Got> {
+        match tls.read_tls(&mut &self.socket) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.readable = false;
+                return Ok(Got::Nothing);
+            }
+            Err(error) => return Err(error),
+        }
+        let state = tls.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        Ok(Got::Bytes(state.plaintext_bytes_to_read()))
+    }
+
+    /// Returns whether the other end closed its direction of TLS, and everything before that has been read.
+    pub(crate) fn tls_has_ended(&mut self) -> bool {
+        self.tls.as_mut().is_some_and(|tls| tls.reader().fill_buf().is_ok_and(<[u8]>::is_empty))
+    }
+
+    /// Sends the FIN, after that of TLS.
+    pub(crate) fn shut_down(&self) {
+        // A socket that is reset says so when it is used next.
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+
+    /// Lets the kernel close the socket in order. Until then, whatever ends this program resets it.
+    pub(crate) fn close_in_order(&self) {
+        let _ = SockRef::from(&self.socket).set_linger(None);
+    }
+
+    /// Returns the error of the socket, which is then removed from it.
+    pub(crate) fn error(&self) -> Option<io::Error> {
+        self.socket.take_error().ok().flatten()
+    }
+
+    /// Returns the figures of the kernel; empty if there are none.
+    pub(crate) fn info(&self) -> TcpInfo {
+        tcp_info(&self.socket).unwrap_or_default()
+    }
+
+    /// Returns how many bytes the socket took that the other end has not acknowledged.
+    pub(crate) fn unacknowledged(&self, info: &TcpInfo) -> u64 {
+        let acknowledged = info.bytes_acked.map_or(0, ByteCount::get);
+        self.written.saturating_sub(acknowledged.saturating_sub(self.before))
+    }
+}
+
+fn sent_before(info: &TcpInfo) -> u64 {
+    let bytes = |count: Option<ByteCount>| count.map_or(0, ByteCount::get);
+    bytes(info.bytes_sent).saturating_sub(bytes(info.bytes_retrans))
+}

@@ -1,0 +1,30 @@
+//! Split TCP: a relay takes a connection over, opens its own to the target, and passes everything on.
+//!
+//! * In: [`RelayOptions`]: an address to listen on and a [`Role`]: alone, the near relay of a pair, or the far one.
+//!   Out: [`RelayEvent`]s, until it is interrupted.
+//! * Connections are accepted, authenticated and joined on one thread (tokio); data moves on others, one a processor,
+//!   each with its own epoll. From socket to socket it moves by `splice(2)`.
+//! * The end of one side is passed on exactly: every byte before a FIN is delivered, a reset never becomes a FIN,
+//!   and a reset after a FIN discards nothing.
+//!
+//! A relay acknowledges data before the other end has it. [`fullpipe_record::RelayedConnection::undelivered`] says how
+//! much was lost in that way.
+
+mod direction;
+mod ending;
+mod far;
+mod leg;
+mod message;
+mod near;
+mod options;
+mod pending;
+mod pipes;
+mod relay;
+mod rules;
+mod sockets;
+mod worker;
+
+pub use message::{Status, StatusError, TargetError, TargetRequest};
+pub use options::{RelayError, RelayEvent, RelayOptions, Role};
+pub use relay::relay;
+pub use rules::{AllowedTargets, RuleError, Target};

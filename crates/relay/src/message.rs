@@ -1,0 +1,112 @@
+//! The messages of a pair, once each relay knows the other: near → far the target, far → near what became of it.
+//!
+//! ```text
+//! near                                         far
+//! length, target as HOST:PORT, tag          →
+//! bytes of the client                       →
+//!                                           ←  status
+//!                                           ←  bytes of the target
+//! ```
+//!
+//! The length is one byte, the tag 32 ([`fullpipe_control::Peer::tag`]), the status one byte.
+
+use thiserror::Error;
+
+use crate::rules::{RuleError, Target};
+
+/// A request to connect to a target, without its length and its tag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetRequest {
+    /// The target.
+    pub target: Target,
+}
+
+/// The error of a request that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TargetError {
+    /// It is not text.
+    #[error("the target is no text")]
+    NotText,
+    /// It is no target.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+}
+
+/// What a far relay says of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// The connection to the target is there; its bytes follow.
+    Connected,
+    /// The far relay does not permit the target.
+    Forbidden,
+    /// The target could not be reached, or did not accept the connection.
+    Unreachable,
+}
+
+/// The error of a byte that is no status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{0} is no status of a relay")]
+pub struct StatusError(pub u8);
+
+impl TargetRequest {
+    /// Returns the bytes that stand between length and tag.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.target.to_string().into_bytes()
+    }
+
+    /// Reads the bytes that stand between length and tag.
+    ///
+    /// # Errors
+    /// Fails if they are no target.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TargetError> {
+        let text = str::from_utf8(bytes).map_err(|_| TargetError::NotText)?;
+        Ok(Self { target: text.parse()? })
+    }
+}
+
+impl Status {
+    /// Returns the byte on the wire.
+    pub const fn to_byte(self) -> u8 {
+        match self {
+            Self::Connected => 0,
+            Self::Forbidden => 1,
+            Self::Unreachable => 2,
+        }
+    }
+
+    /// Reads the byte on the wire.
+    ///
+    /// # Errors
+    /// Fails if it is none of them.
+    pub const fn from_byte(byte: u8) -> Result<Self, StatusError> {
+        match byte {
+            0 => Ok(Self::Connected),
+            1 => Ok(Self::Forbidden),
+            2 => Ok(Self::Unreachable),
+            _ => Err(StatusError(byte)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn each_status_is_read_as_it_was_written() {
+        for status in [Status::Connected, Status::Forbidden, Status::Unreachable] {
+            assert_eq!(Status::from_byte(status.to_byte()), Ok(status));
+        }
+        assert_eq!(Status::from_byte(3), Err(StatusError(3)));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_written_again(bytes in prop::collection::vec(any::<u8>(), 0..255)) {
+            if let Ok(request) = TargetRequest::from_bytes(&bytes) {
+                prop_assert_eq!(TargetRequest::from_bytes(&request.to_bytes()), Ok(request));
+            }
+        }
+    }
+}

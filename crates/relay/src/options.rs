@@ -1,0 +1,142 @@
+//! What a relay is asked for, and what it reports.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use fullpipe_control::{Network, TlsError};
+use fullpipe_iperf::Key;
+use fullpipe_record::RelayedConnection;
+use fullpipe_units::Span;
+use thiserror::Error;
+
+use crate::rules::{AllowedTargets, Target};
+
+/// The settings of a relay.
+#[derive(Debug, Clone)]
+pub struct RelayOptions {
+    /// Address to listen on; `None` for every one of the host.
+    pub address: Option<IpAddr>,
+    /// Port to listen on; 0 lets the kernel choose.
+    pub port: u16,
+    /// Networks whose clients are served; all if empty.
+    pub allow: Vec<Network>,
+    /// Most connections at once.
+    pub max_connections: u32,
+    /// Time that connections have to end by themselves once the relay stops.
+    pub drain: Span,
+    /// The part that it plays.
+    pub role: Role,
+}
+
+/// The part that a relay plays.
+#[derive(Debug, Clone)]
+pub enum Role {
+    /// It connects to the target itself.
+    Alone {
+        /// The target.
+        to: Target,
+    },
+    /// It asks the far relay to connect to the target.
+    Near {
+        /// The target, as the far relay resolves it.
+        to: Target,
+        /// The far relay.
+        via: Target,
+        /// The key that both have.
+        key: Key,
+        /// Without TLS.
+        plain: bool,
+        /// Connections to the far relay that wait for clients.
+        pool: u16,
+    },
+    /// It connects to targets for near relays.
+    Far {
+        /// Targets that it connects to.
+        targets: Vec<AllowedTargets>,
+        /// The key that both have.
+        key: Key,
+        /// Without TLS.
+        plain: bool,
+    },
+}
+
+/// Something that happened at a relay.
+#[derive(Debug, Clone)]
+pub enum RelayEvent {
+    /// It listens.
+    Listening(SocketAddr),
+    /// A connection is over.
+    Relayed(Box<RelayedConnection>),
+    /// A client could not be joined to its target, and was reset.
+    NotRelayed {
+        /// The client.
+        client: SocketAddr,
+        /// The reason, as a clause.
+        why: String,
+    },
+    /// Connections were closed at once.
+    Rejected {
+        /// The last of them.
+        client: IpAddr,
+        /// The reason, as a clause that fits after "because".
+        why: &'static str,
+        /// Number of connections since the last such event.
+        connections: u64,
+    },
+    /// The far relay cannot be used; it is tried again each second.
+    NoPeer {
+        /// The reason, with the address.
+        why: String,
+    },
+    /// It stops: connections may still end by themselves.
+    Stopping {
+        /// Connections that are left.
+        connections: u32,
+        /// Time that they have.
+        deadline: Span,
+    },
+}
+
+/// The error of a relay that cannot run.
+#[derive(Debug, Error)]
+pub enum RelayError {
+    /// It cannot listen.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The kernel's error.
+        cause: io::Error,
+    },
+    /// The process may hold too few files.
+    #[error(
+        "{wanted} connections need {needed} open files, and this process may have {permitted}; raise it with \
+         `ulimit -n {needed}`, or ask for fewer with --max-connections"
+    )]
+    Descriptors {
+        /// Connections that were asked for.
+        wanted: u32,
+        /// Descriptors that they need.
+        needed: u64,
+        /// Descriptors that are permitted.
+        permitted: u64,
+    },
+    /// TLS cannot be used.
+    #[error("TLS cannot be used: {0}")]
+    Tls(#[from] TlsError),
+    /// Another system call failed.
+    #[error("{operation} failed: {cause}")]
+    Io {
+        /// The operation.
+        operation: &'static str,
+        /// The kernel's error.
+        cause: io::Error,
+    },
+}
+
+impl RelayError {
+    /// Returns the function that makes an error of the kernel's, for `operation`.
+    pub(crate) fn io(operation: &'static str) -> impl Fn(io::Error) -> Self {
+        move |cause| Self::Io { operation, cause }
+    }
+}

@@ -1,0 +1,278 @@
+//! Accepting, joining and stopping.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle, available_parallelism};
+use std::time::{Duration, Instant};
+
+use fullpipe_control::{Network, PeerTls};
+use fullpipe_units::Span;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::{interval, sleep};
+
+use crate::far::Far;
+use crate::leg::Leg;
+use crate::near::Pool;
+use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
+use crate::pending::{Pending, PendingCaller};
+use crate::pipes::MAX_PIPES;
+use crate::rules::Target;
+use crate::sockets::{listen, prepare, raise_descriptors, reach};
+use crate::worker::{Inbox, Pair, Worker};
+
+/// Time between two checks for an interrupt.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Time after a failure to accept, for example because there are no descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Time between two reports of rejected connections, so that they do not fill the log.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Relays connections until `interrupt` is set. Then it stops listening, gives connections the time of the options to
+/// end by themselves, and resets the rest. `report` is called with each event, on this thread.
+///
+/// # Errors
+/// Fails if it cannot listen, may open too few files, or has no threads.
+pub fn relay(
+    options: &RelayOptions,
+    interrupt: &AtomicBool,
+    report: &mut dyn FnMut(RelayEvent),
+) -> Result<(), RelayError> {
+    raise_descriptors(options.max_connections)?;
+    let (events, mut received) = unbounded_channel();
+    let workers = Workers::start(&events)?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(RelayError::io("the runtime"))?;
+    let served = LocalSet::new().block_on(&runtime, async {
+        let relay = Rc::new(Relay::new(options, &workers, events)?);
+        let listener = listen(options)?;
+        let address = listener.local_addr().map_err(RelayError::io("getsockname"))?;
+        report(RelayEvent::Listening(address));
+        if let Part::Near(pool, _) = &relay.part {
+            pool.fill();
+        }
+        spawn_local(Rc::clone(&relay).accept(listener));
+        report_until(interrupt, &mut received, report).await;
+        Ok(())
+    });
+    // What the runtime holds is not joined yet: it is reset.
+    drop(runtime);
+    let stopping = served.is_ok().then_some(&mut *report);
+    workers.stop(options.drain, &mut received, stopping);
+    served
+}
+
+/// Passes events on, rejections once a second.
+async fn report_until(
+    interrupt: &AtomicBool,
+    events: &mut UnboundedReceiver<RelayEvent>,
+    report: &mut dyn FnMut(RelayEvent),
+) {
+    let mut ticks = interval(POLL_INTERVAL);
+    let mut rejected: Option<RelayEvent> = None;
+    let mut reported = Instant::now();
+    while !interrupt.load(Ordering::Relaxed) {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            _ = ticks.tick() => None,
+        };
+        match event {
+            Some(RelayEvent::Rejected { client, why, .. }) => {
+                let before = match rejected {
+                    Some(RelayEvent::Rejected { connections, .. }) => connections,
+                    _ => 0,
+                };
+                rejected = Some(RelayEvent::Rejected { client, why, connections: before + 1 });
+            }
+            Some(event) => report(event),
+            None => {}
+        }
+        if reported.elapsed() >= REPORT_INTERVAL
+            && let Some(event) = rejected.take()
+        {
+            reported = Instant::now();
+            report(event);
+        }
+    }
+}
+
+/// The part of a relay, with what it needs.
+enum Part {
+    Alone(Target),
+    Near(Rc<Pool>, Target),
+    Far(Far),
+}
+
+struct Relay {
+    part: Part,
+    allow: Vec<Network>,
+    inboxes: Vec<Arc<Inbox>>,
+    permits: Arc<Semaphore>,
+    pending: Pending,
+    events: UnboundedSender<RelayEvent>,
+}
+
+impl Relay {
+    fn new(options: &RelayOptions, workers: &Workers, events: UnboundedSender<RelayEvent>) -> Result<Self, RelayError> {
+        let tls = |plain: bool| (!plain).then(PeerTls::new).transpose();
+        let part = match options.role.clone() {
+            Role::Alone { to } => Part::Alone(to),
+            Role::Near { to, via, key, plain, pool } => {
+                Part::Near(Pool::new(via, key, tls(plain)?, pool, events.clone()), to)
+            }
+            Role::Far { targets, key, plain } => Part::Far(Far { targets, key, tls: tls(plain)? }),
+        };
+        Ok(Self {
+            part,
+            allow: options.allow.clone(),
+            inboxes: workers.inboxes.clone(),
+            permits: Arc::new(Semaphore::new(options.max_connections as usize)),
+            pending: Pending::default(),
+            events,
+        })
+    }
+
+    /// Accepts clients. At the limit of connections, those that follow wait until one ends.
+    async fn accept(self: Rc<Self>, listener: TcpListener) {
+        loop {
+            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, client)) => {
+                    let client = SocketAddr::new(client.ip().to_canonical(), client.port());
+                    self.admit(stream, client, permit);
+                }
+                Err(_) => sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+
+    fn admit(self: &Rc<Self>, stream: TcpStream, client: SocketAddr, permit: OwnedSemaphorePermit) {
+        let rejected = |why| {
+            let _ = self.events.send(RelayEvent::Rejected { client: client.ip(), why, connections: 1 });
+        };
+        if prepare(&stream).is_err() {
+            return;
+        }
+        if !self.allow.is_empty() && !self.allow.iter().any(|network| network.contains(client.ip())) {
+            return rejected("its address is not allowed to connect");
+        }
+        // Clients of the others need not prove anything, and are bounded with all connections.
+        let pending = match self.part {
+            Part::Far(_) => match self.pending.admit(client.ip()) {
+                Some(pending) => Some(pending),
+                None => return rejected("too many callers have not yet proved who they are"),
+            },
+            Part::Alone(_) | Part::Near(..) => None,
+        };
+        let relay = Rc::clone(self);
+        spawn_local(async move {
+            match relay.join(stream, pending).await {
+                Ok(Some(sides)) => relay.hand_over(sides, client, permit),
+                Ok(None) => {}
+                Err(error) => {
+                    let _ = relay.events.send(RelayEvent::NotRelayed { client, why: error.to_string() });
+                }
+            }
+        });
+    }
+
+    /// Returns both sides of the connection of a client. `pending` goes once the client may take its time.
+    async fn join(&self, stream: TcpStream, pending: Option<PendingCaller>) -> io::Result<Option<Sides>> {
+        let plain = |stream: TcpStream| stream.into_std().map(|stream| Leg::new(stream, None));
+        match &self.part {
+            Part::Alone(to) => {
+                let unreachable = |error| io::Error::other(format!("the target {to} cannot be reached: {error}"));
+                let target = plain(reach(to).await.map_err(unreachable)?)?;
+                Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), expects_status: false }))
+            }
+            Part::Near(pool, to) => {
+                let unusable = |error| io::Error::other(format!("the far relay {} cannot be used: {error}", pool.via));
+                let (far, tls) = pool.ask(to).await.map_err(unusable)?.control.into_parts();
+                let target = Leg::new(far.into_std()?, tls);
+                Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), expects_status: true }))
+            }
+            Part::Far(far) => {
+                let mut peer = far.answer(stream).await?;
+                drop(pending);
+                let Some((to, target)) = far.serve(&mut peer).await? else { return Ok(None) };
+                let (near, tls) = peer.control.into_parts();
+                let client = Leg::new(near.into_std()?, tls);
+                Ok(Some(Sides { client, target: plain(target)?, whither: to.to_string(), expects_status: false }))
+            }
+        }
+    }
+
+    /// Gives a connection to the worker with the fewest.
+    fn hand_over(&self, sides: Sides, who: SocketAddr, permit: OwnedSemaphorePermit) {
+        let Sides { client, target, whither, expects_status } = sides;
+        let pair = Pair { client, target, who, whither, expects_status, permit };
+        if let Some(inbox) = self.inboxes.iter().min_by_key(|inbox| inbox.load()) {
+            inbox.put(pair);
+        }
+    }
+}
+
+/// Both sides of a connection.
+struct Sides {
+    client: Leg,
+    target: Leg,
+    whither: String,
+    expects_status: bool,
+}
+
+/// The threads that move data.
+struct Workers {
+    inboxes: Vec<Arc<Inbox>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Workers {
+    fn start(events: &UnboundedSender<RelayEvent>) -> Result<Self, RelayError> {
+        let failed = RelayError::io("starting a thread for data");
+        let count = available_parallelism().map_or(1, usize::from);
+        let mut workers = Self { inboxes: Vec::new(), threads: Vec::new() };
+        for _ in 0..count {
+            let inbox = Arc::new(Inbox::new().map_err(&failed)?);
+            let pipes = MAX_PIPES.div_ceil(count);
+            let mut worker = Worker::new(Arc::clone(&inbox), events.clone(), pipes).map_err(&failed)?;
+            let thread = thread::Builder::new().name("relay".to_owned()).spawn(move || worker.run());
+            workers.threads.push(thread.map_err(&failed)?);
+            workers.inboxes.push(inbox);
+        }
+        Ok(workers)
+    }
+
+    /// Waits for the workers, which reset at the deadline what is left, and reports what ends meanwhile.
+    fn stop(
+        self,
+        drain: Span,
+        events: &mut UnboundedReceiver<RelayEvent>,
+        mut report: Option<&mut dyn FnMut(RelayEvent)>,
+    ) {
+        let mut pass_on = |event| {
+            if let Some(report) = &mut report {
+                report(event);
+            }
+        };
+        let connections = self.inboxes.iter().map(|inbox| inbox.load() as u32).sum();
+        pass_on(RelayEvent::Stopping { connections, deadline: drain });
+        let deadline = Instant::now() + Duration::from(drain);
+        self.inboxes.iter().for_each(|inbox| inbox.stop(deadline));
+        while !self.threads.iter().all(JoinHandle::is_finished) {
+            thread::sleep(POLL_INTERVAL);
+            while let Ok(event) = events.try_recv() {
+                pass_on(event);
+            }
+        }
+        while let Ok(event) = events.try_recv() {
+            pass_on(event);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Targets, and the list of those that a far relay connects to.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use fullpipe_control::Network;
+use thiserror::Error;
+
+/// A target as the user writes it: `HOST:PORT`, where HOST is a name, an IPv4 address, or an IPv6 address in brackets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Name or address, without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// Targets that are permitted: `NETWORK:PORT,PORT…`, as `10.0.0.0/8:22,443` or `[2001:db8::/32]:443`; `*` is every
+/// port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedTargets {
+    network: Network,
+    /// All if empty.
+    ports: Vec<u16>,
+}
+
+/// The error of a text that is no target, or no list of permitted targets.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RuleError {
+    /// It is not `HOST:PORT`.
+    #[error("`{0}` is no target: write HOST:PORT, as 192.0.2.1:22 or [2001:db8::1]:22")]
+    Target(String),
+    /// It is not `NETWORK:PORTS`.
+    #[error("`{0}` permits no targets: write NETWORK:PORTS, as 10.0.0.0/8:22,443 or [2001:db8::/32]:*")]
+    Allowed(String),
+}
+
+/// Longest name of a host (RFC 1035, section 2.3.4).
+const MAX_HOST: usize = 253;
+
+/// Networks that are permitted only where the user lists them or a part of them: this host, and its link. Packets to
+/// the unspecified addresses stay on this host, too. Link-local are the addresses of clouds' metadata.
+const OWN: [&str; 7] = ["127.0.0.0/8", "0.0.0.0/8", "169.254.0.0/16", "::1", "::", "fe80::/10", "fd00:ec2::254"];
+
+impl FromStr for Target {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let error = || RuleError::Target(text.to_owned());
+        let (host, port) = split(text).ok_or_else(error)?;
+        let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(error)?;
+        let is_printable = host.bytes().all(|byte| byte.is_ascii_graphic());
+        if host.is_empty() || host.len() > MAX_HOST || !is_printable {
+            return Err(error());
+        }
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+impl FromStr for AllowedTargets {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let error = || RuleError::Allowed(text.to_owned());
+        let (network, ports) = split(text).ok_or_else(error)?;
+        let ports = match ports {
+            "*" => Vec::new(),
+            ports => ports.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| error())?,
+        };
+        Ok(Self { network: network.parse().map_err(|_| error())?, ports })
+    }
+}
+
+impl AllowedTargets {
+    fn permits(&self, address: SocketAddr) -> bool {
+        let is_listed = self.network.contains(address.ip());
+        let has_port = self.ports.is_empty() || self.ports.contains(&address.port());
+        is_listed && has_port && own_network(address.ip()).is_none_or(|own| own.covers(&self.network))
+    }
+}
+
+/// Returns whether any of `rules` permits `address`. This host's loopback and link-local addresses are permitted only
+/// by a rule that lists nothing else.
+pub(crate) fn permits(rules: &[AllowedTargets], address: SocketAddr) -> bool {
+    rules.iter().any(|rule| rule.permits(address))
+}
+
+fn own_network(address: IpAddr) -> Option<Network> {
+    OWN.iter().filter_map(|text| text.parse::<Network>().ok()).find(|own| own.contains(address))
+}
+
+/// Splits at the last colon, and takes the brackets off the first part.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let (host, rest) = text.rsplit_once(':')?;
+    match host.strip_prefix('[') {
+        Some(host) => Some((host.strip_suffix(']')?, rest)),
+        None => (!host.contains(':')).then_some((host, rest)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn permitted(rules: &[&str], address: &str) -> bool {
+        let rules: Vec<AllowedTargets> = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+        permits(&rules, address.parse().unwrap())
+    }
+
+    #[test]
+    fn only_listed_targets_are_permitted() {
+        let rules = ["10.0.0.0/8:22,443", "[2001:db8::/32]:*"];
+        for address in ["10.1.2.3:22", "10.255.0.1:443", "[2001:db8::1]:5432", "[::ffff:10.1.2.3]:22"] {
+            assert!(permitted(&rules, address), "{address}");
+        }
+        for address in ["10.1.2.3:23", "11.0.0.1:22", "[2001:db9::1]:22", "127.0.0.1:22", "[::1]:443"] {
+            assert!(!permitted(&rules, address), "{address}");
+        }
+        assert!(!permitted(&[], "10.1.2.3:22"));
+    }
+
+    #[test]
+    fn this_host_and_its_link_are_permitted_only_where_they_are_listed() {
+        for address in [
+            "127.0.0.1:22",
+            "[::ffff:127.0.0.1]:22",
+            "0.0.0.0:22",
+            "169.254.169.254:22",
+            "[::1]:22",
+            "[::]:22",
+            "[fe80::1]:22",
+            "[::ffff:169.254.1.1]:22",
+        ] {
+            assert!(!permitted(&["0.0.0.0/0:*", "[::/0]:*"], address), "{address}");
+        }
+        assert!(permitted(&["127.0.0.1:22"], "127.0.0.1:22") && !permitted(&["127.0.0.1:22"], "127.0.0.2:22"));
+        assert!(permitted(&["127.0.0.0/8:*"], "127.0.0.2:80"));
+        assert!(permitted(&["[fe80::/10]:80"], "[fe80::1]:80"));
+    }
+
+    #[test]
+    fn a_target_has_a_host_and_a_port() {
+        for (text, host, port) in [("host:22", "host", 22), ("[2001:db8::1]:443", "2001:db8::1", 443)] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!((target.host.as_str(), target.port, target.to_string().as_str()), (host, port, text));
+        }
+        for text in ["", "host", "host:", ":22", "host:0", "host:65536", "2001:db8::1:22", "[::1:22", "a b:1", "a\n:1"]
+        {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+        for text in ["", "10.0.0.0/8", "10.0.0.0/8:", "10.0.0.0/8:x", "10.0.0.0/33:22", "host:22", "2001:db8::/32:22"] {
+            assert!(text.parse::<AllowedTargets>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_target_that_is_read_is_written_as_it_was(text in "\\[?[a-z0-9:.]{0,20}\\]?:[0-9]{1,6}") {
+            if let Ok(target) = text.parse::<Target>() {
+                prop_assert_eq!(target.to_string().parse::<Target>(), Ok(target));
+            }
+        }
+    }
+}

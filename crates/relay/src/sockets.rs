@@ -1,0 +1,131 @@
+//! Sockets as a relay wants them.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::time::timeout;
+
+use crate::options::{RelayError, RelayOptions};
+use crate::pipes::MAX_PIPES;
+use crate::rules::Target;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Bytes that are accepted of one side and not yet sent to the other, besides those of its window.
+const UNSENT: u32 = 128 << 10;
+
+/// Time for a connection to a target or a far relay.
+pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time without data after which the other end is asked whether it is there, and between two such questions.
+const KEEPALIVE: Duration = Duration::from_mins(1);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 6;
+
+/// Descriptors for other uses than connections.
+const RESERVED_DESCRIPTORS: u64 = 64;
+
+/// Returns a socket that listens where `options` say; on every address, of both families if the host has IPv6, if they
+/// name none.
+///
+/// # Errors
+/// Fails if the address is in use, or not one of this host.
+pub(crate) fn listen(options: &RelayOptions) -> Result<TcpListener, RelayError> {
+    let at = |address: IpAddr| {
+        let address = SocketAddr::new(address, options.port);
+        bind(address).map_err(|cause| RelayError::Listen { address, cause })
+    };
+    match options.address {
+        Some(address) => at(address),
+        None => at(Ipv6Addr::UNSPECIFIED.into()).or_else(|error| match error {
+            RelayError::Listen { ref cause, .. } if cause.kind() == io::ErrorKind::AddrInUse => Err(error),
+            _ => at(Ipv4Addr::UNSPECIFIED.into()),
+        }),
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    // Those that are accepted have it from their first moment.
+    socket.set_linger(Some(Duration::ZERO))?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Sets what every socket has. It is reset whenever it goes, even if the program is killed, unless it is set to close
+/// in order: the FIN of a relay that dies would be taken for the end of the data.
+pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_linger(Some(Duration::ZERO))?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
+    socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_PROBES))
+}
+
+/// Returns the addresses of `target`.
+///
+/// # Errors
+/// Fails if the name is not known.
+pub(crate) async fn resolve(target: &Target) -> io::Result<Vec<SocketAddr>> {
+    let found = lookup_host((target.host.as_str(), target.port)).await?;
+    Ok(found.map(|address| SocketAddr::new(address.ip().to_canonical(), address.port())).collect())
+}
+
+/// Connects to the first of `addresses` that answers.
+///
+/// # Errors
+/// Fails with the error of the last of them.
+pub(crate) async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                prepare(&stream)?;
+                return Ok(stream);
+            }
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+/// Resolves `target` and connects to it, within the deadline.
+///
+/// # Errors
+/// Fails if it is not known or does not answer, and with `TimedOut` at the deadline.
+pub(crate) async fn reach(target: &Target) -> io::Result<TcpStream> {
+    let reached = async { connect(&resolve(target).await?).await };
+    timeout(CONNECT_DEADLINE, reached).await.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)))
+}
+
+pub(crate) fn late(deadline: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", deadline.as_secs()))
+}
+
+/// Raises the limit of open files to its maximum.
+///
+/// # Errors
+/// Fails if it is too low for so many connections.
+pub(crate) fn raise_descriptors(connections: u32) -> Result<(), RelayError> {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let raised = if setrlimit(Resource::Nofile, wanted).is_ok() { limit.maximum } else { limit.current };
+    let permitted = raised.unwrap_or(u64::MAX);
+    let needed = 2 * (u64::from(connections) + MAX_PIPES as u64) + RESERVED_DESCRIPTORS;
+    if permitted < needed {
+        return Err(RelayError::Descriptors { wanted: connections, needed, permitted });
+    }
+    Ok(())
+}

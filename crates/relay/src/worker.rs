@@ -1,0 +1,406 @@
+//! A thread that moves the bytes of many connections.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem::replace;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fullpipe_record::{RelayEnding, RelayStretch, RelayedConnection, TcpInfo};
+use fullpipe_units::{ByteCount, SegCount, Span};
+use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::direction::{COPY_BYTES, Direction, Shared, Turn};
+use crate::ending::{Ending, Next, Side};
+use crate::leg::Leg;
+use crate::message::Status;
+use crate::options::RelayEvent;
+use crate::pipes::Pipes;
+
+/// Two sides that are to be joined.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) client: Leg,
+    pub(crate) target: Leg,
+    pub(crate) who: SocketAddr,
+    pub(crate) whither: String,
+    /// The target's side begins with the status of a far relay.
+    pub(crate) expects_status: bool,
+    pub(crate) permit: OwnedSemaphorePermit,
+}
+
+/// The connections of a worker, for those who hand them over.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pairs: Mutex<Vec<Pair>>,
+    wake: OwnedFd,
+    /// No more come: what is left at the deadline is reset.
+    deadline: Mutex<Option<Instant>>,
+    is_stopping: AtomicBool,
+    load: AtomicUsize,
+}
+
+/// Time in which a connection of which one side was reset delivers the rest to the other.
+const LAST_BYTES: Duration = Duration::from_secs(30);
+
+/// Time after which a side that acknowledges nothing counts as gone.
+const SILENCE: Span = Span::from_secs(120);
+
+/// Time between two checks of connections that end, and of all of them.
+const SHORT: Duration = Duration::from_millis(10);
+const LONG: Duration = Duration::from_secs(10);
+
+/// Events that are taken at once.
+const EVENTS: usize = 256;
+
+/// The event of the inbox; the others are twice the slot, plus one for the target's side.
+const WAKE: u64 = u64::MAX;
+
+impl Inbox {
+    pub(crate) fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let (pairs, deadline, load) = (Mutex::default(), Mutex::default(), AtomicUsize::new(0));
+        Ok(Self { pairs, wake, deadline, is_stopping: AtomicBool::new(false), load })
+    }
+
+    /// Returns the number of connections.
+    pub(crate) fn load(&self) -> usize {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    /// Hands a connection over.
+    pub(crate) fn put(&self, pair: Pair) {
+        self.load.fetch_add(1, Ordering::Relaxed);
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner).push(pair);
+        self.wake();
+    }
+
+    /// Lets the worker end once it has no connection left, and at the deadline.
+    pub(crate) fn stop(&self, deadline: Instant) {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = Some(deadline);
+        self.is_stopping.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // The counter is full only if the worker is awake.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    fn take(&self) -> Vec<Pair> {
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        std::mem::take(&mut *self.pairs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if !self.is_stopping.load(Ordering::Acquire) {
+            return None;
+        }
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection that is under way.
+struct Joined {
+    legs: [Leg; 2],
+    directions: [Direction; 2],
+    ending: Ending,
+    /// It stands in the queue of those that can go on.
+    is_queued: bool,
+    /// The side that was reset after its FIN, and the time until which the other is waited for.
+    resets: Option<(Side, Instant)>,
+    who: SocketAddr,
+    whither: String,
+    began: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A worker.
+pub(crate) struct Worker {
+    inbox: Arc<Inbox>,
+    events: UnboundedSender<RelayEvent>,
+    epoll: OwnedFd,
+    joined: Vec<Option<Box<Joined>>>,
+    free: Vec<usize>,
+    queue: VecDeque<usize>,
+    /// Connections that wait for last acknowledgements.
+    resetting: Vec<usize>,
+    shared: Shared,
+    checked: Instant,
+}
+
+impl Worker {
+    pub(crate) fn new(inbox: Arc<Inbox>, events: UnboundedSender<RelayEvent>, pipes: usize) -> io::Result<Self> {
+        let epoll = create(CreateFlags::CLOEXEC)?;
+        add(&epoll, &inbox.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        let shared = Shared { pipes: Pipes::new(pipes), scratch: vec![0; COPY_BYTES].into() };
+        Ok(Self {
+            inbox,
+            events,
+            epoll,
+            joined: Vec::new(),
+            free: Vec::new(),
+            queue: VecDeque::new(),
+            resetting: Vec::new(),
+            shared,
+            checked: Instant::now(),
+        })
+    }
+
+    /// Moves bytes until the relay stops.
+    ///
+    /// # Errors
+    /// Fails if the kernel does not report events any more.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            events.clear();
+            match wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&self.timeout())) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.note(&events);
+            for _ in 0..self.queue.len() {
+                if let Some(slot) = self.queue.pop_front() {
+                    self.advance(slot);
+                }
+            }
+            self.finish_resets();
+            self.end_silent();
+            if self.has_stopped() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn timeout(&self) -> Timespec {
+        let timeout = match () {
+            () if !self.queue.is_empty() => Duration::ZERO,
+            () if !self.resetting.is_empty() || self.inbox.deadline().is_some() => SHORT,
+            () => LONG,
+        };
+        Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() }
+    }
+
+    fn note(&mut self, events: &[Event]) {
+        for event in events {
+            let (token, flags) = (event.data.u64(), event.flags);
+            if token == WAKE {
+                self.inbox.take().into_iter().for_each(|pair| self.join(pair));
+                continue;
+            }
+            let slot = (token >> 1) as usize;
+            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { continue };
+            let side = if token & 1 == 0 { Side::Client } else { Side::Target };
+            joined.legs[side as usize].note(flags);
+            // Neither a read nor a write would find that a side which has closed was reset.
+            let failed = flags.contains(EventFlags::ERR) && !joined.ending.is_moving(side);
+            if failed && joined.legs[side as usize].error().is_some() {
+                let next = joined.ending.failed(side, true);
+                self.carry_out(slot, next);
+            }
+            self.enqueue(slot);
+        }
+    }
+
+    fn enqueue(&mut self, slot: usize) {
+        if let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut)
+            && !replace(&mut joined.is_queued, true)
+        {
+            self.queue.push_back(slot);
+        }
+    }
+
+    fn join(&mut self, pair: Pair) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.joined.push(None);
+            self.joined.len() - 1
+        });
+        let back = if pair.expects_status { Direction::after_status() } else { Direction::default() };
+        let joined = Joined {
+            legs: [pair.client, pair.target],
+            directions: [Direction::default(), back],
+            ending: Ending::new(),
+            is_queued: false,
+            resets: None,
+            who: pair.who,
+            whither: pair.whither,
+            began: Instant::now(),
+            _permit: pair.permit,
+        };
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let watched = joined.legs.iter().zip(0..).all(|(leg, side)| {
+            add(&self.epoll, &leg.socket, EventData::new_u64((slot as u64) << 1 | side), flags).is_ok()
+        });
+        self.joined[slot] = Some(Box::new(joined));
+        if watched {
+            self.enqueue(slot);
+        } else {
+            self.end(slot, RelayEnding::Stopped);
+        }
+    }
+
+    /// Gives a connection its turn.
+    fn advance(&mut self, slot: usize) {
+        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
+        joined.is_queued = false;
+        let mut again = false;
+        for side in Side::BOTH {
+            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
+            if !joined.ending.is_moving(side) {
+                continue;
+            }
+            let next = match joined.turn(side, &mut self.shared) {
+                Turn::Waits => continue,
+                Turn::Again => {
+                    again = true;
+                    continue;
+                }
+                Turn::Ended => {
+                    joined.legs[side.other() as usize].shut_down();
+                    joined.ending.passed(side)
+                }
+                Turn::SourceFailed => joined.ending.failed(side, false),
+                // The kernel says EPIPE if the FIN came before the reset, and ECONNRESET if not.
+                Turn::DestinationFailed(error) => {
+                    joined.ending.failed(side.other(), error.kind() == io::ErrorKind::BrokenPipe)
+                }
+                Turn::Refused(Status::Forbidden) => return self.end(slot, RelayEnding::Forbidden),
+                Turn::Refused(_) => return self.end(slot, RelayEnding::Unreachable),
+            };
+            self.carry_out(slot, next);
+        }
+        if again {
+            self.enqueue(slot);
+        }
+    }
+
+    fn carry_out(&mut self, slot: usize, next: Next) {
+        match next {
+            Next::Go => {}
+            Next::Close => {
+                if let Some(joined) = &self.joined[slot] {
+                    joined.legs.iter().for_each(Leg::close_in_order);
+                }
+                self.end(slot, RelayEnding::Closed);
+            }
+            Next::Abort(side) => self.end(slot, reset_by(side)),
+            Next::ResetOther(side) => {
+                if let Some(joined) = &mut self.joined[slot]
+                    && joined.resets.is_none()
+                {
+                    joined.resets = Some((side, Instant::now() + LAST_BYTES));
+                    self.resetting.push(slot);
+                }
+            }
+        }
+    }
+
+    /// Resets sides that have acknowledged everything, whose other side was reset.
+    fn finish_resets(&mut self) {
+        let now = Instant::now();
+        for slot in std::mem::take(&mut self.resetting) {
+            let Some(joined) = self.joined.get(slot).and_then(Option::as_ref) else { continue };
+            let Some((side, until)) = joined.resets else { continue };
+            if now >= until || has_acknowledged(&joined.legs[side.other() as usize].info()) {
+                self.end(slot, reset_by(side));
+            } else {
+                self.resetting.push(slot);
+            }
+        }
+    }
+
+    /// Ends connections of which a side has long acknowledged nothing. A receiver whose window is closed answers
+    /// probes, so it may take its time; `TCP_USER_TIMEOUT` would end it.
+    fn end_silent(&mut self) {
+        if self.checked.elapsed() < LONG {
+            return;
+        }
+        self.checked = Instant::now();
+        for slot in 0..self.joined.len() {
+            let Some(joined) = &self.joined[slot] else { continue };
+            if let Some(side) = Side::BOTH.into_iter().find(|side| is_silent(&joined.legs[*side as usize].info())) {
+                self.end(slot, reset_by(side));
+            }
+        }
+    }
+
+    fn has_stopped(&mut self) -> bool {
+        let Some(deadline) = self.inbox.deadline() else { return false };
+        if Instant::now() >= deadline {
+            self.inbox.take().into_iter().for_each(|pair| self.join(pair));
+            for slot in 0..self.joined.len() {
+                self.end(slot, RelayEnding::Stopped);
+            }
+        }
+        self.inbox.load() == 0
+    }
+
+    /// Ends a connection, and reports it.
+    fn end(&mut self, slot: usize, ending: RelayEnding) {
+        let Some(mut joined) = self.joined[slot].take() else { return };
+        self.free.push(slot);
+        let report = joined.report(ending);
+        joined.directions.iter_mut().for_each(|direction| direction.release(&mut self.shared));
+        // Who does not listen any more does not want to know.
+        let _ = self.events.send(RelayEvent::Relayed(Box::new(report)));
+        drop(joined);
+        self.inbox.load.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Joined {
+    fn turn(&mut self, side: Side, shared: &mut Shared) -> Turn {
+        let [client, target] = &mut self.legs;
+        let (from, to) = if side == Side::Client { (client, target) } else { (target, client) };
+        self.directions[side as usize].turn(from, to, shared)
+    }
+
+    fn report(&self, ending: RelayEnding) -> RelayedConnection {
+        let infos = [self.legs[0].info(), self.legs[1].info()];
+        let duration = Span::from(self.began.elapsed());
+        let lost = |side: Side| {
+            let to = side.other() as usize;
+            self.directions[side as usize].held() + self.legs[to].unacknowledged(&infos[to])
+        };
+        let undelivered = if ending == RelayEnding::Closed { 0 } else { lost(Side::Client) + lost(Side::Target) };
+        let [client, target] = &infos;
+        RelayedConnection {
+            client: self.who,
+            target: self.whither.clone(),
+            from_client: ByteCount::new(self.directions[0].read),
+            from_target: ByteCount::new(self.directions[1].read),
+            duration,
+            ending,
+            undelivered: ByteCount::new(undelivered),
+            client_stretch: RelayStretch::of(client, duration),
+            target_stretch: RelayStretch::of(target, duration),
+        }
+    }
+}
+
+const fn reset_by(side: Side) -> RelayEnding {
+    match side {
+        Side::Client => RelayEnding::ClientReset,
+        Side::Target => RelayEnding::TargetReset,
+    }
+}
+
+/// Returns whether everything was acknowledged, the FIN too.
+fn has_acknowledged(info: &TcpInfo) -> bool {
+    let unacked = info.unacked.map_or(0, SegCount::get);
+    unacked == 0 && info.not_sent.is_none_or(|bytes| bytes == ByteCount::ZERO)
+}
+
+/// Returns whether something waits for an acknowledgement, and none has come for long.
+fn is_silent(info: &TcpInfo) -> bool {
+    let waits = info.unacked.is_some_and(|segments| segments.get() > 0)
+        || info.window_probes.is_some_and(|probes| probes.get() > 0);
+    waits && info.since_ack_received.is_some_and(|since| since > SILENCE)
+}
