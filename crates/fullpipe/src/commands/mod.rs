@@ -11,6 +11,7 @@ pub(crate) mod document;
 mod emulated;
 mod every;
 mod explain;
+mod facts;
 mod grid_runs;
 mod history;
 mod host;

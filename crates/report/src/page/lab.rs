@@ -4,6 +4,8 @@ use fullpipe_chart::{Change, Figures, Hue, Mark, Panel, Plot, Row, Rows, Series}
 use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
 use fullpipe_units::{BitRate, Ratio};
 
+use super::course::rate;
+use super::published;
 use super::transfer::{by_load, sections};
 use super::{Article, Section, figures};
 
@@ -24,6 +26,8 @@ pub(super) fn article(reports: &[LabReport]) -> Article {
     };
     let mut all = vec![acceptance(&steps)];
     all.extend(accuracy(&steps));
+    all.extend(next_to_source(&steps));
+    all.extend(reports.iter().filter_map(published::of_scenario));
     all.extend(rates(&steps));
     if steps.len() <= MAX_DETAILED {
         all.extend(steps.iter().flat_map(|(_, step)| detailed(step)));
@@ -97,6 +101,24 @@ fn accuracy(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
     Some(Section::new(title, "Measured by predicted; on the line in the middle they are equal.", rows))
 }
 
+/// Returns the measured rates next to those that the source of a scenario has; `None` where no step has both.
+fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
+    let mut rows = Rows::new("Measured and published rates", ["step", "measured, published"]);
+    let mut differences = Vec::new();
+    for (report, step) in steps {
+        let Some((measured, published)) = step.measured.zip(step.published.and_then(|source| source.rate)) else {
+            continue;
+        };
+        differences.push((measured.relative_to(published) - 1.0).abs());
+        let row = Row::new(&format!("{} · {}", report.scenario, step.name), &measured.to_string(), Hue::Blue);
+        rows = rows.with(row.detail(&format!("published {published}")).bar(measured).expected(published));
+    }
+    differences.sort_by(f64::total_cmp);
+    let middle = *differences.get(differences.len() / 2)?;
+    let title = format!("Half of the steps are within {:.0} % of the published rate", middle * 100.0);
+    Some(Section::new(title, "Bars: measured here. Ticks: the figure of the source.", rows))
+}
+
 /// Returns a row with a dot at measured by predicted.
 fn difference(name: &str, accuracy: Ratio, hue: Hue) -> Row {
     let percent = (accuracy.get() - 1.0) * 100.0;
@@ -107,7 +129,7 @@ fn difference(name: &str, accuracy: Ratio, hue: Hue) -> Row {
 fn rates(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
     let valid = |step: &LabStep| -> Vec<BitRate> {
         let counted = step.runs.iter().filter(|run| run.validity.is_valid());
-        counted.map(super::transfer::rate).collect()
+        counted.map(rate).collect()
     };
     // Each run of a ramp has another load.
     let steps = || steps.iter().filter(|(_, step)| step.ramp.is_none());

@@ -4,7 +4,8 @@ use fullpipe_chart::{HeatMap, Hue, Mark, Panel, Plot, Series, Tile};
 use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
 use fullpipe_units::{Ratio, Span};
 
-use super::{Article, Section, figures};
+use super::campaign::{by_streams, distributions, repeated, timeline};
+use super::{Article, Section, figures, published};
 use crate::text::{added_rtt, named_settings, round_trip, sweep_sentences};
 
 /// Returns the article on a sweep.
@@ -15,7 +16,16 @@ pub(super) fn article(report: &SweepReport) -> Article {
         Some(answer) => format!("{} is the best within the budget: {}", answer.knee.cell, answer.knee.rate),
         None => "Too few runs for an answer".to_owned(),
     };
-    let sections = [Some(surface(report)), Some(round_trips(report)), answer.map(|answer| settings(answer, report))];
+    let sections = [
+        Some(surface(report)),
+        published::of_sweep(report),
+        by_streams(report),
+        repeated(report),
+        Some(round_trips(report)),
+        distributions(report),
+        timeline(report),
+        answer.map(|answer| settings(answer, report)),
+    ];
     Article {
         origin: format!("fullpipe sweep, {}, {} runs", report.plan.target, report.runs.len()),
         headline,
@@ -72,12 +82,14 @@ fn round_trips(report: &SweepReport) -> Section {
         .with(points("nothing sent again", Hue::Blue, false))
         .with(points("segments sent again", Hue::Orange, true))
         .level(report.plan.rtt, "idle");
+    let again = counted().filter_map(|(rate, run)| Some((rate, run.retransmits?.get())));
+    let again = Panel::new("segments sent again").with(Series::new("sent again", Mark::Dots, Hue::Orange, again));
     let title = match report.rtt.and_then(|rtt| rtt.climbs_from) {
         Some(from) => format!("Round trips are longer from {from} on"),
         None => "Round trips by rate".to_owned(),
     };
-    let method = "A dot a run: median round trip under load; orange where segments were sent again.";
-    Section::new(title, method, Plot::new("Round trip by rate").axis("rate").with(panel))
+    let method = "A dot a run: median round trip under load, orange where segments were sent again, and their number.";
+    Section::new(title, method, Plot::new("Round trip by rate").axis("rate").with(panel).with(again))
 }
 
 fn settings(answer: &SweepAnswer, report: &SweepReport) -> Section {
