@@ -135,7 +135,12 @@ fn draw_series(series: &Series, axis: &Axis, values: &Height) -> String {
         let (name, title) = (escape(&series.name), escape(title));
         format!("<path class=\"m {mark} {class}\" data-n=\"{name}\" d=\"{d}\"><title>{title}</title></path>")
     };
-    let joined = |points: &[(f64, f64)]| points.iter().map(|at| point(*at)).collect::<Vec<_>>().join(" ");
+    let joined = |points: &[(f64, f64)]| {
+        let mut places: Vec<String> = points.iter().map(|at| point(*at)).collect();
+        // Values that differ by less than the drawing resolves are one place to the keyboard.
+        places.dedup();
+        places.join(" ")
+    };
     let dot = |at: &(f64, f64)| format!("M{}h0", point(*at));
     match series.mark {
         // A line of one point would not be seen.

@@ -2,7 +2,7 @@
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
 use fullpipe_record::{CpuSample, CpuTime, Limit, Measurement, Sample, Verdict};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
 use super::Section;
 use super::course::{Snapshot, of_end, rates, shares};
@@ -65,6 +65,7 @@ pub(super) fn ceilings_over_time(measured: &Measurement, limit: Option<&Verdict>
     if advertised.len().max(congestion.len()) < 2 {
         return None;
     }
+    let title = allowed_by_windows(&advertised, &congestion);
     let mut panel = Panel::new("rate")
         .with(Series::new("congestion window", Mark::Line, Hue::Green, congestion).labelled("congestion window"))
         .with(Series::new("advertised window", Mark::Line, Hue::Orange, advertised).labelled("advertised window"))
@@ -77,7 +78,20 @@ pub(super) fn ceilings_over_time(measured: &Measurement, limit: Option<&Verdict>
     let method = "Each window ÷ the smoothed round-trip time, all streams together, and the rate. Dotted: ceilings that \
                   do not change. What allows more than four times the fastest rate is not drawn.";
     let plot = Plot::new("Ceilings over time").with(panel);
-    Some(Section::new("The rate follows the lowest of its ceilings", method, plot))
+    Some(Section::new(title, method, plot))
+}
+
+/// Returns the median rates that the windows allow, as far as they are drawn.
+fn allowed_by_windows(advertised: &[(Span, BitRate)], congestion: &[(Span, BitRate)]) -> String {
+    let middle = |rates: &[(Span, BitRate)]| median(rates.iter().map(|(_, rate)| *rate).collect());
+    match (middle(advertised), middle(congestion)) {
+        (Some(advertised), Some(congestion)) => {
+            format!("The advertised window allows {advertised}, the congestion window {congestion}")
+        }
+        (Some(advertised), None) => format!("The advertised window allows {advertised}"),
+        (None, Some(congestion)) => format!("The congestion window allows {congestion}"),
+        (None, None) => "No window allows little enough to matter".to_owned(),
+    }
 }
 
 /// Returns the processor time of both ends over time; `None` where no end reported it.

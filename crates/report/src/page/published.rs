@@ -162,11 +162,11 @@ const SOURCES: [Source; 2] = [
     },
 ];
 
-/// Returns the tables of a scenario's source with its own figures beside them; `None` of a scenario without tables.
+/// Returns the tables of a scenario's source with its own figures next to them; `None` of a scenario without tables.
 pub(super) fn of_scenario(report: &LabReport) -> Option<Section> {
     let source = SOURCES.iter().find(|source| source.scenario == report.scenario)?;
-    let beside = |column: &&str| [format!("{column}, source"), format!("{column}, here")];
-    let heads = std::iter::once("program".to_owned()).chain(source.columns.iter().flat_map(beside)).collect();
+    let heads_of = |column: &&str| [format!("{column}, source"), format!("{column}, here")];
+    let heads = std::iter::once("program".to_owned()).chain(source.columns.iter().flat_map(heads_of)).collect();
     let row = |row: &SourceRow| {
         let cells = source.columns.iter().zip(row.published).flat_map(|(column, published)| {
             [(*published).to_owned(), row.streams.map_or_else(String::new, |streams| measured(report, column, streams))]
