@@ -15,18 +15,22 @@ const MAX_SETTINGS: usize = 24;
 /// Returns the rates by streams, a line for each window; `None` without a surface.
 pub(super) fn by_streams(report: &SweepReport) -> Option<Section> {
     let knee = report.answer.as_ref().map(|answer| answer.knee.cell.window);
+    // The lines meet at the right: labels of all would say nothing.
+    let labelled = [report.plan.windows.first().copied(), report.plan.windows.last().copied(), knee];
     let mut panel = Panel::new("rate");
     for window in report.plan.windows.iter().rev() {
         let own = report.surface.iter().filter(|of| of.cell.window == *window);
         let hue = if Some(*window) == knee { Hue::Orange } else { Hue::Blue };
         let points = own.map(|of| (u64::from(of.cell.streams), of.rate));
-        panel = panel.with(Series::new(&window.to_string(), Mark::Line, hue, points).labelled(&window.to_string()));
+        let line = Series::new(&window.to_string(), Mark::Line, hue, points);
+        let is_labelled = labelled.contains(&Some(*window));
+        panel = panel.with(if is_labelled { line.labelled(&window.to_string()) } else { line });
     }
     let measured = counted(report).map(|(run, rate)| (u64::from(run.cell.streams), rate));
     panel = panel.with(Series::new("runs", Mark::Dots, Hue::Grey, measured));
     let best = report.surface.iter().map(|of| of.rate).max()?;
     let plot = Plot::logarithmic("Rate by streams, for each window").axis("streams").with(panel);
-    let title = format!("More streams help each window up to {best}");
+    let title = format!("Up to {best}, by streams and window");
     let method = "A line a window, by the surface fitted to all runs, orange that of the knee; dots: the runs.";
     Some(Section::new(title, method, plot))
 }

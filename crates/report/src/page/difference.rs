@@ -84,8 +84,8 @@ fn changes(report: &DifferenceReport) -> Section {
 fn quantity<T>(name: &str, of: &QuantityDifference<T>, hue: Hue) -> Option<Row> {
     let ratio = of.ratio?;
     let range = of.low.zip(of.high);
-    let words = range.map_or_else(String::new, |(low, high)| format!(" ({} to {})", change(low), change(high)));
-    let row = Row::new(name, &format!("{}{words}", change(ratio)), hue).dot(Change(ratio));
+    let words = range.map_or_else(String::new, |(low, high)| format!("{} to {}", change(low), change(high)));
+    let row = Row::new(name, &change(ratio), hue).detail(&words).dot(Change(ratio));
     let row = match range {
         Some((low, high)) => row.interval(Change(low), Change(high)),
         None => row,

@@ -21,7 +21,8 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<Section> {
     let answer = report.answer.as_ref().filter(|_| report.plan.target == SLAC)?;
     let best = answer.best.rate;
     let capacity = report.plan.predicted.iter().max();
-    let of_capacity = capacity.map_or_else(String::new, |most| format!(", {} of {most}", percent(best, *most)));
+    let of_capacity =
+        capacity.map_or_else(String::new, |most| format!(", {} of the {most} predicted", percent(best, *most)));
     let rtt = report.rtt;
     let climbs = rtt
         .and_then(|rtt| rtt.climbs_from)
@@ -32,7 +33,7 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<Section> {
         format!("by rank: rate {rate:.2}, window {window:.2}, streams {streams:.2}, product {product:.2}")
     });
     let [slope, plateau] = spreads(report, best);
-    let widths = format!("{slope} of the median on the slope, {plateau} above {:.0} % of the best", SLOPE * 100.0);
+    let widths = format!("on the slope {slope}, above {:.0} % of the best {plateau}", SLOPE * 100.0);
     let cost = format!("{} runs in {:.0} min", report.runs.len(), report.spent.time.as_secs_f64() / 60.0);
     let bdp = best.bytes_in(report.plan.rtt);
     let begins = format!("the knee is {}, {} in flight; BDP {bdp}", answer.knee.cell, answer.knee.cell.product());

@@ -26,8 +26,9 @@ pub(super) fn article(report: &SweepReport) -> Article {
         timeline(report),
         answer.map(|answer| settings(answer, report)),
     ];
+    let simulated = if report.plan.is_virtual { ", simulated" } else { "" };
     Article {
-        origin: format!("fullpipe sweep, {}, {} runs", report.plan.target, report.runs.len()),
+        origin: format!("fullpipe sweep, {}, {} runs{simulated}", report.plan.target, report.runs.len()),
         headline,
         sentences: sweep_sentences(report),
         facts: answer.map_or_else(Vec::new, |answer| facts(answer, report)),
