@@ -10,7 +10,7 @@ use super::Section;
 use crate::text::round_trip;
 
 /// Settings that are drawn, those with the most runs.
-const MAX_SETTINGS: usize = 24;
+const MAX_SETTINGS: usize = 12;
 
 /// Returns the rates by streams, a line for each window; `None` without a surface.
 pub(super) fn by_streams(report: &SweepReport) -> Option<Section> {

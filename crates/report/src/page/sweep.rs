@@ -56,7 +56,10 @@ fn surface(report: &SweepReport) -> Section {
         streams: of.cell.streams.into(),
         rate: of.rate,
         is_measured: of.runs > 0,
-        note: format!("{} to {}, {} runs", of.low, of.high, of.runs),
+        note: match of.runs {
+            0 => format!("{} to {}", of.low, of.high),
+            runs => format!("{} to {}, {runs} runs", of.low, of.high),
+        },
     };
     let mut map = HeatMap::new("Rate by window and streams", report.surface.iter().map(tile).collect());
     if let Some(answer) = &report.answer {

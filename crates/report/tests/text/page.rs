@@ -122,6 +122,22 @@ fn slac() -> SweepReport {
     sweep
 }
 
+/// Returns a sweep over the whole of the grid of Cottrell, 10 windows × 13 numbers of streams.
+fn whole_grid() -> SweepReport {
+    let mut sweep = slac();
+    let streams = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 90];
+    let cells = (0..130_usize)
+        .map(|index| SweepCell { window: ByteCount::from_kib(8 << (index % 10)), streams: streams[index / 10] });
+    let estimate = sweep.surface[0];
+    sweep.surface = cells.clone().map(|cell| SweepEstimate { cell, ..estimate }).collect();
+    let first = sweep.runs[0].clone();
+    let rtt = |cell: SweepCell| Some(Span::from_micros(154_123 + u64::from(cell.streams) * 377));
+    sweep.runs = cells.map(|cell| SweepRun { cell, loaded_rtt: rtt(cell), ..first.clone() }).collect();
+    sweep.plan.windows = (0..10).map(|power| ByteCount::from_kib(8 << power)).collect();
+    sweep.plan.streams = streams.to_vec();
+    sweep
+}
+
 /// Returns transfers that differ in window and streams.
 fn settings() -> Vec<SimulatedTransfer> {
     let first = fixture::simulations().remove(0);
@@ -222,6 +238,7 @@ fn documents() -> Vec<Document> {
         document(Content::Sweep { sweep: Box::new(swept(true)) }),
         document(Content::Sweep { sweep: Box::new(swept(false)) }),
         document(Content::Sweep { sweep: Box::new(slac()) }),
+        document(Content::Sweep { sweep: Box::new(whole_grid()) }),
         document(Content::Lab { lab: vec![oci()] }),
         document(Content::Difference { difference: Box::new(archived::difference(12)) }),
         document(Content::Difference { difference: Box::new(archived::difference(1)) }),
