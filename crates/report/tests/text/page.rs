@@ -463,6 +463,16 @@ fn the_keyboard_reaches_every_mark_and_zooms() {
     let tip = browser.evaluate("document.querySelector('#tip').textContent");
     assert!(tip.as_str().unwrap().contains("bit/s at "), "{tip}");
     assert_eq!(browser.evaluate(UNREACHED), Value::Array(Vec::new()));
+    for content in [
+        Content::Sweep { sweep: Box::new(slac()) },
+        Content::Difference { difference: Box::new(archived::difference(12)) },
+        Content::History { history: Box::new(archived::history(60)) },
+        Content::Stored { stored: archived::stored(60) },
+    ] {
+        open(&mut browser, &[document(content)]);
+        assert_eq!(browser.evaluate(UNREACHED), Value::Array(Vec::new()));
+    }
+    open(&mut browser, &all[..1]);
     let zoomed = "(() => { const chart = document.querySelector('svg.plot'); const box = () => \
                   chart.querySelector('.view').getAttribute('viewBox'); const press = (key) => chart.dispatchEvent(new \
                   KeyboardEvent('keydown', { key, bubbles: true })); const before = box(); press('+'); const near = \
