@@ -40,8 +40,8 @@ pub struct Series {
 
 impl Series {
     /// Returns a series of `points` in any order, with its `name` for the table and the reader of the screen. Points
-    /// that are no finite numbers are left out. Of more than 2 000, those are kept that a reader can distinguish, and the
-    /// least and the most of each column of pixels.
+    /// that are no finite numbers are left out. Of more than 2 000, those are kept that a reader can distinguish, and
+    /// the least and the most of each column of pixels.
     pub fn new<X: Quantity, Y: Quantity>(
         name: &str,
         mark: Mark,

@@ -1,4 +1,4 @@
-//! What changed on the way to a host, and when.
+//! A history: the changes on the way to a host, and their times.
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
 use fullpipe_record::{HistoryChange, HistoryDay, HistoryPoint, HistoryReport, HistorySeries};

@@ -51,8 +51,8 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<Section> {
         ["", "SLAC to Manchester, 2002", "this sweep"],
         rows.into_iter().map(|row| row.map(str::to_owned)).collect(),
     );
-    let method = "Cottrell: 622 Mbit/s × 154 ms with the traffic of others. The scenario has a tenth of the rate, so that \
-                  shares can be compared, and rates cannot.";
+    let method = "Cottrell: 622 Mbit/s × 154 ms with the traffic of others. The scenario has a tenth of the rate, so \
+                  that shares can be compared, and rates cannot.";
     Some(Section::new("Next to the figures of the source", method, table))
 }
 
@@ -115,8 +115,8 @@ const SOURCES: [Source; 2] = [
     Source {
         scenario: "oci-buffers",
         title: "The source's table of three batches of buffers",
-        method: "1 Gbit/s × 98 ms, MTU 9000, a file of 2 GB. What this scenario does not run has the source's figure alone: \
-                 scp and rsync over ssh are limited by the channel of SSH, not by the buffers.",
+        method: "1 Gbit/s × 98 ms, MTU 9000, a file of 2 GB. What this scenario does not run has the figure of the source \
+                 alone: scp and rsync over ssh are limited by the channel of SSH, not by the buffers.",
         columns: &["default", "12.5 MB", "24.5 MB"],
         rows: &[
             SourceRow {
@@ -150,7 +150,7 @@ const SOURCES: [Source; 2] = [
     Source {
         scenario: "oci-mtu",
         title: "The source's comparison of small and jumbo frames",
-        method: "1 Gbit/s × 98 ms, buffers of 24.5 MB. The source does not state its loss; the scenario has 2 in 100 000.",
+        method: "1 Gbit/s × 98 ms, buffers of 24.5 MB. The source states no loss; the scenario has 2 in 100 000.",
         columns: &["MTU 1500", "MTU 9000"],
         rows: &[
             SourceRow {

@@ -1,4 +1,4 @@
-//! What commands make of many runs: differences, histories, lists of the archive.
+//! Results of many runs: differences, histories, lists of the archive.
 
 use fullpipe_record::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion, DifferenceReport, Direction,
