@@ -37,8 +37,8 @@ pub(super) fn held_back(sender: &[Snapshot<'_>]) -> Option<Section> {
         .with(Series::new("send buffer", Mark::Steps, Hue::Orange, buffer).labelled("send buffer"))
         .with(Series::new("receive window", Mark::Steps, Hue::Green, window).labelled("receive window"));
     let title = format!("{name} held the sender back for {:.0} % of the time", share * 100.0);
-    let method = "Time in which the sender's kernel had data or room for more and could not send, by what it waited for; \
-         path: the congestion window and the rate of the path.";
+    let method = "Time in which the sender's kernel had data or room for more and could not send, by what it waited \
+         for; path: the congestion window and the rate of the path.";
     Some(Section::new(title, method, Plot::new("Limits over time").with(panel)))
 }
 

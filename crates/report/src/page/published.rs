@@ -115,8 +115,8 @@ const SOURCES: [Source; 2] = [
     Source {
         scenario: "oci-buffers",
         title: "The source's table of three batches of buffers",
-        method: "1 Gbit/s × 98 ms, MTU 9000, a file of 2 GB. What this scenario does not run has the figure of the source \
-                 alone: scp and rsync over ssh are limited by the channel of SSH, not by the buffers.",
+        method: "1 Gbit/s × 98 ms, MTU 9000, a file of 2 GB. What this scenario does not run has the figure of the \
+                 source alone: scp and rsync over ssh are limited by the channel of SSH, not by the buffers.",
         columns: &["default", "12.5 MB", "24.5 MB"],
         rows: &[
             SourceRow {
