@@ -1,5 +1,7 @@
 //! Scenarios and grids: measured against predictions and bounds.
 
+use std::collections::BTreeSet;
+
 use fullpipe_chart::{Change, Figures, Hue, Mark, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
 use fullpipe_units::{BitRate, Ratio};
@@ -11,6 +13,9 @@ use super::{Article, Section, figures};
 
 /// Steps up to which each has charts of its own.
 const MAX_DETAILED: usize = 3;
+
+/// Titles of scenarios, and warnings, that a page begins with.
+const MAX_SENTENCES: usize = 12;
 
 /// Returns the article on scenarios that were run.
 pub(super) fn article(reports: &[LabReport]) -> Article {
@@ -32,11 +37,12 @@ pub(super) fn article(reports: &[LabReport]) -> Article {
     if steps.len() <= MAX_DETAILED {
         all.extend(steps.iter().flat_map(|(_, step)| detailed(step)));
     }
+    let titles = reports.iter().map(|report| format!("{}: {}", report.scenario, report.title));
     let (runs, invalid) = reports.iter().map(LabReport::runs).fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
     Article {
         origin: "fullpipe lab run".to_owned(),
         headline,
-        sentences: reports.iter().map(|report| format!("{}: {}", report.scenario, report.title)).take(12).collect(),
+        sentences: titles.take(MAX_SENTENCES).chain(warnings(&steps)).collect(),
         facts: vec![
             (format!("{passed} of {}", reports.len()), "scenarios passed".to_owned()),
             (steps.len().to_string(), "steps".to_owned()),
@@ -45,6 +51,13 @@ pub(super) fn article(reports: &[LabReport]) -> Article {
         sections: all,
         ..Article::default()
     }
+}
+
+/// Returns the warnings of all runs, each once: that they were simulated, for one.
+fn warnings(steps: &[(&LabReport, &LabStep)]) -> Vec<String> {
+    let runs = steps.iter().flat_map(|(_, step)| &step.runs);
+    let all: BTreeSet<&String> = runs.flat_map(|run| &run.warnings).collect();
+    all.into_iter().take(MAX_SENTENCES).map(|warning| format!("Warning: {warning}")).collect()
 }
 
 fn outcome(step: &LabStep) -> &'static str {
