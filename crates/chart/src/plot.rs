@@ -8,7 +8,7 @@ mod text;
 use crate::figures::Figures;
 use crate::quantity::{Dimension, Quantity};
 use crate::svg::{Hue, escape, shown};
-use crate::thin::thinned;
+use crate::thin::{thinned, thinned_dots, thinned_ranges};
 
 /// The sentence in place of a chart without data.
 pub(crate) const NOTHING: &str = "Nothing to draw: there are no samples.";
@@ -40,7 +40,8 @@ pub struct Series {
 
 impl Series {
     /// Returns a series of `points` in any order, with its `name` for the table and the reader of the screen. Points
-    /// that are no finite numbers are left out. Of more than 2 000, the least and the most of each pixel are kept.
+    /// that are no finite numbers are left out. Of more than 2 000, those are kept that a reader can distinguish, and
+    /// the least and the most of each column of pixels.
     pub fn new<X: Quantity, Y: Quantity>(
         name: &str,
         mark: Mark,
@@ -52,9 +53,11 @@ impl Series {
         if !points.is_sorted_by(|one, next| one.0 <= next.0) {
             points.sort_by(|one, next| one.0.total_cmp(&next.0));
         }
-        if mark == Mark::Line {
-            points = thinned(&points);
-        }
+        points = match mark {
+            Mark::Line | Mark::Steps => thinned(&points),
+            Mark::Dots => thinned_dots(&points),
+            Mark::Ranges => thinned_ranges(&points),
+        };
         Self { name: shown(name), label: None, mark, hue, x: X::DIMENSION, y: Y::DIMENSION, points }
     }
 

@@ -143,13 +143,16 @@ impl Rows {
             escape(&self.title),
             bottom + BELOW
         );
-        for (index, (place, label)) in scale.ticks(8.0).into_iter().enumerate() {
+        let ticks = scale.ticks(8.0);
+        // The last has the unit, and on a narrow page no room for the one before it.
+        let narrow = ticks.len().saturating_sub(2);
+        for (index, (place, label)) in ticks.into_iter().enumerate() {
             let x = percent(scale.share(place));
             let class = if scale.is_base(place) { "zero" } else { "grid" };
             svg += &format!("<line class=\"{class}\" x1=\"{x}\" x2=\"{x}\" y1=\"4\" y2=\"{bottom}\"/>");
             let class = match index {
                 _ if scale.share(place) > 0.97 => "tick last",
-                _ if index % 2 == 1 => "tick mid odd",
+                _ if index % 2 == 1 || index == narrow => "tick mid odd",
                 _ => "tick mid",
             };
             svg += &text(class, &x, bottom + 18.0, &label);

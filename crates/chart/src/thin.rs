@@ -1,4 +1,4 @@
-//! Fewer points for the same picture: the least and the most of each pixel column, so that every spike stays.
+//! Fewer marks for the same picture: the least and the most of each column of pixels stay, and with them every spike.
 
 /// Points that are drawn as they are.
 const MAX_POINTS: usize = 2_000;
@@ -37,6 +37,56 @@ pub(crate) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept
 }
 
+/// Rows and columns of a chart of more dots: two dots in one cell cannot be distinguished.
+const CELLS: (usize, usize) = (240, 24);
+
+/// Returns `points`, ordered by their first coordinate, or one of each cell that has any and the extremes of each
+/// column, if there are more than 2 000.
+pub(crate) fn thinned_dots(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let [Some(first), Some(last)] = [points.first(), points.last()] else { return Vec::new() };
+    if points.len() <= MAX_POINTS {
+        return points.to_vec();
+    }
+    let values = || points.iter().map(|point| point.1);
+    let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+    let place = |value: f64, (low, high): (f64, f64), count: usize| {
+        let share = (value - low) / (high - low).max(f64::MIN_POSITIVE);
+        ((share * count as f64) as usize).min(count - 1)
+    };
+    let column = |point: &(f64, f64)| place(point.0, (first.0, last.0), CELLS.0);
+    let mut kept = Vec::new();
+    for group in points.chunk_by(|one, next| column(one) == column(next)) {
+        let mut cells = [None; CELLS.1];
+        let (mut low, mut high) = (group[0], group[0]);
+        for point in group {
+            cells[place(point.1, (least, most), CELLS.1)].get_or_insert(*point);
+            low = if point.1 < low.1 { *point } else { low };
+            high = if point.1 > high.1 { *point } else { high };
+        }
+        kept.extend(cells.into_iter().flatten().chain([low, high]));
+    }
+    kept.sort_by(|one, next| one.0.total_cmp(&next.0).then(one.1.total_cmp(&next.1)));
+    kept.dedup();
+    kept
+}
+
+/// Returns vertical lines, of which each pair of points is one, or the reach of those of each of 720 columns if there
+/// are more than 1 000.
+pub(crate) fn thinned_ranges(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let [Some(first), Some(last)] = [points.first(), points.last()] else { return Vec::new() };
+    if points.len() <= MAX_POINTS {
+        return points.to_vec();
+    }
+    let per_column = COLUMNS as f64 / (last.0 - first.0).max(f64::MIN_POSITIVE);
+    let column = |point: &(f64, f64)| (((point.0 - first.0) * per_column) as usize).min(COLUMNS - 1);
+    let groups = points.chunk_by(|one, next| column(one) == column(next));
+    let reach = |group: &[(f64, f64)]| {
+        let (low, high) = group.iter().fold((f64::MAX, f64::MIN), |(low, high), at| (low.min(at.1), high.max(at.1)));
+        [(group[0].0, low), (group[0].0, high)]
+    };
+    groups.flat_map(reach).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +111,25 @@ mod tests {
         assert!(kept.contains(&(77_777.0, 9.0)) && kept.contains(&(55_555.0, -9.0)));
         assert!(kept.is_sorted_by(|one, next| one.0 <= next.0));
         assert_eq!((kept.first(), kept.last()), (points.first(), points.last()));
+    }
+
+    #[test]
+    fn of_a_million_dots_those_that_can_be_distinguished_stay() {
+        let value = |index: u32| if index == 777_777 { 9.0 } else { f64::from(index % 97) / 97.0 };
+        let points: Vec<(f64, f64)> = (0..1_000_000).map(|index| (f64::from(index), value(index))).collect();
+        let kept = thinned_dots(&points);
+        assert!(kept.len() <= CELLS.0 * (CELLS.1 + 2), "{}", kept.len());
+        assert!(kept.contains(&(777_777.0, 9.0)) && kept.is_sorted_by(|one, next| one.0 <= next.0));
+        assert_eq!((thinned_dots(&points[..9]), thinned_dots(&[])), (points[..9].to_vec(), Vec::new()));
+    }
+
+    #[test]
+    fn of_many_ranges_the_farthest_stay() {
+        let high = |index: u32| if index == 55_555 { 9.0 } else { 1.0 };
+        let range = |index: u32| [(f64::from(index), 0.0), (f64::from(index), high(index))];
+        let kept = thinned_ranges(&(0..100_000).flat_map(range).collect::<Vec<_>>());
+        assert!(kept.len() <= 2 * COLUMNS && kept.iter().any(|at| at.1 > 8.0), "{}", kept.len());
+        assert!(kept.chunks(2).all(|pair| pair[0].0.to_bits() == pair[1].0.to_bits()));
     }
 
     #[test]

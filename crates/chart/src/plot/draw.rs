@@ -135,8 +135,15 @@ fn draw_series(series: &Series, axis: &Axis, values: &Height) -> String {
         let (name, title) = (escape(&series.name), escape(title));
         format!("<path class=\"m {mark} {class}\" data-n=\"{name}\" d=\"{d}\"><title>{title}</title></path>")
     };
-    let joined = |points: &[(f64, f64)]| points.iter().map(|at| point(*at)).collect::<Vec<_>>().join(" ");
-    let dot = |at: &(f64, f64)| format!("M{}h0", point(*at));
+    // Values that differ by less than the drawing resolves are one place to the keyboard.
+    let places_of = |points: &[(f64, f64)]| {
+        let mut places: Vec<((f64, f64), String)> = points.iter().map(|at| (*at, point(*at))).collect();
+        places.dedup_by(|next, one| next.1 == one.1);
+        places
+    };
+    let joined =
+        |points: &[(f64, f64)]| places_of(points).into_iter().map(|(_, place)| place).collect::<Vec<_>>().join(" ");
+    let dot = |place: &str| format!("M{place}h0");
     match series.mark {
         // A line of one point would not be seen.
         Mark::Line | Mark::Steps if series.points.len() > 1 => {
@@ -147,14 +154,17 @@ fn draw_series(series: &Series, axis: &Axis, values: &Height) -> String {
             path("range", &series.points.chunks(2).map(range).collect::<String>(), &summary(series))
         }
         _ if series.points.len() <= MAX_TITLED_DOTS => {
-            let titled = |at: &(f64, f64)| {
+            let titled = |(at, place): ((f64, f64), String)| {
                 let value = values.dimension.text_in(at.1, values.unit);
                 let title = format!("{}: {value} at {}", series.name, axis.dimension.text_in(at.0, axis.unit));
-                path("dot", &dot(at), &title)
+                path("dot", &dot(&place), &title)
             };
-            series.points.iter().map(titled).collect()
+            places_of(&series.points).into_iter().map(titled).collect()
         }
-        _ => path("dot small", &series.points.iter().map(dot).collect::<String>(), &summary(series)),
+        _ => {
+            let dots: String = places_of(&series.points).iter().map(|(_, place)| dot(place)).collect();
+            path("dot small", &dots, &summary(series))
+        }
     }
 }
 

@@ -1,3 +1,5 @@
+use std::path::{Path, PathBuf};
+
 use fullpipe_record::{Content, Document};
 use fullpipe_report as report;
 use fullpipe_store::Store;
@@ -23,6 +25,9 @@ pub(crate) struct Arguments {
     /// Print one JSON document
     #[arg(long, short = 'J', help_heading = "Output")]
     json: bool,
+    /// Write the result as one HTML file with charts
+    #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
+    html: Option<PathBuf>,
     #[command(flatten)]
     place: PlaceArgument,
 }
@@ -30,6 +35,10 @@ pub(crate) struct Arguments {
 impl Run for Arguments {
     fn format(&self) -> Format {
         Format::of(self.json, false)
+    }
+
+    fn page(&self) -> Option<&Path> {
+        self.html.as_deref()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

@@ -12,6 +12,7 @@ pub(crate) mod document;
 mod emulated;
 mod every;
 mod explain;
+mod facts;
 mod grid_runs;
 mod history;
 mod host;

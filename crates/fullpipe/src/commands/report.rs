@@ -1,33 +1,88 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use fullpipe_record::Document;
+use fullpipe_record::{Content, Document, StoredDocument};
 use fullpipe_report::{Source, text_page};
+use fullpipe_store::{Filter, NewDocument, Store};
+use jiff::Timestamp;
 
+use super::keep::PlaceArgument;
 use crate::commands::Run;
 use crate::commands::document::{name_of, read};
+use crate::commands::facts;
 use crate::failure::{Failure, USAGE};
-use crate::terminal::{Terminal, write_page};
+use crate::terminal::{Format, Terminal, write_page};
+use crate::values::ago;
+
+/// Documents of the archive that are shown whole; of more, their facts are compared.
+const MAX_WHOLE: usize = 4;
 
 /// Results as a page with charts: one HTML file, or text.
 ///
-/// Reads what demo, measure, diagnose, lab, simulate and trace printed with --json. Several measurements are compared:
-/// their courses on one axis, their rates by day and host, and their limits. The HTML file requests nothing when it is
-/// opened, follows the light or dark theme of the system, and can be printed.
+/// Reads what demo, measure, diagnose, diff, sweep, lab, simulate, trace and history printed with --json, and documents
+/// of the archive. Several measurements are compared: their courses on one axis, their rates by day and host, and their
+/// limits. The HTML file requests nothing when it is opened, follows the light or dark theme of the system, and can be
+/// printed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// JSON document; `-` is standard input
-    #[arg(value_name = "FILE", required = true)]
-    files: Vec<String>,
+    /// JSON document, `-` for standard input; or the identifier of one in the archive, or the end of it
+    #[arg(value_name = "FILE|ID", required_unless_present = "since")]
+    sources: Vec<String>,
+    /// Documents since this time: 30d, 12h, 2026-03-12
+    #[arg(long, value_parser = ago, value_name = "TIME")]
+    since: Option<Timestamp>,
     /// Write the result as one HTML file with charts
     #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
     html: Option<PathBuf>,
+    /// Print CSV, a row for each direction of each run
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["json_lines", "html"])]
+    csv: bool,
+    /// Print one JSON object a line for each document
+    #[arg(long, help_heading = "Output", conflicts_with = "html")]
+    json_lines: bool,
+    #[command(flatten)]
+    place: PlaceArgument,
 }
 
 impl Run for Arguments {
+    fn format(&self) -> Format {
+        Format::of(false, self.json_lines)
+    }
+
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let documents: Vec<Document> = self.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
-        let named = self.files.iter().zip(&documents);
-        let sources: Vec<Source<'_>> = named.map(|(file, document)| Source { name: name_of(file), document }).collect();
+        let (files, ids): (Vec<&str>, Vec<&str>) =
+            self.sources.iter().map(String::as_str).partition(|source| !is_identifier(source));
+        let read_one = |file: &&str| Ok((name_of(file).to_owned(), read(file)?));
+        let mut named: Vec<(String, Document)> = files.iter().map(read_one).collect::<Result<_, Failure>>()?;
+        if self.csv || self.json_lines {
+            let mut documents = facts_of(&named)?;
+            documents.extend(self.stored(&ids)?.1);
+            facts::print(documents, terminal.format());
+            return Ok(());
+        }
+        let (store, stored) = self.stored(&ids)?;
+        if let Some(mut store) = store {
+            named.extend(shown(&mut store, stored)?);
+        }
+        self.print(&named, terminal)
+    }
+}
+
+impl Arguments {
+    /// Returns the documents of the archive that are asked for, without their bodies, and the archive if it is needed.
+    fn stored(&self, ids: &[&str]) -> Result<(Option<Store>, Vec<StoredDocument>), Failure> {
+        if ids.is_empty() && self.since.is_none() {
+            return Ok((None, Vec::new()));
+        }
+        let mut store = Store::open(&self.place.location()?)?;
+        let mut stored = ids.iter().map(|id| store.find(id)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(since) = self.since {
+            stored.extend(store.list(&Filter { since: Some(since), ..Filter::default() })?);
+        }
+        Ok((Some(store), stored))
+    }
+
+    fn print(&self, named: &[(String, Document)], terminal: &Terminal) -> Result<(), Failure> {
+        let sources: Vec<Source<'_>> = named.iter().map(|(name, document)| Source { name, document }).collect();
         let Some(file) = &self.html else {
             let text = text_page(&sources, terminal.style()).map_err(|error| Failure::new(USAGE, error.to_string()))?;
             terminal.result(&text);
@@ -37,4 +92,43 @@ impl Run for Arguments {
         terminal.result(&format!("{}\n", file.display()));
         Ok(())
     }
+}
+
+/// Returns true for what can be the end of an identifier and is no file.
+fn is_identifier(source: &str) -> bool {
+    let is_hex = source.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    source.len() > 1 && is_hex && !Path::new(source).exists()
+}
+
+/// Returns the facts of documents in files.
+fn facts_of(named: &[(String, Document)]) -> Result<Vec<StoredDocument>, Failure> {
+    let mut all = Vec::new();
+    for (name, document) in named {
+        let of = NewDocument::of(document, Timestamp::now());
+        if of.is_empty() {
+            return Err(Failure::new(USAGE, format!("{name} has no run whose figures could be printed")));
+        }
+        all.extend(of.into_iter().map(|new| new.head));
+    }
+    Ok(all)
+}
+
+/// Returns documents of the archive as they are to be shown: the whole of a few that fullpipe wrote, and of others all
+/// together their facts, which is quick also of many.
+fn shown(store: &mut Store, stored: Vec<StoredDocument>) -> Result<Vec<(String, Document)>, Failure> {
+    let is_few = stored.len() <= MAX_WHOLE;
+    let (whole, rest): (Vec<_>, Vec<_>) =
+        stored.into_iter().partition(|one| is_few && one.schema > 0 && !one.blake3.is_empty());
+    let mut named = Vec::new();
+    for document in whole {
+        named.push((document.id.clone(), parsed(&document, &store.body(&document)?)?));
+    }
+    if !rest.is_empty() || named.is_empty() {
+        named.push(("archive".to_owned(), Document::new(Content::Stored { stored: rest })));
+    }
+    Ok(named)
+}
+
+fn parsed(document: &StoredDocument, body: &[u8]) -> Result<Document, Failure> {
+    serde_json::from_slice(body).map_err(|error| super::document::not_a_document(&document.id, &error))
 }

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use fullpipe_record::{ArchiveReport, Content, Document, ErrorReport, ImportedFile, StoredDocument};
 use fullpipe_report as report;
-use fullpipe_store::{Filter, Location, Redaction, Store, StoreError, csv_head, csv_rows, read_import};
+use fullpipe_store::{Filter, Location, Redaction, Store, StoreError, read_import};
 use jiff::Timestamp;
 
+use super::facts;
 use super::keep::PlaceArgument;
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
@@ -248,17 +249,7 @@ fn redacted(document: &StoredDocument, body: &[u8]) -> Result<Vec<u8>, Failure> 
 }
 
 fn export(place: &Location, filter: &Filter, redact: RedactArgument, terminal: &Terminal) -> Result<(), Failure> {
-    let documents = redact.applied(Store::open(place)?.list(filter)?);
-    let mut out = Terminal::stream();
-    // A reader that went away, as `head` does, is no failure.
-    let _ = match terminal.format() {
-        Format::JsonLines => documents.into_iter().try_for_each(|document| {
-            let line = Document::new(Content::Stored { stored: vec![document] });
-            writeln!(out, "{}", serde_json::to_string(&line).unwrap_or_default())
-        }),
-        _ => write!(out, "{}", csv_head())
-            .and_then(|()| documents.iter().try_for_each(|document| write!(out, "{}", csv_rows(document)))),
-    };
+    facts::print(redact.applied(Store::open(place)?.list(filter)?), terminal.format());
     Ok(())
 }
 

@@ -4,7 +4,8 @@ use fullpipe_chart::{Hue, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{CaptureReport, CapturedTransfer, FlowDirection, FlowPair, FlowReport, LossCourse, OneWayDelay};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::transfer::{ceilings, evidence, of_evidence, phrase, remedies};
+use super::remedy::remedies;
+use super::transfer::{ceilings, evidence, of_evidence, phrase};
 use super::{Article, Section, figures};
 use crate::text::{field, round_trip};
 

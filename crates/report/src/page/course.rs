@@ -35,6 +35,11 @@ pub(super) fn of_end<'m>(measured: &Measurement, end: &'m EndReport) -> Vec<Snap
     snapshots(&end.samples, measured.request.streams)
 }
 
+/// Returns the steady rate, or the mean of the whole where there is none.
+pub(super) fn rate(measured: &Measurement) -> BitRate {
+    measured.summary.steady.map_or(measured.summary.rate, |steady| steady.rate)
+}
+
 /// Returns the rate at which data arrives: by the receiver's samples, or else by the sender's, or by the intervals.
 pub(super) fn rates(measured: &Measurement) -> Vec<(Span, BitRate)> {
     let round = measured.rtt.idle.or(measured.rtt.loaded).map(|rtt| rtt.median).unwrap_or_default();

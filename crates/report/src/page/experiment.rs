@@ -1,11 +1,12 @@
 //! The loop: before a remedy and with it.
 
-use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
-use fullpipe_record::{Experiment, Measurement, Prediction, Proof};
+use fullpipe_chart::{Hue, Row, Rows};
+use fullpipe_record::{Experiment, Measurement, Prediction};
 use fullpipe_units::{BitRate, Ratio};
 
-use super::course::{rates, round_trips};
-use super::transfer::{evidence, faults, from_to, phrase, rate, remedies, sections};
+use super::course::rate;
+use super::remedy::{effect, remedies};
+use super::transfer::{evidence, faults, from_to, phrase, sections};
 use super::{Article, Section};
 use crate::text::round_trip;
 
@@ -16,7 +17,7 @@ pub(super) fn article(experiment: &Experiment) -> Article {
     let path = &experiment.path.forward;
     let bottleneck = path.rate.map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
     let mut all = vec![];
-    all.extend(proof.map(|proof| effect(before, proof)));
+    all.extend(proof.map(|proof| effect(before, &proof.remedy.id, &proof.measurement)));
     all.push(predictions(experiment));
     all.extend(remedies(&experiment.remedies));
     all.extend(sections(before, Some(&experiment.prediction), Some(&experiment.verdict)));
@@ -72,34 +73,6 @@ fn facts(experiment: &Experiment) -> Vec<(String, String)> {
         facts.extend(percent(experiment.accuracy).map(|share| (share, "of the predicted rate".to_owned())));
     }
     facts
-}
-
-/// Returns what the remedy did to rate and delay.
-fn effect(before: &Measurement, proof: &Proof) -> Section {
-    let after = &proof.measurement;
-    let line = |name: &str, measured: &Measurement, hue| {
-        Series::new(name, Mark::Line, hue, rates(measured)).labelled(&format!("{name} {}", rate(measured)))
-    };
-    let loaded = |name: &str, measured: &Measurement| {
-        measured.rtt.loaded.map_or_else(|| name.to_owned(), |rtt| format!("{name} {}", round_trip(rtt.median)))
-    };
-    let plot = Plot::new("Rate and round-trip time before the remedy and with it")
-        .with(Panel::new("rate").with(line("before", before, Hue::Orange)).with(line("with it", after, Hue::Blue)))
-        .with(
-            Panel::new("round trip")
-                .with(round_trips(before, Hue::Orange).named("before").labelled(&loaded("before", before)))
-                .with(round_trips(after, Hue::Blue).named("with it").labelled(&loaded("with it", after))),
-        );
-    let [slow, fast] = [before, after].map(|measured| measured.rtt.loaded.map(|rtt| rtt.median));
-    let delay = match slow.zip(fast) {
-        Some((slow, fast)) if fast.as_secs_f64() > slow.as_secs_f64() * 1.05 => {
-            format!(", and round trips grow to {}", round_trip(fast))
-        }
-        Some((_, fast)) => format!(", and round trips stay at {}", round_trip(fast)),
-        None => String::new(),
-    };
-    let title = format!("{} brings {}{delay}", proof.remedy.id, rate(after));
-    Section::new(title, "Payload that arrived, and round trips, on one axis of time.", plot)
 }
 
 /// Returns predicted and measured rates next to each other.

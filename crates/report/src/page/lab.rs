@@ -1,14 +1,21 @@
 //! Scenarios and grids: measured against predictions and bounds.
 
+use std::collections::BTreeSet;
+
 use fullpipe_chart::{Change, Figures, Hue, Mark, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
 use fullpipe_units::{BitRate, Ratio};
 
+use super::course::rate;
+use super::published;
 use super::transfer::{by_load, sections};
 use super::{Article, Section, figures};
 
 /// Steps up to which each has charts of its own.
 const MAX_DETAILED: usize = 3;
+
+/// Titles of scenarios, and warnings, that a page begins with.
+const MAX_SENTENCES: usize = 12;
 
 /// Returns the article on scenarios that were run.
 pub(super) fn article(reports: &[LabReport]) -> Article {
@@ -24,15 +31,18 @@ pub(super) fn article(reports: &[LabReport]) -> Article {
     };
     let mut all = vec![acceptance(&steps)];
     all.extend(accuracy(&steps));
+    all.extend(next_to_source(&steps));
+    all.extend(reports.iter().filter_map(published::of_scenario));
     all.extend(rates(&steps));
     if steps.len() <= MAX_DETAILED {
         all.extend(steps.iter().flat_map(|(_, step)| detailed(step)));
     }
+    let titles = reports.iter().map(|report| format!("{}: {}", report.scenario, report.title));
     let (runs, invalid) = reports.iter().map(LabReport::runs).fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
     Article {
         origin: "fullpipe lab run".to_owned(),
         headline,
-        sentences: reports.iter().map(|report| format!("{}: {}", report.scenario, report.title)).take(12).collect(),
+        sentences: titles.take(MAX_SENTENCES).chain(warnings(&steps)).collect(),
         facts: vec![
             (format!("{passed} of {}", reports.len()), "scenarios passed".to_owned()),
             (steps.len().to_string(), "steps".to_owned()),
@@ -41,6 +51,13 @@ pub(super) fn article(reports: &[LabReport]) -> Article {
         sections: all,
         ..Article::default()
     }
+}
+
+/// Returns the warnings of all runs, each once: that they were simulated, for one.
+fn warnings(steps: &[(&LabReport, &LabStep)]) -> Vec<String> {
+    let runs = steps.iter().flat_map(|(_, step)| &step.runs);
+    let all: BTreeSet<&String> = runs.flat_map(|run| &run.warnings).collect();
+    all.into_iter().take(MAX_SENTENCES).map(|warning| format!("Warning: {warning}")).collect()
 }
 
 fn outcome(step: &LabStep) -> &'static str {
@@ -97,6 +114,24 @@ fn accuracy(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
     Some(Section::new(title, "Measured by predicted; on the line in the middle they are equal.", rows))
 }
 
+/// Returns the measured rates next to those that the source of a scenario has; `None` where no step has both.
+fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
+    let mut rows = Rows::new("Measured and published rates", ["step", "measured, published"]);
+    let mut differences = Vec::new();
+    for (report, step) in steps {
+        let Some((measured, published)) = step.measured.zip(step.published.and_then(|source| source.rate)) else {
+            continue;
+        };
+        differences.push((measured.relative_to(published) - 1.0).abs());
+        let row = Row::new(&format!("{} · {}", report.scenario, step.name), &measured.to_string(), Hue::Blue);
+        rows = rows.with(row.detail(&format!("published {published}")).bar(measured).expected(published));
+    }
+    differences.sort_by(f64::total_cmp);
+    let middle = *differences.get(differences.len() / 2)?;
+    let title = format!("Half of the steps are within {:.0} % of the published rate", middle * 100.0);
+    Some(Section::new(title, "Bars: measured here. Ticks: the figure of the source.", rows))
+}
+
 /// Returns a row with a dot at measured by predicted.
 fn difference(name: &str, accuracy: Ratio, hue: Hue) -> Row {
     let percent = (accuracy.get() - 1.0) * 100.0;
@@ -107,7 +142,7 @@ fn difference(name: &str, accuracy: Ratio, hue: Hue) -> Row {
 fn rates(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
     let valid = |step: &LabStep| -> Vec<BitRate> {
         let counted = step.runs.iter().filter(|run| run.validity.is_valid());
-        counted.map(super::transfer::rate).collect()
+        counted.map(rate).collect()
     };
     // Each run of a ramp has another load.
     let steps = || steps.iter().filter(|(_, step)| step.ramp.is_none());

@@ -3,12 +3,18 @@
 //! A page begins with its finding. Each section has its own finding as its title, below it the method, a chart, and all
 //! figures of the chart as a table.
 
+mod campaign;
 mod capture;
 mod course;
+mod difference;
 mod experiment;
+mod history;
 mod html;
 mod lab;
+mod limits;
 mod programs;
+mod published;
+mod remedy;
 mod runs;
 mod simulation;
 mod sweep;
@@ -30,8 +36,8 @@ pub struct Source<'d> {
 /// A document that no page can be made of.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{name} has no result that a page can show; pages show what demo, measure, diagnose, lab, simulate and trace print \
-     with --json"
+    "{name} has no result that a page can show; pages show what demo, measure, diagnose, diff, sweep, lab, simulate, \
+     trace and history print with --json"
 )]
 pub struct PageError {
     name: String,
@@ -64,7 +70,11 @@ fn articles(sources: &[Source<'_>]) -> Result<Vec<Article>, PageError> {
     let own = sources.iter().filter(|source| !is_many || measurement(**source).is_none());
     let name = |source: &Source<'_>| if source.name.is_empty() { "the document" } else { source.name }.to_owned();
     let own = own.map(|source| article(*source).ok_or_else(|| PageError { name: name(source) }));
-    Ok(several.into_iter().chain(own.collect::<Result<Vec<_>, _>>()?).collect())
+    let mut articles = own.collect::<Result<Vec<_>, _>>()?;
+    // The runs of a campaign stand behind its result, and a comparison before what it compares.
+    let place = if is_many { articles.len() } else { 0 };
+    articles.splice(place..place, several);
+    Ok(articles)
 }
 
 fn measurement(source: Source<'_>) -> Option<(&str, &Measurement)> {
@@ -72,6 +82,7 @@ fn measurement(source: Source<'_>) -> Option<(&str, &Measurement)> {
         Content::Measurement { measurement } | Content::Diagnosis { measurement: Some(measurement), .. } => {
             Some((source.name, measurement))
         }
+        Content::SweepRun { sweep_run } => Some((source.name, sweep_run.measurement.as_ref()?)),
         _ => None,
     }
 }
@@ -89,6 +100,10 @@ fn article(source: Source<'_>) -> Option<Article> {
         Content::Capture { capture } => capture::article(capture),
         Content::Sweep { sweep } => sweep::article(sweep),
         Content::Programs { programs } => programs::article(programs),
+        Content::SweepRun { sweep_run } => transfer::article(sweep_run.measurement.as_ref()?),
+        Content::Difference { difference } => difference::article(difference),
+        Content::History { history } => history::article(history),
+        Content::Stored { stored } => runs::stored(stored),
         _ => return None,
     };
     Some(Article { source: source.name.to_owned(), ..article })

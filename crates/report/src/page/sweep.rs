@@ -4,7 +4,8 @@ use fullpipe_chart::{HeatMap, Hue, Mark, Panel, Plot, Series, Tile};
 use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
 use fullpipe_units::{Ratio, Span};
 
-use super::{Article, Section, figures};
+use super::campaign::{by_streams, distributions, repeated, timeline};
+use super::{Article, Section, figures, published};
 use crate::text::{added_rtt, named_settings, round_trip, sweep_sentences};
 
 /// Returns the article on a sweep.
@@ -15,9 +16,19 @@ pub(super) fn article(report: &SweepReport) -> Article {
         Some(answer) => format!("{} is the best within the budget: {}", answer.knee.cell, answer.knee.rate),
         None => "Too few runs for an answer".to_owned(),
     };
-    let sections = [Some(surface(report)), Some(round_trips(report)), answer.map(|answer| settings(answer, report))];
+    let sections = [
+        Some(surface(report)),
+        published::of_sweep(report),
+        by_streams(report),
+        repeated(report),
+        Some(round_trips(report)),
+        distributions(report),
+        timeline(report),
+        answer.map(|answer| settings(answer, report)),
+    ];
+    let simulated = if report.plan.is_virtual { ", simulated" } else { "" };
     Article {
-        origin: format!("fullpipe sweep, {}, {} runs", report.plan.target, report.runs.len()),
+        origin: format!("fullpipe sweep, {}, {} runs{simulated}", report.plan.target, report.runs.len()),
         headline,
         sentences: sweep_sentences(report),
         facts: answer.map_or_else(Vec::new, |answer| facts(answer, report)),
@@ -45,7 +56,10 @@ fn surface(report: &SweepReport) -> Section {
         streams: of.cell.streams.into(),
         rate: of.rate,
         is_measured: of.runs > 0,
-        note: format!("{} to {}, {} runs", of.low, of.high, of.runs),
+        note: match of.runs {
+            0 => format!("{} to {}", of.low, of.high),
+            runs => format!("{} to {}, {runs} runs", of.low, of.high),
+        },
     };
     let mut map = HeatMap::new("Rate by window and streams", report.surface.iter().map(tile).collect());
     if let Some(answer) = &report.answer {
@@ -72,12 +86,14 @@ fn round_trips(report: &SweepReport) -> Section {
         .with(points("nothing sent again", Hue::Blue, false))
         .with(points("segments sent again", Hue::Orange, true))
         .level(report.plan.rtt, "idle");
+    let again = counted().filter_map(|(rate, run)| Some((rate, run.retransmits?.get())));
+    let again = Panel::new("segments sent again").with(Series::new("sent again", Mark::Dots, Hue::Orange, again));
     let title = match report.rtt.and_then(|rtt| rtt.climbs_from) {
         Some(from) => format!("Round trips are longer from {from} on"),
         None => "Round trips by rate".to_owned(),
     };
-    let method = "A dot a run: median round trip under load; orange where segments were sent again.";
-    Section::new(title, method, Plot::new("Round trip by rate").axis("rate").with(panel))
+    let method = "A dot a run: median round trip under load, orange where segments were sent again, and their number.";
+    Section::new(title, method, Plot::new("Round trip by rate").axis("rate").with(panel).with(again))
 }
 
 fn settings(answer: &SweepAnswer, report: &SweepReport) -> Section {

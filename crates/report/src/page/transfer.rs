@@ -2,17 +2,15 @@
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{
-    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, Remedy, RttStats, Sample, Trial,
-    Verdict,
+    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, RttStats, Sample, Verdict,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::course::{Snapshot, by_bytes, bytes, estimates, of_end, rates, round_trips, sent_again, shares, snapshots};
+use super::course::{Snapshot, by_bytes, bytes, estimates, of_end, rate, rates, round_trips, sent_again, snapshots};
+use super::limits::{ceilings_over_time, held_back, processors};
+use super::remedy::{effect, remedies, tried};
 use super::{Article, Section, figures};
-use crate::text::{limit_name, reason, round_trip};
-
-/// Least share of the time that is worth a chart.
-const WORTH_SHOWING: f64 = 0.05;
+use crate::text::{limit_name, round_trip};
 
 /// Growth of round trips that is worth a word, as a part of the idle one.
 const GROWTH: f64 = 1.1;
@@ -40,7 +38,8 @@ pub(super) fn diagnosis(measured: Option<&Measurement>, report: &DiagnosisReport
         (None, None) => return None,
     };
     if let Some(trial) = &report.trial {
-        article.sections.insert(0, tried(trial));
+        let before = measured.map(|before| effect(before, &trial.remedy, &trial.measurement));
+        article.sections.splice(0..0, std::iter::once(tried(trial)).chain(before));
     }
     article.sections.extend(first.and_then(|first| remedies(&first.remedies)));
     article.sections.extend(first.and_then(|first| evidence(&first.verdict)));
@@ -65,11 +64,6 @@ fn watched(diagnosis: &Diagnosis) -> Article {
         sections,
         ..Article::default()
     }
-}
-
-/// Returns the steady rate, or the mean of the whole where there is none.
-pub(super) fn rate(measured: &Measurement) -> BitRate {
-    measured.summary.steady.map_or(measured.summary.rate, |steady| steady.rate)
 }
 
 /// Returns the limit as a phrase: `the send buffer`.
@@ -145,9 +139,11 @@ pub(super) fn sections(
     let mut sections = vec![over_time(measured, predicted)];
     sections.extend(flight(&sender, limit, bdp(predicted)));
     sections.extend(held_back(&sender));
+    sections.extend(ceilings_over_time(measured, limit));
     sections.extend(limit.and_then(|limit| ceilings(limit, rate(measured))));
     sections.extend(distributions(measured));
     sections.extend(streams(measured));
+    sections.extend(processors(measured));
     sections
 }
 
@@ -224,28 +220,6 @@ fn flight(sender: &[Snapshot<'_>], limit: Option<&Verdict>, bdp: Option<ByteCoun
     Some(Section::new(title, method, Plot::new("Data in flight and windows over time").with(panel)))
 }
 
-/// Returns the limits that the sender's kernel saw over time; `None` where neither held for long.
-fn held_back(sender: &[Snapshot<'_>]) -> Option<Section> {
-    let window = shares(sender, |sample| sample.tcp.rwnd_limited);
-    let buffer = shares(sender, |sample| sample.tcp.sndbuf_limited);
-    let mean = |shares: &[(Span, Ratio)]| {
-        shares.iter().map(|(_, share)| share.get()).sum::<f64>() / shares.len().max(1) as f64
-    };
-    let [of_window, of_buffer] = [mean(&window), mean(&buffer)];
-    if of_window.max(of_buffer) < WORTH_SHOWING {
-        return None;
-    }
-    let (name, share) =
-        if of_buffer >= of_window { ("The send buffer", of_buffer) } else { ("The receive window", of_window) };
-    let panel = Panel::new("share of the time")
-        .with(Series::new("send buffer", Mark::Steps, Hue::Orange, buffer).labelled("send buffer"))
-        .with(Series::new("receive window", Mark::Steps, Hue::Green, window).labelled("receive window"));
-    let title = format!("{name} held the sender back for {:.0} % of the time", share * 100.0);
-    let method =
-        "Time in which the sender's kernel had data or room for more and could not send, by what it waited for.";
-    Some(Section::new(title, method, Plot::new("Limits over time").with(panel)))
-}
-
 /// Returns the ceilings of a verdict, the lowest first, and the rate that was measured; `None` without ceilings.
 pub(super) fn ceilings(verdict: &Verdict, measured: BitRate) -> Option<Section> {
     let mut all: Vec<(Limit, BitRate)> = verdict.ceilings.iter().map(|(kind, rate)| (*kind, *rate)).collect();
@@ -313,31 +287,6 @@ pub(super) fn evidence(verdict: &Verdict) -> Option<Section> {
     let rows: Vec<[String; 2]> = verdict.evidence.iter().map(|(name, figure)| [name.clone(), figure.clone()]).collect();
     let title = format!("What shows it, with a confidence of {}", verdict.confidence);
     (!rows.is_empty()).then(|| Section::new(title, "", figures(["figure", "value"], rows)))
-}
-
-/// Returns the remedies, best first; `None` without any.
-pub(super) fn remedies(remedies: &[Remedy]) -> Option<Section> {
-    let first = remedies.first()?;
-    let predicted =
-        |remedy: &Remedy| remedy.predicted.map_or_else(String::new, |rate| rate.bits_per_second.to_string());
-    let row =
-        |remedy: &Remedy| [remedy.id.clone(), predicted(remedy), reason(remedy), remedy.commands.apply.join("; ")];
-    let gain = first.predicted.map_or_else(String::new, |rate| format!(": {} predicted", rate.bits_per_second));
-    let table = figures(["remedy", "predicted", "why", "commands"], remedies.iter().map(row).collect());
-    Some(Section::new(format!("Best remedy: {}{gain}", first.id), "Best first.", table))
-}
-
-/// Returns what a remedy did.
-fn tried(trial: &Trial) -> Section {
-    let mut with = Row::new(&trial.remedy, &trial.measured.to_string(), Hue::Green).bar(trial.measured);
-    if let Some(forecast) = trial.predicted {
-        with = with.expected(forecast.bits_per_second);
-    }
-    let rows = Rows::new("Rate before and with the remedy", ["", "rate"])
-        .with(Row::new("before", &trial.before.to_string(), Hue::Grey).bar(trial.before))
-        .with(with);
-    let title = format!("{} brings {} → {}", trial.remedy, trial.before, trial.measured);
-    Section::new(title, "Payload that arrived; the tick is the prediction, fixed before.", rows)
 }
 
 /// Returns the sections on a transfer that was watched or captured, of which the evidence is all that is known.

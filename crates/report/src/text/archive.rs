@@ -67,7 +67,7 @@ fn limit(facts: &StoredFacts) -> Option<String> {
     Some(facts.cause.as_deref().map_or_else(|| kind.to_owned(), |cause| format!("{kind}/{cause}")))
 }
 
-fn short_id(id: &str) -> &str {
+pub(crate) fn short_id(id: &str) -> &str {
     id.len().checked_sub(SHOWN_ID).and_then(|from| id.get(from..)).unwrap_or(id)
 }
 
@@ -137,7 +137,7 @@ fn figures(facts: &StoredFacts, style: Style) -> String {
     text
 }
 
-const fn direction(direction: Direction) -> &'static str {
+pub(crate) const fn direction(direction: Direction) -> &'static str {
     match direction {
         Direction::Upload => "upload",
         Direction::Download => "download",

@@ -69,8 +69,8 @@ fn row<T>(name: &str, quantity: &QuantityDifference<T>, shown: impl Fn(&T) -> St
     [name.to_owned(), shown(&quantity.a), shown(&quantity.b), or_dash(quantity.ratio.map(change)), or_dash(range)]
 }
 
-/// As a change in percent, or a factor from 3 on.
-fn change(ratio: Ratio) -> String {
+/// Returns a ratio as a change in percent, or as a factor from 3 on.
+pub(crate) fn change(ratio: Ratio) -> String {
     match ratio.get() {
         factor if factor >= 1000.0 => "> 1000 ×".to_owned(),
         factor if factor >= 3.0 => format!("{factor:.1} ×"),

@@ -21,7 +21,9 @@ mod sweep;
 mod table;
 mod two_captures;
 
+pub(crate) use archive::{direction, short_id};
 pub(crate) use diagnosis::{limit_name, reason};
+pub(crate) use difference::change;
 pub(crate) use measurement::round_trip;
 pub(crate) use simulation::described;
 pub(crate) use style::{heading, wrapped};

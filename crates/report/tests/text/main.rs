@@ -1,5 +1,6 @@
 //! The text that users read, kept as snapshots: review every change of them.
 
+mod archived;
 mod diagnosed;
 mod fixture;
 mod host;

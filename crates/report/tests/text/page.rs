@@ -3,16 +3,16 @@
 use std::fs;
 
 use fullpipe_record::{
-    Buffer, Content, Document, Echo, EchoReport, ErrorReport, LoadTime, Measurement, Sample, SimulatedTransfer,
-    SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepReport, SweepRun, SweepShape,
-    TcpInfo,
+    Buffer, Content, CpuSample, CpuTime, DiagnosisReport, Document, Echo, EchoReport, ErrorReport, LabReport, LoadTime,
+    Measurement, Published, Sample, SimulatedTransfer, SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan,
+    SweepReason, SweepReport, SweepRtt, SweepRun, SweepShape, TcpInfo,
 };
 use fullpipe_report::{Source, Style, html_page, text_page};
 use fullpipe_testkit::{Browser, require};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use serde_json::Value;
 
-use crate::fixture;
+use crate::{archived, diagnosed, fixture};
 
 /// Largest page of one result.
 const MAX_SIZE: usize = 150_000;
@@ -48,6 +48,7 @@ fn sample(index: u64) -> Sample {
         bytes_sent: Some(bytes + flight),
         bytes_retrans: Some(ByteCount::ZERO),
         total_retrans: Some(SegCount::new(index / 90)),
+        busy: Some(at),
         rwnd_limited: Some(Span::ZERO),
         sndbuf_limited: Some(Span::from_millis(index.saturating_sub(20) * 49)),
         ..TcpInfo::default()
@@ -60,11 +61,81 @@ fn sampled() -> Measurement {
     let mut measured = fixture::measurement();
     measured.local.samples = (1..=240).map(sample).collect();
     measured.remote.samples = measured.local.samples.clone();
+    measured.local.processors = (0..=24).map(processor_time).collect();
     let load = LoadTime { began: Span::from_secs(1), from: Span::from_secs(1), to: Span::from_secs(13), settled: None };
     let rtt = |index: u64| Some(Span::from_micros(if index < 40 { 100_100 } else { 100_900 + index * 53 % 9_000 }));
     let echo = |index: u64| Echo { at: Span::from_millis(index * 26), rtt: rtt(index), host: None };
     measured.rtt.echoes = Some(EchoReport { load, samples: (0..500).map(echo).collect(), ..EchoReport::default() });
     measured
+}
+
+/// Returns the times of a program that spends a fifth of one of two cores.
+fn processor_time(half: u64) -> CpuSample {
+    let at = Span::from_millis(half * 500);
+    let core = |user: u64| CpuTime {
+        user: Span::from_millis(half * user),
+        idle: Span::from_millis(half * (500 - user)),
+        ..CpuTime::default()
+    };
+    CpuSample { at, user: Span::from_millis(half * 100), cores: vec![core(120), core(20)], ..CpuSample::default() }
+}
+
+/// Returns a diagnosis with a remedy that was tried.
+fn tried() -> Document {
+    let mut trial = diagnosed::trial();
+    trial.measurement = sampled();
+    let diagnosis = DiagnosisReport { trial: Some(trial), ..DiagnosisReport::default() };
+    document(Content::Diagnosis { measurement: Some(Box::new(sampled())), diagnosis: Box::new(diagnosis) })
+}
+
+/// Returns the scenario of the tables of OCI, with one step of each batch.
+fn oci() -> LabReport {
+    let mut report = fixture::lab_report();
+    "oci-buffers".clone_into(&mut report.scenario);
+    for (step, name) in report.steps.iter_mut().zip(["default, 1", "12.5 MB, 1"]) {
+        name.clone_into(&mut step.name);
+        step.request.streams = 1;
+        step.published = Some(Published { rate: Some(BitRate::from_mbps(250)), ..Published::default() });
+    }
+    report
+}
+
+/// Returns a sweep of the scenario that rebuilds Cottrell's, with repeated runs.
+fn slac() -> SweepReport {
+    let mut sweep = swept(true);
+    "slac-sweep".clone_into(&mut sweep.plan.target);
+    sweep.plan.predicted = vec![BitRate::from_mbps(90); 4];
+    sweep.rtt = Some(SweepRtt {
+        climbs_from: Some(BitRate::from_mbps(52)),
+        with_rate: 0.9,
+        with_window: 0.1,
+        with_streams: 0.2,
+        with_product: 0.3,
+    });
+    let again = |(index, run): (u64, &SweepRun)| SweepRun {
+        reason: SweepReason::Reference,
+        rate: run.rate.map(|rate| rate.scaled(1.0 - 0.02 * index as f64)),
+        ..run.clone()
+    };
+    let repeated: Vec<SweepRun> = (0..).zip(&sweep.runs).map(again).collect();
+    sweep.runs.extend(repeated);
+    sweep
+}
+
+/// Returns a sweep over the whole of the grid of Cottrell, 10 windows × 13 numbers of streams.
+fn whole_grid() -> SweepReport {
+    let mut sweep = slac();
+    let streams = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 90];
+    let cells = (0..130_usize)
+        .map(|index| SweepCell { window: ByteCount::from_kib(8 << (index % 10)), streams: streams[index / 10] });
+    let estimate = sweep.surface[0];
+    sweep.surface = cells.clone().map(|cell| SweepEstimate { cell, ..estimate }).collect();
+    let first = sweep.runs[0].clone();
+    let rtt = |cell: SweepCell| Some(Span::from_micros(154_123 + u64::from(cell.streams) * 377));
+    sweep.runs = cells.map(|cell| SweepRun { cell, loaded_rtt: rtt(cell), ..first.clone() }).collect();
+    sweep.plan.windows = (0..10).map(|power| ByteCount::from_kib(8 << power)).collect();
+    sweep.plan.streams = streams.to_vec();
+    sweep
 }
 
 /// Returns transfers that differ in window and streams.
@@ -167,8 +238,20 @@ fn documents() -> Vec<Document> {
         document(Content::Sweep { sweep: Box::new(swept(true)) }),
         document(Content::Sweep { sweep: Box::new(swept(false)) }),
         document(Content::Programs { programs: Box::new(crate::programs::compared()) }),
+        document(Content::Sweep { sweep: Box::new(slac()) }),
+        document(Content::Sweep { sweep: Box::new(whole_grid()) }),
+        document(Content::Lab { lab: vec![oci()] }),
+        document(Content::Difference { difference: Box::new(archived::difference(12)) }),
+        document(Content::Difference { difference: Box::new(archived::difference(1)) }),
+        document(Content::History { history: Box::new(archived::history(400)) }),
+        document(Content::History { history: Box::new(archived::history(1)) }),
+        document(Content::Stored { stored: archived::stored(1_000) }),
+        document(Content::Stored { stored: archived::stored(2) }),
+        tried(),
         document(Content::Lab { lab: Vec::new() }),
         document(Content::Simulations { simulations: Vec::new() }),
+        document(Content::History { history: Box::new(archived::history(0)) }),
+        document(Content::Stored { stored: Vec::new() }),
     ]
 }
 
@@ -206,10 +289,25 @@ fn names_of_others_are_text() {
         name.clone_into(&mut measured.peer.host);
         measured.warnings = vec![name.to_owned()];
         measured.limit.as_mut().unwrap().sentence = name.to_owned();
-        let page = html(&[of_measurement(measured.clone()), of_measurement(measured)]);
+        let mut stored = archived::stored(3);
+        for document in &mut stored {
+            name.clone_into(&mut document.peer);
+        }
+        let mut difference = archived::difference(6);
+        name.clone_into(&mut difference.a.name);
+        let mut history = archived::history(3);
+        name.clone_into(&mut history.series[0].path_key);
+        history.series[0].points[0].limit = Some(name.to_owned());
+        let page = html(&[
+            of_measurement(measured.clone()),
+            of_measurement(measured),
+            document(Content::Stored { stored }),
+            document(Content::Difference { difference: Box::new(difference) }),
+            document(Content::History { history: Box::new(history) }),
+        ]);
         assert!(!page.contains("<script>alert") && !page.contains("<b>") && !page.contains('\u{202e}'));
         assert_eq!(page.matches("<script").count(), 1);
-        assert!(page.len() <= 3 * MAX_SIZE, "{}", page.len());
+        assert!(page.len() <= 4 * MAX_SIZE, "{}", page.len());
     }
 }
 
@@ -226,6 +324,48 @@ fn many_measurements_are_compared() {
     assert!(
         page.contains("1000 measurements: 300 Mbit/s to 339 Mbit/s") && page.contains("the time of the measurement")
     );
+}
+
+#[test]
+fn the_figures_of_a_source_stand_next_to_those_of_the_scenario() {
+    let page = html(&[document(Content::Sweep { sweep: Box::new(slac()) })]);
+    for part in [
+        "469 Mbit/s, 75 % of 622 Mbit/s",
+        "from 52 Mbit/s on",
+        "window 0.10",
+        "Rate by streams, for each window",
+        "The campaign over time",
+        "Round trips of the runs, idle and loaded",
+        "The rates of one setting differ by 4 % at most",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let tables = html(&[document(Content::Lab { lab: vec![oci()] })]);
+    assert!(tables.contains("12.5 MB, source") && tables.contains("119 Mbit/s, 150 at most"), "{tables}");
+    let other = html(&[document(Content::Sweep { sweep: Box::new(swept(true)) })]);
+    assert!(!other.contains("469 Mbit/s"), "{other}");
+}
+
+#[test]
+fn a_remedy_that_was_tried_is_drawn_before_and_after() {
+    let page = html(&[tried()]);
+    assert!(page.contains("before the remedy and with it") && page.contains("sender, of one core"), "{page}");
+    assert!(page.contains("The sender spends up to 20 % of a core") && page.contains("Ceilings over time"), "{page}");
+}
+
+#[test]
+fn a_difference_that_was_not_shown_is_hollow() {
+    let page = html(&[document(Content::Difference { difference: Box::new(archived::difference(12)) })]);
+    assert_eq!(page.matches("centre hollow").count(), 2, "round trips and segments sent again");
+    assert!(page.contains("+9.8 %, -0.9 % to +10.6 %") && page.contains("Not comparable"), "{page}");
+}
+
+#[test]
+fn a_history_has_its_changes_and_limits() {
+    let page = html(&[document(Content::History { history: Box::new(archived::history(400)) })]);
+    for part in ["the rate changed once in 400 runs", "median between changes", "loss</text>", "not valid</text>"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
 }
 
 /// Opens the page of some documents in the browser.
@@ -324,6 +464,16 @@ fn the_keyboard_reaches_every_mark_and_zooms() {
     let tip = browser.evaluate("document.querySelector('#tip').textContent");
     assert!(tip.as_str().unwrap().contains("bit/s at "), "{tip}");
     assert_eq!(browser.evaluate(UNREACHED), Value::Array(Vec::new()));
+    for content in [
+        Content::Sweep { sweep: Box::new(slac()) },
+        Content::Difference { difference: Box::new(archived::difference(12)) },
+        Content::History { history: Box::new(archived::history(60)) },
+        Content::Stored { stored: archived::stored(60) },
+    ] {
+        open(&mut browser, &[document(content)]);
+        assert_eq!(browser.evaluate(UNREACHED), Value::Array(Vec::new()));
+    }
+    open(&mut browser, &all[..1]);
     let zoomed = "(() => { const chart = document.querySelector('svg.plot'); const box = () => \
                   chart.querySelector('.view').getAttribute('viewBox'); const press = (key) => chart.dispatchEvent(new \
                   KeyboardEvent('keydown', { key, bubbles: true })); const before = box(); press('+'); const near = \

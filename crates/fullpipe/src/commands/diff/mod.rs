@@ -3,6 +3,8 @@
 mod documents;
 mod pairs;
 
+use std::path::Path;
+
 use fullpipe_experiment::{compare_samples, incomparable};
 use fullpipe_record::{Content, DifferenceReport, Document, ErrorReport, Event};
 use fullpipe_report as report;
@@ -67,6 +69,10 @@ pub(crate) struct Arguments {
 impl Run for Arguments {
     fn format(&self) -> Format {
         self.output.format()
+    }
+
+    fn page(&self) -> Option<&Path> {
+        self.output.page()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

@@ -1,0 +1,142 @@
+//! A history: the changes on the way to a host, and their times.
+
+use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
+use fullpipe_record::{HistoryChange, HistoryDay, HistoryPoint, HistoryReport, HistorySeries};
+use fullpipe_units::{BitRate, Time};
+
+use super::runs::time_of;
+use super::{Article, Section, figures};
+use crate::text::{change, direction, round_trip};
+
+/// Series that are drawn; each is of one path, load and direction.
+const MAX_SERIES: usize = 6;
+
+/// Limits that have a colour of their own.
+const HUES: [Hue; 4] = [Hue::Blue, Hue::Orange, Hue::Green, Hue::Plum];
+
+/// Rows of the table of days, the newest.
+const MAX_DAYS: usize = 120;
+
+/// Returns the article on a history.
+pub(super) fn article(report: &HistoryReport) -> Article {
+    let runs: usize = report.series.iter().map(|series| series.points.len()).sum();
+    let found: usize = report.series.iter().map(|series| series.changes.len()).sum();
+    let headline = match (runs, found) {
+        (0, _) => format!("No runs towards {} are kept", report.host),
+        (_, 0) => format!("{}: no change of the rate in {runs} runs", report.host),
+        (_, 1) => format!("{}: the rate changed once in {runs} runs", report.host),
+        (_, many) => format!("{}: the rate changed {many} times in {runs} runs", report.host),
+    };
+    let first = report.series.first().and_then(|series| series.changes.last());
+    let left_out = report.series.len().saturating_sub(MAX_SERIES);
+    let more = (left_out > 0).then(|| format!("{left_out} more series, of fewer runs, are not shown."));
+    Article {
+        origin: format!("fullpipe history · {}", report.host),
+        headline,
+        sentences: first.map(|change| change.sentence.clone()).into_iter().chain(more).collect(),
+        sections: report.series.iter().take(MAX_SERIES).flat_map(sections).collect(),
+        ..Article::default()
+    }
+}
+
+fn sections(series: &HistorySeries) -> Vec<Section> {
+    let mut all = vec![course(series)];
+    all.extend(changes(&series.changes));
+    all.extend(days(&series.days));
+    all
+}
+
+/// Returns the rates of the runs by their time, with the level between changes, and the round trips below.
+fn course(series: &HistorySeries) -> Section {
+    let name = format!("{}, {}: {}", series.path_key, direction(series.direction), series.request_key);
+    let mut rate = Panel::new("rate");
+    for (limit, hue) in kinds(&series.points) {
+        let own = series.points.iter().filter(|point| point.valid && kind(point) == limit);
+        let points = own.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
+        rate = rate.with(Series::new(limit, Mark::Dots, hue, points).labelled(limit));
+    }
+    let invalid = series.points.iter().filter(|point| !point.valid);
+    let invalid = invalid.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
+    rate = rate.with(Series::new("not valid", Mark::Dots, Hue::Grey, invalid).labelled("not valid"));
+    rate = rate.with(Series::new("median between changes", Mark::Steps, Hue::Grey, levels(series)));
+    let delay = |of: fn(&HistoryPoint) -> Option<fullpipe_units::Span>| {
+        let valid = series.points.iter().filter(|point| point.valid);
+        valid.filter_map(move |point| Some((time_of(&point.started)?, of(point)?)))
+    };
+    let delays = Panel::new("round trip")
+        .with(Series::new("under load", Mark::Dots, Hue::Plum, delay(|point| point.rtt_loaded)).labelled("under load"))
+        .with(Series::new("idle", Mark::Dots, Hue::Grey, delay(|point| point.rtt_idle)).labelled("idle"));
+    let plot = Plot::new("Rate and round-trip time by the time of the run").with(rate).with(delays);
+    let method = "A dot a run, by what limited it; line: median between changes. Times are UTC.";
+    Section::new(name, method, plot)
+}
+
+/// Returns the kind of the limit of a run.
+fn kind(point: &HistoryPoint) -> &str {
+    let limit = point.limit.as_deref().unwrap_or("unknown");
+    limit.split('/').next().unwrap_or(limit)
+}
+
+/// Returns the kinds of limits, the most frequent first, with a colour each; all from the fifth on are grey.
+fn kinds(points: &[HistoryPoint]) -> Vec<(&str, Hue)> {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for point in points.iter().filter(|point| point.valid) {
+        match counts.iter_mut().find(|(limit, _)| *limit == kind(point)) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((kind(point), 1)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let hues = HUES.into_iter().chain(std::iter::repeat(Hue::Grey));
+    counts.into_iter().map(|(limit, _)| limit).zip(hues).collect()
+}
+
+/// Returns the medians between changes, as a line in steps; nothing where no change was found.
+fn levels(series: &HistorySeries) -> Vec<(Time, BitRate)> {
+    let begun = series.points.first().and_then(|point| time_of(&point.started));
+    let ended = series.points.last().and_then(|point| time_of(&point.started));
+    let first = begun.zip(series.changes.first().map(|change| change.before));
+    let last = ended.zip(series.changes.last().map(|change| change.after));
+    let changed = series.changes.iter().filter_map(|change| Some((time_of(&change.at)?, change.after)));
+    first.into_iter().chain(changed).chain(last).collect()
+}
+
+/// Returns the changes as a table; `None` without any.
+fn changes(found: &[HistoryChange]) -> Option<Section> {
+    let last = found.last()?;
+    let row = |one: &HistoryChange| {
+        [
+            one.at.clone(),
+            one.before.to_string(),
+            one.after.to_string(),
+            format!("{} to {}", change(one.low), change(one.high)),
+            one.sentence.clone(),
+        ]
+    };
+    let title = format!("The last change: {} → {}", last.before, last.after);
+    let heads = ["from", "before", "after", "95 % interval", "in words"];
+    Some(Section::new(title, "Medians of the runs before and after.", figures(heads, found.iter().map(row).collect())))
+}
+
+/// Returns the days as a table; `None` without any.
+fn days(all: &[HistoryDay]) -> Option<Section> {
+    let shown = &all[all.len().saturating_sub(MAX_DAYS)..];
+    let row = |day: &HistoryDay| {
+        [
+            day.date.clone(),
+            day.runs.to_string(),
+            day.rate.to_string(),
+            format!("{} to {}", day.min, day.max),
+            day.rtt_idle.map_or_else(String::new, round_trip),
+            day.limit.clone().unwrap_or_default(),
+        ]
+    };
+    let title = match all.len() {
+        0 => return None,
+        1 => "One day".to_owned(),
+        count if count > MAX_DAYS => format!("The last {MAX_DAYS} of {count} days"),
+        count => format!("{count} days"),
+    };
+    let heads = ["day (UTC)", "runs", "median", "range", "idle RTT", "limit"];
+    Some(Section::new(title, "Valid runs of each day.", figures(heads, shown.iter().map(row).collect())))
+}

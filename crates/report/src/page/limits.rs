@@ -1,0 +1,170 @@
+//! Limits of a transfer over time: what held the sender back, the windows as ceilings, and the processors.
+
+use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
+use fullpipe_record::{CpuSample, CpuTime, Limit, Measurement, Sample, Verdict};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
+
+use super::Section;
+use super::course::{Snapshot, of_end, rates, shares};
+
+/// Least share of the time that is worth a chart.
+const WORTH_SHOWING: f64 = 0.05;
+
+/// Points of a ceiling over the whole of a transfer.
+const POINTS: usize = 240;
+
+/// Ceilings above so many times the fastest rate do not matter, and would make the rest flat.
+const FAR: f64 = 4.0;
+
+/// Steps of the time of processors, which the kernel counts in 10 ms.
+const CPU_STEPS: u64 = 60;
+
+/// Returns the limits that the sender's kernel saw over time; `None` where neither held for long.
+pub(super) fn held_back(sender: &[Snapshot<'_>]) -> Option<Section> {
+    let window = shares(sender, |sample| sample.tcp.rwnd_limited);
+    let buffer = shares(sender, |sample| sample.tcp.sndbuf_limited);
+    let mean = |shares: &[(Span, Ratio)]| {
+        shares.iter().map(|(_, share)| share.get()).sum::<f64>() / shares.len().max(1) as f64
+    };
+    let [of_window, of_buffer] = [mean(&window), mean(&buffer)];
+    if of_window.max(of_buffer) < WORTH_SHOWING {
+        return None;
+    }
+    let (name, share) =
+        if of_buffer >= of_window { ("The send buffer", of_buffer) } else { ("The receive window", of_window) };
+    let panel = Panel::new("share of the time")
+        .with(Series::new("path", Mark::Steps, Hue::Grey, shares(sender, by_path)).labelled("path"))
+        .with(Series::new("send buffer", Mark::Steps, Hue::Orange, buffer).labelled("send buffer"))
+        .with(Series::new("receive window", Mark::Steps, Hue::Green, window).labelled("receive window"));
+    let title = format!("{name} held the sender back for {:.0} % of the time", share * 100.0);
+    let method = "Time in which the sender's kernel had data or room for more and could not send, by what it waited \
+         for; path: the congestion window and the rate of the path.";
+    Some(Section::new(title, method, Plot::new("Limits over time").with(panel)))
+}
+
+/// Returns the time in which data was under way and neither window nor buffer was short.
+fn by_path(sample: &Sample) -> Option<Span> {
+    Some(sample.tcp.busy?.saturating_sub(sample.tcp.rwnd_limited?).saturating_sub(sample.tcp.sndbuf_limited?))
+}
+
+/// Returns the rates that the windows allow over time, next to the rate; `None` where no window is known.
+pub(super) fn ceilings_over_time(measured: &Measurement, limit: Option<&Verdict>) -> Option<Section> {
+    let sender = of_end(measured, measured.sender());
+    let rate = rates(measured);
+    let most = rate.iter().map(|(_, rate)| *rate).max()?;
+    let every = sender.len().div_ceil(POINTS).max(1);
+    let allowed = |window: fn(&Sample) -> Option<ByteCount>| -> Vec<(Span, BitRate)> {
+        let of = |snapshot: &Snapshot<'_>| {
+            let rtt = snapshot.samples.iter().filter_map(|sample| sample.tcp.rtt).max()?;
+            Some((snapshot.at, BitRate::of(snapshot.sum(window)?, rtt)))
+        };
+        let all = sender.iter().step_by(every).filter_map(of);
+        all.filter(|(_, rate)| rate.as_f64() <= FAR * most.as_f64()).collect()
+    };
+    let (advertised, congestion) = (allowed(|sample| sample.tcp.snd_wnd), allowed(Sample::congestion_window));
+    if advertised.len().max(congestion.len()) < 2 {
+        return None;
+    }
+    let title = allowed_by_windows(&advertised, &congestion);
+    let mut panel = Panel::new("rate")
+        .with(Series::new("congestion window", Mark::Line, Hue::Green, congestion).labelled("congestion window"))
+        .with(Series::new("advertised window", Mark::Line, Hue::Orange, advertised).labelled("advertised window"))
+        .with(Series::new("rate", Mark::Line, Hue::Blue, rate).labelled("rate"));
+    let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
+    let known = fixed.iter().filter_map(|kind| Some((kind, *limit?.ceilings.get(kind)?)));
+    for (kind, ceiling) in known.filter(|(_, ceiling)| ceiling.as_f64() <= FAR * most.as_f64()) {
+        panel = panel.level(ceiling, &format!("{} {ceiling}", kind.name()));
+    }
+    let method = "Each window ÷ the smoothed round-trip time, all streams together, and the rate. Dotted: ceilings \
+                  that do not change. What allows more than four times the fastest rate is not drawn.";
+    let plot = Plot::new("Ceilings over time").with(panel);
+    Some(Section::new(title, method, plot))
+}
+
+/// Returns the median rates that the windows allow, as far as they are drawn.
+fn allowed_by_windows(advertised: &[(Span, BitRate)], congestion: &[(Span, BitRate)]) -> String {
+    let middle = |rates: &[(Span, BitRate)]| median(rates.iter().map(|(_, rate)| *rate).collect());
+    match (middle(advertised), middle(congestion)) {
+        (Some(advertised), Some(congestion)) => {
+            format!("The advertised window allows {advertised}, the congestion window {congestion}")
+        }
+        (Some(advertised), None) => format!("The advertised window allows {advertised}"),
+        (None, Some(congestion)) => format!("The congestion window allows {congestion}"),
+        (None, None) => "No window allows little enough to matter".to_owned(),
+    }
+}
+
+/// Returns the processor time of both ends over time; `None` where no end reported it.
+pub(super) fn processors(measured: &Measurement) -> Option<Section> {
+    let of = |samples: &[CpuSample]| over_time(samples, |before, now, passed| Some(program(before, now, passed)));
+    let (sender, receiver) = (&measured.sender().processors, &measured.receiver().processors);
+    let (sending, receiving) = (of(sender), of(receiver));
+    let most = |shares: &[(Span, Ratio)]| shares.iter().map(|(_, share)| share.percent()).fold(0.0, f64::max);
+    let title = match (sending.is_empty(), receiving.is_empty()) {
+        (true, true) => return None,
+        (false, true) => format!("The sender spends up to {:.0} % of a core", most(&sending)),
+        (true, false) => format!("The receiver spends up to {:.0} % of a core", most(&receiving)),
+        (false, false) => {
+            let [sender, receiver] = [&sending, &receiving].map(|shares| most(shares));
+            format!("The sender spends up to {sender:.0} % of a core, the receiver {receiver:.0} %")
+        }
+    };
+    let busiest = [sender, receiver].map(|samples| over_time(samples, |before, now, _| busiest_core(before, now)));
+    let [of_sender, of_receiver] = busiest;
+    let core = "busiest core";
+    let panel = |name: &str, own, core_of, hue| {
+        Panel::new(name)
+            .with(Series::new("program", Mark::Steps, hue, own).labelled("program"))
+            .with(Series::new(core, Mark::Steps, Hue::Grey, core_of).labelled(core))
+    };
+    let plot = Plot::new("Processor time over time")
+        .with(panel("sender, of one core", sending, of_sender, Hue::Blue))
+        .with(panel("receiver, of one core", receiving, of_receiver, Hue::Orange));
+    Some(Section::new(
+        title,
+        "Processor time of the program of each end, and of the core that has least to spare.",
+        plot,
+    ))
+}
+
+/// Returns a share of the time between samples, by the end of each step.
+fn over_time(
+    samples: &[CpuSample],
+    share: impl Fn(&CpuSample, &CpuSample, Span) -> Option<Ratio>,
+) -> Vec<(Span, Ratio)> {
+    let [Some(first), Some(last)] = [samples.first(), samples.last()] else { return Vec::new() };
+    let step = last.at.saturating_sub(first.at) / CPU_STEPS;
+    let mut before = first;
+    let mut shares = Vec::new();
+    for sample in samples {
+        let passed = sample.at.saturating_sub(before.at);
+        if passed > step {
+            shares.extend(share(before, sample, passed).map(|share| (sample.at, share)));
+            before = sample;
+        }
+    }
+    shares
+}
+
+fn program(before: &CpuSample, now: &CpuSample, passed: Span) -> Ratio {
+    let spent = |sample: &CpuSample| sample.user.as_secs_f64() + sample.system.as_secs_f64();
+    Ratio::of((spent(now) - spent(before)).max(0.0), passed.as_secs_f64())
+}
+
+fn busiest_core(before: &CpuSample, now: &CpuSample) -> Option<Ratio> {
+    let pairs = before.cores.iter().zip(&now.cores);
+    pairs.map(|(before, now)| busy(before, now)).max_by(|one, other| one.get().total_cmp(&other.get()))
+}
+
+/// Returns the share of the time of a core that was not idle.
+fn busy(before: &CpuTime, now: &CpuTime) -> Ratio {
+    let whole = |time: &CpuTime| {
+        [time.user, time.system, time.interrupts, time.stolen, time.idle].map(Span::as_secs_f64).iter().sum::<f64>()
+    };
+    let passed = whole(now) - whole(before);
+    if passed <= 0.0 {
+        return Ratio::ZERO;
+    }
+    let idle = now.idle.saturating_sub(before.idle).as_secs_f64();
+    Ratio::new((1.0 - idle / passed).clamp(0.0, 1.0))
+}

@@ -1,0 +1,186 @@
+//! Figures of published measurements next to those of the scenarios that rebuild them.
+
+use fullpipe_chart::Figures;
+use fullpipe_record::{LabReport, SweepReport};
+use fullpipe_units::{BitRate, Ratio, median};
+
+use super::campaign::{counted, repetitions, spread};
+use super::{Section, figures};
+
+/// Scenario that rebuilds Cottrell, "Bulk Throughput Measurements: Manchester University" (SLAC, 2002).
+const SLAC: &str = "slac-sweep";
+
+/// Share of the best rate below which a setting lies on the slope, and not on the plateau.
+const SLOPE: f64 = 0.9;
+
+/// Share of the top at which round trips began to grow in the source: 320 of 469 Mbit/s.
+const CLIMBS: f64 = 320.0 / 469.0;
+
+/// Returns the figures of the source of a sweep's scenario next to those of the sweep; `None` of another path.
+pub(super) fn of_sweep(report: &SweepReport) -> Option<Section> {
+    let answer = report.answer.as_ref().filter(|_| report.plan.target == SLAC)?;
+    let best = answer.best.rate;
+    let capacity = report.plan.predicted.iter().max();
+    let of_capacity =
+        capacity.map_or_else(String::new, |most| format!(", {} of the {most} predicted", percent(best, *most)));
+    let rtt = report.rtt;
+    let climbs = rtt
+        .and_then(|rtt| rtt.climbs_from)
+        .map_or_else(|| "at no rate".to_owned(), |from| format!("from {from} on, {} of the top", percent(from, best)));
+    let related = rtt.map_or_else(String::new, |rtt| {
+        let [rate, window] = [rtt.with_rate, rtt.with_window];
+        let [streams, product] = [rtt.with_streams, rtt.with_product];
+        format!("by rank: rate {rate:.2}, window {window:.2}, streams {streams:.2}, product {product:.2}")
+    });
+    let [slope, plateau] = spreads(report, best);
+    let widths = format!("on the slope {slope}, above {:.0} % of the best {plateau}", SLOPE * 100.0);
+    let cost = format!("{} runs in {:.0} min", report.runs.len(), report.spent.time.as_secs_f64() / 60.0);
+    let bdp = best.bytes_in(report.plan.rtt);
+    let begins = format!("the knee is {}, {} in flight; BDP {bdp}", answer.knee.cell, answer.knee.cell.product());
+    let rows = [
+        ["top rate", "469 Mbit/s, 75 % of 622 Mbit/s", &format!("{best}{of_capacity}")],
+        ["at", "90 × 1024 KB", &answer.best.cell.to_string()],
+        ["round trips grow", "from about 320 Mbit/s on, 68 % of the top", &climbs],
+        ["their growth goes with", "very little with window, streams or their product", &related],
+        ["spread of repeated runs", "largest on the slope up to the knee, less with many streams", &widths],
+        ["runs without congestion", "most, and many of the fast ones", &calm(report, best)],
+        ["dips begin", "at 60 × 256, 20 × 512, 10 × 1024 KB: 10 to 15 MB in flight; BDP 11.97 MB", &begins],
+        ["runs", "10 s of load and 10 s of rest each, 76 min", &cost],
+    ];
+    let table = figures(
+        ["", "SLAC to Manchester, 2002", "this sweep"],
+        rows.into_iter().map(|row| row.map(str::to_owned)).collect(),
+    );
+    let method = "Cottrell: 622 Mbit/s × 154 ms with the traffic of others. The scenario has a tenth of the rate, so \
+                  that shares can be compared, and rates cannot.";
+    Some(Section::new("Next to the figures of the source", method, table))
+}
+
+fn percent(part: BitRate, whole: BitRate) -> String {
+    format!("{:.0} %", part.relative_to(whole) * 100.0)
+}
+
+/// Returns the median spread of the settings that were measured more than once, on the slope and on the plateau.
+fn spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
+    [true, false].map(|on_slope| {
+        let all = repetitions(report);
+        let own = all
+            .iter()
+            .filter(|(_, rates)| median(rates.clone()).is_some_and(|middle| (middle < best.scaled(SLOPE)) == on_slope));
+        let mut widths: Vec<f64> = own.filter_map(|(_, rates)| spread(rates).map(Ratio::percent)).collect();
+        widths.sort_by(f64::total_cmp);
+        widths.get(widths.len() / 2).map_or_else(|| "not known".to_owned(), |middle| format!("{middle:.1} %"))
+    })
+}
+
+/// Returns the number of runs that sent nothing again, of all and of the fast ones.
+fn calm(report: &SweepReport, best: BitRate) -> String {
+    let of = |least: BitRate| {
+        let fast = counted(report).filter(|(run, rate)| *rate >= least && run.retransmits.is_some());
+        let all: Vec<_> = fast.collect();
+        let calm = all.iter().filter(|(run, _)| run.retransmits.is_some_and(|again| again.get() == 0));
+        (calm.count(), all.len())
+    };
+    let ((calm, all), (calm_fast, fast)) = (of(BitRate::ZERO), of(best.scaled(CLIMBS)));
+    format!("{calm} of {all} sent nothing again; {calm_fast} of the {fast} above 68 % of the top")
+}
+
+/// The tables of a source: what it measured in each column, in Mbit/s, by program.
+struct Source {
+    scenario: &'static str,
+    title: &'static str,
+    method: &'static str,
+    /// Beginning of the names of the steps of each column.
+    columns: &'static [&'static str],
+    rows: &'static [SourceRow],
+}
+
+/// A program, and its published figures.
+struct SourceRow {
+    program: &'static str,
+    /// Streams of the steps that are this program's; `None` of a program that the scenario does not run.
+    streams: Option<Streams>,
+    published: &'static [&'static str],
+}
+
+/// The number of streams of a step.
+#[derive(Clone, Copy)]
+enum Streams {
+    One,
+    Several,
+}
+
+/// Tables of "TCP buffers and throughput over high-latency links between OCI regions" (Oracle).
+const SOURCES: [Source; 2] = [
+    Source {
+        scenario: "oci-buffers",
+        title: "The source's table of three batches of buffers",
+        method: "1 Gbit/s × 98 ms, MTU 9000, a file of 2 GB. What this scenario does not run has the figure of the \
+                 source alone: scp and rsync over ssh are limited by the channel of SSH, not by the buffers.",
+        columns: &["default", "12.5 MB", "24.5 MB"],
+        rows: &[
+            SourceRow {
+                program: "iperf, 1 stream",
+                streams: Some(Streams::One),
+                published: &["250 Mbit/s", "500 Mbit/s", "900 Mbit/s"],
+            },
+            SourceRow {
+                program: "iperf, several",
+                streams: Some(Streams::Several),
+                published: &["4 streams fill the link", "2 streams fill the link", ""],
+            },
+            SourceRow {
+                program: "scp",
+                streams: None,
+                published: &["119 Mbit/s, 150 at most", "no improvement", "at most 160 Mbit/s"],
+            },
+            SourceRow {
+                program: "rsync over ssh",
+                streams: None,
+                published: &["161 Mbit/s, 164 at most", "no improvement", "at most 160 Mbit/s"],
+            },
+            SourceRow {
+                program: "rsync daemon",
+                streams: None,
+                published: &["210 Mbit/s", "500 Mbit/s", "about 1 Gbit/s"],
+            },
+            SourceRow { program: "curl", streams: None, published: &["258 Mbit/s", "500 Mbit/s", "950 Mbit/s"] },
+        ],
+    },
+    Source {
+        scenario: "oci-mtu",
+        title: "The source's comparison of small and jumbo frames",
+        method: "1 Gbit/s × 98 ms, buffers of 24.5 MB. The source states no loss; the scenario has 2 in 100 000.",
+        columns: &["MTU 1500", "MTU 9000"],
+        rows: &[
+            SourceRow {
+                program: "iperf, 1 stream",
+                streams: Some(Streams::One),
+                published: &["80 Mbit/s, 300 at most", "900 Mbit/s"],
+            },
+            SourceRow { program: "curl", streams: None, published: &["200 Mbit/s, 300 at most", "950 Mbit/s"] },
+        ],
+    },
+];
+
+/// Returns the tables of a scenario's source with its own figures next to them; `None` of a scenario without tables.
+pub(super) fn of_scenario(report: &LabReport) -> Option<Section> {
+    let source = SOURCES.iter().find(|source| source.scenario == report.scenario)?;
+    let heads_of = |column: &&str| [format!("{column}, source"), format!("{column}, here")];
+    let heads = std::iter::once("program".to_owned()).chain(source.columns.iter().flat_map(heads_of)).collect();
+    let row = |row: &SourceRow| {
+        let cells = source.columns.iter().zip(row.published).flat_map(|(column, published)| {
+            [(*published).to_owned(), row.streams.map_or_else(String::new, |streams| measured(report, column, streams))]
+        });
+        std::iter::once(row.program.to_owned()).chain(cells).collect()
+    };
+    let table = Figures { heads, rows: source.rows.iter().map(row).collect() };
+    Some(Section::new(source.title, source.method, table))
+}
+
+/// Returns the measured rate of the step of a column; nothing where no valid run has one.
+fn measured(report: &LabReport, column: &str, streams: Streams) -> String {
+    let is_asked = |count: u16| matches!((streams, count), (Streams::One, 1) | (Streams::Several, 2..));
+    let step = report.steps.iter().find(|step| step.name.starts_with(column) && is_asked(step.request.streams));
+    step.and_then(|step| step.measured).map_or_else(String::new, |rate| rate.to_string())
+}
