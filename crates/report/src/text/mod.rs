@@ -24,7 +24,7 @@ pub(crate) use diagnosis::{limit_name, reason};
 pub(crate) use measurement::round_trip;
 pub(crate) use simulation::described;
 pub(crate) use style::{heading, wrapped};
-pub(crate) use sweep::{added_rtt, named_settings, sweep_sentences};
+pub(crate) use sweep::{added_rtt, named_settings, rate_map, sweep_sentences};
 pub(crate) use table::{Align, Table};
 pub(crate) use two_captures::field;
 
