@@ -243,6 +243,13 @@ pub struct SweepDips {
     pub cause: Option<SweepDipCause>,
 }
 
+impl SweepDips {
+    /// Returns true if noise explains them: fewer than three, or than one run of twenty.
+    pub fn are_few(&self) -> bool {
+        self.dips < 3 || self.dips < self.runs.div_ceil(20)
+    }
+}
+
 /// The rank correlations of the growth of the round-trip time under load with the rate and the setting.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepRtt {

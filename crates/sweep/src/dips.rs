@@ -7,9 +7,6 @@ use fullpipe_units::{BitRate, Ratio, Span, median};
 /// Share of the rate of a smaller setting below which a run is a dip.
 const DIP: f64 = 0.85;
 
-/// Fewest dips that have a cause: as many fall to chance.
-const MIN_DIPS: u32 = 3;
-
 /// Share of the best rate from which on a setting fills the path, and dips where the path does.
 const FULL: f64 = 0.8;
 
@@ -107,7 +104,7 @@ fn cause(
     of_setting: Option<Correlation>,
     neighbours: Option<Correlation>,
 ) -> Option<SweepDipCause> {
-    let of_setting = of_setting.filter(|_| dips.dips >= MIN_DIPS)?;
+    let of_setting = of_setting.filter(|_| !dips.are_few())?;
     let is_shown = |found: Correlation| found.is_shown() && found.coefficient >= TOGETHER;
     if is_shown(of_setting) {
         let beyond = f64::from(dips.dips_beyond) >= BEYOND * f64::from(dips.dips);

@@ -80,6 +80,8 @@ mod tests {
     use super::*;
     use fullpipe_record::SweepReason;
     use fullpipe_units::ByteCount;
+    use rand_pcg::Pcg64Mcg;
+    use rand_pcg::rand_core::{Rng, SeedableRng};
 
     fn run(streams: u16, mbps: u64, loaded: Span) -> SweepRun {
         SweepRun {
@@ -133,18 +135,17 @@ mod tests {
 
     #[test]
     fn streams_that_take_up_what_one_leaves_vary_less_together() {
-        let noise = |interval: usize, stream: usize| ((interval * 7919 + stream * 104_729) * 31 % 101) as f64 / 101.0;
-        let intervals = |rate: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
-            (0..40).map(|interval| (0..4).map(|stream| rate(interval, stream)).collect()).collect()
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        let drawn: Vec<[f64; 4]> =
+            (0..200).map(|_| [(); 4].map(|()| (random.next_u64() >> 40) as f64 / 16_777_216.0)).collect();
+        let of = |rates: &dyn Fn(&[f64; 4]) -> [f64; 4]| {
+            let intervals: Vec<Vec<f64>> = drawn.iter().map(|drawn| rates(drawn).to_vec()).collect();
+            quotient(&intervals).unwrap().get()
         };
-        let taken_up = intervals(&|interval, stream| match stream {
-            0 => 10.0 + 4.0 * noise(interval, 0),
-            _ => 10.0 - 4.0 / 3.0 * noise(interval, 0),
-        });
-        let apart = intervals(&|interval, stream| 10.0 + noise(interval * interval + 3 * stream, stream * 11));
-        let all_alike = intervals(&|interval, _| 10.0 + noise(interval, 0));
-        let found = [taken_up, apart, all_alike].map(|of| quotient(&of).unwrap().get());
-        assert!(found[0] < 0.1 && (0.4..1.8).contains(&found[1]) && (3.9..4.1).contains(&found[2]), "{found:?}");
+        // One is held back, by more and by less, and the three others share what it leaves.
+        let taken_up = of(&|[one, a, b, c]| [-one, one / 3.0 + a / 9.0, one / 3.0 + b / 9.0, one / 3.0 + c / 9.0]);
+        let [apart, all_alike] = [of(&|drawn| *drawn), of(&|[one, ..]| [*one; 4])];
+        assert!(taken_up < 0.1 && (0.8..1.2).contains(&apart) && all_alike > 3.9, "{taken_up} {apart} {all_alike}");
         assert_eq!(quotient(&[]), None);
     }
 }

@@ -14,9 +14,6 @@ use super::table::{Align, Table, or_dash};
 /// Rank correlation from which on two figures go together.
 const RELATED: f64 = 0.6;
 
-/// Fewest runs below smaller settings that are worth a word.
-const MIN_DIPS: u32 = 3;
-
 /// Quotients of variances below and above which streams depend on each other.
 const TAKES_UP: f64 = 0.7;
 const TOGETHER: f64 = 1.5;
@@ -212,8 +209,8 @@ fn of_rtt(report: &SweepReport) -> Option<String> {
 
 /// Returns what the dips are, and what speaks for and against each of three causes.
 fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
-    if dips.dips < MIN_DIPS {
-        return vec!["No setting is notably slower than a smaller one: there are no dips.".to_owned()];
+    if dips.are_few() {
+        return vec!["Hardly any run is slower than a smaller setting: there are no dips.".to_owned()];
     }
     let cause = match dips.cause {
         Some(SweepDipCause::Order) => "the path changed slowly, and the order of the runs decides where that shows",
