@@ -113,7 +113,9 @@ pub(crate) fn level(grid: &Grid, judged: &Judged, flight: f64) -> Option<Level> 
 
 /// Returns true if as few streams are faster with another window: then it is not the streams that leave the level.
 fn is_left(cells: &[SweepCell], judged: &Judged, [near, far]: [Index; 2]) -> bool {
-    let Some(level) = [near, far].into_iter().filter_map(|cell| judged.typical(cell)).max_by(f64::total_cmp) else { return true };
+    let Some(level) = [near, far].into_iter().filter_map(|cell| judged.typical(cell)).max_by(f64::total_cmp) else {
+        return true;
+    };
     let mut as_few = judged.measured().filter(|cell| cells[*cell].streams <= cells[far].streams);
     as_few.any(|cell| judged.logarithm(cell, 0.0) - level > SAME)
 }

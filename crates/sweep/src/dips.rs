@@ -99,11 +99,7 @@ fn neighbours(full: &[&Run]) -> Option<Correlation> {
     rank_correlation(&different.map(|pair| (residual(pair[0]), residual(pair[1]))).collect::<Vec<_>>())
 }
 
-fn cause(
-    dips: &SweepDips,
-    of_setting: Option<Correlation>,
-    neighbours: Option<Correlation>,
-) -> Option<SweepDipCause> {
+fn cause(dips: &SweepDips, of_setting: Option<Correlation>, neighbours: Option<Correlation>) -> Option<SweepDipCause> {
     let of_setting = of_setting.filter(|_| !dips.are_few())?;
     let is_shown = |found: Correlation| found.is_shown() && found.coefficient >= TOGETHER;
     if is_shown(of_setting) {

@@ -124,9 +124,8 @@ mod tests {
 
     #[test]
     fn one_slow_run_with_a_long_round_trip_is_an_exception() {
-        let mut runs: Vec<SweepRun> = (1..20)
-            .map(|step| run(4, step * 30, Span::from_millis(if step * 30 > 320 { 30 } else { 20 })))
-            .collect();
+        let mut runs: Vec<SweepRun> =
+            (1..20).map(|step| run(4, step * 30, Span::from_millis(if step * 30 > 320 { 30 } else { 20 }))).collect();
         runs.push(run(4, 50, Span::from_millis(60)));
         assert_eq!(growth_of_rtt(&runs).unwrap().climbs_from, Some(BitRate::from_mbps(330)));
         let never: Vec<SweepRun> = (1..20).map(|step| run(4, step * 30, Span::from_millis(20))).collect();

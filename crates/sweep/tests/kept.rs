@@ -57,7 +57,9 @@ fn next_run(plan: &Plan, runs: &[SweepRun]) -> Option<SweepRun> {
 
 /// Keeps a document; returns whether the archive did not have it.
 fn keep(store: &mut Store, content: Content) -> bool {
-    let [new] = &NewDocument::of(&Document::new(content), Timestamp::UNIX_EPOCH)[..] else { panic!("not one document") };
+    let [new] = &NewDocument::of(&Document::new(content), Timestamp::UNIX_EPOCH)[..] else {
+        panic!("not one document")
+    };
     store.put(new).unwrap().is_new
 }
 

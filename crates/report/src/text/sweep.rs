@@ -193,7 +193,8 @@ fn of_rtt(report: &SweepReport) -> Option<String> {
     let Some(from) = rtt.climbs_from else {
         return Some("At no rate are round trips longer than without load.".to_owned());
     };
-    let set = [("the window", rtt.with_window), ("the streams", rtt.with_streams), ("streams × window", rtt.with_product)];
+    let set =
+        [("the window", rtt.with_window), ("the streams", rtt.with_streams), ("streams × window", rtt.with_product)];
     let related: Vec<String> = set
         .into_iter()
         .filter(|(_, correlation)| correlation.abs() >= RELATED)
@@ -225,7 +226,11 @@ fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
     let (Some(of_setting), Some(neighbours)) = (dips.of_setting, dips.neighbours) else {
         let both = "Hardly any was measured again; `--full --order both` measures the grid in two orders, and shows if \
                     they are of the method, of other traffic, or of streams × window.";
-        return if order == Some(SweepOrder::Both) { said } else { said.into_iter().chain([both.to_owned()]).collect() };
+        return if order == Some(SweepOrder::Both) {
+            said
+        } else {
+            said.into_iter().chain([both.to_owned()]).collect()
+        };
     };
     let [method, cross_traffic, flight] =
         [SweepDipCause::Order, SweepDipCause::CrossTraffic, SweepDipCause::BeyondFlight].map(|of| yes(dips.cause, of));
