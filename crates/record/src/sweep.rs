@@ -215,7 +215,7 @@ pub enum SweepDipCause {
     BeyondFlight,
 }
 
-/// Dips: runs with less than 85 % of the rate that a setting with no more streams and no larger window typically has.
+/// Dips: runs with less than 80 % of the rate that a setting with no more streams and no larger window typically has.
 /// The figures decide between three causes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepDips {

@@ -5,7 +5,7 @@ use fullpipe_stats::{Correlation, rank_correlation};
 use fullpipe_units::{BitRate, Ratio, Span, median};
 
 /// Share of the rate of a smaller setting below which a run is a dip.
-const DIP: f64 = 0.85;
+const DIP: f64 = 0.8;
 
 /// Share of the best rate from which on a setting fills the path, and dips where the path does.
 const FULL: f64 = 0.8;

@@ -220,7 +220,7 @@ fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
         None => "the runs do not show why",
     };
     let mut said = vec![format!(
-        "{} of {} runs are dips, below 85 % of what a setting with no more streams and no larger window has: {cause}.",
+        "{} of {} runs are dips, below 80 % of what a setting with no more streams and no larger window has: {cause}.",
         dips.dips, dips.runs
     )];
     let (Some(of_setting), Some(neighbours)) = (dips.of_setting, dips.neighbours) else {
