@@ -42,27 +42,6 @@ impl Recorded {
         does.map(|((streams, window), _)| SweepCell { window: *window, streams: *streams }.product()).min().unwrap()
     }
 
-    fn plan(&self, rtt: Span) -> Plan {
-        let grid = Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
-        Plan::new(SweepPlan {
-            id: "recorded".to_owned(),
-            target: "recorded".to_owned(),
-            is_virtual: true,
-            windows: grid.windows().to_vec(),
-            streams: grid.streams().to_vec(),
-            order: None,
-            seed: 1,
-            rtt,
-            overhead: rtt * 4,
-            duty: Ratio::new(0.5),
-            budget: Ratio::new(0.2),
-            max_bytes: None,
-            congestion: None,
-            predicted: Vec::new(),
-        })
-        .unwrap()
-    }
-
     fn run(&self, plan: &Plan, cell: SweepCell, reason: SweepReason) -> SweepRun {
         let cost = run_cost(plan.fixed(), plan.length().total(), self.rate(cell));
         SweepRun {
@@ -80,6 +59,27 @@ impl Recorded {
     }
 }
 
+fn plan(rtt: Span) -> Plan {
+    let grid = Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
+    Plan::new(SweepPlan {
+        id: "recorded".to_owned(),
+        target: "recorded".to_owned(),
+        is_virtual: true,
+        windows: grid.windows().to_vec(),
+        streams: grid.streams().to_vec(),
+        order: None,
+        seed: 1,
+        rtt,
+        overhead: rtt * 4,
+        duty: Ratio::new(0.5),
+        budget: Ratio::new(0.2),
+        max_bytes: None,
+        congestion: None,
+        predicted: Vec::new(),
+    })
+    .unwrap()
+}
+
 /// The result of a campaign over a recorded grid.
 struct Outcome {
     knee: SweepCell,
@@ -93,7 +93,7 @@ struct Outcome {
 
 fn campaign(csv: &str, rtt: Span) -> Outcome {
     let recorded = Recorded::of(csv);
-    let plan = recorded.plan(rtt);
+    let plan = plan(rtt);
     let mut runs = Vec::new();
     while let Next::Run { cell, reason } = plan.next(&runs) {
         runs.push(recorded.run(&plan, cell, reason));
