@@ -29,6 +29,8 @@ fn main() {
     for family in [Family::Flat, Family::Beyond, Family::Plateaus] {
         row(&format!("{family:?}"), &outcomes(family));
     }
+    let plateaus = (0..campaigns).map(|number| path(Family::Plateaus, seed, number));
+    println!("paths whose lower plateau is on the grid: {}", plateaus.filter(SimulatedPath::shows_plateau).count());
     let alarms = all.iter().filter(|outcome| outcome.segments.len() > 1).count();
     println!("false alarms: {alarms} of {}", all.len());
     for (name, rtt) in [("rate -30 %, RTT +40 ms", Span::from_millis(40)), ("rate -30 % alone", Span::ZERO)] {

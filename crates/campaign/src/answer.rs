@@ -16,6 +16,9 @@ const DOES: f64 = 0.975;
 const LIKELY: f64 = 0.8;
 const RUNS_OF_LIKELY: usize = 2;
 
+/// Chance from which on a cell does rather than not.
+const RATHER: f64 = 0.5;
+
 /// Returns the answer that the runs give.
 pub(crate) fn answer(grid: &Grid, judged: &Judged, flight: f64, sure: bool) -> SweepAnswer {
     let cells = grid.cells();
@@ -57,10 +60,13 @@ fn estimate(cells: &[SweepCell], judged: &Judged, cell: Index) -> SweepEstimate 
     }
 }
 
-/// Returns the cheapest cell that was measured more than once and is likely to do, or else the fastest.
+/// Returns the cheapest cell that was measured more than once and is likely to do, or else the cheapest measured one that
+/// does rather than not: the fastest may be so by luck alone, and dear.
 fn likely_knee(judged: &Judged) -> Index {
-    let is_likely = |cell: &Index| judged.chance(*cell) >= LIKELY && judged.count(*cell) >= RUNS_OF_LIKELY;
-    judged.order().iter().copied().find(is_likely).unwrap_or(judged.best())
+    let cheapest = |chance: f64, runs: usize| {
+        judged.order().iter().copied().find(|cell| judged.chance(*cell) >= chance && judged.count(*cell) >= runs)
+    };
+    cheapest(LIKELY, RUNS_OF_LIKELY).or(cheapest(RATHER, 1)).unwrap_or(judged.best())
 }
 
 /// Returns the smallest window that does with the `streams`th number of streams. The knee does, even if it is only the

@@ -10,6 +10,7 @@ pub(crate) fn ordered(grid: &Grid, order: SweepOrder, seed: u64) -> Vec<SweepCel
     match order {
         SweepOrder::Nested => grid.cells(),
         SweepOrder::Scrambled => scrambled(grid, seed),
+        SweepOrder::Both => [grid.cells(), scrambled(grid, seed)].concat(),
     }
 }
 
@@ -59,5 +60,6 @@ mod tests {
         assert_eq!(cells, ordered(&grid, SweepOrder::Scrambled, 7));
         assert_ne!(cells, ordered(&grid, SweepOrder::Scrambled, 8));
         assert_eq!(ordered(&grid, SweepOrder::Nested, 7), grid.cells());
+        assert_eq!(ordered(&grid, SweepOrder::Both, 7), [grid.cells(), cells].concat());
     }
 }

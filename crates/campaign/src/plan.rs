@@ -40,8 +40,8 @@ const MIN_RUNS: usize = 10;
 /// Runs from one reference to the next.
 const REFERENCE_EVERY: usize = 6;
 
-/// Part of the budget that is kept for references.
-const KEPT: f64 = 0.06;
+/// References whose cost is kept back: a change of the path amid the last runs is noticed and confirmed.
+const KEPT: f64 = 3.0;
 
 /// Preference, in logarithms of a rate, for a cell with one run less.
 const REPEAT_COST: f64 = 0.02;
@@ -149,7 +149,7 @@ impl Plan {
     pub fn answer(&self, runs: &[SweepRun]) -> Option<SweepAnswer> {
         let state = self.state(runs);
         let is_changing =
-            state.begins.len() > 1 && state.judged.runs() <= self.anchors() || state.segment.suspicious > 1;
+            state.begins.len() > 1 && state.judged.runs() <= self.anchors() || state.segment.suspicious > 0;
         let sure = self.whole.is_none() && self.wanted(&state, runs).is_none();
         let flight = flight(self.fixed.rtt, &state.judged);
         (state.judged.runs() > 0 && !is_changing).then(|| answer(&self.grid, &state.judged, flight, sure))
@@ -206,7 +206,7 @@ impl Plan {
 
     /// Returns the reference with which a campaign ends, unless it has just been measured or still differs.
     fn last_reference(&self, segment: &Segment) -> Option<(Index, SweepReason)> {
-        self.reference(segment).filter(|_| segment.since_reference > 1 || segment.suspicious > 0)
+        self.reference(segment).filter(|_| segment.since_reference > 0 || segment.suspicious > 0)
     }
 
     fn anchors(&self) -> usize {
@@ -237,11 +237,18 @@ impl Plan {
     fn affords(&self, runs: &[SweepRun], judged: &Judged, cell: Index, reason: SweepReason) -> bool {
         let Some(fastest) = judged.fastest() else { return true };
         let rate = BitRate::from_bps_f64(judged.expected(cell).min(fastest));
-        let cost = spent(runs) + run_cost(&self.fixed, self.length().total(), rate);
+        let load = self.length().total();
+        let cost = spent(runs) + run_cost(&self.fixed, load, rate);
         let grid = grid_cost(&self.fixed, &self.grid, judged);
-        let free = if reason == SweepReason::Reference { 1.0 } else { 1.0 - KEPT };
-        let share = self.fixed.budget.get() * free;
-        self.permits(cost) && cost.bytes <= grid.bytes.scaled(share) && cost.time <= grid.time.scaled(share)
+        let share = self.fixed.budget.get();
+        let kept = match reason {
+            SweepReason::Anchor | SweepReason::Reference => 0.0,
+            _ => KEPT,
+        };
+        let reference = run_cost(&self.fixed, load, BitRate::from_bps_f64(fastest));
+        self.permits(cost)
+            && cost.bytes + reference.bytes.scaled(kept) <= grid.bytes.scaled(share)
+            && cost.time + reference.time.scaled(kept) <= grid.time.scaled(share)
     }
 
     fn permits(&self, cost: SweepCost) -> bool {

@@ -6,6 +6,12 @@ use fullpipe_units::Span;
 /// A reference that differs by more than this from the usual one, in logarithms, is a suspicion: 15 %.
 const SUSPICION: f64 = 0.163;
 
+/// Anchors whose rates differ by less than this, in logarithms, are about as fast.
+const ALIKE: f64 = 0.1;
+
+/// A setting that is faster than the reference by more than this, in logarithms, takes its place.
+const FASTER: f64 = 0.25;
+
 /// References in a row that confirm a change: the first is a suspicion, as a burst of other traffic shows as well.
 const CONFIRMING: usize = 3;
 
@@ -31,7 +37,7 @@ pub(crate) struct Segment {
 }
 
 /// Returns where each segment of `runs` begins, and the state of the last. `anchors` runs that count come before the
-/// first reference; the fastest of them is the reference.
+/// first reference, which is the first of them that is about as fast as the fastest.
 pub(crate) fn segments(runs: &[SweepRun], anchors: usize) -> (Vec<usize>, Segment) {
     let mut begins = vec![0];
     loop {
@@ -69,10 +75,15 @@ fn follow(runs: &[SweepRun], anchors: usize) -> Course {
                 return Course { changed: Some(changed), ..course };
             }
         } else if course.segment.reference.is_none() {
-            references.anchor(run.cell, rate);
-            if references.anchors == anchors {
-                course.segment.reference = references.best.map(|(cell, _)| cell);
+            references.anchors.push((run.cell, rate));
+            if references.anchors.len() == anchors {
+                course.segment.reference = references.choose();
             }
+        } else if references.are_slower(rate) {
+            // What windows limit does not show that the path has less to give.
+            course.segment.reference = Some(run.cell);
+            references = References { usual: vec![rate], ..References::default() };
+            course.segment.since_reference = 0;
         }
         course.segment.suspicious = references.suspicious.len();
         course.segment.references = references.usual.len();
@@ -83,20 +94,24 @@ fn follow(runs: &[SweepRun], anchors: usize) -> Course {
 /// Rates of the reference.
 #[derive(Default)]
 struct References {
-    anchors: usize,
-    best: Option<(SweepCell, f64)>,
+    anchors: Vec<(SweepCell, f64)>,
     usual: Vec<f64>,
     /// Numbers and rates of the last ones, if they differ from the usual ones in one direction.
     suspicious: Vec<(usize, f64)>,
 }
 
 impl References {
-    fn anchor(&mut self, cell: SweepCell, rate: f64) {
-        self.anchors += 1;
-        if self.best.is_none_or(|(_, best)| rate > best) {
-            self.best = Some((cell, rate));
-            self.usual = vec![rate];
-        }
+    /// Returns the first anchor that is about as fast as the fastest: from there on a change of the path shows.
+    fn choose(&mut self) -> Option<SweepCell> {
+        let best = self.anchors.iter().map(|(_, rate)| *rate).max_by(f64::total_cmp)?;
+        let (cell, rate) = self.anchors.iter().find(|(_, rate)| best - rate <= ALIKE)?;
+        self.usual = vec![*rate];
+        Some(*cell)
+    }
+
+    /// Returns true if another setting is so much faster that it is to be the reference.
+    fn are_slower(&self, rate: f64) -> bool {
+        self.suspicious.is_empty() && rate - middle(&self.usual) > FASTER
     }
 
     /// Returns the first of three that agree that the path has changed.
@@ -115,7 +130,8 @@ impl References {
         if self.suspicious.len() < CONFIRMING {
             return None;
         }
-        if self.usual.len() > 1 {
+        // A burst of other traffic makes a single run slower, and nothing makes one faster.
+        if self.usual.len() > 1 || difference < 0.0 {
             return Some(self.suspicious[0].0);
         }
         // A single run was not usual: it is those that followed which are.

@@ -9,6 +9,9 @@ const LOWER: f64 = 0.88;
 /// Rates that differ by less, in logarithms, are of one level.
 const SAME: f64 = 0.08;
 
+/// Rates that differ by less may be of one level, until both cells have several runs.
+const MAYBE_SAME: f64 = 0.25;
+
 /// Streams of the further cell of a level, relative to the nearer.
 const WIDER: u16 = 3;
 
@@ -21,8 +24,8 @@ const GROWING: f64 = 0.6;
 /// On a flat surface at most one in so many measured cells is far from the best: bursts of other traffic.
 const MAX_FAR: usize = 10;
 
-/// Runs of both cells that show a level.
-const RUNS_OF_LEVEL: usize = 2;
+/// Runs of both cells that show a level, or that there is none.
+const RUNS_OF_LEVEL: usize = 3;
 
 /// Returns the form of the rates; `flight` is the best rate times the round-trip time, in bytes.
 pub(crate) fn shape(grid: &Grid, judged: &Judged, flight: f64) -> SweepShape {
@@ -91,21 +94,51 @@ pub(crate) fn level(grid: &Grid, judged: &Judged, flight: f64) -> Option<Level> 
     let cells = grid.cells();
     let best = judged.best();
     let below = |cell: Index| judged.logarithm(cell, 0.0) - judged.logarithm(best, 0.0);
-    let is_ample = |cell: Index| flight * libm::exp(below(cell)) < BY_WINDOW * cells[cell].product().as_f64() / 2.0;
-    let near = judged.measured().filter(|cell| is_ample(*cell)).min_by_key(|cell| cells[*cell].streams)?;
-    let far = wider(grid, cells[near])?;
-    if below(near) > libm::log(LOWER) || cells[far].streams >= cells[best].streams {
-        return None;
-    }
-    let is_seen = judged.count(far) > 0;
-    let difference = judged.typical(near).zip(judged.typical(far)).map(|(near, far)| (near - far).abs());
-    let is_same = difference.is_some_and(|difference| difference < SAME) && below(far) < libm::log(LOWER);
-    let is_shown = is_same && [near, far].iter().all(|cell| judged.count(*cell) >= RUNS_OF_LEVEL);
-    (!is_seen || is_same).then_some(Level { cells: [near, far], is_shown })
+    let pairs_of = |known: Index| {
+        let is_ample =
+            move |near: Index| flight * libm::exp(below(known)) < BY_WINDOW * grid.cells()[near].product().as_f64();
+        let wider = wider(grid, cells[known]).map(|far| [known, far]);
+        let narrower = narrower(grid, cells[known]).map(|near| [near, known]);
+        [wider, narrower].into_iter().flatten().filter(move |[near, _]| is_ample(*near))
+    };
+    let mut low: Vec<Index> = judged.measured().filter(|cell| below(*cell) <= libm::log(LOWER)).collect();
+    low.sort_by_key(|cell| cells[*cell].streams);
+    let pairs = low.into_iter().flat_map(pairs_of);
+    let levels = pairs.filter(|[_, far]| cells[*far].streams < cells[best].streams && below(*far) < libm::log(LOWER));
+    let levels = levels.filter(|pair| !is_left(&cells, judged, *pair));
+    let levels: Vec<Level> = levels.filter_map(|pair| level_of(judged, pair)).collect();
+    let shown = levels.iter().position(|level| level.is_shown).unwrap_or(0);
+    levels.into_iter().nth(shown)
+}
+
+/// Returns true if as few streams are faster with another window: then it is not the streams that leave the level.
+fn is_left(cells: &[SweepCell], judged: &Judged, [near, far]: [Index; 2]) -> bool {
+    let Some(level) = [near, far].into_iter().filter_map(|cell| judged.typical(cell)).max_by(f64::total_cmp) else {
+        return true;
+    };
+    let mut as_few = judged.measured().filter(|cell| cells[*cell].streams <= cells[far].streams);
+    as_few.any(|cell| judged.logarithm(cell, 0.0) - level > SAME)
+}
+
+/// Returns the level of two cells, unless their rates differ.
+fn level_of(judged: &Judged, cells: [Index; 2]) -> Option<Level> {
+    let have = |runs: usize| cells.iter().all(|cell| judged.count(*cell) >= runs);
+    let [near, far] = cells.map(|cell| judged.typical(cell));
+    let Some(difference) = near.zip(far).map(|(near, far)| (near - far).abs()) else {
+        return Some(Level { cells, is_shown: false });
+    };
+    let is_shown = have(RUNS_OF_LEVEL);
+    (difference < if is_shown { SAME } else { MAYBE_SAME }).then_some(Level { cells, is_shown })
 }
 
 /// Returns the cell with the same window and three times the streams.
 fn wider(grid: &Grid, cell: SweepCell) -> Option<Index> {
     let streams = grid.streams().iter().copied().find(|streams| *streams >= cell.streams.saturating_mul(WIDER))?;
+    grid.index(SweepCell { streams, ..cell })
+}
+
+/// Returns the cell with the same window and a third of the streams.
+fn narrower(grid: &Grid, cell: SweepCell) -> Option<Index> {
+    let streams = grid.streams().iter().copied().rfind(|streams| streams.saturating_mul(WIDER) <= cell.streams)?;
     grid.index(SweepCell { streams, ..cell })
 }

@@ -257,8 +257,8 @@ impl HeatMap {
     /// Returns the map as lines of at most 80 columns, or a sentence if there is nothing to draw. Columns without room
     /// are left out, and counted.
     pub fn text(&self) -> String {
-        /// Columns of six characters that fit next to the windows.
-        const MAX_COLUMNS: usize = 11;
+        /// Columns of five characters that fit next to the windows.
+        const MAX_COLUMNS: usize = 14;
         if self.tiles.is_empty() {
             return format!("{NOTHING}\n");
         }
@@ -266,23 +266,27 @@ impl HeatMap {
         let columns: Vec<usize> = (0..self.streams.len()).step_by(every).collect();
         let mut text = format!("{:>8}", self.unit().name);
         for column in &columns {
-            text += &format!("{:>6}", self.streams[*column]);
+            text += &format!("{:>5}", self.streams[*column]);
         }
         text += "\n";
         for (row, window) in self.windows.iter().enumerate() {
             let cells: String = columns.iter().map(|column| self.cell(row, *column)).collect();
             text += &format!("{:>8} {}\n", Dimension::Size.text(window.as_f64()), cells.trim_end());
         }
-        text += "* the knee; windows down, streams across\n";
+        let knee = if self.knee.is_some() { "* the knee; " } else { "" };
+        let fitted = if self.tiles.iter().all(|tile| tile.is_measured) { "" } else { "; · not measured" };
+        text += &format!("{knee}windows down, streams across{fitted}\n");
         let left_out = self.streams.len() - columns.len();
         if left_out > 0 { format!("{text}{left_out} numbers of streams are left out\n") } else { text }
     }
 
     /// Returns the rate of a measured tile, and a dot in place of another.
     fn cell(&self, row: usize, column: usize) -> String {
-        let Some(tile) = self.tile(row, column).filter(|tile| tile.is_measured) else { return "    · ".to_owned() };
+        let Some(tile) = self.tile(row, column).filter(|tile| tile.is_measured) else { return "   · ".to_owned() };
         let mark = if self.knee == Some((tile.window, tile.streams)) { '*' } else { ' ' };
-        format!("{:>5}{mark}", digits(rounded(tile.rate.as_f64() / self.unit().size)))
+        // Two decimals are what a column has room for.
+        let value = (rounded(tile.rate.as_f64() / self.unit().size) * 100.0).round() / 100.0;
+        format!("{:>4}{mark}", digits(value))
     }
 
     /// Returns the settings and their rates as a table.
@@ -336,7 +340,7 @@ mod tests {
 
     #[test]
     fn the_text_has_the_knee() {
-        let expected = "  Mbit/s     1     4\n   1 MiB   198   205\n 256 KiB    50   200*\n* the knee; windows down, \
+        let expected = "  Mbit/s    1    4\n   1 MiB  198  205\n 256 KiB   50  200*\n* the knee; windows down, \
                         streams across\n";
         assert_eq!(map().text(), expected);
     }

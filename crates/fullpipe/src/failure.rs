@@ -9,7 +9,7 @@ use fullpipe_observe::WatchError;
 use fullpipe_probe::ProbeError;
 use fullpipe_scenario::{FlagError, ScenarioError};
 use fullpipe_store::StoreError;
-use fullpipe_sweep::FolderError;
+use fullpipe_sweep::KeptError;
 use fullpipe_trace::CaptureError;
 
 /// Exit code of a program that failed, or whose result is invalid.
@@ -157,13 +157,12 @@ impl From<StoreError> for Failure {
     }
 }
 
-impl From<FolderError> for Failure {
-    fn from(error: FolderError) -> Self {
-        let code = match error {
-            FolderError::Io { .. } => FAILED,
-            FolderError::Malformed { .. } | FolderError::Nothing(_) => USAGE,
-        };
-        Self::of(code, &error)
+impl From<KeptError> for Failure {
+    fn from(error: KeptError) -> Self {
+        match error {
+            KeptError::Store(error) => error.into(),
+            KeptError::Nothing | KeptError::Other { .. } => Self::of(USAGE, &error),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::Direction;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StoredFacts {
-    /// Step of the scenario, or `trial` of a remedy that was tried; empty for the run itself.
+    /// Step of the scenario, `trial` of a remedy that was tried, `run` and `knee` of a sweep; empty for the run itself.
     pub step: String,
     /// Direction of the data, seen from the end that asked for it.
     pub direction: Direction,
@@ -76,9 +76,9 @@ pub struct StoredDocument {
     pub address: String,
     /// Both ends: runs with the same value went over the same path, as far as the ends show.
     pub path_key: String,
-    /// Campaign or scenario to which it belongs; empty if there is none.
+    /// Sweep, by the identifier of its plan, or scenario to which it belongs; empty if there is none.
     pub campaign: String,
-    /// Cell of the campaign; empty if there is none.
+    /// Number and setting of the run in its sweep; empty if there is none.
     pub cell: String,
     /// The load that was asked for: runs with the same value can be compared.
     pub request_key: String,

@@ -147,6 +147,9 @@ pub enum SweepOrder {
     /// Blocks of which each has every window once, in random order: a slow change of the path does not look like an
     /// effect of the settings.
     Scrambled,
+    /// The nested order, and then the scrambled one: what comes again belongs to the settings, and what does not to the
+    /// time.
+    Both,
 }
 
 /// Payload and time of runs.
@@ -200,15 +203,62 @@ pub struct SweepPlan {
     pub predicted: Vec<BitRate>,
 }
 
+/// The cause of dips.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SweepDipCause {
+    /// The path changed slowly, which the order of the runs makes look like an effect of the settings.
+    Order,
+    /// Other traffic came and went.
+    CrossTraffic,
+    /// More may be in flight than the fastest runs had.
+    BeyondFlight,
+}
+
+/// Dips: runs with less than 80 % of the rate that a setting with no more streams and no larger window typically has.
+/// The figures decide between three causes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepDips {
+    /// Runs that count.
+    pub runs: u32,
+    /// Runs that are dips.
+    pub dips: u32,
+    /// Bytes in flight of the fastest setting: its rate times the round-trip time without load.
+    pub flight: ByteCount,
+    /// Runs whose streams × window is more than that.
+    pub runs_beyond: u32,
+    /// Dips among these.
+    pub dips_beyond: u32,
+    /// Dips whose setting has other runs too.
+    pub repeated: u32,
+    /// Those of them of which another run is a dip too.
+    pub again: u32,
+    /// Spearman's rank correlation of each run with the next one of its setting, by their depths, among the settings that
+    /// fill the path; `None` if hardly any of them has several runs.
+    pub of_setting: Option<f64>,
+    /// Spearman's rank correlation of each run with the one after it, each relative to the typical run of its setting,
+    /// among the same settings.
+    pub neighbours: Option<f64>,
+    /// The cause, if the figures show one of the three.
+    pub cause: Option<SweepDipCause>,
+}
+
+impl SweepDips {
+    /// Returns true if noise explains them: fewer than three, or than one run of twenty.
+    pub fn are_few(&self) -> bool {
+        self.dips < 3 || self.dips < self.runs.div_ceil(20)
+    }
+}
+
 /// The rank correlations of the growth of the round-trip time under load with the rate and the setting.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepRtt {
-    /// The least rate at which the median round trip was longer than without load by more than a tenth and a
-    /// millisecond.
+    /// The rate from which on the median round trip is longer than without load, by more than a tenth and a
+    /// millisecond: the one with the fewest exceptions. `None` if it hardly ever is.
     pub climbs_from: Option<BitRate>,
     /// Spearman's rank correlation with the rate, from -1 to 1.
     pub with_rate: f64,
-    /// The same with the window.
+    /// Spearman's partial rank correlation with the window, at the same rate.
     pub with_window: f64,
     /// The same with the number of streams.
     pub with_streams: f64,
@@ -233,6 +283,9 @@ pub struct SweepReport {
     pub surface: Vec<SweepEstimate>,
     /// Growth of the round-trip time under load.
     pub rtt: Option<SweepRtt>,
+    /// Runs that are slower than smaller settings; `None` if no run counts.
+    #[serde(default)]
+    pub dips: Option<SweepDips>,
     /// Cost that was forecast.
     pub forecast: Option<SweepCost>,
     /// Cost of all runs.

@@ -39,6 +39,19 @@ pub fn rank_correlation<X: Magnitude, Y: Magnitude>(pairs: &[(X, Y)]) -> Option<
     Some(Correlation { coefficient, low: libm::tanh(z - half), high: libm::tanh(z + half) })
 }
 
+/// Returns Spearman's partial rank correlation of the first two of three quantities of runs, with the third held fixed
+/// (Kendall and Gibbons, Rank Correlation Methods, 8.1: the formula for product moments, of ranks). `None` of fewer than
+/// five runs, if one of the first two does not vary, and if the third has the same ranks as one of them.
+pub fn partial_rank_correlation<X: Magnitude, Y: Magnitude, Z: Magnitude>(runs: &[(X, Y, Z)]) -> Option<f64> {
+    let coefficient = |found: Option<Correlation>| found.map(|found| found.coefficient);
+    let xy = coefficient(rank_correlation(&runs.iter().map(|(x, y, _)| (*x, *y)).collect::<Vec<_>>()))?;
+    // What does not vary explains nothing.
+    let xz = coefficient(rank_correlation(&runs.iter().map(|(x, _, z)| (*x, *z)).collect::<Vec<_>>())).unwrap_or(0.0);
+    let yz = coefficient(rank_correlation(&runs.iter().map(|(_, y, z)| (*y, *z)).collect::<Vec<_>>())).unwrap_or(0.0);
+    let left = ((1.0 - xz * xz) * (1.0 - yz * yz)).sqrt();
+    (left > 1e-9).then(|| ((xy - xz * yz) / left).clamp(-1.0, 1.0))
+}
+
 /// Returns the rank of each value from 1; equal values share the mean of theirs.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
@@ -81,6 +94,22 @@ mod tests {
         let music = [5, 7, 3, 10, 1, 9, 6, 2, 8, 4];
         let pairs: Vec<(u64, u64)> = mathematics.into_iter().zip(music).collect();
         assert!((of(&pairs).unwrap().coefficient + 0.103).abs() < 1e-3, "{:?}", of(&pairs));
+    }
+
+    #[test]
+    fn two_quantities_that_follow_a_third_do_not_correlate_beside_it() {
+        let runs = |noise: fn(u64) -> (u64, u64)| -> Vec<_> {
+            let run = |z: u64| (z * 10 + noise(z).0, z * z + noise(z).1, z);
+            (1..=40).map(run).map(|(x, y, z)| (SegCount::new(x), SegCount::new(y), SegCount::new(z))).collect()
+        };
+        let apart = runs(|z| (z * 7919 % 101, z * 104_729 % 97));
+        let pairs: Vec<_> = apart.iter().map(|(x, y, _)| (*x, *y)).collect();
+        assert!(rank_correlation(&pairs).unwrap().coefficient > 0.9);
+        assert!(partial_rank_correlation(&apart).unwrap().abs() < 0.3, "{:?}", partial_rank_correlation(&apart));
+        let together = runs(|z| (z * 7919 % 101, z * 7919 % 101 * 10));
+        assert!(partial_rank_correlation(&together).unwrap() > 0.9, "{:?}", partial_rank_correlation(&together));
+        let same: Vec<_> = apart.iter().map(|(_, y, z)| (*y, *y, *z)).collect();
+        assert_eq!(partial_rank_correlation(&same[..4]), None);
     }
 
     #[test]

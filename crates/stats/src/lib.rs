@@ -19,7 +19,7 @@ mod student;
 mod within_run;
 
 pub use changes::{Change, changes};
-pub use correlation::{Correlation, rank_correlation};
+pub use correlation::{Correlation, partial_rank_correlation, rank_correlation};
 pub use detectable::{detectable, pairs_needed};
 pub use difference::{Conclusion, Difference, SAME_WITHIN, paired, unpaired};
 pub use magnitude::Magnitude;

@@ -1,10 +1,11 @@
 use fullpipe_record::{
     Buffer, Content, Diagnosis, Direction, Document, EndReport, LabReport, Measurement, Request, StoredDocument,
-    StoredFacts, Summary, Transport, Verdict,
+    StoredFacts, Summary, SweepReport, SweepRunRecord, Transport, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 use jiff::Timestamp;
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::text::{clean, host_of, ip_of};
 
@@ -24,9 +25,12 @@ impl NewDocument {
     pub fn of(document: &Document, now: Timestamp) -> Vec<Self> {
         match &document.content {
             Content::Lab { lab } => lab.iter().map(|lab| Self::whole(&one_scenario(document, lab), now)).collect(),
-            Content::Measurement { .. } | Content::Diagnosis { .. } | Content::Experiment { .. } => {
-                vec![Self::whole(document, now)]
-            }
+            Content::Measurement { .. }
+            | Content::Diagnosis { .. }
+            | Content::Experiment { .. }
+            | Content::SweepPlan { .. }
+            | Content::SweepRun { .. }
+            | Content::Sweep { .. } => vec![Self::whole(document, now)],
             _ => Vec::new(),
         }
     }
@@ -46,16 +50,18 @@ fn one_scenario(document: &Document, lab: &LabReport) -> Document {
 pub(crate) fn head(document: &Document, now: Timestamp) -> StoredDocument {
     let first = measurements(document).into_iter().next();
     let (host, peer, address) = first.map_or_else(|| ends_watched(document), |(_, measurement)| ends(measurement));
+    let (campaign, cell) = campaign(document);
     let started = first.map(|(_, measurement)| measurement.started.clone());
-    let started = started.filter(|started| started.parse::<Timestamp>().is_ok());
+    let started = started.filter(|started| started.parse::<Timestamp>().is_ok()).or_else(|| begun(&campaign));
     let is_lab = matches!(document.content, Content::Lab { .. } | Content::Experiment { .. });
     let (peer, address) = if is_lab { (String::new(), String::new()) } else { (peer, address) };
-    let campaign = match &document.content {
-        Content::Lab { lab } => lab.first().map_or_else(String::new, |lab| lab.scenario.clone()),
-        _ => String::new(),
+    let id = match &document.content {
+        // The name of a sweep is the identifier of its plan.
+        Content::SweepPlan { sweep_plan } => sweep_plan.id.clone(),
+        _ => first.map_or_else(String::new, |(_, measurement)| measurement.id.clone()),
     };
     StoredDocument {
-        id: first.map_or_else(String::new, |(_, measurement)| measurement.id.clone()),
+        id,
         kind: kind(document),
         schema: document.schema,
         started: started.unwrap_or_else(|| now.to_string()),
@@ -64,12 +70,37 @@ pub(crate) fn head(document: &Document, now: Timestamp) -> StoredDocument {
         peer: clean(&peer),
         address,
         campaign: clean(&campaign),
-        cell: String::new(),
+        cell,
         request_key: first.map_or_else(String::new, |(_, measurement)| clean(&request_key(&measurement.request))),
         program: format!("fullpipe {}", env!("CARGO_PKG_VERSION")),
         facts: facts(document),
         ..StoredDocument::default()
     }
+}
+
+/// Kind of the document of a sweep's run.
+pub(crate) const SWEEP_RUN: &str = "sweep-run";
+
+/// Returns the campaign of a document, and its cell in it: for a run of a sweep, its number and its setting, which no
+/// other run of that sweep has.
+fn campaign(document: &Document) -> (String, String) {
+    match &document.content {
+        Content::Lab { lab } => (lab.first().map_or_else(String::new, |lab| lab.scenario.clone()), String::new()),
+        Content::SweepPlan { sweep_plan } => (sweep_plan.id.clone(), String::new()),
+        Content::Sweep { sweep } => (sweep.plan.id.clone(), String::new()),
+        Content::SweepRun { sweep_run } => {
+            let SweepRunRecord { sweep, number, run, .. } = &**sweep_run;
+            (sweep.clone(), format!("{}: {}", number + 1, run.cell))
+        }
+        _ => Default::default(),
+    }
+}
+
+/// Returns the time at which a campaign began, if its name tells (UUID version 7).
+fn begun(campaign: &str) -> Option<String> {
+    let (seconds, nanoseconds) = campaign.parse::<Uuid>().ok()?.get_timestamp()?.to_unix();
+    let time = Timestamp::new(seconds.try_into().ok()?, nanoseconds.try_into().ok()?).ok()?;
+    Some(time.to_string())
 }
 
 /// Returns the name of the variant in JSON.
@@ -79,6 +110,9 @@ fn kind(document: &Document) -> String {
         Content::Diagnosis { .. } => "diagnosis",
         Content::Experiment { .. } => "experiment",
         Content::Lab { .. } => "lab",
+        Content::SweepPlan { .. } => "sweep-plan",
+        Content::SweepRun { .. } => SWEEP_RUN,
+        Content::Sweep { .. } => "sweep",
         _ => "other",
     };
     name.to_owned()
@@ -160,9 +194,27 @@ pub(crate) fn facts(document: &Document) -> Vec<StoredFacts> {
                 set_limit(fact, verdict);
             }
         }
+        Content::Sweep { sweep } => facts.extend(of_knee(sweep)),
         _ => {}
     }
     facts
+}
+
+/// Returns the facts of the knee of a sweep, with the cost of all its runs.
+fn of_knee(sweep: &SweepReport) -> Option<StoredFacts> {
+    let answer = sweep.answer.as_ref()?;
+    Some(StoredFacts {
+        step: "knee".to_owned(),
+        steady: Some(answer.knee.rate),
+        rtt_idle: Some(sweep.plan.rtt),
+        valid: answer.sure,
+        streams: Some(answer.knee.cell.streams),
+        window: Some(answer.knee.cell.window),
+        congestion: sweep.plan.congestion.clone(),
+        sent: Some(sweep.spent.bytes),
+        duration: Some(sweep.spent.time),
+        ..StoredFacts::default()
+    })
 }
 
 /// Returns the measurements of a document, with the step of each.
@@ -180,6 +232,9 @@ fn measurements(document: &Document) -> Vec<(&str, &Measurement)> {
         Content::Lab { lab } => {
             let steps = lab.iter().flat_map(|lab| &lab.steps);
             steps.flat_map(|step| step.runs.iter().map(|run| (step.name.as_str(), run))).collect()
+        }
+        Content::SweepRun { sweep_run } => {
+            sweep_run.measurement.iter().map(|measurement| ("run", &**measurement)).collect()
         }
         _ => Vec::new(),
     }

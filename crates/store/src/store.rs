@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::columns::{Reader, document_row, facts_row};
-use crate::document::NewDocument;
+use crate::document::{NewDocument, SWEEP_RUN};
 use crate::engine::{Engine, EngineError, Row, Value, transaction};
 use crate::postgresql::Postgresql;
 use crate::sqlite::Sqlite;
@@ -106,10 +106,11 @@ impl Store {
         let head = StoredDocument {
             id: if is_id(&head.id) { head.id.clone() } else { new_id() },
             bytes: ByteCount::new(body.len() as u64),
-            blake3: hash.clone(),
+            blake3: hash,
             ..head.clone()
         };
-        let written = transaction(&mut *self.engine, |engine| insert_document(engine, head, &hash, packed));
+        let origin = origin(&head);
+        let written = transaction(&mut *self.engine, |engine| insert_document(engine, head, &origin, packed));
         written.map_err(|error| self.failed("write to", error))
     }
 
@@ -248,7 +249,13 @@ fn migrate(engine: &mut dyn Engine, from: u32, to: u32) -> Result<u32, EngineErr
     })
 }
 
-/// Inserts a document, unless the archive has one with the same bytes.
+/// Returns what an archive has once: the bytes of a document; and each run of a sweep, even if two programs go on with
+/// that sweep at the same time.
+fn origin(head: &StoredDocument) -> String {
+    if head.kind == SWEEP_RUN { format!("{}/{}", head.campaign, head.cell) } else { head.blake3.clone() }
+}
+
+/// Inserts a document, unless the archive has one of the same origin.
 fn insert_document(
     engine: &mut dyn Engine,
     head: StoredDocument,

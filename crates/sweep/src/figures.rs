@@ -1,7 +1,7 @@
 //! Figures of runs that answer what Cottrell asked of his.
 
-use fullpipe_record::{Measurement, SweepRtt, SweepRun};
-use fullpipe_stats::{Magnitude, rank_correlation};
+use fullpipe_record::{Measurement, SweepCell, SweepRtt, SweepRun};
+use fullpipe_stats::{Magnitude, partial_rank_correlation, rank_correlation};
 use fullpipe_units::{BitRate, Ratio, SegCount, Span};
 
 /// Fewest intervals that show if streams depend on each other.
@@ -18,9 +18,13 @@ pub(crate) fn together(measurement: &Measurement) -> Option<Ratio> {
         .filter(|interval| interval.from >= ramp && interval.streams.len() > 1)
         .map(|interval| interval.streams.iter().map(|stream| stream.bytes.as_f64()).collect())
         .collect();
-    let streams = steady.first()?.len();
     // The last interval may be shorter than the others.
-    let whole = &steady[..steady.len() - 1];
+    quotient(&steady[..steady.len().saturating_sub(1)])
+}
+
+/// Returns the variance of the sum of the streams of each interval over the sum of the variances of each stream.
+fn quotient(whole: &[Vec<f64>]) -> Option<Ratio> {
+    let streams = whole.first()?.len();
     if whole.len() < MIN_INTERVALS || whole.iter().any(|rates| rates.len() != streams) {
         return None;
     }
@@ -37,13 +41,26 @@ pub(crate) fn growth_of_rtt(runs: &[SweepRun]) -> Option<SweepRtt> {
     if seen.len() < MIN_RUNS {
         return None;
     }
+    let pairs: Vec<(BitRate, Span)> = seen.iter().map(|(_, rate, growth)| (*rate, *growth)).collect();
     Some(SweepRtt {
-        climbs_from: runs.iter().filter(|run| run.is_rtt_longer() == Some(true)).filter_map(|run| run.rate).min(),
-        with_rate: with(&seen, |_, rate| rate),
-        with_window: with(&seen, |run, _| run.cell.window),
-        with_streams: with(&seen, |run, _| SegCount::new(run.cell.streams.into())),
-        with_product: with(&seen, |run, _| run.cell.product()),
+        climbs_from: climbs_from(runs),
+        with_rate: rank_correlation(&pairs).map_or(0.0, |correlation| correlation.coefficient),
+        with_window: beside_rate(&seen, |cell| cell.window),
+        with_streams: beside_rate(&seen, |cell| SegCount::new(cell.streams.into())),
+        with_product: beside_rate(&seen, SweepCell::product),
     })
+}
+
+/// Returns the rate that best divides the runs with longer round trips from the others: few of the first are slower, and
+/// few of the others as fast.
+fn climbs_from(runs: &[SweepRun]) -> Option<BitRate> {
+    let seen: Vec<(BitRate, bool)> = runs.iter().filter_map(|run| Some((run.rate?, run.is_rtt_longer()?))).collect();
+    let exceptions = |from: Option<BitRate>| {
+        let is_expected = |rate: BitRate| from.is_some_and(|from| rate >= from);
+        seen.iter().filter(|(rate, longer)| is_expected(*rate) != *longer).count()
+    };
+    let rates = seen.iter().filter(|(_, longer)| *longer).map(|(rate, _)| Some(*rate));
+    rates.chain([None]).min_by_key(|from| (exceptions(*from), *from)).flatten()
 }
 
 fn variance(values: &[f64]) -> f64 {
@@ -51,39 +68,83 @@ fn variance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / values.len() as f64
 }
 
-/// Returns the rank correlation of a quantity of runs with the growth of their round trips; 0 where one of both never
-/// varies.
-fn with<X: Magnitude>(seen: &[(&SweepRun, BitRate, Span)], of: impl Fn(&SweepRun, BitRate) -> X) -> f64 {
-    let pairs: Vec<(X, Span)> = seen.iter().map(|(run, rate, growth)| (of(run, *rate), *growth)).collect();
-    rank_correlation(&pairs).map_or(0.0, |correlation| correlation.coefficient)
+/// Returns the rank correlation of a quantity of settings with the growth of their round trips, at the same rate; 0
+/// where one of both never varies.
+fn beside_rate<X: Magnitude>(seen: &[(&SweepRun, BitRate, Span)], of: impl Fn(SweepCell) -> X) -> f64 {
+    let runs: Vec<(X, Span, BitRate)> = seen.iter().map(|(run, rate, growth)| (of(run.cell), *growth, *rate)).collect();
+    partial_rank_correlation(&runs).unwrap_or(0.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::{SweepCell, SweepReason};
+    use fullpipe_record::SweepReason;
     use fullpipe_units::ByteCount;
+    use rand_pcg::Pcg64Mcg;
+    use rand_pcg::rand_core::{Rng, SeedableRng};
 
-    #[test]
-    fn round_trips_that_grow_with_the_rate_alone_go_with_nothing_else() {
-        let run = |mbps: u64| SweepRun {
-            cell: SweepCell { window: ByteCount::from_kib(64), streams: 4 },
+    fn run(streams: u16, mbps: u64, loaded: Span) -> SweepRun {
+        SweepRun {
+            cell: SweepCell { window: ByteCount::from_kib(64), streams },
             reason: SweepReason::Grid,
             rate: Some(BitRate::from_mbps(mbps)),
             sent: ByteCount::ZERO,
             took: Span::ZERO,
             idle_rtt: Some(Span::from_millis(20)),
-            loaded_rtt: Some(Span::from_millis(20 + mbps * mbps / 100)),
+            loaded_rtt: Some(loaded),
             retransmits: None,
             together: None,
             broken: Vec::new(),
-        };
-        let runs: Vec<SweepRun> = [10, 40, 20, 80, 30].map(run).to_vec();
+        }
+    }
+
+    #[test]
+    fn round_trips_that_grow_with_the_rate_alone_go_with_nothing_else() {
+        let of = |mbps: u64| run(4, mbps, Span::from_millis(20 + mbps * mbps / 100));
+        let runs: Vec<SweepRun> = [10, 40, 20, 80, 30].map(of).to_vec();
         let grown = growth_of_rtt(&runs).unwrap();
         assert!((grown.with_rate - 1.0).abs() < 1e-9, "{grown:?}");
         let set = [grown.with_window, grown.with_streams, grown.with_product];
         assert!(set.iter().all(|with| with.abs() < 1e-9), "{grown:?}");
         assert_eq!(grown.climbs_from, Some(BitRate::from_mbps(20)));
         assert_eq!(growth_of_rtt(&runs[1..]), None, "of four runs no correlation is known");
+    }
+
+    #[test]
+    fn round_trips_that_grow_at_the_same_rate_go_with_what_was_set() {
+        // The queue fills with the streams once the path is full.
+        let of = |streams: u16| {
+            let mbps = (u64::from(streams) * 20).min(100 - u64::from(streams * 7 % 5));
+            run(streams, mbps, Span::from_millis(20 + u64::from(streams.saturating_sub(5)) * 4))
+        };
+        let grown = growth_of_rtt(&(1..20).map(of).collect::<Vec<_>>()).unwrap();
+        assert!(grown.with_streams > 0.8 && grown.with_window.abs() < 1e-9, "{grown:?}");
+        assert!(grown.climbs_from >= Some(BitRate::from_mbps(95)), "{grown:?}");
+    }
+
+    #[test]
+    fn one_slow_run_with_a_long_round_trip_is_an_exception() {
+        let mut runs: Vec<SweepRun> =
+            (1..20).map(|step| run(4, step * 30, Span::from_millis(if step * 30 > 320 { 30 } else { 20 }))).collect();
+        runs.push(run(4, 50, Span::from_millis(60)));
+        assert_eq!(growth_of_rtt(&runs).unwrap().climbs_from, Some(BitRate::from_mbps(330)));
+        let never: Vec<SweepRun> = (1..20).map(|step| run(4, step * 30, Span::from_millis(20))).collect();
+        assert_eq!(growth_of_rtt(&never).unwrap().climbs_from, None);
+    }
+
+    #[test]
+    fn streams_that_take_up_what_one_leaves_vary_less_together() {
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        let drawn: Vec<[f64; 4]> =
+            (0..200).map(|_| [(); 4].map(|()| (random.next_u64() >> 40) as f64 / 16_777_216.0)).collect();
+        let of = |rates: &dyn Fn(&[f64; 4]) -> [f64; 4]| {
+            let intervals: Vec<Vec<f64>> = drawn.iter().map(|drawn| rates(drawn).to_vec()).collect();
+            quotient(&intervals).unwrap().get()
+        };
+        // One is held back, by more and by less, and the three others share what it leaves.
+        let taken_up = of(&|[one, a, b, c]| [-one, one / 3.0 + a / 9.0, one / 3.0 + b / 9.0, one / 3.0 + c / 9.0]);
+        let [apart, all_alike] = [of(&|drawn| *drawn), of(&|[one, ..]| [*one; 4])];
+        assert!(taken_up < 0.1 && (0.8..1.2).contains(&apart) && all_alike > 3.9, "{taken_up} {apart} {all_alike}");
+        assert_eq!(quotient(&[]), None);
     }
 }

@@ -97,12 +97,15 @@ pub(crate) fn request(cell: SweepCell, duration: Span) -> Request {
     }
 }
 
-/// Returns the cost of a sweep at most, as far as rates are predicted; `None` where they are not.
+/// Returns the cost of the whole grid, measured as often as the order says, as far as rates are predicted; `None` where
+/// they are not.
 pub fn price(plan: &Plan) -> Option<SweepCost> {
     let fixed = plan.fixed();
     if fixed.predicted.is_empty() {
         return None;
     }
     let cost = |rate: &BitRate| run_cost(fixed, Span::from_secs(10), *rate);
-    Some(fixed.predicted.iter().map(cost).fold(SweepCost::default(), std::ops::Add::add))
+    let times = if fixed.order == Some(SweepOrder::Both) { 2 } else { 1 };
+    let runs = std::iter::repeat_n(&fixed.predicted, times).flatten();
+    Some(runs.map(cost).fold(SweepCost::default(), std::ops::Add::add))
 }

@@ -6,8 +6,8 @@ use fullpipe_campaign::{Next, Plan, spent};
 use fullpipe_record::{Measurement, Request, SweepCell, SweepReason, SweepReport, SweepRun, SweepRunRecord};
 use fullpipe_units::{ByteCount, Span};
 
+use crate::dips::dips;
 use crate::figures::{growth_of_rtt, together};
-use crate::folder::{Folder, FolderError};
 use crate::prepare::{idle_rtt, request, wall};
 
 /// Samples of each end that are kept with a run.
@@ -22,7 +22,7 @@ const USUAL_MSS: ByteCount = ByteCount::new(1448);
 /// Something that measures: a real host, a lab or a simulation.
 pub trait Measure {
     /// Why a measurement could not be made at all.
-    type Error: From<FolderError>;
+    type Error;
 
     /// Makes one measurement, the `number`th of the sweep, from 0.
     ///
@@ -39,8 +39,6 @@ pub trait Measure {
 pub struct Sweep<'s> {
     /// The plan.
     pub plan: &'s Plan,
-    /// The folder in which its runs are kept.
-    pub folder: &'s Folder,
     /// Its runs so far.
     pub runs: Vec<SweepRun>,
     /// Set when the user asks it to end.
@@ -48,15 +46,15 @@ pub struct Sweep<'s> {
 }
 
 impl Sweep<'_> {
-    /// Makes the runs that are left, and passes each to `observe`. An interrupt ends it before its next run, and a run
-    /// that it cut short is not kept.
+    /// Makes the runs that are left, and passes each to `keep` before the next begins. An interrupt ends it before its
+    /// next run, and a run that it cut short is not kept.
     ///
     /// # Errors
-    /// If a measurement cannot be made, or a run cannot be kept.
+    /// Fails if a measurement cannot be made, and with an error of `keep`.
     pub fn run<M: Measure>(
         mut self,
         measure: &mut M,
-        observe: &mut dyn FnMut(u32, &SweepRun),
+        keep: &mut dyn FnMut(SweepRunRecord) -> Result<(), M::Error>,
     ) -> Result<SweepReport, M::Error> {
         while let Next::Run { cell, reason } = self.plan.next(&self.runs) {
             let number = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
@@ -69,8 +67,7 @@ impl Sweep<'_> {
             }
             let run = self.figures(cell, reason, &measurement);
             let rest = run.took.saturating_sub(wall(&measurement));
-            self.folder.keep(record(self.plan, number, &run, measurement))?;
-            observe(number, &run);
+            keep(record(self.plan, number, &run, measurement))?;
             self.runs.push(run);
             measure.rest(rest);
         }
@@ -116,6 +113,7 @@ impl Sweep<'_> {
             predicted_knee: plan.predicted_knee(),
             surface: plan.surface(&runs),
             rtt: growth_of_rtt(&runs),
+            dips: dips(&runs, plan.fixed().rtt),
             forecast: plan.forecast(),
             spent: spent(&runs),
             grid: plan.grid_cost(&runs),

@@ -106,6 +106,21 @@ impl SimulatedPath {
         self.truth.iter().copied().fold(0.0, f64::max)
     }
 
+    /// Returns true if three times as many streams with the largest window are as slow, and half the window is as fast.
+    pub fn shows_plateau(&self) -> bool {
+        let (windows, streams) = (self.grid.windows(), self.grid.streams());
+        let [half, window] = [2, 1].map(|from_end| windows[windows.len() - from_end]);
+        let rate = |window, streams| self.rate(SweepCell { window, streams });
+        let is_level = |few: &u16| {
+            let many = streams.iter().copied().find(|streams| *streams >= 3 * few);
+            many.is_some_and(|many| {
+                let of_few = rate(window, *few);
+                of_few < 0.85 * self.best() && rate(half, *few) > 0.95 * of_few && rate(window, many) < 1.06 * of_few
+            })
+        };
+        streams.iter().any(is_level)
+    }
+
     fn index(&self, cell: SweepCell) -> usize {
         self.grid.cells().iter().position(|of| *of == cell).unwrap()
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fullpipe_record::Document;
-use fullpipe_store::{Location, NewDocument, Store, StoreError};
+use fullpipe_store::{Kept, Location, NewDocument, Store, StoreError};
 use jiff::Timestamp;
 
 use crate::failure::{Failure, USAGE};
@@ -60,7 +60,7 @@ impl PlaceArgument {
 }
 
 impl KeepArguments {
-    /// Makes the archive if there is none, for a command that is of no use without one.
+    /// Makes the archive if there is none, for a command that is of little use without one.
     ///
     /// # Errors
     /// Fails if the archive cannot be opened.
@@ -69,20 +69,36 @@ impl KeepArguments {
         Ok(())
     }
 
+    /// Opens the archive, which must exist.
+    ///
+    /// # Errors
+    /// Fails if there is none, or if it cannot be opened.
+    pub(crate) fn existing(&self) -> Result<Store, Failure> {
+        Ok(Store::open(&self.place.location()?)?)
+    }
+
+    /// Returns true if results are to be kept in no archive.
+    pub(crate) fn is_off(&self) -> bool {
+        self.no_store
+    }
+
     /// Keeps what a command measured. A user reads of an archive that does not take it, and the command goes on.
     pub(crate) fn keep(&self, document: &Document, terminal: &Terminal) {
-        match self.try_to_keep(document) {
-            Ok(0) => {}
-            Ok(count) => tracing::info!("{count} kept in the archive"),
+        match self.put(document) {
+            Ok(kept) if kept.is_empty() => {}
+            Ok(kept) => tracing::info!("{} kept in the archive", kept.len()),
             Err(failure) => terminal.notice(&format!("the result is not kept: {}", failure.message)),
         }
     }
 
-    fn try_to_keep(&self, document: &Document) -> Result<usize, Failure> {
-        let Some(mut store) = self.open()? else { return Ok(0) };
+    /// Keeps what a command measured, in as many documents as it has scenarios; in none if there is no archive.
+    ///
+    /// # Errors
+    /// Fails if the archive does not take it.
+    pub(crate) fn put(&self, document: &Document) -> Result<Vec<Kept>, Failure> {
+        let Some(mut store) = self.open()? else { return Ok(Vec::new()) };
         let documents = NewDocument::of(document, Timestamp::now());
-        documents.iter().try_for_each(|new| store.put(new).map(drop))?;
-        Ok(documents.len())
+        Ok(documents.iter().map(|new| store.put(new)).collect::<Result<_, _>>()?)
     }
 
     /// Opens the archive; `None` if results are to be kept in none.

@@ -13,16 +13,18 @@ use fullpipe_experiment::{Emulated, Interrupt, LabTarget, VirtualTarget};
 use fullpipe_lab::{Backend, Lab, Plan as LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
 use fullpipe_probe::{Destination, TestEvent, measure, watch_closely};
-use fullpipe_record::{Content, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan, SweepRun};
+use fullpipe_record::{
+    Content, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan, SweepRun, SweepRunRecord,
+};
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, Scenario, Step, parse_path_flag_with};
-use fullpipe_sweep::{Folder, Kept, Measure, Sweep, Wishes, light_request, plan, price};
+use fullpipe_sweep::{Kept, Measure, Sweep, Wishes, light_request, plan, price};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use super::load::{Server, family};
 use super::measure::stays_here;
-use super::state::state_folder;
 use crate::commands::Run;
+use crate::commands::keep::KeepArguments;
 use crate::commands::live::{Interrupts, LiveArgument, Picture};
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
@@ -40,8 +42,8 @@ const LAST: &str = "last";
 /// Find the window and the number of streams that fill the path.
 ///
 /// Measures windows × streams where the answer depends on it, a fifth of the grid's bytes and time at most, and names
-/// the cheapest setting with 95 % of the best rate. The server runs `fullpipe serve` or `iperf3 -s`. Each run is kept
-/// before the next begins, so that --resume goes on after an end of any kind.
+/// the cheapest setting with 95 % of the best rate. The server runs `fullpipe serve` or `iperf3 -s`. Each run is kept in
+/// the archive before the next begins, so that --resume goes on after an end of any kind.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Server: HOST or HOST:PORT
@@ -77,11 +79,12 @@ pub(crate) struct SweepArguments {
     /// Measure the whole grid, 10 s a setting
     #[arg(long)]
     full: bool,
-    /// Order of the whole grid: nested or scrambled [default: scrambled]
+    /// Order of the whole grid: nested, scrambled or both [default: scrambled]
     ///
     /// `nested` is all windows with the fewest streams first, as SLAC measured. `scrambled` is blocks in random order
     /// of which each has every window once, so that a slow change of the path does not look like an effect of the
-    /// settings.
+    /// settings. `both` measures the grid in the one order and then in the other: what comes again belongs to the
+    /// settings, and what does not to the path at that time.
     #[arg(long, requires = "full", value_parser = order, value_name = "ORDER")]
     order: Option<SweepOrder>,
     /// Part of the time in which the path is loaded; the rest is rest
@@ -105,13 +108,15 @@ pub(crate) struct SweepArguments {
     #[arg(long, conflicts_with = "resume")]
     dry_run: bool,
     /// Go on with the sweep ID, or the last one, with the flags that it began with
-    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = LAST)]
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = LAST, conflicts_with = "no_store")]
     resume: Option<String>,
     /// Send more than 1 GiB without asking
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
     live: LiveArgument,
+    #[command(flatten)]
+    archive: KeepArguments,
 }
 
 impl Run for Arguments {
@@ -188,45 +193,51 @@ impl SweepArguments {
         interrupts: &Interrupts,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
-        let root = state_folder().ok_or_else(|| Failure::new(USAGE, "this user has no home; set XDG_STATE_HOME"))?;
-        let root = root.join("sweeps");
-        let (plan, folder, runs) = match &self.resume {
+        let (plan, runs) = match &self.resume {
             Some(id) => {
                 let id = Some(id.as_str()).filter(|id| *id != LAST);
-                let Kept { folder, plan, runs } = Folder::open(&root, id)?;
-                (checked(plan, place)?, Some(folder), runs)
+                let Kept { plan, runs } = Kept::find(&mut self.archive.existing()?, id)?;
+                (checked(plan, place)?, runs)
             }
-            None => (self.plan(place, measure)?, None, Vec::new()),
+            None => (self.plan(place, measure)?, Vec::new()),
         };
         let style = terminal.style();
         terminal.progress(&report::sweep_plan(plan.fixed(), plan.forecast(), price(&plan), style));
-        terminal.event(&Event::SweepPlan(Box::new(plan.fixed().clone())));
+        let sweep_plan = Content::SweepPlan { sweep_plan: Box::new(plan.fixed().clone()) };
         if self.dry_run {
-            let sweep_plan = Box::new(plan.fixed().clone());
-            terminal.document(&Document::new(Content::SweepPlan { sweep_plan }));
+            terminal.event(&Event::SweepPlan(Box::new(plan.fixed().clone())));
+            terminal.document(&Document::new(sweep_plan));
             return Ok(());
         }
-        let folder = if let Some(folder) = folder {
-            folder
-        } else {
+        let mut archive = Archive { arguments: &self.archive, terminal, is_on: !self.archive.is_off() };
+        if self.resume.is_none() {
             self.consent(place, &plan)?;
-            Folder::create(&root, plan.fixed())?
-        };
+            archive.begin(sweep_plan);
+        }
         *place.picture.borrow_mut() = self.live.start(|| SweepPage::new(plan.fixed()), interrupts)?;
+        // Whoever sees this event can resume the sweep.
+        terminal.event(&Event::SweepPlan(Box::new(plan.fixed().clone())));
         let mut known = runs.clone();
-        show(place.picture, &plan, &known);
-        let sweep = Sweep { plan: &plan, folder: &folder, runs, interrupt: &interrupts.flag };
-        let done = sweep.run(measure, &mut |number, run| {
-            terminal.progress(&format!("{}\n", report::sweep_run(number, run)));
+        draw(place.picture, &plan, &known);
+        let sweep = Sweep { plan: &plan, runs, interrupt: &interrupts.flag };
+        let done = sweep.run(measure, &mut |record| {
+            let (number, run) = (record.number, record.run.clone());
+            archive.keep(record)?;
+            terminal.progress(&format!("{}\n", report::sweep_run(number, &run)));
             terminal.event(&Event::SweepRun(Box::new(run.clone())));
-            known.push(run.clone());
-            show(place.picture, &plan, &known);
+            known.push(run);
+            draw(place.picture, &plan, &known);
+            Ok(())
         })?;
         drop(place.picture.take());
         terminal.result(&report::sweep(&done, style));
         terminal.event(&Event::Sweep(Box::new(done.clone())));
         let (interrupted, has_answer) = (done.interrupted, done.answer.is_some());
-        terminal.document(&Document::new(Content::Sweep { sweep: Box::new(done) }));
+        let document = Document::new(Content::Sweep { sweep: Box::new(done) });
+        terminal.document(&document);
+        if archive.is_on {
+            self.archive.keep(&document, terminal);
+        }
         match (interrupted, has_answer) {
             (true, _) => Err(Failure::already_printed(INTERRUPTED)),
             (false, false) => Err(Failure::already_printed(FAILED)),
@@ -274,8 +285,8 @@ impl SweepArguments {
     }
 }
 
-/// Shows the map after `runs`, and the run that follows from them.
-fn show(picture: &Drawing, plan: &Plan, runs: &[SweepRun]) {
+/// Draws the map after `runs`, and the run that follows from them.
+fn draw(picture: &Drawing, plan: &Plan, runs: &[SweepRun]) {
     let Some(picture) = &*picture.borrow() else { return };
     picture.send(SweepUpdate::Known {
         runs: runs.to_vec(),
@@ -285,6 +296,47 @@ fn show(picture: &Drawing, plan: &Plan, runs: &[SweepRun]) {
     });
     if let Next::Run { cell, reason } = plan.next(runs) {
         picture.send(SweepUpdate::Next { cell, reason });
+    }
+}
+
+/// The archive of a sweep. One that takes nothing ends no sweep, but its user is told that it cannot be resumed.
+struct Archive<'a> {
+    arguments: &'a KeepArguments,
+    terminal: &'a Terminal,
+    /// False if nothing is to be kept, or after a failure: without one run, those after it are of no use.
+    is_on: bool,
+}
+
+impl Archive<'_> {
+    /// Makes the archive, if there is none, and keeps the plan.
+    fn begin(&mut self, plan: Content) {
+        if self.is_on {
+            let kept = self.arguments.require().and_then(|()| self.arguments.put(&Document::new(plan)));
+            self.note(kept.map(drop));
+        }
+    }
+
+    /// Keeps a run.
+    ///
+    /// # Errors
+    /// Fails if another program has kept a run with this number.
+    fn keep(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
+        if !self.is_on {
+            return Ok(());
+        }
+        let kept = self.arguments.put(&Document::new(Content::SweepRun { sweep_run: Box::new(record) }));
+        if kept.as_ref().is_ok_and(|kept| kept.iter().any(|kept| !kept.is_new)) {
+            return Err(Failure::new(FAILED, "another program goes on with this sweep: only one can"));
+        }
+        self.note(kept.map(drop));
+        Ok(())
+    }
+
+    fn note(&mut self, kept: Result<(), Failure>) {
+        if let Err(failure) = kept {
+            self.is_on = false;
+            self.terminal.notice(&format!("the sweep is not kept, and cannot be resumed: {}", failure.message));
+        }
     }
 }
 
@@ -397,7 +449,8 @@ fn order(text: &str) -> Result<SweepOrder, String> {
     match text {
         "nested" => Ok(SweepOrder::Nested),
         "scrambled" => Ok(SweepOrder::Scrambled),
-        _ => Err("write nested or scrambled".to_owned()),
+        "both" => Ok(SweepOrder::Both),
+        _ => Err("write nested, scrambled or both".to_owned()),
     }
 }
 

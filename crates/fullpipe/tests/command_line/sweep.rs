@@ -1,10 +1,11 @@
 //! Sweeps in virtual time, ended and resumed.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use fullpipe_testkit::document;
+use fullpipe_testkit::{document, sentence};
 use serde_json::Value;
 
 use crate::common::{fullpipe, run};
@@ -12,15 +13,24 @@ use crate::common::{fullpipe, run};
 /// A small grid, so that a sweep takes a moment.
 const SWEEP: [&str; 8] = ["lab", "sweep", "slac-sweep", "--virtual", "--windows", "64KiB..1MiB", "--streams", "1..8"];
 
-fn sweep(state: &Path, more: &[&str]) -> Command {
+/// Ends of a sweep by `kill -9`.
+const KILLS: u64 = 6;
+
+fn sweep(data: &Path, more: &[&str]) -> Command {
     let mut command = fullpipe(&SWEEP);
-    command.args(more).env("XDG_STATE_HOME", state);
+    command.args(more).env("XDG_DATA_HOME", data);
+    command
+}
+
+fn archive(data: &Path, more: &[&str]) -> Command {
+    let mut command = fullpipe(&["store"]);
+    command.args(more).env("XDG_DATA_HOME", data);
     command
 }
 
 #[test]
 fn a_sweep_in_virtual_time_finds_the_knee_and_is_the_same_each_time() {
-    let swept = |state: &Path| document(&run(&mut sweep(state, &["--budget", "100%", "--json"]), 60));
+    let swept = |data: &Path| document(&run(&mut sweep(data, &["--budget", "100%", "--json"]), 60));
     let [first, second] = [(); 2].map(|()| swept(tempfile::tempdir().unwrap().path()));
     let report = &first["sweep"];
     assert_eq!((&first["kind"], &report["interrupted"]), (&"sweep".into(), &false.into()), "{first}");
@@ -36,30 +46,58 @@ fn runs(document: &Value) -> &Vec<Value> {
 }
 
 #[test]
-fn a_sweep_that_was_killed_goes_on_with_the_run_that_it_would_have_made() {
+fn a_sweep_that_is_killed_again_and_again_has_the_runs_that_it_would_have_made_and_each_once() {
     let [whole, killed] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let expected = document(&run(&mut sweep(whole.path(), &["--json"]), 60));
-    let mut begun: Child =
-        sweep(killed.path(), &["--json"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(400));
-    begun.kill().unwrap();
-    begun.wait().unwrap();
-    let again = run(&mut sweep(killed.path(), &["--resume", "--json"]), 60);
-    // Killed before its plan was kept, there is nothing to resume.
-    if again.status.code() == Some(2) {
-        return;
+    let mut resume = &[][..];
+    for kill in 0..KILLS {
+        let mut begun = sweep(killed.path(), &[resume, &["--json-lines"]].concat());
+        let mut begun: Child = begun.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        // The plan is kept before it is printed.
+        let mut lines = BufReader::new(begun.stdout.take().unwrap()).lines();
+        assert!(lines.next().unwrap().unwrap().contains("sweep-plan"));
+        // At moments that fall into all parts of a run.
+        std::thread::sleep(Duration::from_millis(kill * 37 % 120));
+        begun.kill().unwrap();
+        begun.wait().unwrap();
+        resume = &["--resume"];
     }
-    assert_eq!(runs(&document(&again)), runs(&expected));
+    let again = document(&run(&mut sweep(killed.path(), &["--resume", "--json"]), 60));
+    assert_eq!(runs(&again), runs(&expected));
+    let id = again["sweep"]["plan"]["id"].as_str().unwrap();
+    let of_sweep = ["list", "--campaign", id, "--kind", "sweep-run", "--limit", "1000", "--json"];
+    let kept = document(&run(&mut archive(killed.path(), &of_sweep), 20));
+    assert_eq!(kept["stored"].as_array().unwrap().len(), runs(&again).len());
+    assert!(run(&mut archive(killed.path(), &["check"]), 20).status.success());
 }
 
 #[test]
-fn a_dry_run_keeps_nothing_and_a_resumed_sweep_must_exist() {
-    let state = tempfile::tempdir().unwrap();
-    let dry = document(&run(&mut sweep(state.path(), &["--dry-run", "--json"]), 30));
+fn a_sweep_without_an_archive_runs_and_keeps_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let dry = document(&run(&mut sweep(data.path(), &["--dry-run", "--json"]), 30));
     assert_eq!(dry["kind"], "sweep-plan", "{dry}");
-    for resume in [&["--resume"][..], &["--resume", "../x"], &["--resume", "none"]] {
-        let refused = run(&mut sweep(state.path(), resume), 30);
+    let kept_nowhere = run(&mut sweep(data.path(), &["--no-store", "--json"]), 60);
+    assert_eq!((document(&kept_nowhere)["kind"].as_str(), kept_nowhere.stderr.len()), (Some("sweep"), 0));
+    assert_eq!(data.path().read_dir().unwrap().count(), 0);
+    let refused = run(&mut sweep(data.path(), &["--store", "/dev/null/archive.db", "--json"]), 60);
+    assert_eq!(sentence(&refused, 0).matches("the sweep is not kept, and cannot be resumed: ").count(), 1);
+    assert_eq!(document(&refused)["kind"], "sweep");
+}
+
+#[test]
+fn a_resumed_sweep_must_exist() {
+    let data = tempfile::tempdir().unwrap();
+    let missing = run(&mut sweep(data.path(), &["--resume"]), 30);
+    assert!(sentence(&missing, 2).contains("there is no archive at"), "{missing:?}");
+    assert!(run(&mut archive(data.path(), &["create"]), 30).status.success());
+    for (resume, says) in [
+        (&["--resume"][..], "no sweep is kept in the archive"),
+        (&["--resume", "../x"], "no document of the archive has the identifier"),
+        (&["--resume", "00ff"], "no document of the archive has the identifier 00ff"),
+        (&["--resume", "--no-store"], "cannot be used with"),
+    ] {
+        let refused = run(&mut sweep(data.path(), resume), 30);
         assert_eq!(refused.status.code(), Some(2), "{resume:?}");
-        assert!(String::from_utf8_lossy(&refused.stderr).contains("no sweep is kept in"), "{resume:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(says), "{refused:?}");
     }
 }

@@ -1,12 +1,12 @@
 //! Sweeps over windows and streams.
 
-use fullpipe_chart::{HeatMap, Hue, Mark, Panel, Plot, Series, Tile};
+use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
 use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
 use fullpipe_units::{Ratio, Span};
 
 use super::campaign::{by_streams, distributions, repeated, timeline};
 use super::{Article, Section, figures, published};
-use crate::text::{added_rtt, named_settings, round_trip, sweep_sentences};
+use crate::text::{added_rtt, named_settings, rate_map, round_trip, sweep_sentences};
 
 /// Returns the article on a sweep.
 pub(super) fn article(report: &SweepReport) -> Article {
@@ -51,27 +51,12 @@ fn facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
 }
 
 fn surface(report: &SweepReport) -> Section {
-    let tile = |of: &SweepEstimate| Tile {
-        window: of.cell.window,
-        streams: of.cell.streams.into(),
-        rate: of.rate,
-        is_measured: of.runs > 0,
-        note: match of.runs {
-            0 => format!("{} to {}", of.low, of.high),
-            runs => format!("{} to {}, {runs} runs", of.low, of.high),
-        },
-    };
-    let mut map = HeatMap::new("Rate by window and streams", report.surface.iter().map(tile).collect());
-    if let Some(answer) = &report.answer {
-        let (knee, best) = (answer.knee.cell, answer.best.rate);
-        map = map.knee(knee.window, knee.streams.into()).bdp(best.bytes_in(report.plan.rtt));
-    }
     let title = report.answer.as_ref().map_or_else(
         || "Rate by window and streams".to_owned(),
         |answer| format!("{} is the cheapest setting with 95 % of the best", answer.knee.cell),
     );
     let method = "Payload of all streams together, by a surface fitted to all runs; large tiles were measured.";
-    Section::new(title, method, map)
+    Section::new(title, method, rate_map(report))
 }
 
 /// Returns the round trip under load over the rate, run by run.

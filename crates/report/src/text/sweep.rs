@@ -1,14 +1,15 @@
 //! A sweep: a map of the rates, the knee, and the answers that the runs give.
 
-use fullpipe_record::{SweepAnswer, SweepCost, SweepEstimate, SweepPlan, SweepReport, SweepRun, SweepShape};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_chart::{HeatMap, Tile};
+use fullpipe_record::{
+    SweepAnswer, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepOrder, SweepPlan, SweepReport, SweepRun,
+    SweepShape,
+};
+use fullpipe_units::{ByteCount, Span};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table, or_dash};
-
-/// Numbers of streams that a map of 80 columns shows.
-const MAX_COLUMNS: usize = 14;
 
 /// Rank correlation from which on two figures go together.
 const RELATED: f64 = 0.6;
@@ -58,8 +59,8 @@ pub fn sweep_run(number: u32, run: &SweepRun) -> String {
 
 /// Returns the whole report.
 pub fn sweep(report: &SweepReport, style: Style) -> String {
-    let mut text = heading(style, "Rates by window and streams, in % of the fastest");
-    text += &map(report, style);
+    let mut text = heading(style, "Rates by window and streams");
+    text += &rate_map(report).text();
     if let Some(answer) = &report.answer {
         text += &heading(style, "The setting");
         text += &settings(answer, report, style);
@@ -75,42 +76,22 @@ pub fn sweep(report: &SweepReport, style: Style) -> String {
     text
 }
 
-/// Tiles, windows by streams: figures where a setting was measured, shades where its rate follows from its neighbours.
-fn map(report: &SweepReport, style: Style) -> String {
-    let SweepPlan { windows, streams, .. } = &report.plan;
-    let fastest = report.surface.iter().filter(|of| of.runs > 0).map(|of| of.rate).max().unwrap_or_default();
-    let knee = report.answer.as_ref().map(|answer| answer.knee.cell);
-    let mut text = String::new();
-    for part in (0..streams.len()).collect::<Vec<_>>().chunks(MAX_COLUMNS) {
-        for (row, window) in windows.iter().enumerate().rev() {
-            text += &format!("{:>9} ", window.to_string());
-            for column in part {
-                let Some(of) = report.surface.get(column * windows.len() + row) else { continue };
-                text += &tile(of, fastest, knee == Some(of.cell), style);
-            }
-            text += "\n";
-        }
-        let counts: Vec<String> = part.iter().map(|column| format!("{:>4} ", streams[*column])).collect();
-        text += &style.dim(&format!("{:>9} {}", "streams", counts.concat()));
-        text += "\n\n";
-    }
-    text += &style.dim("  [ ] knee; figures measured; ░ ▒ ▓ █ from 0, 50, 80 and 95 %, by the neighbours\n");
-    text
-}
-
-fn tile(of: &SweepEstimate, fastest: BitRate, is_knee: bool, style: Style) -> String {
-    let share = of.rate.relative_to(fastest) * 100.0;
-    let shade = match share {
-        share if share < 50.0 => '░',
-        share if share < 80.0 => '▒',
-        share if share < 95.0 => '▓',
-        _ => '█',
+/// Returns the rates by window and streams.
+pub(crate) fn rate_map(report: &SweepReport) -> HeatMap {
+    let tile = |of: &SweepEstimate| Tile {
+        window: of.cell.window,
+        streams: of.cell.streams.into(),
+        rate: of.rate,
+        is_measured: of.runs > 0,
+        note: match of.runs {
+            0 => format!("{} to {}", of.low, of.high),
+            runs => format!("{} to {}, {runs} runs", of.low, of.high),
+        },
     };
-    match (of.runs, is_knee) {
-        (0, _) => style.dim(&format!("   {shade} ")),
-        (_, true) => style.bold(&format!("[{share:>3.0}]")),
-        (_, false) => format!("{share:>4.0} "),
-    }
+    let map = HeatMap::new("Rate by window and streams", report.surface.iter().map(tile).collect());
+    let Some(answer) = &report.answer else { return map };
+    let (knee, best) = (answer.knee.cell, answer.best.rate);
+    map.knee(knee.window, knee.streams.into()).bdp(best.bytes_in(report.plan.rtt))
 }
 
 fn settings(answer: &SweepAnswer, report: &SweepReport, style: Style) -> String {
@@ -157,6 +138,7 @@ pub(crate) fn sweep_sentences(report: &SweepReport) -> Vec<String> {
     said.extend(change(report));
     said.extend(verdict(report));
     said.extend(next_to_prediction(report));
+    said.extend(report.dips.iter().flat_map(|dips| of_dips(dips, report.plan.order)));
     said.extend(of_rtt(report));
     said.extend(of_streams(report));
     said
@@ -214,19 +196,70 @@ fn of_rtt(report: &SweepReport) -> Option<String> {
     let Some(from) = rtt.climbs_from else {
         return Some("At no rate are round trips longer than without load.".to_owned());
     };
-    let named = [
-        ("the rate", rtt.with_rate),
-        ("the window", rtt.with_window),
-        ("the streams", rtt.with_streams),
-        ("streams × window", rtt.with_product),
-    ];
-    let related: Vec<String> = named
+    let set =
+        [("the window", rtt.with_window), ("the streams", rtt.with_streams), ("streams × window", rtt.with_product)];
+    let related: Vec<String> = set
         .into_iter()
         .filter(|(_, correlation)| correlation.abs() >= RELATED)
         .map(|(name, correlation)| format!("{name} ({correlation:.2})"))
         .collect();
     let with = if related.is_empty() { "nothing that was set".to_owned() } else { related.join(", ") };
-    Some(format!("Round trips are longer from {from} on; by rank their growth goes with {with}."))
+    Some(format!(
+        "Round trips are longer from {from} on. By rank their growth goes with the rate by {:.2}, and at the same rate \
+         with {with}.",
+        rtt.with_rate
+    ))
+}
+
+/// Returns what the dips are, and what speaks for and against each of three causes.
+fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
+    if dips.are_few() {
+        return vec!["Hardly any run is slower than a smaller setting: there are no dips.".to_owned()];
+    }
+    let cause = match dips.cause {
+        Some(SweepDipCause::Order) => "the path changed slowly, and the order of the runs decides where that shows",
+        Some(SweepDipCause::CrossTraffic) => "other traffic came and went",
+        Some(SweepDipCause::BeyondFlight) => "more may be in flight than path and queue hold",
+        None => "the runs do not show why",
+    };
+    let mut said = vec![format!(
+        "{} of {} runs are dips, below 80 % of what a setting with no more streams and no larger window has: {cause}.",
+        dips.dips, dips.runs
+    )];
+    let (Some(of_setting), Some(neighbours)) = (dips.of_setting, dips.neighbours) else {
+        let both = "Hardly any was measured again; `--full --order both` measures the grid in two orders, and shows if \
+                    they are of the method, of other traffic, or of streams × window.";
+        return if order == Some(SweepOrder::Both) {
+            said
+        } else {
+            said.into_iter().chain([both.to_owned()]).collect()
+        };
+    };
+    let [method, cross_traffic, flight] =
+        [SweepDipCause::Order, SweepDipCause::CrossTraffic, SweepDipCause::BeyondFlight].map(|of| yes(dips.cause, of));
+    said.push(format!(
+        "Is it the method? {method}: runs after one another, each relative to its setting, correlate by \
+         {neighbours:.2}; a slow change of the path would make it much."
+    ));
+    said.push(format!(
+        "Is it other traffic? {cross_traffic}: {} of {} dips that were measured again came again, and runs of one \
+         setting correlate by {of_setting:.2}; traffic that comes and goes would make it little.",
+        dips.again, dips.repeated
+    ));
+    said.push(format!(
+        "Is it streams × window? {flight}: {} of the {} dips have more than the {} in flight that fill the path, and so \
+         have {} of all {} runs.",
+        dips.dips_beyond, dips.dips, dips.flight, dips.runs_beyond, dips.runs
+    ));
+    said
+}
+
+fn yes(cause: Option<SweepDipCause>, of: SweepDipCause) -> &'static str {
+    match cause {
+        None => "Perhaps",
+        Some(cause) if cause == of => "Yes",
+        Some(_) => "No",
+    }
 }
 
 /// Returns the answer to the question if other streams take up what one leaves.

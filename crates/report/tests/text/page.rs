@@ -213,6 +213,7 @@ fn swept(is_answered: bool) -> SweepReport {
         predicted_knee: None,
         surface: cells.iter().map(|cell| estimate(*cell, u32::from(is_answered))).collect(),
         rtt: None,
+        dips: None,
         forecast: None,
         spent: SweepCost { bytes: ByteCount::from_mib(30), time: Span::from_secs(15) },
         grid: SweepCost { bytes: ByteCount::from_mib(200), time: Span::from_secs(80) },

@@ -1,0 +1,129 @@
+//! Campaigns over whole grids that were recorded: each run has the rate that its setting has in the grid.
+
+use std::collections::BTreeMap;
+
+use fullpipe_campaign::{Grid, Next, Plan, run_cost, spent};
+use fullpipe_record::{SweepCell, SweepPlan, SweepReason, SweepRun};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+/// A recorded grid.
+struct Recorded {
+    rates: BTreeMap<(u16, ByteCount), BitRate>,
+    sent: ByteCount,
+}
+
+impl Recorded {
+    fn of(csv: &str) -> Self {
+        let mut recorded = Self { rates: BTreeMap::new(), sent: ByteCount::ZERO };
+        for line in csv.lines().skip(1) {
+            let fields: Vec<u64> = line.split(',').map(|field| field.parse().unwrap()).collect();
+            let cell = (u16::try_from(fields[0]).unwrap(), ByteCount::new(fields[1]));
+            recorded.rates.insert(cell, BitRate::from_bps(fields[2]));
+            recorded.sent += ByteCount::new(fields[3]);
+        }
+        assert_eq!(recorded.rates.len(), 130);
+        recorded
+    }
+
+    fn rate(&self, cell: SweepCell) -> BitRate {
+        self.rates[&(cell.streams, cell.window)]
+    }
+
+    /// Returns the median of the fastest tenth, which hardly depends on the luck of a single run.
+    fn best(&self) -> BitRate {
+        let mut rates: Vec<BitRate> = self.rates.values().copied().collect();
+        rates.sort_unstable();
+        rates[rates.len() - rates.len() / 20]
+    }
+
+    /// Returns the least streams × window that has 95 % of the best.
+    fn knee(&self) -> ByteCount {
+        let does = self.rates.iter().filter(|(_, rate)| **rate >= self.best().scaled(0.95));
+        does.map(|((streams, window), _)| SweepCell { window: *window, streams: *streams }.product()).min().unwrap()
+    }
+
+    fn run(&self, plan: &Plan, cell: SweepCell, reason: SweepReason) -> SweepRun {
+        let cost = run_cost(plan.fixed(), plan.length().total(), self.rate(cell));
+        SweepRun {
+            cell,
+            reason,
+            rate: Some(self.rate(cell)),
+            sent: cost.bytes,
+            took: cost.time,
+            idle_rtt: None,
+            loaded_rtt: None,
+            retransmits: None,
+            together: None,
+            broken: Vec::new(),
+        }
+    }
+}
+
+fn plan(rtt: Span) -> Plan {
+    let grid = Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
+    Plan::new(SweepPlan {
+        id: "recorded".to_owned(),
+        target: "recorded".to_owned(),
+        is_virtual: true,
+        windows: grid.windows().to_vec(),
+        streams: grid.streams().to_vec(),
+        order: None,
+        seed: 1,
+        rtt,
+        overhead: rtt * 4,
+        duty: Ratio::new(0.5),
+        budget: Ratio::new(0.2),
+        max_bytes: None,
+        congestion: None,
+        predicted: Vec::new(),
+    })
+    .unwrap()
+}
+
+/// The result of a campaign over a recorded grid.
+struct Outcome {
+    knee: SweepCell,
+    /// Doublings of streams × window from the knee of the whole grid.
+    steps: f64,
+    /// Rate of the knee, relative to the best.
+    rate: f64,
+    /// Bytes, relative to the whole grid.
+    share: f64,
+}
+
+fn campaign(csv: &str, rtt: Span) -> Outcome {
+    let recorded = Recorded::of(csv);
+    let plan = plan(rtt);
+    let mut runs = Vec::new();
+    while let Next::Run { cell, reason } = plan.next(&runs) {
+        runs.push(recorded.run(&plan, cell, reason));
+    }
+    let knee = plan.answer(&runs).unwrap().knee.cell;
+    Outcome {
+        knee,
+        steps: libm::log2(knee.product().as_f64() / recorded.knee().as_f64()),
+        rate: recorded.rate(knee).relative_to(recorded.best()),
+        share: spent(&runs).bytes.as_f64() / recorded.sent.as_f64(),
+    }
+}
+
+#[test]
+fn the_knee_is_within_one_step_of_that_of_the_whole_grid_for_a_fifth_of_its_bytes() {
+    for (name, csv, rtt) in [
+        ("far", include_str!("grids/far.csv"), 154),
+        ("shared", include_str!("grids/shared.csv"), 154),
+        ("near", include_str!("grids/near.csv"), 20),
+        ("lossy", include_str!("grids/lossy.csv"), 40),
+    ] {
+        let Outcome { knee, steps, rate, share } = campaign(csv, Span::from_millis(rtt));
+        assert!((-1.01..=1.01).contains(&steps), "{name}: {knee}, {steps:.2} steps away");
+        assert!(rate >= 0.93 && share <= 0.2, "{name}: {knee} has {rate:.3} for {share:.3}");
+    }
+}
+
+/// The kernel's grid has dips and luck of single runs on its plateau, so that its knee is hardly known.
+#[test]
+fn over_the_kernels_grid_the_answer_has_nearly_the_best_rate_for_a_fifth_of_the_bytes() {
+    let Outcome { knee, rate, share, .. } = campaign(include_str!("grids/far-kernel.csv"), Span::from_millis(154));
+    assert!(rate >= 0.93 && share <= 0.2, "{knee} has {rate:.3} for {share:.3}");
+}

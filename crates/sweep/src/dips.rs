@@ -1,0 +1,235 @@
+//! Dips: runs that are slower than smaller settings, and what makes them.
+
+use fullpipe_record::{SweepCell, SweepDipCause, SweepDips, SweepRun};
+use fullpipe_stats::{Correlation, rank_correlation};
+use fullpipe_units::{BitRate, Ratio, Span, median};
+
+/// Share of the rate of a smaller setting below which a run is a dip.
+const DIP: f64 = 0.8;
+
+/// Share of the best rate from which on a setting fills the path, and dips where the path does.
+const FULL: f64 = 0.8;
+
+/// Correlation of runs from which on they go together.
+const TOGETHER: f64 = 0.4;
+
+/// Share of the dips beyond the bytes in flight from which on those are their cause.
+const BEYOND: f64 = 0.8;
+
+/// Returns the dips of `runs`, which are all of a sweep in their order, over a path with this round-trip time; `None`
+/// if no run counts.
+pub(crate) fn dips(runs: &[SweepRun], rtt: Span) -> Option<SweepDips> {
+    let runs = judged(runs);
+    let best = runs.iter().map(|run| run.reached).max()?;
+    let flight = best.bytes_in(rtt);
+    let full: Vec<&Run> = runs.iter().filter(|run| run.reached >= best.scaled(FULL)).collect();
+    let [of_setting, neighbours] = [of_setting(&full), neighbours(&full)];
+    let count = |of: &dyn Fn(&&Run) -> bool| u32::try_from(runs.iter().filter(of).count()).unwrap_or(u32::MAX);
+    let is_beyond = |run: &Run| run.cell.product() > flight;
+    let is_other = |run: &Run, other: &Run| other.cell == run.cell && other.number != run.number;
+    let is_repeated = |run: &Run| run.is_dip() && runs.iter().any(|other| is_other(run, other));
+    let comes_again = |run: &Run| run.is_dip() && runs.iter().any(|other| is_other(run, other) && other.is_dip());
+    let dips = SweepDips {
+        runs: count(&|_| true),
+        dips: count(&|run| run.is_dip()),
+        flight,
+        runs_beyond: count(&|run| is_beyond(run)),
+        dips_beyond: count(&|run| run.is_dip() && is_beyond(run)),
+        repeated: count(&|run| is_repeated(run)),
+        again: count(&|run| comes_again(run)),
+        of_setting: of_setting.map(|found| found.coefficient),
+        neighbours: neighbours.map(|found| found.coefficient),
+        cause: None,
+    };
+    Some(SweepDips { cause: cause(&dips, of_setting, neighbours), ..dips })
+}
+
+/// A run that counts.
+struct Run {
+    number: usize,
+    cell: SweepCell,
+    rate: BitRate,
+    /// Median of the runs of its setting.
+    typical: BitRate,
+    /// The greatest rate that a setting with no more streams and no larger window typically has.
+    reached: BitRate,
+}
+
+impl Run {
+    fn depth(&self) -> Ratio {
+        Ratio::new(self.rate.relative_to(self.reached))
+    }
+
+    fn is_dip(&self) -> bool {
+        self.depth().get() < DIP
+    }
+}
+
+fn judged(runs: &[SweepRun]) -> Vec<Run> {
+    let seen: Vec<(usize, SweepCell, BitRate)> =
+        runs.iter().enumerate().filter_map(|(number, run)| Some((number, run.cell, run.rate?))).collect();
+    let typical = |cell: SweepCell| {
+        let of_cell = seen.iter().filter(|(_, of, _)| *of == cell).map(|(_, _, rate)| *rate);
+        median(of_cell.collect()).unwrap_or_default()
+    };
+    let known: Vec<(SweepCell, BitRate)> = seen.iter().map(|(_, cell, _)| (*cell, typical(*cell))).collect();
+    let is_no_larger = |of: SweepCell, than: SweepCell| of.window <= than.window && of.streams <= than.streams;
+    let judge = |((number, cell, rate), (_, typical)): (&(usize, SweepCell, BitRate), &(SweepCell, BitRate))| {
+        let smaller = known.iter().filter(|(of, _)| is_no_larger(*of, *cell)).map(|(_, rate)| *rate);
+        Run { number: *number, cell: *cell, rate: *rate, typical: *typical, reached: smaller.max().unwrap_or(*rate) }
+    };
+    seen.iter().zip(&known).map(judge).collect()
+}
+
+/// Returns the rank correlation of each run with the next one of its setting, each by its depth: dips that belong to
+/// settings come again.
+fn of_setting(full: &[&Run]) -> Option<Correlation> {
+    let next = |run: &Run| full.iter().find(|other| other.cell == run.cell && other.number > run.number);
+    let depths = full.iter().filter_map(|run| next(run).map(|next| (run.depth(), next.depth())));
+    rank_correlation(&depths.collect::<Vec<_>>())
+}
+
+/// Returns the rank correlation of runs with those after them, each relative to the typical run of its setting: of
+/// settings that were measured more than once.
+fn neighbours(full: &[&Run]) -> Option<Correlation> {
+    let is_repeated = |run: &&&Run| full.iter().filter(|other| other.cell == run.cell).count() > 1;
+    let residual = |run: &Run| Ratio::new(run.rate.relative_to(run.typical));
+    let repeated: Vec<&&Run> = full.iter().filter(is_repeated).collect();
+    let different = repeated.windows(2).filter(|pair| pair[0].cell != pair[1].cell);
+    rank_correlation(&different.map(|pair| (residual(pair[0]), residual(pair[1]))).collect::<Vec<_>>())
+}
+
+fn cause(dips: &SweepDips, of_setting: Option<Correlation>, neighbours: Option<Correlation>) -> Option<SweepDipCause> {
+    let of_setting = of_setting.filter(|_| !dips.are_few())?;
+    let is_shown = |found: Correlation| found.is_shown() && found.coefficient >= TOGETHER;
+    if is_shown(of_setting) {
+        let beyond = f64::from(dips.dips_beyond) >= BEYOND * f64::from(dips.dips);
+        return beyond.then_some(SweepDipCause::BeyondFlight);
+    }
+    // In between, the figures do not decide.
+    (of_setting.coefficient < TOGETHER).then(|| match neighbours {
+        Some(found) if is_shown(found) => SweepDipCause::Order,
+        _ => SweepDipCause::CrossTraffic,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_campaign::{Grid, Next, Plan};
+    use fullpipe_record::{SweepOrder, SweepPlan};
+    use fullpipe_units::ByteCount;
+    use rand_pcg::Pcg64Mcg;
+    use rand_pcg::rand_core::{Rng, SeedableRng};
+
+    const RTT: Span = Span::from_millis(20);
+
+    /// Sweeps of each kind.
+    const SWEEPS: u64 = 40;
+
+    struct Random(Pcg64Mcg);
+
+    impl Random {
+        fn unit(&mut self) -> f64 {
+            (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+        }
+
+        /// About normal, with the standard deviation 1.
+        fn normal(&mut self) -> f64 {
+            (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+        }
+    }
+
+    fn plan(order: SweepOrder) -> Plan {
+        let grid = Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
+        Plan::new(SweepPlan {
+            id: String::new(),
+            target: String::new(),
+            is_virtual: true,
+            windows: grid.windows().to_vec(),
+            streams: grid.streams().to_vec(),
+            order: Some(order),
+            seed: 1,
+            rtt: RTT,
+            overhead: Span::ZERO,
+            duty: Ratio::ONE,
+            budget: Ratio::ONE,
+            max_bytes: None,
+            congestion: None,
+            predicted: Vec::new(),
+        })
+        .unwrap()
+    }
+
+    /// Returns the dips of a sweep over 100 Mbit/s × 20 ms with 4 % noise. The path gives `share` of the capacity to a
+    /// run with this load relative to the BDP, by the number of the run.
+    fn swept(order: SweepOrder, seed: u64, share: impl Fn(f64, usize, &mut Random) -> f64) -> SweepDips {
+        let (plan, mut random, mut runs) = (plan(order), Random(Pcg64Mcg::seed_from_u64(seed)), Vec::new());
+        while let Next::Run { cell, reason } = plan.next(&runs) {
+            let load = cell.product().as_f64() / 250e3;
+            let rate = 100e6 * load.min(share(load, runs.len(), &mut random)) * (1.0 + 0.04 * random.normal());
+            runs.push(SweepRun {
+                cell,
+                reason,
+                rate: Some(BitRate::from_bps_f64(rate)),
+                sent: ByteCount::ZERO,
+                took: Span::ZERO,
+                idle_rtt: None,
+                loaded_rtt: None,
+                retransmits: None,
+                together: None,
+                broken: Vec::new(),
+            });
+        }
+        dips(&runs, RTT).unwrap()
+    }
+
+    fn causes(order: SweepOrder, share: impl Fn(f64, usize, &mut Random) -> f64) -> Vec<Option<SweepDipCause>> {
+        (0..SWEEPS).map(|seed| swept(order, seed, &share).cause).collect()
+    }
+
+    /// A third of the capacity is lost where 16 times the BDP may be in flight.
+    fn beyond(load: f64, _: usize, _: &mut Random) -> f64 {
+        1.0 - 0.35 * (libm::log2(load) / 4.0).clamp(0.0, 1.0)
+    }
+
+    /// Other traffic takes a third of the capacity from three runs of ten.
+    fn cross_traffic(_: f64, _: usize, random: &mut Random) -> f64 {
+        if random.unit() < 0.3 { 0.5 + 0.3 * random.unit() } else { 1.0 }
+    }
+
+    /// The capacity falls by a third and rises again, three times in a sweep.
+    fn slow_change(_: f64, number: usize, _: &mut Random) -> f64 {
+        1.0 - 0.175 * (1.0 - libm::cos(std::f64::consts::TAU * number as f64 / 87.0))
+    }
+
+    #[test]
+    fn a_cause_that_was_planted_is_named() {
+        type Share = fn(f64, usize, &mut Random) -> f64;
+        let planted: [(Share, SweepDipCause); 3] = [
+            (beyond, SweepDipCause::BeyondFlight),
+            (cross_traffic, SweepDipCause::CrossTraffic),
+            (slow_change, SweepDipCause::Order),
+        ];
+        for (share, cause) in planted {
+            let found = causes(SweepOrder::Both, share);
+            let right = found.iter().filter(|found| **found == Some(cause)).count() as u64;
+            assert!(right * 100 >= SWEEPS * 95, "{right} of {SWEEPS} are {cause:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn one_order_names_no_cause_and_noise_is_none() {
+        assert!(causes(SweepOrder::Nested, beyond).iter().all(Option::is_none), "nothing was measured twice");
+        let noise = |_: f64, _: usize, _: &mut Random| 1.0;
+        assert!(causes(SweepOrder::Both, noise).iter().all(Option::is_none));
+        assert_eq!(dips(&[], RTT), None);
+    }
+
+    #[test]
+    fn dips_beyond_the_flight_are_counted_there() {
+        let found = swept(SweepOrder::Both, 1, beyond);
+        assert_eq!((found.runs, found.dips), (260, found.dips_beyond));
+        assert!(found.dips > 20 && found.again * 10 >= found.repeated * 8, "{found:?}");
+    }
+}

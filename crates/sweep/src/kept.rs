@@ -1,0 +1,80 @@
+//! Sweeps in the archive: the plan, and a document for each run.
+
+use fullpipe_record::{Content, Document, StoredDocument, SweepPlan, SweepRun, SweepRunRecord};
+use fullpipe_store::{Filter, Store, StoreError};
+use thiserror::Error;
+
+/// Kinds of the documents.
+const PLAN: &str = "sweep-plan";
+const RUN: &str = "sweep-run";
+
+/// A sweep that was kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// Its plan.
+    pub plan: SweepPlan,
+    /// Its runs so far.
+    pub runs: Vec<SweepRun>,
+}
+
+/// Why a sweep was not read.
+#[derive(Debug, Error)]
+pub enum KeptError {
+    /// The archive cannot be read, or has no such document.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The archive has no sweep at all.
+    #[error("no sweep is kept in the archive")]
+    Nothing,
+    /// The document is of another kind.
+    #[error("document {id} is no {what}")]
+    Other {
+        /// Its identifier.
+        id: String,
+        /// The kind of document that it should be.
+        what: &'static str,
+    },
+}
+
+impl Kept {
+    /// Reads the sweep whose plan has this identifier, or the end of it; without one, the sweep that began last. A run
+    /// that is not there, as after a failure of the archive, ends it.
+    ///
+    /// # Errors
+    /// Fails if there is none, or if a document cannot be read.
+    pub fn find(store: &mut Store, id: Option<&str>) -> Result<Self, KeptError> {
+        let head = match id {
+            Some(id) => store.find(id)?,
+            None => store.list(&Filter { limit: Some(1), ..of_kind(PLAN) })?.pop().ok_or(KeptError::Nothing)?,
+        };
+        let Content::SweepPlan { sweep_plan: plan } = content(store, &head, PLAN)? else { return other(&head, PLAN) };
+        let runs = of_sweep(store, &plan.id)?;
+        Ok(Self { plan: *plan, runs })
+    }
+}
+
+/// Returns the runs of a sweep, in their order, up to the first that is missing.
+fn of_sweep(store: &mut Store, sweep: &str) -> Result<Vec<SweepRun>, KeptError> {
+    let mut records: Vec<SweepRunRecord> = Vec::new();
+    for head in store.list(&Filter { campaign: Some(sweep.to_owned()), ..of_kind(RUN) })? {
+        let Content::SweepRun { sweep_run } = content(store, &head, RUN)? else { return other(&head, RUN) };
+        records.push(*sweep_run);
+    }
+    records.sort_by_key(|record| record.number);
+    let in_order = (0..).zip(records).take_while(|(number, record)| *number == record.number);
+    Ok(in_order.map(|(_, record)| record.run).collect())
+}
+
+fn of_kind(kind: &str) -> Filter {
+    Filter { kind: Some(kind.to_owned()), ..Filter::default() }
+}
+
+fn content(store: &mut Store, head: &StoredDocument, what: &'static str) -> Result<Content, KeptError> {
+    let body = store.body(head)?;
+    let document = serde_json::from_slice::<Document>(&body);
+    document.map(|document| document.content).or_else(|_| other(head, what))
+}
+
+fn other<T>(head: &StoredDocument, what: &'static str) -> Result<T, KeptError> {
+    Err(KeptError::Other { id: head.id.clone(), what })
+}
