@@ -66,13 +66,15 @@ impl Bench {
         let mut exec = self.lab.join("sender", &[program, "measure", &self.receiver, "--json", "-t", SECONDS]);
         exec.args(is_live.then_some("--live"));
         exec.env("TERM", "xterm-256color").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs);
-        let mut child = exec.spawn().unwrap();
+        let child = exec.spawn().unwrap();
+        // It ends only once its document is read.
+        let output = std::thread::spawn(move || child.wait_with_output().unwrap());
         let (begun, mut drawing) = (Instant::now(), None);
-        while child.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_mins(1) {
+        while !output.is_finished() {
             drawing = ticks_of("live").map(|ticks| ticks * TICK / begun.elapsed().as_secs_f64()).or(drawing);
             sleep(Duration::from_millis(200));
         }
-        let measurement = document(&child.wait_with_output().unwrap())["measurement"].clone();
+        let measurement = document(&output.join().unwrap())["measurement"].clone();
         let number = |value: &serde_json::Value| value.as_f64().unwrap();
         let cpu = &measurement["local"]["cpu"];
         Run {
