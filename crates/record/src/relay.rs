@@ -1,4 +1,4 @@
-//! What a relay reports of a connection that it has carried.
+//! Reports of a relay about a connection that it has carried.
 
 use std::net::SocketAddr;
 
@@ -23,8 +23,8 @@ pub struct RelayedConnection {
     pub duration: Span,
     /// The end of the connection.
     pub ending: RelayEnding,
-    /// Bytes at most that were acknowledged to one end and that the other end has not acknowledged; zero where both ends
-    /// closed.
+    /// Bytes at most that were acknowledged to one end and that the other end has not acknowledged; zero where both
+    /// ends closed.
     pub undelivered: ByteCount,
     /// The stretch between the client and this relay.
     pub client_stretch: RelayStretch,

@@ -15,7 +15,7 @@ pub(crate) const COPY_BYTES: usize = 32 << 10;
 /// Reads of one direction before the next connection has its turn.
 const TURNS: usize = 4;
 
-/// What the connections of a worker share.
+/// Pipes and memory that the connections of a worker share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) pipes: Pipes,
@@ -38,7 +38,7 @@ pub(crate) struct Direction {
     expects_status: bool,
 }
 
-/// What became of the turn of a direction.
+/// The result of the turn of a direction.
 #[derive(Debug)]
 pub(crate) enum Turn {
     /// It waits for an event.

@@ -1,4 +1,4 @@
-//! How the end of one side passes to the other, without a socket.
+//! Rules by which the end of one side passes to the other, without a socket.
 //!
 //! Each of two directions is open until its source has closed (FIN), and then until everything before that has been
 //! passed on. A direction is broken once its destination takes nothing any more.
@@ -28,7 +28,7 @@ pub(crate) struct Ending {
     courses: [Course; 2],
 }
 
-/// What a connection is to do next.
+/// The next step of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Go on.

@@ -17,7 +17,7 @@ use crate::sockets::{CONNECT_DEADLINE, connect, late, resolve};
 /// Time in which a caller must prove itself, and in which a request must be complete.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What a far relay needs to know of its callers and their targets.
+/// The settings of a far relay for its callers and their targets.
 #[derive(Debug)]
 pub(crate) struct Far {
     pub(crate) targets: Vec<AllowedTargets>,

@@ -25,7 +25,7 @@ pub(crate) struct Leg {
     before: u64,
 }
 
-/// What came from a side.
+/// The result of a read from a side.
 pub(crate) enum Got {
     Bytes(usize),
     Nothing,

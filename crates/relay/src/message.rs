@@ -32,7 +32,7 @@ pub enum TargetError {
     Rule(#[from] RuleError),
 }
 
-/// What a far relay says of a target.
+/// The answer of a far relay about a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// The connection to the target is there; its bytes follow.

@@ -1,4 +1,4 @@
-//! What a relay is asked for, and what it reports.
+//! Settings of a relay, and its events.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -162,6 +162,7 @@ const PLAN: &[Room] = &[
     Room::new(4, "report"),
     Room::new(4, "trace"),
     Room::new(5, "probe"),
+    Room::new(5, "relay"),
     Room::new(6, "experiment"),
     Room::new(6, "live"),
     Room::new(7, "compare"),

@@ -82,7 +82,7 @@ A relay acknowledges data before the other end has it. If it dies, or the long
 stretch breaks, what was on the way is lost, and both ends see a reset. Programs
 that must know that data has arrived need acknowledgements of their own.";
 
-/// Where a relay listens.
+/// The address that a relay listens on.
 #[derive(Debug, Clone, Copy)]
 struct ListenAddress {
     address: Option<IpAddr>,
