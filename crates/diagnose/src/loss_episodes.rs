@@ -5,9 +5,9 @@ use fullpipe_units::{Ratio, SegCount, Span, median};
 
 use crate::spread::spread;
 use crate::thresholds::{
-    BURST_BEFORE_POLICER, LONG_REPAIR_ROUND_TRIPS, MAX_SPREAD_OF_POLICER, MAX_SPREAD_OF_QUEUE,
-    MAX_SPREAD_OF_REGULAR_GAPS, MIN_EPISODES, MIN_SPREAD_OF_CHANCE, NO_BURST_BEFORE_QUEUE, SHORT_RATE_TIME,
-    SILENCE_ROUND_TRIPS, TAIL_OF_A_WINDOW,
+    BURST_BEFORE_POLICER, HIGHEST_BEFORE_POLICER, KEPT_BEHIND_POLICER, LONG_REPAIR_ROUND_TRIPS, MAX_SPREAD_OF_POLICER,
+    MAX_SPREAD_OF_QUEUE, MAX_SPREAD_OF_REGULAR_GAPS, MIN_EPISODES, MIN_SPREAD_OF_CHANCE, NO_BURST_BEFORE_QUEUE,
+    REPAIR_BEHIND_POLICER, SHORT_RATE_TIME, SILENCE_ROUND_TRIPS, TAIL_OF_A_WINDOW,
 };
 
 /// A time in which data arrives out of order: packets before it are missing.
@@ -16,6 +16,8 @@ struct Episode {
     to: Span,
     /// Segments a second that arrived before it.
     before: Option<u64>,
+    /// Segments a second that arrived meanwhile: the median between its first sample and its last.
+    during: Option<u64>,
     /// Segments a second that arrived after it, if none was lost meanwhile.
     after: Option<u64>,
     /// Segments that arrived out of order.
@@ -42,6 +44,7 @@ impl LossEpisodes {
             let settled = episode.to + rtt.scaled(0.5);
             let calm = index(settled)..index(end_of_calm.min(settled + short * 4));
             episode.before = latest_rate(&flow[..index(episode.from)], short * 2);
+            episode.during = median_rate(&flow[index(episode.from)..index(episode.to)]);
             episode.after = flow.get(calm).and_then(|calm| latest_rate(calm, short * 2));
             end_of_calm = episode.from;
         }
@@ -82,11 +85,31 @@ impl LossEpisodes {
         all.get(all.len() / 2).copied().filter(|_| later().count() < MIN_EPISODES)
     }
 
-    /// Returns the cause of the losses after `ramp`, where they are enough to show it.
+    /// Returns the cause of the losses after `ramp`, where they are enough to show it; of a policer, one is.
+    pub(crate) fn cause(&self, ramp: Span) -> Option<LossVerdict> {
+        self.cause_by_rates(ramp).or_else(|| self.falls_while_repairing().then_some(LossVerdict::Policer))
+    }
+
+    /// Returns whether the rate of arrival fell from its highest while packets were missing, and stayed low.
+    ///
+    /// Chance takes single packets of a window; those behind them arrive as fast as before, and the sender becomes
+    /// slower only when they have. A device that has let its burst pass discards what exceeds its rate at once.
+    fn falls_while_repairing(&self) -> bool {
+        let falls = |episode: &Episode| {
+            let (before, during, after) = (episode.before?, episode.during?, episode.after?);
+            let is_long = episode.to.saturating_sub(episode.from) >= self.rtt.scaled(REPAIR_BEHIND_POLICER);
+            let from_the_highest = before as f64 >= self.highest as f64 * HIGHEST_BEFORE_POLICER;
+            let most = before as f64 * KEPT_BEHIND_POLICER;
+            Some(is_long && from_the_highest && during as f64 <= most && after as f64 <= most)
+        };
+        self.episodes.iter().any(|episode| falls(episode) == Some(true))
+    }
+
+    /// Returns the cause that the rates before the losses after `ramp` show.
     ///
     /// Chance hits a sender that speeds up at any rate. A short queue drops packets at the same rate each time; so does
     /// a policer, roughly, but lets a burst pass first, as fast as the path behind it carries.
-    pub(crate) fn cause(&self, ramp: Span) -> Option<LossVerdict> {
+    fn cause_by_rates(&self, ramp: Span) -> Option<LossVerdict> {
         let counts = |episode: &&Episode| episode.from >= ramp && episode.before.is_some() && !self.is_tail(episode);
         let later = || self.episodes.iter().filter(counts);
         let rates: Vec<u64> = later().filter_map(|episode| episode.before).collect();
@@ -128,7 +151,7 @@ fn episodes(flow: &[&Sample], rtt: Span) -> Vec<Episode> {
         let at = pair[1].at;
         let is_new = episodes.last().is_none_or(|last| at >= last.to + round.max(SHORT_RATE_TIME * 2));
         if is_new {
-            episodes.push(Episode { from: at, to: at, before: None, after: None, late: 0, rounds: 0 });
+            episodes.push(Episode { from: at, to: at, before: None, during: None, after: None, late: 0, rounds: 0 });
         }
         if let Some(episode) = episodes.last_mut() {
             episode.to = at;
@@ -148,12 +171,21 @@ fn out_of_order(sample: &Sample) -> u64 {
 /// `None` where they are too far apart.
 fn latest_rate(samples: &[&Sample], over: Span) -> Option<u64> {
     const MAX_FACTOR: f64 = 2.5;
-    let arrived = |sample: &Sample| sample.tcp.data_segs_in.map(SegCount::get);
     let (last, earlier) = samples.split_last()?;
     let first = earlier.iter().rev().find(|sample| sample.at + over <= last.at)?;
-    let passed = last.at.saturating_sub(first.at);
+    (last.at.saturating_sub(first.at) <= over.scaled(MAX_FACTOR)).then(|| rate_between(first, last))?
+}
+
+/// Returns the segments a second that arrived from one sample to a later one.
+fn rate_between(first: &Sample, last: &Sample) -> Option<u64> {
+    let arrived = |sample: &Sample| sample.tcp.data_segs_in.map(SegCount::get);
     let segments = arrived(last)?.saturating_sub(arrived(first)?);
-    (passed <= over.scaled(MAX_FACTOR)).then(|| (segments as f64 / passed.as_secs_f64()) as u64)
+    Some((segments as f64 / last.at.saturating_sub(first.at).as_secs_f64()) as u64)
+}
+
+/// Returns the median of the rates between these samples, in segments a second; `None` of fewer than two samples.
+fn median_rate(samples: &[&Sample]) -> Option<u64> {
+    median(samples.windows(2).filter_map(|pair| rate_between(pair[0], pair[1])).collect())
 }
 
 #[cfg(test)]
@@ -227,6 +259,28 @@ mod tests {
         assert_eq!(cause(&[170, 100, 102, 99, 101, 100]), None, "hardly a burst");
         assert_eq!(cause(&[100, 100, 102, 99]), None, "too few");
         assert_eq!(cause(&[]), None);
+    }
+
+    /// Arrivals at one rate, then out of order for ten samples (25 round trips) at `meanwhile`, then in order at
+    /// `afterwards`.
+    fn repaired(meanwhile: u64, afterwards: u64) -> Option<LossVerdict> {
+        let teeth = [(&[200; 30][..], 0), (&[meanwhile; 10], 5), (&[afterwards; 30], 0)];
+        let (mut arrived, mut out_of_order) = (0, 0);
+        let mut samples = sawtooth(&[(1, 80)], 0);
+        let steps = teeth.iter().flat_map(|(rates, late)| rates.iter().map(move |rate| (rate, late)));
+        for (sample, (rate, late)) in samples.iter_mut().zip(steps) {
+            (arrived, out_of_order) = (arrived + rate, out_of_order + late);
+            sample.tcp.data_segs_in = Some(SegCount::new(arrived));
+            sample.tcp.out_of_order_in = Some(SegCount::new(out_of_order));
+        }
+        LossEpisodes::of(&samples[..70].iter().collect::<Vec<_>>(), RTT).cause(Span::ZERO)
+    }
+
+    #[test]
+    fn arrivals_that_fall_while_packets_are_missing_and_stay_low_show_a_policer() {
+        assert_eq!(repaired(90, 80), Some(LossVerdict::Policer));
+        assert_eq!(repaired(190, 90), None, "the sender becomes slower after the loss");
+        assert_eq!(repaired(90, 180), None, "something else was there for a moment");
     }
 
     #[test]

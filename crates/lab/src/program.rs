@@ -38,6 +38,8 @@ pub struct Program<'l> {
     remote: &'l Remote,
     ended: Arc<Ended>,
     pid: i32,
+    /// Exit code, once it is known: the keeper reports each end once.
+    code: Option<i32>,
     lines: Option<Receiver<String>>,
     stderr: Option<JoinHandle<String>>,
 }
@@ -68,7 +70,7 @@ impl<'l> Program<'l> {
         let reply = remote.ask(&action, &request, &descriptors)?;
         let Reply::Started { pid } = reply else { return Err(LabError::Gone { action }) };
         let stderr = pipes.from_errors.map(|file| thread::spawn(move || read_all(file)));
-        Ok(Self { remote, ended: remote.ended(), pid, lines: pipes.from_output.map(read_lines), stderr })
+        Ok(Self { remote, ended: remote.ended(), pid, code: None, lines: pipes.from_output.map(read_lines), stderr })
     }
 
     /// Returns the next line that it writes to standard output, if it comes within `timeout`.
@@ -104,12 +106,13 @@ impl<'l> Program<'l> {
 
     /// Returns its exit code, if it ends within `timeout`.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<i32> {
-        self.ended.wait_until(self.pid, Instant::now() + timeout)
+        self.code = self.code.or_else(|| self.ended.wait_until(self.pid, Instant::now() + timeout));
+        self.code
     }
 
     /// Waits for its end, however long it takes.
     pub fn wait(mut self) -> Output {
-        let code = self.ended.wait(self.pid);
+        let code = self.code.unwrap_or_else(|| self.ended.wait(self.pid));
         self.output(code)
     }
 

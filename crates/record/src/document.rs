@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination, DiagnosisReport,
     DifferenceReport, Experiment, GridReport, HistoryReport, HostAdvice, HostApplied, HostReport, HostUndone,
-    ImportedFile, LabReport, Measurement, PathTruth, RampReport, SCHEMA_VERSION, SimulatedTransfer, StoredDocument,
-    SweepPlan, SweepReport, SweepRunRecord, WhatIfReport,
+    ImportedFile, LabReport, Measurement, PathTruth, ProgramsReport, RampReport, SCHEMA_VERSION, SimulatedTransfer,
+    StoredDocument, SweepPlan, SweepReport, SweepRunRecord, WhatIfReport,
 };
 
 /// Error of a command that failed.
@@ -107,6 +107,11 @@ pub enum Content {
     Sweep {
         /// Runs, the surface through them, and the knee.
         sweep: Box<SweepReport>,
+    },
+    /// Result of `fullpipe lab compare`.
+    Programs {
+        /// Rates and limits of each program under each set of settings.
+        programs: Box<ProgramsReport>,
     },
     /// Plan of a sweep, as it is kept, and as `--dry-run` prints it.
     SweepPlan {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair, FlowReport, GridCell, GridReport, Interval,
-    LabReport, Measurement, Path, PathDirection, PathStatus, Prediction, RampReport, RampStep, Remedy, Request,
-    RouteReport, SimulatedTransfer, SweepPlan, SweepReport, SweepRun, Undone, WhatIfReport,
+    LabReport, Measurement, Path, PathDirection, PathStatus, Prediction, ProgramRun, ProgramsReport, RampReport,
+    RampStep, Remedy, Request, RouteReport, SimulatedTransfer, SweepPlan, SweepReport, SweepRun, Undone, WhatIfReport,
 };
 
 /// One line of `--json-lines`: an event and its time.
@@ -78,6 +78,11 @@ pub enum Event {
     SweepRun(Box<SweepRun>),
     /// A sweep is over.
     Sweep(Box<SweepReport>),
+
+    /// A program in a lab has moved the file, or failed to.
+    ProgramRun(Box<ProgramMoved>),
+    /// All programs have moved the file.
+    Programs(Box<ProgramsReport>),
 
     /// A transfer in virtual time is over, with all its seeds.
     Simulated(Box<SimulatedTransfer>),
@@ -154,6 +159,17 @@ pub struct StepBegan {
     pub is_ramp: bool,
     /// The prediction.
     pub prediction: Prediction,
+}
+
+/// The transfer of the file by one program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramMoved {
+    /// Name of the set of settings.
+    pub batch: String,
+    /// Name of the program.
+    pub program: String,
+    /// The run.
+    pub run: ProgramRun,
 }
 
 /// The start of a cell of a grid.

@@ -28,6 +28,7 @@ mod path;
 mod path_status;
 mod placement;
 mod prediction;
+mod programs;
 mod progress;
 mod ramp;
 mod request;
@@ -91,6 +92,7 @@ pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentat
 pub use path_status::{DirectionStatus, PathStatus};
 pub use placement::Placement;
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};
+pub use programs::{ProgramBatch, ProgramLeftOut, ProgramRow, ProgramRun, ProgramsReport};
 pub use progress::{Progress, SNAPSHOT_SPREAD};
 pub use ramp::{RampReport, RampStep};
 pub use request::{Buffer, Request, ResolvedRequest, Transport, Writer};

@@ -17,6 +17,11 @@ pub const fn builtin() -> &'static [(&'static str, &'static str)] {
     ]
 }
 
+/// The scenarios under whose settings programs are compared: name and text of each file, the usual one first.
+pub const fn builtin_comparisons() -> &'static [(&'static str, &'static str)] {
+    &[("oci-applications", include_str!("../../../scenarios/comparisons/oci-applications.toml"))]
+}
+
 /// The grids that the program brings along: name and text of each file, the usual one first.
 pub const fn builtin_grids() -> &'static [(&'static str, &'static str)] {
     &[

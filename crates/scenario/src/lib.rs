@@ -89,7 +89,7 @@ mod step;
 mod trace;
 
 pub use bound::{Bound, Expected, ExpectedVerdict, RatioBound, StepBounds};
-pub use builtin::{builtin, builtin_grids};
+pub use builtin::{builtin, builtin_comparisons, builtin_grids};
 pub use cross_traffic::{CrossTraffic, Starts};
 pub use error::{FlagError, Place, ScenarioError};
 pub use flag::{parse_host_flag, parse_path_flag, parse_path_flag_with};

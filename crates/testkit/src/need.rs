@@ -20,6 +20,12 @@ pub enum Need {
     Curl,
     /// The server of OpenSSH, and `ssh`.
     Sshd,
+    /// The server `nginx`.
+    Nginx,
+    /// The program `rsync`.
+    Rsync,
+    /// The server `vsftpd`.
+    Vsftpd,
     /// The program `tcpdump`.
     Tcpdump,
     /// The program `tshark`.
@@ -58,6 +64,9 @@ impl Need {
             Self::Chromium => lacking_program("chromium", "--version"),
             Self::Curl => lacking_program("curl", "--version"),
             Self::Sshd => lacking_program("ssh", "-V").or_else(|| lacking_program("/usr/sbin/sshd", "-V")),
+            Self::Nginx => lacking_program("/usr/sbin/nginx", "-v"),
+            Self::Rsync => lacking_program("rsync", "--version"),
+            Self::Vsftpd => lacking_program("/usr/sbin/vsftpd", "-v"),
             Self::Tcpdump => lacking_program("tcpdump", "--version"),
             Self::Tshark => lacking_program("tshark", "--version"),
             Self::Tcptrace => lacking_program("tcptrace", "-v"),

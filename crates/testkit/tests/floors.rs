@@ -163,6 +163,7 @@ const PLAN: &[Room] = &[
     Room::new(4, "trace"),
     Room::new(5, "probe"),
     Room::new(6, "experiment"),
+    Room::new(7, "compare"),
     Room::new(7, "sweep"),
     Room::new(8, "fullpipe"),
     Room::new(ATTIC, "testkit"),

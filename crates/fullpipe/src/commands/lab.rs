@@ -9,9 +9,10 @@ use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_lab::{Backend, Host, JoinedLab, Lab, Plan, Stdio, check_congestion_control};
 use fullpipe_record::{Content, Document, Event, HostSettings, LabReport};
 use fullpipe_report as report;
-use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_grids};
+use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_comparisons, builtin_grids};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
+use super::compare::CompareArguments;
 use super::grid_runs::GridRuns;
 use super::sweep::{SweepArguments, sweep_scenario};
 use super::up::{Standing, up};
@@ -132,6 +133,12 @@ enum Action {
         #[command(flatten)]
         output: OutputArguments,
     },
+    /// Move one file by real programs side by side, and name the limit of each
+    ///
+    /// iperf3, scp, rsync, curl with nginx, and FTP, unmodified: each moves the same random bytes from the sender to the
+    /// receiver, under the path and settings of each step of the scenario. Their servers, keys and files are in the lab
+    /// and end with it.
+    Compare(CompareArguments),
     /// Keep the lab of a scenario running, so that other programs can use it
     Up {
         /// Scenario file or name from `lab list`
@@ -198,6 +205,7 @@ impl Action {
     fn format(&self) -> Format {
         match self {
             Self::Run { output, .. } | Self::Grid { output, .. } | Self::Sweep { output, .. } => output.format(),
+            Self::Compare(compare) => compare.output().format(),
             Self::Up { json_lines: true, .. } => Format::JsonLines,
             _ => Format::Text,
         }
@@ -206,6 +214,7 @@ impl Action {
     fn page(&self) -> Option<&Path> {
         match self {
             Self::Run { output, .. } | Self::Grid { output, .. } | Self::Sweep { output, .. } => output.page(),
+            Self::Compare(compare) => compare.page(),
             _ => None,
         }
     }
@@ -276,6 +285,7 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
             let backend = (!is_virtual).then_some(backend);
             sweep_scenario(&load(scenario)?, backend, sweep, terminal)
         }
+        Action::Compare(compare) => compare.carry_out(backend, terminal),
         Action::Up { scenario, name, interval, no_cross_traffic, .. } => {
             let scenario = load(scenario)?;
             let name = name.as_ref().unwrap_or(&scenario.name);
@@ -500,6 +510,18 @@ fn load_grid(name: &str) -> Result<Grid, Failure> {
     }
     let text = std::fs::read_to_string(name).map_err(|cause| unreadable("grid", name, &cause, builtin_grids()))?;
     Ok(Grid::parse(name, &text)?)
+}
+
+/// Returns the scenario `name` under whose settings programs are compared: one that is built in for that, or else as
+/// [`load`].
+///
+/// # Errors
+/// Fails as [`load`].
+pub(super) fn load_comparison(name: &str) -> Result<Scenario, Failure> {
+    match builtin_comparisons().iter().find(|(known, _)| *known == name) {
+        Some((name, text)) => Ok(Scenario::parse(name, text)?),
+        None => load(name),
+    }
 }
 
 /// Returns the built-in scenario `name`, or the scenario in the file `name` if there is no such built-in scenario.

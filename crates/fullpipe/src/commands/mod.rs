@@ -2,6 +2,7 @@
 
 mod calc;
 mod capture;
+mod compare;
 mod completions;
 mod daemon;
 mod demo;

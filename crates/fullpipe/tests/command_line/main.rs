@@ -6,6 +6,7 @@
 mod archive;
 #[path = "../common/mod.rs"]
 mod common;
+mod compare;
 mod diff;
 mod documentation;
 mod drop_in;

@@ -12,6 +12,7 @@ mod history;
 mod html;
 mod lab;
 mod limits;
+mod programs;
 mod published;
 mod remedy;
 mod runs;
@@ -102,6 +103,7 @@ fn article(source: Source<'_>) -> Option<Article> {
         Content::Difference { difference } => difference::article(difference),
         Content::History { history } => history::article(history),
         Content::Stored { stored } => runs::stored(stored),
+        Content::Programs { programs } => programs::article(programs),
         _ => return None,
     };
     Some(Article { source: source.name.to_owned(), ..article })

@@ -5,6 +5,7 @@ mod diagnosed;
 mod fixture;
 mod host;
 mod page;
+mod programs;
 
 use fullpipe_record::Steady;
 use fullpipe_report::{self as report, Style};
@@ -29,6 +30,12 @@ fn a_table_of_calculations() {
 fn a_table_too_wide_leaves_out_what_it_can() {
     let text = textbook(&|style| report::table(&fixture::wide_table(), style));
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_comparison_of_programs() {
+    let found = programs::compared();
+    insta::assert_snapshot!(textbook(&|style| report::programs(&found, style)));
 }
 
 #[test]

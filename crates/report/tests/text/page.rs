@@ -247,6 +247,7 @@ fn documents() -> Vec<Document> {
         document(Content::Stored { stored: archived::stored(1_000) }),
         document(Content::Stored { stored: archived::stored(2) }),
         tried(),
+        document(Content::Programs { programs: Box::new(crate::programs::compared()) }),
         document(Content::Lab { lab: Vec::new() }),
         document(Content::Simulations { simulations: Vec::new() }),
         document(Content::History { history: Box::new(archived::history(0)) }),

@@ -1,0 +1,108 @@
+//! The figures of one transfer, from what was watched at the host that sends.
+
+use std::collections::BTreeMap;
+
+use fullpipe_record::{Content, Diagnosis, DiagnosisReport, Document, Evidence, ProgramRun, Sample};
+use fullpipe_units::{BitRate, ByteCount, Span, median};
+
+/// Time over which the highest rate is taken.
+const TOP_OVER: Span = Span::from_secs(1);
+
+/// Data from which on a connection carries the file and no longer its handshakes.
+const FIRST_DATA: ByteCount = ByteCount::from_kib(64);
+
+/// Returns the report that `diagnose --json` printed; an error message where there is none.
+pub(crate) fn watched(text: &str) -> Result<DiagnosisReport, String> {
+    let document: Document = serde_json::from_str(text).map_err(|_| "nothing was watched".to_owned())?;
+    match (document.content, document.error) {
+        (Content::Diagnosis { diagnosis, .. }, _) => Ok(*diagnosis),
+        (_, Some(error)) => Err(error.message),
+        (_, None) => Err("nothing was watched".to_owned()),
+    }
+}
+
+/// Adds to `run`, whose time is known, the figures of the transfer that moved most.
+pub(crate) fn complete(run: ProgramRun, size: ByteCount, watched: DiagnosisReport) -> ProgramRun {
+    let Some(Diagnosis { verdict, evidence: Some(evidence), .. }) = watched.transfers.into_iter().next() else {
+        return run;
+    };
+    let course = course(&evidence);
+    let samples = || evidence.sender_samples.iter();
+    let resent = |sample: &Sample| sample.tcp.bytes_retrans;
+    ProgramRun {
+        goodput: run.took.map(|took| BitRate::of(size, took)),
+        steady: evidence.steady.map(|steady| steady.rate),
+        top: top(&course),
+        start_up: run.took.and_then(|took| start_up(took, &course)),
+        rtt: median(samples().filter_map(|sample| sample.tcp.rtt).collect()),
+        connections: Some(evidence.request.streams),
+        congestion: evidence.sender_sockets.first().map(|socket| socket.congestion.clone()),
+        resent: last_of_each(&evidence).filter_map(resent).reduce(|sum, more| sum + more),
+        verdict: Some(verdict),
+        ..run
+    }
+}
+
+fn last_of_each(evidence: &Evidence) -> impl Iterator<Item = &Sample> {
+    let by_stream: BTreeMap<u16, &Sample> =
+        evidence.sender_samples.iter().map(|sample| (sample.stream, sample)).collect();
+    by_stream.into_values()
+}
+
+/// Returns the bytes of all connections together at each sample's time.
+fn course(evidence: &Evidence) -> Vec<(Span, ByteCount)> {
+    let mut of_streams = BTreeMap::new();
+    let mut course = Vec::new();
+    for sample in &evidence.sender_samples {
+        of_streams.insert(sample.stream, sample.bytes);
+        course.push((sample.at, of_streams.values().copied().sum()));
+    }
+    course
+}
+
+/// Returns the highest rate over [`TOP_OVER`].
+fn top(course: &[(Span, ByteCount)]) -> Option<BitRate> {
+    let over = |(index, (from, before)): (usize, &(Span, ByteCount))| {
+        let (to, after) = course[index..].iter().find(|(at, _)| *at >= *from + TOP_OVER)?;
+        Some(BitRate::of(after.saturating_sub(*before), to.saturating_sub(*from)))
+    };
+    course.iter().enumerate().filter_map(over).max()
+}
+
+/// Returns the time from the program's start, `took` before its end, to the first data of the file. The connection is
+/// taken to end with the program.
+fn start_up(took: Span, course: &[(Span, ByteCount)]) -> Option<Span> {
+    let (end, _) = course.last()?;
+    let (first, _) = course.iter().find(|(_, bytes)| *bytes >= FIRST_DATA)?;
+    Some(took.saturating_sub(end.saturating_sub(*first)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course_of(points: &[(u64, u64)]) -> Vec<(Span, ByteCount)> {
+        points.iter().map(|(millis, kib)| (Span::from_millis(*millis), ByteCount::from_kib(*kib))).collect()
+    }
+
+    #[test]
+    fn the_highest_rate_is_that_of_the_best_second() {
+        let course = course_of(&[(0, 0), (500, 100), (1000, 200), (1500, 700), (2000, 1200), (2500, 1210)]);
+        assert_eq!(top(&course), Some(BitRate::of(ByteCount::from_kib(1000), Span::from_secs(1))));
+        assert_eq!(top(&course[..2]), None, "shorter than a second");
+    }
+
+    #[test]
+    fn start_up_is_what_came_before_the_first_data() {
+        let course = course_of(&[(0, 0), (200, 4), (400, 80), (2400, 4000)]);
+        assert_eq!(start_up(Span::from_millis(3000), &course), Some(Span::from_millis(1000)));
+        assert_eq!(start_up(Span::from_secs(3), &[]), None);
+    }
+
+    #[test]
+    fn what_is_no_report_is_an_error_with_its_message() {
+        assert_eq!(watched("").unwrap_err(), "nothing was watched");
+        let failed = Document::failed(fullpipe_record::ErrorReport { message: "no".to_owned(), exit_code: 1 });
+        assert_eq!(watched(&serde_json::to_string(&failed).unwrap()).unwrap_err(), "no");
+    }
+}

@@ -1,0 +1,116 @@
+use fullpipe_units::{BitRate, ByteCount, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{HostSettings, Limit, Path, Validity, Verdict};
+
+/// Programs that moved the same file from one host of a lab to the other, side by side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramsReport {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Its title.
+    pub title: String,
+    /// Size of the file.
+    pub size: ByteCount,
+    /// Settings of the path and of the hosts, with a row for each program.
+    pub batches: Vec<ProgramBatch>,
+    /// Programs that did not take part, with the reason.
+    pub left_out: Vec<ProgramLeftOut>,
+    /// What the figures show, in sentences.
+    pub findings: Vec<String>,
+    /// True if the user interrupted it: these are the transfers that were complete.
+    pub interrupted: bool,
+}
+
+/// A program that did not take part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramLeftOut {
+    /// Its name.
+    pub program: String,
+    /// The reason.
+    pub why: String,
+}
+
+/// One set of settings, under which every program moved the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramBatch {
+    /// Name of the scenario's step that has these settings.
+    pub name: String,
+    /// The path from the sender to the receiver.
+    pub path: Path,
+    /// Settings of the host that sends the file.
+    pub sender: HostSettings,
+    /// Settings of the host that receives it.
+    pub receiver: HostSettings,
+    /// The programs, in the order of the closed list.
+    pub rows: Vec<ProgramRow>,
+}
+
+/// One program under one set of settings. Figures are medians over the runs that are valid.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramRow {
+    /// Name of the program.
+    pub program: String,
+    /// Predicted steady rate: of one TCP stream, or of the window that the program keeps above TCP, if that is less.
+    pub predicted: BitRate,
+    /// The limit that the prediction names.
+    pub predicted_limit: Limit,
+    /// Size of the file ÷ time from the program's start to its end.
+    pub goodput: Option<BitRate>,
+    /// Least and most goodput of a run; `None` of fewer than two.
+    pub spread: Option<[BitRate; 2]>,
+    /// Rate of the steady part.
+    pub steady: Option<BitRate>,
+    /// Highest rate over a second.
+    pub top: Option<BitRate>,
+    /// Time from the program's start to the first data of the file.
+    pub start_up: Option<Span>,
+    /// Median round-trip time of the sender's samples.
+    pub rtt: Option<Span>,
+    /// Limit of the run whose goodput is the median.
+    pub verdict: Option<Verdict>,
+    /// All runs, by time.
+    pub runs: Vec<ProgramRun>,
+}
+
+/// One transfer of the file by one program.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ProgramRun {
+    /// Number of the round, from 1.
+    pub round: u32,
+    /// Why the program did not move the file; `None` if it did.
+    pub failed: Option<String>,
+    /// Time from the program's start to its end.
+    pub took: Option<Span>,
+    /// Size of the file ÷ that time.
+    pub goodput: Option<BitRate>,
+    /// Rate of the steady part; `None` if there was none.
+    pub steady: Option<BitRate>,
+    /// Highest rate over a second; `None` of a shorter transfer.
+    pub top: Option<BitRate>,
+    /// Time from the program's start to the first data of the file.
+    pub start_up: Option<Span>,
+    /// Median round-trip time of the sender's samples.
+    pub rtt: Option<Span>,
+    /// Connections that carried the file.
+    pub connections: Option<u16>,
+    /// Congestion control of the first.
+    pub congestion: Option<String>,
+    /// Bytes that were sent again.
+    pub resent: Option<ByteCount>,
+    /// True if the file that arrived is the one that was sent; `None` if the program writes none.
+    pub is_intact: Option<bool>,
+    /// The limit, from the figures of the kernel that sends.
+    pub verdict: Option<Verdict>,
+    /// Whether the lab itself kept up.
+    pub validity: Validity,
+}
+
+impl ProgramRun {
+    /// Returns true if its figures count: the program moved the file, and the lab kept up.
+    pub fn counts(&self) -> bool {
+        self.failed.is_none() && self.validity.broken.is_empty()
+    }
+}

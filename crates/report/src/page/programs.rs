@@ -1,0 +1,75 @@
+//! Programs that moved the same file, side by side.
+
+use fullpipe_chart::{Hue, Row, Rows};
+use fullpipe_record::{ProgramBatch, ProgramRow, ProgramRun, ProgramsReport};
+use fullpipe_units::BitRate;
+
+use super::{Article, Section, figures};
+use crate::text::round_trip;
+
+/// Returns the article on a comparison of programs.
+pub(super) fn article(report: &ProgramsReport) -> Article {
+    let found =
+        report.findings.first().map(|finding| finding.split_once(". ").map_or(&finding[..], |(first, _)| first));
+    let headline = found.unwrap_or("No program is far behind the fastest").to_owned();
+    let left_out =
+        report.left_out.iter().map(|left_out| format!("Left out: {}, as {}.", left_out.program, left_out.why));
+    Article {
+        origin: format!("fullpipe lab compare, {}, {} a transfer", report.scenario, report.size),
+        headline,
+        sentences: report.findings.iter().cloned().chain(left_out).collect(),
+        sections: report.batches.iter().map(rates).chain([runs(report)]).collect(),
+        ..Article::default()
+    }
+}
+
+/// Returns the rates under one set of settings.
+fn rates(batch: &ProgramBatch) -> Section {
+    let title = format!("Rates by program: {}", batch.name);
+    let rows = batch.rows.iter().fold(Rows::new(&title, ["program", "rate"]), |rows, row| rows.with(drawn(row)));
+    let fastest = batch.rows.iter().filter(|row| row.goodput.is_some()).max_by_key(|row| row.goodput);
+    let title =
+        fastest.and_then(|row| Some(format!("{}: {} is the fastest, {}", batch.name, row.program, row.goodput?)));
+    let method = "Size of the file ÷ time from start to end; the line marks the predicted steady rate.";
+    Section::new(title.unwrap_or_else(|| batch.name.clone()), method, rows)
+}
+
+fn drawn(row: &ProgramRow) -> Row {
+    let limit = row.verdict.as_ref().map_or("no limit was named", |verdict| verdict.kind.name());
+    let figure = row.goodput.map_or_else(|| "no valid run".to_owned(), |rate| rate.to_string());
+    let steady = row.steady.map_or_else(String::new, |rate| format!(", steady {rate}"));
+    let detail = format!("{limit}{steady}, predicted {}", row.predicted);
+    let drawn = Row::new(&row.program, &figure, Hue::Blue).detail(&detail).expected(row.predicted);
+    row.goodput.map_or(drawn.clone(), |rate| drawn.bar(rate))
+}
+
+/// Returns the table of every transfer.
+fn runs(report: &ProgramsReport) -> Section {
+    let of_batch = |batch: &ProgramBatch| -> Vec<[String; 9]> {
+        let of_row = |row: &ProgramRow| -> Vec<[String; 9]> {
+            row.runs.iter().map(|run| cells(&batch.name, &row.program, run)).collect()
+        };
+        batch.rows.iter().flat_map(of_row).collect()
+    };
+    let rows = report.batches.iter().flat_map(of_batch).collect();
+    let heads =
+        ["settings", "program", "round", "whole", "steady", "top second", "start", "round trip", "limit or reason"];
+    Section::new("Every transfer", "Top second: the highest rate over a second.", figures(heads, rows))
+}
+
+fn cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 9] {
+    let rate = |rate: Option<BitRate>| rate.map_or_else(String::new, |rate| rate.to_string());
+    let limit = run.verdict.as_ref().map(|verdict| verdict.name().to_owned());
+    let reason = run.failed.clone().or_else(|| run.validity.broken.first().cloned()).or(limit);
+    [
+        batch.to_owned(),
+        program.to_owned(),
+        run.round.to_string(),
+        rate(run.goodput),
+        rate(run.steady),
+        rate(run.top),
+        run.start_up.map_or_else(String::new, |time| time.to_string()),
+        run.rtt.map_or_else(String::new, round_trip),
+        reason.unwrap_or_default(),
+    ]
+}

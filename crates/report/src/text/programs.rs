@@ -1,0 +1,78 @@
+//! Programs that moved the same file, side by side.
+
+use fullpipe_record::event::ProgramMoved;
+use fullpipe_record::{ProgramBatch, ProgramRow, ProgramRun, ProgramsReport};
+use fullpipe_units::{BitRate, Span};
+
+use super::measurement::round_trip;
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, or_dash};
+
+/// Returns the line of one transfer.
+pub fn program_moved(moved: &ProgramMoved) -> String {
+    let ProgramMoved { batch, program, run } = moved;
+    let what = match (&run.failed, run.goodput, run.validity.broken.first()) {
+        (Some(why), ..) => format!("failed: {why}"),
+        (None, Some(goodput), Some(why)) => format!("{goodput}; does not count: {why}"),
+        (None, Some(goodput), None) => goodput.to_string(),
+        (None, None, _) => "no figures".to_owned(),
+    };
+    wrapped(&format!("{batch}: {program}, round {}: {what}", run.round), 0, str::to_owned)
+}
+
+/// Returns the report: a table for each set of settings, the findings, and the programs that did not take part.
+pub fn programs(report: &ProgramsReport, style: Style) -> String {
+    let mut text = heading(style, &format!("{}: {}", report.scenario, report.title));
+    text += &wrapped(
+        &format!("Each program moves {} of random bytes. Rates are medians in Mbit/s.", report.size),
+        2,
+        str::to_owned,
+    );
+    for batch in &report.batches {
+        text += &of_batch(batch, style);
+    }
+    text += "\n";
+    for finding in &report.findings {
+        text += &wrapped(finding, 2, |line| style.bold(line));
+    }
+    for left_out in &report.left_out {
+        text += &wrapped(&format!("Left out: {}, as {}.", left_out.program, left_out.why), 2, |line| style.dim(line));
+    }
+    if report.interrupted {
+        text += &wrapped("Interrupted: these are the transfers that were complete.", 2, |line| style.bad(line));
+    }
+    text
+}
+
+fn of_batch(batch: &ProgramBatch, style: Style) -> String {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("program", Align::Left),
+        ("whole", right),
+        ("steady", right),
+        ("predicted", right),
+        ("start", right),
+        ("RTT", right),
+        ("limit", Align::Left),
+    ]);
+    for row in &batch.rows {
+        table.row(cells(row));
+    }
+    format!("\n  {}\n{}", style.bold(&batch.name), table.render(2, |head| style.dim(head)))
+}
+
+fn cells(row: &ProgramRow) -> [String; 7] {
+    let rate = |rate: Option<BitRate>| or_dash(rate.map(|rate| format!("{:.0}", rate.as_mbps())));
+    let broken = |run: &ProgramRun| run.failed.clone().or_else(|| run.validity.broken.first().cloned());
+    let failed = row.runs.iter().rev().find_map(broken).filter(|_| row.goodput.is_none());
+    let limit = failed.or_else(|| row.verdict.as_ref().map(|verdict| verdict.kind.name().to_owned()));
+    [
+        row.program.clone(),
+        rate(row.goodput),
+        rate(row.steady),
+        rate(Some(row.predicted)),
+        or_dash(row.start_up.map(|time: Span| format!("{:.1} s", time.as_secs_f64()))),
+        or_dash(row.rtt.map(round_trip)),
+        or_dash(limit),
+    ]
+}
