@@ -60,8 +60,8 @@ fn estimate(cells: &[SweepCell], judged: &Judged, cell: Index) -> SweepEstimate 
     }
 }
 
-/// Returns the cheapest cell that was measured more than once and is likely to do, or else the cheapest measured one that
-/// does rather than not: the fastest may be so by luck alone, and dear.
+/// Returns the cheapest cell that was measured more than once and is likely to do, or else the cheapest measured one
+/// that does rather than not: the fastest may be so by luck alone, and dear.
 fn likely_knee(judged: &Judged) -> Index {
     let cheapest = |chance: f64, runs: usize| {
         judged.order().iter().copied().find(|cell| judged.chance(*cell) >= chance && judged.count(*cell) >= runs)

@@ -233,8 +233,8 @@ pub struct SweepDips {
     pub repeated: u32,
     /// Those of them of which another run is a dip too.
     pub again: u32,
-    /// Spearman's rank correlation of each run with the next one of its setting, by their depths, among the settings that
-    /// fill the path; `None` if hardly any of them has several runs.
+    /// Spearman's rank correlation of each run with the next one of its setting, by their depths, among the settings
+    /// that fill the path; `None` if hardly any of them has several runs.
     pub of_setting: Option<f64>,
     /// Spearman's rank correlation of each run with the one after it, each relative to the typical run of its setting,
     /// among the same settings.

@@ -40,8 +40,8 @@ pub fn rank_correlation<X: Magnitude, Y: Magnitude>(pairs: &[(X, Y)]) -> Option<
 }
 
 /// Returns Spearman's partial rank correlation of the first two of three quantities of runs, with the third held fixed
-/// (Kendall and Gibbons, Rank Correlation Methods, 8.1: the formula for product moments, of ranks). `None` of fewer than
-/// five runs, if one of the first two does not vary, and if the third has the same ranks as one of them.
+/// (Kendall and Gibbons, Rank Correlation Methods, 8.1: the formula for product moments, of ranks). `None` of fewer
+/// than five runs, if one of the first two does not vary, and if the third has the same ranks as one of them.
 pub fn partial_rank_correlation<X: Magnitude, Y: Magnitude, Z: Magnitude>(runs: &[(X, Y, Z)]) -> Option<f64> {
     let coefficient = |found: Option<Correlation>| found.map(|found| found.coefficient);
     let xy = coefficient(rank_correlation(&runs.iter().map(|(x, y, _)| (*x, *y)).collect::<Vec<_>>()))?;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn two_quantities_that_follow_a_third_do_not_correlate_beside_it() {
+    fn two_quantities_that_follow_a_third_do_not_correlate_at_the_same_third() {
         let runs = |noise: fn(u64) -> (u64, u64)| -> Vec<_> {
             let run = |z: u64| (z * 10 + noise(z).0, z * z + noise(z).1, z);
             (1..=40).map(run).map(|(x, y, z)| (SegCount::new(x), SegCount::new(y), SegCount::new(z))).collect()

@@ -96,7 +96,7 @@ fn campaign(document: &Document) -> (String, String) {
     }
 }
 
-/// Returns the time at which a campaign began, if its name tells (UUID version 7).
+/// Returns the time at which a campaign began, if its name states it (UUID version 7).
 fn begun(campaign: &str) -> Option<String> {
     let (seconds, nanoseconds) = campaign.parse::<Uuid>().ok()?.get_timestamp()?.to_unix();
     let time = Timestamp::new(seconds.try_into().ok()?, nanoseconds.try_into().ok()?).ok()?;

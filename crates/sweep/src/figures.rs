@@ -45,14 +45,14 @@ pub(crate) fn growth_of_rtt(runs: &[SweepRun]) -> Option<SweepRtt> {
     Some(SweepRtt {
         climbs_from: climbs_from(runs),
         with_rate: rank_correlation(&pairs).map_or(0.0, |correlation| correlation.coefficient),
-        with_window: beside_rate(&seen, |cell| cell.window),
-        with_streams: beside_rate(&seen, |cell| SegCount::new(cell.streams.into())),
-        with_product: beside_rate(&seen, SweepCell::product),
+        with_window: at_same_rate(&seen, |cell| cell.window),
+        with_streams: at_same_rate(&seen, |cell| SegCount::new(cell.streams.into())),
+        with_product: at_same_rate(&seen, SweepCell::product),
     })
 }
 
-/// Returns the rate that best divides the runs with longer round trips from the others: few of the first are slower, and
-/// few of the others as fast.
+/// Returns the rate that best divides the runs with longer round trips from the others: few of the first are slower,
+/// and few of the others as fast.
 fn climbs_from(runs: &[SweepRun]) -> Option<BitRate> {
     let seen: Vec<(BitRate, bool)> = runs.iter().filter_map(|run| Some((run.rate?, run.is_rtt_longer()?))).collect();
     let exceptions = |from: Option<BitRate>| {
@@ -70,7 +70,7 @@ fn variance(values: &[f64]) -> f64 {
 
 /// Returns the rank correlation of a quantity of settings with the growth of their round trips, at the same rate; 0
 /// where one of both never varies.
-fn beside_rate<X: Magnitude>(seen: &[(&SweepRun, BitRate, Span)], of: impl Fn(SweepCell) -> X) -> f64 {
+fn at_same_rate<X: Magnitude>(seen: &[(&SweepRun, BitRate, Span)], of: impl Fn(SweepCell) -> X) -> f64 {
     let runs: Vec<(X, Span, BitRate)> = seen.iter().map(|(run, rate, growth)| (of(run.cell), *growth, *rate)).collect();
     partial_rank_correlation(&runs).unwrap_or(0.0)
 }

@@ -42,8 +42,8 @@ const LAST: &str = "last";
 /// Find the window and the number of streams that fill the path.
 ///
 /// Measures windows × streams where the answer depends on it, a fifth of the grid's bytes and time at most, and names
-/// the cheapest setting with 95 % of the best rate. The server runs `fullpipe serve` or `iperf3 -s`. Each run is kept in
-/// the archive before the next begins, so that --resume goes on after an end of any kind.
+/// the cheapest setting with 95 % of the best rate. The server runs `fullpipe serve` or `iperf3 -s`. Each run is kept
+/// in the archive before the next begins, so that --resume goes on after an end of any kind.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Server: HOST or HOST:PORT
@@ -285,6 +285,7 @@ impl SweepArguments {
     }
 }
 
+<<<<<<< HEAD
 /// Draws the map after `runs`, and the run that follows from them.
 fn draw(picture: &Drawing, plan: &Plan, runs: &[SweepRun]) {
     let Some(picture) = &*picture.borrow() else { return };
@@ -300,6 +301,9 @@ fn draw(picture: &Drawing, plan: &Plan, runs: &[SweepRun]) {
 }
 
 /// The archive of a sweep. One that takes nothing ends no sweep, but its user is told that it cannot be resumed.
+=======
+/// The archive of a sweep. One that takes nothing ends no sweep, but a notice states that it cannot be resumed.
+>>>>>>> sweep2
 struct Archive<'a> {
     arguments: &'a KeepArguments,
     terminal: &'a Terminal,

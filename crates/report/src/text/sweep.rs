@@ -247,8 +247,8 @@ fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
         dips.again, dips.repeated
     ));
     said.push(format!(
-        "Is it streams × window? {flight}: {} of the {} dips have more than the {} in flight that fill the path, and so \
-         have {} of all {} runs.",
+        "Is it streams × window? {flight}: {} of the {} dips have more than the {} in flight that fill the path, and \
+         so have {} of all {} runs.",
         dips.dips_beyond, dips.dips, dips.flight, dips.runs_beyond, dips.runs
     ));
     said
