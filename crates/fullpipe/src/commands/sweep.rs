@@ -285,7 +285,6 @@ impl SweepArguments {
     }
 }
 
-<<<<<<< HEAD
 /// Draws the map after `runs`, and the run that follows from them.
 fn draw(picture: &Drawing, plan: &Plan, runs: &[SweepRun]) {
     let Some(picture) = &*picture.borrow() else { return };
@@ -300,10 +299,7 @@ fn draw(picture: &Drawing, plan: &Plan, runs: &[SweepRun]) {
     }
 }
 
-/// The archive of a sweep. One that takes nothing ends no sweep, but its user is told that it cannot be resumed.
-=======
 /// The archive of a sweep. One that takes nothing ends no sweep, but a notice states that it cannot be resumed.
->>>>>>> sweep2
 struct Archive<'a> {
     arguments: &'a KeepArguments,
     terminal: &'a Terminal,
