@@ -34,8 +34,8 @@ pub(crate) struct Arguments {
     via: Option<Target>,
     /// Serve near relays that ask for these targets; repeatable
     ///
-    /// NETWORK:PORTS, as 10.0.0.0/8:22,443 or [2001:db8::/32]:*. Loopback and link-local addresses are permitted only
-    /// by a network that holds nothing else.
+    /// NETWORK:PORTS, as 10.0.0.0/8:22,443, or * for all ports. Loopback and link-local addresses are permitted only by
+    /// a network that holds nothing else.
     #[arg(
         long,
         value_name = "NETWORK:PORTS",
