@@ -1,5 +1,5 @@
-//! Everything that a relay reads of its peer once it is known, and of its user: targets, status, lists. Whatever is read
-//! is written again.
+//! Everything that a relay reads of its peer once it is known, and of its user: targets, status, lists. Whatever is
+//! read is written again.
 #![no_main]
 
 use fullpipe_relay::{AllowedTargets, Status, TargetRequest};
