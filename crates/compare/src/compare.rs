@@ -22,10 +22,10 @@ const ATTEMPTS: usize = 3;
 /// A transfer that takes longer than this many times what its prediction says is ended.
 const MAX_SLOWNESS: f64 = 20.0;
 
-/// The same, beside it: for handshakes over long paths, and for programs of which nothing is predicted.
+/// Time on top of that: for handshakes over long paths, and for programs whose rate is not predicted.
 const MORE_TIME: Duration = Duration::from_mins(1);
 
-/// What to compare.
+/// The programs and the transfers of a comparison.
 #[derive(Debug, Clone)]
 pub struct Wishes {
     /// The programs.

@@ -20,7 +20,7 @@ pub enum CompareError {
     Missing {
         /// The program.
         program: &'static str,
-        /// What it needs.
+        /// The executable that it needs.
         missing: &'static str,
     },
     /// Nothing is left to compare.

@@ -5,9 +5,9 @@ use fullpipe_units::{Ratio, SegCount, Span, median};
 
 use crate::spread::spread;
 use crate::thresholds::{
-    BURST_BEFORE_POLICER, HIGHEST_BEFORE_POLICER, KEPT_BEHIND_POLICER, LONG_REPAIR_ROUND_TRIPS, MAX_SPREAD_OF_POLICER,
-    MAX_SPREAD_OF_QUEUE, MAX_SPREAD_OF_REGULAR_GAPS, MIN_EPISODES, MIN_SPREAD_OF_CHANCE, NO_BURST_BEFORE_QUEUE,
-    REPAIR_BEHIND_POLICER, SHORT_RATE_TIME, SILENCE_ROUND_TRIPS, TAIL_OF_A_WINDOW,
+    BURST_BEFORE_POLICER, LONG_REPAIR_ROUND_TRIPS, MAX_SHARE_BEHIND_POLICER, MAX_SPREAD_OF_POLICER,
+    MAX_SPREAD_OF_QUEUE, MAX_SPREAD_OF_REGULAR_GAPS, MIN_EPISODES, MIN_SHARE_BEFORE_POLICER, MIN_SPREAD_OF_CHANCE,
+    NO_BURST_BEFORE_QUEUE, REPAIR_BEHIND_POLICER, SHORT_RATE_TIME, SILENCE_ROUND_TRIPS, TAIL_OF_A_WINDOW,
 };
 
 /// A time in which data arrives out of order: packets before it are missing.
@@ -98,8 +98,8 @@ impl LossEpisodes {
         let falls = |episode: &Episode| {
             let (before, during, after) = (episode.before?, episode.during?, episode.after?);
             let is_long = episode.to.saturating_sub(episode.from) >= self.rtt.scaled(REPAIR_BEHIND_POLICER);
-            let from_the_highest = before as f64 >= self.highest as f64 * HIGHEST_BEFORE_POLICER;
-            let most = before as f64 * KEPT_BEHIND_POLICER;
+            let from_the_highest = before as f64 >= self.highest as f64 * MIN_SHARE_BEFORE_POLICER;
+            let most = before as f64 * MAX_SHARE_BEHIND_POLICER;
             Some(is_long && from_the_highest && during as f64 <= most && after as f64 <= most)
         };
         self.episodes.iter().any(|episode| falls(episode) == Some(true))

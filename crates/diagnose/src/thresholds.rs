@@ -341,11 +341,11 @@ pub(crate) const LONG_REPAIR_ROUND_TRIPS: u64 = 10;
 /// sender knew.
 pub(crate) const REPAIR_BEHIND_POLICER: f64 = 3.0;
 /// Rate before a repair ÷ the highest from which a policer's burst may have ended then.
-pub(crate) const HIGHEST_BEFORE_POLICER: f64 = 0.8;
+pub(crate) const MIN_SHARE_BEFORE_POLICER: f64 = 0.8;
 /// Largest rate of arrival during and after a repair ÷ the rate before it where a device discards what exceeds its rate
 /// (measured: 0.27 to 0.63 during it in 31 of 40 transfers behind a policer; 0.75 and more behind a short queue or
 /// where chance loses packets, but for two of 20, whose many losses showed chance).
-pub(crate) const KEPT_BEHIND_POLICER: f64 = 0.65;
+pub(crate) const MAX_SHARE_BEHIND_POLICER: f64 = 0.65;
 /// Highest rate of a transfer ÷ the median rate before its losses, from which a policer let a burst pass (measured: 2.3
 /// to 3.3).
 pub(crate) const BURST_BEFORE_POLICER: f64 = 2.0;

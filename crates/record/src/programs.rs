@@ -17,7 +17,7 @@ pub struct ProgramsReport {
     pub batches: Vec<ProgramBatch>,
     /// Programs that did not take part, with the reason.
     pub left_out: Vec<ProgramLeftOut>,
-    /// What the figures show, in sentences.
+    /// Sentences on what the figures show.
     pub findings: Vec<String>,
     /// True if the user interrupted it: these are the transfers that were complete.
     pub interrupted: bool,
@@ -104,7 +104,7 @@ pub struct ProgramRun {
     pub is_intact: Option<bool>,
     /// The limit, from the figures of the kernel that sends.
     pub verdict: Option<Verdict>,
-    /// Whether the lab itself kept up.
+    /// Self-check of the lab: if it kept up.
     pub validity: Validity,
 }
 

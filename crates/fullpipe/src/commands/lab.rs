@@ -135,9 +135,9 @@ enum Action {
     },
     /// Move one file by real programs side by side, and name the limit of each
     ///
-    /// iperf3, scp, rsync, curl with nginx, and FTP, unmodified: each moves the same random bytes from the sender to the
-    /// receiver, under the path and settings of each step of the scenario. Their servers, keys and files are in the lab
-    /// and end with it.
+    /// iperf3, scp, rsync, curl with nginx, and FTP, unmodified: each moves the same random bytes from the sender to
+    /// the receiver, under the path and settings of each step of the scenario. Their servers, keys and files are in
+    /// the lab and end with it.
     Compare(CompareArguments),
     /// Keep the lab of a scenario running, so that other programs can use it
     Up {
