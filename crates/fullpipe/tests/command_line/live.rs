@@ -48,7 +48,7 @@ impl Desk {
         let program = fullpipe(arguments);
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg(program.get_program()).args(program.get_args());
-        command.env("TERM", "xterm-256color").env_remove("NO_COLOR").env("XDG_DATA_HOME", "/nonexistent");
+        command.env("TERM", "xterm-256color").env_remove("NO_COLOR").env("XDG_DATA_HOME", "/dev/null/none");
         command.env_remove("FULLPIPE_STORE").envs(variables.iter().copied());
         let end = self.theirs.try_clone().unwrap();
         command.stdin(end).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

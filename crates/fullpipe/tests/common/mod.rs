@@ -14,7 +14,7 @@ pub(crate) fn fullpipe(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe"));
     command.args(arguments).env("COLUMNS", "80").env_remove("NO_COLOR");
     // Whoever runs the tests may have an archive, and does not want the tests in it.
-    command.env("XDG_DATA_HOME", "/nonexistent").env_remove("FULLPIPE_STORE");
+    command.env("XDG_DATA_HOME", "/dev/null/none").env_remove("FULLPIPE_STORE");
     command
 }
 
