@@ -113,18 +113,7 @@ impl Plan {
         while let Next::Run { cell, reason } = self.next(&runs) {
             let rate = predicted(cell)?;
             let cost = run_cost(&self.fixed, self.length().total(), rate);
-            runs.push(SweepRun {
-                cell,
-                reason,
-                rate: Some(rate),
-                sent: cost.bytes,
-                took: cost.time,
-                idle_rtt: None,
-                loaded_rtt: None,
-                retransmits: None,
-                together: None,
-                broken: Vec::new(),
-            });
+            runs.push(SweepRun::of(cell, reason, rate, cost));
         }
         Some(spent(&runs))
     }

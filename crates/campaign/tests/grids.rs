@@ -43,19 +43,8 @@ impl Recorded {
     }
 
     fn run(&self, plan: &Plan, cell: SweepCell, reason: SweepReason) -> SweepRun {
-        let cost = run_cost(plan.fixed(), plan.length().total(), self.rate(cell));
-        SweepRun {
-            cell,
-            reason,
-            rate: Some(self.rate(cell)),
-            sent: cost.bytes,
-            took: cost.time,
-            idle_rtt: None,
-            loaded_rtt: None,
-            retransmits: None,
-            together: None,
-            broken: Vec::new(),
-        }
+        let rate = self.rate(cell);
+        SweepRun::of(cell, reason, rate, run_cost(plan.fixed(), plan.length().total(), rate))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Content, Diagnosis, DiagnosisReport, Document, Evidence, ProgramRun, Sample};
+use fullpipe_record::{Content, Diagnosis, DiagnosisReport, Document, Evidence, ProgramRun, Progress, Sample};
 use fullpipe_units::{BitRate, ByteCount, Span, median};
 
 /// Time over which the highest rate is taken.
@@ -26,15 +26,14 @@ pub(crate) fn complete(run: ProgramRun, size: ByteCount, watched: DiagnosisRepor
     let Some(Diagnosis { verdict, evidence: Some(evidence), .. }) = watched.transfers.into_iter().next() else {
         return run;
     };
-    let course = course(&evidence);
-    let samples = || evidence.sender_samples.iter();
+    let samples = &evidence.sender_samples[..];
     let resent = |sample: &Sample| sample.tcp.bytes_retrans;
     ProgramRun {
         goodput: run.took.map(|took| BitRate::of(size, took)),
         steady: evidence.steady.map(|steady| steady.rate),
-        top: top(&course),
-        start_up: run.took.and_then(|took| start_up(took, &course)),
-        rtt: median(samples().filter_map(|sample| sample.tcp.rtt).collect()),
+        top: top(samples),
+        start_up: run.took.and_then(|took| start_up(took, samples)),
+        rtt: median(samples.iter().filter_map(|sample| sample.tcp.rtt).collect()),
         connections: Some(evidence.request.streams),
         congestion: evidence.sender_sockets.first().map(|socket| socket.congestion.clone()),
         resent: last_of_each(&evidence).filter_map(resent).reduce(|sum, more| sum + more),
@@ -49,53 +48,46 @@ fn last_of_each(evidence: &Evidence) -> impl Iterator<Item = &Sample> {
     by_stream.into_values()
 }
 
-/// Returns the bytes of all connections together at each sample's time.
-fn course(evidence: &Evidence) -> Vec<(Span, ByteCount)> {
-    let mut of_streams = BTreeMap::new();
-    let mut course = Vec::new();
-    for sample in &evidence.sender_samples {
-        of_streams.insert(sample.stream, sample.bytes);
-        course.push((sample.at, of_streams.values().copied().sum()));
-    }
-    course
-}
-
 /// Returns the highest rate over [`TOP_OVER`].
-fn top(course: &[(Span, ByteCount)]) -> Option<BitRate> {
-    let over = |(index, (from, before)): (usize, &(Span, ByteCount))| {
-        let (to, after) = course[index..].iter().find(|(at, _)| *at >= *from + TOP_OVER)?;
-        Some(BitRate::of(after.saturating_sub(*before), to.saturating_sub(*from)))
-    };
-    course.iter().enumerate().filter_map(over).max()
+fn top(samples: &[Sample]) -> Option<BitRate> {
+    let rates = Progress::of(samples, Span::MAX).windowed_rates(TOP_OVER);
+    rates.into_iter().map(|(_, rate)| rate).max()
 }
 
 /// Returns the time from the program's start, `took` before its end, to the first data of the file. The connection is
 /// taken to end with the program.
-fn start_up(took: Span, course: &[(Span, ByteCount)]) -> Option<Span> {
-    let (end, _) = course.last()?;
-    let (first, _) = course.iter().find(|(_, bytes)| *bytes >= FIRST_DATA)?;
-    Some(took.saturating_sub(end.saturating_sub(*first)))
+fn start_up(took: Span, samples: &[Sample]) -> Option<Span> {
+    let first = samples.iter().find(|sample| sample.bytes >= FIRST_DATA)?;
+    Some(took.saturating_sub(samples.last()?.at.saturating_sub(first.at)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_record::TcpInfo;
 
-    fn course_of(points: &[(u64, u64)]) -> Vec<(Span, ByteCount)> {
-        points.iter().map(|(millis, kib)| (Span::from_millis(*millis), ByteCount::from_kib(*kib))).collect()
+    fn samples(points: &[(u64, u64)]) -> Vec<Sample> {
+        let sample = |(millis, kib): &(u64, u64)| Sample {
+            at: Span::from_millis(*millis),
+            stream: 0,
+            bytes: ByteCount::from_kib(*kib),
+            tcp: TcpInfo::default(),
+            memory: None,
+        };
+        points.iter().map(sample).collect()
     }
 
     #[test]
     fn the_highest_rate_is_that_of_the_best_second() {
-        let course = course_of(&[(0, 0), (500, 100), (1000, 200), (1500, 700), (2000, 1200), (2500, 1210)]);
-        assert_eq!(top(&course), Some(BitRate::of(ByteCount::from_kib(1000), Span::from_secs(1))));
-        assert_eq!(top(&course[..2]), None, "shorter than a second");
+        let samples = samples(&[(0, 0), (500, 100), (1000, 200), (1500, 700), (2000, 1200), (2500, 1210)]);
+        assert_eq!(top(&samples), Some(BitRate::of(ByteCount::from_kib(1000), Span::from_secs(1))));
+        assert_eq!(top(&samples[..2]), None, "shorter than a second");
     }
 
     #[test]
     fn start_up_is_what_came_before_the_first_data() {
-        let course = course_of(&[(0, 0), (200, 4), (400, 80), (2400, 4000)]);
-        assert_eq!(start_up(Span::from_millis(3000), &course), Some(Span::from_millis(1000)));
+        let samples = samples(&[(0, 0), (200, 4), (400, 80), (2400, 4000)]);
+        assert_eq!(start_up(Span::from_millis(3000), &samples), Some(Span::from_millis(1000)));
         assert_eq!(start_up(Span::from_secs(3), &[]), None);
     }
 

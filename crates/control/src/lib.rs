@@ -5,17 +5,20 @@
 //! * In: a user name, a password and an RSA key. Out: the token of iperf3's login ([`Login`]), which the server checks
 //!   with an [`Authenticator`].
 //! * In: a connected TCP stream and a key that both ends share. Out: a [`Peer`] that has proved that it has the key.
+//! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant.
 //!
 //! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
 
 mod connection;
+mod listening;
 mod login;
 mod network;
 mod peers;
 mod unix_seconds;
 
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
+pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
 pub use network::{Network, NetworkError};
 pub use peers::{Peer, PeerTls};

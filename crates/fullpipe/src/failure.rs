@@ -2,6 +2,7 @@ use std::error::Error;
 use std::io::ErrorKind;
 
 use fullpipe_calc::InputError;
+use fullpipe_control::ListenError;
 use fullpipe_experiment::ExperimentError;
 use fullpipe_host::{ApplyError, JournalError, SysctlError};
 use fullpipe_lab::LabError;
@@ -37,6 +38,19 @@ impl Failure {
     /// Returns a failure without a message: the result that was printed holds the reason.
     pub(crate) fn already_printed(code: u8) -> Self {
         Self::new(code, "")
+    }
+
+    /// Returns the failure of a server that cannot listen; `flag` chooses another port.
+    pub(crate) fn cannot_listen(error: &ListenError, flag: &str) -> Self {
+        match error.cause.kind() {
+            ErrorKind::PermissionDenied => {
+                Self::new(LACKING, format!("{error}; ports below 1024 are root's: choose another with {flag}"))
+            }
+            ErrorKind::AddrInUse => {
+                Self::new(FAILED, format!("{error}; another server has it: stop that, or choose another with {flag}"))
+            }
+            _ => Self::of(FAILED, error),
+        }
     }
 
     fn of(code: u8, error: &dyn Error) -> Self {

@@ -2,6 +2,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use fullpipe_control::ListenError;
 use fullpipe_load::PrepareError;
 use fullpipe_units::Span;
 use thiserror::Error;
@@ -130,14 +131,8 @@ pub enum ServeError {
         needed: u64,
     },
     /// The address is in use, or not one of this host.
-    #[error("cannot listen on {address}: {cause}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The error of the system call.
-        #[source]
-        cause: io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The file or directory that the server sends, or writes to, cannot be used.
     #[error("cannot use {0}")]
     File(#[source] io::Error),

@@ -79,6 +79,22 @@ pub struct SweepRun {
 }
 
 impl SweepRun {
+    /// Returns a run of which only the rate and the cost are known.
+    pub const fn of(cell: SweepCell, reason: SweepReason, rate: BitRate, cost: SweepCost) -> Self {
+        Self {
+            cell,
+            reason,
+            rate: Some(rate),
+            sent: cost.bytes,
+            took: cost.time,
+            idle_rtt: None,
+            loaded_rtt: None,
+            retransmits: None,
+            together: None,
+            broken: Vec::new(),
+        }
+    }
+
     /// Returns true if the round trip under load was longer than without by more than a tenth and a millisecond;
     /// `None` if one of both is not known.
     pub fn is_rtt_longer(&self) -> Option<bool> {

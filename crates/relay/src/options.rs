@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use fullpipe_control::{Network, TlsError};
+use fullpipe_control::{ListenError, Network, TlsError};
 use fullpipe_iperf::Key;
 use fullpipe_record::RelayedConnection;
 use fullpipe_units::Span;
@@ -101,13 +101,8 @@ pub enum RelayEvent {
 #[derive(Debug, Error)]
 pub enum RelayError {
     /// It cannot listen.
-    #[error("cannot listen on {address}: {cause}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The kernel's error.
-        cause: io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The process may hold too few files.
     #[error(
         "{wanted} connections need {needed} open files, and this process may have {permitted}; raise it with \

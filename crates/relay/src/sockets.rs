@@ -1,20 +1,17 @@
 //! Sockets as a relay wants them.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use fullpipe_control::{ListenError, listen_tcp, most_descriptors};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::time::timeout;
 
 use crate::options::{RelayError, RelayOptions};
 use crate::pipes::MAX_PIPES;
 use crate::rules::Target;
-
-/// Connections that wait to be accepted.
-const BACKLOG: i32 = 4096;
 
 /// Bytes that are accepted of one side and not yet sent to the other, besides those of its window.
 const UNSENT: u32 = 128 << 10;
@@ -30,37 +27,12 @@ const KEEPALIVE_PROBES: u32 = 6;
 /// Descriptors for other uses than connections.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
-/// Returns a socket that listens where `options` say; on every address, of both families if the host has IPv6, if they
-/// name none.
+/// Returns a socket that listens where `options` say.
 ///
 /// # Errors
 /// Fails if the address is in use, or not one of this host.
-pub(crate) fn listen(options: &RelayOptions) -> Result<TcpListener, RelayError> {
-    let at = |address: IpAddr| {
-        let address = SocketAddr::new(address, options.port);
-        bind(address).map_err(|cause| RelayError::Listen { address, cause })
-    };
-    match options.address {
-        Some(address) => at(address),
-        None => at(Ipv6Addr::UNSPECIFIED.into()).or_else(|error| match error {
-            RelayError::Listen { ref cause, .. } if cause.kind() == io::ErrorKind::AddrInUse => Err(error),
-            _ => at(Ipv4Addr::UNSPECIFIED.into()),
-        }),
-    }
-}
-
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    // Those that are accepted have it from their first moment.
-    socket.set_linger(Some(Duration::ZERO))?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+pub(crate) fn listen(options: &RelayOptions) -> Result<TcpListener, ListenError> {
+    listen_tcp(options.address, options.port, |socket| socket.set_linger(Some(Duration::ZERO)))
 }
 
 /// Sets what every socket has. It is reset whenever it goes, even if the program is killed, unless it is set to close
@@ -119,10 +91,7 @@ pub(crate) fn late(deadline: Duration) -> io::Error {
 /// # Errors
 /// Fails if it is too low for so many connections.
 pub(crate) fn raise_descriptors(connections: u32) -> Result<(), RelayError> {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let raised = if setrlimit(Resource::Nofile, wanted).is_ok() { limit.maximum } else { limit.current };
-    let permitted = raised.unwrap_or(u64::MAX);
+    let permitted = most_descriptors();
     let needed = 2 * (u64::from(connections) + MAX_PIPES as u64) + RESERVED_DESCRIPTORS;
     if permitted < needed {
         return Err(RelayError::Descriptors { wanted: connections, needed, permitted });

@@ -117,7 +117,7 @@ fn cause(dips: &SweepDips, of_setting: Option<Correlation>, neighbours: Option<C
 mod tests {
     use super::*;
     use fullpipe_campaign::{Grid, Next, Plan};
-    use fullpipe_record::{SweepOrder, SweepPlan};
+    use fullpipe_record::{SweepCost, SweepOrder, SweepPlan};
     use fullpipe_units::ByteCount;
     use rand_pcg::Pcg64Mcg;
     use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -168,18 +168,7 @@ mod tests {
         while let Next::Run { cell, reason } = plan.next(&runs) {
             let load = cell.product().as_f64() / 250e3;
             let rate = 100e6 * load.min(share(load, runs.len(), &mut random)) * (1.0 + 0.04 * random.normal());
-            runs.push(SweepRun {
-                cell,
-                reason,
-                rate: Some(BitRate::from_bps_f64(rate)),
-                sent: ByteCount::ZERO,
-                took: Span::ZERO,
-                idle_rtt: None,
-                loaded_rtt: None,
-                retransmits: None,
-                together: None,
-                broken: Vec::new(),
-            });
+            runs.push(SweepRun::of(cell, reason, BitRate::from_bps_f64(rate), SweepCost::default()));
         }
         dips(&runs, RTT).unwrap()
     }

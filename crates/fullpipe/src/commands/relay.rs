@@ -214,14 +214,8 @@ fn as_event(event: &RelayEvent) -> Event {
 }
 
 fn explain(error: &RelayError) -> Failure {
-    use std::io::ErrorKind;
     match error {
-        RelayError::Listen { cause, .. } if cause.kind() == ErrorKind::PermissionDenied => {
-            Failure::new(LACKING, format!("{error}; ports below 1024 are root's: choose another with --listen"))
-        }
-        RelayError::Listen { cause, .. } if cause.kind() == ErrorKind::AddrInUse => {
-            Failure::new(FAILED, format!("{error}; another server has it: stop that, or choose another with --listen"))
-        }
+        RelayError::Listen(error) => Failure::cannot_listen(error, "--listen"),
         RelayError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
         _ => Failure::new(FAILED, error.to_string()),
     }

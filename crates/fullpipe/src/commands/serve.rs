@@ -366,16 +366,10 @@ fn as_event(event: &ServerEvent) -> Option<Event> {
 }
 
 fn explain(error: &ServeError) -> Failure {
-    use std::io::ErrorKind;
     match error {
-        ServeError::Listen { cause, .. } if cause.kind() == ErrorKind::PermissionDenied => {
-            Failure::new(LACKING, format!("{error}; ports below 1024 are root's: choose another with --port"))
-        }
-        ServeError::Listen { cause, .. } if cause.kind() == ErrorKind::AddrInUse => {
-            Failure::new(FAILED, format!("{error}; another server has it: stop that, or choose another with --port"))
-        }
+        ServeError::Listen(error) => Failure::cannot_listen(error, "--port"),
         ServeError::File(_) => Failure::new(USAGE, error.to_string()),
         ServeError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
-        _ => Failure::new(FAILED, error.to_string()),
+        ServeError::Start(_) => Failure::new(FAILED, error.to_string()),
     }
 }

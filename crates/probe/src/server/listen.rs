@@ -1,16 +1,13 @@
 //! Listening sockets, and the number of connections that the process may hold.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use fullpipe_control::{ListenError, most_descriptors};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, UdpSocket};
 
 use crate::error::ServeError;
-
-/// Maximum number of connections that wait to be accepted: in a burst, no client should have to send its SYN again.
-const BACKLOG: i32 = 4096;
 
 /// Receive buffer of a UDP socket, in bytes.
 const UDP_RECEIVE_BUFFER: usize = 4 << 20;
@@ -25,32 +22,13 @@ const MIN_DESCRIPTORS: u64 = 64;
 ///
 /// # Errors
 /// Fails if the address is in use, or not one of this host.
-pub(super) fn listen_tcp(address: Option<IpAddr>, port: u16) -> Result<TcpListener, ServeError> {
-    let bind = |address: IpAddr| {
-        let address = SocketAddr::new(address, port);
-        bind(address).map_err(|cause| ServeError::Listen { address, cause })
-    };
-    match address {
-        Some(address) => bind(address),
-        None => bind(Ipv6Addr::UNSPECIFIED.into()).or_else(|error| match error {
-            ServeError::Listen { ref cause, .. } if cause.kind() == io::ErrorKind::AddrInUse => Err(error),
-            _ => bind(Ipv4Addr::UNSPECIFIED.into()),
-        }),
-    }
-}
-
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    // The SYN of a client shows what devices on the path changed. A kernel that cannot save it is no reason to stop.
-    let _ = fullpipe_sys::save_syn(&socket);
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+pub(super) fn listen_tcp(address: Option<IpAddr>, port: u16) -> Result<TcpListener, ListenError> {
+    fullpipe_control::listen_tcp(address, port, |socket| {
+        // The SYN of a client shows what devices on the path changed. A kernel that cannot save it is no reason to
+        // stop.
+        let _ = fullpipe_sys::save_syn(socket);
+        Ok(())
+    })
 }
 
 /// Returns a UDP socket at the address of `listener`. The sockets of streams share the address, each connected to its
@@ -87,10 +65,7 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
 /// # Errors
 /// Fails if there are too few descriptors for a test.
 pub(super) fn max_connections() -> Result<u32, ServeError> {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let current = if setrlimit(Resource::Nofile, wanted).is_ok() { limit.maximum } else { limit.current };
-    connections_within(current.unwrap_or(u64::MAX))
+    connections_within(most_descriptors())
 }
 
 fn connections_within(descriptors: u64) -> Result<u32, ServeError> {

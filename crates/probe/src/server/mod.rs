@@ -273,6 +273,7 @@ impl Server {
     /// Listens on a second port, without which the server can run.
     fn listen_on_second_port(self: &Rc<Self>, bind: Option<IpAddr>, port: u16) {
         let listening = listen_tcp(bind, port)
+            .map_err(ServeError::from)
             .and_then(|listener| Ok((listener.local_addr().map_err(ServeError::Start)?, listener)));
         self.report(match listening {
             Ok((address, listener)) => {

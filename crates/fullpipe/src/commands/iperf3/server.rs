@@ -153,8 +153,8 @@ fn failed(why: &str, output: &mut Output) -> Failure {
 
 fn in_iperf3s_words(error: &ServeError) -> String {
     match error {
-        ServeError::Listen { cause, .. } => {
-            let cause = cause.to_string();
+        ServeError::Listen(error) => {
+            let cause = error.cause.to_string();
             let reason = cause.split(" (os error").next().unwrap_or_default();
             format!("error - unable to start listener for connections: {reason}\niperf3: exiting")
         }
