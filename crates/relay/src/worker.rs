@@ -5,8 +5,8 @@ use std::io;
 use std::mem::replace;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{RelayEnding, RelayStretch, RelayedConnection, TcpInfo};
@@ -41,8 +41,7 @@ pub(crate) struct Inbox {
     pairs: Mutex<Vec<Pair>>,
     wake: OwnedFd,
     /// No more come: what is left at the deadline is reset.
-    deadline: Mutex<Option<Instant>>,
-    is_stopping: AtomicBool,
+    deadline: OnceLock<Instant>,
     load: AtomicUsize,
 }
 
@@ -65,8 +64,7 @@ const WAKE: u64 = u64::MAX;
 impl Inbox {
     pub(crate) fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let (pairs, deadline, load) = (Mutex::default(), Mutex::default(), AtomicUsize::new(0));
-        Ok(Self { pairs, wake, deadline, is_stopping: AtomicBool::new(false), load })
+        Ok(Self { pairs: Mutex::default(), wake, deadline: OnceLock::new(), load: AtomicUsize::new(0) })
     }
 
     /// Returns the number of connections.
@@ -83,8 +81,8 @@ impl Inbox {
 
     /// Lets the worker end once it has no connection left, and at the deadline.
     pub(crate) fn stop(&self, deadline: Instant) {
-        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = Some(deadline);
-        self.is_stopping.store(true, Ordering::Release);
+        // A relay stops once.
+        let _ = self.deadline.set(deadline);
         self.wake();
     }
 
@@ -99,10 +97,7 @@ impl Inbox {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if !self.is_stopping.load(Ordering::Acquire) {
-            return None;
-        }
-        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+        self.deadline.get().copied()
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering;
 
 use fullpipe_control::Network;
 use fullpipe_iperf::Key;
+use fullpipe_record::Event;
 use fullpipe_record::event::{ClientFailure, Listening, NoPeer, Rejected, RelayStopping};
-use fullpipe_record::{Event, RelayEnding, RelayLimit, RelayStretch, RelayedConnection};
 use fullpipe_relay::{AllowedTargets, RelayError, RelayEvent, RelayOptions, Role, Target, relay};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_report as report;
+use fullpipe_units::Span;
 
 use super::log_thread::LogThread;
 use crate::commands::Run;
@@ -153,7 +154,7 @@ fn note(event: &RelayEvent, format: Format) {
 fn describe(event: &RelayEvent) -> String {
     match event {
         RelayEvent::Listening(address) => format!("listening on {address}"),
-        RelayEvent::Relayed(done) => relayed(done),
+        RelayEvent::Relayed(done) => report::relayed(done),
         RelayEvent::NotRelayed { client, why } => format!("{client}: reset, because {why}"),
         RelayEvent::Rejected { client, why, connections: 1 } => format!("{client}: rejected, because {why}"),
         RelayEvent::Rejected { client, why, connections } => {
@@ -164,37 +165,6 @@ fn describe(event: &RelayEvent) -> String {
             format!("stopping: {connections} connections may end by themselves within {deadline}")
         }
     }
-}
-
-fn relayed(done: &RelayedConnection) -> String {
-    let RelayedConnection { client, target, from_client, from_target, duration, .. } = done;
-    let rate = BitRate::of(*from_client + *from_target, *duration);
-    let ending = match done.ending {
-        RelayEnding::Closed => "closed",
-        RelayEnding::ClientReset => "reset by the client",
-        RelayEnding::TargetReset => "reset by the target",
-        RelayEnding::Forbidden => "reset: the far relay does not permit the target",
-        RelayEnding::Unreachable => "reset: the far relay cannot reach the target",
-        RelayEnding::Stopped => "reset: this relay stopped",
-    };
-    let lost = match done.undelivered {
-        ByteCount::ZERO => String::new(),
-        bytes => format!(", up to {bytes} acknowledged and not delivered"),
-    };
-    let limits =
-        format!("to the client {}, to the target {}", limit(&done.client_stretch), limit(&done.target_stretch));
-    let bytes = format!("{from_client} sent, {from_target} received in {duration} ({rate})");
-    format!("{client} → {target}: {bytes}, {ending}{lost}; {limits}")
-}
-
-fn limit(stretch: &RelayStretch) -> String {
-    let limit = match stretch.limit {
-        RelayLimit::Idle => "mostly idle",
-        RelayLimit::ReceiveWindow => "limited by the receiver's window",
-        RelayLimit::SendBuffer => "limited by the send buffer",
-        RelayLimit::CongestionWindow => "limited by the congestion window",
-    };
-    stretch.rtt.map_or_else(|| limit.to_owned(), |rtt| format!("{limit} (RTT {rtt})"))
 }
 
 /// Returns the record of an event.
