@@ -39,6 +39,19 @@ pub fn simulate(plan: Plan, interrupt: Interrupt<'_>) -> Result<Measurement, Exp
     Ok(judge.judged(simulation.measure()))
 }
 
+/// As [`simulate`]. Returns the captures of the sender and of the receiver, too, as
+/// [`Simulation::take_captures`] does.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_captured(plan: Plan, interrupt: Interrupt<'_>) -> Result<(Measurement, [Vec<u8>; 2]), ExperimentError> {
+    let judge = Judge::of(&plan);
+    let mut simulation = Simulation::captured(plan)?;
+    run_to_end(&mut simulation, interrupt)?;
+    let captures = simulation.take_captures().unwrap_or_default();
+    Ok((judge.judged(simulation.measure()), captures))
+}
+
 /// The path of a transfer whose limit can be named.
 struct Judge(Option<Path>);
 

@@ -53,8 +53,8 @@ impl View {
 
     /// Takes note of a round-trip time.
     pub(crate) fn took(&mut self, rtt: Span) {
-        const SMOOTHING: f64 = 0.125;
-        let smoothed = |old: Span| old.scaled(1.0 - SMOOTHING) + rtt.scaled(SMOOTHING);
+        const SMOOTHING: u64 = 8;
+        let smoothed = |old: Span| old.saturating_sub(old / SMOOTHING) + rtt / SMOOTHING;
         self.rtt = self.rtt.span().map_or(rtt, smoothed).into();
         self.least_rtt = self.least_rtt.span().map_or(rtt, |least| least.min(rtt)).into();
     }

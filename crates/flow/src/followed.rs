@@ -33,12 +33,35 @@ pub(crate) struct Followed {
     sent: [u64; 2],
     /// True once details were left out.
     is_thinned: bool,
+    /// Packets that were added at once since the room was counted last.
+    uncounted: u8,
 }
 
 impl Followed {
     /// Returns a connection without a packet, which is opened with segment number `order`.
     pub(crate) fn new(begin: Begin, order: u64) -> Self {
-        Self { waiting: Vec::new(), last: begin.at, room: 0, flow: None, begin, order, sent: [0; 2], is_thinned: false }
+        Self {
+            waiting: Vec::new(),
+            last: begin.at,
+            room: 0,
+            flow: None,
+            begin,
+            order,
+            sent: [0; 2],
+            is_thinned: false,
+            uncounted: 0,
+        }
+    }
+
+    /// Adds a packet behind another one of this connection, whose state is in the caches. Returns by how many bytes
+    /// that has grown beyond its own size since that was counted last.
+    #[inline]
+    pub(crate) fn add_next(&mut self, packet: Packet) -> isize {
+        let Some(flow) = self.flow.as_mut().filter(|_| self.waiting.is_empty()) else { return self.add(packet) };
+        self.last = self.last.max(packet.at);
+        flow.add(&packet);
+        self.uncounted += 1;
+        if usize::from(self.uncounted) < WAITING { 0 } else { self.growth() }
     }
 
     /// Adds a packet. Returns by how many bytes its state has grown beyond its own size since that was counted last.
@@ -53,13 +76,18 @@ impl Followed {
         if self.waiting.len() < if self.flow.is_some() { WAITING } else { FIRST_WAITING } {
             return 0;
         }
-        let before = self.room;
         self.caught_up();
         if self.waiting.capacity() > WAITING {
             // The whole room of the first is free for the state of another.
             self.waiting = Vec::with_capacity(WAITING);
         }
+        self.growth()
+    }
+
+    fn growth(&mut self) -> isize {
+        let before = self.room;
         self.count_room();
+        self.uncounted = 0;
         self.room.cast_signed() - before.cast_signed()
     }
 
@@ -80,7 +108,14 @@ impl Followed {
         self.flow.as_deref()
     }
 
+    /// Returns a number that depends on what the next packet of the connection reads.
+    pub(crate) fn touch(&self) -> u64 {
+        let last = self.waiting.last().map_or(0, |packet| packet.sequence);
+        u64::from(last) + u64::from(self.begin.addresses[0].port())
+    }
+
     /// Returns the number of packets that wait.
+    #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }

@@ -38,4 +38,4 @@ pub use both::of_both;
 pub use changes::window_edit;
 pub use pairs::{FlowsWithTimes, pairs};
 pub use passages::PacketTimes;
-pub use table::{Explained, Finished, Flows, LeftOut, Settled, TransferEvidence, part_of};
+pub use table::{Explained, Finished, Flows, LeftOut, Numbered, Settled, TransferEvidence, part_of};

@@ -28,8 +28,8 @@ const LATER_PAIRS: u64 = 16;
 /// at once, and few can grow so large.
 const LARGE: u64 = 4096;
 
-/// Share of what was lately in flight below which much could have been sent.
-const LOW_FLIGHT: f64 = 0.4;
+/// Share of what was lately in flight below which much could have been sent, as a fraction.
+const LOW_FLIGHT: [u64; 2] = [2, 5];
 
 /// Multiple of the round trip from which a silence is none that a full window causes.
 const LONG_SILENCE: f64 = 1.25;
@@ -310,7 +310,8 @@ impl Sending {
     fn pass(&mut self, at: Time) {
         let since = self.last_at.map_or(Span::ZERO, |last| at.since(last));
         let now = &self.course.now;
-        if !now.recovers && (now.here.flight as f64) < self.peak.most() as f64 * LOW_FLIGHT {
+        let [part, whole] = LOW_FLIGHT;
+        if !now.recovers && now.here.flight.saturating_mul(whole) < self.peak.most().saturating_mul(part) {
             self.low += since;
         }
         self.last_at = Some(at);

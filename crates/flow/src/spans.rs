@@ -13,7 +13,7 @@ const BITS: u32 = 6;
 pub(crate) struct Spans {
     counts: Amounts,
     all: u64,
-    sum: f64,
+    sum: Span,
     least: Option<Span>,
     most: Span,
 }
@@ -27,7 +27,7 @@ impl Spans {
     pub(crate) fn add(&mut self, span: Span) {
         *self.counts.at(bin(span.as_nanos(), BITS)) += 1;
         self.all += 1;
-        self.sum += span.as_secs_f64();
+        self.sum += span;
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
         self.most = self.most.max(span);
     }
@@ -41,7 +41,7 @@ impl Spans {
         Some(RoundTrips {
             samples: self.all,
             least: self.least?,
-            mean: Span::from_secs_f64(self.sum / self.all as f64),
+            mean: self.sum / self.all,
             median: self.quantile(0.5),
             p90: self.quantile(0.9),
             most: self.most,

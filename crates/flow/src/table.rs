@@ -66,7 +66,7 @@ pub struct Flows {
     last: Option<Last>,
     followed: Vec<Followed>,
     /// Segments of another connection than the one before them, which wait for being followed.
-    queue: Vec<Queued>,
+    queue: Vec<Numbered>,
     /// Counts each change of the places of connections.
     changes: u64,
     /// Those that were finished before the end.
@@ -94,14 +94,15 @@ struct Attempt {
 /// Segments that wait for being followed at most.
 const QUEUED: usize = 32;
 
-/// A segment with its connection's key, and its place where that is known.
-#[derive(Debug)]
-struct Queued {
-    key: Key,
-    place: Option<usize>,
-    number: u64,
-    at: Time,
-    segment: Segment,
+/// A segment with its number in the capture.
+#[derive(Debug, Clone, Copy)]
+pub struct Numbered {
+    /// Its number among those of all parts of the capture.
+    pub number: u64,
+    /// Time at which it was captured.
+    pub at: Time,
+    /// The segment.
+    pub segment: Segment,
 }
 
 /// The place of a connection, and its ends.
@@ -267,56 +268,80 @@ fn transfers(
 impl Flows {
     /// Adds a segment that was captured at `at`.
     pub fn add(&mut self, segment: &Segment, at: Time) {
-        self.add_numbered(self.count, segment, at);
-    }
-
-    /// Adds a segment that was captured at `at`, and has this number among those of all parts of a capture.
-    pub fn add_numbered(&mut self, number: u64, segment: &Segment, at: Time) {
+        let number = self.count;
         self.begin.get_or_insert((number, at));
         self.count = number + 1;
         let last = self.last.as_ref().filter(|_| self.queue.is_empty());
         if let Some((place, is_from_first)) = last.and_then(|last| last.sender(segment)) {
-            if !self.goes_on(place, segment, is_from_first, at) {
+            if !self.goes_on(place, segment, is_from_first, at, Followed::add_next) {
                 self.begin(Key::of(segment), number, segment, at);
             }
             return;
         }
-        self.queue.push(Queued { key: Key::of(segment), place: None, number, at, segment: *segment });
+        self.queue.push(Numbered { number, at, segment: *segment });
         if self.queue.len() >= QUEUED {
             self.follow_queued();
+        }
+    }
+
+    /// Adds segments of a part of a capture, in their order.
+    pub fn add_all(&mut self, segments: &[Numbered]) {
+        self.follow_queued();
+        for part in segments.chunks(QUEUED) {
+            if let (Some(first), Some(last)) = (part.first(), part.last()) {
+                self.begin.get_or_insert((first.number, first.at));
+                self.count = last.number + 1;
+            }
+            self.follow(part);
         }
     }
 
     /// Follows the segments that wait.
     fn follow_queued(&mut self) {
         let mut queue = std::mem::take(&mut self.queue);
-        // What each of these reads is in no cache where there are many connections: none waits for another.
-        for queued in &mut queue {
-            queued.place = self.latest.get(&queued.key).copied();
-        }
-        let places = queue.iter().filter_map(|queued| self.followed.get(queued.place?));
-        std::hint::black_box(places.map(Followed::waiting).sum::<usize>());
-        let changes = self.changes;
-        for Queued { key, place, number, at, segment } in queue.drain(..) {
-            let place = if changes == self.changes { place } else { self.latest.get(&key).copied() };
-            let last = place.and_then(|place| Some(Last::new(place, self.followed.get(place)?, segment.network)));
-            self.last = last;
-            let sender = last.and_then(|last| last.sender(&segment));
-            if !sender.is_some_and(|(place, is_from_first)| self.goes_on(place, &segment, is_from_first, at)) {
-                self.begin(key, number, &segment, at);
-            }
-        }
+        self.follow(&queue);
+        queue.clear();
         self.queue = queue;
     }
 
-    /// Adds a segment to the connection at a place. Returns false if it belongs to another one between the same ports.
+    /// Follows [`QUEUED`] segments at most.
+    fn follow(&mut self, segments: &[Numbered]) {
+        // What each of these reads is in no cache where there are many connections: none waits for another.
+        let mut places = [None; QUEUED];
+        for (place, Numbered { segment, .. }) in places.iter_mut().zip(segments) {
+            *place = self.latest.get(&Key::of(segment)).copied();
+        }
+        let flows = places.iter().filter_map(|place| self.followed.get((*place)?));
+        std::hint::black_box(flows.map(Followed::touch).sum::<u64>());
+        let changes = self.changes;
+        for (place, Numbered { number, at, segment }) in places.into_iter().zip(segments) {
+            let place = if changes == self.changes { place } else { self.latest.get(&Key::of(segment)).copied() };
+            let last = place.and_then(|place| Some(Last::new(place, self.followed.get(place)?, segment.network)));
+            self.last = last;
+            let sender = last.and_then(|last| last.sender(segment));
+            let goes_on = |(place, is_from_first)| self.goes_on(place, segment, is_from_first, *at, Followed::add);
+            if !sender.is_some_and(goes_on) {
+                self.begin(Key::of(segment), *number, segment, *at);
+            }
+        }
+    }
+
+    /// Adds a segment to the connection at a place by `add`. Returns false if it belongs to another one between the
+    /// same ports.
     #[inline]
-    fn goes_on(&mut self, place: usize, segment: &Segment, is_from_first: bool, at: Time) -> bool {
+    fn goes_on(
+        &mut self,
+        place: usize,
+        segment: &Segment,
+        is_from_first: bool,
+        at: Time,
+        add: impl Fn(&mut Followed, Packet) -> isize,
+    ) -> bool {
         let Some(flow) = self.followed.get_mut(place) else { return false };
         if flow.is_over(segment) || !self.attempts.is_empty() && answers(&self.attempts, segment) {
             return false;
         }
-        let growth = flow.add(Packet::new(segment, at, is_from_first));
+        let growth = add(flow, Packet::new(segment, at, is_from_first));
         if growth != 0 {
             self.room = self.room.saturating_add_signed(growth);
             if self.room > self.limits.room {
@@ -666,7 +691,7 @@ mod tests {
         }
         let mut parts = beginning.split(PARTS);
         for (number, (segment, at)) in (1_000..).zip(rest) {
-            parts[part_of(segment, PARTS)].add_numbered(number, segment, *at);
+            parts[part_of(segment, PARTS)].add_all(&[Numbered { number, at: *at, segment: *segment }]);
         }
         assert!(parts.iter().all(|part| part.connections() > 10), "each has its share");
         let mut joined = Settled::default();

@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     pub(crate) handshake: Span,
     /// The shift of the receiver's windows: as the receiver applies it, and as the sender does.
     pub(crate) scales: [Option<u8>; 2],
+    /// The shift that the receiver offers.
+    pub(crate) offered_scale: Option<u8>,
     pub(crate) first_window: ByteCount,
     /// The request for both socket buffers.
     pub(crate) fixed: Option<ByteCount>,
@@ -80,6 +82,7 @@ impl Connection {
             timestamps,
             handshake: handshake(path),
             scales: scales(plan, buffer.scale()),
+            offered_scale: buffer.scale(),
             first_window: first_window(receiver, at_first, mss, fixed.is_some()),
             fixed,
             send_buffer: fixed.map_or((sender.tcp_wmem.default, sender.tcp_wmem.max), |request| {

@@ -10,6 +10,7 @@ use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
+use crate::captures::{Captures, End};
 use crate::connection::Connection;
 use crate::cross_traffic::Load;
 use crate::datagrams::{DatagramStream, Echoes};
@@ -59,6 +60,8 @@ pub struct Simulation {
     events: u64,
     /// Connections that have not sent everything, of a transfer that ends by its bytes.
     pending: usize,
+    /// Of both ends, if it is captured.
+    captures: Option<Captures>,
 }
 
 /// The course of a transfer.
@@ -80,6 +83,24 @@ impl Simulation {
     ///
     /// Fails if the plan asks for something that is not modelled.
     pub fn new(plan: Plan) -> Result<Self, NotModelled> {
+        let mut simulation = Self::prepared(plan)?;
+        simulation.start();
+        Ok(simulation)
+    }
+
+    /// As [`Self::new`], and keeps the packets that pass both ends, see [`Self::take_captures`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn captured(plan: Plan) -> Result<Self, NotModelled> {
+        let mut simulation = Self::prepared(plan)?;
+        simulation.captures = Some(Captures::new(&simulation.plan, &simulation.connection));
+        simulation.start();
+        Ok(simulation)
+    }
+
+    fn prepared(plan: Plan) -> Result<Self, NotModelled> {
         let plan = resolved(plan);
         let connection = Connection::new(&plan)?;
         let origin = Time::ZERO + plan.lead;
@@ -89,7 +110,7 @@ impl Simulation {
         let pending = streams.flows.len();
         let loads = streams.add_loads(&plan)?;
         let Streams { flows, datagrams, .. } = streams;
-        let mut simulation = Self {
+        Ok(Self {
             forward,
             reverse,
             sampler: Sampler::new(&plan),
@@ -107,9 +128,8 @@ impl Simulation {
             timers: BinaryHeap::new(),
             now: Time::ZERO,
             events: 0,
-        };
-        simulation.start();
-        Ok(simulation)
+            captures: None,
+        })
     }
 
     /// Lets everything happen up to and at `until`, or until the transfer is over.
@@ -140,6 +160,13 @@ impl Simulation {
     /// Returns the counts of the path, forward and reverse.
     pub fn counters(&mut self) -> [Counters; 2] {
         [self.forward.counters(self.now), self.reverse.counters(self.now)]
+    }
+
+    /// Returns the captures of the sender and of the receiver so far, as bytes of files in pcap; `None` if none were
+    /// asked for, or they were taken before. The first 128 bytes of each packet of TCP are in them, without checksums:
+    /// handshakes, and trains whole.
+    pub fn take_captures(&mut self) -> Option<[Vec<u8>; 2]> {
+        self.captures.take().map(Captures::into_files)
     }
 
     /// Returns the state of the sending end of each connection of the transfer itself.
@@ -325,6 +352,8 @@ impl Simulation {
         if packet.is_spoiled {
             return;
         }
+        let arrives_at = if matches!(packet.content, Content::Data(_)) { End::Receiver } else { End::Sender };
+        self.capture(arrives_at, packet);
         match &packet.content {
             Content::Data(data) => {
                 let Some(flow) = self.flows.get_mut(index) else { return };
@@ -371,7 +400,9 @@ impl Simulation {
             && let Some(burst) = flow.next(now)
         {
             let bytes = if burst.is_probe { flow.wire.empty } else { flow.wire.segment };
-            self.offer(Packet::data(index as u32, bytes, &burst));
+            let packet = Packet::data(index as u32, bytes, &burst);
+            self.capture(End::Sender, &packet);
+            self.offer(packet);
         }
         self.arm(index);
     }
@@ -415,7 +446,15 @@ impl Simulation {
     fn acknowledge(&mut self, index: usize, ack: &Ack) {
         let Some(flow) = self.flows.get(index) else { return };
         let bytes = flow.wire.acknowledgement + ack.blocks.option_bytes();
-        self.reverse.offer(self.now, Packet::ack(index as u32, bytes, ack, flow.wire.scales[0]));
+        let packet = Packet::ack(index as u32, bytes, ack, flow.wire.scales[0]);
+        self.capture(End::Receiver, &packet);
+        self.reverse.offer(self.now, packet);
+    }
+
+    fn capture(&mut self, end: End, packet: &Packet) {
+        if let Some(captures) = &mut self.captures {
+            captures.add(end, self.now, packet);
+        }
     }
 
     fn arm(&mut self, index: usize) {

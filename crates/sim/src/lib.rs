@@ -7,6 +7,7 @@
 //! A simulated transfer shows what the protocol and the path permit. No processor, no network card and no queue of a
 //! host takes part, so that a result near the rate of a fast link is a bound, and not what a host does.
 
+mod captures;
 mod connection;
 mod cross_traffic;
 mod datagrams;

@@ -8,6 +8,11 @@ const SECOND: u64 = 1_000_000_000;
 pub struct Stamp(u32);
 
 impl Stamp {
+    /// Returns the milliseconds as the option carries them.
+    pub fn millis(self) -> u32 {
+        self.0
+    }
+
     /// Milliseconds since `earlier`; zero if that is later.
     pub(crate) fn since(self, earlier: Self) -> u64 {
         u64::from(self.0.saturating_sub(earlier.0))

@@ -1,10 +1,10 @@
 //! The connections of a capture, followed on this thread, or on several where there are many.
 
 use std::panic::resume_unwind;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use fullpipe_flow::{Explained, Finished, Flows, Settled, part_of};
+use fullpipe_flow::{Explained, Finished, Flows, Numbered, Settled, part_of};
 use fullpipe_units::Time;
 use fullpipe_wire::Segment;
 
@@ -88,13 +88,6 @@ impl Following {
     }
 }
 
-/// A segment with its number in the capture.
-struct Numbered {
-    number: u64,
-    at: Time,
-    segment: Segment,
-}
-
 /// A thread that follows a part of the connections.
 pub(crate) struct Part {
     thread: JoinHandle<Settled>,
@@ -102,39 +95,47 @@ pub(crate) struct Part {
     begin: SyncSender<Flows>,
     batches: SyncSender<Vec<Numbered>>,
     batch: Vec<Numbered>,
+    /// Batches that it has followed, whose room is free for others.
+    followed: Receiver<Vec<Numbered>>,
 }
 
 impl Part {
     fn start() -> std::io::Result<Self> {
         let (begin, flows) = sync_channel(1);
         let (batches, segments) = sync_channel(WAITING);
-        let thread = thread::Builder::new().name("connections".to_owned()).spawn(move || follow(&flows, &segments))?;
-        Ok(Self { thread, begin, batches, batch: Vec::with_capacity(BATCH) })
+        let (free, followed) = channel();
+        let work = move || follow(&flows, &segments, &free);
+        let thread = thread::Builder::new().name("connections".to_owned()).spawn(work)?;
+        Ok(Self { thread, begin, batches, batch: Vec::with_capacity(BATCH), followed })
     }
 
     fn add(&mut self, segment: Numbered) {
         self.batch.push(segment);
         if self.batch.len() == BATCH {
-            self.send(BATCH);
+            let next = self.followed.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
+            self.send(next);
         }
     }
 
-    /// Passes the batch on, and begins one with room for so many.
-    fn send(&mut self, next: usize) {
+    /// Passes the batch on, and begins `next`.
+    fn send(&mut self, next: Vec<Numbered>) {
         // One that ended has panicked, which its end shows.
-        let _ = self.batches.send(std::mem::replace(&mut self.batch, Vec::with_capacity(next)));
+        let _ = self.batches.send(std::mem::replace(&mut self.batch, next));
     }
 
     fn end(mut self) -> JoinHandle<Settled> {
-        self.send(0);
+        self.send(Vec::new());
         self.thread
     }
 }
 
-fn follow(flows: &Receiver<Flows>, segments: &Receiver<Vec<Numbered>>) -> Settled {
+fn follow(flows: &Receiver<Flows>, segments: &Receiver<Vec<Numbered>>, free: &Sender<Vec<Numbered>>) -> Settled {
     let mut flows = flows.recv().unwrap_or_default();
-    for Numbered { number, at, segment } in segments.iter().flatten() {
-        flows.add_numbered(number, &segment, at);
+    for mut batch in segments {
+        flows.add_all(&batch);
+        batch.clear();
+        // At the end nobody takes it any more.
+        let _ = free.send(batch);
     }
     flows.settle()
 }

@@ -68,6 +68,18 @@ impl Arrivals {
     }
 }
 
+/// Writes the captures of both ends of a case over `path`, the sender's first, and the one from the middle.
+///
+/// # Errors
+/// Fails if a file cannot be written.
+pub(crate) fn write(folder: &FilePath, case: &str, path: &Path, ends: &[Vec<u8>; 2]) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for (at, bytes) in [Host::Sender, Host::Receiver].into_iter().zip(ends) {
+        std::fs::write(file(folder, case, at.name()), bytes)?;
+    }
+    write_middle(folder, case, path)
+}
+
 /// Writes the capture from the middle of `path` to `folder`, which holds those of both ends: behind the queue of each
 /// direction and half of its delay, so that no packet is in it that was lost.
 ///

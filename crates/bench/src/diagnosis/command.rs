@@ -1,12 +1,11 @@
 //! `bench diagnosis`: runs the labelled cases or reads records of them, judges, and prints the matrix.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::Args;
-use fullpipe_experiment::ExperimentError;
 use fullpipe_lab::Awake;
 use fullpipe_record::Limit;
 
@@ -29,7 +28,7 @@ pub(crate) struct Judging {
     #[command(flatten)]
     pub(crate) selection: Selection,
     /// Simulate the cases that virtual time can have, in seconds
-    #[arg(long = "virtual", conflicts_with_all = ["short", "prove", "capture", "from"])]
+    #[arg(long = "virtual", conflicts_with_all = ["short", "prove", "from"])]
     is_virtual: bool,
     /// With --virtual, so many cases over paths that are drawn from the seed, instead of the plan
     #[arg(long, requires = "is_virtual", value_name = "N")]
@@ -102,18 +101,24 @@ impl Judging {
         let scratch = std::env::temp_dir().join(format!("fullpipe-bench-{}", std::process::id()));
         std::fs::create_dir_all(&scratch)?;
         let _awake = Awake::ask();
-        let captures = self.selection.record.as_deref().filter(|_| self.capture).map(captures::folder);
-        let runner = Runner { program, scratch: &scratch, prove: self.prove, captures, interrupt: stop };
+        let runner =
+            Runner { program, scratch: &scratch, prove: self.prove, captures: self.captures(), interrupt: stop };
         let records = self.run_all(&cases, &runner);
         std::fs::remove_dir_all(&scratch)?;
         records.map(Some)
+    }
+
+    /// Returns the folder of captures, if they are taken.
+    fn captures(&self) -> Option<PathBuf> {
+        self.selection.record.as_deref().filter(|_| self.capture).map(captures::folder)
     }
 
     /// Simulates the cases, and prints those with another verdict than the planted one, those that are not modelled,
     /// and the time that it took; writes their records where they are kept.
     fn simulated(&self, cases: &[Case], stop: &AtomicBool) -> Result<Vec<CaseRecord>, Box<dyn std::error::Error>> {
         let begun = Instant::now();
-        let done = in_virtual_time::run_all(cases, self.seed, stop);
+        let folder = self.captures();
+        let done = in_virtual_time::run_all(cases, self.seed, folder.as_deref(), stop);
         let took = begun.elapsed().as_secs_f64();
         let mut records = Vec::new();
         for (case, record) in cases.iter().zip(done) {
@@ -127,7 +132,7 @@ impl Judging {
                     }
                     records.push(record);
                 }
-                Err(ExperimentError::NotModelled(why)) => say(false, &format!("left out: {}: {why}\n", case.name)),
+                Err(RunError::NotPlanted(why)) => say(false, &format!("left out: {}: {why}\n", case.name)),
                 Err(why) => return Err(why.into()),
             }
         }

@@ -1,24 +1,34 @@
 //! Cases in virtual time: those whose limit path, settings and load plant.
 
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Target, VirtualTarget};
+use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Target, VirtualTarget, simulate, simulate_captured};
 use fullpipe_model::predict;
+use fullpipe_sim::Plan;
 
+use super::captures;
 use super::case_record::{CaseRecord, Observation};
 use super::cases::Case;
+use super::run::RunError;
 
 /// Runs `cases`, on all processors, and returns the record of each, or why it has none. What `seed` leads to depends on
-/// neither the processors nor the time.
-pub(crate) fn run_all(cases: &[Case], seed: u64, stop: &AtomicBool) -> Vec<Result<CaseRecord, ExperimentError>> {
+/// neither the processors nor the time. Their captures are written to `folder`, where there is one.
+pub(crate) fn run_all(
+    cases: &[Case],
+    seed: u64,
+    folder: Option<&Path>,
+    stop: &AtomicBool,
+) -> Vec<Result<CaseRecord, RunError>> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let mut done = Vec::with_capacity(cases.len());
     thread::scope(|scope| {
         let part = |first| {
             let own = cases.iter().enumerate().skip(first).step_by(threads);
-            own.map(|(index, case)| (index, run(case, seed.wrapping_add(index as u64), stop))).collect::<Vec<_>>()
+            own.map(|(index, case)| (index, run(case, seed.wrapping_add(index as u64), folder, stop)))
+                .collect::<Vec<_>>()
         };
         let parts: Vec<_> = (0..threads).map(|first| scope.spawn(move || part(first))).collect();
         for part in parts {
@@ -29,10 +39,18 @@ pub(crate) fn run_all(cases: &[Case], seed: u64, stop: &AtomicBool) -> Vec<Resul
     done.into_iter().map(|(_, record)| record).collect()
 }
 
-fn run(case: &Case, seed: u64, stop: &AtomicBool) -> Result<CaseRecord, ExperimentError> {
+fn run(case: &Case, seed: u64, folder: Option<&Path>, stop: &AtomicBool) -> Result<CaseRecord, RunError> {
     let target = VirtualTarget::new(case.path.clone(), [&case.sender, &case.receiver], seed);
-    let Ends { sender, receiver } = target.settings()?;
-    let measurement = target.measure(&case.request, Interrupt(stop), &mut |_| {})?;
+    let Ends { sender, receiver } = target.settings().map_err(no_record)?;
+    let plan = Plan::new(case.path.clone(), [sender.clone(), receiver.clone()], case.request.clone(), seed);
+    let measurement = match folder {
+        Some(folder) => {
+            let (measurement, files) = simulate_captured(plan, Interrupt(stop)).map_err(no_record)?;
+            captures::write(folder, &case.name, &case.path, &files).map_err(|why| RunError::Failed(why.to_string()))?;
+            measurement
+        }
+        None => simulate(plan, Interrupt(stop)).map_err(no_record)?,
+    };
     let forward = &case.path.forward;
     Ok(CaseRecord {
         name: case.name.clone(),
@@ -43,6 +61,14 @@ fn run(case: &Case, seed: u64, stop: &AtomicBool) -> Result<CaseRecord, Experime
         observation: Observation::Measured(Box::new(measurement)),
         remedy_result: None,
     })
+}
+
+fn no_record(why: ExperimentError) -> RunError {
+    match why {
+        ExperimentError::NotModelled(why) => RunError::NotPlanted(why.to_string()),
+        ExperimentError::Interrupted => RunError::Interrupted,
+        why => RunError::Failed(why.to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -56,7 +82,7 @@ mod tests {
     fn the_plan_in_virtual_time_is_judged_as_before() {
         let mut cases = cases(1).unwrap();
         cases.retain(Case::is_modelled);
-        let done = run_all(&cases, 1, &AtomicBool::new(false));
+        let done = run_all(&cases, 1, None, &AtomicBool::new(false));
         let records: Vec<CaseRecord> = done.into_iter().collect::<Result<_, _>>().unwrap();
         let score = Score::of(COLUMNS[0], &records.iter().collect::<Vec<_>>());
         insta::assert_snapshot!(score.text().split("\n  missed").next().unwrap());

@@ -1,0 +1,322 @@
+//! Captures of both ends as `pcap-savefile(5)` has them: each segment as a host's own capture holds it, trains whole.
+
+use fullpipe_model::framing;
+use fullpipe_record::{Direction, Edit, Path, PathDirection};
+use fullpipe_tcp::{Ack, Burst};
+use fullpipe_units::{ByteCount, Span, Time};
+use fullpipe_wire::{LinkType, flags, pcap_header, pcap_record};
+
+use crate::Plan;
+use crate::connection::Connection;
+use crate::packet::{Content, Packet};
+
+/// The time since 1970 that [`Time::ZERO`] stands for: November of 2023.
+const BEGIN: Span = Span::from_secs(1_700_000_000);
+
+/// Bytes of each packet that are kept, as of a capture that `measure` takes.
+const SNAP_LENGTH: u32 = 128;
+
+/// Addresses of the sender and of the receiver, as in the lab.
+const ADDRESSES: [[u8; 4]; 2] = [[198, 18, 0, 1], [198, 18, 0, 2]];
+
+/// Port of the end that did not open the connection, and of the first connection at the other end.
+const SERVER: u16 = 5201;
+const FIRST_CLIENT: u16 = 40_000;
+
+/// Shift of the sender's own windows, which nothing fills.
+const SENDER_SCALE: u8 = 7;
+
+/// The field of its windows.
+const SENDER_WINDOW: u16 = 502;
+
+/// Time between the end of a handshake and the first data.
+const BEFORE_DATA: Span = Span::from_micros(100);
+
+/// One end of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Sender,
+    Receiver,
+}
+
+/// The options of a SYN.
+#[derive(Debug, Clone, Copy)]
+struct Offer {
+    mss: u16,
+    scale: Option<u8>,
+    timestamps: bool,
+    window: u16,
+}
+
+/// The captures so far.
+#[derive(Debug)]
+pub(crate) struct Captures {
+    files: [Vec<u8>; 2],
+    /// The connections whose handshakes they hold.
+    opened: Vec<u32>,
+    /// The SYN of each end, as it sends it and as it arrives.
+    offers: [[Offer; 2]; 2],
+    sender_opens: bool,
+    handshake: Span,
+    /// Time to the receiver and to the sender.
+    delays: [Span; 2],
+    mss: ByteCount,
+}
+
+/// A header of TCP to be written, with so many bytes of payload behind it.
+struct Segment {
+    from: End,
+    flow: u32,
+    sequence: u64,
+    /// None without the flag.
+    acknowledgement: Option<u64>,
+    flags: u16,
+    window: u16,
+    options: Vec<u8>,
+    payload: u64,
+}
+
+impl End {
+    fn index(self) -> usize {
+        usize::from(self == Self::Receiver)
+    }
+
+    fn other(self) -> Self {
+        if self == Self::Sender { Self::Receiver } else { Self::Sender }
+    }
+}
+
+impl Captures {
+    /// Returns empty ones of the transfer of `plan` over `connection`.
+    pub(crate) fn new(plan: &Plan, connection: &Connection) -> Self {
+        let Path { forward, reverse, .. } = &plan.path;
+        let header = pcap_header(LinkType::RAW, SNAP_LENGTH).to_vec();
+        Self {
+            files: [header.clone(), header],
+            opened: Vec::new(),
+            offers: offers(plan, connection),
+            sender_opens: plan.request.direction != Direction::Download,
+            handshake: connection.handshake,
+            delays: [forward.delay, reverse.delay],
+            mss: connection.mss,
+        }
+    }
+
+    /// Returns the files of the sender and of the receiver.
+    pub(crate) fn into_files(self) -> [Vec<u8>; 2] {
+        self.files
+    }
+
+    /// Adds a packet that passed `end` at `at`, if it is one of TCP.
+    pub(crate) fn add(&mut self, end: End, at: Time, packet: &Packet) {
+        let at = at + BEGIN;
+        let segment = match &packet.content {
+            Content::Data(data) => {
+                let burst = data.burst();
+                self.open(packet.flow, at, &burst);
+                self.data(packet.flow, &burst)
+            }
+            Content::Acknowledgement(ack) => self.acknowledgement(packet.flow, &ack.ack(0)),
+            Content::Datagrams(..) | Content::Echo(_) | Content::TooBig | Content::End => return,
+        };
+        self.write(end, at, &segment);
+    }
+
+    fn data(&self, flow: u32, burst: &Burst) -> Segment {
+        let payload = if burst.is_probe { 0 } else { burst.segments.of_size(self.mss).get() };
+        Segment {
+            from: End::Sender,
+            flow,
+            sequence: self.position(burst.first),
+            acknowledgement: Some(1),
+            flags: if burst.pushes { flags::PSH } else { 0 },
+            window: SENDER_WINDOW,
+            options: self.timestamps(burst.stamp.millis(), burst.echo.millis()),
+            payload,
+        }
+    }
+
+    fn acknowledgement(&self, flow: u32, ack: &Ack) -> Segment {
+        let mut options = self.timestamps(ack.stamp.millis(), ack.echo.millis());
+        if !ack.blocks.is_empty() {
+            options.extend([1, 1, 5, 2 + 8 * ack.blocks.len() as u8]);
+            for (start, end) in ack.blocks.of(ack.next) {
+                options.extend([start, end].iter().flat_map(|edge| (self.position(*edge) as u32).to_be_bytes()));
+            }
+        }
+        Segment {
+            from: End::Receiver,
+            flow,
+            sequence: 1,
+            acknowledgement: Some(self.position(ack.next)),
+            flags: 0,
+            window: u16::try_from(ack.window.get()).unwrap_or(u16::MAX),
+            options,
+            payload: 0,
+        }
+    }
+
+    /// Returns the sequence number of a segment: the SYN has zero.
+    fn position(&self, segment: u64) -> u64 {
+        segment.wrapping_mul(self.mss.get()).wrapping_add(1)
+    }
+
+    fn timestamps(&self, value: u32, echo: u32) -> Vec<u8> {
+        if self.offers[0][0].timestamps { [&[1, 1][..], &stamps(value, echo)].concat() } else { Vec::new() }
+    }
+
+    /// Adds the handshake of a connection before its first data, which the sender sends at `at`, counted from 1970.
+    fn open(&mut self, flow: u32, at: Time, first: &Burst) {
+        if self.opened.contains(&flow) {
+            return;
+        }
+        self.opened.push(flow);
+        let (opens, answers) =
+            if self.sender_opens { (End::Sender, End::Receiver) } else { (End::Receiver, End::Sender) };
+        let earlier = |stamp: u32| stamp.wrapping_sub((self.handshake.as_micros() / 1_000) as u32);
+        // The answer of the end that did not open it left when its later stamp says, or else a handshake before.
+        let (sender, receiver) = (first.stamp.millis(), first.echo.millis());
+        let (syn, answer, last) = if self.sender_opens {
+            (earlier(sender), receiver, sender)
+        } else {
+            (earlier(receiver), earlier(sender), receiver)
+        };
+        // As the sender has it: its SYN or the answer left a handshake before the last segment passed it.
+        let done = before(at, BEFORE_DATA);
+        let began = before(done, self.handshake);
+        let sent = if self.sender_opens { began } else { before(began, self.delays[1]) };
+        let answered = if self.sender_opens { sent + self.delays[0] } else { began };
+        let acknowledged = if self.sender_opens { done } else { before(done, self.delays[1]) };
+        let steps = [
+            (opens, sent, None, flags::SYN, [syn, 0]),
+            (answers, answered, Some(1), flags::SYN, [answer, syn]),
+            (opens, acknowledged, Some(1), 0, [last, answer]),
+        ];
+        for (from, at, acknowledgement, flag, stamp) in steps {
+            for (place, end) in [from, from.other()].into_iter().enumerate() {
+                let passed = if place == 0 { at } else { at + self.delays[from.index()] };
+                let segment = self.of_handshake(from, flow, place, (acknowledgement, flag, stamp));
+                self.write(end, passed, &segment);
+            }
+        }
+    }
+
+    /// Returns a segment of a handshake as it is sent (`place` 0) or as it arrives.
+    fn of_handshake(
+        &self,
+        from: End,
+        flow: u32,
+        place: usize,
+        (acknowledgement, flag, [value, echo]): (Option<u64>, u16, [u32; 2]),
+    ) -> Segment {
+        let offer = &self.offers[from.index()][place];
+        let is_syn = flag == flags::SYN;
+        Segment {
+            from,
+            flow,
+            sequence: u64::from(!is_syn),
+            acknowledgement,
+            flags: flag,
+            window: if is_syn { offer.window } else { offer.window >> offer.scale.unwrap_or(0) },
+            options: if is_syn { offer.options(value, echo) } else { self.timestamps(value, echo) },
+            payload: 0,
+        }
+    }
+
+    fn write(&mut self, end: End, at: Time, segment: &Segment) {
+        let header = segment.header(self.sender_opens);
+        let length = (header.len() as u64 + segment.payload) as u32;
+        let kept = length.min(SNAP_LENGTH);
+        let file = &mut self.files[end.index()];
+        file.extend(pcap_record(at, kept, length));
+        file.extend(header);
+        file.resize(file.len() + kept.saturating_sub(length - segment.payload as u32) as usize, 0);
+    }
+}
+
+impl Offer {
+    /// Returns the options of a SYN with these timestamps (RFC 9293, 3.2; RFC 2018, 2; RFC 7323).
+    fn options(&self, value: u32, echo: u32) -> Vec<u8> {
+        let [high, low] = self.mss.to_be_bytes();
+        let mut options = vec![2, 4, high, low, 4, 2];
+        if self.timestamps {
+            options.extend(stamps(value, echo));
+        } else {
+            options.extend([1, 1]);
+        }
+        options.extend(self.scale.iter().flat_map(|shift| [1, 3, 3, *shift]));
+        options
+    }
+
+    /// Returns it as it arrives over `way`.
+    fn over(self, way: &PathDirection) -> Self {
+        way.effects.edits.iter().fold(self, |offer, edit| match edit {
+            Edit::StripWindowScale => Self { scale: None, ..offer },
+            Edit::RewriteWindowScale(shift) => Self { scale: offer.scale.map(|_| *shift), ..offer },
+            Edit::ClampMss(most) => Self { mss: offer.mss.min(most.get() as u16), ..offer },
+            Edit::ClampWindow(most) => Self { window: offer.window.min(most.get() as u16), ..offer },
+            Edit::StripSack | Edit::StripTimestamps | Edit::Router(_) => offer,
+        })
+    }
+}
+
+impl Segment {
+    /// Returns the headers of IPv4 and TCP, without checksums: nothing was sent.
+    fn header(&self, sender_opens: bool) -> Vec<u8> {
+        let of_client = FIRST_CLIENT.wrapping_add(self.flow as u16);
+        let ports = if (self.from == End::Sender) == sender_opens { [of_client, SERVER] } else { [SERVER, of_client] };
+        let length = 40 + self.options.len() as u64 + self.payload;
+        // Trains that are longer leave their length out, as Linux's own do (BIG TCP).
+        let [high, low] = u16::try_from(length).unwrap_or(0).to_be_bytes();
+        let acknowledges = if self.acknowledgement.is_some() { flags::ACK } else { 0 };
+        let words = ((5 + self.options.len() / 4) as u16) << 12;
+        let mut header = vec![0x45, 0, high, low, 0, 0, 0x40, 0, 64, 6, 0, 0];
+        header.extend([self.from, self.from.other()].iter().flat_map(|end| ADDRESSES[end.index()]));
+        header.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
+        header.extend((self.sequence as u32).to_be_bytes());
+        header.extend((self.acknowledgement.unwrap_or(0) as u32).to_be_bytes());
+        header.extend((words | self.flags | acknowledges).to_be_bytes());
+        header.extend(self.window.to_be_bytes());
+        header.extend([0; 4]);
+        header.extend(&self.options);
+        header
+    }
+}
+
+/// Returns the option of timestamps (RFC 7323, 3.2).
+fn stamps(value: u32, echo: u32) -> [u8; 10] {
+    let ([a, b, c, d], [e, f, g, h]) = (value.to_be_bytes(), echo.to_be_bytes());
+    [8, 10, a, b, c, d, e, f, g, h]
+}
+
+/// Returns the time `span` before `at`.
+fn before(at: Time, span: Span) -> Time {
+    Time::from_nanos(at.as_nanos().saturating_sub(span.as_nanos()))
+}
+
+/// Returns the SYN of each end, as it sends it and as it arrives. The answer scales windows only if it was asked to
+/// (RFC 7323, 1.3).
+fn offers(plan: &Plan, connection: &Connection) -> [[Offer; 2]; 2] {
+    let Path { forward, reverse, .. } = &plan.path;
+    let mss = forward.inner_mtu().saturating_sub(framing::tcp_headers(forward.ip, false));
+    let offer = |scale: Option<u8>, window: ByteCount| Offer {
+        mss: u16::try_from(mss.get()).unwrap_or(u16::MAX),
+        scale,
+        timestamps: connection.timestamps,
+        window: u16::try_from(window.get()).unwrap_or(u16::MAX),
+    };
+    let sender = offer(plan.sender.window_scaling.then_some(SENDER_SCALE), ByteCount::from_kib(64));
+    let receiver = offer(connection.offered_scale, connection.first_window);
+    let both = |first: Offer, there: &PathDirection, second: Offer, back: &PathDirection| {
+        let arrived = first.over(there);
+        let answer = Offer { scale: second.scale.filter(|_| arrived.scale.is_some()), ..second };
+        ([first, arrived], [answer, answer.over(back)])
+    };
+    if plan.request.direction == Direction::Download {
+        let (of_receiver, of_sender) = both(receiver, reverse, sender, forward);
+        [of_sender, of_receiver]
+    } else {
+        let (of_sender, of_receiver) = both(sender, forward, receiver, reverse);
+        [of_sender, of_receiver]
+    }
+}
