@@ -93,7 +93,8 @@ mod tests {
     fn hours_are_text_in_json() {
         let json = "\"01:05-23:59\"";
         assert_eq!(serde_json::to_string(&serde_json::from_str::<DailyHours>(json).unwrap()).unwrap(), json);
-        for text in ["", "1-5", "01:00", "24:00-01:00", "01:60-02:00", "01:00-01:00", "+1:00-02:00", "01:00-02:00-03:00"]
+        for text in
+            ["", "1-5", "01:00", "24:00-01:00", "01:60-02:00", "01:00-01:00", "+1:00-02:00", "01:00-02:00-03:00"]
         {
             assert!(text.parse::<DailyHours>().is_err(), "{text}");
         }

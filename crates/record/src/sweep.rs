@@ -4,8 +4,8 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DailyHours, Direction, Measurement};
 use crate::ramp::is_longer;
+use crate::{DailyHours, Direction, Measurement};
 
 /// A setting of a sweep: an advertised window of each stream, and a number of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

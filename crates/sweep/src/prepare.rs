@@ -2,7 +2,10 @@
 
 use fullpipe_campaign::{Grid, Plan, run_cost};
 use fullpipe_model::predict;
-use fullpipe_record::{Buffer, DailyHours, Direction, HostSettings, Measurement, Path, Request, SweepCell, SweepCost, SweepOrder, SweepPlan};
+use fullpipe_record::{
+    Buffer, DailyHours, Direction, HostSettings, Measurement, Path, Request, SweepCell, SweepCost, SweepOrder,
+    SweepPlan,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use uuid::Uuid;
 

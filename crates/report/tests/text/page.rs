@@ -3,9 +3,9 @@
 use std::fs;
 
 use fullpipe_record::{
-    Buffer, Content, CpuSample, CpuTime, DiagnosisReport, Direction, Document, Echo, EchoReport, ErrorReport, LabReport, LoadTime,
-    Measurement, Published, Sample, SimulatedTransfer, SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan,
-    SweepReason, SweepReport, SweepRtt, SweepRun, SweepShape, TcpInfo,
+    Buffer, Content, CpuSample, CpuTime, DiagnosisReport, Direction, Document, Echo, EchoReport, ErrorReport,
+    LabReport, LoadTime, Measurement, Published, Sample, SimulatedTransfer, SweepAnswer, SweepCell, SweepCost,
+    SweepEstimate, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepShape, TcpInfo,
 };
 use fullpipe_report::{Source, Style, html_page, text_page};
 use fullpipe_testkit::{Browser, require};
