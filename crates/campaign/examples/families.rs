@@ -55,11 +55,14 @@ fn changes(name: &str, rtt: Span, campaigns: u64, seed: u64) {
         })
         .collect();
     let noticed = outcomes.iter().filter(|(at, outcome)| is_noticed(*at, outcome)).count();
-    let across = outcomes.iter().filter(|(at, outcome)| {
-        let last = *outcome.segments.last().expect("the first run");
-        outcome.answer.is_some() && outcome.begun[last] < *at
-    });
-    println!("{name}: {noticed} of {} noticed within 3 references, {} knees across", outcomes.len(), across.count());
+    let answered = outcomes.iter().filter(|(_, outcome)| outcome.answer.is_some());
+    let across = answered.clone().filter(|(at, outcome)| outcome.begun[outcome.from] < *at);
+    println!(
+        "{name}: {noticed} of {} noticed within 3 references, {} knees, {} across",
+        outcomes.len(),
+        answered.count(),
+        across.count()
+    );
 }
 
 /// Returns true if the path's change is seen by the third reference after it.
@@ -68,7 +71,7 @@ fn is_noticed(at: f64, outcome: &Outcome) -> bool {
     let changed = outcome.segments.iter().find(|run| outcome.begun[**run] >= at);
     changed.is_some_and(|changed| {
         let between = outcome.begun.iter().zip(&outcome.runs[..*changed]).filter(|(begun, _)| **begun >= at);
-        between.filter(|(_, run)| is_reference(run)).count() == 0
+        between.filter(|(_, run)| is_reference(run)).count() < 3
     })
 }
 

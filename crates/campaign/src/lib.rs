@@ -1,9 +1,12 @@
-//! The plan of a sweep over windows and streams: runs so far in, the next run or the knee out.
+//! The plan of a sweep over windows and streams: runs so far in, the next run or the knee out, and what the runs show
+//! of dips, of round trips and of streams that depend on each other.
 //!
 //! A campaign looks for the knee: the cheapest setting, by streams × window, that has 95 % of the best rate.
 
 mod answer;
 mod cost;
+mod dips;
+mod figures;
 mod grid;
 mod judged;
 mod order;
@@ -13,5 +16,7 @@ mod shape;
 mod surface;
 
 pub use cost::{Length, run_cost, spent};
+pub use dips::dips;
+pub use figures::{growth_of_rtt, together};
 pub use grid::Grid;
 pub use plan::{End, Next, Plan};

@@ -9,7 +9,7 @@ use crate::grid::{Grid, Index};
 use crate::judged::{ENOUGH, Judged, order};
 use crate::order::ordered;
 use crate::segment::{Segment, segments};
-use crate::shape::level;
+use crate::shape::{cheapest_of_flat, level};
 use crate::surface::Plane;
 
 /// Streams of the anchors, in this order; the first have the largest window, the others one that gives twice the flight
@@ -154,6 +154,12 @@ impl Plan {
         segments(runs, self.anchors()).0
     }
 
+    /// Returns the number of the first run that counts for the answer, from 0: those before it were made over another
+    /// path, or before a setting was known whose rate shows a change of the path.
+    pub fn counts_from(&self, runs: &[SweepRun]) -> usize {
+        segments(runs, self.anchors()).1.from
+    }
+
     /// Returns the length of every run.
     pub fn length(&self) -> Length {
         let short = Length::of(self.fixed.rtt);
@@ -185,7 +191,7 @@ impl Plan {
         }
         let is_due = segment.suspicious > 0 || segment.references < 2 || segment.since_reference + 1 >= REFERENCE_EVERY;
         let due = self.reference(segment).filter(|_| is_due);
-        due.or_else(|| self.of_level(judged)).or_else(|| undecided(judged)).or_else(|| self.last_reference(segment))
+        due.or_else(|| self.of_shape(judged)).or_else(|| undecided(judged)).or_else(|| self.last_reference(segment))
     }
 
     fn reference(&self, segment: &Segment) -> Option<(Index, SweepReason)> {
@@ -213,10 +219,13 @@ impl Plan {
         self.grid.filling(if by_window { f64::MAX } else { AMPLE * flight }, streams)
     }
 
-    /// Returns the cell that shows if there is a lower level.
-    fn of_level(&self, judged: &Judged) -> Option<(Index, SweepReason)> {
+    /// Returns the cell that shows if the surface is flat, or has a lower level.
+    fn of_shape(&self, judged: &Judged) -> Option<(Index, SweepReason)> {
         if judged.runs() < MIN_RUNS {
             return None;
+        }
+        if let Some(cheapest) = cheapest_of_flat(judged) {
+            return Some((cheapest, SweepReason::Edge));
         }
         let level = level(&self.grid, judged, flight(self.fixed.rtt, judged))?;
         Some((level.next(judged)?, SweepReason::Level))

@@ -24,7 +24,7 @@ const RTT_TOLERANCE: Span = Span::from_millis(2);
 /// Runs over one path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Number of its first run.
+    /// Number of its first run that counts.
     pub(crate) from: usize,
     /// The cell that is measured again and again, once it is known.
     pub(crate) reference: Option<SweepCell>,
@@ -45,7 +45,7 @@ pub(crate) fn segments(runs: &[SweepRun], anchors: usize) -> (Vec<usize>, Segmen
         let course = follow(&runs[from..], anchors);
         match course.changed {
             Some(changed) => begins.push(from + changed),
-            None => return (begins, Segment { from, ..course.segment }),
+            None => return (begins, Segment { from: from + course.segment.from, ..course.segment }),
         }
     }
 }
@@ -80,7 +80,8 @@ fn follow(runs: &[SweepRun], anchors: usize) -> Course {
                 course.segment.reference = references.choose();
             }
         } else if references.are_slower(rate) {
-            // What windows limit does not show that the path has less to give.
+            // What windows limit does not show that the path has less to give: until now it may have changed unseen.
+            course.segment.from = number;
             course.segment.reference = Some(run.cell);
             references = References { usual: vec![rate], ..References::default() };
             course.segment.since_reference = 0;
@@ -114,7 +115,7 @@ impl References {
         self.suspicious.is_empty() && rate - middle(&self.usual) > FASTER
     }
 
-    /// Returns the first of three that agree that the path has changed.
+    /// Returns this run's number if it is the third that agrees that the path has changed.
     fn follow(&mut self, number: usize, rate: f64) -> Option<usize> {
         let difference = rate - middle(&self.usual);
         if difference.abs() <= SUSPICION {
@@ -132,7 +133,8 @@ impl References {
         }
         // A burst of other traffic makes a single run slower, and nothing makes one faster.
         if self.usual.len() > 1 || difference < 0.0 {
-            return Some(self.suspicious[0].0);
+            // It may have changed after the first of the three, which was a burst then.
+            return Some(number);
         }
         // A single run was not usual: it is those that followed which are.
         self.usual = self.suspicious.drain(..).map(|(_, rate)| rate).collect();

@@ -22,7 +22,7 @@ const BY_WINDOW: f64 = 0.8;
 const GROWING: f64 = 0.6;
 
 /// On a flat surface at most one in so many measured cells is far from the best: bursts of other traffic.
-const MAX_FAR: usize = 10;
+const MAX_FAR: usize = 4;
 
 /// Runs of both cells that show a level, or that there is none.
 const RUNS_OF_LEVEL: usize = 3;
@@ -40,13 +40,25 @@ pub(crate) fn shape(grid: &Grid, judged: &Judged, flight: f64) -> SweepShape {
     }
 }
 
-/// Returns true if the cheapest cell of all was measured, and hardly any measured one is far from the best.
+/// Returns true if the cheapest cell of all was measured and is near the best, and hardly any measured one is not.
 fn is_flat(judged: &Judged) -> bool {
-    let best = judged.logarithm(judged.best(), 0.0);
-    let is_far = |cell: &Index| judged.logarithm(*cell, 0.0) - best < libm::log(LOWER);
     let cheapest = judged.order()[0];
-    let far = judged.measured().filter(is_far).count();
-    judged.cells() > 1 && judged.count(cheapest) > 0 && !is_far(&cheapest) && far * MAX_FAR <= judged.measured().count()
+    judged.cells() > 1 && judged.count(cheapest) > 0 && !is_far(judged, cheapest) && hardly_any_is_far(judged)
+}
+
+/// Returns the cheapest cell of all where the surface may be flat, and only that cell would show it.
+pub(crate) fn cheapest_of_flat(judged: &Judged) -> Option<Index> {
+    let cheapest = judged.order()[0];
+    (hardly_any_is_far(judged) && judged.count(cheapest) < RUNS_OF_LEVEL).then_some(cheapest)
+}
+
+fn hardly_any_is_far(judged: &Judged) -> bool {
+    let far = judged.measured().filter(|cell| is_far(judged, *cell)).count();
+    far * MAX_FAR <= judged.measured().count()
+}
+
+fn is_far(judged: &Judged, cell: Index) -> bool {
+    judged.logarithm(cell, 0.0) - judged.logarithm(judged.best(), 0.0) < libm::log(LOWER)
 }
 
 /// Returns true if the best rate is the last on an axis of the grid and grows up to there, or if its windows limit it

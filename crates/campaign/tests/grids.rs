@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fullpipe_campaign::{Grid, Next, Plan, run_cost, spent};
-use fullpipe_record::{SweepCell, SweepPlan, SweepReason, SweepRun};
+use fullpipe_record::{Direction, SweepCell, SweepPlan, SweepReason, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 /// A recorded grid.
@@ -64,6 +64,8 @@ fn plan(rtt: Span) -> Plan {
         budget: Ratio::new(0.2),
         max_bytes: None,
         congestion: None,
+        direction: Direction::Upload,
+        hours: None,
         predicted: Vec::new(),
     })
     .unwrap()
@@ -103,6 +105,7 @@ fn the_knee_is_within_one_step_of_that_of_the_whole_grid_for_a_fifth_of_its_byte
         ("shared", include_str!("grids/shared.csv"), 154),
         ("near", include_str!("grids/near.csv"), 20),
         ("lossy", include_str!("grids/lossy.csv"), 40),
+        ("clamped", include_str!("grids/clamped.csv"), 154),
     ] {
         let Outcome { knee, steps, rate, share } = campaign(csv, Span::from_millis(rtt));
         assert!((-1.01..=1.01).contains(&steps), "{name}: {knee}, {steps:.2} steps away");

@@ -17,6 +17,9 @@ const ROOM_FOR_STREAMS: u16 = 18;
 /// Lines from which on the limit has a sentence.
 const ROOM_FOR_SENTENCE: u16 = 14;
 
+/// Results of earlier measurements that are drawn where there is room.
+const MAX_ENDED: usize = 4;
+
 /// Something that happened in a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MeasurementUpdate {
@@ -26,6 +29,8 @@ pub enum MeasurementUpdate {
     Snapshot(Snapshot),
     /// The measurement as if it ended now.
     SoFar(Box<Measurement>),
+    /// One of several measurements has ended; its result in a line.
+    Ended(String),
 }
 
 /// The state of a measurement.
@@ -39,6 +44,8 @@ pub struct MeasurementPage {
     course: Course,
     idle: Option<Span>,
     limit: Option<Verdict>,
+    /// The results of earlier measurements.
+    ended: Vec<String>,
 }
 
 impl MeasurementPage {
@@ -53,6 +60,7 @@ impl MeasurementPage {
             course: Course::new(),
             idle: None,
             limit: None,
+            ended: Vec::new(),
         }
     }
 
@@ -75,6 +83,13 @@ impl MeasurementPage {
             lines.extend(sentence.into_iter().map(|line| Line::styled(format!("  {line}"), dim())));
         }
         lines
+    }
+
+    /// Returns the last results of earlier measurements.
+    fn ended(&self, room: u16) -> Vec<Line<'static>> {
+        let most = if room < ROOM_FOR_STREAMS { 1 } else { MAX_ENDED };
+        let from = self.ended.len().saturating_sub(most);
+        self.ended[from..].iter().map(|line| Line::styled(line.clone(), dim())).collect()
     }
 
     /// Draws up to `most` streams, or all in a word.
@@ -129,8 +144,11 @@ impl Page for MeasurementPage {
             MeasurementUpdate::Connected(request) => {
                 self.request = *request;
                 self.is_connected = true;
+                self.course = Course::new();
+                self.limit = None;
             }
             MeasurementUpdate::Snapshot(snapshot) => self.course.push(snapshot),
+            MeasurementUpdate::Ended(line) => self.ended.push(shown(&line)),
             MeasurementUpdate::SoFar(measurement) => {
                 self.idle = measurement.rtt.idle.map(|idle| idle.min);
                 // As `measure` judges it at the end.
@@ -150,11 +168,13 @@ impl Page for MeasurementPage {
         let limit = self.limit(width, room.height);
         let most = if room.height < ROOM_FOR_STREAMS { 0 } else { 4 + room.height.saturating_sub(22) / 2 };
         let streams = self.streams(width, most.into());
-        let drawn = usize::from(room.height).saturating_sub(limit.len() + streams.len() + 1);
+        let ended = self.ended(room.height);
+        let drawn = usize::from(room.height).saturating_sub(limit.len() + streams.len() + ended.len() + 1);
         let mut lines = self.course.draw(room.width, drawn, self.end(), self.idle);
         lines.resize(drawn, Line::default());
         lines.extend(limit);
         lines.extend(streams);
+        lines.extend(ended);
         lines.push(self.progress(width));
         lines
     }
@@ -243,6 +263,21 @@ mod tests {
         let picture = drawn(&page, Span::ZERO, 80, 24);
         assert!(picture.contains("Connecting") && picture.contains("not yet known"), "{picture}");
         assert!(!picture.contains(['\u{1b}', '\u{202e}']), "{picture}");
+    }
+
+    #[test]
+    fn of_several_measurements_the_last_ones_stand_below_the_present_one() {
+        let mut page = page(1, 42);
+        for step in 1..=6 {
+            page.apply(Span::ZERO, MeasurementUpdate::Ended(format!("step {step}\u{1b}[2J")));
+        }
+        page.apply(Span::ZERO, MeasurementUpdate::Connected(Box::new(request(1))));
+        assert_eq!((page.course.bytes(), page.limit.as_ref()), (ByteCount::ZERO, None));
+        let picture = drawn(&page, Span::ZERO, 80, 24);
+        assert!(picture.contains("step 3") && picture.contains("step 6"), "{picture}");
+        assert!(!picture.contains("step 2") && !picture.contains('\u{1b}'), "{picture}");
+        let small = drawn(&page, Span::ZERO, 80, 12);
+        assert!(small.contains("step 6") && !small.contains("step 5"), "{small}");
     }
 
     #[test]

@@ -267,6 +267,8 @@ mod tests {
             budget: Ratio::new(0.2),
             max_bytes: None,
             congestion: None,
+            direction: Direction::Upload,
+            hours: None,
             predicted: Vec::new(),
         }
     }

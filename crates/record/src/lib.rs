@@ -18,6 +18,7 @@ mod evidence;
 mod experiment;
 mod grid;
 mod host;
+mod hours;
 mod impairment;
 mod lab;
 mod latency;
@@ -75,6 +76,7 @@ pub use host::{
     AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice, HostLeft, HostManager,
     HostMemory, HostReport, HostRoute, HostUndone,
 };
+pub use hours::DailyHours;
 pub use impairment::{IMPAIRMENTS, Impairment, ImpairmentKey};
 pub use lab::{LabCrossTraffic, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};

@@ -4,8 +4,8 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Measurement;
 use crate::ramp::is_longer;
+use crate::{DailyHours, Direction, Measurement};
 
 /// A setting of a sweep: an advertised window of each stream, and a number of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -214,6 +214,12 @@ pub struct SweepPlan {
     pub max_bytes: Option<ByteCount>,
     /// Congestion control; the kernel's default if not set.
     pub congestion: Option<String>,
+    /// Direction of the data.
+    #[serde(default)]
+    pub direction: Direction,
+    /// Hours of each day in which runs begin; all if not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hours: Option<DailyHours>,
     /// Rates that are predicted for all settings: all windows with the fewest streams first. Empty where the capacity
     /// of the path is not known.
     pub predicted: Vec<BitRate>,

@@ -2,7 +2,10 @@
 
 use fullpipe_campaign::{Grid, Plan, run_cost};
 use fullpipe_model::predict;
-use fullpipe_record::{Buffer, HostSettings, Measurement, Path, Request, SweepCell, SweepCost, SweepOrder, SweepPlan};
+use fullpipe_record::{
+    Buffer, DailyHours, Direction, HostSettings, Measurement, Path, Request, SweepCell, SweepCost, SweepOrder,
+    SweepPlan,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use uuid::Uuid;
 
@@ -30,6 +33,10 @@ pub struct Wishes {
     pub max_bytes: Option<ByteCount>,
     /// Congestion control.
     pub congestion: Option<String>,
+    /// Direction of the data.
+    pub direction: Direction,
+    /// Hours of each day in which runs begin.
+    pub hours: Option<DailyHours>,
 }
 
 /// Returns the load of the measurement that precedes a plan: it states round-trip time and settings, and hardly loads
@@ -40,6 +47,7 @@ pub fn light_request(wishes: &Wishes) -> Request {
         rate: Some(BitRate::from_mbps(1)),
         block: ByteCount::ZERO,
         congestion: wishes.congestion.clone(),
+        direction: wishes.direction,
         ..Request::default()
     }
 }
@@ -65,6 +73,8 @@ pub fn plan(wishes: Wishes, light: &Measurement, path: Option<&Path>) -> SweepPl
         budget: wishes.budget,
         max_bytes: wishes.max_bytes,
         congestion: wishes.congestion,
+        direction: wishes.direction,
+        hours: wishes.hours,
         predicted,
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_campaign::{Next, Plan, spent};
-use fullpipe_record::{Measurement, Request, SweepCell, SweepReason, SweepReport, SweepRun, SweepRunRecord};
+use fullpipe_campaign::{Next, Plan, dips, growth_of_rtt, spent, together};
+use fullpipe_record::{
+    DailyHours, Measurement, Request, SweepCell, SweepReason, SweepReport, SweepRun, SweepRunRecord,
+};
 use fullpipe_units::{ByteCount, Span};
 
-use crate::dips::dips;
-use crate::figures::{growth_of_rtt, together};
 use crate::prepare::{idle_rtt, request, wall};
 
 /// Samples of each end that are kept with a run.
@@ -32,6 +32,9 @@ pub trait Measure {
 
     /// Waits, without load, or less if the user interrupts.
     fn rest(&mut self, span: Span);
+
+    /// Waits until one of these hours, or less if the user interrupts.
+    fn wait_for(&mut self, hours: DailyHours);
 }
 
 /// A sweep while it runs.
@@ -58,6 +61,9 @@ impl Sweep<'_> {
     ) -> Result<SweepReport, M::Error> {
         while let Next::Run { cell, reason } = self.plan.next(&self.runs) {
             let number = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
+            if let Some(hours) = self.plan.fixed().hours {
+                measure.wait_for(hours);
+            }
             if self.is_interrupted() {
                 return Ok(self.report(true));
             }
@@ -81,7 +87,8 @@ impl Sweep<'_> {
     fn request(&self, cell: SweepCell) -> Request {
         let fixed = self.plan.fixed();
         let request = request(cell, self.plan.length().total());
-        Request { congestion: fixed.congestion.clone(), interval: INTERVAL, ..request }
+        let congestion = fixed.congestion.clone();
+        Request { congestion, direction: fixed.direction, interval: INTERVAL, ..request }
     }
 
     fn figures(&self, cell: SweepCell, reason: SweepReason, measurement: &Measurement) -> SweepRun {

@@ -1,7 +1,7 @@
 //! Sweeps that are kept in the archive, ended and opened again.
 
 use fullpipe_campaign::{Next, Plan};
-use fullpipe_record::{Content, Document, SweepPlan, SweepReason, SweepRun, SweepRunRecord};
+use fullpipe_record::{Content, Direction, Document, SweepPlan, SweepReason, SweepRun, SweepRunRecord};
 use fullpipe_store::{Filter, Location, NewDocument, Store};
 use fullpipe_sweep::{Kept, KeptError};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
@@ -33,6 +33,8 @@ fn plan(id: &str) -> SweepPlan {
         budget: Ratio::ONE,
         max_bytes: None,
         congestion: None,
+        direction: Direction::Upload,
+        hours: None,
         predicted: Vec::new(),
     }
 }

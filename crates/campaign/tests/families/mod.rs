@@ -4,7 +4,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 use fullpipe_campaign::{Grid, Length, Next, Plan, run_cost};
-use fullpipe_record::{SweepAnswer, SweepCell, SweepPlan, SweepReason, SweepRun};
+use fullpipe_record::{Direction, SweepAnswer, SweepCell, SweepPlan, SweepReason, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -76,6 +76,8 @@ pub struct Outcome {
     /// Time before each run, in seconds.
     pub begun: Vec<f64>,
     pub segments: Vec<usize>,
+    /// First run that counts.
+    pub from: usize,
     pub answer: Option<SweepAnswer>,
 }
 
@@ -180,6 +182,8 @@ impl SimulatedPath {
             budget: Ratio::new(0.2),
             max_bytes: None,
             congestion: None,
+            direction: Direction::Upload,
+            hours: None,
             predicted: Vec::new(),
         }
     }
@@ -211,6 +215,7 @@ impl SimulatedPath {
             bytes: runs.iter().map(|run| run.sent.as_f64()).sum::<f64>() / bytes,
             time: runs.iter().map(|run| run.took.as_secs_f64()).sum::<f64>() / time,
             segments: plan.segments(&runs),
+            from: plan.counts_from(&runs),
             runs,
             begun,
             answer,

@@ -1,11 +1,14 @@
 //! `--live`: a picture on the terminal while a command runs.
 
+use std::cell::RefCell;
 use std::io;
 use std::process::exit;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_live::{Controls, Live, LiveError, Page};
+use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
@@ -23,11 +26,14 @@ pub(crate) struct LiveArgument {
 }
 
 /// The flags that a request to end sets.
+#[derive(Default)]
 pub(crate) struct Interrupts {
     /// Set by Ctrl-C and the like, so that work can end cleanly.
     pub(crate) flag: Arc<AtomicBool>,
     /// Set by each signal; a picture clears it.
     signalled: Arc<AtomicBool>,
+    /// What a signal does between pictures.
+    between: Rc<RefCell<Vec<SigId>>>,
 }
 
 impl LiveArgument {
@@ -43,9 +49,9 @@ impl LiveArgument {
     /// Fails if signals cannot be listened for.
     pub(crate) fn interrupts(self) -> Result<Interrupts, Failure> {
         if !self.live {
-            return Ok(Interrupts { flag: super::interrupt_flag()?, signalled: Arc::default() });
+            return Ok(Interrupts { flag: super::interrupt_flag()?, ..Interrupts::default() });
         }
-        let interrupts = Interrupts { flag: Arc::default(), signalled: Arc::default() };
+        let interrupts = Interrupts::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             for flag in [&interrupts.flag, &interrupts.signalled] {
                 signal_hook::flag::register(signal, Arc::clone(flag)).map_err(|error| cannot_listen(&error))?;
@@ -66,14 +72,17 @@ impl LiveArgument {
         if !self.live {
             return Ok(None);
         }
-        let Interrupts { flag, signalled } = interrupts;
+        let Interrupts { flag, signalled, between } = interrupts;
+        for id in between.take() {
+            signal_hook::low_level::unregister(id);
+        }
         let controls = Controls {
             interrupt: Arc::clone(flag),
             signalled: Arc::clone(signalled),
             end_at_once: || exit(INTERRUPTED.into()),
         };
         let live = Live::start(page(), controls).map_err(|error| refused(&error))?;
-        let second = SecondRequest(Arc::clone(flag));
+        let second = SecondRequest { flag: Arc::clone(flag), between: Rc::clone(between) };
         Ok(Some(Picture { live, _second: second, _held: Held::begin() }))
     }
 }
@@ -94,15 +103,19 @@ impl<U: Send + 'static> Picture<U> {
 }
 
 /// Without a picture, the second request to end ends the program at once, for example while it prints.
-struct SecondRequest(Arc<AtomicBool>);
+struct SecondRequest {
+    flag: Arc<AtomicBool>,
+    between: Rc<RefCell<Vec<SigId>>>,
+}
 
 impl Drop for SecondRequest {
     fn drop(&mut self) {
         for signal in [SIGINT, SIGTERM] {
-            let second = Arc::new(AtomicBool::new(self.0.load(Ordering::Relaxed)));
+            let second = Arc::new(AtomicBool::new(self.flag.load(Ordering::Relaxed)));
             // The program ends without it, too, only later.
-            let _ = signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&second));
-            let _ = signal_hook::flag::register(signal, second);
+            let end = signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&second));
+            let know = signal_hook::flag::register(signal, second);
+            self.between.borrow_mut().extend([end, know].into_iter().flatten());
         }
     }
 }

@@ -210,17 +210,41 @@ pub(crate) struct Reach {
     way: Way,
 }
 
-/// The way to the server.
+/// The way to the server of a measurement.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Server")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[command(
+    next_help_heading = "Server",
+    mut_arg("port", |port| port.help("Port of the server [default: 5201, or 5001 with --iperf2]"))
+)]
 pub(crate) struct Way {
-    /// Port of the server [default: 5201, or 5001 with --iperf2]
-    #[arg(long, short)]
-    port: Option<u16>,
+    #[command(flatten)]
+    access: Access,
     /// The server is iperf2's (`iperf -s`); uploads only
     #[arg(long, conflicts_with_all = ["reverse", "bidir", "get_server_output", "username"])]
     iperf2: bool,
+    /// Send this file instead of made-up data
+    ///
+    /// The file is sent once and whole. With --reverse, the received data is written to it; the file must be new.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["bidir", "udp", "iperf2", "bytes", "blocks"],
+        hide_short_help = true,
+        help_heading = "Load"
+    )]
+    file: Option<PathBuf>,
+    /// Print the server's own output too
+    #[arg(long, hide_short_help = true)]
+    get_server_output: bool,
+}
+
+/// The connections to a server, and what it asks of a client.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct Access {
+    /// Port of the server [default: 5201]
+    #[arg(long, short)]
+    port: Option<u16>,
     /// IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
@@ -246,20 +270,6 @@ pub(crate) struct Way {
     /// A number without a unit is in milliseconds, as in iperf3.
     #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS", hide_short_help = true)]
     rcv_timeout: Option<Span>,
-    /// Send this file instead of made-up data
-    ///
-    /// The file is sent once and whole. With --reverse, the received data is written to it; the file must be new.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["bidir", "udp", "iperf2", "bytes", "blocks"],
-        hide_short_help = true,
-        help_heading = "Load"
-    )]
-    file: Option<PathBuf>,
-    /// Print the server's own output too
-    #[arg(long, hide_short_help = true)]
-    get_server_output: bool,
     #[command(flatten)]
     security: SecurityArguments,
     #[command(flatten)]
@@ -417,24 +427,40 @@ impl Way {
     pub(crate) fn destination(&self, host: &Server) -> Result<Destination, Failure> {
         let usual = if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT };
         Ok(Destination {
+            server_output: self.get_server_output,
+            file: self.file.clone(),
+            ..self.access.at(host, usual)?
+        })
+    }
+}
+
+impl Access {
+    /// Returns the address of the far end, which speaks iperf3's protocol, and the local address.
+    ///
+    /// # Errors
+    /// Fails if there is no password for a named user, or if two ports are given.
+    pub(crate) fn destination(&self, host: &Server) -> Result<Destination, Failure> {
+        self.at(host, DEFAULT_PORT)
+    }
+
+    fn at(&self, host: &Server, usual: u16) -> Result<Destination, Failure> {
+        Ok(Destination {
             host: host.name.clone(),
             port: host.one_port(self.port)?.unwrap_or(usual),
             family: family(self.ipv4, self.ipv6),
             local: Local { address: self.bind, device: self.bind_dev.clone(), port: self.cport },
             connect_timeout: self.connect_timeout,
             receive_timeout: self.rcv_timeout,
-            server_output: self.get_server_output,
-            without_echoes: false,
-            file: self.file.clone(),
             key: self.security.key_file.clone(),
             login: self.login.login()?,
             tls: self.security.tls.clone(),
+            ..Destination::default()
         })
     }
 }
 
 /// Returns the version of IP that these two flags ask for.
-pub(crate) fn family(ipv4: bool, ipv6: bool) -> Option<IpVersion> {
+fn family(ipv4: bool, ipv6: bool) -> Option<IpVersion> {
     match (ipv4, ipv6) {
         (true, _) => Some(IpVersion::V4),
         (_, true) => Some(IpVersion::V6),
@@ -458,15 +484,6 @@ impl Server {
             }
             (one, other) => Ok(one.or(other)),
         }
-    }
-
-    /// Returns the destination that it is, without anything else that a [`Way`] has.
-    ///
-    /// # Errors
-    /// Fails if two ports are given.
-    pub(crate) fn destination(&self, port: Option<u16>, family: Option<IpVersion>) -> Result<Destination, Failure> {
-        let port = self.one_port(port)?.unwrap_or(DEFAULT_PORT);
-        Ok(Destination { host: self.name.clone(), port, family, ..Destination::default() })
     }
 }
 

@@ -33,7 +33,7 @@ const USUAL_TIME: Span = Span::from_secs(10);
 /// The server runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Flags shared with iperf3 have its
 /// letters and its meaning.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("live", |live| live.conflicts_with_all(["ramp", "every", "iperf2"])))]
+#[command(mut_arg("live", |live| live.conflicts_with("iperf2")))]
 pub(crate) struct Arguments {
     #[command(flatten)]
     reach: Reach,
@@ -105,7 +105,8 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let (destination, request) = (arguments.reach.destination()?, arguments.load.request(usual)?);
     let consent = |request: &Request| if arguments.yes { Ok(()) } else { consent(&destination, request) };
     if let Some(ramp) = arguments.ramp {
-        return ramp::run(ramp, arguments.bandwidth, (&destination, &request), &consent, flag, terminal);
+        let live = (arguments.live, &interrupts);
+        return ramp::run(ramp, arguments.bandwidth, (&destination, &request), &consent, live, terminal);
     }
     consent(&request)?;
     let once = || measure_once(arguments, &destination, &request, &interrupts, terminal);
@@ -148,7 +149,7 @@ fn measure_once(
 }
 
 /// Measures, and draws how it goes.
-fn draw(
+pub(super) fn draw(
     picture: &Picture<MeasurementUpdate>,
     destination: &Destination,
     request: &Request,

@@ -1,14 +1,16 @@
 //! `fullpipe measure --ramp`: a load that grows in steps.
 
 use std::str::FromStr;
-use std::sync::atomic::AtomicBool;
 
 use fullpipe_experiment::{Ramp, RampLoads, run_ramp};
+use fullpipe_live::{MeasurementPage, MeasurementUpdate};
 use fullpipe_probe::{Destination, ProbeError, measure};
 use fullpipe_record::{Content, Document, ErrorReport, Event, Measurement, Request, Transport};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
+use crate::commands::live::{Interrupts, LiveArgument};
+use crate::commands::measure::draw;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::Terminal;
 
@@ -69,10 +71,10 @@ pub(crate) fn run(
     bandwidth: Option<BitRate>,
     (destination, request): (&Destination, &Request),
     consent: &dyn Fn(&Request) -> Result<(), Failure>,
-    flag: &AtomicBool,
+    (live, interrupts): (LiveArgument, &Interrupts),
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let once = |request: &Request| measure(destination, request, flag, &mut |_| {});
+    let once = |request: &Request| measure(destination, request, &interrupts.flag, &mut |_| {});
     let full = match bandwidth {
         None if ramp.needs_full() => Some(carried(&once, request, terminal)?),
         known => known,
@@ -80,15 +82,23 @@ pub(crate) fn run(
     let loads = ramp.0.loads(full.unwrap_or(BitRate::ZERO));
     let most = loads.last().map(|load| load.scaled(1.0 / f64::from(request.streams.max(1))));
     consent(&Request { rate: most, ..request.clone() })?;
+    let picture = live.start(|| MeasurementPage::new(&destination.host, request, full), interrupts)?;
     let mut measure_step = |request: &Request| -> Result<Measurement, ProbeError> {
-        let measured = once(request)?;
+        let measured = match &picture {
+            Some(picture) => draw(picture, destination, request, interrupts, &mut |_| {}),
+            None => once(request),
+        }?;
         terminal.event(&Event::Measurement(Box::new(measured.clone())));
         Ok(measured)
     };
     let done = run_ramp(&loads, full, request, &mut measure_step, &mut |step| {
-        terminal.progress(&format!("{}\n", report::ramp_step(step)));
+        let line = report::ramp_step(step);
+        picture.as_ref().inspect(|picture| picture.send(MeasurementUpdate::Ended(line.clone())));
+        terminal.progress(&format!("{line}\n"));
         terminal.event(&Event::RampStep(Box::new(step.clone())));
-    })?;
+    });
+    drop(picture);
+    let done = done?;
     terminal.result(&report::ramp(&done, terminal.style()));
     terminal.event(&Event::Ramp(Box::new(done.clone())));
     let interrupted = done.interrupted;

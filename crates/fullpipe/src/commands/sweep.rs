@@ -14,14 +14,16 @@ use fullpipe_lab::{Backend, Lab, Plan as LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
 use fullpipe_probe::{Destination, TestEvent, measure, watch_closely};
 use fullpipe_record::{
-    Content, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan, SweepRun, SweepRunRecord,
+    Content, DailyHours, Direction, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan, SweepRun,
+    SweepRunRecord,
 };
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, Scenario, Step, parse_path_flag_with};
 use fullpipe_sweep::{Kept, Measure, Sweep, Wishes, light_request, plan, price};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use jiff::Zoned;
 
-use super::load::{Server, family};
+use super::load::{Access, Server};
 use super::measure::stays_here;
 use crate::commands::Run;
 use crate::commands::keep::KeepArguments;
@@ -48,18 +50,19 @@ const LAST: &str = "last";
 pub(crate) struct Arguments {
     /// Server: HOST or HOST:PORT
     host: Server,
-    /// Port of the server [default: 5201]
-    #[arg(long, short, help_heading = "Server")]
-    port: Option<u16>,
-    /// IPv4 only
-    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = "Server")]
-    ipv4: bool,
-    /// IPv6 only
-    #[arg(short = '6', long, help_heading = "Server")]
-    ipv6: bool,
+    #[command(flatten)]
+    access: Access,
     /// Capacity of the path, if known; it permits a forecast
     #[arg(long, value_name = "RATE", help_heading = "Path")]
     bandwidth: Option<BitRate>,
+    /// The server sends, this end receives
+    #[arg(long, short = 'R', help_heading = "Sweep")]
+    reverse: bool,
+    /// Begin runs in these hours of the day only: 01:00-05:00
+    ///
+    /// Local time. The first second of 1 Mbit/s and the question for consent come at once.
+    #[arg(long, value_name = "FROM-TO", help_heading = "Sweep")]
+    hours: Option<DailyHours>,
     #[command(flatten)]
     sweep: SweepArguments,
     #[command(flatten)]
@@ -129,14 +132,16 @@ impl Run for Arguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let destination = self.host.destination(self.port, family(self.ipv4, self.ipv6))?;
+        let destination = self.access.destination(&self.host)?;
         let interrupts = self.sweep.live.interrupts()?;
         let target = destination.host.clone();
         let needs_consent = !self.sweep.yes && !stays_here(&target);
         let path = |rtt: Span| self.bandwidth.map(|rate| known_path(rate, rtt)).transpose();
         let picture = Drawing::default();
-        let mut host = Host { destination, interrupt: Arc::clone(&interrupts.flag), picture: &picture };
-        let place = Place { target, is_virtual: false, needs_consent, path: &path, picture: &picture };
+        let mut host = Host { destination, interrupt: Arc::clone(&interrupts.flag), picture: &picture, terminal };
+        let direction = if self.reverse { Direction::Download } else { Direction::Upload };
+        let load = (direction, self.hours);
+        let place = Place { target, is_virtual: false, needs_consent, path: &path, load, picture: &picture };
         self.sweep.carry_out(&place, &mut host, &interrupts, terminal)
     }
 }
@@ -158,7 +163,8 @@ pub(super) fn sweep_scenario(
     let known = |_: Span| Ok(Some(path.clone()));
     let is_virtual = backend.is_none();
     let (target, picture) = (scenario.name.clone(), Drawing::default());
-    let place = Place { target, is_virtual, needs_consent: false, path: &known, picture: &picture };
+    let load = (Direction::Upload, None);
+    let place = Place { target, is_virtual, needs_consent: false, path: &known, load, picture: &picture };
     let lab = backend.map(|backend| start(scenario, step, backend)).transpose()?;
     let mut emulated = EmulatedPath { scenario, step, lab: lab.as_ref(), interrupt: Arc::clone(&interrupts.flag) };
     sweep.carry_out(&place, &mut emulated, &interrupts, terminal)
@@ -182,6 +188,8 @@ struct Place<'p> {
     needs_consent: bool,
     /// Returns the path for a round-trip time, if its capacity is known.
     path: &'p dyn Fn(Span) -> Result<Option<Path>, Failure>,
+    /// Direction of the data, and the hours in which runs begin.
+    load: (Direction, Option<DailyHours>),
     picture: &'p Drawing,
 }
 
@@ -248,6 +256,7 @@ impl SweepArguments {
     /// Returns the plan after a measurement under hardly any load.
     fn plan<M: Measure<Error = Failure>>(&self, place: &Place<'_>, measure: &mut M) -> Result<Plan, Failure> {
         let usage = |message| Failure::new(USAGE, message);
+        let (direction, hours) = place.load;
         let wishes = Wishes {
             target: place.target.clone(),
             is_virtual: place.is_virtual,
@@ -258,6 +267,8 @@ impl SweepArguments {
             budget: self.budget,
             max_bytes: self.max_bytes,
             congestion: self.congestion.clone(),
+            direction,
+            hours,
         };
         let light = measure.measure(0, &light_request(&wishes))?;
         if light.interrupted {
@@ -354,6 +365,7 @@ struct Host<'p> {
     destination: Destination,
     interrupt: Arc<AtomicBool>,
     picture: &'p Drawing,
+    terminal: &'p Terminal,
 }
 
 impl Measure for Host<'_> {
@@ -373,6 +385,23 @@ impl Measure for Host<'_> {
     fn rest(&mut self, span: Span) {
         rest(span, &self.interrupt);
     }
+
+    fn wait_for(&mut self, hours: DailyHours) {
+        if hours.wait(time_of_day()) > Span::ZERO {
+            self.terminal.progress(&format!("runs begin at {hours}: waiting\n"));
+        }
+        // The clock may be set meanwhile.
+        while hours.wait(time_of_day()) > Span::ZERO && !self.interrupt.load(Ordering::Relaxed) {
+            sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+/// Returns the time since midnight by the clock on the wall.
+fn time_of_day() -> Span {
+    let now = Zoned::now();
+    let seconds = |value: i8| u64::try_from(value).unwrap_or(0);
+    Span::from_secs(seconds(now.hour()) * 3600 + seconds(now.minute()) * 60 + seconds(now.second()))
 }
 
 /// A lab or a simulation.
@@ -404,6 +433,9 @@ impl Measure for EmulatedPath<'_> {
             rest(span, &self.interrupt);
         }
     }
+
+    /// No emulated path has users whom a run could disturb at any hour.
+    fn wait_for(&mut self, _: DailyHours) {}
 }
 
 fn rest(span: Span, interrupt: &AtomicBool) {

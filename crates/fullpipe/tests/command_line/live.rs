@@ -17,6 +17,9 @@ use crate::common::{fullpipe, pseudo_terminal, run};
 /// Longest time for one step of a test, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The begin of the alternate screen.
+const ENTER: &str = "\x1b[?1049h";
+
 /// The end of the alternate screen, and the cursor again.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
@@ -61,6 +64,15 @@ impl Desk {
             let mut bytes = [0; 8_192];
             let length = self.ours.read(&mut bytes).unwrap();
             self.written.extend(&bytes[..length]);
+        }
+    }
+
+    /// Waits until so many pictures have begun, one after another.
+    fn wait_for_pictures(&mut self, count: usize) {
+        let deadline = Instant::now() + TIMEOUT;
+        while String::from_utf8_lossy(&self.written).matches(ENTER).count() < count {
+            assert!(Instant::now() < deadline, "{}", self.shown());
+            self.read();
         }
     }
 
@@ -216,8 +228,37 @@ fn without_a_terminal_that_can_draw_there_is_a_sentence_and_no_picture() {
     let output = desk.start(&arguments, &[("TERM", "dumb")]).wait_with_output().unwrap();
     assert!(sentence(&output, 2).contains("terminal of type \"dumb\""), "{output:?}");
     assert_eq!(tcgetattr(&desk.theirs).unwrap().local_modes, desk.before.local_modes);
-    let ramp = run(&mut fullpipe(&["measure", "127.0.0.1", "--live", "--ramp", "1M..2M"]), 20);
-    assert_eq!(ramp.status.code(), Some(2), "{ramp:?}");
+    let iperf2 = run(&mut fullpipe(&["measure", "127.0.0.1", "--live", "--iperf2"]), 20);
+    assert_eq!(iperf2.status.code(), Some(2), "{iperf2:?}");
+}
+
+#[test]
+fn a_ramp_shows_the_steps_that_have_ended() {
+    require!(Unshare);
+    let (_server, port) = serving();
+    let mut desk = Desk::new(80, 24);
+    let child = desk.start(&["measure", "127.0.0.1", "--live", "--ramp", "5M..9M/2", "-t1", "-p", &port], &[]);
+    desk.wait_for("of 1 s");
+    desk.wait_for("5 Mbit/s");
+    let output = desk.finish(child);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(result(&output).contains("9 Mbit/s"), "{output:?}");
+}
+
+#[test]
+fn a_repeated_measurement_has_a_picture_each_time_and_its_result_between() {
+    require!(Unshare);
+    let (_server, port) = serving();
+    let data = tempfile::tempdir().unwrap();
+    let mut desk = Desk::new(80, 24);
+    let arguments = ["measure", "127.0.0.1", "--live", "--every", "3s", "-t1", "-b20M", "-p", &port];
+    let child = desk.start(&arguments, &[("XDG_DATA_HOME", data.path().to_str().unwrap())]);
+    desk.wait_for_pictures(3);
+    desk.wait_for("of 1 s");
+    desk.ours.write_all(b"q").unwrap();
+    let output = desk.finish(child);
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(result(&output).matches("20 Mbit/s").count() >= 2, "{output:?}");
 }
 
 #[test]

@@ -41,6 +41,31 @@ fn a_sweep_in_virtual_time_finds_the_knee_and_is_the_same_each_time() {
     assert_eq!(runs(&first), runs(&second));
 }
 
+#[test]
+fn below_the_knee_the_measurements_of_slac_have_the_rate_that_their_windows_permit() {
+    let data = tempfile::tempdir().unwrap();
+    let grid = ["lab", "sweep", "slac-sweep", "--virtual", "--full", "--order", "nested", "--no-store", "--json"];
+    let whole = document(&run(fullpipe(&grid).env("XDG_DATA_HOME", data.path()), 120));
+    let plan = &whole["sweep"]["plan"];
+    let flight = 62.2e6 * 0.154 / 8.0;
+    let mut below = 0;
+    // The nested order is that of the predictions.
+    for (run, predicted) in runs(&whole).iter().zip(plan["predicted"].as_array().unwrap()) {
+        let [window, streams] = ["window", "streams"].map(|key| run["cell"][key].as_f64().unwrap());
+        if window * streams > 0.9 * flight {
+            continue;
+        }
+        below += 1;
+        let rate = run["rate"].as_f64().unwrap();
+        let refined = rate / predicted.as_f64().unwrap();
+        assert!((0.9..1.1).contains(&refined), "{refined:.3} of the prediction: {run}");
+        // Of 8 KiB, a window holds five whole segments: 12 % less.
+        let plain = rate * 0.154 / (8.0 * window * streams);
+        assert!((0.9..1.1).contains(&plain) || window < 9000.0, "{plain:.3} of the window: {run}");
+    }
+    assert!(below >= 40, "{below} settings lie below the knee");
+}
+
 fn runs(document: &Value) -> &Vec<Value> {
     document["sweep"]["runs"].as_array().unwrap()
 }

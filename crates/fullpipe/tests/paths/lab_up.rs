@@ -50,6 +50,13 @@ impl Up {
         serde_json::from_str(&self.line()).unwrap()
     }
 
+    /// Returns the events up to now, and those of half a second more.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let until = Instant::now() + Duration::from_millis(500);
+        let next = || self.lines.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
+        std::iter::from_fn(next).map(|line| serde_json::from_str(&line).unwrap()).collect()
+    }
+
     /// A program in one of its hosts.
     pub(crate) fn join(&self, host: &str, command: &[&str]) -> Command {
         fullpipe(&[&["lab", "exec", "--join", &self.name, host, "--"], command].concat())

@@ -10,4 +10,5 @@ mod latency;
 mod live;
 mod replay;
 mod streams;
+mod sweep;
 mod trace;

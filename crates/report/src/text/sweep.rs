@@ -2,8 +2,8 @@
 
 use fullpipe_chart::{HeatMap, Tile};
 use fullpipe_record::{
-    SweepAnswer, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepOrder, SweepPlan, SweepReport, SweepRun,
-    SweepShape,
+    Direction, SweepAnswer, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepOrder, SweepPlan, SweepReport,
+    SweepRun, SweepShape,
 };
 use fullpipe_units::{ByteCount, Span};
 
@@ -28,6 +28,12 @@ pub fn sweep_plan(plan: &SweepPlan, forecast: Option<SweepCost>, whole: Option<S
         range(&plan.streams),
         round_trip(plan.rtt)
     );
+    if plan.direction == Direction::Download {
+        text += "  The far end sends.\n";
+    }
+    if let Some(hours) = plan.hours {
+        text += &format!("  Runs begin at {hours} only, local time.\n");
+    }
     let cost = |cost: SweepCost| format!("{} in {}", cost.bytes, minutes(cost.time));
     let budget = plan.budget.percent();
     let sentence = match (plan.order, forecast, whole) {

@@ -3,9 +3,9 @@
 use std::fs;
 
 use fullpipe_record::{
-    Buffer, Content, CpuSample, CpuTime, DiagnosisReport, Document, Echo, EchoReport, ErrorReport, LabReport, LoadTime,
-    Measurement, Published, Sample, SimulatedTransfer, SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan,
-    SweepReason, SweepReport, SweepRtt, SweepRun, SweepShape, TcpInfo,
+    Buffer, Content, CpuSample, CpuTime, DiagnosisReport, Direction, Document, Echo, EchoReport, ErrorReport,
+    LabReport, LoadTime, Measurement, Published, Sample, SimulatedTransfer, SweepAnswer, SweepCell, SweepCost,
+    SweepEstimate, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepShape, TcpInfo,
 };
 use fullpipe_report::{Source, Style, html_page, text_page};
 use fullpipe_testkit::{Browser, require};
@@ -205,6 +205,8 @@ fn swept(is_answered: bool) -> SweepReport {
             budget: Ratio::new(0.2),
             max_bytes: None,
             congestion: None,
+            direction: Direction::Upload,
+            hours: None,
             predicted: Vec::new(),
         },
         runs: if is_answered { vec![run(cells[0]), run(cells[1]), run(cells[3])] } else { Vec::new() },

@@ -5,12 +5,14 @@ mod pairs;
 
 use std::path::Path;
 
+use clap::Arg;
 use fullpipe_experiment::{compare_samples, incomparable};
 use fullpipe_record::{Content, DifferenceReport, Document, ErrorReport, Event};
 use fullpipe_report as report;
 use fullpipe_units::Span;
 
 use crate::commands::Run;
+use crate::commands::load::Access;
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::{Format, Terminal};
@@ -24,7 +26,7 @@ use crate::values::duration;
 /// `fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr` measures two settings in pairs of random order, A behind the
 /// first -- and B behind the second, with the flags of measure. What happens to the path meanwhile falls on both.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[command(mut_args(of_pairs))]
 pub(crate) struct Arguments {
     /// File or files of A; with --pairs, the server: HOST or HOST:PORT
     #[arg(value_name = "A|HOST")]
@@ -53,15 +55,8 @@ pub(crate) struct Arguments {
     /// Compare though path, MTU, kernel or version of the program differ
     #[arg(long)]
     anyway: bool,
-    /// Port of the server [default: 5201]
-    #[arg(long, short, requires = "pairs", help_heading = "Server")]
-    port: Option<u16>,
-    /// IPv4 only
-    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = "Server")]
-    ipv4: bool,
-    /// IPv6 only
-    #[arg(short = '6', long, help_heading = "Server")]
-    ipv6: bool,
+    #[command(flatten)]
+    access: Access,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -82,6 +77,12 @@ impl Run for Arguments {
             (None, None) => Err(Failure::new(USAGE, "one result alone has no difference; name a second one")),
         }
     }
+}
+
+/// Only pairs are measured, and only they have a server.
+fn of_pairs(flag: Arg) -> Arg {
+    let is_of_server = matches!(flag.get_help_heading(), Some("Server" | "Security"));
+    if is_of_server { flag.requires("pairs") } else { flag }
 }
 
 /// Compares the measurements in files.

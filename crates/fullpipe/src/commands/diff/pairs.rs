@@ -7,7 +7,7 @@ use fullpipe_record::{ComparedSide, DifferenceReport, ErrorReport, Event, Measur
 use fullpipe_report as report;
 use fullpipe_units::{ByteCount, Span, printable};
 
-use crate::commands::load::{Load, Server, family};
+use crate::commands::load::{Load, Server};
 use crate::commands::measure::{ask, consent, stays_here};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &super::Arguments, pairs: u32, terminal: &Terminal)
     let flag = crate::commands::interrupt_flag()?;
     let server: Server =
         arguments.a.parse().map_err(|error| Failure::new(USAGE, format!("{}: {error}", arguments.a)))?;
-    let destination = server.destination(arguments.port, family(arguments.ipv4, arguments.ipv6))?;
+    let destination = arguments.access.destination(&server)?;
     let sides = sides(&arguments.sides, arguments.time.unwrap_or(USUAL_TIME))?;
     if !arguments.yes {
         sides.iter().try_for_each(|side| consent(&destination, &side.request))?;

@@ -18,7 +18,7 @@ const BEYOND: f64 = 0.8;
 
 /// Returns the dips of `runs`, which are all of a sweep in their order, over a path with this round-trip time; `None`
 /// if no run counts.
-pub(crate) fn dips(runs: &[SweepRun], rtt: Span) -> Option<SweepDips> {
+pub fn dips(runs: &[SweepRun], rtt: Span) -> Option<SweepDips> {
     let runs = judged(runs);
     let best = runs.iter().map(|run| run.reached).max()?;
     let flight = best.bytes_in(rtt);
@@ -116,8 +116,8 @@ fn cause(dips: &SweepDips, of_setting: Option<Correlation>, neighbours: Option<C
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_campaign::{Grid, Next, Plan};
-    use fullpipe_record::{SweepCost, SweepOrder, SweepPlan};
+    use crate::{Grid, Next, Plan};
+    use fullpipe_record::{Direction, SweepCost, SweepOrder, SweepPlan};
     use fullpipe_units::ByteCount;
     use rand_pcg::Pcg64Mcg;
     use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -156,6 +156,8 @@ mod tests {
             budget: Ratio::ONE,
             max_bytes: None,
             congestion: None,
+            direction: Direction::Upload,
+            hours: None,
             predicted: Vec::new(),
         })
         .unwrap()

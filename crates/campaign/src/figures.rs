@@ -10,7 +10,7 @@ const MIN_INTERVALS: usize = 4;
 const MIN_RUNS: usize = 5;
 
 /// Returns the variance of the rate of all streams over the sum of the variances of each, after the ramp.
-pub(crate) fn together(measurement: &Measurement) -> Option<Ratio> {
+pub fn together(measurement: &Measurement) -> Option<Ratio> {
     let ramp = measurement.summary.steady.map(|steady| steady.ramp)?;
     let steady: Vec<Vec<f64>> = measurement
         .intervals
@@ -34,7 +34,7 @@ fn quotient(whole: &[Vec<f64>]) -> Option<Ratio> {
 }
 
 /// Returns the rate from which on round trips are longer under load, and the correlations of their growth.
-pub(crate) fn growth_of_rtt(runs: &[SweepRun]) -> Option<SweepRtt> {
+pub fn growth_of_rtt(runs: &[SweepRun]) -> Option<SweepRtt> {
     let growth = |run: &SweepRun| Some(run.loaded_rtt?.saturating_sub(run.idle_rtt?));
     let seen: Vec<(&SweepRun, BitRate, Span)> =
         runs.iter().filter_map(|run| Some((run, run.rate?, growth(run)?))).collect();
