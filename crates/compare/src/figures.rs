@@ -21,12 +21,32 @@ pub(crate) fn watched(text: &str) -> Result<DiagnosisReport, String> {
     }
 }
 
+/// Returns the last line that has words, without control characters, and no longer than a sentence.
+pub(crate) fn last_words(text: &str) -> Option<String> {
+    const MOST: usize = 200;
+    let is_shown = |one: &char| !one.is_control();
+    let shown = |line: &str| line.chars().filter(is_shown).collect::<String>().trim().to_owned();
+    let line = text.lines().rev().map(shown).find(|line| !line.is_empty())?;
+    let is_short = line.chars().nth(MOST).is_none();
+    Some(if is_short { line } else { line.chars().take(MOST).chain(['…']).collect() })
+}
+
+/// Returns why a program moved nothing that could be watched, with the last line that it wrote.
+pub(crate) fn nothing_watched(why: &str, errors: &str) -> String {
+    match last_words(errors) {
+        Some(said) if !why.contains(&said) => format!("{why}: {said}"),
+        _ => why.to_owned(),
+    }
+}
+
 /// Adds to `run`, whose time is known, the figures of the transfer that moved most.
 pub(crate) fn complete(run: ProgramRun, size: ByteCount, watched: DiagnosisReport) -> ProgramRun {
     let Some(Diagnosis { verdict, evidence: Some(evidence), .. }) = watched.transfers.into_iter().next() else {
         return run;
     };
-    let samples = &evidence.sender_samples[..];
+    let sends = !evidence.sender_samples.is_empty();
+    let samples = if sends { &evidence.sender_samples[..] } else { &evidence.receiver_samples[..] };
+    let socket = evidence.sender_sockets.first().or(evidence.receiver_sockets.first());
     let resent = |sample: &Sample| sample.tcp.bytes_retrans;
     ProgramRun {
         goodput: run.took.map(|took| BitRate::of(size, took)),
@@ -34,8 +54,9 @@ pub(crate) fn complete(run: ProgramRun, size: ByteCount, watched: DiagnosisRepor
         top: top(samples),
         start_up: run.took.and_then(|took| start_up(took, samples)),
         rtt: median(samples.iter().filter_map(|sample| sample.tcp.rtt).collect()),
+        least_rtt: evidence.idle_rtt,
         connections: Some(evidence.request.streams),
-        congestion: evidence.sender_sockets.first().map(|socket| socket.congestion.clone()),
+        congestion: socket.filter(|_| sends).map(|socket| socket.congestion.clone()),
         resent: last_of_each(&evidence).filter_map(resent).reduce(|sum, more| sum + more),
         verdict: Some(verdict),
         ..run
