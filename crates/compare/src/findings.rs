@@ -154,7 +154,7 @@ mod tests {
         alone.rows[0].verdict = Some(serde_json::from_str(verdict).unwrap());
         let found = findings(&[alone]).join(" ");
         assert!(found.starts_with("scp is held to 130 Mbit/s by its channel; iperf3, curl, curl-h2 or ftp"), "{found}");
-        assert!(found.contains("rsyncd would carry 440.") && found.ends_with("(predicted)."), "{found}");
+        assert!(found.contains("rsyncd would carry 441.8 Mbit/s") && found.ends_with("(predicted)."), "{found}");
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl Servers {
                 words
             }
             Participant::Known(Program::Rsync) => {
-                located(&["rsync", "-W", "-e", &self.ssh().join(" "), &file, &target])
+                located(&["rsync", "-W", "-e", &in_one_word(&self.ssh()), &file, &target])
             }
             Participant::Known(Program::Iperf3 | Program::RsyncDaemon) => {
                 located(&["iperf3", "-c", self.address(), "-n", &bytes])
@@ -157,13 +157,19 @@ impl Servers {
                 fetching_in_parts(self.url(Program::Aria2).unwrap_or_default(), std::path::Path::new(&fetched))
             }
             Participant::Command(words) => {
-                let ssh = self.ssh().join(" ");
+                let ssh = in_one_word(&self.ssh());
                 let places =
                     [("file", &*file), ("copy", &copy), ("host", self.address()), ("size", &bytes), ("ssh", &ssh)];
                 filled(words, &places)
             }
         }
     }
+}
+
+/// Returns words in one, as rsync and the shell take them apart again.
+fn in_one_word(words: &[String]) -> String {
+    let quoted = |word: &String| if word.contains(' ') { format!("'{word}'") } else { word.clone() };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns true if a participant puts its copy into a folder at the other host.
@@ -301,6 +307,7 @@ mod tests {
     fn the_user_is_for_ssh_alone() {
         assert_eq!(servers().address(), "far");
         assert!(servers().ssh().ends_with(&["-F".to_owned(), "c d".to_owned()]));
+        assert!(in_one_word(&servers().ssh()).ends_with("-F 'c d'"));
     }
 
     #[test]

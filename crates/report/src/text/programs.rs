@@ -67,14 +67,21 @@ fn of_batch(batch: &ProgramBatch, style: Style) -> String {
     for row in &batch.rows {
         table.row(cells(row));
     }
-    format!("\n  {}\n{}", style.bold(&batch.name), table.render(2, |head| style.dim(head)))
+    let failures: String = batch.rows.iter().filter_map(failure).collect();
+    format!("\n  {}\n{}{failures}", style.bold(&batch.name), table.render(2, |head| style.dim(head)))
+}
+
+/// Returns why a program has no figures.
+fn failure(row: &ProgramRow) -> Option<String> {
+    let broken = |run: &ProgramRun| run.failed.clone().or_else(|| run.validity.broken.first().cloned());
+    let why = row.runs.iter().rev().find_map(broken).filter(|_| row.goodput.is_none())?;
+    Some(wrapped(&format!("{}: {why}", row.program), 2, str::to_owned))
 }
 
 fn cells(row: &ProgramRow) -> [String; 8] {
     let rate = |rate: Option<BitRate>| or_dash(rate.map(|rate| format!("{:.0}", rate.as_mbps())));
-    let broken = |run: &ProgramRun| run.failed.clone().or_else(|| run.validity.broken.first().cloned());
-    let failed = row.runs.iter().rev().find_map(broken).filter(|_| row.goodput.is_none());
-    let limit = failed.or_else(|| row.verdict.as_ref().map(|verdict| verdict.kind.name().to_owned()));
+    let limit = row.verdict.as_ref().map(|verdict| verdict.kind.name().to_owned());
+    let limit = if row.goodput.is_none() { Some("failed".to_owned()) } else { limit };
     [
         row.program.clone(),
         whole(row),
