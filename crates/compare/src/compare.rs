@@ -22,7 +22,10 @@ use crate::rounds::{Rounds, by_rate, row};
 /// A transfer that takes longer than this many times what its prediction says is ended.
 const MAX_SLOWNESS: f64 = 20.0;
 
-/// Time on top of that: for handshakes over long paths, and for programs whose rate is not predicted.
+/// The same of a program whose rate is not predicted: it has the time of this rate.
+const LEAST_RATE: BitRate = BitRate::from_mbps(1);
+
+/// Time on top of that: for handshakes over long paths.
 const MORE_TIME: Duration = Duration::from_mins(1);
 
 /// The programs and the transfers of a comparison.
@@ -51,9 +54,8 @@ impl Wishes {
 
     /// Returns the longest time of a transfer whose rate is expected to be `predicted`.
     pub(crate) fn longest(&self, predicted: Option<BitRate>) -> Duration {
-        let predicted = predicted
-            .filter(|rate| *rate > BitRate::ZERO)
-            .map_or(Duration::from_mins(9), |rate| Duration::from(rate.time_for(self.size).scaled(MAX_SLOWNESS)));
+        let least = predicted.filter(|rate| *rate > BitRate::ZERO).map(|rate| rate.scaled(1.0 / MAX_SLOWNESS));
+        let predicted = Duration::from(least.unwrap_or(LEAST_RATE).time_for(self.size));
         self.timeout.map_or(predicted.saturating_add(MORE_TIME), Duration::from)
     }
 }

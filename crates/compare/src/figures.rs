@@ -31,11 +31,13 @@ pub(crate) fn last_words(text: &str) -> Option<String> {
     Some(if is_short { line } else { line.chars().take(MOST).chain(['…']).collect() })
 }
 
-/// Returns why a program moved nothing that could be watched, with the last line that it wrote.
+/// Returns why a program moved nothing that could be watched, with the last line that it wrote: the watcher writes its
+/// reason behind it.
 pub(crate) fn nothing_watched(why: &str, errors: &str) -> String {
-    match last_words(errors) {
-        Some(said) if !why.contains(&said) => format!("{why}: {said}"),
-        _ => why.to_owned(),
+    let of_program: Vec<&str> = errors.lines().filter(|line| !line.contains(why)).collect();
+    match last_words(&of_program.join("\n")) {
+        Some(said) => format!("{why}: {said}"),
+        None => why.to_owned(),
     }
 }
 
@@ -110,6 +112,13 @@ mod tests {
         let samples = samples(&[(0, 0), (200, 4), (400, 80), (2400, 4000)]);
         assert_eq!(start_up(Span::from_millis(3000), &samples), Some(Span::from_millis(1000)));
         assert_eq!(start_up(Span::from_secs(3), &[]), None);
+    }
+
+    #[test]
+    fn a_program_has_the_last_word() {
+        let said = nothing_watched("it moved too little", "no password\nfullpipe: it moved too little\n");
+        assert_eq!(said, "it moved too little: no password");
+        assert_eq!(nothing_watched("it moved too little", "fullpipe: it moved too little"), "it moved too little");
     }
 
     #[test]

@@ -75,7 +75,9 @@ struct Transfers {
     /// Transfers of each program under each set of settings
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100), value_name = "N")]
     rounds: u32,
-    /// Time after which a transfer is ended [default: 20 times the predicted, and a minute]
+    /// Time after which a transfer is ended
+    ///
+    /// The default is 20 times what is predicted, or the time of 1 Mbit/s, and a minute.
     #[arg(long, value_parser = duration, value_name = "SECONDS")]
     timeout: Option<Span>,
     /// Keep the file and its copies on disks, not in memory
