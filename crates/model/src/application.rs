@@ -81,7 +81,6 @@ pub const APPLICATIONS: &[Application] = &[
         source: "OpenSSH, channels.h: CHAN_SES_WINDOW_DEFAULT; channels.c: channel_check_window",
         grants_after: THREE_PACKETS,
         asks: true,
-        ..PLAIN
     },
     Application {
         name: "OpenSSH sftp",
@@ -92,7 +91,6 @@ pub const APPLICATIONS: &[Application] = &[
         source: "OpenSSH, sftp-client.c: DEFAULT_NUM_REQUESTS, DEFAULT_COPY_BUFLEN",
         grants_after: THREE_PACKETS,
         asks: true,
-        ..PLAIN
     },
     Application {
         name: "HPN-SSH",
@@ -228,6 +226,76 @@ mod tests {
         let dropbear = named("Dropbear").unwrap();
         assert_eq!(dropbear.expected(Span::from_millis(98), gigabit), dropbear.ceiling(Span::from_millis(98)));
         assert_eq!(named("curl").unwrap().expected(Span::from_millis(98), gigabit), None);
+    }
+
+    /// Returns the rate of a channel over a link, in virtual time, by the rules of OpenSSH: packets of 4 to 32 KiB as its
+    /// reads give them, and a receiving program that reads 64 KiB of a pipe at a time.
+    fn in_virtual_time(rtt: f64, link: f64) -> f64 {
+        const WINDOW: f64 = 2_097_152.0;
+        const END: f64 = 20.0;
+        #[derive(Clone, Copy)]
+        enum Event {
+            Data(f64),
+            Read,
+            Grant(f64),
+        }
+        let mut random = 1_u64;
+        let mut events: Vec<(f64, Event)> = vec![(0.0, Event::Grant(WINDOW))];
+        let (mut granted, mut line_is_free) = (0.0, 0.0_f64);
+        // Missing from the window, waiting to be read, read and not granted; arrived since a third of the time.
+        let (mut missing, mut waiting, mut read, mut arrived) = (0.0, 0.0_f64, 0.0, 0.0);
+        loop {
+            let next = (0..events.len()).min_by(|one, other| events[*one].0.total_cmp(&events[*other].0)).unwrap();
+            let (now, event) = events.swap_remove(next);
+            if now > END {
+                return arrived * 8.0 / (END * 2.0 / 3.0);
+            }
+            match event {
+                Event::Grant(bytes) => {
+                    granted += bytes;
+                    while granted > 0.0 {
+                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        let size = f64::min(granted, 4096.0 + 28_672.0 * (random >> 40) as f64 / (1_u64 << 24) as f64);
+                        granted -= size;
+                        line_is_free = line_is_free.max(now) + size * 8.0 / link;
+                        events.push((line_is_free + rtt / 2.0, Event::Data(size)));
+                    }
+                }
+                Event::Data(bytes) => {
+                    arrived += if now > END / 3.0 { bytes } else { 0.0 };
+                    if waiting == 0.0 {
+                        events.push((now + 0.0003, Event::Read));
+                    }
+                    missing += bytes;
+                    waiting += bytes;
+                }
+                Event::Read => {
+                    let taken = waiting.min(65_536.0);
+                    waiting -= taken;
+                    read += taken;
+                    if missing > THREE_PACKETS.as_f64() {
+                        events.push((now + rtt / 2.0, Event::Grant(read)));
+                        missing -= read;
+                        read = 0.0;
+                    }
+                    if waiting > 0.0 {
+                        events.push((now + 0.0003, Event::Read));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_channel_in_virtual_time_has_the_expected_rate_over_every_path() {
+        let ssh = named("ssh").unwrap();
+        for (millis, mbps) in [(20, 1000), (50, 500), (98, 1000), (98, 200), (200, 1000), (300, 100), (300, 1000)] {
+            let rtt = Span::from_millis(millis);
+            let link = BitRate::from_mbps(mbps);
+            let expected = ssh.expected(rtt, Some(link)).unwrap().as_f64();
+            let ratio = in_virtual_time(rtt.as_secs_f64(), link.as_f64()) / expected;
+            assert!((0.97..1.03).contains(&ratio), "{millis} ms, {mbps} Mbit/s: {ratio:.3}");
+        }
     }
 
     #[test]
