@@ -23,7 +23,7 @@ use crate::rounds::{Rounds, by_rate, row};
 const MAX_SLOWNESS: f64 = 20.0;
 
 /// The same of a program whose rate is not predicted: it has the time of this rate.
-const LEAST_RATE: BitRate = BitRate::from_mbps(1);
+const MIN_RATE: BitRate = BitRate::from_mbps(1);
 
 /// Time on top of that: for handshakes over long paths.
 const MORE_TIME: Duration = Duration::from_mins(1);
@@ -55,7 +55,7 @@ impl Wishes {
     /// Returns the longest time of a transfer whose rate is expected to be `predicted`.
     pub(crate) fn longest(&self, predicted: Option<BitRate>) -> Duration {
         let least = predicted.filter(|rate| *rate > BitRate::ZERO).map(|rate| rate.scaled(1.0 / MAX_SLOWNESS));
-        let predicted = Duration::from(least.unwrap_or(LEAST_RATE).time_for(self.size));
+        let predicted = Duration::from(least.unwrap_or(MIN_RATE).time_for(self.size));
         self.timeout.map_or(predicted.saturating_add(MORE_TIME), Duration::from)
     }
 }

@@ -42,7 +42,7 @@ pub enum CompareError {
     Start {
         /// The program.
         program: String,
-        /// What the system said.
+        /// Message of the system.
         why: String,
     },
     /// The user stopped it before there was anything to show.

@@ -23,12 +23,12 @@ pub(crate) fn watched(text: &str) -> Result<DiagnosisReport, String> {
 
 /// Returns the last line that has words, without control characters, and no longer than a sentence.
 pub(crate) fn last_words(text: &str) -> Option<String> {
-    const MOST: usize = 200;
+    const MAX_LENGTH: usize = 200;
     let is_shown = |one: &char| !one.is_control();
     let shown = |line: &str| line.chars().filter(is_shown).collect::<String>().trim().to_owned();
     let line = text.lines().rev().map(shown).find(|line| !line.is_empty())?;
-    let is_short = line.chars().nth(MOST).is_none();
-    Some(if is_short { line } else { line.chars().take(MOST).chain(['…']).collect() })
+    let is_short = line.chars().nth(MAX_LENGTH).is_none();
+    Some(if is_short { line } else { line.chars().take(MAX_LENGTH).chain(['…']).collect() })
 }
 
 /// Returns why a program moved nothing that could be watched, with the last line that it wrote: the watcher writes its

@@ -49,7 +49,7 @@ impl Medium {
 /// closes that, and ssh passes it on.
 pub(crate) struct Folder {
     script: Child,
-    /// `None` once the script was told to end.
+    /// `None` once the script has been asked to end.
     requests: Option<ChildStdin>,
     answers: Receiver<String>,
     path: String,

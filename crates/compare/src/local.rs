@@ -36,12 +36,12 @@ pub(crate) struct Ended {
     pub(crate) is_late: bool,
     /// The document on what was watched.
     pub(crate) document: String,
-    /// What the program wrote last.
+    /// Last part of what the program wrote.
     pub(crate) errors: String,
 }
 
-/// Runs a program under `fullpipe diagnose`, for at most `most`. It can ask for nothing: it has no input, and ssh is
-/// told that nobody types.
+/// Runs a program under `fullpipe diagnose`, for at most `most`. It can ask for nothing: it has no input, and ssh
+/// knows that nobody types.
 pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) -> Result<Ended, CompareError> {
     let failed = |why: String| CompareError::Start { program: words[0].clone(), why };
     let watcher = std::env::current_exe().map_err(|error| failed(error.to_string()))?;

@@ -23,7 +23,7 @@ pub(crate) struct Rounds<'r> {
 
 impl Rounds<'_> {
     /// Lets each participant move the file once in each round by `transfer`, the order turned by one from round to
-    /// round, and tells each transfer to `observe`. Returns the transfers of each participant; after an interrupt,
+    /// round, and passes each transfer to `observe`. Returns the transfers of each participant; after an interrupt,
     /// those that were complete.
     pub(crate) fn run(
         &self,

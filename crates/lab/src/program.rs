@@ -200,11 +200,11 @@ impl LastOutput {
         let kept = Arc::new(Mutex::new(VecDeque::new()));
         let keep = Arc::clone(&kept);
         let reader = thread::spawn(move || {
-            let mut piece = [0; 8192];
+            let mut chunk = [0; 8192];
             // What was read before an error still helps.
-            while let Ok(length @ 1..) = file.read(&mut piece) {
+            while let Ok(length @ 1..) = file.read(&mut chunk) {
                 let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.extend(&piece[..length]);
+                kept.extend(&chunk[..length]);
                 let excess = kept.len().saturating_sub(most);
                 kept.drain(..excess);
             }

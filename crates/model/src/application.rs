@@ -49,16 +49,16 @@ impl Application {
     /// Returns the rate to be expected of a long transfer over a path with this RTT and this rate of its link; `None`
     /// where the window sets no limit.
     ///
-    /// What is granted again in pieces is missing from the window in two ways. Data comes in bursts, and after each the
-    /// receiving end keeps what did not fill a piece until the next: half of one, on average. And a piece is granted
-    /// when its last byte is there, the time of a piece on the link after the first. Measured with OpenSSH 9.2 over 1
-    /// Gbit/s × 98 ms, by what both ends wrote of their grants: 49 113 bytes were kept on average, where this has
-    /// 49 152; the rate was 161.3 Mbit/s, and is 165.9 here.
+    /// A window that is granted again in parts lacks something in two ways. Data comes in bursts, and after each the
+    /// receiving end keeps what did not fill a part until the next: half of one, on average. And a part is granted when
+    /// its last byte is there, the time of a part on the link after the first. Measured with OpenSSH 9.2 over 1 Gbit/s
+    /// × 98 ms, by what both ends wrote of their grants: 49 113 bytes were kept on average, where this has 49 152; the
+    /// rate was 161.3 Mbit/s, and is 165.9 here.
     pub fn expected(&self, rtt: Span, link: Option<BitRate>) -> Option<BitRate> {
         let kept = ByteCount::new(self.grants_after.get() / 2);
-        let piece =
+        let part =
             link.filter(|link| *link > BitRate::ZERO).map_or(Span::ZERO, |link| link.time_for(self.grants_after));
-        Some(window::rate(self.window?.saturating_sub(kept), rtt + piece))
+        Some(window::rate(self.window?.saturating_sub(kept), rtt + part))
     }
 
     fn is_called(&self, name: &str) -> bool {
@@ -228,8 +228,8 @@ mod tests {
         assert_eq!(named("curl").unwrap().expected(Span::from_millis(98), gigabit), None);
     }
 
-    /// Returns the rate of a channel over a link, in virtual time, by the rules of OpenSSH: packets of 4 to 32 KiB as its
-    /// reads give them, and a receiving program that reads 64 KiB of a pipe at a time.
+    /// Returns the rate of a channel over a link, in virtual time, by the rules of OpenSSH: packets of 4 to 32 KiB as
+    /// its reads give them, and a receiving program that reads 64 KiB of a pipe at a time.
     fn in_virtual_time(rtt: f64, link: f64) -> f64 {
         const WINDOW: f64 = 2_097_152.0;
         const END: f64 = 20.0;

@@ -186,7 +186,7 @@ fn course_of_all(group: &[Course], samples: &[Sample], receives: bool, rate: Bit
 /// segment is still on its way. Programs exchange a few messages after the data, which take round trips.
 fn last_data(samples: &[Sample], stream: u16) -> Span {
     let own = || samples.iter().filter(move |sample| sample.stream == stream);
-    let Some(last) = own().last() else { return Span::ZERO };
+    let Some(last) = own().next_back() else { return Span::ZERO };
     let segment = last.tcp.snd_mss.unwrap_or_default();
     let is_over = last.unacknowledged() <= segment;
     let has_all = |sample: &&Sample| last.bytes.saturating_sub(sample.bytes) <= segment;

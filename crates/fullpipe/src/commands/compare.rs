@@ -34,8 +34,8 @@ pub(super) struct CompareArguments {
 
 /// Move one file by real programs side by side, and name the limit of each.
 ///
-/// Uses servers that are there: scp and rsync over ssh, iperf3, and what is at a URL. The copies at HOST are in a folder
-/// that is removed at the end, however that comes.
+/// Uses servers that are there: scp and rsync over ssh, iperf3, and what is at a URL. The copies at HOST are in a
+/// folder that is removed at the end, however that comes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Other host, as ssh takes it: HOST or USER@HOST
@@ -128,7 +128,7 @@ impl CompareArguments {
     pub(super) fn carry_out(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
         let scenario = load_comparison(&self.scenario)?;
         let flag = super::interrupt_flag()?;
-        let mut observe = |moved| tell(moved, terminal);
+        let mut observe = |moved| print_moved(moved, terminal);
         let done = compare(&scenario, backend, &self.transfers.wishes(), Interrupt(&flag), &mut observe)?;
         conclude(done, &self.keep, terminal)
     }
@@ -151,13 +151,13 @@ impl Run for Arguments {
             urls: self.urls.clone(),
             bandwidth: self.bandwidth,
         };
-        let mut observe = |moved| tell(moved, terminal);
+        let mut observe = |moved| print_moved(moved, terminal);
         let done = compare_with_servers(&servers, &self.transfers.wishes(), Interrupt(&flag), &mut observe)?;
         conclude(done, &self.keep, terminal)
     }
 }
 
-fn tell(moved: ProgramMoved, terminal: &Terminal) {
+fn print_moved(moved: ProgramMoved, terminal: &Terminal) {
     terminal.progress(&report::program_moved(&moved));
     terminal.event(&Event::ProgramRun(Box::new(moved)));
 }

@@ -125,7 +125,8 @@ fn programs_move_the_file_to_servers_that_are_there_and_leave_nothing() {
     let _slot = load_slot();
     // The lab of a comparison has the servers; the command is a comparison of its own, with those.
     let inner = "FULLPIPE compare {host} --ssh-config /run/compare/ssh.conf \
-                 --with scp,rsync --require --no-store --bandwidth 20M --size 1MB --json > /tmp/RESULT; {ssh} {host} true";
+                 --with scp,rsync --require --no-store --bandwidth 20M --size 1MB --json > /tmp/RESULT; \
+                 {ssh} {host} true";
     let result = format!("compare-{}.json", std::process::id());
     let inner = inner.replace("FULLPIPE", env!("CARGO_BIN_EXE_fullpipe")).replace("RESULT", &result);
     let (_, row) = row_of(&inner, &[]);

@@ -184,27 +184,28 @@ struct OfProgram {
     batch: &'static str,
     program: &'static str,
     published: &'static str,
-    /// What explains the difference.
+    /// Explanation of the difference.
     why: &'static str,
 }
 
 /// Scenario that rebuilds the measurements of programs of the same source.
 const PROGRAMS_OF_ORACLE: &str = "oci-applications";
 
-const BY_WINDOW: &str = "There, half of a receive buffer of 6 MB is the window: 3 MB a round trip. Here, Linux advertises \
-                         more of it, and 4 MiB of send buffer bind first, of which about three quarters are in use.";
+const BY_WINDOW: &str = "There, half of a receive buffer of 6 MB is the window: 3 MB a round trip. Here, Linux \
+                         advertises more of it, and 4 MiB of send buffer bind first, of which about three quarters are \
+                         in use.";
 const CHANNEL: &str = "The channel of SSH, then and now: 2 MiB, of which 48 KiB on average are not granted again at \
                        once. Its steady rate is to be compared with the most of the source, and the whole with its \
                        average: both have the login in them, over which a larger file is longer. HPN-SSH at both ends \
                        would have no such window.";
 const NO_CIPHER: &str =
     "The channel again: neither buffers nor the cipher matter, whose processor time is a small share.";
-const ASKS: &str = "rsync writes only while a third of the send buffer is free, so that two thirds are in use: less than \
-                    curl has of the same buffer, there as well.";
+const ASKS: &str = "rsync writes only while a third of the send buffer is free, so that two thirds are in use: less \
+                    than curl has of the same buffer, there as well.";
 const FOLLOWS: &str =
     "It follows the buffers. The whole has the handshake and the ramp in it, which count less in 2 GB.";
-const LOSS: &str = "The source names no loss; 2 · 10⁻⁵ is planted here. Under the same loss a window grows by segments: \
-                    with those of MTU 9000 it is six times as large.";
+const LOSS: &str = "The source names no loss; 2 · 10⁻⁵ is planted here. Under the same loss a window grows by \
+                    segments: with those of MTU 9000 it is six times as large.";
 
 const fn of_program(
     batch: &'static str,
@@ -259,8 +260,8 @@ pub(super) fn of_programs(report: &ProgramsReport) -> Option<Section> {
     };
     let heads = ["settings", "program", "source", "whole", "steady", "limit", "what explains the difference"];
     let table = Figures { heads: heads.map(str::to_owned).to_vec(), rows: OF_PROGRAMS.iter().map(row).collect() };
-    let method = "Mbit/s. Oracle, TCP buffers and throughput over high-latency links between OCI regions: 1 Gbit/s × 98 \
-                  ms, a file of 2 GB. Whole: size ÷ time with the login; steady: the rate after the ramp.";
+    let method = "Mbit/s. Oracle, TCP buffers and throughput over high-latency links between OCI regions: 1 Gbit/s × \
+                  98 ms, a file of 2 GB. Whole: size ÷ time with the login; steady: the rate after the ramp.";
     Some(Section::new("The source's figures next to these", method, table))
 }
 
