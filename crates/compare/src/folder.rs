@@ -80,16 +80,15 @@ impl Folder {
         let answers = lines(stdout.ok_or_else(|| no_folder("it has no output".to_owned()))?);
         let errors = lines(stderr.ok_or_else(|| no_folder("it has no output".to_owned()))?);
         let mut folder = Self { script, requests, answers, path: String::new() };
-        match folder.answers.recv_timeout(LOGIN) {
-            // What a login script writes comes before.
-            Ok(first) => folder.path = folder.named(first).ok_or_else(|| no_folder("it has no name".to_owned()))?,
-            Err(_) => {
-                // The last line, which comes about when the output ends.
-                thread::sleep(POLL_INTERVAL);
-                let said = errors.try_iter().last();
-                return Err(no_folder(said.unwrap_or_else(|| "nothing answers".to_owned())));
-            }
-        }
+        // What a login script writes comes before.
+        let named = folder.answers.recv_timeout(LOGIN).ok().and_then(|first| folder.named(first));
+        let Some(path) = named else {
+            // The last line, which comes about when the output ends.
+            thread::sleep(POLL_INTERVAL);
+            let said = errors.try_iter().last();
+            return Err(no_folder(said.unwrap_or_else(|| "nothing answers".to_owned())));
+        };
+        folder.path = path;
         Ok(folder)
     }
 
