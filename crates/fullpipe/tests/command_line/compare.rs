@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fullpipe_testkit::{Running, document, load_slot, require, within};
+use fullpipe_testkit::{Running, document, load_slot, path, require, within};
 
 use crate::common::{fullpipe, run};
 
@@ -122,7 +122,8 @@ fn a_host_without_ssh_has_its_other_programs() {
 #[test]
 fn programs_move_the_file_to_servers_that_are_there_and_leave_nothing() {
     require!(Lab, Root, Sshd, Rsync);
-    let _slot = load_slot();
+    // Other comparisons have servers and folders of the same names.
+    let _path = path();
     // The lab of a comparison has the servers; the command is a comparison of its own, with those.
     let inner = "FULLPIPE compare {host} --ssh-config /run/compare/ssh.conf \
                  --with scp,rsync --require --no-store --bandwidth 20M --size 1MB --json > /tmp/RESULT; \
@@ -153,7 +154,8 @@ fn folders() -> Vec<PathBuf> {
 #[test]
 fn a_folder_is_gone_after_a_kill() {
     require!(Lab, Root, Sshd);
-    let _slot = load_slot();
+    // Other comparisons have servers and folders of the same names.
+    let _path = path();
     let scenario = scenario();
     let arguments = ["lab", "compare", &scenario, "--with", "scp", "--size", "50MB", "--disk"];
     let mut running = Running::start(&mut fullpipe(&arguments));
@@ -165,7 +167,8 @@ fn a_folder_is_gone_after_a_kill() {
 #[test]
 fn nothing_of_a_comparison_that_is_killed_remains() {
     require!(Lab, Root, Sshd);
-    let _slot = load_slot();
+    // Other comparisons have servers and folders of the same names.
+    let _path = path();
     let mut running =
         Running::start(&mut fullpipe(&["lab", "compare", &scenario(), "--with", "scp", "--size", "50MB"]));
     // The configuration names the folder of the lab, which no other program does.
