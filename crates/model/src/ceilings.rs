@@ -79,7 +79,7 @@ fn receive_window(connection: &Connection) -> Figures {
         Buffer::Window(wanted) => wanted.min(buffer.advertised()),
         Buffer::Automatic | Buffer::Request(_) => buffer.advertised(),
     };
-    let windows = Windows { textbook: advertised, kernel_model: buffer.in_flight(connection.mss) };
+    let windows = Windows { textbook: advertised, kernel_model: connection.allowed_in_flight() };
     let used = connection.uses().get() * connection.kept_by_trains(windows.kernel_model);
     per_stream(connection, Limit::ReceiveWindow, &windows, used, Likely::by_rule())
 }
@@ -145,7 +145,7 @@ fn drop_tail_utilisation(connection: &Connection) -> Ratio {
 
 /// Returns the bytes that the buffers of all streams allow in flight.
 fn in_flight_at_most(connection: &Connection) -> ByteCount {
-    connection.receive.in_flight(connection.mss).min(connection.send) * u64::from(connection.request.streams)
+    connection.allowed_in_flight().min(connection.send) * u64::from(connection.request.streams)
 }
 
 fn loss(connection: &Connection) -> Option<Figures> {
@@ -184,7 +184,7 @@ fn losses_seen(connection: &Connection, share: Ratio, kept: ByteCount) -> Sight 
 /// The window at which slow start of each stream ends where nothing is lost at random.
 fn slow_start_at_most(connection: &Connection) -> ByteCount {
     let streams = u64::from(connection.request.streams).max(1);
-    let each = connection.receive.in_flight(connection.mss).min(connection.send);
+    let each = connection.allowed_in_flight().min(connection.send);
     match (connection.bdp(), connection.path.forward.queue) {
         (Some(bdp), Some(queue)) => each.min(ByteCount::new((bdp + queue).get() / streams)),
         _ => each,

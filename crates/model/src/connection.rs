@@ -82,6 +82,12 @@ impl<'a> Connection<'a> {
         }
     }
 
+    /// Bytes that each stream keeps in flight where nothing but the receive window limits it.
+    pub(crate) fn allowed_in_flight(&self) -> ByteCount {
+        let window = self.receive.in_flight(self.mss);
+        kernel::filled_window(self.path.segmentation, self.control, window, self.mss, self.rtt)
+    }
+
     /// The payload in each stream's send buffer ÷ the buffer.
     pub(crate) fn send_fill(&self) -> Likely {
         kernel::fill(self.request.writer, self.path.segmentation, self.mss, self.send, self.rtt)

@@ -53,7 +53,7 @@ fn per_round_trip(source: &str, connection: &Connection) -> String {
 /// Returns the source of the advertised window: the buffer, or the scale if that says less.
 fn receive_window(connection: &Connection) -> String {
     let buffer = connection.receive;
-    let in_flight = buffer.in_flight(connection.mss);
+    let in_flight = connection.allowed_in_flight();
     let said = largest_window(buffer.scale());
     if said < buffer.share().window(buffer.space()) {
         return match buffer.scale() {

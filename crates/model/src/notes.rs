@@ -76,7 +76,7 @@ fn hidden_maximum(connection: &Connection) -> Option<String> {
 /// Says so where no request gives the window that was asked for.
 fn window_missed(connection: &Connection) -> Option<String> {
     let Buffer::Window(wanted) = connection.request.buffer else { return None };
-    let got = connection.receive.in_flight(connection.mss);
+    let got = connection.allowed_in_flight();
     let missed = got > wanted || got + connection.mss <= wanted;
     missed.then(|| format!("no SO_RCVBUF makes this receiver carry a window of {wanted}: taken as {got}"))
 }
