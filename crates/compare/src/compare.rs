@@ -1,28 +1,31 @@
 use std::time::Duration;
 
 use fullpipe_experiment::Interrupt;
-use fullpipe_lab::{Backend, Host, Lab, Plan};
-use fullpipe_model::predict;
+use fullpipe_lab::{Backend, Host, Lab, Output, Plan};
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{
-    HostSettings, Limit, Path, ProgramBatch, ProgramLeftOut, ProgramRow, ProgramRun, ProgramsReport, Request, Writer,
+    HostSettings, Limit, Path, ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun, ProgramsReport,
 };
 use fullpipe_scenario::Scenario;
-use fullpipe_units::{BitRate, ByteCount, Span, median};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::error::CompareError;
-use crate::figures::{complete, watched};
+use crate::figures::{complete, nothing_watched, watched};
 use crate::findings::findings;
+use crate::folder::{Folder, Medium};
 use crate::hosts::{Ended, Hosts, last_line};
+use crate::participant::Participant;
+use crate::prediction::predictions;
 use crate::program::Program;
-
-/// Attempts of a transfer until the lab keeps up with one.
-const ATTEMPTS: usize = 3;
+use crate::rounds::{Rounds, by_rate, row};
 
 /// A transfer that takes longer than this many times what its prediction says is ended.
 const MAX_SLOWNESS: f64 = 20.0;
 
-/// Time on top of that: for handshakes over long paths, and for programs whose rate is not predicted.
+/// The same of a program whose rate is not predicted: it has the time of this rate.
+const MIN_RATE: BitRate = BitRate::from_mbps(1);
+
+/// Time on top of that: for handshakes over long paths.
 const MORE_TIME: Duration = Duration::from_mins(1);
 
 /// The programs and the transfers of a comparison.
@@ -30,12 +33,31 @@ const MORE_TIME: Duration = Duration::from_mins(1);
 pub struct Wishes {
     /// The programs.
     pub programs: Vec<Program>,
+    /// A command of the user's, which takes part too; none without words.
+    pub command: Vec<String>,
     /// True if every program must take part.
     pub require: bool,
     /// Size of the file.
     pub size: ByteCount,
     /// Transfers of each program under each set of settings.
     pub rounds: u32,
+    /// Time after which a transfer is ended; by its prediction if `None`.
+    pub timeout: Option<Span>,
+    /// True if the file and its copies are on a disk, and not in memory.
+    pub disk: bool,
+}
+
+impl Wishes {
+    pub(crate) const fn medium(&self) -> Medium {
+        if self.disk { Medium::Disk } else { Medium::Memory }
+    }
+
+    /// Returns the longest time of a transfer whose rate is expected to be `predicted`.
+    pub(crate) fn longest(&self, predicted: Option<BitRate>) -> Duration {
+        let least = predicted.filter(|rate| *rate > BitRate::ZERO).map(|rate| rate.scaled(1.0 / MAX_SLOWNESS));
+        let predicted = Duration::from(least.unwrap_or(MIN_RATE).time_for(self.size));
+        self.timeout.map_or(predicted.saturating_add(MORE_TIME), Duration::from)
+    }
 }
 
 /// Moves a file by each program over the path of each step of `scenario`, in a lab with the settings of that step;
@@ -54,44 +76,58 @@ pub fn compare(
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(ProgramMoved),
 ) -> Result<ProgramsReport, CompareError> {
-    let (programs, left_out) = present(wishes)?;
+    let lacks = |program: Program| program.missing().map(|missing| format!("{missing} is not installed"));
+    let (programs, left_out) = able(wishes, &lacks)?;
+    let participants = Participant::of(&programs, &wishes.command);
     let mut batches = Vec::new();
     for (name, plan) in plans(scenario, backend) {
+        let folder = wishes.disk.then(|| Folder::here(Medium::Disk)).transpose()?;
         let lab = Lab::start(&plan)?;
-        let [sender, receiver] = [lab.inspect(Host::Sender)?, lab.inspect(Host::Receiver)?];
-        let hosts = Hosts::prepare(&lab, wishes.size, interrupt)?;
-        let mut batch = ProgramBatch { name, path: plan.path.clone(), sender, receiver, rows: Vec::new() };
-        batch.rows = rows(&hosts, &batch, &programs, wishes, observe)?;
-        batches.push(batch);
+        let hosts = Hosts::prepare(&lab, wishes.size, folder.as_ref(), interrupt)?;
+        let settings = [lab.inspect(Host::Sender)?, lab.inspect(Host::Receiver)?];
+        batches.push(batch(&hosts, name, &plan.path, settings, &participants, wishes, observe)?);
         if interrupt.requested() {
             break;
         }
     }
-    let interrupted = interrupt.requested();
-    if interrupted && batches.iter().flat_map(|batch| &batch.rows).all(|row| row.goodput.is_none()) {
-        return Err(CompareError::Interrupted);
-    }
-    let findings = findings(&batches);
-    let (scenario, title, size) = (scenario.name.clone(), scenario.title.clone(), wishes.size);
-    Ok(ProgramsReport { scenario, title, size, batches, left_out, findings, interrupted })
+    let (name, title) = (Some(scenario.name.clone()), scenario.title.clone());
+    report(ProgramsReport {
+        scenario: name,
+        title,
+        command: wishes.command.clone(),
+        size: wishes.size,
+        findings: findings(&batches),
+        batches,
+        left_out,
+        interrupted: interrupt.requested(),
+    })
 }
 
-/// Returns the programs that are installed, and the reason for each other one.
-fn present(wishes: &Wishes) -> Result<(Vec<Program>, Vec<ProgramLeftOut>), CompareError> {
+/// Returns a report that has something to show.
+pub(crate) fn report(report: ProgramsReport) -> Result<ProgramsReport, CompareError> {
+    let is_empty = report.batches.iter().flat_map(|batch| &batch.rows).all(|row| row.goodput.is_none());
+    if report.interrupted && is_empty { Err(CompareError::Interrupted) } else { Ok(report) }
+}
+
+/// Returns the programs that lack nothing, and the reason for each other one.
+pub(crate) fn able(
+    wishes: &Wishes,
+    lacks: &dyn Fn(Program) -> Option<String>,
+) -> Result<(Vec<Program>, Vec<ProgramLeftOut>), CompareError> {
     let (mut programs, mut left_out) = (Vec::new(), Vec::new());
     for program in &wishes.programs {
-        match program.missing() {
+        match lacks(*program) {
             None => programs.push(*program),
-            Some(missing) if wishes.require => {
-                return Err(CompareError::Missing { program: program.name(), missing });
-            }
-            Some(missing) => left_out.push(ProgramLeftOut {
-                program: program.name().to_owned(),
-                why: format!("{missing} is not installed"),
-            }),
+            Some(why) if wishes.require => return Err(CompareError::LeftOut { program: program.name(), why }),
+            Some(why) => left_out.push(ProgramLeftOut { program: program.name().to_owned(), why }),
         }
     }
-    if programs.is_empty() { Err(CompareError::NoProgram) } else { Ok((programs, left_out)) }
+    match left_out.first() {
+        Some(first) if programs.is_empty() && wishes.command.is_empty() => {
+            Err(CompareError::NoProgram { why: first.why.clone() })
+        }
+        _ => Ok((programs, left_out)),
+    }
 }
 
 /// Returns the labs of the steps, each once, under the name of the first step that has it.
@@ -108,105 +144,109 @@ fn plans(scenario: &Scenario, backend: Backend) -> Vec<(String, Plan)> {
     plans
 }
 
-fn rows(
+/// Moves the file by each participant under one set of settings.
+fn batch(
     hosts: &Hosts<'_>,
-    batch: &ProgramBatch,
-    programs: &[Program],
+    name: String,
+    path: &Path,
+    [sender, receiver]: [HostSettings; 2],
+    participants: &[Participant],
     wishes: &Wishes,
     observe: &mut dyn FnMut(ProgramMoved),
-) -> Result<Vec<ProgramRow>, CompareError> {
-    let predictions: Vec<(BitRate, Limit)> =
-        programs.iter().map(|program| predicted(*program, &batch.path, &batch.sender, &batch.receiver)).collect();
-    let mut runs: Vec<Vec<ProgramRun>> = vec![Vec::new(); programs.len()];
-    'rounds: for round in 0..wishes.rounds {
-        for turn in 0..programs.len() {
-            let index = (turn + round as usize) % programs.len();
-            for _ in 0..ATTEMPTS {
-                let run = transfer(hosts, programs[index], round + 1, wishes.size, predictions[index].0)?;
-                if hosts.interrupted() {
-                    break 'rounds;
-                }
-                let (batch, program) = (batch.name.clone(), programs[index].name().to_owned());
-                observe(ProgramMoved { batch, program, run: run.clone() });
-                let is_valid = run.validity.broken.is_empty();
-                runs[index].push(run);
-                if is_valid {
-                    break;
-                }
-            }
-        }
-    }
-    let rows = programs.iter().zip(predictions).zip(runs);
-    Ok(rows.map(|((program, prediction), runs)| row(*program, prediction, runs)).collect())
+) -> Result<ProgramBatch, CompareError> {
+    let predictions = predictions(path, [&sender, &receiver]);
+    let rounds = Rounds { batch: &name, participants, count: wishes.rounds, interrupt: hosts.interrupt() };
+    let mut transfer = |participant: &Participant, round: u32| {
+        let expected = prediction_of(&predictions, participant).map(|(rate, _)| rate);
+        move_once(hosts, participant, round, wishes, wishes.longest(expected))
+    };
+    let runs = rounds.run(&mut transfer, observe)?;
+    let of = |(participant, runs): (&Participant, Vec<ProgramRun>)| -> ProgramRow {
+        row(participant.name(), prediction_of(&predictions, participant), runs)
+    };
+    let rows = by_rate(participants.iter().zip(runs).map(of).collect());
+    Ok(ProgramBatch { name, path: path.clone(), sender, receiver: Some(receiver), predictions, rows })
 }
 
-/// Moves the file once.
-fn transfer(
+/// Returns the prediction of a participant; `None` of the user's own command.
+pub(crate) fn prediction_of(predictions: &[ProgramPrediction], participant: &Participant) -> Option<(BitRate, Limit)> {
+    let found = predictions.iter().find(|prediction| prediction.program == participant.name())?;
+    Some((found.rate, found.limit))
+}
+
+/// Moves the file once, and watches the lab meanwhile.
+fn move_once(
     hosts: &Hosts<'_>,
-    program: Program,
+    participant: &Participant,
     round: u32,
-    size: ByteCount,
-    predicted: BitRate,
+    wishes: &Wishes,
+    most: Duration,
 ) -> Result<ProgramRun, CompareError> {
     hosts.remove_copy()?;
     let run = ProgramRun { round, ..ProgramRun::default() };
-    let server = match hosts.serve(program)? {
-        Ok(server) => server,
-        Err(why) => return Ok(ProgramRun { failed: Some(why), ..run }),
+    // The user's own command may want ssh.
+    let server = match participant {
+        Participant::Known(program) => Some(*program),
+        Participant::Command(_) => Some(Program::Scp).filter(|ssh| ssh.missing().is_none()),
     };
-    let most = Duration::from(predicted.time_for(size).scaled(MAX_SLOWNESS)).saturating_add(MORE_TIME);
+    let server = match server.map(|program| hosts.serve(program)).transpose()? {
+        Some(Err(why)) => return Ok(ProgramRun { failed: Some(why), ..run }),
+        Some(Ok(server)) => Some(server),
+        None => None,
+    };
     let watch = hosts.lab().watch()?;
-    let Ended { took, output: client } = hosts.call(program, size, most)?;
+    let client = hosts.call(participant, wishes.size, most)?;
     let run = ProgramRun { validity: watch.finish()?, ..run };
-    let server = Hosts::end(server)?;
-    if took >= most {
-        return Ok(ProgramRun { failed: Some(format!("it did not end within {}", Span::from(most))), ..run });
+    let server = server.map(Hosts::end).transpose()?;
+    Ok(judged(hosts, participant, run, wishes.size, most, &client, server.as_ref()))
+}
+
+/// Adds to `run` what came of it.
+fn judged(
+    hosts: &Hosts<'_>,
+    participant: &Participant,
+    run: ProgramRun,
+    size: ByteCount,
+    most: Duration,
+    Ended { took, output: client }: &Ended,
+    server: Option<&Output>,
+) -> ProgramRun {
+    let failed = |why: String| ProgramRun { failed: Some(why), ..run.clone() };
+    if *took >= most {
+        return failed(format!("it did not end within {}", Span::from(most)));
     }
-    let client_sends = program.server_host() == Host::Receiver;
-    let report = match watched(if client_sends { &client.stdout } else { &server.stdout }) {
-        Ok(report) => report,
-        Err(why) => return Ok(ProgramRun { failed: Some(why), ..run }),
+    let client_sends = match participant {
+        Participant::Known(program) => program.server_host() == Host::Receiver,
+        Participant::Command(_) => true,
     };
-    let end = report.command.as_ref().filter(|_| client_sends);
-    let code = end.map_or(Some(client.code), |end| end.code);
-    if code != Some(0) {
-        return Ok(ProgramRun { failed: Some(last_line(&client)), ..run });
+    let (sends, receives) = if client_sends { (Some(client), server) } else { (server, Some(client)) };
+    let report = match watched(sends.map_or("", |end| &end.stdout)) {
+        Ok(report) => report,
+        Err(_) if !client_sends && client.code != 0 => return failed(last_line(client)),
+        Err(why) => return failed(nothing_watched(&why, &client.stderr)),
+    };
+    let end = report.command.clone();
+    let of_client = end.as_ref().filter(|_| client_sends);
+    if of_client.map_or(Some(client.code), |end| end.code) != Some(0) {
+        return failed(last_line(client));
     }
-    let took = end.map_or_else(|| took.into(), |end| end.ran);
-    let is_intact = program.writes_a_copy().then(|| hosts.is_intact());
-    let failed = (is_intact == Some(false)).then(|| "the file that arrived is another one".to_owned());
-    Ok(complete(ProgramRun { took: Some(took), is_intact, failed, ..run }, size, report))
+    let is_intact = has_to_arrive(hosts, participant).then(|| hosts.is_intact());
+    let run = ProgramRun {
+        took: Some(of_client.map_or_else(|| Span::from(*took), |end| end.ran)),
+        sender_cpu: end.as_ref().and_then(|end| end.cpu),
+        receiver_cpu: receives.map(|end| end.cpu),
+        is_intact,
+        failed: (is_intact == Some(false)).then(|| "the file that arrived is another one".to_owned()),
+        ..run
+    };
+    complete(run, size, report)
 }
 
-/// Returns the predicted steady rate, and its limit.
-fn predicted(program: Program, path: &Path, sender: &HostSettings, receiver: &HostSettings) -> (BitRate, Limit) {
-    let request = Request { writer: Writer::Blocking, ..Request::default() };
-    let of_tcp = predict(path, sender, receiver, &request);
-    let above_tcp = program.application().and_then(|application| application.ceiling(path.rtt()));
-    match above_tcp {
-        Some(rate) if rate < of_tcp.kernel_model => (rate, Limit::ApplicationWindow),
-        _ => (of_tcp.kernel_model, of_tcp.limit),
-    }
-}
-
-/// Returns the row of a program from its runs.
-fn row(program: Program, (predicted, predicted_limit): (BitRate, Limit), runs: Vec<ProgramRun>) -> ProgramRow {
-    let counted = || runs.iter().filter(|run| run.counts());
-    let rates = || counted().filter_map(|run| run.goodput);
-    let goodput = median(rates().collect());
-    let spread = (rates().count() > 1).then(|| Some([rates().min()?, rates().max()?])).flatten();
-    ProgramRow {
-        program: program.name().to_owned(),
-        predicted,
-        predicted_limit,
-        goodput,
-        spread,
-        steady: median(counted().filter_map(|run| run.steady).collect()),
-        top: counted().filter_map(|run| run.top).max(),
-        start_up: median(counted().filter_map(|run| run.start_up).collect()),
-        rtt: median(counted().filter_map(|run| run.rtt).collect()),
-        verdict: counted().find(|run| run.goodput == goodput).and_then(|run| run.verdict.clone()),
-        runs,
+/// Returns true if the copy has to be the file: the user's own command may send it to nowhere.
+fn has_to_arrive(hosts: &Hosts<'_>, participant: &Participant) -> bool {
+    match participant {
+        Participant::Known(program) => program.writes_a_copy(),
+        Participant::Command(words) => words.iter().any(|word| word.contains("{copy}")) || hosts.has_copy(),
     }
 }
 
@@ -217,6 +257,18 @@ mod tests {
     const FILE: &str = "name = 'x'\ntitle = 'x'\n[path]\nrate = '100Mbit/s'\nrtt = '50ms'\n[[step]]\nname = 'a'\n\
         [[step]]\nname = 'b'\nstreams = 4\n[[step]]\nname = 'c'\nsender = { tcp_wmem = 1000000 }\n";
 
+    fn wishes() -> Wishes {
+        Wishes {
+            programs: vec![Program::Scp, Program::Curl],
+            command: Vec::new(),
+            require: false,
+            size: ByteCount::new(100_000_000),
+            rounds: 1,
+            timeout: None,
+            disk: false,
+        }
+    }
+
     #[test]
     fn steps_with_the_same_hosts_and_path_are_one() {
         let scenario = Scenario::parse("x.toml", FILE).unwrap();
@@ -225,29 +277,21 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_medians_of_the_runs_that_count() {
-        let run = |mbps: u64| ProgramRun { goodput: Some(BitRate::from_mbps(mbps)), ..ProgramRun::default() };
-        let invalid = ProgramRun {
-            validity: fullpipe_record::Validity { broken: vec!["late".to_owned()], ..Default::default() },
-            ..run(1)
-        };
-        let failed = ProgramRun { failed: Some("no".to_owned()), ..run(2) };
-        let prediction = (BitRate::from_mbps(100), Limit::Capacity);
-        let row = row(Program::Scp, prediction, vec![run(90), invalid, run(80), failed, run(95)]);
-        assert_eq!(row.goodput, Some(BitRate::from_mbps(90)));
-        assert_eq!(row.spread, Some([BitRate::from_mbps(80), BitRate::from_mbps(95)]));
-        assert_eq!(row.runs.len(), 5);
+    fn what_lacks_something_is_left_out_or_required() {
+        let lacks = |program: Program| (program == Program::Curl).then(|| "nginx is not installed".to_owned());
+        let (able_ones, left_out) = able(&wishes(), &lacks).unwrap();
+        assert_eq!((able_ones, left_out[0].why.as_str()), (vec![Program::Scp], "nginx is not installed"));
+        assert!(able(&Wishes { require: true, ..wishes() }, &lacks).is_err());
+        let only = Wishes { programs: vec![Program::Curl], ..wishes() };
+        assert!(matches!(able(&only, &lacks), Err(CompareError::NoProgram { .. })));
+        assert!(able(&Wishes { command: vec!["true".to_owned()], ..only }, &lacks).is_ok());
     }
 
     #[test]
-    fn a_window_above_tcp_is_the_limit_only_where_it_is_the_smaller() {
-        let path = |rtt: &str| {
-            let text = FILE.replace("50ms", rtt).replace("100Mbit/s", "1Gbit/s");
-            Scenario::parse("x.toml", &text).unwrap().path
-        };
-        let host = HostSettings::of_linux_6_18();
-        let limit = |rtt: &str| predicted(Program::Scp, &path(rtt), &host, &host).1;
-        assert_eq!(limit("98ms"), Limit::ApplicationWindow);
-        assert_ne!(limit("2ms"), Limit::ApplicationWindow);
+    fn a_transfer_has_time_by_its_prediction_unless_the_user_says_how_much() {
+        let rate = Some(BitRate::from_mbps(100));
+        assert_eq!(wishes().longest(rate), Duration::from_secs(8 * 20 + 60));
+        let timeout = Some(Span::from_secs(5));
+        assert_eq!(Wishes { timeout, ..wishes() }.longest(rate), Duration::from_secs(5));
     }
 }

@@ -15,17 +15,36 @@ pub enum CompareError {
         /// The last line that was written about it.
         why: String,
     },
-    /// A program that must take part is not installed.
-    #[error("{program} cannot take part: {missing} is not installed")]
-    Missing {
+    /// A folder for the file or its copy could not be made or used.
+    #[error("no folder for the file ({place}): {why}")]
+    Folder {
+        /// The host that should have it, or its name.
+        place: String,
+        /// The last line that was written about it.
+        why: String,
+    },
+    /// A program that must take part cannot.
+    #[error("{program} cannot take part: {why}")]
+    LeftOut {
         /// The program.
         program: &'static str,
-        /// The executable that it needs.
-        missing: &'static str,
+        /// The executable or the flag that it lacks.
+        why: String,
     },
     /// Nothing is left to compare.
-    #[error("none of these programs is installed")]
-    NoProgram,
+    #[error("none of these programs can take part: {why}")]
+    NoProgram {
+        /// Why the first of them cannot.
+        why: String,
+    },
+    /// A program could not be started or watched.
+    #[error("cannot run `{program}`: {why}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Message of the system.
+        why: String,
+    },
     /// The user stopped it before there was anything to show.
     #[error("interrupted before any program had moved the file")]
     Interrupted,

@@ -21,12 +21,34 @@ pub(crate) fn watched(text: &str) -> Result<DiagnosisReport, String> {
     }
 }
 
+/// Returns the last line that has words, without control characters, and no longer than a sentence.
+pub(crate) fn last_words(text: &str) -> Option<String> {
+    const MAX_LENGTH: usize = 200;
+    let is_shown = |one: &char| !one.is_control();
+    let shown = |line: &str| line.chars().filter(is_shown).collect::<String>().trim().to_owned();
+    let line = text.lines().rev().map(shown).find(|line| !line.is_empty())?;
+    let is_short = line.chars().nth(MAX_LENGTH).is_none();
+    Some(if is_short { line } else { line.chars().take(MAX_LENGTH).chain(['…']).collect() })
+}
+
+/// Returns why a program moved nothing that could be watched, with the last line that it wrote: the watcher writes its
+/// reason behind it.
+pub(crate) fn nothing_watched(why: &str, errors: &str) -> String {
+    let of_program: Vec<&str> = errors.lines().filter(|line| !line.contains(why)).collect();
+    match last_words(&of_program.join("\n")) {
+        Some(said) => format!("{why}: {said}"),
+        None => why.to_owned(),
+    }
+}
+
 /// Adds to `run`, whose time is known, the figures of the transfer that moved most.
 pub(crate) fn complete(run: ProgramRun, size: ByteCount, watched: DiagnosisReport) -> ProgramRun {
     let Some(Diagnosis { verdict, evidence: Some(evidence), .. }) = watched.transfers.into_iter().next() else {
         return run;
     };
-    let samples = &evidence.sender_samples[..];
+    let sends = !evidence.sender_samples.is_empty();
+    let samples = if sends { &evidence.sender_samples[..] } else { &evidence.receiver_samples[..] };
+    let socket = evidence.sender_sockets.first().or(evidence.receiver_sockets.first());
     let resent = |sample: &Sample| sample.tcp.bytes_retrans;
     ProgramRun {
         goodput: run.took.map(|took| BitRate::of(size, took)),
@@ -34,8 +56,9 @@ pub(crate) fn complete(run: ProgramRun, size: ByteCount, watched: DiagnosisRepor
         top: top(samples),
         start_up: run.took.and_then(|took| start_up(took, samples)),
         rtt: median(samples.iter().filter_map(|sample| sample.tcp.rtt).collect()),
+        least_rtt: evidence.idle_rtt,
         connections: Some(evidence.request.streams),
-        congestion: evidence.sender_sockets.first().map(|socket| socket.congestion.clone()),
+        congestion: socket.filter(|_| sends).map(|socket| socket.congestion.clone()),
         resent: last_of_each(&evidence).filter_map(resent).reduce(|sum, more| sum + more),
         verdict: Some(verdict),
         ..run
@@ -89,6 +112,13 @@ mod tests {
         let samples = samples(&[(0, 0), (200, 4), (400, 80), (2400, 4000)]);
         assert_eq!(start_up(Span::from_millis(3000), &samples), Some(Span::from_millis(1000)));
         assert_eq!(start_up(Span::from_secs(3), &[]), None);
+    }
+
+    #[test]
+    fn a_program_has_the_last_word() {
+        let said = nothing_watched("it moved too little", "no password\nfullpipe: it moved too little\n");
+        assert_eq!(said, "it moved too little: no password");
+        assert_eq!(nothing_watched("it moved too little", "fullpipe: it moved too little"), "it moved too little");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Sentences on what the rows of the programs show.
 
-use fullpipe_record::{ProgramBatch, ProgramRow};
+use fullpipe_record::{Limit, ProgramBatch, ProgramPrediction, ProgramRow, Verdict};
 use fullpipe_units::{BitRate, Ratio};
 
 /// Share of the fastest program's rate below which a program is held back by something of its own.
@@ -12,14 +12,35 @@ const FLAT: f64 = 1.1;
 /// The same of the fastest programs from which on the settings made a difference.
 const SETTINGS_MATTER: f64 = 1.5;
 
-/// Returns a sentence for each program that is held back: by how much, by what, and which programs are not.
+/// Returns a sentence or more for each program that is held back: by how much, by what, which programs are not, and
+/// what those are predicted to carry.
 pub(crate) fn findings(batches: &[ProgramBatch]) -> Vec<String> {
     let Some(last) = batches.last() else { return Vec::new() };
-    last.rows.iter().filter_map(|row| of_program(row, last, batches)).collect()
+    last.rows.iter().filter_map(|row| of_program(row, last, batches)).chain(as_predicted(batches)).collect()
+}
+
+/// Returns in how many rows the limit that was named is the one that the prediction has.
+fn as_predicted(batches: &[ProgramBatch]) -> Option<String> {
+    let rows = batches.iter().flat_map(|batch| &batch.rows);
+    let named: Vec<bool> = rows.filter_map(|row| Some(allows(row.verdict.as_ref()?, row.predicted_limit?))).collect();
+    let (all, right) = (named.len(), named.iter().filter(|is_right| **is_right).count());
+    (all > 0).then(|| format!("The limit that was named is the predicted one in {right} of {all} rows."))
+}
+
+/// Returns true if a verdict names a limit, or has it among its candidates.
+fn allows(verdict: &Verdict, limit: Limit) -> bool {
+    verdict.kind == limit || verdict.candidates.iter().any(|candidate| candidate.kind == limit)
 }
 
 fn of_program(row: &ProgramRow, last: &ProgramBatch, batches: &[ProgramBatch]) -> Option<String> {
     let rate = row.goodput?;
+    let sentences: Vec<String> =
+        [held_back(row, rate, last, batches), would_carry(row, last)].into_iter().flatten().collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+/// Returns how far a program is behind the fastest, why, and what others move.
+fn held_back(row: &ProgramRow, rate: BitRate, last: &ProgramBatch, batches: &[ProgramBatch]) -> Option<String> {
     let best = fastest(last)?;
     if rate >= best.scaled(HELD_BACK) {
         return None;
@@ -44,6 +65,36 @@ fn of_program(row: &ProgramRow, last: &ProgramBatch, batches: &[ProgramBatch]) -
     Some(format!("{how}.{why}{instead}"))
 }
 
+/// Returns, for a program that a window of its own holds, what programs without one are predicted to carry.
+fn would_carry(row: &ProgramRow, batch: &ProgramBatch) -> Option<String> {
+    let limit = row.verdict.as_ref().map(|verdict| verdict.kind);
+    let rate = row.steady.or(row.goodput)?;
+    let is_more =
+        |other: &&ProgramPrediction| other.limit != Limit::ApplicationWindow && other.rate.scaled(HELD_BACK) >= rate;
+    // Several programs have the same prediction.
+    let mut by_rate: Vec<(String, Vec<&str>)> = Vec::new();
+    for other in batch.predictions.iter().filter(is_more) {
+        let rate = other.rate.to_string();
+        match by_rate.iter_mut().find(|(known, _)| *known == rate) {
+            Some((_, programs)) => programs.push(&other.program),
+            None => by_rate.push((rate, vec![&other.program])),
+        }
+    }
+    let all: Vec<String> =
+        by_rate.iter().map(|(rate, programs)| format!("{} would carry {rate}", either(programs))).collect();
+    (limit == Some(Limit::ApplicationWindow) && !all.is_empty())
+        .then(|| format!("{} is held to {rate} by its channel; {} (predicted).", row.program, all.join(", ")))
+}
+
+/// Returns `a, b or c`.
+fn either(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
 fn fastest(batch: &ProgramBatch) -> Option<BitRate> {
     batch.rows.iter().filter_map(|row| row.goodput).max()
 }
@@ -61,28 +112,23 @@ fn grew([least, most]: [BitRate; 2]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::{HostSettings, Limit};
+    use fullpipe_record::HostSettings;
     use fullpipe_scenario::Scenario;
+
+    use crate::prediction::predictions;
+    use crate::rounds::row;
 
     fn batch(rates: &[(&str, u64)]) -> ProgramBatch {
         let row = |(program, mbps): &(&str, u64)| ProgramRow {
-            program: (*program).to_owned(),
-            predicted: BitRate::from_mbps(*mbps),
-            predicted_limit: Limit::Capacity,
             goodput: Some(BitRate::from_mbps(*mbps)),
-            spread: None,
-            steady: None,
-            top: None,
-            start_up: None,
-            rtt: None,
-            verdict: None,
-            runs: Vec::new(),
+            ..row(program, None, Vec::new())
         };
         let host = HostSettings::of_linux_6_18();
         let text = "name = 'x'\ntitle = 'x'\n[path]\nrate = '1Gbit/s'\nrtt = '50ms'\n[[step]]\nname = 'a'\n";
         let path = Scenario::parse("x.toml", text).unwrap().path;
         let rows = rates.iter().map(row).collect();
-        ProgramBatch { name: "x".to_owned(), path, sender: host.clone(), receiver: host, rows }
+        let predictions = predictions(&path, [&host, &host]);
+        ProgramBatch { name: "x".to_owned(), path, sender: host.clone(), receiver: Some(host), predictions, rows }
     }
 
     #[test]
@@ -97,6 +143,30 @@ mod tests {
         let sentence =
             "scp moves 130 Mbit/s whatever the settings, while the fastest goes from 220 Mbit/s to 850 Mbit/s.";
         assert_eq!(found, [format!("{sentence} Instead, curl moves 850 Mbit/s.")]);
+    }
+
+    #[test]
+    fn a_program_with_a_window_of_its_own_stands_next_to_what_others_would_carry() {
+        let mut alone = batch(&[("scp", 130)]);
+        assert!(findings(std::slice::from_ref(&alone)).is_empty(), "no limit was named");
+        let verdict = r#"{ "kind": "application-window", "cause": "ssh-channel", "at": "receiver", "share": 1.0,
+            "sentence": "", "ceilings": {}, "evidence": {} }"#;
+        alone.rows[0].verdict = Some(serde_json::from_str(verdict).unwrap());
+        let found = findings(&[alone]).join(" ");
+        assert!(found.starts_with("scp is held to 130 Mbit/s by its channel; iperf3, curl, curl-h2 or ftp"), "{found}");
+        assert!(found.contains("rsyncd would carry 441.8 Mbit/s") && found.ends_with("(predicted)."), "{found}");
+    }
+
+    #[test]
+    fn rows_whose_limit_is_the_predicted_one_are_counted() {
+        let mut batch = batch(&[("scp", 800), ("rsync", 800), ("curl", 900)]);
+        let verdict = r#"{ "kind": "capacity", "cause": "link", "at": "path", "share": 1.0, "sentence": "",
+            "ceilings": {}, "evidence": {} }"#;
+        for (row, limit) in batch.rows.iter_mut().zip([Limit::Capacity, Limit::SendBuffer]) {
+            row.verdict = Some(serde_json::from_str(verdict).unwrap());
+            row.predicted_limit = Some(limit);
+        }
+        assert_eq!(findings(&[batch]), ["The limit that was named is the predicted one in 1 of 2 rows."]);
     }
 
     #[test]

@@ -7,7 +7,10 @@ use fullpipe_lab::{Host, Lab, Output, Stdio};
 use fullpipe_units::ByteCount;
 
 use crate::error::CompareError;
-use crate::program::Program;
+use crate::figures::last_words;
+use crate::folder::Folder;
+use crate::participant::{Participant, filled};
+use crate::program::{COPY, Program, SOURCE};
 
 /// Makes the keys, configurations and the file.
 const PREPARE: &str = include_str!("prepare.sh");
@@ -19,6 +22,12 @@ const CONGESTION: &str = "ip route show | while read -r route; do ip route repla
 /// Waits for 10 s until something listens on the TCP port `$1`, in hexadecimal digits.
 const LISTENS: &str = "n=0; until grep -Eqs \":$1 0+:0000 0A\" /proc/net/tcp /proc/net/tcp6; do \\
                        n=$((n+1)); test $n -lt 250 || exit 1; sleep 0.04; done";
+
+/// Removes the copy `$1`. If the file `$2` is on a disk, it is written out and no longer cached.
+const RESET: &str = "rm -rf \"$1\"; test -z \"$2\" || { sync; dd if=\"$2\" iflag=nocache count=0 2> /dev/null; }";
+
+/// Ends every program in the lab but its first process; nothing if that is not the lab's.
+const END_ALL: &str = "if grep -qas lab-keeper /proc/1/cmdline; then kill -KILL -1 || true; fi";
 
 /// Interval of the checks for an end or an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -36,6 +45,8 @@ const CONGESTION_CONTROL: &str = "cubic";
 pub(crate) struct Hosts<'l> {
     lab: &'l Lab,
     interrupt: Interrupt<'l>,
+    /// True if the file and its copy are on a disk.
+    on_disk: bool,
 }
 
 /// The end of a program that moved a file.
@@ -45,13 +56,18 @@ pub(crate) struct Ended {
 }
 
 impl<'l> Hosts<'l> {
-    /// Prepares both hosts to move a file of this size.
-    pub(crate) fn prepare(lab: &'l Lab, size: ByteCount, interrupt: Interrupt<'l>) -> Result<Self, CompareError> {
-        let hosts = Self { lab, interrupt };
+    /// Prepares both hosts to move a file of this size, which is in `folder` if that is given, or else in memory.
+    pub(crate) fn prepare(
+        lab: &'l Lab,
+        size: ByteCount,
+        folder: Option<&Folder>,
+        interrupt: Interrupt<'l>,
+    ) -> Result<Self, CompareError> {
+        let hosts = Self { lab, interrupt, on_disk: folder.is_some() };
         for host in Host::ALL {
-            hosts.script(host, CONGESTION, CONGESTION_CONTROL)?;
+            hosts.script(host, CONGESTION, &[CONGESTION_CONTROL])?;
         }
-        hosts.script(Host::Sender, PREPARE, &size.get().to_string())?;
+        hosts.script(Host::Sender, PREPARE, &[&size.get().to_string(), folder.map_or("", Folder::path)])?;
         Ok(hosts)
     }
 
@@ -59,13 +75,14 @@ impl<'l> Hosts<'l> {
         self.lab
     }
 
-    pub(crate) fn interrupted(&self) -> bool {
-        self.interrupt.requested()
+    pub(crate) const fn interrupt(&self) -> Interrupt<'l> {
+        self.interrupt
     }
 
-    /// Runs a script of the shell with one argument.
-    fn script(&self, host: Host, script: &str, argument: &str) -> Result<(), CompareError> {
-        let arguments = ["-euc", script, "compare", argument].map(str::to_owned);
+    /// Runs a script of the shell.
+    fn script(&self, host: Host, script: &str, arguments: &[&str]) -> Result<(), CompareError> {
+        let arguments: Vec<String> =
+            ["-euc", script, "compare"].iter().chain(arguments).map(|word| (*word).to_owned()).collect();
         let output = self.lab.start_program(host, "sh", &arguments, Stdio::Collected)?.finish(PREPARATION)?;
         match output.code {
             0 => Ok(()),
@@ -73,14 +90,15 @@ impl<'l> Hosts<'l> {
         }
     }
 
-    /// Removes the copy that an earlier program made.
+    /// Removes the copy that an earlier program made, and ends what it left running.
     pub(crate) fn remove_copy(&self) -> Result<(), CompareError> {
-        self.script(Host::Receiver, "rm -rf \"$1\"", crate::program::COPY)
+        self.script(Host::Receiver, END_ALL, &[])?;
+        self.script(Host::Receiver, RESET, &[COPY, if self.on_disk { SOURCE } else { "" }])
     }
 
     /// Returns true if the copy is the same as the file.
     pub(crate) fn is_intact(&self) -> bool {
-        self.script(Host::Receiver, "cmp -s /run/compare/from/file \"$1\"", crate::program::COPY).is_ok()
+        self.script(Host::Receiver, "cmp -s \"$1\" \"$2\"", &[SOURCE, COPY]).is_ok()
     }
 
     /// Starts the server of `program`, and returns it once it listens; or the reason why it does not. The one that
@@ -88,21 +106,39 @@ impl<'l> Hosts<'l> {
     pub(crate) fn serve(&self, program: Program) -> Result<Result<fullpipe_lab::Program<'l>, String>, CompareError> {
         let host = program.server_host();
         let server = self.start(host, host == Host::Sender, &program.server())?;
-        if self.script(host, LISTENS, &format!("{:04X}", program.port())).is_ok() {
+        if self.script(host, LISTENS, &[&format!("{:04X}", program.port())]).is_ok() {
             return Ok(Ok(server));
         }
         let output = Self::end(server)?;
         Ok(Err(format!("its server does not listen: {}", last_line(&output))))
     }
 
-    /// Runs the client of `program` to its end, or until `most` has passed.
-    pub(crate) fn call(&self, program: Program, size: ByteCount, most: Duration) -> Result<Ended, CompareError> {
-        let host = program.server_host().peer();
-        let words = program.client(program.server_host().address(), size);
+    /// Returns true if something is at the place of the copy.
+    pub(crate) fn has_copy(&self) -> bool {
+        self.script(Host::Receiver, "test -e \"$1\"", &[COPY]).is_ok()
+    }
+
+    /// Runs the client of `participant` to its end, or until `most` has passed.
+    pub(crate) fn call(
+        &self,
+        participant: &Participant,
+        size: ByteCount,
+        most: Duration,
+    ) -> Result<Ended, CompareError> {
+        let (host, words) = match participant {
+            Participant::Known(program) => {
+                let server = program.server_host();
+                (server.peer(), program.client(server.address(), size))
+            }
+            Participant::Command(words) => (Host::Sender, of_command(words, size)),
+        };
         let began = Instant::now();
         let mut client = self.start(host, host == Host::Sender, &words)?;
-        while client.wait_for(POLL_INTERVAL).is_none() && began.elapsed() < most && !self.interrupted() {}
+        while client.wait_for(POLL_INTERVAL).is_none() && began.elapsed() < most && !self.interrupt.requested() {}
         let took = began.elapsed();
+        if took >= most {
+            self.script(host, END_ALL, &[])?;
+        }
         Ok(Ended { took, output: Self::end(client)? })
     }
 
@@ -121,9 +157,42 @@ impl<'l> Hosts<'l> {
     }
 }
 
+/// Returns the words of the user's command. With {ssh}, it reaches the server of ssh at the receiver.
+fn of_command(words: &[String], size: ByteCount) -> Vec<String> {
+    let [host, size] = [Host::Receiver.address().to_string(), size.get().to_string()];
+    let ssh = "ssh -F /run/compare/ssh.conf";
+    filled(words, &[("file", SOURCE), ("copy", COPY), ("host", &host), ("size", &size), ("ssh", ssh)])
+}
+
 /// Returns the last line that a program wrote to standard error, or else to standard output.
 pub(crate) fn last_line(output: &Output) -> String {
-    let texts = [&output.stderr, &output.stdout];
-    let line = texts.into_iter().find_map(|text| text.lines().rev().find(|line| !line.trim().is_empty()));
-    line.map_or_else(|| format!("it ended with code {}", output.code), |line| line.trim().to_owned())
+    let line = [&output.stderr, &output.stdout].into_iter().find_map(|text| last_words(text));
+    line.unwrap_or_else(|| format!("it ended with code {}", output.code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_units::Span;
+
+    fn output(stdout: &str, stderr: &str) -> Output {
+        Output { code: 7, stdout: stdout.to_owned(), stderr: stderr.to_owned(), cpu: Span::ZERO }
+    }
+
+    #[test]
+    fn the_last_line_of_a_program_is_readable() {
+        assert_eq!(last_line(&output("out\n", "one\ntwo\n\n")), "two");
+        assert_eq!(last_line(&output("out\n", "\n")), "out");
+        assert_eq!(last_line(&output("", "")), "it ended with code 7");
+        assert_eq!(last_line(&output("", "\u{1b}[31mred\u{7}\n")), "[31mred");
+        assert_eq!(last_line(&output("", &"x".repeat(5000))).chars().count(), 201);
+    }
+
+    #[test]
+    fn a_command_has_the_names_of_the_lab() {
+        let words = ["sh", "-c", "{ssh} {host} 'cat > {copy}' < {file}"].map(str::to_owned);
+        let words = of_command(&words, ByteCount::new(5));
+        let script = "ssh -F /run/compare/ssh.conf 198.18.0.2 'cat > /run/compare/to/file' < /run/compare/from/file";
+        assert_eq!(words[2], script);
+    }
 }

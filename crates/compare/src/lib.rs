@@ -1,19 +1,27 @@
-//! Real, unmodified programs that move one file from one host of a lab to the other, side by side.
+//! Real, unmodified programs that move one file from one host to another, side by side.
 //!
-//! * In: a scenario, whose path and settings are used, and programs of a closed list ([`Program`]).
-//! * Out: for each, the rate as a user sees it, its parts, the prediction, and the limit that the kernel's figures show
-//!   at the host that sends ([`compare`]).
+//! * In: programs of a closed list ([`Program`]), a command of the user's, and either a scenario, whose path and
+//!   settings are emulated ([`compare`]), or another host with its servers ([`compare_with_servers`]).
+//! * Out: for each, the rate as a user sees it, its parts, the processor time, the prediction, and the limit that the
+//!   kernel's figures show at the end that was watched.
 //!
-//! Servers, keys, configurations and files live on a file system of the lab's own namespace and end with it, however
-//! that comes.
+//! In a lab, servers, keys, configurations and files live on a file system of its own namespace and end with it,
+//! however that comes. Files elsewhere are in a folder that a script of its own removes.
 
 mod compare;
 mod error;
 mod figures;
 mod findings;
+mod folder;
 mod hosts;
+mod local;
+mod participant;
+mod prediction;
 mod program;
+mod rounds;
+mod servers;
 
 pub use compare::{Wishes, compare};
 pub use error::CompareError;
 pub use program::Program;
+pub use servers::{Servers, compare_with_servers};

@@ -1,8 +1,13 @@
 # Makes keys, configurations and the file for the programs, on a file system that ends with the lab.
-# $1: bytes of the file.
+# $1: bytes of the file; $2: folder for it and its copy, or nothing if they are in memory.
 mount -t tmpfs -o mode=755,size=100% fullpipe /run
 mkdir -p /run/sshd /run/compare/from /run/compare/to /run/compare/nginx /run/compare/empty
 cd /run/compare
+if test -n "$2"; then
+    mkdir -p "$2/from" "$2/to"
+    mount --bind "$2/from" from
+    mount --bind "$2/to" to
+fi
 head -c "$1" /dev/urandom > from/file
 
 if command -v ssh-keygen > /dev/null; then

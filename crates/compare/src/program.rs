@@ -2,11 +2,11 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use fullpipe_lab::Host;
-use fullpipe_model::application;
+use fullpipe_model::application::{self, Application};
 use fullpipe_units::ByteCount;
 
-/// The file that is moved, at the host that sends it.
-const SOURCE: &str = "/run/compare/from/file";
+/// The file that is moved, at the host of a lab that sends it.
+pub(crate) const SOURCE: &str = "/run/compare/from/file";
 
 /// The same at the host that receives it.
 pub(crate) const COPY: &str = "/run/compare/to/file";
@@ -16,6 +16,9 @@ const FOLDER: &str = "/run/compare";
 
 /// Folders of system programs that the search path of an ordinary user often lacks.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Connections that aria2c is asked for.
+const CONNECTIONS_OF_ARIA2: u16 = 8;
 
 /// A program that moves a file from one host to another. The closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +37,14 @@ pub enum Program {
     CurlTls,
     /// curl from vsftpd by FTP.
     Ftp,
+    /// aria2c from nginx by HTTP/1.1, over eight connections.
+    Aria2,
 }
 
 impl Program {
     /// Every program of the list.
-    pub const ALL: [Self; 7] =
-        [Self::Iperf3, Self::Scp, Self::Rsync, Self::RsyncDaemon, Self::Curl, Self::CurlTls, Self::Ftp];
+    pub const ALL: [Self; 8] =
+        [Self::Iperf3, Self::Scp, Self::Rsync, Self::RsyncDaemon, Self::Curl, Self::CurlTls, Self::Ftp, Self::Aria2];
 
     /// Returns its name on the command line and in reports.
     pub const fn name(self) -> &'static str {
@@ -51,6 +56,7 @@ impl Program {
             Self::Curl => "curl",
             Self::CurlTls => "curl-h2",
             Self::Ftp => "ftp",
+            Self::Aria2 => "aria2c",
         }
     }
 
@@ -59,9 +65,9 @@ impl Program {
         Self::ALL.into_iter().find(|program| program.name() == name)
     }
 
-    /// Returns the first executable that it needs and that is not installed.
+    /// Returns the first executable that it needs in a lab and that is not installed.
     pub(crate) fn missing(self) -> Option<&'static str> {
-        let needed: &[&'static str] = match self {
+        missing_of(match self {
             Self::Iperf3 => &["iperf3"],
             Self::Scp => &["scp", "ssh", "sshd", "ssh-keygen"],
             Self::Rsync => &["rsync", "ssh", "sshd", "ssh-keygen"],
@@ -69,15 +75,27 @@ impl Program {
             Self::Curl => &["curl", "nginx"],
             Self::CurlTls => &["curl", "nginx", "openssl"],
             Self::Ftp => &["curl", "vsftpd"],
-        };
-        needed.iter().copied().find(|name| installed(name).is_none())
+            Self::Aria2 => &["aria2c", "nginx"],
+        })
+    }
+
+    /// Returns the first executable that its client needs and that is not installed.
+    pub(crate) fn missing_here(self) -> Option<&'static str> {
+        missing_of(match self {
+            Self::Iperf3 => &["iperf3"],
+            Self::Scp => &["scp", "ssh"],
+            Self::Rsync => &["rsync", "ssh"],
+            Self::RsyncDaemon => &["rsync"],
+            Self::Curl | Self::CurlTls | Self::Ftp => &["curl"],
+            Self::Aria2 => &["aria2c"],
+        })
     }
 
     /// Returns the host on which its server runs: the one that receives the file, or the one from which it is fetched.
     pub(crate) const fn server_host(self) -> Host {
         match self {
             Self::Iperf3 | Self::Scp | Self::Rsync | Self::RsyncDaemon => Host::Receiver,
-            Self::Curl | Self::CurlTls | Self::Ftp => Host::Sender,
+            Self::Curl | Self::CurlTls | Self::Ftp | Self::Aria2 => Host::Sender,
         }
     }
 
@@ -87,7 +105,7 @@ impl Program {
             Self::Iperf3 => 5201,
             Self::Scp | Self::Rsync => 2222,
             Self::RsyncDaemon => 8730,
-            Self::Curl => 8080,
+            Self::Curl | Self::Aria2 => 8080,
             Self::CurlTls => 8443,
             Self::Ftp => 2121,
         }
@@ -99,7 +117,7 @@ impl Program {
             Self::Iperf3 => &["iperf3", "-s", "-p", "5201"],
             Self::Scp | Self::Rsync => &["sshd", "-D", "-e", "-f", "/run/compare/sshd.conf"],
             Self::RsyncDaemon => &["rsync", "--daemon", "--no-detach", "--config=/run/compare/rsyncd.conf"],
-            Self::Curl | Self::CurlTls => &["nginx", "-p", FOLDER, "-c", "nginx.conf"],
+            Self::Curl | Self::CurlTls | Self::Aria2 => &["nginx", "-p", FOLDER, "-c", "nginx.conf"],
             Self::Ftp => &["vsftpd", "/run/compare/vsftpd.conf"],
         };
         located(words)
@@ -109,10 +127,7 @@ impl Program {
     pub(crate) fn client(self, far: Ipv4Addr, size: ByteCount) -> Vec<String> {
         let (size, port, to) = (size.get().to_string(), self.port().to_string(), format!("{far}:{COPY}"));
         let far = far.to_string();
-        let fetch = |flag: &str, scheme: &str| {
-            let url = format!("{scheme}://{far}:{port}/file");
-            located(&["curl", "-sS", "--fail", "--insecure", flag, "-o", COPY, &url])
-        };
+        let fetch = |flag: &str, scheme: &str| fetching(flag, &format!("{scheme}://{far}:{port}/file"), COPY, None);
         match self {
             Self::Iperf3 => located(&["iperf3", "-c", &far, "-p", &port, "-n", &size]),
             Self::Scp => located(&["scp", "-q", "-F", "/run/compare/ssh.conf", SOURCE, &to]),
@@ -121,6 +136,7 @@ impl Program {
             Self::Curl => fetch("--http1.1", "http"),
             Self::CurlTls => fetch("--http2", "https"),
             Self::Ftp => fetch("--disable-eprt", "ftp"),
+            Self::Aria2 => fetching_in_parts(&format!("http://{far}:{port}/file"), Path::new(COPY)),
         }
     }
 
@@ -129,18 +145,62 @@ impl Program {
         self != Self::Iperf3
     }
 
-    /// Returns the window that it keeps above TCP, where one is known.
-    pub(crate) fn application(self) -> Option<&'static application::Application> {
+    /// Returns the number of its connections that carry the file.
+    pub(crate) const fn connections(self) -> u16 {
+        match self {
+            Self::Aria2 => CONNECTIONS_OF_ARIA2,
+            _ => 1,
+        }
+    }
+
+    /// Returns what is known of its way to write, and of the window that it keeps above TCP.
+    pub(crate) fn application(self) -> Option<&'static Application> {
         application::named(match self {
-            Self::Scp => "scp",
             Self::Rsync => "rsync over ssh",
-            Self::Iperf3 | Self::RsyncDaemon | Self::Curl | Self::CurlTls | Self::Ftp => return None,
+            Self::CurlTls | Self::Aria2 => "curl",
+            program => program.name(),
         })
     }
 }
 
+/// Returns the words by which curl fetches `url` into the file `to`, or its first bytes up to `most`.
+pub(crate) fn fetching(flag: &str, url: &str, to: &str, most: Option<ByteCount>) -> Vec<String> {
+    let mut words = located(&["curl", "-sS", "--fail", "--insecure", flag, "-o", to]);
+    words.extend(most.into_iter().flat_map(|most| ["-r".to_owned(), format!("0-{}", most.get().saturating_sub(1))]));
+    words.push(url.to_owned());
+    words
+}
+
+/// Returns the words by which aria2c fetches `url` into the file `to`, each part over a connection of its own.
+pub(crate) fn fetching_in_parts(url: &str, to: &Path) -> Vec<String> {
+    let count = CONNECTIONS_OF_ARIA2.to_string();
+    let folder = to.parent().unwrap_or(Path::new("/")).to_string_lossy();
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    located(&[
+        "aria2c",
+        "--no-conf",
+        "--quiet",
+        "--check-certificate=false",
+        "--file-allocation=none",
+        "--min-split-size=1M",
+        "-x",
+        &count,
+        "-s",
+        &count,
+        "-d",
+        &folder,
+        "-o",
+        &name,
+        url,
+    ])
+}
+
+fn missing_of(needed: &[&'static str]) -> Option<&'static str> {
+    needed.iter().copied().find(|name| installed(name).is_none())
+}
+
 /// Returns `words` with the full path of the program, where it is found: sshd starts itself again by it.
-fn located(words: &[&str]) -> Vec<String> {
+pub(crate) fn located(words: &[&str]) -> Vec<String> {
     let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     if let Some(path) = words.first().and_then(|name| installed(name)) {
         words[0] = path.to_string_lossy().into_owned();

@@ -4,8 +4,8 @@ use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::predict;
 use fullpipe_record::{
-    Buffer, BufferTriple, Change, Encapsulation, Evidence, Forecast, HostSettings, IpVersion, LegalVerdict, Limit,
-    LossVerdict, MtuVerdict, Path, PathDirection, Prediction, Request, RttForecast,
+    Buffer, Change, Encapsulation, Evidence, Forecast, HostSettings, IpVersion, LegalVerdict, Limit, LossVerdict,
+    MtuVerdict, Path, PathDirection, Prediction, Request, RttForecast,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -40,7 +40,7 @@ impl<'a> Outlook<'a> {
         if is_within_a_host(evidence) {
             return None;
         }
-        let unbounded = unbounded_host();
+        let unbounded = HostSettings::unbounded();
         let known = evidence.sender.is_some() && evidence.receiver.is_some() && evidence.bandwidth.is_some();
         let drops_the_excess = matches!(verdict, LegalVerdict::Loss(LossVerdict::ShallowQueue | LossVerdict::Policer));
         let is_black_hole = verdict == MtuVerdict::BlackHole.into();
@@ -273,18 +273,4 @@ fn request(figures: &Figures) -> Request {
 fn is_within_a_host(evidence: &Evidence) -> bool {
     let devices = [&evidence.sender_machine.device, &evidence.receiver_machine.device];
     devices.into_iter().flatten().any(|device| device.name == "lo") && evidence.bandwidth.is_none()
-}
-
-/// Stands in for a host of which nothing is known: one that sets no ceiling, so that no limit is made up.
-fn unbounded_host() -> HostSettings {
-    let size = ByteCount::from_mib(1 << 20);
-    let triple = BufferTriple { min: size, default: size, max: size };
-    HostSettings {
-        tcp_rmem: triple,
-        tcp_wmem: triple,
-        rmem_max: Some(size),
-        wmem_max: Some(size),
-        available_congestion_controls: Vec::new(),
-        ..HostSettings::of_linux_6_18()
-    }
 }

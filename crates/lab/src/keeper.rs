@@ -9,11 +9,11 @@ use std::process::{Command, ExitCode, Stdio};
 use fullpipe_host::{Applied, SysctlTree, apply, inspect};
 use fullpipe_record::Segmentation;
 use fullpipe_sys::{
-    Fork, Ipv4Link, NetNamespace, Offload, configure_ipv4, create_veth, enter_before_exec, ethernet_up,
-    fork_single_threaded, ignore_terminal_signals, loopback_up, open_packet_socket, open_tun, packet_drops,
-    set_ethernet_address, single_segments, without_arp,
+    CpuTime, Fork, Ipv4Link, NetNamespace, Offload, children_cpu_time, configure_ipv4, create_veth, enter_before_exec,
+    ethernet_up, fork_single_threaded, ignore_terminal_signals, loopback_up, open_packet_socket, open_tun,
+    packet_drops, set_ethernet_address, single_segments, without_arp,
 };
-use fullpipe_units::{ByteCount, SegCount};
+use fullpipe_units::{ByteCount, SegCount, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, wait, waitpid};
@@ -225,11 +225,15 @@ impl Keeper<'_> {
 
     /// Collects every process that ended: programs, whose end is reported, and the orphans that they left.
     fn reap(&mut self) -> io::Result<()> {
+        let cpu_of_all = || children_cpu_time().map_or(Span::ZERO, CpuTime::total);
+        let mut before = cpu_of_all();
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_pid();
+            let now = cpu_of_all();
+            let cpu = now.saturating_sub(std::mem::replace(&mut before, now));
             if self.programs.remove(&pid) {
                 let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
-                send(self.control, &Reply::Exited { pid, code: code.unwrap_or(1) }, &[])?;
+                send(self.control, &Reply::Exited { pid, code: code.unwrap_or(1), cpu }, &[])?;
             }
         }
         Ok(())

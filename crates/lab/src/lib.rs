@@ -38,6 +38,6 @@ pub use congestion::check_congestion_control;
 pub use error::LabError;
 pub use join_socket::{JoinSocket, JoinedLab};
 pub use lab::{Lab, Plan, Watch};
-pub use program::{Line, Output, Program, Stdio};
+pub use program::{LastOutput, Line, Output, Program, Stdio};
 pub use protocol::Host;
 pub use status::Meter;

@@ -1,17 +1,28 @@
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use fullpipe_units::{ByteCount, Span};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 
 use crate::error::LabError;
 use crate::protocol::{Host, Reply, Request};
-use crate::remote::{Ended, Remote};
+use crate::remote::{End, Ended, Remote};
+
+/// Maximum number of bytes of standard error that are kept.
+const MAX_ERRORS: ByteCount = ByteCount::from_mib(1);
+
+/// Maximum time after the end of a program for what it wrote.
+const LAST_OUTPUT: Duration = Duration::from_secs(2);
+
+/// Interval of the checks for it.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Input and output of a program in a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +40,10 @@ pub struct Output {
     pub code: i32,
     /// Standard output that [`Program::next_line`] did not take; empty if it was inherited.
     pub stdout: String,
-    /// Standard error; empty if it was inherited.
+    /// Standard error, of which the last MiB is kept; empty if it was inherited.
     pub stderr: String,
+    /// Processor time of the program and of the children that it waited for.
+    pub cpu: Span,
 }
 
 /// A program that runs in a host.
@@ -38,10 +51,10 @@ pub struct Program<'l> {
     remote: &'l Remote,
     ended: Arc<Ended>,
     pid: i32,
-    /// Exit code, once it is known: the keeper reports each end once.
-    code: Option<i32>,
+    /// Its end, once it is known: the keeper reports each end once.
+    end: Option<End>,
     lines: Option<Receiver<String>>,
-    stderr: Option<JoinHandle<String>>,
+    stderr: Option<LastOutput>,
 }
 
 /// The result of [`Program::next_line`].
@@ -69,8 +82,8 @@ impl<'l> Program<'l> {
         let descriptors = [pipes.input.as_fd(), pipes.output.as_fd(), pipes.errors.as_fd()];
         let reply = remote.ask(&action, &request, &descriptors)?;
         let Reply::Started { pid } = reply else { return Err(LabError::Gone { action }) };
-        let stderr = pipes.from_errors.map(|file| thread::spawn(move || read_all(file)));
-        Ok(Self { remote, ended: remote.ended(), pid, code: None, lines: pipes.from_output.map(read_lines), stderr })
+        let stderr = pipes.from_errors.map(|file| LastOutput::of(file, MAX_ERRORS));
+        Ok(Self { remote, ended: remote.ended(), pid, end: None, lines: pipes.from_output.map(read_lines), stderr })
     }
 
     /// Returns the next line that it writes to standard output, if it comes within `timeout`.
@@ -96,30 +109,29 @@ impl<'l> Program<'l> {
     /// # Errors
     /// If the keeper is gone.
     pub fn finish(mut self, timeout: Duration) -> Result<Output, LabError> {
-        if let Some(code) = self.wait_for(timeout) {
-            return Ok(self.output(code));
+        if self.wait_for(timeout).is_none() {
+            self.signal(Signal::KILL)?;
         }
-        self.signal(Signal::KILL)?;
-        let code = self.ended.wait(self.pid);
-        Ok(self.output(code))
+        Ok(self.wait())
     }
 
     /// Returns its exit code, if it ends within `timeout`.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<i32> {
-        self.code = self.code.or_else(|| self.ended.wait_until(self.pid, Instant::now() + timeout));
-        self.code
+        self.end = self.end.or_else(|| self.ended.wait_until(self.pid, Instant::now() + timeout));
+        self.end.map(|end| end.code)
     }
 
     /// Waits for its end, however long it takes.
     pub fn wait(mut self) -> Output {
-        let code = self.code.unwrap_or_else(|| self.ended.wait(self.pid));
-        self.output(code)
-    }
-
-    fn output(&mut self, code: i32) -> Output {
-        let stdout = self.lines.take().map(|lines| lines.iter().map(|line| line + "\n").collect()).unwrap_or_default();
-        let stderr = self.stderr.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        Output { code, stdout, stderr }
+        let End { code, cpu } = self.end.unwrap_or_else(|| self.ended.wait(self.pid));
+        let deadline = Instant::now() + LAST_OUTPUT;
+        let mut stdout = String::new();
+        while let Line::Text(line) = self.next_line(deadline.saturating_duration_since(Instant::now())) {
+            stdout += &line;
+            stdout.push('\n');
+        }
+        let stderr = self.stderr.take().map(|errors| errors.until(deadline)).unwrap_or_default();
+        Output { code, stdout, stderr, cpu }
     }
 
     fn signal(&self, signal: Signal) -> Result<(), LabError> {
@@ -175,9 +187,37 @@ fn read_lines(file: File) -> Receiver<String> {
     lines
 }
 
-fn read_all(mut file: File) -> String {
-    let mut bytes = Vec::new();
-    // What was read before an error still helps.
-    let _ = file.read_to_end(&mut bytes);
-    String::from_utf8_lossy(&bytes).into_owned()
+/// The last part of what a program writes, which may be without end.
+pub struct LastOutput {
+    kept: Arc<Mutex<VecDeque<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl LastOutput {
+    /// Reads a pipe to its end, on a thread of its own, and keeps at most `most` of it.
+    pub fn of(mut file: File, most: ByteCount) -> Self {
+        let most = usize::try_from(most.get()).unwrap_or(usize::MAX);
+        let kept = Arc::new(Mutex::new(VecDeque::new()));
+        let keep = Arc::clone(&kept);
+        let reader = thread::spawn(move || {
+            let mut chunk = [0; 8192];
+            // What was read before an error still helps.
+            while let Ok(length @ 1..) = file.read(&mut chunk) {
+                let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend(&chunk[..length]);
+                let excess = kept.len().saturating_sub(most);
+                kept.drain(..excess);
+            }
+        });
+        Self { kept, reader }
+    }
+
+    /// Returns what was written until its end or `deadline`: a child that is left behind may hold it open.
+    pub fn until(self, deadline: Instant) -> String {
+        while !self.reader.is_finished() && Instant::now() < deadline {
+            thread::sleep(POLL_INTERVAL);
+        }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(kept.make_contiguous()).into_owned()
+    }
 }

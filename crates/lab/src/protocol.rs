@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fullpipe_record::{Change, HostSettings, Segmentation};
 use fullpipe_sys::{receive_with_descriptors, send_with_descriptors};
-use fullpipe_units::ByteCount;
+use fullpipe_units::{ByteCount, Span};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -152,8 +152,8 @@ pub(crate) enum Reply {
     Failed { message: String },
     /// The hosts cannot be built because this machine lacks something; what the kernel said, and with which number.
     Lacking { what: Lack, message: String, errno: Option<i32> },
-    /// Unasked: a program ended, with its exit code, or 128 and the signal that ended it.
-    Exited { pid: i32, code: i32 },
+    /// Unasked: a program ended, with its exit code, or 128 and the signal that ended it, and its processor time.
+    Exited { pid: i32, code: i32, cpu: Span },
 }
 
 /// Sends one message.

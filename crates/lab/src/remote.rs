@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_sys::{Unsharing, seqpacket_pair, unshare_before_exec};
+use fullpipe_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
 
@@ -40,7 +41,16 @@ pub(crate) struct Remote {
     inside: Inside,
 }
 
-/// Programs that have ended, with their exit codes.
+/// The end of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Exit code, or 128 and the signal that ended it.
+    pub(crate) code: i32,
+    /// Processor time of it and of the children that it waited for.
+    pub(crate) cpu: Span,
+}
+
+/// Programs that have ended.
 #[derive(Default)]
 pub(crate) struct Ended {
     state: Mutex<EndedState>,
@@ -49,14 +59,14 @@ pub(crate) struct Ended {
 
 #[derive(Default)]
 struct EndedState {
-    codes: HashMap<i32, i32>,
+    ends: HashMap<i32, End>,
     keeper_gone: bool,
 }
 
 impl EndedState {
-    fn take(&mut self, pid: i32) -> Option<i32> {
-        const KILLED: i32 = 128 + 9;
-        self.codes.remove(&pid).or(self.keeper_gone.then_some(KILLED))
+    fn take(&mut self, pid: i32) -> Option<End> {
+        const KILLED: End = End { code: 128 + 9, cpu: Span::ZERO };
+        self.ends.remove(&pid).or(self.keeper_gone.then_some(KILLED))
     }
 }
 
@@ -131,24 +141,24 @@ impl Drop for Remote {
 }
 
 impl Ended {
-    /// The exit code of `pid`, or `None` if `deadline` passes first. A program whose keeper is gone has ended too.
-    pub(crate) fn wait_until(&self, pid: i32, deadline: Instant) -> Option<i32> {
+    /// The end of `pid`, or `None` if `deadline` passes first. A program whose keeper is gone has ended too.
+    pub(crate) fn wait_until(&self, pid: i32, deadline: Instant) -> Option<End> {
         let mut state = lock(&self.state);
         loop {
-            if let Some(code) = state.take(pid) {
-                return Some(code);
+            if let Some(end) = state.take(pid) {
+                return Some(end);
             }
             let left = deadline.checked_duration_since(Instant::now())?;
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// The exit code of `pid`, however long it takes.
-    pub(crate) fn wait(&self, pid: i32) -> i32 {
+    /// The end of `pid`, however long it takes.
+    pub(crate) fn wait(&self, pid: i32) -> End {
         let mut state = lock(&self.state);
         loop {
-            if let Some(code) = state.take(pid) {
-                return code;
+            if let Some(end) = state.take(pid) {
+                return end;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -209,8 +219,8 @@ fn listen(control: Arc<OwnedFd>) -> (Receiver<Reply>, Arc<Ended>) {
     let state = Arc::clone(&ended);
     thread::spawn(move || {
         while let Ok(Some((reply, _))) = receive::<Reply>(control.as_fd()) {
-            if let Reply::Exited { pid, code } = reply {
-                lock(&state.state).codes.insert(pid, code);
+            if let Reply::Exited { pid, code, cpu } = reply {
+                lock(&state.state).ends.insert(pid, End { code, cpu });
                 state.changed.notify_all();
             } else if answers.send(reply).is_err() {
                 break;

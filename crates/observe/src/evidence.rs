@@ -173,11 +173,24 @@ fn renumbered(course: &Course, stream: u16, begin: Span) -> Vec<Sample> {
 /// its ramp was not seen.
 fn course_of_all(group: &[Course], samples: &[Sample], receives: bool, rate: BitRate) -> Option<Steady> {
     let took = samples.iter().map(|sample| sample.at).max()?;
+    let ended_at = group.iter().zip(0..).map(|(_, stream)| last_data(samples, stream)).max()?;
     if group.iter().any(|course| course.seen.is_old) {
         let duration = took.saturating_sub(FIRST_SNAPSHOT);
         return Some(Steady { ramp: FIRST_SNAPSHOT, ramp_rate: rate, rate, duration });
     }
-    if receives { steady_of_receiver(samples, None, took) } else { steady(samples, None, took) }
+    let with_data: Vec<Sample> = samples.iter().filter(|sample| sample.at <= ended_at).cloned().collect();
+    if receives { steady_of_receiver(&with_data, None, ended_at) } else { steady(&with_data, None, ended_at) }
+}
+
+/// Returns the time of the sample in which the last data of a stream had arrived; of its last sample where more than a
+/// segment is still on its way. Programs exchange a few messages after the data, which take round trips.
+fn last_data(samples: &[Sample], stream: u16) -> Span {
+    let own = || samples.iter().filter(move |sample| sample.stream == stream);
+    let Some(last) = own().next_back() else { return Span::ZERO };
+    let segment = last.tcp.snd_mss.unwrap_or_default();
+    let is_over = last.unacknowledged() <= segment;
+    let has_all = |sample: &&Sample| last.bytes.saturating_sub(sample.bytes) <= segment;
+    own().find(|sample| is_over && has_all(sample)).unwrap_or(last).at
 }
 
 fn socket(course: &Course, stream: u16) -> SocketReadback {
@@ -200,4 +213,41 @@ fn fixed_buffer(group: &[Course], sockets: &[SocketReadback]) -> Option<Buffer> 
     let is_fixed = group.iter().all(|course| course.seen.has_fixed_rcvbuf);
     let size = sockets.first().map(|socket| ByteCount::new(socket.rcvbuf.get() / 2));
     size.filter(|_| is_fixed).map(Buffer::Request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::TcpInfo;
+    use fullpipe_units::SegCount;
+
+    /// Returns samples of one stream, each 100 ms after the one before, with these bytes.
+    fn samples(bytes: &[u64], in_flight: u64) -> Vec<Sample> {
+        let tcp = TcpInfo {
+            snd_mss: Some(ByteCount::new(1000)),
+            unacked: Some(SegCount::new(in_flight)),
+            ..TcpInfo::default()
+        };
+        let sample = |(number, bytes): (u64, &u64)| Sample {
+            at: Span::from_millis(100) * number,
+            stream: 0,
+            bytes: ByteCount::new(*bytes),
+            tcp: tcp.clone(),
+            memory: None,
+        };
+        (0..).zip(bytes).map(sample).collect()
+    }
+
+    #[test]
+    fn messages_after_the_data_are_not_its_course() {
+        let course = [0, 50_000, 100_000, 100_000, 100_040, 100_300];
+        assert_eq!(last_data(&samples(&course, 1), 0), Span::from_millis(200));
+    }
+
+    #[test]
+    fn data_that_never_arrives_is() {
+        let course = [0, 50_000, 100_000, 100_000, 100_000, 100_000];
+        assert_eq!(last_data(&samples(&course, 9), 0), Span::from_millis(500));
+        assert_eq!(last_data(&[], 0), Span::ZERO);
+    }
 }

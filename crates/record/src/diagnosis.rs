@@ -78,6 +78,9 @@ pub struct CommandEnd {
     pub signal: Option<i32>,
     /// Time for which it ran.
     pub ran: Span,
+    /// Processor time of it and of the children that it waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Span>,
 }
 
 /// The result of `fullpipe diagnose`.

@@ -95,7 +95,7 @@ pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentat
 pub use path_status::{DirectionStatus, PathStatus};
 pub use placement::Placement;
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};
-pub use programs::{ProgramBatch, ProgramLeftOut, ProgramRow, ProgramRun, ProgramsReport};
+pub use programs::{ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun, ProgramsReport};
 pub use progress::{Progress, SNAPSHOT_SPREAD};
 pub use ramp::{RampReport, RampStep};
 pub use relay::{RelayEnding, RelayLimit, RelayStretch, RelayedConnection};

@@ -1,16 +1,19 @@
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{HostSettings, Limit, Path, Validity, Verdict};
 
-/// Programs that moved the same file from one host of a lab to the other, side by side.
+/// Programs that moved the same file from one host to another, side by side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramsReport {
-    /// Name of the scenario.
-    pub scenario: String,
-    /// Its title.
+    /// Name of the scenario of a lab; `None` where programs moved the file to or from a real host.
+    pub scenario: Option<String>,
+    /// Title of the scenario, or name of the other host.
     pub title: String,
+    /// The user's own command, which the row `command` is of; empty without one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
     /// Size of the file.
     pub size: ByteCount,
     /// Settings of the path and of the hosts, with a row for each program.
@@ -41,10 +44,24 @@ pub struct ProgramBatch {
     pub path: Path,
     /// Settings of the host that sends the file.
     pub sender: HostSettings,
-    /// Settings of the host that receives it.
-    pub receiver: HostSettings,
-    /// The programs, in the order of the closed list.
+    /// Settings of the host that receives it; `None` where they cannot be read.
+    pub receiver: Option<HostSettings>,
+    /// Predictions of all programs of the closed list, whether they took part or not.
+    #[serde(default)]
+    pub predictions: Vec<ProgramPrediction>,
+    /// The programs that took part, those first that moved the file fastest.
     pub rows: Vec<ProgramRow>,
+}
+
+/// The steady rate that a program is predicted to have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramPrediction {
+    /// Name of the program.
+    pub program: String,
+    /// The rate: of its TCP connections, or of the window that it keeps above TCP, if that is less.
+    pub rate: BitRate,
+    /// The limit that sets it.
+    pub limit: Limit,
 }
 
 /// One program under one set of settings. Figures are medians over the runs that are valid.
@@ -52,10 +69,10 @@ pub struct ProgramBatch {
 pub struct ProgramRow {
     /// Name of the program.
     pub program: String,
-    /// Predicted steady rate: of one TCP stream, or of the window that the program keeps above TCP, if that is less.
-    pub predicted: BitRate,
+    /// Predicted steady rate; `None` of a program of which nothing is known.
+    pub predicted: Option<BitRate>,
     /// The limit that the prediction names.
-    pub predicted_limit: Limit,
+    pub predicted_limit: Option<Limit>,
     /// Size of the file ÷ time from the program's start to its end.
     pub goodput: Option<BitRate>,
     /// Least and most goodput of a run; `None` of fewer than two.
@@ -66,8 +83,14 @@ pub struct ProgramRow {
     pub top: Option<BitRate>,
     /// Time from the program's start to the first data of the file.
     pub start_up: Option<Span>,
-    /// Median round-trip time of the sender's samples.
+    /// Median round-trip time of the samples.
     pub rtt: Option<Span>,
+    /// Processor time of all processes at the end that sends ÷ time of the transfer: one processor is 1.
+    #[serde(default)]
+    pub sender_cpu: Option<Ratio>,
+    /// The same at the end that receives.
+    #[serde(default)]
+    pub receiver_cpu: Option<Ratio>,
     /// Limit of the run whose goodput is the median.
     pub verdict: Option<Verdict>,
     /// All runs, by time.
@@ -92,8 +115,14 @@ pub struct ProgramRun {
     pub top: Option<BitRate>,
     /// Time from the program's start to the first data of the file.
     pub start_up: Option<Span>,
-    /// Median round-trip time of the sender's samples.
+    /// Median round-trip time of the samples.
     pub rtt: Option<Span>,
+    /// Least round-trip time that the kernel at the end that was watched has seen.
+    pub least_rtt: Option<Span>,
+    /// Processor time of all processes at the end that sends, the server's with the start of it.
+    pub sender_cpu: Option<Span>,
+    /// The same at the end that receives.
+    pub receiver_cpu: Option<Span>,
     /// Connections that carried the file.
     pub connections: Option<u16>,
     /// Congestion control of the first.
@@ -102,7 +131,7 @@ pub struct ProgramRun {
     pub resent: Option<ByteCount>,
     /// True if the file that arrived is the one that was sent; `None` if the program writes none.
     pub is_intact: Option<bool>,
-    /// The limit, from the figures of the kernel that sends.
+    /// The limit, from the figures of the kernel at the end that was watched.
     pub verdict: Option<Verdict>,
     /// Self-check of the lab: if it kept up.
     pub validity: Validity,

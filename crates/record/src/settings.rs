@@ -110,6 +110,20 @@ impl HostSettings {
             available_congestion_controls: ["reno", "cubic", "bbr"].map(str::to_owned).to_vec(),
         }
     }
+
+    /// Returns a host that sets no ceiling, in place of one of which nothing is known.
+    pub fn unbounded() -> Self {
+        let size = ByteCount::from_mib(1 << 20);
+        let triple = BufferTriple { min: size, default: size, max: size };
+        Self {
+            tcp_rmem: triple,
+            tcp_wmem: triple,
+            rmem_max: Some(size),
+            wmem_max: Some(size),
+            available_congestion_controls: Vec::new(),
+            ..Self::of_linux_6_18()
+        }
+    }
 }
 
 /// One setting and its new value.

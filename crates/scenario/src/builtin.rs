@@ -19,7 +19,10 @@ pub const fn builtin() -> &'static [(&'static str, &'static str)] {
 
 /// The scenarios under whose settings programs are compared: name and text of each file, the usual one first.
 pub const fn builtin_comparisons() -> &'static [(&'static str, &'static str)] {
-    &[("oci-applications", include_str!("../../../scenarios/comparisons/oci-applications.toml"))]
+    &[
+        ("oci-applications", include_str!("../../../scenarios/comparisons/oci-applications.toml")),
+        ("planted-limits", include_str!("../../../scenarios/comparisons/planted-limits.toml")),
+    ]
 }
 
 /// The grids that the program brings along: name and text of each file, the usual one first.

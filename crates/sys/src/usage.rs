@@ -16,14 +16,34 @@ pub struct CpuTime {
     pub system: Span,
 }
 
+impl CpuTime {
+    /// Returns both together.
+    pub fn total(self) -> Span {
+        self.user + self.system
+    }
+}
+
 /// Processor time of this process, all threads together (`getrusage`).
 ///
 /// # Errors
 /// Fails as `getrusage` does.
 pub fn process_cpu_time() -> io::Result<CpuTime> {
+    cpu_time_of(libc::RUSAGE_SELF)
+}
+
+/// Processor time of the children of this process that have ended and were waited for, each with those that it waited
+/// for (`getrusage`).
+///
+/// # Errors
+/// Fails as `getrusage` does.
+pub fn children_cpu_time() -> io::Result<CpuTime> {
+    cpu_time_of(libc::RUSAGE_CHILDREN)
+}
+
+fn cpu_time_of(whom: libc::c_int) -> io::Result<CpuTime> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel fills one `rusage`, which `usage` has room for.
-    if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
+    if unsafe { libc::getrusage(whom, usage.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call succeeded, so every field is set.
@@ -75,6 +95,15 @@ fn span(time: libc::timeval) -> Span {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn the_time_of_a_child_is_that_of_the_children() {
+        let total = || children_cpu_time().unwrap().total();
+        let before = total();
+        let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
+        Command::new("sh").args(["-c", script]).status().unwrap();
+        assert!(total() > before);
+    }
 
     #[test]
     fn what_a_program_used_is_known_at_its_end() {

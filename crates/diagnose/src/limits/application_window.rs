@@ -93,28 +93,25 @@ impl Facts for Channel {
         None
     }
 
-    fn settings(&self, _: &Advice) -> Vec<Remedy> {
-        Vec::new()
+    /// Returns a program without such a window, with what TCP would let it carry over this path.
+    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+        let why = "An rsync daemon, curl (HTTPS or FTP) or iperf3 leaves the flow of data to TCP, and so does HPN-SSH \
+                   at both ends. The window is the program's: no setting of TCP helps.";
+        let id = "program-without-a-window";
+        vec![advice.remedy(id, Scope::Application, At::Receiver, Vec::new(), why.to_owned())]
     }
 
     fn manual(&self) -> &'static [ManualRemedy] {
         match self.verdict {
-            ApplicationWindowVerdict::SshChannelOfSender | ApplicationWindowVerdict::SshChannelOfReceiver => &[
-                ManualRemedy {
-                    id: "program-without-a-window",
-                    scope: Scope::Application,
-                    at: Some(At::Receiver),
-                    why: "HPN-SSH at both ends, or a program that leaves the flow of data to TCP (an rsync daemon, \
-                          HTTPS): the window is the program's, and no setting of TCP helps.",
-                },
-                ManualRemedy {
+            ApplicationWindowVerdict::SshChannelOfSender | ApplicationWindowVerdict::SshChannelOfReceiver => {
+                &[ManualRemedy {
                     id: "sessions-side-by-side",
                     scope: Scope::Application,
                     at: Some(At::Sender),
                     why: "Several sessions at once, each with a part of the files: each connection has a window of its \
                           own.",
-                },
-            ],
+                }]
+            }
         }
     }
 }

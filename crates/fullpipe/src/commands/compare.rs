@@ -1,42 +1,114 @@
+//! `fullpipe compare` and `fullpipe lab compare`: real programs side by side.
+
 use std::path::Path;
 
-use fullpipe_compare::{CompareError, Program, Wishes, compare};
+use fullpipe_compare::{CompareError, Program, Servers, Wishes, compare, compare_with_servers};
 use fullpipe_experiment::Interrupt;
 use fullpipe_lab::Backend;
-use fullpipe_record::{Content, Document, Event};
+use fullpipe_record::event::ProgramMoved;
+use fullpipe_record::{Content, Document, Event, ProgramsReport};
 use fullpipe_report as report;
-use fullpipe_units::ByteCount;
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::lab::load_comparison;
+use crate::commands::Run;
 use crate::commands::keep::KeepArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING};
-use crate::terminal::Terminal;
+use crate::terminal::{Format, Terminal};
+use crate::values::duration;
 
-/// The flags of a comparison of programs.
+/// The flags of a comparison in a lab.
 #[derive(Debug, clap::Args)]
 pub(super) struct CompareArguments {
     /// Scenario file, oci-applications, or a name from `lab list`
     #[arg(default_value = "oci-applications", value_name = "SCENARIO")]
     scenario: String,
-    /// Programs [default: all that are installed]
+    #[command(flatten)]
+    transfers: Transfers,
+    #[command(flatten)]
+    keep: KeepArguments,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// Move one file by real programs side by side, and name the limit of each.
+///
+/// Uses servers that are there: scp and rsync over ssh, iperf3, and what is at a URL. The copies at HOST are in a
+/// folder that is removed at the end, however that comes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Other host, as ssh takes it: HOST or USER@HOST
+    #[arg(value_name = "HOST", value_parser = host)]
+    host: String,
+    /// File to fetch by curl or aria2c: http, https or ftp; repeatable
     ///
-    /// iperf3, scp, rsync (over SSH), rsyncd (to its daemon), curl (HTTP/1.1), curl-h2 (HTTP/2 over TLS), ftp.
+    /// Its first bytes are fetched, up to the size of the file.
+    #[arg(long = "url", value_name = "URL", value_parser = url)]
+    urls: Vec<String>,
+    /// Configuration of ssh in place of the user's
+    #[arg(long, value_name = "FILE")]
+    ssh_config: Option<String>,
+    /// Capacity of the path, if known; without it nothing is predicted
+    #[arg(long, value_name = "RATE")]
+    bandwidth: Option<BitRate>,
+    #[command(flatten)]
+    transfers: Transfers,
+    #[command(flatten)]
+    keep: KeepArguments,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// The programs and their transfers.
+#[derive(Debug, clap::Args)]
+struct Transfers {
+    /// Programs [default: all that can take part]
+    ///
+    /// iperf3, scp, rsync (over SSH), rsyncd (to its daemon), curl (HTTP/1.1), curl-h2 (HTTP/2 over TLS), ftp, aria2c
+    /// (eight connections).
     #[arg(long = "with", value_delimiter = ',', value_parser = program, value_name = "PROGRAMS")]
     programs: Vec<Program>,
-    /// Size of the file, which is held in memory twice
+    /// Size of the file
     #[arg(long, default_value = "250MB", value_parser = size, value_name = "BYTES")]
     size: ByteCount,
     /// Transfers of each program under each set of settings
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100), value_name = "N")]
     rounds: u32,
-    /// Fail if one of the programs is not installed
+    /// Time after which a transfer is ended
+    ///
+    /// The default is 20 times what is predicted, or the time of 1 Mbit/s, and a minute.
+    #[arg(long, value_parser = duration, value_name = "SECONDS")]
+    timeout: Option<Span>,
+    /// Keep the file and its copies on disks, not in memory
+    #[arg(long)]
+    disk: bool,
+    /// Fail if one of the programs cannot take part
     #[arg(long)]
     require: bool,
-    #[command(flatten)]
-    keep: KeepArguments,
-    #[command(flatten)]
-    output: OutputArguments,
+    /// Command that moves the file too, with {file}, {host}, {copy}, {size} and {ssh}
+    ///
+    /// {file} is the file, {copy} its name at the receiver, {host} the receiver, {ssh} an ssh that logs in there. It
+    /// has no input. A copy, if it makes one, must be the file.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl Transfers {
+    /// Returns the wishes: all programs, unless some were named or there is only a command.
+    fn wishes(&self) -> Wishes {
+        let is_command_alone = self.programs.is_empty() && !self.command.is_empty();
+        let all = if is_command_alone { Vec::new() } else { Program::ALL.to_vec() };
+        Wishes {
+            programs: if self.programs.is_empty() { all } else { self.programs.clone() },
+            command: self.command.clone(),
+            require: self.require,
+            size: self.size,
+            rounds: self.rounds,
+            timeout: self.timeout,
+            disk: self.disk,
+        }
+    }
 }
 
 impl CompareArguments {
@@ -55,25 +127,54 @@ impl CompareArguments {
     /// program did not move the file.
     pub(super) fn carry_out(&self, backend: Backend, terminal: &Terminal) -> Result<(), Failure> {
         let scenario = load_comparison(&self.scenario)?;
-        let programs = if self.programs.is_empty() { Program::ALL.to_vec() } else { self.programs.clone() };
-        let wishes = Wishes { programs, require: self.require, size: self.size, rounds: self.rounds };
         let flag = super::interrupt_flag()?;
-        let done = compare(&scenario, backend, &wishes, Interrupt(&flag), &mut |moved| {
-            terminal.progress(&report::program_moved(&moved));
-            terminal.event(&Event::ProgramRun(Box::new(moved)));
-        })?;
-        terminal.result(&report::programs(&done, terminal.style()));
-        terminal.event(&Event::Programs(Box::new(done.clone())));
-        let all_moved = done.batches.iter().flat_map(|batch| &batch.rows).all(|row| row.goodput.is_some());
-        let interrupted = done.interrupted;
-        let document = Document::new(Content::Programs { programs: Box::new(done) });
-        terminal.document(&document);
-        self.keep.keep(&document, terminal);
-        match (interrupted, all_moved) {
-            (true, _) => Err(Failure::already_printed(INTERRUPTED)),
-            (false, false) => Err(Failure::already_printed(FAILED)),
-            (false, true) => Ok(()),
-        }
+        let mut observe = |moved| print_moved(moved, terminal);
+        let done = compare(&scenario, backend, &self.transfers.wishes(), Interrupt(&flag), &mut observe)?;
+        conclude(done, &self.keep, terminal)
+    }
+}
+
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        self.output.format()
+    }
+
+    fn page(&self) -> Option<&Path> {
+        self.output.page()
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        let flag = super::interrupt_flag()?;
+        let servers = Servers {
+            host: self.host.clone(),
+            ssh_config: self.ssh_config.clone(),
+            urls: self.urls.clone(),
+            bandwidth: self.bandwidth,
+        };
+        let mut observe = |moved| print_moved(moved, terminal);
+        let done = compare_with_servers(&servers, &self.transfers.wishes(), Interrupt(&flag), &mut observe)?;
+        conclude(done, &self.keep, terminal)
+    }
+}
+
+fn print_moved(moved: ProgramMoved, terminal: &Terminal) {
+    terminal.progress(&report::program_moved(&moved));
+    terminal.event(&Event::ProgramRun(Box::new(moved)));
+}
+
+/// Prints and keeps the report.
+fn conclude(done: ProgramsReport, keep: &KeepArguments, terminal: &Terminal) -> Result<(), Failure> {
+    terminal.result(&report::programs(&done, terminal.style()));
+    terminal.event(&Event::Programs(Box::new(done.clone())));
+    let all_moved = done.batches.iter().flat_map(|batch| &batch.rows).all(|row| row.goodput.is_some());
+    let interrupted = done.interrupted;
+    let document = Document::new(Content::Programs { programs: Box::new(done) });
+    terminal.document(&document);
+    keep.keep(&document, terminal);
+    match (interrupted, all_moved) {
+        (true, _) => Err(Failure::already_printed(INTERRUPTED)),
+        (false, false) => Err(Failure::already_printed(FAILED)),
+        (false, true) => Ok(()),
     }
 }
 
@@ -82,8 +183,8 @@ impl From<CompareError> for Failure {
         let code = match error {
             CompareError::Lab(error) => return error.into(),
             CompareError::Interrupted => INTERRUPTED,
-            CompareError::Missing { .. } | CompareError::NoProgram => LACKING,
-            CompareError::Preparation { .. } => FAILED,
+            CompareError::LeftOut { .. } | CompareError::NoProgram { .. } => LACKING,
+            CompareError::Preparation { .. } | CompareError::Folder { .. } | CompareError::Start { .. } => FAILED,
         };
         Self::new(code, error.to_string())
     }
@@ -94,6 +195,18 @@ fn program(name: &str) -> Result<Program, String> {
     Program::named(name).ok_or_else(|| format!("the programs are {}", all()))
 }
 
+/// Reads the name of a host, which programs must not take for a flag or for a path.
+fn host(text: &str) -> Result<String, String> {
+    let is_name = |one: char| one.is_ascii_alphanumeric() || "._-@%".contains(one);
+    let valid = !text.is_empty() && !text.starts_with('-') && text.chars().all(is_name);
+    valid.then(|| text.to_owned()).ok_or_else(|| "a host is HOST or USER@HOST".to_owned())
+}
+
+fn url(text: &str) -> Result<String, String> {
+    let known = ["http://", "https://", "ftp://"].iter().any(|scheme| text.starts_with(scheme));
+    known.then(|| text.to_owned()).ok_or_else(|| "a URL begins with http://, https:// or ftp://".to_owned())
+}
+
 /// Reads the size of the file.
 ///
 /// # Errors
@@ -102,4 +215,17 @@ fn size(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
     let valid = (ByteCount::new(1_000_000)..=ByteCount::new(100_000_000_000)).contains(&size);
     valid.then_some(size).ok_or_else(|| "the file has 1 MB to 100 GB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_no_flag_and_no_path() {
+        assert!(host("me@host-1.example").is_ok() && host("192.0.2.1").is_ok());
+        for text in ["", "-oProxyCommand=x", "host:/etc", "a b", "$(x)"] {
+            assert!(host(text).is_err(), "{text}");
+        }
+    }
 }

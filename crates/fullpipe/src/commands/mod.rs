@@ -96,6 +96,7 @@ commands! {
     Diagnose(diagnose::Arguments),
     Diff(diff::Arguments),
     Sweep(sweep::Arguments),
+    Compare(compare::Arguments),
     Relay(relay::Arguments),
     Trace(trace::Arguments),
     Explain(explain::Arguments),

@@ -100,6 +100,17 @@ pub fn fill(writer: Writer, segmentation: Segmentation, mss: ByteCount, buffer: 
     }
 }
 
+/// Returns the payload in a send buffer ÷ the buffer of a program that asks before each write whether the socket takes
+/// more.
+///
+/// `poll` and `select` say so while a third of the buffer is free (`tcp_poll`, `__sk_stream_is_writeable`), so that two
+/// thirds of it, and what one write adds, are the most. A program that writes until it is refused, as [`fill`] has it,
+/// fills it all between two waits. Measured of rsync on Linux 6.18, with 4 MiB over 98 ms at MTU 9000: 2.73 to 2.76 MB
+/// in flight, and 2.76 MB here.
+pub fn asked_fill() -> Ratio {
+    Ratio::new(2.0 / 3.0 / (1.0 + Ratio::of(PACKET_COSTS.as_f64(), LONG_TRAIN.as_f64()).get()))
+}
+
 /// Returns the bytes that a sender with enough data keeps in flight where the receiver allows `window`, as often as each
 /// `rtt`: all of it, or only the whole segments in it.
 ///
@@ -252,6 +263,13 @@ mod tests {
         assert_eq!(send_buffer_full_at(&settings, CongestionControl::Cubic, MSS), SegCount::new(911));
         assert_eq!(send_buffer_full_at(&settings, CongestionControl::Bbr, MSS), SegCount::new(607));
         assert_eq!(send_buffer(&settings, None).get() / MSS.get(), 2896);
+    }
+
+    #[test]
+    fn a_program_that_asks_fills_two_thirds() {
+        let buffer = send_buffer(&fixture::settings("6.18.44"), None);
+        let in_flight = buffer.scaled(asked_fill().get());
+        assert!((2_730_000..2_770_000).contains(&in_flight.get()), "{in_flight}");
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use fullpipe_chart::{Hue, Row, Rows};
 use fullpipe_record::{ProgramBatch, ProgramRow, ProgramRun, ProgramsReport};
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, Span};
 
-use super::{Article, Section, figures};
+use super::{Article, Section, figures, published};
 use crate::text::round_trip;
 
 /// Returns the article on a comparison of programs.
@@ -15,12 +15,24 @@ pub(super) fn article(report: &ProgramsReport) -> Article {
     let left_out =
         report.left_out.iter().map(|left_out| format!("Left out: {}, as {}.", left_out.program, left_out.why));
     Article {
-        origin: format!("fullpipe lab compare, {}, {} a transfer", report.scenario, report.size),
+        origin: format!("{}, {} a transfer", origin(report), report.size),
         headline,
         sentences: report.findings.iter().cloned().chain(left_out).collect(),
-        sections: report.batches.iter().map(rates).chain([runs(report)]).collect(),
+        sections: sections(report),
         ..Article::default()
     }
+}
+
+fn origin(report: &ProgramsReport) -> String {
+    match &report.scenario {
+        Some(scenario) => format!("fullpipe lab compare, {scenario}"),
+        None => format!("fullpipe compare, {}", report.title),
+    }
+}
+
+fn sections(report: &ProgramsReport) -> Vec<Section> {
+    let rates = report.batches.iter().map(rates);
+    rates.chain(published::of_programs(report)).chain([runs(report)]).collect()
 }
 
 /// Returns the rates under one set of settings.
@@ -38,26 +50,47 @@ fn drawn(row: &ProgramRow) -> Row {
     let limit = row.verdict.as_ref().map_or("no limit was named", |verdict| verdict.kind.name());
     let figure = row.goodput.map_or_else(|| "no valid run".to_owned(), |rate| rate.to_string());
     let steady = row.steady.map_or_else(String::new, |rate| format!(", steady {rate}"));
-    let detail = format!("{limit}{steady}, predicted {}", row.predicted);
-    let drawn = Row::new(&row.program, &figure, Hue::Blue).detail(&detail).expected(row.predicted);
+    let predicted = row.predicted.map_or_else(String::new, |rate| format!(", predicted {rate}"));
+    let drawn = Row::new(&row.program, &figure, Hue::Blue).detail(&format!("{limit}{steady}{predicted}"));
+    let drawn = row.predicted.map_or(drawn.clone(), |rate| drawn.expected(rate));
     row.goodput.map_or(drawn.clone(), |rate| drawn.bar(rate))
 }
 
 /// Returns the table of every transfer.
 fn runs(report: &ProgramsReport) -> Section {
-    let of_batch = |batch: &ProgramBatch| -> Vec<[String; 9]> {
-        let of_row = |row: &ProgramRow| -> Vec<[String; 9]> {
+    let of_batch = |batch: &ProgramBatch| -> Vec<[String; 10]> {
+        let of_row = |row: &ProgramRow| -> Vec<[String; 10]> {
             row.runs.iter().map(|run| cells(&batch.name, &row.program, run)).collect()
         };
         batch.rows.iter().flat_map(of_row).collect()
     };
     let rows = report.batches.iter().flat_map(of_batch).collect();
-    let heads =
-        ["settings", "program", "round", "whole", "steady", "top second", "start", "round trip", "limit or reason"];
-    Section::new("Every transfer", "Top second: the highest rate over a second.", figures(heads, rows))
+    let heads = [
+        "settings",
+        "program",
+        "round",
+        "whole",
+        "steady",
+        "top second",
+        "start",
+        "round trip",
+        "CPU",
+        "limit or reason",
+    ];
+    let method =
+        "Top second: the highest rate over a second. CPU: processor time of the sending and the receiving end.";
+    Section::new("Every transfer", method, figures(heads, rows))
 }
 
-fn cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 9] {
+fn cpu(run: &ProgramRun) -> String {
+    let seconds = |time: Option<Span>| time.map_or_else(|| "–".to_owned(), |time| format!("{:.1}", time.as_secs_f64()));
+    match (run.sender_cpu, run.receiver_cpu) {
+        (None, None) => String::new(),
+        (sender, receiver) => format!("{} / {} s", seconds(sender), seconds(receiver)),
+    }
+}
+
+fn cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 10] {
     let rate = |rate: Option<BitRate>| rate.map_or_else(String::new, |rate| rate.to_string());
     let limit = run.verdict.as_ref().map(|verdict| verdict.name().to_owned());
     let reason = run.failed.clone().or_else(|| run.validity.broken.first().cloned()).or(limit);
@@ -70,6 +103,7 @@ fn cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 9] {
         rate(run.top),
         run.start_up.map_or_else(String::new, |time| time.to_string()),
         run.rtt.map_or_else(String::new, round_trip),
+        cpu(run),
         reason.unwrap_or_default(),
     ]
 }

@@ -1,7 +1,7 @@
 //! Figures of published measurements next to those of the scenarios that rebuild them.
 
 use fullpipe_chart::Figures;
-use fullpipe_record::{LabReport, SweepReport};
+use fullpipe_record::{LabReport, ProgramRow, ProgramsReport, SweepReport};
 use fullpipe_units::{BitRate, Ratio, median};
 
 use super::campaign::{counted, repetitions, spread};
@@ -176,6 +176,93 @@ pub(super) fn of_scenario(report: &LabReport) -> Option<Section> {
     };
     let table = Figures { heads, rows: source.rows.iter().map(row).collect() };
     Some(Section::new(source.title, source.method, table))
+}
+
+/// A published figure of a program under one set of settings.
+struct OfProgram {
+    /// Beginning of the name of the step that has these settings.
+    batch: &'static str,
+    program: &'static str,
+    published: &'static str,
+    /// Explanation of the difference.
+    why: &'static str,
+}
+
+/// Scenario that rebuilds the measurements of programs of the same source.
+const PROGRAMS_OF_ORACLE: &str = "oci-applications";
+
+const BY_WINDOW: &str = "There, half of a receive buffer of 6 MB is the window: 3 MB a round trip. Here, Linux \
+                         advertises more of it, and 4 MiB of send buffer bind first, of which about three quarters are \
+                         in use.";
+const CHANNEL: &str = "The channel of SSH, then and now: 2 MiB, of which 48 KiB on average are not granted again at \
+                       once. Its steady rate is to be compared with the most of the source, and the whole with its \
+                       average: both have the login in them, over which a larger file is longer. HPN-SSH at both ends \
+                       would have no such window.";
+const NO_CIPHER: &str =
+    "The channel again: neither buffers nor the cipher matter, whose processor time is a small share.";
+const ASKS: &str = "rsync writes only while a third of the send buffer is free, so that two thirds are in use: less \
+                    than curl has of the same buffer, there as well.";
+const FOLLOWS: &str =
+    "It follows the buffers. The whole has the handshake and the ramp in it, which count less in 2 GB.";
+const LOSS: &str = "The source names no loss; 2 · 10⁻⁵ is planted here. Under the same loss a window grows by \
+                    segments: with those of MTU 9000 it is six times as large.";
+
+const fn of_program(
+    batch: &'static str,
+    program: &'static str,
+    published: &'static str,
+    why: &'static str,
+) -> OfProgram {
+    OfProgram { batch, program, published, why }
+}
+
+/// Published figures of programs, in Mbit/s, of a file of 2 GB. The source has no figures of its second batch but the
+/// target that was reached or not.
+const OF_PROGRAMS: [OfProgram; 19] = [
+    of_program("batch 1", "iperf3", "250", BY_WINDOW),
+    of_program("batch 1", "scp", "119, at most 150", CHANNEL),
+    of_program("batch 1", "rsync", "161, at most 164", CHANNEL),
+    of_program("batch 1", "rsyncd", "210", ASKS),
+    of_program("batch 1", "curl", "258", BY_WINDOW),
+    of_program("batch 2", "iperf3", "500", FOLLOWS),
+    of_program("batch 2", "scp", "no improvement", NO_CIPHER),
+    of_program("batch 2", "rsync", "no improvement", NO_CIPHER),
+    of_program("batch 2", "rsyncd", "500", FOLLOWS),
+    of_program("batch 2", "curl", "500", FOLLOWS),
+    of_program("batch 3: 24.5 MB", "iperf3", "900", FOLLOWS),
+    of_program("batch 3: 24.5 MB", "scp", "at most 160", NO_CIPHER),
+    of_program("batch 3: 24.5 MB", "rsync", "at most 160", NO_CIPHER),
+    of_program("batch 3: 24.5 MB", "rsyncd", "about 1000", FOLLOWS),
+    of_program("batch 3: 24.5 MB", "curl", "950", FOLLOWS),
+    of_program("batch 3, MTU 1500", "iperf3", "80, at most 300", LOSS),
+    of_program("batch 3, MTU 1500", "curl", "200, at most 300", LOSS),
+    of_program("batch 3, MTU 9000", "iperf3", "900", LOSS),
+    of_program("batch 3, MTU 9000", "curl", "950", LOSS),
+];
+
+/// Returns the published figures of the programs of a scenario next to those that were measured, with what explains the
+/// differences; `None` of other scenarios.
+pub(super) fn of_programs(report: &ProgramsReport) -> Option<Section> {
+    if report.scenario.as_deref() != Some(PROGRAMS_OF_ORACLE) {
+        return None;
+    }
+    let row = |source: &OfProgram| {
+        let batch = report.batches.iter().find(|batch| batch.name.starts_with(source.batch));
+        let row = batch.and_then(|batch| batch.rows.iter().find(|row| row.program == source.program));
+        let figure = |of: fn(&ProgramRow) -> Option<BitRate>| {
+            row.and_then(of).map_or_else(String::new, |rate| format!("{:.0}", rate.as_mbps()))
+        };
+        let limit =
+            row.and_then(|row| row.verdict.as_ref()).map_or_else(String::new, |verdict| verdict.name().to_owned());
+        let settings = batch.map_or(source.batch, |batch| &batch.name).to_owned();
+        let cells = [figure(|row| row.goodput), figure(|row| row.steady), limit, source.why.to_owned()];
+        [vec![settings, source.program.to_owned(), source.published.to_owned()], cells.to_vec()].concat()
+    };
+    let heads = ["settings", "program", "source", "whole", "steady", "limit", "what explains the difference"];
+    let table = Figures { heads: heads.map(str::to_owned).to_vec(), rows: OF_PROGRAMS.iter().map(row).collect() };
+    let method = "Mbit/s. Oracle, TCP buffers and throughput over high-latency links between OCI regions: 1 Gbit/s × \
+                  98 ms, a file of 2 GB. Whole: size ÷ time with the login; steady: the rate after the ramp.";
+    Some(Section::new("The source's figures next to these", method, table))
 }
 
 /// Returns the measured rate of the step of a column; nothing where no valid run has one.

@@ -2,7 +2,7 @@
 
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{ProgramBatch, ProgramRow, ProgramRun, ProgramsReport};
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, Ratio, Span};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
@@ -22,12 +22,20 @@ pub fn program_moved(moved: &ProgramMoved) -> String {
 
 /// Returns the report: a table for each set of settings, the findings, and the programs that did not take part.
 pub fn programs(report: &ProgramsReport, style: Style) -> String {
-    let mut text = heading(style, &format!("{}: {}", report.scenario, report.title));
+    let name = report.scenario.as_ref().map_or_else(String::new, |name| format!("{name}: "));
+    let mut text = heading(style, &format!("{name}{}", report.title));
     text += &wrapped(
-        &format!("Each program moves {} of random bytes. Rates are medians in Mbit/s.", report.size),
+        &format!(
+            "Each program moves {} of random bytes. Rates are medians in Mbit/s; CPU is the share of a processor in \
+             percent, of the sending and of the receiving end.",
+            report.size
+        ),
         2,
         str::to_owned,
     );
+    if !report.command.is_empty() {
+        text += &wrapped(&format!("command: {}", report.command.join(" ")), 2, str::to_owned);
+    }
     for batch in &report.batches {
         text += &of_batch(batch, style);
     }
@@ -53,26 +61,51 @@ fn of_batch(batch: &ProgramBatch, style: Style) -> String {
         ("predicted", right),
         ("start", right),
         ("RTT", right),
+        ("CPU", right),
         ("limit", Align::Left),
     ]);
     for row in &batch.rows {
         table.row(cells(row));
     }
-    format!("\n  {}\n{}", style.bold(&batch.name), table.render(2, |head| style.dim(head)))
+    let failures: String = batch.rows.iter().filter_map(failure).collect();
+    format!("\n  {}\n{}{failures}", style.bold(&batch.name), table.render(2, |head| style.dim(head)))
 }
 
-fn cells(row: &ProgramRow) -> [String; 7] {
-    let rate = |rate: Option<BitRate>| or_dash(rate.map(|rate| format!("{:.0}", rate.as_mbps())));
+/// Returns why a program has no figures.
+fn failure(row: &ProgramRow) -> Option<String> {
     let broken = |run: &ProgramRun| run.failed.clone().or_else(|| run.validity.broken.first().cloned());
-    let failed = row.runs.iter().rev().find_map(broken).filter(|_| row.goodput.is_none());
-    let limit = failed.or_else(|| row.verdict.as_ref().map(|verdict| verdict.kind.name().to_owned()));
+    let why = row.runs.iter().rev().find_map(broken).filter(|_| row.goodput.is_none())?;
+    Some(wrapped(&format!("{}: {why}", row.program), 2, str::to_owned))
+}
+
+fn cells(row: &ProgramRow) -> [String; 8] {
+    let rate = |rate: Option<BitRate>| or_dash(rate.map(|rate| format!("{:.0}", rate.as_mbps())));
+    let limit = row.verdict.as_ref().map(|verdict| verdict.kind.name().to_owned());
+    let limit = if row.goodput.is_none() { Some("failed".to_owned()) } else { limit };
     [
         row.program.clone(),
-        rate(row.goodput),
+        whole(row),
         rate(row.steady),
-        rate(Some(row.predicted)),
+        rate(row.predicted),
         or_dash(row.start_up.map(|time: Span| format!("{:.1} s", time.as_secs_f64()))),
         or_dash(row.rtt.map(round_trip)),
+        of_processors(row),
         or_dash(limit),
     ]
+}
+
+/// Returns the rate of the whole with its interval.
+fn whole(row: &ProgramRow) -> String {
+    let figure = |rate: BitRate| format!("{:.0}", rate.as_mbps());
+    let spread = row.spread.map_or_else(String::new, |[least, most]| format!(" ({}–{})", figure(least), figure(most)));
+    or_dash(row.goodput.map(|rate| figure(rate) + &spread))
+}
+
+/// Returns the share of a processor that the sending and the receiving end use.
+fn of_processors(row: &ProgramRow) -> String {
+    let share = |cpu: Option<Ratio>| or_dash(cpu.map(|cpu| format!("{:.0}", cpu.percent())));
+    match (row.sender_cpu, row.receiver_cpu) {
+        (None, None) => or_dash(None),
+        (sender, receiver) => format!("{}/{}", share(sender), share(receiver)),
+    }
 }

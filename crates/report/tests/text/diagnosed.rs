@@ -64,7 +64,13 @@ pub(crate) fn unknown() -> Diagnosis {
 }
 
 pub(crate) fn command_end() -> CommandEnd {
-    CommandEnd { words: vec!["rsync".to_owned()], code: Some(23), signal: None, ran: Span::from_millis(5_310) }
+    CommandEnd {
+        words: vec!["rsync".to_owned()],
+        code: Some(23),
+        signal: None,
+        ran: Span::from_millis(5_310),
+        cpu: None,
+    }
 }
 
 /// The remedy that was proven, on a real host that did not let go of it.

@@ -3,7 +3,7 @@
 use fullpipe_record::{
     HostSettings, Limit, ProgramBatch, ProgramLeftOut, ProgramRow, ProgramRun, ProgramsReport, Validity,
 };
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::{diagnosed, fixture};
 
@@ -17,6 +17,8 @@ pub(crate) fn compared() -> ProgramsReport {
         steady: Some(BitRate::from_mbps(410)),
         start_up: Some(Span::from_millis(310)),
         rtt: Some(Span::from_millis(101)),
+        sender_cpu: Some(Span::from_millis(1940)),
+        receiver_cpu: Some(Span::from_millis(1380)),
         is_intact: Some(true),
         ..ProgramRun::default()
     };
@@ -31,27 +33,31 @@ pub(crate) fn compared() -> ProgramsReport {
     };
     let row = |program: &str, run: ProgramRun| ProgramRow {
         program: program.to_owned(),
-        predicted: BitRate::from_mbps(420),
-        predicted_limit: Limit::SendBuffer,
+        predicted: Some(BitRate::from_mbps(420)),
+        predicted_limit: Some(Limit::SendBuffer),
         goodput: run.goodput.filter(|_| run.counts()),
-        spread: None,
+        spread: run.counts().then_some([BitRate::from_mbps(310), BitRate::from_mbps(330)]),
         steady: run.steady.filter(|_| run.counts()),
         top: None,
         start_up: run.start_up.filter(|_| run.counts()),
         rtt: run.rtt.filter(|_| run.counts()),
+        sender_cpu: run.counts().then_some(Ratio::new(0.31)),
+        receiver_cpu: run.counts().then_some(Ratio::new(0.22)),
         verdict: run.counts().then(|| diagnosed::watched().verdict),
         runs: vec![run],
     };
     let host = HostSettings::of_linux_6_18();
     ProgramsReport {
-        scenario: "oci-applications".to_owned(),
+        scenario: Some("oci-applications".to_owned()),
         title: "Programs under three batches of buffers".to_owned(),
+        command: ["cat", "{file}"].map(str::to_owned).to_vec(),
         size: ByteCount::new(250_000_000),
         batches: vec![ProgramBatch {
             name: "batch 1".to_owned(),
             path: fixture::lopsided_path(),
             sender: host.clone(),
-            receiver: host,
+            receiver: Some(host),
+            predictions: Vec::new(),
             rows: vec![row("curl", moved), row("scp", failed), row("rsyncd", late)],
         }],
         left_out: vec![ProgramLeftOut { program: "ftp".to_owned(), why: "vsftpd is not installed".to_owned() }],

@@ -13,6 +13,7 @@ use fullpipe_observe::{Standing, Subject, WatchError, Watched, open_connections,
 use fullpipe_record::{CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Evidence, Transfer};
 use fullpipe_report as report;
 use fullpipe_route::changed_syn_quotes;
+use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
 use fullpipe_trace::Explained;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::process::{Pid, Signal, kill_process};
@@ -124,6 +125,8 @@ struct Program<'w> {
 impl<'w> Program<'w> {
     fn start(command: &mut Command, words: &'w [String]) -> Result<Self, Failure> {
         let name = words.first().map_or("", String::as_str);
+        // Even if this program is killed, which ends the thread that watches.
+        end_with_this_thread(command);
         let child = command.spawn().map_err(|error| {
             let hint = if name == CURL[0] {
                 "; downloads are its work: install it, or name another program behind `--`"
@@ -181,6 +184,8 @@ impl<'w> Program<'w> {
             code: status.code(),
             signal: status.signal(),
             ran: self.started.elapsed().into(),
+            // It is the only child that this program waits for.
+            cpu: children_cpu_time().ok().map(CpuTime::total),
         })
     }
 

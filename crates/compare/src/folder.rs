@@ -1,0 +1,198 @@
+//! A folder that ends with this program, here or at another host.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_units::ByteCount;
+
+use crate::error::CompareError;
+
+/// Makes the folder, and removes it once nobody asks any more.
+const SCRIPT: &str = include_str!("folder.sh");
+
+/// Maximum time for an answer: a file of many gigabytes takes minutes to make.
+const ANSWER: Duration = Duration::from_mins(10);
+
+/// Maximum time for the folder to appear, with a login.
+const LOGIN: Duration = Duration::from_secs(40);
+
+/// Maximum time for it to be removed.
+const END: Duration = Duration::from_secs(10);
+
+/// Interval of the checks for its end.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The medium that holds a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// A file system in memory, where there is one.
+    Memory,
+    /// A disk.
+    Disk,
+}
+
+impl Medium {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// A folder with a script that keeps it. The script ends when its input does: however this program ends, the kernel
+/// closes that, and ssh passes it on.
+pub(crate) struct Folder {
+    script: Child,
+    /// `None` once the script has been asked to end.
+    requests: Option<ChildStdin>,
+    answers: Receiver<String>,
+    path: String,
+}
+
+impl Folder {
+    /// Makes a folder on this host.
+    pub(crate) fn here(medium: Medium) -> Result<Self, CompareError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, "sh", medium.name()]);
+        Self::start(command, "here")
+    }
+
+    /// Makes a folder on `host` by the words of `ssh`.
+    pub(crate) fn at(host: &str, ssh: &[String], medium: Medium) -> Result<Self, CompareError> {
+        let mut command = Command::new(&ssh[0]);
+        let quoted = SCRIPT.replace('\'', "'\\''");
+        command.args(&ssh[1..]).args(["--", host, &format!("sh -c '{quoted}' sh {}", medium.name())]);
+        Self::start(command, host)
+    }
+
+    fn start(mut command: Command, place: &str) -> Result<Self, CompareError> {
+        let no_folder = |why: String| CompareError::Folder { place: place.to_owned(), why };
+        // Ctrl-C is for this program, which ends the script after its work.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut script = command.spawn().map_err(|error| no_folder(error.to_string()))?;
+        let (requests, stdout, stderr) = (script.stdin.take(), script.stdout.take(), script.stderr.take());
+        let answers = lines(stdout.ok_or_else(|| no_folder("it has no output".to_owned()))?);
+        let errors = lines(stderr.ok_or_else(|| no_folder("it has no output".to_owned()))?);
+        let mut folder = Self { script, requests, answers, path: String::new() };
+        // What a login script writes comes before.
+        let named = folder.answers.recv_timeout(LOGIN).ok().and_then(|first| folder.named(first));
+        let Some(path) = named else {
+            // The last line, which comes about when the output ends.
+            thread::sleep(POLL_INTERVAL);
+            let said = errors.try_iter().last();
+            return Err(no_folder(said.unwrap_or_else(|| "nothing answers".to_owned())));
+        };
+        folder.path = path;
+        Ok(folder)
+    }
+
+    /// Returns the first line from `first` on that is the name of a folder.
+    fn named(&self, first: String) -> Option<String> {
+        let mut line = first;
+        while !(line.starts_with('/') && line.contains("/fullpipe-compare.")) {
+            line = self.answers.recv_timeout(LOGIN).ok()?;
+        }
+        Some(line)
+    }
+
+    /// Returns the full name of a file in it.
+    pub(crate) fn file(&self, name: &str) -> String {
+        Path::new(&self.path).join(name).to_string_lossy().into_owned()
+    }
+
+    /// Returns its full name.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Makes the file `file` of random bytes.
+    pub(crate) fn make(&mut self, size: ByteCount) -> Result<(), CompareError> {
+        match self.ask(&format!("make {}", size.get()))?.as_str() {
+            "done" => Ok(()),
+            _ => Err(self.broken(&format!("it does not hold {size}"))),
+        }
+    }
+
+    /// Removes `copy`. On a disk, `file` is written out and no longer cached.
+    pub(crate) fn reset(&mut self) -> Result<(), CompareError> {
+        self.ask("reset").map(drop)
+    }
+
+    /// Returns the SHA-256 of a file in it, or some text that is no digest.
+    pub(crate) fn digest(&mut self, name: &str) -> Result<String, CompareError> {
+        self.ask(&format!("digest {name}"))
+    }
+
+    fn ask(&mut self, request: &str) -> Result<String, CompareError> {
+        let written = self.requests.as_mut().map(|requests| writeln!(requests, "{request}"));
+        let answer = match written {
+            Some(Ok(())) => self.answers.recv_timeout(ANSWER).ok(),
+            _ => None,
+        };
+        answer.ok_or_else(|| self.broken("the connection to it broke off"))
+    }
+
+    fn broken(&self, why: &str) -> CompareError {
+        CompareError::Folder { place: self.path.clone(), why: why.to_owned() }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        self.requests = None;
+        let deadline = Instant::now() + END;
+        while matches!(self.script.try_wait(), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(POLL_INTERVAL);
+        }
+        // It has ended, unless a connection hangs.
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}
+
+/// Hands over each line as it comes, on a thread that ends with the last writer.
+fn lines(from: impl io::Read + Send + 'static) -> Receiver<String> {
+    let (found, lines) = mpsc::channel();
+    thread::spawn(move || BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| found.send(line)));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_makes_a_file_knows_its_digest_and_is_gone_afterwards() {
+        let mut folder = Folder::here(Medium::Memory).unwrap();
+        folder.make(ByteCount::new(1000)).unwrap();
+        let file = folder.file("file");
+        assert_eq!(std::fs::metadata(&file).unwrap().len(), 1000);
+        std::fs::copy(&file, folder.file("copy")).unwrap();
+        let digest = folder.digest("file").unwrap();
+        assert!(digest.len() > 64 && folder.digest("copy").unwrap() == digest);
+        folder.reset().unwrap();
+        assert_eq!(folder.digest("copy").unwrap(), "none");
+        drop(folder);
+        assert!(!Path::new(&file).exists());
+    }
+
+    #[test]
+    fn a_login_that_fails_has_its_last_word() {
+        let ssh = ["sh", "-c", "echo 'Permission denied (publickey).' >&2; exit 255"].map(str::to_owned);
+        let error = Folder::at("host", &ssh, Medium::Memory).err().unwrap().to_string();
+        assert!(error.contains("Permission denied (publickey)."), "{error}");
+    }
+
+    #[test]
+    fn what_a_login_script_writes_is_no_name() {
+        let ssh = ["sh", "-c", "echo welcome; echo /tmp; exec sh -c \"$2\""].map(str::to_owned);
+        let folder = Folder::at("host", &ssh, Medium::Memory).unwrap();
+        assert!(folder.path().contains("fullpipe-compare."), "{}", folder.path());
+    }
+}

@@ -1,0 +1,85 @@
+//! A program of this host, run to its end and watched.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_experiment::Interrupt;
+use fullpipe_lab::LastOutput;
+use fullpipe_sys::end_with_this_thread;
+use fullpipe_units::ByteCount;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::CompareError;
+
+/// Interval of the checks for an end or an interrupt.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Maximum time for a program to end after it was asked to.
+const END: Duration = Duration::from_secs(10);
+
+/// Maximum time after its end for what it wrote.
+const LAST_OUTPUT: Duration = Duration::from_secs(2);
+
+/// Maximum size of the document on what was watched.
+const MAX_DOCUMENT: ByteCount = ByteCount::from_mib(256);
+
+/// Maximum size of what the program wrote that is kept.
+const MAX_ERRORS: ByteCount = ByteCount::from_kib(64);
+
+/// The end of a program.
+pub(crate) struct Ended {
+    /// True if it had to be ended.
+    pub(crate) is_late: bool,
+    /// The document on what was watched.
+    pub(crate) document: String,
+    /// Last part of what the program wrote.
+    pub(crate) errors: String,
+}
+
+/// Runs a program under `fullpipe diagnose`, for at most `most`. It can ask for nothing: it has no input, and ssh
+/// knows that nobody types.
+pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) -> Result<Ended, CompareError> {
+    let failed = |why: String| CompareError::Start { program: words[0].clone(), why };
+    let watcher = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+    let mut command = Command::new(watcher);
+    command.args(["diagnose", "--json", "--no-store", "--"]).args(words);
+    command.env("SSH_ASKPASS", "/bin/false").env("SSH_ASKPASS_REQUIRE", "force");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    end_with_this_thread(&mut command);
+    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let output = |pipe: OwnedFd, most| LastOutput::of(File::from(pipe), most);
+    let documents = child.stdout.take().map(|pipe| output(pipe.into(), MAX_DOCUMENT));
+    let errors = child.stderr.take().map(|pipe| output(pipe.into(), MAX_ERRORS));
+    let began = Instant::now();
+    let deadline = began.checked_add(most);
+    let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline) || interrupt.requested();
+    while matches!(child.try_wait(), Ok(None)) && !is_over() {
+        thread::sleep(POLL_INTERVAL);
+    }
+    let is_late = began.elapsed() >= most;
+    end(&mut child);
+    let deadline = Instant::now() + LAST_OUTPUT;
+    let text = |output: Option<LastOutput>| output.map(|output| output.until(deadline)).unwrap_or_default();
+    Ok(Ended { is_late, document: text(documents), errors: text(errors) })
+}
+
+/// Asks it to end, unless it has, and kills it if it does not.
+fn end(child: &mut Child) {
+    let is_there = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+    if is_there(child)
+        && let Some(pid) = Pid::from_raw(child.id().cast_signed())
+    {
+        // It is our child and not waited for, so that the number is its own.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    let deadline = Instant::now() + END;
+    while is_there(child) && Instant::now() < deadline {
+        thread::sleep(POLL_INTERVAL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}

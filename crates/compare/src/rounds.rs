@@ -1,0 +1,147 @@
+//! The order of the transfers, and what a row takes from them.
+
+use fullpipe_experiment::Interrupt;
+use fullpipe_record::event::ProgramMoved;
+use fullpipe_record::{Limit, ProgramRow, ProgramRun};
+use fullpipe_units::{BitRate, Ratio, Span, median};
+
+use crate::error::CompareError;
+use crate::participant::Participant;
+
+/// Attempts of a transfer until one is valid.
+const ATTEMPTS: usize = 3;
+
+/// The rounds of one set of settings.
+pub(crate) struct Rounds<'r> {
+    /// Name of the set of settings.
+    pub(crate) batch: &'r str,
+    pub(crate) participants: &'r [Participant],
+    /// Number of rounds.
+    pub(crate) count: u32,
+    pub(crate) interrupt: Interrupt<'r>,
+}
+
+impl Rounds<'_> {
+    /// Lets each participant move the file once in each round by `transfer`, the order turned by one from round to
+    /// round, and passes each transfer to `observe`. Returns the transfers of each participant; after an interrupt,
+    /// those that were complete.
+    pub(crate) fn run(
+        &self,
+        transfer: &mut dyn FnMut(&Participant, u32) -> Result<ProgramRun, CompareError>,
+        observe: &mut dyn FnMut(ProgramMoved),
+    ) -> Result<Vec<Vec<ProgramRun>>, CompareError> {
+        let participants = self.participants;
+        let mut runs: Vec<Vec<ProgramRun>> = vec![Vec::new(); participants.len()];
+        for round in 0..self.count {
+            for turn in 0..participants.len() {
+                let index = (turn + round as usize) % participants.len();
+                for _ in 0..ATTEMPTS {
+                    let run = transfer(&participants[index], round + 1)?;
+                    if self.interrupt.requested() {
+                        return Ok(runs);
+                    }
+                    let (batch, program) = (self.batch.to_owned(), participants[index].name().to_owned());
+                    observe(ProgramMoved { batch, program, run: run.clone() });
+                    let is_valid = run.validity.broken.is_empty();
+                    runs[index].push(run);
+                    if is_valid {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(runs)
+    }
+}
+
+/// Returns the row of a program from its runs.
+pub(crate) fn row(program: &str, prediction: Option<(BitRate, Limit)>, runs: Vec<ProgramRun>) -> ProgramRow {
+    let counted = || runs.iter().filter(|run| run.counts());
+    let rates = || counted().filter_map(|run| run.goodput);
+    let goodput = median(rates().collect());
+    let spread = (rates().count() > 1).then(|| Some([rates().min()?, rates().max()?])).flatten();
+    ProgramRow {
+        program: program.to_owned(),
+        predicted: prediction.map(|(rate, _)| rate),
+        predicted_limit: prediction.map(|(_, limit)| limit),
+        goodput,
+        spread,
+        steady: median(counted().filter_map(|run| run.steady).collect()),
+        top: counted().filter_map(|run| run.top).max(),
+        start_up: median(counted().filter_map(|run| run.start_up).collect()),
+        rtt: median(counted().filter_map(|run| run.rtt).collect()),
+        sender_cpu: use_of_cpu(counted(), |run| run.sender_cpu),
+        receiver_cpu: use_of_cpu(counted(), |run| run.receiver_cpu),
+        verdict: counted().find(|run| run.goodput == goodput).and_then(|run| run.verdict.clone()),
+        runs,
+    }
+}
+
+/// Returns `rows` with those first that moved the file fastest, and those last that did not move it.
+pub(crate) fn by_rate(mut rows: Vec<ProgramRow>) -> Vec<ProgramRow> {
+    rows.sort_by_key(|row| std::cmp::Reverse(row.goodput));
+    rows
+}
+
+/// Returns the median processor time ÷ time of the transfer.
+fn use_of_cpu<'r>(
+    runs: impl Iterator<Item = &'r ProgramRun>,
+    cpu: impl Fn(&ProgramRun) -> Option<Span>,
+) -> Option<Ratio> {
+    let share = |run: &ProgramRun| Some(Ratio::of(cpu(run)?.as_secs_f64(), run.took?.as_secs_f64()).get());
+    let mut shares: Vec<f64> = runs.filter_map(share).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).copied().map(Ratio::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    use crate::program::Program;
+
+    fn run(mbps: u64) -> ProgramRun {
+        ProgramRun { goodput: Some(BitRate::from_mbps(mbps)), ..ProgramRun::default() }
+    }
+
+    fn late() -> ProgramRun {
+        let validity = fullpipe_record::Validity { broken: vec!["late".to_owned()], ..Default::default() };
+        ProgramRun { validity, ..run(1) }
+    }
+
+    #[test]
+    fn figures_are_medians_of_the_runs_that_count() {
+        let failed = ProgramRun { failed: Some("no".to_owned()), ..run(2) };
+        let took = Some(Span::from_secs(10));
+        let busy = ProgramRun { took, sender_cpu: Some(Span::from_secs(4)), ..run(95) };
+        let prediction = Some((BitRate::from_mbps(100), Limit::Capacity));
+        let row = row("scp", prediction, vec![run(90), late(), run(80), failed, busy]);
+        assert_eq!(row.goodput, Some(BitRate::from_mbps(90)));
+        assert_eq!(row.spread, Some([BitRate::from_mbps(80), BitRate::from_mbps(95)]));
+        assert_eq!((row.sender_cpu, row.receiver_cpu), (Some(Ratio::new(0.4)), None));
+        assert_eq!(row.runs.len(), 5);
+    }
+
+    #[test]
+    fn the_order_turns_with_each_round_and_a_late_run_is_repeated() {
+        let participants = Participant::of(&[Program::Scp, Program::Curl, Program::Ftp], &[]);
+        let flag = AtomicBool::new(false);
+        let rounds = Rounds { batch: "x", participants: &participants, count: 2, interrupt: Interrupt(&flag) };
+        let mut order = Vec::new();
+        let mut transfer = |participant: &Participant, round: u32| {
+            order.push(format!("{} {round}", participant.name()));
+            Ok(if order.len() == 1 { late() } else { run(10) })
+        };
+        let runs = rounds.run(&mut transfer, &mut |_| {}).unwrap();
+        assert_eq!(order, ["scp 1", "scp 1", "curl 1", "ftp 1", "curl 2", "ftp 2", "scp 2"]);
+        assert_eq!(runs.iter().map(Vec::len).collect::<Vec<_>>(), [3, 2, 2]);
+    }
+
+    #[test]
+    fn the_fastest_stands_first_and_what_failed_last() {
+        let rows = [("a", vec![]), ("b", vec![run(10)]), ("c", vec![run(20)])];
+        let sorted = by_rate(rows.map(|(name, runs)| row(name, None, runs)).to_vec());
+        assert_eq!(sorted.iter().map(|row| row.program.as_str()).collect::<Vec<_>>(), ["c", "b", "a"]);
+    }
+}
