@@ -4,7 +4,7 @@ use fullpipe_model::improvement::{WindowConstraint, can_tolerate_loss, tolerate_
 use fullpipe_model::{USUAL_RELAY_RTT, kernel};
 use fullpipe_record::{
     At, Buffer, Change, Commands, DeviceReport, Evidence, Forecast, HostSettings, LegalVerdict, Limit,
-    RESTORABLE_QDISCS, Remedy, RunnerUp, Scope, Verdict,
+    RESTORABLE_QDISCS, Remedy, RttForecast, RunnerUp, Scope, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount};
 
@@ -170,8 +170,10 @@ impl<'a> Advice<'a> {
              fill the short stretches, and the relays' own the long one (`fullpipe relay`)."
         );
         let remedy = self.by_a_person(&ManualRemedy { id: "relays", scope: Scope::Path, at: Some(At::Path), why: "" });
+        // Windows that the kernel tunes may fill the queue between the relays.
+        let rtt = outlook.forecast_rtt(&[]).map(|rtt| RttForecast { high: None, ..rtt });
         let gain = predicted.bits_per_second > outlook.present.scaled(MIN_GAIN);
-        gain.then_some(Remedy { predicted: Some(predicted), why, ..remedy })
+        gain.then_some(Remedy { predicted: Some(predicted), rtt, why, ..remedy })
     }
 
     fn streams_for_the_path(&self, present: u16) -> Option<u16> {

@@ -77,16 +77,20 @@ impl<'l> LabTarget<'l> {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        let _relays = self.relays()?;
+        let relays = self.relays()?;
         let near = self.lab.address(Host::NearRelay);
-        let measured = self.measure_to(&near.to_string(), request, interrupt, progress)?;
+        let measured = self.measure_to(&near.to_string(), request, interrupt, progress);
+        for relay in relays {
+            relay.finish(Duration::ZERO)?;
+        }
+        let measured = measured?;
         let samples = &measured.receiver().samples;
         let ended_at = samples.last().map_or(Span::ZERO, |sample| sample.at);
         let steady = steady_of_receiver(samples, Some(self.path().rtt()), ended_at);
         Ok(Measurement { summary: Summary { steady, ..measured.summary }, ..measured })
     }
 
-    /// Starts a pair of relays to the receiver, until the values go.
+    /// Starts a pair of relays to the receiver.
     fn relays(&self) -> Result<[Program<'l>; 2], ExperimentError> {
         let mut key = tempfile::NamedTempFile::new().map_err(LabError::io("make a key for the relays"))?;
         writeln!(key, "{RELAY_KEY}").map_err(LabError::io("write the key of the relays"))?;
