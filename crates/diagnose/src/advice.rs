@@ -169,11 +169,11 @@ impl<'a> Advice<'a> {
             "Two relays split the path, one within about {USUAL_RELAY_RTT} of each host: the windows of the hosts then \
              fill the short stretches, and the relays' own the long one (`fullpipe relay`)."
         );
-        let remedy = self.by_a_person(&ManualRemedy { id: "relays", scope: Scope::Path, at: Some(At::Path), why: "" });
+        let remedy = self.remedy("relays", Scope::Path, At::Path, Vec::new(), why);
         // Windows that the kernel tunes may fill the queue between the relays.
         let rtt = outlook.forecast_rtt(&[]).map(|rtt| RttForecast { high: None, ..rtt });
         let gain = predicted.bits_per_second > outlook.present.scaled(MIN_GAIN);
-        gain.then_some(Remedy { predicted: Some(predicted), rtt, why, ..remedy })
+        gain.then_some(Remedy { predicted: Some(predicted), rtt, ..remedy })
     }
 
     fn streams_for_the_path(&self, present: u16) -> Option<u16> {
