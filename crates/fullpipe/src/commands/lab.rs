@@ -174,7 +174,7 @@ enum Action {
         /// Use the running lab named SCENARIO instead of building a lab
         #[arg(long)]
         join: bool,
-        /// Host: sender or receiver; where the path has stretches, near-relay or far-relay, too
+        /// Host: sender, receiver, near-relay or far-relay
         #[arg(default_value = "sender", value_parser = host)]
         host: Host,
     },
@@ -186,7 +186,7 @@ enum Action {
         /// Use the running lab named SCENARIO instead of building a lab
         #[arg(long)]
         join: bool,
-        /// Host: sender or receiver; where the path has stretches, near-relay or far-relay, too
+        /// Host: sender, receiver, near-relay or far-relay
         #[arg(value_parser = host)]
         host: Host,
         /// Program and its arguments

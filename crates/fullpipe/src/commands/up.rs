@@ -82,10 +82,12 @@ fn introduce(scenario: &Scenario, standing: &Standing<'_>, cross_traffic: &[Cros
     let loads = cross_traffic.iter().map(load).collect();
     terminal.event(&Event::Up(LabUp { name: name.to_owned(), sender, receiver, cross_traffic: loads }));
     terminal.result(&format!("{name}: {}\n", scenario.title));
-    let relays = [Host::NearRelay, Host::FarRelay].into_iter().filter(|_| scenario.stretches.is_some());
-    for host in Host::ALL.into_iter().chain(relays) {
-        let (address, host) = (host.address(), host.name());
-        terminal.result(&format!("  {host:<10} {address:<11}  fullpipe lab shell --join {name} {host}\n"));
+    let relays: &[Host] = if scenario.stretches.is_some() { &[Host::NearRelay, Host::FarRelay] } else { &[] };
+    let (of_name, of_address) = if relays.is_empty() { (8, 10) } else { (10, 11) };
+    for host in Host::ALL.iter().chain(relays) {
+        let (address, host) = (host.address().to_string(), host.name());
+        let command = format!("fullpipe lab shell --join {name} {host}");
+        terminal.result(&format!("  {host:<of_name$} {address:<of_address$}  {command}\n"));
     }
     if !cross_traffic.is_empty() {
         let loads: Vec<String> = cross_traffic.iter().map(words).collect();
