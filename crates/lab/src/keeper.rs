@@ -251,7 +251,7 @@ fn open_packet_device(device: &Device<'_>, network: &NetNamespace) -> io::Result
 }
 
 impl HostState {
-    /// Packets that the link's ends of the devices dropped so far, or the host's router as they came from the other one.
+    /// Packets that the link's ends of the devices dropped so far, or the host's router as they came from the other.
     fn drops_on_the_way(&mut self) -> io::Result<u64> {
         for socket in &self.sockets {
             self.socket_drops += packet_drops(socket)?;

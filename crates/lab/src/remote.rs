@@ -61,8 +61,8 @@ impl EndedState {
 }
 
 impl Remote {
-    /// Starts the keeper and lets it build what `blueprint` says; with it come the devices of each stretch, where a link
-    /// is to read them. `interactive` leaves it in the terminal's foreground, for programs that read from there.
+    /// Starts the keeper and lets it build what `blueprint` says; with it come the devices of each stretch, where a
+    /// link is to read them. `interactive` leaves it in the terminal's foreground, for programs that read from there.
     pub(crate) fn start(blueprint: &Blueprint, interactive: bool) -> Result<(Self, Option<Vec<Devices>>), LabError> {
         let (ours, theirs) = seqpacket_pair().map_err(LabError::io("make a socket pair"))?;
         let mut process = spawn_keeper(&theirs, interactive)?;
