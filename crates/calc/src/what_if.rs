@@ -1,5 +1,6 @@
 //! The estimate after one change of the inputs, which answers a what-if question.
 
+use fullpipe_model::USUAL_RELAY_RTT;
 use fullpipe_record::{Estimate, Inputs, Leg, WhatIf};
 use fullpipe_units::{ParseError, Ratio, Span};
 
@@ -33,7 +34,7 @@ impl WhatIfChange {
         let (key, value) = text.split_once('=').map_or((text, None), |(key, value)| (key, Some(value)));
         let (key, value) = (key.trim(), value.map(str::trim));
         let change = match (key, value) {
-            ("relay", None) => Change::Relay(DEFAULT_RELAY_RTT),
+            ("relay", None) => Change::Relay(USUAL_RELAY_RTT),
             ("relay", Some(rtt)) => {
                 let in_relay = |error: ParseError| InputError::new(format!("relay: {error}"));
                 Change::Relay(rtt.parse().map_err(in_relay)?)
@@ -115,9 +116,6 @@ fn estimate_with_relays(inputs: &Inputs, hosts: &Hosts, relay_rtt: Span) -> Resu
     let time = middle.time.max(outer.time);
     Ok((Estimate { time, ..slowest.0 }, slowest.1))
 }
-
-/// Round-trip time between a relay and its host if the user states none: that of two machines in one building.
-const DEFAULT_RELAY_RTT: Span = Span::from_millis(1);
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,10 @@
 //! The remedies that several limits share, and the prediction of each.
 
 use fullpipe_model::improvement::{WindowConstraint, can_tolerate_loss, tolerate_loss};
-use fullpipe_model::kernel;
+use fullpipe_model::{USUAL_RELAY_RTT, kernel};
 use fullpipe_record::{
     At, Buffer, Change, Commands, DeviceReport, Evidence, Forecast, HostSettings, LegalVerdict, Limit,
-    RESTORABLE_QDISCS, Remedy, RunnerUp, Scope, Verdict,
+    RESTORABLE_QDISCS, Remedy, RttForecast, RunnerUp, Scope, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount};
 
@@ -50,7 +50,7 @@ impl<'a> Advice<'a> {
         };
         let own: Vec<Remedy> = own.into_iter().flatten().collect();
         let with_bbr = own.iter().find_map(|remedy| self.without_queue(remedy));
-        with_bbr.into_iter().chain(own).chain(self.parallel_streams()).collect()
+        with_bbr.into_iter().chain(own).chain(self.parallel_streams()).chain(self.relays()).collect()
     }
 
     /// Returns `remedy` with a congestion control that keeps the queue of the bottleneck short; `None` where the remedy
@@ -158,6 +158,22 @@ impl<'a> Advice<'a> {
         );
         let changes = vec![Change::Streams(streams)];
         (streams > present).then(|| self.remedy("parallel-streams", Scope::Application, At::Sender, changes, why))
+    }
+
+    /// Returns a pair of relays, for hosts whose settings nobody may change; `None` where they would not help, or where
+    /// nothing can be predicted.
+    fn relays(&self) -> Option<Remedy> {
+        let outlook = self.outlook.as_ref()?;
+        let predicted = outlook.forecast_with_relays()?;
+        let why = format!(
+            "Two relays split the path, one within about {USUAL_RELAY_RTT} of each host: the windows of the hosts then \
+             fill the short stretches, and the relays' own the long one (`fullpipe relay`)."
+        );
+        let remedy = self.remedy("relays", Scope::Path, At::Path, Vec::new(), why);
+        // Windows that the kernel tunes may fill the queue between the relays.
+        let rtt = outlook.forecast_rtt(&[]).map(|rtt| RttForecast { high: None, ..rtt });
+        let gain = predicted.bits_per_second > outlook.present.scaled(MIN_GAIN);
+        gain.then_some(Remedy { predicted: Some(predicted), rtt, ..remedy })
     }
 
     fn streams_for_the_path(&self, present: u16) -> Option<u16> {

@@ -2,7 +2,7 @@ use std::mem::discriminant;
 
 use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::loss::CongestionControl;
-use fullpipe_model::predict;
+use fullpipe_model::{USUAL_RELAY_RTT, predict, predict_with_relays};
 use fullpipe_record::{
     Buffer, Change, Encapsulation, Evidence, Forecast, HostSettings, IpVersion, LegalVerdict, Limit, LossVerdict,
     MtuVerdict, Path, PathDirection, Prediction, Request, RttForecast,
@@ -71,6 +71,29 @@ impl<'a> Outlook<'a> {
         let as_stated = self.predict_over(self.evidence.bandwidth, changes).high;
         let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high.max(as_stated) };
         Some(if self.knows_the_capacity() { forecast } else { self.without_capacity(forecast, changes) })
+    }
+
+    /// Returns the rate through a pair of relays, each [`USUAL_RELAY_RTT`] from its host, whose own windows limit
+    /// nothing. `None` where the path is too short for them.
+    pub(crate) fn forecast_with_relays(&self) -> Option<Forecast> {
+        let [near, far] = [(); 2].map(|()| self.stretch(USUAL_RELAY_RTT, None));
+        let between = self.path.rtt().saturating_sub(near.rtt() + far.rtt());
+        if between <= near.rtt() {
+            return None;
+        }
+        let stretches = [near, self.stretch(between, self.path.forward.loss), far];
+        let hosts = [&self.sender, &self.receiver];
+        let prediction = predict_with_relays(&stretches, hosts, &unbounded_host(), &self.request);
+        // How far the relays are from the hosts is assumed.
+        let low = prediction.low.min(self.present.scaled(USUAL_VARIATION));
+        let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high };
+        Some(if self.knows_the_capacity() { forecast } else { self.without_capacity(forecast, &[]) })
+    }
+
+    fn stretch(&self, rtt: Span, loss: Option<Ratio>) -> Path {
+        let mut stretch = Path::symmetric(&PathDirection { loss: None, ..self.path.forward.clone() }, rtt);
+        stretch.forward.loss = loss;
+        stretch
     }
 
     /// Returns the round-trip time under load after `changes`: that of the idle path, unless a sender that fills queues

@@ -9,7 +9,7 @@ use crate::limits;
 use crate::thresholds::SAME_RATE;
 
 /// Returns the remedies for the limit that `verdict` names, best first: of those that reach about the highest predicted
-/// rate, the ones that fill no queue, and then those of the smallest scope; the others by their rate.
+/// rate, the ones that fill no queue, and then those of the smallest scope; the others by their rate; relays last.
 ///
 /// Each prediction is [`fullpipe_model::predict()`] over the settings and the load as changed. It is an interval from a
 /// little below the present rate upwards where the bandwidth was not stated or an end's settings are not known, and
@@ -35,10 +35,13 @@ pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
 
 fn sort(remedies: &mut [Remedy]) {
     let rate = |remedy: &Remedy| remedy.predicted.map(|forecast| forecast.bits_per_second);
-    let about_the_highest = remedies.iter().filter_map(rate).max().map(|rate| rate.scaled(1.0 - SAME_RATE));
+    // Relays carry out what no setting does, on machines that are still to be found.
+    let needs_machines = |remedy: &Remedy| remedy.changes.is_empty() && remedy.predicted.is_some();
+    let highest = remedies.iter().filter(|remedy| !needs_machines(remedy)).filter_map(rate).max();
+    let about_the_highest = highest.map(|rate| rate.scaled(1.0 - SAME_RATE));
     remedies.sort_by_key(|remedy| {
         let is_slower = rate(remedy).is_none() || rate(remedy) < about_the_highest;
         let slower = is_slower.then_some(Reverse(rate(remedy)));
-        (slower, !is_slower && fills_a_queue(remedy), remedy.scope, Reverse(rate(remedy)))
+        (needs_machines(remedy), slower, !is_slower && fills_a_queue(remedy), remedy.scope, Reverse(rate(remedy)))
     });
 }

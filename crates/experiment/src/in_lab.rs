@@ -1,11 +1,14 @@
 //! A lab as a target: both ends are this program, run in a host each.
 
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{Capture, Captured, Host, Lab, Line, Output, Program};
-use fullpipe_record::{At, Change, Direction, ErrorReport, Interval, Measurement, Request};
-use fullpipe_units::ByteCount;
+use fullpipe_lab::{Capture, Captured, Host, Lab, LabError, Line, Output, Program};
+use fullpipe_record::{
+    At, Change, Direction, ErrorReport, HostSettings, Interval, Measurement, Request, Summary, steady_of_receiver,
+};
+use fullpipe_units::{ByteCount, Span};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -15,6 +18,15 @@ use crate::target::{Ends, Interrupt, Target};
 
 /// Word that `fullpipe serve` prints once it can be reached.
 const LISTENING: &str = "listening";
+
+/// Port of the far end, and of the near relay in its place.
+const PORT: u16 = 5201;
+
+/// Port of the far relay.
+const RELAY_PORT: u16 = 8443;
+
+/// The key of both relays. Nobody else reaches them.
+const RELAY_KEY: &str = "relays of a lab, which nobody else can reach";
 
 /// Maximum time for the far end to come up, and for either program to end after its work.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
@@ -52,9 +64,53 @@ impl<'l> LabTarget<'l> {
         self.lab.end_programs();
     }
 
+    /// Returns the settings of the relays, which are alike.
+    pub(crate) fn relay_settings(&self) -> Result<HostSettings, ExperimentError> {
+        Ok(self.lab.inspect(Host::NearRelay)?)
+    }
+
+    /// Measures from sender to receiver through a pair of relays. The steady part is that of the receiver: data that
+    /// has left the sender may still be in a relay.
+    pub(crate) fn measure_through_relays(
+        &self,
+        request: &Request,
+        interrupt: Interrupt<'_>,
+        progress: &mut dyn FnMut(&Interval),
+    ) -> Result<Measurement, ExperimentError> {
+        let relays = self.relays()?;
+        let near = self.lab.address(Host::NearRelay);
+        let measured = self.measure_to(&near.to_string(), request, interrupt, progress);
+        for relay in relays {
+            relay.finish(Duration::ZERO)?;
+        }
+        let measured = measured?;
+        let samples = &measured.receiver().samples;
+        let ended_at = samples.last().map_or(Span::ZERO, |sample| sample.at);
+        let steady = steady_of_receiver(samples, Some(self.path().rtt()), ended_at);
+        Ok(Measurement { summary: Summary { steady, ..measured.summary }, ..measured })
+    }
+
+    /// Starts a pair of relays to the receiver.
+    fn relays(&self) -> Result<[Program<'l>; 2], ExperimentError> {
+        let mut key = tempfile::NamedTempFile::new().map_err(LabError::io("make a key for the relays"))?;
+        writeln!(key, "{RELAY_KEY}").map_err(LabError::io("write the key of the relays"))?;
+        let key = key.path().to_string_lossy();
+        let to = format!("{}:{PORT}", self.lab.address(Host::Receiver));
+        let via = format!("{}:{RELAY_PORT}", self.lab.address(Host::FarRelay));
+        let allowed = format!("{}/32:{PORT}", self.lab.address(Host::Receiver));
+        let far = ["relay", "--listen", &format!(":{RELAY_PORT}"), "--key-file", &key, "--allow-to", &allowed];
+        let near = ["relay", "--listen", &format!(":{PORT}"), "--key-file", &key, "--to", &to, "--via", &via];
+        Ok([self.listen(Host::FarRelay, &far)?, self.listen(Host::NearRelay, &near)?])
+    }
+
     /// A far end in `host`, once it can be reached.
     pub(crate) fn serve(&self, host: Host, flags: &[&str]) -> Result<Program<'l>, ExperimentError> {
-        let arguments: Vec<String> = std::iter::once("serve").chain(flags.iter().copied()).map(str::to_owned).collect();
+        self.listen(host, &[&["serve"], flags].concat())
+    }
+
+    /// This program in `host`, once it listens.
+    fn listen(&self, host: Host, arguments: &[&str]) -> Result<Program<'l>, ExperimentError> {
+        let arguments: Vec<String> = arguments.iter().copied().map(str::to_owned).collect();
         let server = self.lab.start_self(host, &arguments)?;
         let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
@@ -72,6 +128,22 @@ impl<'l> LabTarget<'l> {
         Err(ExperimentError::FarEnd(sentence(&output)))
     }
 
+    /// Sends what `request` asks for to a far end that this starts, by way of `address`.
+    fn measure_to(
+        &self,
+        address: &str,
+        request: &Request,
+        interrupt: Interrupt<'_>,
+        progress: &mut dyn FnMut(&Interval),
+    ) -> Result<Measurement, ExperimentError> {
+        let server = self.serve(near_end(request).peer(), &["--one-off"])?;
+        let watch = self.lab.watch()?;
+        let measured = self.send_to(address, request, &[], interrupt, progress)?;
+        let validity = watch.finish()?;
+        server.finish(Duration::from_secs(1))?;
+        Ok(Measurement { validity, ..measured })
+    }
+
     /// Sends what `request` asks for to a far end that is there, as `flags` have it.
     pub(crate) fn send(
         &self,
@@ -80,10 +152,21 @@ impl<'l> LabTarget<'l> {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        let near = near_end(request);
-        let mut arguments = measure_arguments(&self.lab.address(near.peer()).to_string(), request);
+        let to = self.lab.address(near_end(request).peer());
+        self.send_to(&to.to_string(), request, flags, interrupt, progress)
+    }
+
+    fn send_to(
+        &self,
+        address: &str,
+        request: &Request,
+        flags: &[&str],
+        interrupt: Interrupt<'_>,
+        progress: &mut dyn FnMut(&Interval),
+    ) -> Result<Measurement, ExperimentError> {
+        let mut arguments = measure_arguments(address, request);
         arguments.extend(flags.iter().copied().chain(["--json-lines"]).map(str::to_owned));
-        let client = self.lab.start_self(near, &arguments)?;
+        let client = self.lab.start_self(near_end(request), &arguments)?;
         let followed = follow(&client, time_for(request), interrupt, progress)?;
         let output = client.finish(TIMEOUT)?;
         let why = match followed {
@@ -126,12 +209,8 @@ impl Target for LabTarget<'_> {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        let server = self.serve(near_end(request).peer(), &["--one-off"])?;
-        let watch = self.lab.watch()?;
-        let measured = self.send(request, &[], interrupt, progress)?;
-        let validity = watch.finish()?;
-        server.finish(Duration::from_secs(1))?;
-        Ok(Measurement { validity, ..measured })
+        let to = self.lab.address(near_end(request).peer());
+        self.measure_to(&to.to_string(), request, interrupt, progress)
     }
 
     fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {

@@ -3,13 +3,15 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use fullpipe_lab::{Backend, Captured, Lab, Plan};
-use fullpipe_model::{left_by_cross_traffic, predict, predict_with_cross_traffic};
+use fullpipe_lab::{Backend, Captured, Lab, LabError, Plan};
+use fullpipe_model::{left_by_cross_traffic, predict, predict_with_cross_traffic, predict_with_relays};
 use fullpipe_record::event::{ScenarioBegan, StepBegan};
 use fullpipe_record::{
-    CaptureReport, Event, Interval, LabCrossTraffic, LabReport, LabStep, Measurement, OwnCapture, Request, Transport,
+    CaptureReport, Event, HostSettings, Interval, LabCrossTraffic, LabReport, LabStep, Measurement, OwnCapture,
+    Request, Transport,
 };
-use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp};
+use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp, Stretches};
+use fullpipe_sim::NotModelled;
 use fullpipe_trace::Explained;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
@@ -62,22 +64,22 @@ pub fn run_scenario(
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(&Event),
 ) -> Result<LabReport, ExperimentError> {
-    let mut standing: Option<(Plan, Lab)> = None;
+    let mut standing: Option<(Plan, Option<Stretches>, Lab)> = None;
     run_steps(scenario, observe, |step, observe| {
-        let plan = plan(scenario, step, backend);
-        let (_, lab) = match standing.take() {
-            Some(same) if same.0 == plan => standing.insert(same),
+        let (plan, stretches) = (plan(scenario, step, backend), scenario.stretches_of(step));
+        let (.., lab) = match standing.take() {
+            Some(same) if same.0 == plan && same.1.as_ref() == stretches => standing.insert(same),
             // The old one ends before the new one begins: they have the same addresses, and the machine is small.
             old => {
                 drop(old);
-                let lab = Lab::start(&plan)?;
-                standing.insert((plan, lab))
+                let lab = start(&plan, stretches)?;
+                standing.insert((plan, stretches.cloned(), lab))
             }
         };
         let target = &LabTarget::new(lab);
         let capture = capture.map(|to| (to, file_name(&format!("{}-{}", scenario.name, step.name))));
         let place = Place::Lab { target, seed: scenario.seed, capture, runs: Cell::new(0) };
-        Running { place, step, time_scale, interrupt }.run(observe)
+        Running { place, step, stretches, time_scale, interrupt }.run(observe)
     })
 }
 
@@ -97,7 +99,8 @@ pub fn run_scenario_virtually(
     run_steps(scenario, observe, |step, observe| {
         let [sender, receiver] = scenario.hosts_of(step);
         let target = VirtualTarget::new(scenario.path_of(step).clone(), [&sender, &receiver], scenario.seed);
-        Running { place: Place::Virtual(&target, scenario.seed), step, time_scale, interrupt }.run(observe)
+        let (place, stretches) = (Place::Virtual(&target, scenario.seed), scenario.stretches_of(step));
+        Running { place, step, stretches, time_scale, interrupt }.run(observe)
     })
 }
 
@@ -136,6 +139,10 @@ fn run_steps(
     })
 }
 
+fn start(plan: &Plan, stretches: Option<&Stretches>) -> Result<Lab, LabError> {
+    stretches.map_or_else(|| Lab::start(plan), |stretches| Lab::start_with_relays(plan, stretches))
+}
+
 fn plan(scenario: &Scenario, step: &Step, backend: Backend) -> Plan {
     let [sender, receiver] = scenario.hosts_of(step);
     Plan { path: scenario.path_of(step).clone(), seed: scenario.seed, sender, receiver, backend, interactive: false }
@@ -164,6 +171,7 @@ enum Place<'r> {
 struct Running<'r> {
     place: Place<'r>,
     step: &'r Step,
+    stretches: Option<&'r Stretches>,
     time_scale: Ratio,
     interrupt: Interrupt<'r>,
 }
@@ -179,13 +187,19 @@ impl Running<'_> {
     fn run(&self, observe: &mut dyn FnMut(&Event)) -> Result<LabStep, ExperimentError> {
         let (path, ends, step) = (self.target().path(), self.target().settings()?, self.step);
         let cross_traffic: Vec<Request> = step.cross_traffic.iter().map(|load| load.request.clone()).collect();
-        let prediction = match step.ramp {
+        let relayed = self.stretches.filter(|_| step.relays);
+        let prediction = match (relayed, step.ramp) {
+            (Some(stretches), _) => {
+                predict_with_relays(stretches, [&ends.sender, &ends.receiver], &self.relay_settings()?, &step.request)
+            }
             // Round trips grow from where the cross traffic leaves no more.
-            Some(_) => {
+            (None, Some(_)) => {
                 let left = left_by_cross_traffic(path, &cross_traffic);
                 predict(&left, &ends.sender, &ends.receiver, &step.request)
             }
-            None => predict_with_cross_traffic(path, &ends.sender, &ends.receiver, &step.request, &cross_traffic),
+            (None, None) => {
+                predict_with_cross_traffic(path, &ends.sender, &ends.receiver, &step.request, &cross_traffic)
+            }
         };
         let needed = needed(&prediction, path, step.request.streams);
         let request = scaled(&step.request, path.rtt(), needed, self.time_scale);
@@ -200,6 +214,14 @@ impl Running<'_> {
                 Ok(LabStep { missed: vec![why.to_string()], ..without })
             }
             done => done,
+        }
+    }
+
+    /// Returns the settings of the relays.
+    fn relay_settings(&self) -> Result<HostSettings, ExperimentError> {
+        match self.place {
+            Place::Lab { target, .. } => target.relay_settings(),
+            Place::Virtual(..) => Ok(HostSettings::of_linux_6_18()),
         }
     }
 
@@ -307,13 +329,18 @@ impl Running<'_> {
                 };
                 let capture = capture.as_ref().map(begin).transpose()?;
                 let cross_traffic = (&self.step.cross_traffic[..], *seed);
-                let done = run_with_cross_traffic(target, cross_traffic, request, interrupt, || {
-                    target.measure(request, interrupt, progress)
-                });
+                let done = if self.step.relays {
+                    target.measure_through_relays(request, interrupt, progress).map(|done| (done, Vec::new()))
+                } else {
+                    run_with_cross_traffic(target, cross_traffic, request, interrupt, || {
+                        target.measure(request, interrupt, progress)
+                    })
+                };
                 let captured = capture.map(|capture| target.finish_capture(capture)).transpose()?;
                 let (measurement, cross_traffic) = done?;
                 Ok((measurement, cross_traffic, captured))
             }
+            Place::Virtual(..) if self.step.relays => Err(NotModelled::Relays.into()),
             Place::Virtual(target, seed) => {
                 let cross_traffic = (&self.step.cross_traffic[..], *seed);
                 let (measurement, loads) =
@@ -329,7 +356,8 @@ impl Running<'_> {
         if captured.missed > 0 {
             measurement.warnings.push(format!("{} packets are missing in the capture", captured.missed));
         }
-        if measurement.request.transport != Transport::Tcp {
+        // Between relays are other connections than at the ends.
+        if measurement.request.transport != Transport::Tcp || self.step.relays {
             return;
         }
         let [sender, receiver] = &captured.files;

@@ -36,7 +36,11 @@ const MAX_HELD: usize = 1 << 20;
 
 /// A capture that is under way; [`Lab::finish_capture`](crate::Lab::finish_capture) ends it.
 #[derive(Debug)]
-pub struct Capture {
+pub struct Capture(pub(crate) Vec<StretchCapture>);
+
+/// The part of a capture that one stretch of the path makes.
+#[derive(Debug)]
+pub(crate) struct StretchCapture {
     files: [PathBuf; 2],
     missed: Arc<AtomicU64>,
     writer: Option<JoinHandle<io::Result<()>>>,
@@ -47,7 +51,7 @@ pub struct Capture {
 /// The content of a capture that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured {
-    /// The files, the sender's first.
+    /// The files of both ends of the path, the sender's first.
     pub files: [PathBuf; 2],
     /// Packets that are missing in them: they did not fit, or came faster than they were written.
     pub missed: u64,
@@ -85,6 +89,20 @@ struct Record {
 }
 
 impl Capture {
+    /// Ends the capture, once both directions of each link have dropped their taps.
+    ///
+    /// # Errors
+    /// If a file could not be written.
+    pub(crate) fn finish(self) -> Result<Captured, LabError> {
+        let done = self.0.into_iter().map(StretchCapture::finish).collect::<Result<Vec<_>, _>>()?;
+        let missed = done.iter().map(|stretch| stretch.missed).sum();
+        let end = |stretch: Option<&Captured>, end: usize| stretch.map(|stretch| stretch.files[end].clone());
+        let files = [end(done.first(), 0), end(done.last(), 1)].map(Option::unwrap_or_default);
+        Ok(Captured { files, missed })
+    }
+}
+
+impl StretchCapture {
     /// Begins the files `NAME-sender.pcap` and `NAME-receiver.pcap` in `folder`, each of at most `most` bytes, and the
     /// record of what happens on `path`, for `NAME-truth.json`. `now` is the time of the link, which began at `epoch`.
     pub(crate) fn start(
@@ -122,11 +140,7 @@ impl Capture {
         self.taps[host.index()].clone()
     }
 
-    /// Ends the capture, once both directions of the link have dropped their taps.
-    ///
-    /// # Errors
-    /// If a file could not be written.
-    pub(crate) fn finish(mut self) -> Result<Captured, LabError> {
+    fn finish(mut self) -> Result<Captured, LabError> {
         let writer = self.writer.take();
         let Self { files, missed, truth, taps, .. } = self;
         // The writer ends once nobody can send to it.

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use crate::awake::Awake;
-use crate::capture::{Capture, Tap};
+use crate::capture::{StretchCapture, Tap};
 use crate::carried::{Carried, Timing};
 use crate::command_channel::{CommandChannel, Inbox, LinkCommand, channel};
 use crate::error::LabError;
@@ -94,17 +94,17 @@ impl Driver {
         self.directions[host.index()].channel.post(LinkCommand::Change(change));
     }
 
-    /// Lets what passes both ends of `path`, which is this one, be written to files; see [`Capture::start`].
+    /// Lets what passes both ends of `path`, which is this one, be written to files; see [`StretchCapture::start`].
     pub(crate) fn capture(
         &self,
         folder: &std::path::Path,
         name: &str,
         most: ByteCount,
         path: &Path,
-    ) -> Result<Capture, LabError> {
+    ) -> Result<StretchCapture, LabError> {
         let elapsed = self.origin.elapsed();
         let clock = (Time::ZERO + elapsed.into(), SystemTime::now() - elapsed);
-        let capture = Capture::start(folder, name, most, path, clock)?;
+        let capture = StretchCapture::start(folder, name, most, path, clock)?;
         self.tap(|host| Some(capture.tap(host)));
         Ok(capture)
     }

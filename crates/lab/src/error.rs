@@ -40,7 +40,8 @@ pub enum LabError {
 }
 
 impl LabError {
-    pub(crate) fn io(action: &str) -> impl FnOnce(io::Error) -> Self {
+    /// Returns the function that makes an error of the kernel's, for `action`.
+    pub fn io(action: &str) -> impl FnOnce(io::Error) -> Self {
         let action = action.to_owned();
         move |cause| Self::Io { action, cause }
     }

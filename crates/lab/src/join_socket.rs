@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
@@ -46,14 +46,14 @@ const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 pub(crate) struct Inside {
     /// The keeper, whose namespaces are those of every program in the lab.
     pub(crate) keeper: OwnedFd,
-    /// The network of each host, in the order of the path.
-    pub(crate) networks: [OwnedFd; 2],
+    /// The network of each host, by its number.
+    pub(crate) networks: Vec<OwnedFd>,
 }
 
 impl Inside {
     fn try_clone(&self) -> io::Result<Self> {
-        let [sender, receiver] = &self.networks;
-        Ok(Self { keeper: self.keeper.try_clone()?, networks: [sender.try_clone()?, receiver.try_clone()?] })
+        let networks = self.networks.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+        Ok(Self { keeper: self.keeper.try_clone()?, networks })
     }
 }
 
@@ -125,8 +125,8 @@ impl JoinedLab {
     pub fn run(self, host: Host, program: &str, arguments: &[String], stop: &AtomicBool) -> Result<i32, LabError> {
         let action = format!("start `{program}` in the {}", host.name());
         let Inside { keeper, networks } = self.0;
-        let [sender, receiver] = networks.map(NetNamespace::from);
-        let network = if host == Host::Sender { sender } else { receiver };
+        let network = networks.into_iter().nth(host.index()).map(NetNamespace::from);
+        let network = network.ok_or_else(|| LabError::io(&action)(absent(host)))?;
         let folder = std::env::current_dir();
         // Root's lab is in no user namespace, or in one where root lacks what it takes without.
         enter_process(keeper.as_fd(), Unsharing::AsRoot)
@@ -171,14 +171,15 @@ fn wait_or_end(child: &mut Child, stop: &AtomicBool) -> io::Result<ExitStatus> {
 
 /// Accepts connections, and gives the descriptors to programs of this user.
 fn admit(listener: &OwnedFd, inside: &Inside) {
-    let [sender, receiver] = inside.networks.each_ref().map(AsFd::as_fd);
+    let keeper = std::iter::once(inside.keeper.as_fd());
+    let descriptors: Vec<BorrowedFd<'_>> = keeper.chain(inside.networks.iter().map(AsFd::as_fd)).collect();
     loop {
         match accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(visitor) => {
                 let is_ours = sockopt::socket_peercred(&visitor).is_ok_and(|peer| peer.uid == geteuid());
                 if is_ours {
                     // A visitor that went away needs no answer.
-                    let _ = send_with_descriptors(&visitor, WELCOME, &[inside.keeper.as_fd(), sender, receiver]);
+                    let _ = send_with_descriptors(&visitor, WELCOME, &descriptors);
                 }
             }
             Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -194,11 +195,18 @@ fn receive_inside(listener: &OwnedFd) -> io::Result<Inside> {
     let mut words = [0; 64];
     let (length, descriptors) = receive_with_descriptors(listener, &mut words)?;
     let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "it is of another version of this program");
-    let [keeper, sender, receiver] = <[OwnedFd; 3]>::try_from(descriptors).map_err(|_| unexpected())?;
+    let mut descriptors = descriptors.into_iter();
+    let keeper = descriptors.next().ok_or_else(unexpected)?;
     if words.get(..length) != Some(WELCOME) {
         return Err(unexpected());
     }
-    Ok(Inside { keeper, networks: [sender, receiver] })
+    Ok(Inside { keeper, networks: descriptors.collect() })
+}
+
+/// Returns the error of a host that this lab does not have.
+pub(crate) fn absent(host: Host) -> io::Error {
+    let why = format!("this lab has no {}: its path has no stretches", host.name());
+    io::Error::new(io::ErrorKind::NotFound, why)
 }
 
 fn listen_at(name: &str) -> Result<OwnedFd, Errno> {

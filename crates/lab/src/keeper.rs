@@ -10,8 +10,8 @@ use fullpipe_host::{Applied, SysctlTree, apply, inspect};
 use fullpipe_record::Segmentation;
 use fullpipe_sys::{
     CpuTime, Fork, Ipv4Link, NetNamespace, Offload, children_cpu_time, configure_ipv4, create_veth, enter_before_exec,
-    ethernet_up, fork_single_threaded, ignore_terminal_signals, loopback_up, open_packet_socket, open_tun,
-    packet_drops, set_ethernet_address, single_segments, without_arp,
+    ethernet_up, fork_single_threaded, ignore_terminal_signals, lead_to_network_of_peer, lead_to_peer_alone,
+    loopback_up, open_packet_socket, open_tun, packet_drops, set_ethernet_address, single_segments, without_arp,
 };
 use fullpipe_units::{ByteCount, SegCount, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,14 +19,18 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, wait, waitpid};
 
 use crate::backend::Backend;
+use crate::join_socket::absent;
 use crate::kernel::{Counts, TO_HOST};
 use crate::lack::Lack;
-use crate::protocol::{Blueprint, ETHERNET_ADDRESS, Host, Layout, Reply, Request, receive, send};
+use crate::protocol::{Blueprint, ETHERNET_ADDRESS, Host, Layout, Reply, Request, Stretch, receive, send};
 use crate::refusal::Refusal;
 use crate::router::{Router, without_ipv6};
 
 /// The argument that makes the program a keeper.
 pub const ARGUMENT: &str = "lab-keeper";
+
+/// The device of a relay that leads to the receiver. The one that leads to the sender is called as that of an end.
+const ONWARD: &str = "path1";
 
 /// The device behind TUN.
 const TUN: &str = "/dev/net/tun";
@@ -75,7 +79,7 @@ fn keep(control: &OwnedFd) -> ExitCode {
 }
 
 /// Hands over what leads into the hosts, and to them.
-fn introduce(control: &OwnedFd, layout: Option<Layout>, hosts: &[HostState; 2], devices: &[OwnedFd]) -> io::Result<()> {
+fn introduce(control: &OwnedFd, layout: Option<Layout>, hosts: &[HostState], devices: &[OwnedFd]) -> io::Result<()> {
     let keeper = pidfd_open(getpid(), PidfdFlags::empty())?;
     let mut descriptors = vec![keeper.as_fd()];
     descriptors.extend(hosts.iter().map(|host| host.network.as_fd()));
@@ -98,96 +102,158 @@ struct HostState {
     network: NetNamespace,
     /// The router next to it, if there is no link.
     router: Option<Router>,
-    /// The link's end of the device if it is a packet socket, which alone knows what it dropped.
-    socket: Option<OwnedFd>,
-    /// Packets that it had dropped when it was last asked.
+    /// The link's ends of the devices if they are packet sockets, which alone know what they dropped.
+    sockets: Vec<OwnedFd>,
+    /// Packets that they had dropped when they were last asked.
     socket_drops: u64,
     applied: Vec<Applied>,
 }
 
-fn build(blueprint: &Blueprint, layout: Option<Layout>) -> Result<([HostState; 2], Vec<OwnedFd>), Refusal> {
+/// Builds the hosts, in the order of their numbers, and returns with them the devices, in the order of the path.
+fn build(blueprint: &Blueprint, layout: Option<Layout>) -> Result<(Vec<HostState>, Vec<OwnedFd>), Refusal> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .map_err(|error| Refusal::failed("making the mounts private")(error.into()))?;
     // In a container that hides parts of /proc the kernel refuses a fresh one; programs then see the outer PIDs.
     let _ = mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None);
-    let (sender, sender_device) = build_host(Host::Sender, blueprint, layout)?;
-    let (receiver, receiver_device) = build_host(Host::Receiver, blueprint, layout)?;
-    if let (Some(near), Some(far)) = (&sender.router, &receiver.router) {
+    let (mut hosts, mut devices) = (Vec::new(), Vec::new());
+    for &host in blueprint.hosts() {
+        let (state, own) = build_host(host, blueprint, layout)?;
+        hosts.push((host, state));
+        devices.extend(own);
+    }
+    hosts.sort_by_key(|(host, _)| host.index());
+    let hosts: Vec<HostState> = hosts.into_iter().map(|(_, state)| state).collect();
+    if let [HostState { router: Some(near), .. }, HostState { router: Some(far), .. }] = &hosts[..] {
         Router::join([near, far], blueprint)?;
     }
-    Ok(([sender, receiver], sender_device.into_iter().chain(receiver_device).collect()))
+    Ok((hosts, devices))
 }
 
-fn build_host(
-    host: Host,
-    blueprint: &Blueprint,
-    layout: Option<Layout>,
-) -> Result<(HostState, Option<OwnedFd>), Refusal> {
+/// A device of a host.
+struct Device<'b> {
+    name: &'static str,
+    /// The host at the other end of its stretch.
+    peer: Host,
+    stretch: &'b Stretch,
+    /// 0 at the sender's end of the stretch, 1 at the receiver's.
+    end: usize,
+    /// Whether more than the peer is behind it.
+    leads_on: bool,
+}
+
+/// Returns the devices of `host`, the one towards the sender first.
+fn devices_of(host: Host, blueprint: &Blueprint) -> Vec<Device<'_>> {
+    let hosts = blueprint.hosts();
+    let Some(at) = hosts.iter().position(|other| *other == host) else { return Vec::new() };
+    let is_relayed = hosts.len() > 2;
+    let back = at.checked_sub(1).map(|before| Device {
+        name: TO_HOST,
+        peer: hosts[before],
+        stretch: &blueprint.stretches[before],
+        end: 1,
+        leads_on: is_relayed && !hosts[before].is_end(),
+    });
+    let onward = hosts.get(at + 1).map(|next| Device {
+        name: if at == 0 { TO_HOST } else { ONWARD },
+        peer: *next,
+        stretch: &blueprint.stretches[at],
+        end: 0,
+        leads_on: is_relayed && !next.is_end(),
+    });
+    back.into_iter().chain(onward).collect()
+}
+
+fn build_host(host: Host, blueprint: &Blueprint, layout: Option<Layout>) -> Result<(HostState, Vec<OwnedFd>), Refusal> {
     let making = "making a network namespace";
     let network = NetNamespace::create().map_err(Refusal::lacking(Lack::Namespaces, making))?;
     let tree = SysctlTree::of_this_host();
     // A remembered slow-start threshold would leak from one measurement into the next.
     tree.write("net.ipv4.tcp_no_metrics_save", "1").map_err(|error| Refusal::setting(error.into()))?;
-    apply(&tree, &blueprint.changes[host.index()]).map_err(Refusal::setting)?;
-    let (device, router) = match layout {
-        Some(layout) => (Some(open_device(layout, &network, blueprint)?), None),
-        None => (None, Some(Router::build(host, &network, blueprint)?)),
+    let router = if host.is_end() {
+        apply(&tree, &blueprint.changes[host.index()]).map_err(Refusal::setting)?;
+        layout.is_none().then(|| Router::build(host, &network, blueprint)).transpose()?
+    } else {
+        tree.write("net.ipv4.ip_forward", "1").map_err(|error| Refusal::setting(error.into()))?;
+        None
     };
-    without_ipv6(TO_HOST);
-    if blueprint.segmentation == Segmentation::Exact {
-        single_segments(TO_HOST).map_err(Refusal::failed("switching segmentation off"))?;
-    }
     loopback_up().map_err(Refusal::failed("bringing up the loopback device"))?;
-    let link = Ipv4Link {
-        local: host.address(),
-        peer: host.peer().address(),
-        mtu: blueprint.mtu[host.index()],
-        transmit_queue: SegCount::new(blueprint.transmit_queue),
-    };
-    configure_ipv4(TO_HOST, link).map_err(Refusal::failed("configuring the device"))?;
-    if layout != Some(Layout::Tun) {
-        without_arp(TO_HOST).map_err(Refusal::failed("configuring the device"))?;
+    let mut ends = Vec::new();
+    for device in devices_of(host, blueprint) {
+        if let Some(layout) = layout {
+            ends.push(open_device(&device, layout, &network, blueprint)?);
+        }
+        set_up(&device, host, blueprint.segmentation, layout)?;
     }
-    let socket = device.as_ref().filter(|_| layout == Some(Layout::Packet)).map(OwnedFd::try_clone).transpose();
-    let socket = socket.map_err(Refusal::failed("keeping hold of the packet socket"))?;
-    Ok((HostState { network, router, socket, socket_drops: 0, applied: Vec::new() }, device))
+    let sockets = ends.iter().filter(|_| layout == Some(Layout::Packet)).map(OwnedFd::try_clone);
+    let sockets = sockets.collect::<io::Result<_>>().map_err(Refusal::failed("keeping hold of the packet socket"))?;
+    Ok((HostState { network, router, sockets, socket_drops: 0, applied: Vec::new() }, ends))
 }
 
-/// Makes the device of host `network`, which the calling thread is in; what the link reads and writes of it.
-fn open_device(layout: Layout, network: &NetNamespace, blueprint: &Blueprint) -> Result<OwnedFd, Refusal> {
+/// Configures a device of `host`, whose network the calling thread is in.
+fn set_up(device: &Device<'_>, host: Host, form: Segmentation, layout: Option<Layout>) -> Result<(), Refusal> {
+    without_ipv6(device.name);
+    if form == Segmentation::Exact {
+        single_segments(device.name).map_err(Refusal::failed("switching segmentation off"))?;
+    }
+    let link = Ipv4Link {
+        local: host.address(),
+        peer: device.peer.address(),
+        mtu: device.stretch.mtu[device.end],
+        transmit_queue: SegCount::new(device.stretch.transmit_queue),
+    };
+    let configuring = "configuring the device";
+    configure_ipv4(device.name, link).map_err(Refusal::failed(configuring))?;
+    if device.leads_on {
+        lead_to_network_of_peer(device.name).map_err(Refusal::failed(configuring))?;
+    } else if !host.is_end() {
+        lead_to_peer_alone(device.name).map_err(Refusal::failed(configuring))?;
+    }
+    if layout != Some(Layout::Tun) {
+        without_arp(device.name).map_err(Refusal::failed(configuring))?;
+    }
+    Ok(())
+}
+
+/// Makes a device of host `network`, which the calling thread is in; what the link reads and writes of it.
+fn open_device(
+    device: &Device<'_>,
+    layout: Layout,
+    network: &NetNamespace,
+    blueprint: &Blueprint,
+) -> Result<OwnedFd, Refusal> {
     let exact = blueprint.segmentation == Segmentation::Exact;
     match layout {
         Layout::Tun => {
             let offload = if exact { Offload::Checksums } else { Offload::Trains };
-            open_tun(TO_HOST, offload).map(OwnedFd::from).map_err(Refusal::lacking(Lack::Tun, "open(/dev/net/tun)"))
+            open_tun(device.name, offload).map(OwnedFd::from).map_err(Refusal::lacking(Lack::Tun, "open(/dev/net/tun)"))
         }
-        Layout::Packet => open_packet_device(network, blueprint.mtu)
+        Layout::Packet => open_packet_device(device, network)
             .map_err(Refusal::lacking(Lack::PacketSockets, "making a pair of devices and a packet socket")),
     }
 }
 
 /// Makes the device of host `network`, which the calling thread is in, and a packet socket at its other end. That is
 /// in a network namespace of its own, which the socket alone keeps alive.
-fn open_packet_device(network: &NetNamespace, mtu: [ByteCount; 2]) -> io::Result<OwnedFd> {
+fn open_packet_device(device: &Device<'_>, network: &NetNamespace) -> io::Result<OwnedFd> {
     const MAX_MTU: ByteCount = ByteCount::new(65_535);
     // An Ethernet device takes in no packet that is longer than what it may send (`is_skb_forwardable`).
-    if mtu[0] != mtu[1] {
+    if device.stretch.mtu[0] != device.stretch.mtu[1] {
         return Err(io::Error::other("they need one MTU for both directions"));
     }
     let outside = NetNamespace::create()?;
-    create_veth(TO_HOST, [network, &outside])?;
-    without_ipv6(TO_HOST);
-    ethernet_up(TO_HOST, MAX_MTU)?;
-    let socket = open_packet_socket(TO_HOST)?;
+    create_veth(device.name, [network, &outside])?;
+    without_ipv6(device.name);
+    ethernet_up(device.name, MAX_MTU)?;
+    let socket = open_packet_socket(device.name)?;
     network.enter()?;
-    set_ethernet_address(TO_HOST, ETHERNET_ADDRESS)?;
+    set_ethernet_address(device.name, ETHERNET_ADDRESS)?;
     Ok(socket)
 }
 
 impl HostState {
-    /// Packets that the link's end of the device dropped so far, or the host's router as they came from the other one.
+    /// Packets that the link's ends of the devices dropped so far, or the host's router as they came from the other.
     fn drops_on_the_way(&mut self) -> io::Result<u64> {
-        if let Some(socket) = &self.socket {
+        for socket in &self.sockets {
             self.socket_drops += packet_drops(socket)?;
         }
         Ok(self.socket_drops + self.router.as_ref().map_or(Ok(0), Router::drops)?)
@@ -196,7 +262,8 @@ impl HostState {
 
 struct Keeper<'c> {
     control: &'c OwnedFd,
-    hosts: [HostState; 2],
+    /// By number.
+    hosts: Vec<HostState>,
     programs: HashSet<i32>,
 }
 
@@ -263,13 +330,13 @@ impl Keeper<'_> {
             Request::Apply { host, changes } => {
                 self.enter(host)?;
                 let applied = apply(&SysctlTree::of_this_host(), &changes).map_err(io::Error::other)?;
-                self.hosts[host.index()].applied.push(applied);
+                self.host(host)?.applied.push(applied);
                 Ok(Reply::Done)
             }
             Request::Undo { host } => self.undo(host).map(|()| Reply::Done),
             Request::DeviceDrops { host } => {
                 self.enter(host)?;
-                Ok(Reply::Count(device_drops()? + self.hosts[host.index()].drops_on_the_way()?))
+                Ok(Reply::Count(device_drops()? + self.host(host)?.drops_on_the_way()?))
             }
             Request::Counts => self.counts().map(Reply::Counts),
         }
@@ -285,7 +352,7 @@ impl Keeper<'_> {
         let [input, output, errors] = <[OwnedFd; 3]>::try_from(stdio)
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a program needs three descriptors"))?;
         command.stdin(Stdio::from(input)).stdout(Stdio::from(output)).stderr(Stdio::from(errors));
-        enter_before_exec(&mut command, &self.hosts[host.index()].network, host.name())?;
+        enter_before_exec(&mut command, &self.host(host)?.network, host.name())?;
         let pid = command.spawn()?.id().cast_signed();
         self.programs.insert(pid);
         if let Some(known) = Pid::from_raw(pid) {
@@ -309,7 +376,7 @@ impl Keeper<'_> {
         self.enter(host)?;
         let tree = SysctlTree::of_this_host();
         let mut result = Ok(());
-        for applied in self.hosts[host.index()].applied.drain(..).rev() {
+        for applied in self.host(host)?.applied.drain(..).rev() {
             result = result.and(applied.undo(&tree).map_err(io::Error::other));
         }
         result
@@ -317,23 +384,29 @@ impl Keeper<'_> {
 
     /// Returns the routers' counts of each direction.
     fn counts(&self) -> io::Result<[Counts; 2]> {
-        match self.hosts.each_ref().map(|host| host.router.as_ref()) {
-            [Some(sender), Some(receiver)] => {
+        match &self.hosts[..] {
+            [HostState { router: Some(sender), .. }, HostState { router: Some(receiver), .. }] => {
                 Ok([Router::counts(sender, receiver)?, Router::counts(receiver, sender)?])
             }
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "there are no routers")),
         }
     }
 
-    fn enter(&self, host: Host) -> io::Result<()> {
-        self.hosts[host.index()].network.enter()
+    fn enter(&mut self, host: Host) -> io::Result<()> {
+        self.host(host)?.network.enter()
+    }
+
+    fn host(&mut self, host: Host) -> io::Result<&mut HostState> {
+        self.hosts.get_mut(host.index()).ok_or_else(|| absent(host))
     }
 }
 
-/// Packets that the path's device dropped, in either direction, in the network namespace of the calling thread.
+/// Packets that the path's devices dropped, in either direction, in the network namespace of the calling thread.
 fn device_drops() -> io::Result<u64> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
-    parse_device_drops(&table, TO_HOST).ok_or_else(|| io::Error::other(format!("device {TO_HOST} is gone")))
+    let first = parse_device_drops(&table, TO_HOST);
+    let first = first.ok_or_else(|| io::Error::other(format!("device {TO_HOST} is gone")))?;
+    Ok(first + parse_device_drops(&table, ONWARD).unwrap_or(0))
 }
 
 /// Columns of `/proc/net/dev`: eight of reception, then eight of transmission; the fourth of each counts drops.

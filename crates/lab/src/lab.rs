@@ -12,7 +12,7 @@ use crate::error::LabError;
 use crate::join_socket::JoinSocket;
 use crate::kernel::{KernelPath, disciplines, made_exact};
 use crate::program::{Program, Stdio};
-use crate::protocol::{Blueprint, Host, Reply, Request};
+use crate::protocol::{Blueprint, Host, Reply, Request, Stretch};
 use crate::remote::Remote;
 use crate::validity::{Ticks, judge};
 
@@ -36,18 +36,20 @@ pub struct Plan {
     pub interactive: bool,
 }
 
-/// Two hosts and the path between them. Everything disappears with it.
+/// Two hosts and the path between them, and relays in between if it has stretches. Everything disappears with it.
 pub struct Lab {
     // Dropped first: the link ends before the hosts whose devices it reads.
     carrier: Carrier,
     remote: Remote,
     path: Path,
+    /// One that is the path, or three.
+    stretches: Vec<Path>,
 }
 
 /// The carrier of the packets between the hosts.
 enum Carrier {
-    /// The emulated link.
-    Link(Driver),
+    /// The emulated link of each stretch.
+    Link(Vec<Driver>),
     /// The kernel's own disciplines.
     Kernel(KernelPath),
 }
@@ -60,34 +62,56 @@ impl Lab {
     /// [`LabError::Lacking`] where this machine does not permit it, with what would; otherwise what failed.
     pub fn start(plan: &Plan) -> Result<Self, LabError> {
         plan.backend.check_path_support(&plan.path)?;
-        let is_kernel = plan.backend == Backend::Kernel;
-        let path = if is_kernel { made_exact(&plan.path) } else { plan.path.clone() };
-        let disciplines = if is_kernel { disciplines(&path) } else { [vec![], vec![]] };
-        let blueprint = Blueprint {
-            backend: plan.backend,
-            mtu: [path.forward.mtu, path.reverse.mtu],
-            transmit_queue: transmit_queue(&path),
-            segmentation: path.segmentation,
-            changes: [plan.sender.clone(), plan.receiver.clone()],
-            disciplines,
-        };
-        info!(backend = ?plan.backend, "starting two hosts in namespaces");
-        let (remote, devices) = Remote::start(&blueprint, plan.interactive)?;
-        debug!(?path, "joining the hosts by the path");
-        let starting = LabError::io("start the emulated link");
-        let carrier = match devices {
-            Some(devices) => Carrier::Link(Driver::start(&path, plan.seed, devices).map_err(starting)?),
-            None => Carrier::Kernel(KernelPath::new()),
-        };
-        Ok(Self { carrier, remote, path })
+        let path = if plan.backend == Backend::Kernel { made_exact(&plan.path) } else { plan.path.clone() };
+        Self::over(vec![path.clone()], path, plan)
     }
 
-    /// The path between the hosts.
+    /// Builds four hosts in a row: sender, near relay, far relay and receiver, joined by `stretches`, of which the path
+    /// of `plan` is the whole. The relays have this machine's settings and forward packets.
+    ///
+    /// # Errors
+    /// As [`Lab::start`]; [`LabError::Unsupported`] where the kernel is the path.
+    pub fn start_with_relays(plan: &Plan, stretches: &[Path; 3]) -> Result<Self, LabError> {
+        if plan.backend == Backend::Kernel {
+            return Err(LabError::Unsupported { what: "stretches" });
+        }
+        Self::over(stretches.to_vec(), plan.path.clone(), plan)
+    }
+
+    fn over(stretches: Vec<Path>, path: Path, plan: &Plan) -> Result<Self, LabError> {
+        let blueprint = Blueprint {
+            backend: plan.backend,
+            stretches: stretches.iter().map(devices_of).collect(),
+            segmentation: path.segmentation,
+            changes: [plan.sender.clone(), plan.receiver.clone()],
+            disciplines: if plan.backend == Backend::Kernel { disciplines(&path) } else { [vec![], vec![]] },
+        };
+        info!(backend = ?plan.backend, hosts = blueprint.hosts().len(), "starting hosts in namespaces");
+        let (remote, devices) = Remote::start(&blueprint, plan.interactive)?;
+        debug!(?stretches, "joining the hosts by the path");
+        let starting = LabError::io("start the emulated link");
+        let carrier = match devices {
+            Some(devices) => {
+                let links = stretches.iter().zip(plan.seed..).zip(devices);
+                let started = links.map(|((stretch, seed), devices)| Driver::start(stretch, seed, devices));
+                Carrier::Link(started.collect::<Result<_, _>>().map_err(starting)?)
+            }
+            None => Carrier::Kernel(KernelPath::new()),
+        };
+        Ok(Self { carrier, remote, path, stretches })
+    }
+
+    /// The whole path between sender and receiver.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The address at which the other host reaches `host`.
+    /// The path that [`Lab::change`] changes: the whole, or the long one of its stretches.
+    pub fn changeable_path(&self) -> &Path {
+        &self.stretches[self.stretches.len() / 2]
+    }
+
+    /// The address at which the other hosts reach `host`.
     pub fn address(&self, host: Host) -> Ipv4Addr {
         host.address()
     }
@@ -151,13 +175,13 @@ impl Lab {
         self.remote.ask(&action, &Request::Undo { host }, &[]).map(drop)
     }
 
-    /// Makes the path that leads away from `host` another from now on.
+    /// Makes the path that leads away from `host`, one of the ends, another from now on; of stretches, the long one.
     ///
     /// # Errors
     /// [`LabError::Unsupported`] where the kernel is the path.
     pub fn change(&self, host: Host, change: PathChange) -> Result<(), LabError> {
         match &self.carrier {
-            Carrier::Link(driver) => driver.change(host, change),
+            Carrier::Link(links) => links[links.len() / 2].change(host, change),
             Carrier::Kernel(_) => return Err(LabError::Unsupported { what: "changes while it stands" }),
         }
         Ok(())
@@ -166,13 +190,21 @@ impl Lab {
     /// Writes what passes both ends of the path, by the link's own time, to `NAME-sender.pcap` and
     /// `NAME-receiver.pcap` in `folder`, until [`Lab::finish_capture`]: the first 128 B of each packet, at most
     /// `most` bytes a file. A train that the path carries whole is one packet. What the path did to them is written to
-    /// `NAME-truth.json`, a document of the kind `path-truth`.
+    /// `NAME-truth.json`, a document of the kind `path-truth`. Of stretches, each has files of its own, with `near-` or
+    /// `far-` behind the name for the short ones.
     ///
     /// # Errors
     /// If the files cannot be made; [`LabError::Unsupported`] where the kernel is the path.
     pub fn capture(&self, folder: &std::path::Path, name: &str, most: ByteCount) -> Result<Capture, LabError> {
         match &self.carrier {
-            Carrier::Link(driver) => driver.capture(folder, name, most, &self.path),
+            Carrier::Link(links) => {
+                let begin = |(number, (link, stretch)): (usize, (&Driver, &Path))| {
+                    let which = if self.stretches.len() == 1 { "" } else { STRETCH_NAMES[number] };
+                    link.capture(folder, &format!("{name}{which}"), most, stretch)
+                };
+                let begun = links.iter().zip(&self.stretches).enumerate().map(begin);
+                Ok(Capture(begun.collect::<Result<_, _>>()?))
+            }
             Carrier::Kernel(_) => Err(LabError::Unsupported { what: "captures" }),
         }
     }
@@ -182,8 +214,8 @@ impl Lab {
     /// # Errors
     /// If a file could not be written.
     pub fn finish_capture(&self, capture: Capture) -> Result<Captured, LabError> {
-        if let Carrier::Link(driver) = &self.carrier {
-            driver.end_capture();
+        if let Carrier::Link(links) = &self.carrier {
+            links.iter().for_each(Driver::end_capture);
         }
         capture.finish()
     }
@@ -205,22 +237,23 @@ impl Lab {
         JoinSocket::open(name, self.remote.inside())
     }
 
-    /// Returns the counts of each direction, forward first, since the last call.
-    pub(crate) fn take_carried(&self) -> Result<[Carried; 2], LabError> {
+    /// Returns the counts of each direction of each stretch, forward first, since the last call.
+    pub(crate) fn take_carried(&self) -> Result<Vec<[Carried; 2]>, LabError> {
         let kernel = match &self.carrier {
-            Carrier::Link(driver) => return Ok(driver.take()),
+            Carrier::Link(links) => return Ok(links.iter().map(Driver::take).collect()),
             Carrier::Kernel(kernel) => kernel,
         };
         let action = "count what the path carried";
         match self.remote.ask(action, &Request::Counts, &[])? {
-            Reply::Counts(counts) => Ok(kernel.take(&self.path, counts)),
+            Reply::Counts(counts) => Ok(vec![kernel.take(&self.path, counts)]),
             _ => Err(LabError::Gone { action: action.to_owned() }),
         }
     }
 
     pub(crate) fn device_drops(&self) -> Result<u64, LabError> {
         let mut drops = 0;
-        for host in Host::ALL {
+        let hosts: &[Host] = if self.stretches.len() == 1 { &Host::ALL } else { &Host::CHAIN };
+        for &host in hosts {
             let action = format!("count what the device of the {} dropped", host.name());
             match self.remote.ask(&action, &Request::DeviceDrops { host }, &[])? {
                 Reply::Count(count) => drops += count,
@@ -247,8 +280,15 @@ impl Watch<'_> {
         let carried = self.lab.take_carried()?;
         let drops = self.lab.device_drops()?.saturating_sub(self.drops);
         let stolen = self.ticks.and_then(|before| Some(Ticks::now()?.stolen_since(before)));
-        Ok(judge(&self.lab.path, &carried, drops, stolen))
+        Ok(judge(self.lab.path.rtt(), &self.lab.stretches, &carried, drops, stolen))
     }
+}
+
+/// Names of the captures of stretches, behind that of all.
+const STRETCH_NAMES: [&str; 3] = ["-near", "", "-far"];
+
+fn devices_of(stretch: &Path) -> Stretch {
+    Stretch { mtu: [stretch.forward.mtu, stretch.reverse.mtu], transmit_queue: transmit_queue(stretch) }
 }
 
 /// A tenth of a second of small packets at the path's rate: longer than the link should ever stand still.

@@ -22,7 +22,7 @@ const MAX_MESSAGE: usize = 160 * 1024;
 /// The hardware address of both hosts where they have Ethernet devices, and of routers, of those that anybody may give.
 pub(crate) const ETHERNET_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// One of the two hosts of a lab.
+/// One of the hosts of a lab. The relays are there only if the path has stretches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Host {
@@ -30,23 +30,32 @@ pub enum Host {
     Sender,
     /// The host that receives it.
     Receiver,
+    /// The host between the sender and the long stretch.
+    NearRelay,
+    /// The host between the long stretch and the receiver.
+    FarRelay,
 }
 
 impl Host {
-    /// Both, in the order of the path.
+    /// Both ends, in the order of the path.
     pub const ALL: [Self; 2] = [Self::Sender, Self::Receiver];
+
+    /// All hosts of a path with stretches, in its order.
+    pub(crate) const CHAIN: [Self; 4] = [Self::Sender, Self::NearRelay, Self::FarRelay, Self::Receiver];
 
     /// Its name, in scenarios and as the host name that its programs see.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sender => "sender",
             Self::Receiver => "receiver",
+            Self::NearRelay => "near-relay",
+            Self::FarRelay => "far-relay",
         }
     }
 
     /// The host of this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|host| host.name() == name)
+        Self::CHAIN.into_iter().find(|host| host.name() == name)
     }
 
     /// Its address on the path, from the block that RFC 2544 reserves for benchmarks.
@@ -54,20 +63,29 @@ impl Host {
         match self {
             Self::Sender => Ipv4Addr::new(198, 18, 0, 1),
             Self::Receiver => Ipv4Addr::new(198, 18, 0, 2),
+            Self::NearRelay => Ipv4Addr::new(198, 18, 0, 21),
+            Self::FarRelay => Ipv4Addr::new(198, 18, 0, 22),
         }
     }
 
-    /// The other one.
+    /// The other end; of a relay, the other relay.
     #[must_use]
     pub const fn peer(self) -> Self {
         match self {
             Self::Sender => Self::Receiver,
             Self::Receiver => Self::Sender,
+            Self::NearRelay => Self::FarRelay,
+            Self::FarRelay => Self::NearRelay,
         }
     }
 
     pub(crate) const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Returns whether it is one of the two ends.
+    pub(crate) const fn is_end(self) -> bool {
+        matches!(self, Self::Sender | Self::Receiver)
     }
 }
 
@@ -101,16 +119,30 @@ impl Layout {
 pub(crate) struct Blueprint {
     /// The backend.
     pub(crate) backend: Backend,
-    /// MTU of each host's device, in the order of [`Host::ALL`].
-    pub(crate) mtu: [ByteCount; 2],
-    /// Packets that each device holds for the link.
-    pub(crate) transmit_queue: u64,
+    /// The stretches in the order of the path: one, or three with a relay between each two.
+    pub(crate) stretches: Vec<Stretch>,
     /// Segmentation of the hosts' data.
     pub(crate) segmentation: Segmentation,
-    /// Settings of each host from the beginning, in the same order.
+    /// Settings of each end from the beginning, in the order of [`Host::ALL`].
     pub(crate) changes: [Vec<Change>; 2],
     /// Disciplines of each host's router, in the same order; none where there is a link.
     pub(crate) disciplines: [Vec<Discipline>; 2],
+}
+
+/// The devices at both ends of a stretch, the sender's side first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Stretch {
+    /// MTU of each.
+    pub(crate) mtu: [ByteCount; 2],
+    /// Packets that each holds for the link.
+    pub(crate) transmit_queue: u64,
+}
+
+impl Blueprint {
+    /// Returns the hosts in the order of the path.
+    pub(crate) fn hosts(&self) -> &'static [Host] {
+        if self.stretches.len() == 1 { &Host::ALL } else { &Host::CHAIN }
+    }
 }
 
 /// A request to the keeper; each gets one [`Reply`].

@@ -25,7 +25,7 @@ use crate::protocol::{Blueprint, Layout, Reply, Request, receive, send};
 /// The longest that the keeper may take over anything. Everything that it does is a handful of system calls.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The devices of the hosts, in the order of the path, and their layout.
+/// The devices at both ends of a stretch, in the order of the path, and their layout.
 pub(crate) struct Devices {
     pub(crate) layout: Layout,
     pub(crate) files: [File; 2],
@@ -71,9 +71,9 @@ impl EndedState {
 }
 
 impl Remote {
-    /// Starts the keeper and lets it build what `blueprint` says; with it come the hosts' devices, where a link is to
-    /// read them. `interactive` leaves it in the terminal's foreground, for programs that read from there.
-    pub(crate) fn start(blueprint: &Blueprint, interactive: bool) -> Result<(Self, Option<Devices>), LabError> {
+    /// Starts the keeper and lets it build what `blueprint` says; with it come the devices of each stretch, where a
+    /// link is to read them. `interactive` leaves it in the terminal's foreground, for programs that read from there.
+    pub(crate) fn start(blueprint: &Blueprint, interactive: bool) -> Result<(Self, Option<Vec<Devices>>), LabError> {
         let (ours, theirs) = seqpacket_pair().map_err(LabError::io("make a socket pair"))?;
         let mut process = spawn_keeper(&theirs, interactive)?;
         // The keeper alone has its end, so that its end is noticed.
@@ -185,8 +185,8 @@ fn spawn_keeper(control: &OwnedFd, interactive: bool) -> Result<Child, LabError>
     spawned.map_err(|cause| lacking_namespaces(&cause, is_root))
 }
 
-fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Option<Devices>, Inside), LabError> {
-    let action = "build two hosts";
+fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Option<Vec<Devices>>, Inside), LabError> {
+    let action = "build the hosts";
     let gone = |_: io::Error| LabError::Gone { action: action.to_owned() };
     send(control, blueprint, &[]).map_err(gone)?;
     let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
@@ -199,12 +199,11 @@ fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Option<Devic
             let gone = || LabError::Gone { action: action.to_owned() };
             let mut descriptors = descriptors.into_iter();
             let mut next = || descriptors.next().ok_or_else(gone);
-            let inside = Inside { keeper: next()?, networks: [next()?, next()?] };
-            let devices = match layout {
-                Some(layout) => Some(Devices { layout, files: [File::from(next()?), File::from(next()?)] }),
-                None => None,
-            };
-            Ok((devices, inside))
+            let keeper = next()?;
+            let networks = blueprint.hosts().iter().map(|_| next()).collect::<Result<_, _>>()?;
+            let mut devices = |layout| Ok(Devices { layout, files: [File::from(next()?), File::from(next()?)] });
+            let devices = layout.map(|layout| blueprint.stretches.iter().map(|_| devices(layout)).collect());
+            Ok((devices.transpose()?, Inside { keeper, networks }))
         }
         Some((Reply::Lacking { what, message, errno }, _)) => Err(lacking(what, blueprint.backend, &message, errno)),
         Some((Reply::Failed { message }, _)) => Err(LabError::Refused { action: action.to_owned(), reason: message }),

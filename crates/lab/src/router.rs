@@ -14,7 +14,7 @@ use fullpipe_units::SegCount;
 
 use crate::kernel::{Counts, Discipline, Passed, TO_HOST, TO_ROUTER};
 use crate::lack::Lack;
-use crate::protocol::{Blueprint, ETHERNET_ADDRESS, Host};
+use crate::protocol::{Blueprint, ETHERNET_ADDRESS, Host, Stretch};
 use crate::refusal::Refusal;
 
 /// The router that the packets of a host find first.
@@ -33,7 +33,7 @@ impl Router {
         let tree = SysctlTree::of_this_host();
         tree.write("net.ipv4.ip_forward", "1").map_err(|error| Refusal::setting(error.into()))?;
         let joined = create_veth(TO_HOST, [network, &router.network])
-            .and_then(|()| router.lead_to(host, TO_HOST, blueprint))
+            .and_then(|()| router.lead_to(host, TO_HOST, &blueprint.stretches[0]))
             .and_then(|()| network.enter())
             .and_then(|()| set_ethernet_address(TO_HOST, ETHERNET_ADDRESS));
         joined.map_err(Refusal::failed("joining a host to its router"))?;
@@ -45,7 +45,8 @@ impl Router {
         let joining = "joining the routers";
         create_veth(TO_ROUTER, both.map(|router| &router.network)).map_err(Refusal::failed(joining))?;
         for router in both {
-            let joined = router.network.enter().and_then(|()| router.lead_to(router.host.peer(), TO_ROUTER, blueprint));
+            let lead = || router.lead_to(router.host.peer(), TO_ROUTER, &blueprint.stretches[0]);
+            let joined = router.network.enter().and_then(|()| lead());
             joined.map_err(Refusal::failed(joining))?;
             blueprint.disciplines[router.host.index()].iter().try_for_each(set)?;
         }
@@ -53,14 +54,14 @@ impl Router {
     }
 
     /// Lets what goes to `host` leave by `device`, in this router, where the calling thread is.
-    fn lead_to(&self, host: Host, device: &str, blueprint: &Blueprint) -> io::Result<()> {
+    fn lead_to(&self, host: Host, device: &str, stretch: &Stretch) -> io::Result<()> {
         without_ipv6(device);
         set_ethernet_address(device, ETHERNET_ADDRESS)?;
         let link = Ipv4Link {
             local: self.address(),
             peer: host.address(),
-            mtu: blueprint.mtu[host.peer().index()],
-            transmit_queue: SegCount::new(blueprint.transmit_queue),
+            mtu: stretch.mtu[host.peer().index()],
+            transmit_queue: SegCount::new(stretch.transmit_queue),
         };
         configure_ipv4(device, link)?;
         lead_to_peer_alone(device)?;
@@ -69,10 +70,7 @@ impl Router {
 
     /// Of the network of the hosts, so that they believe what it says.
     const fn address(&self) -> Ipv4Addr {
-        match self.host {
-            Host::Sender => Ipv4Addr::new(198, 18, 0, 11),
-            Host::Receiver => Ipv4Addr::new(198, 18, 0, 12),
-        }
+        Ipv4Addr::from_bits(self.host.address().to_bits() + 10)
     }
 
     /// Returns the packets from the other router that were dropped before this one read them. The calling thread is

@@ -24,7 +24,7 @@ impl<'l> Meter<'l> {
         Ok(Self { lab, since: Instant::now(), device_drops: lab.device_drops()? })
     }
 
-    /// Returns the status since the last call.
+    /// Returns the status since the last call; of stretches, that of the long one.
     ///
     /// # Errors
     /// If the lab is gone.
@@ -33,10 +33,11 @@ impl<'l> Meter<'l> {
         let now = Instant::now();
         let interval = Span::from(now - self.since);
         let carried = self.lab.take_carried()?;
-        let refused: u64 = carried.iter().filter_map(|one_way| Some(one_way.timing.as_ref()?.refused)).sum();
+        let refused: u64 =
+            carried.as_flattened().iter().filter_map(|one_way| Some(one_way.timing.as_ref()?.refused)).sum();
         let device_drops = drops.saturating_sub(self.device_drops) + refused;
         (self.since, self.device_drops) = (now, drops);
-        let [forward, reverse] = carried.each_ref().map(|carried| direction(carried, interval));
+        let [forward, reverse] = carried[carried.len() / 2].each_ref().map(|carried| direction(carried, interval));
         Ok(PathStatus { interval, forward, reverse, device_drops })
     }
 }

@@ -20,12 +20,22 @@ const RARE_LATENESS_BOUNDS: [Span; 2] = [Span::from_millis(4), Span::from_millis
 /// Processor time that a hypervisor may take away, as a share of all cores.
 const MAX_STOLEN: f64 = 0.10;
 
-/// Returns the reasons why the run is not valid.
-pub(crate) fn judge(path: &Path, carried: &[Carried; 2], device_drops: u64, stolen: Option<Ratio>) -> Validity {
-    let timing = both_ways(carried);
-    let overflowed: u64 = carried.iter().map(|one_way| one_way.overflowed).sum();
+/// Returns the reasons why the run is not valid. Of the path's `stretches`, which have a round-trip time of `rtt`
+/// together, each has carried what `carried` says.
+pub(crate) fn judge(
+    rtt: Span,
+    stretches: &[Path],
+    carried: &[[Carried; 2]],
+    device_drops: u64,
+    stolen: Option<Ratio>,
+) -> Validity {
+    let timing = all_ways(carried);
+    let one_ways = || carried.as_flattened().iter();
     let device_drops = device_drops + timing.as_ref().map_or(0, |timing| timing.refused);
-    let mut broken = timing.as_ref().map_or_else(Vec::new, |timing| untimely(path, timing, overflowed));
+    let mut broken = timing.as_ref().map_or_else(Vec::new, |timing| untimely(rtt, timing));
+    broken.extend(stretches.iter().zip(carried).filter_map(|(path, both)| standstill(path, both)));
+    // The bottleneck is in the middle.
+    let (middle, forward) = (&stretches[stretches.len() / 2], &carried[carried.len() / 2][0]);
     if device_drops > 0 {
         broken.push(format!("devices dropped {device_drops} packets outside of the emulated queue"));
     }
@@ -40,47 +50,53 @@ pub(crate) fn judge(path: &Path, carried: &[Carried; 2], device_drops: u64, stol
         lateness_p99: timing.as_ref().map(rare),
         longest_gap: timing.as_ref().map(|timing| timing.longest_gap),
         device_drops: Some(device_drops),
-        queue_drops: Some(overflowed),
-        injected_losses: Some(carried.iter().map(|one_way| one_way.lost).sum()),
-        reordered: carried[0].reordered,
-        link_busy: path.forward.rate.map(|_| carried[0].busy),
+        queue_drops: Some(one_ways().map(|one_way| one_way.overflowed).sum()),
+        injected_losses: Some(one_ways().map(|one_way| one_way.lost).sum()),
+        reordered: forward.reordered,
+        link_busy: middle.forward.rate.map(|_| forward.busy),
         stolen,
     }
 }
 
 /// Returns the reasons for which the link's own times make the run invalid.
-fn untimely(path: &Path, timing: &Timing, overflowed: u64) -> Vec<String> {
+fn untimely(rtt: Span, timing: &Timing) -> Vec<String> {
     let mut broken = Vec::new();
-    let (mean, rare, longest_gap) = (mean(timing), rare(timing), timing.longest_gap);
-    let allowed = path.rtt().scaled(MAX_LATENESS).max(FORGIVEN_LATENESS);
+    let (mean, rare) = (mean(timing), rare(timing));
+    let allowed = rtt.scaled(MAX_LATENESS).max(FORGIVEN_LATENESS);
     if mean > allowed {
         broken.push(format!("packets were {mean} late on average, more than {allowed}"));
     }
     let [least, most] = RARE_LATENESS_BOUNDS;
-    let allowed = path.rtt().scaled(MAX_RARE_LATENESS).clamp(least, most);
+    let allowed = rtt.scaled(MAX_RARE_LATENESS).clamp(least, most);
     if rare > allowed {
         broken
             .push(format!("one packet in a hundred was more than {rare} late, and TCP may take {allowed} for a queue"));
     }
-    // Packets that piled up before the link polled again reach its queue at once. Where none was dropped, the
-    // standstill only delayed them, which the lateness shows.
-    if let Some(drain) = drain_time(path)
-        && longest_gap > drain
-        && overflowed > 0
-    {
-        broken.push(format!("the link stood still for {longest_gap}, longer than its queue lasts ({drain})"));
-    }
     broken
 }
 
-/// The times of both directions as those of one.
-fn both_ways([forward, reverse]: &[Carried; 2]) -> Option<Timing> {
-    let (mut both, other) = (forward.timing.clone()?, reverse.timing.as_ref()?);
-    // Both have the same bounds, so that adding cannot fail.
-    let _ = both.lateness.add(&other.lateness);
-    both.longest_gap = both.longest_gap.max(other.longest_gap);
-    both.refused += other.refused;
-    Some(both)
+/// Returns the reason for which the link stood still too long, if it did.
+fn standstill(path: &Path, carried: &[Carried; 2]) -> Option<String> {
+    let longest_gap = carried.iter().filter_map(|one_way| Some(one_way.timing.as_ref()?.longest_gap)).max()?;
+    let drain = drain_time(path)?;
+    // Packets that piled up before the link polled again reach its queue at once. Where none was dropped, the
+    // standstill only delayed them, which the lateness shows.
+    let overflowed = carried.iter().any(|one_way| one_way.overflowed > 0);
+    let stood_still = longest_gap > drain && overflowed;
+    stood_still.then(|| format!("the link stood still for {longest_gap}, longer than its queue lasts ({drain})"))
+}
+
+/// The times of all directions as those of one.
+fn all_ways(carried: &[[Carried; 2]]) -> Option<Timing> {
+    let mut timings = carried.as_flattened().iter().filter_map(|one_way| one_way.timing.as_ref());
+    let mut all = timings.next()?.clone();
+    for other in timings {
+        // All have the same bounds, so that adding cannot fail.
+        let _ = all.lateness.add(&other.lateness);
+        all.longest_gap = all.longest_gap.max(other.longest_gap);
+        all.refused += other.refused;
+    }
+    Some(all)
 }
 
 fn mean(timing: &Timing) -> Span {

@@ -20,7 +20,8 @@
 //! * [`systems`]: operating systems that do not scale windows as they come.
 //!
 //! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it;
-//! [`predict_with_cross_traffic()`] asks it about the part of the path that other loads leave.
+//! [`predict_with_cross_traffic()`] asks it about the part of the path that other loads leave, and
+//! [`predict_with_relays()`] about each stretch of a path that relays split.
 //! Nothing here fails: an input at the edge of its range gives a figure at the edge of its own.
 
 pub mod application;
@@ -47,6 +48,7 @@ mod formula;
 mod likely;
 mod notes;
 mod predict;
+mod relays;
 
 #[cfg(test)]
 mod fixture;
@@ -54,3 +56,4 @@ mod fixture;
 pub use cross_traffic::{left_by_cross_traffic, predict_with_cross_traffic};
 pub use likely::Likely;
 pub use predict::{Outlook, evaluate, predict};
+pub use relays::{USUAL_RELAY_RTT, predict_with_relays};

@@ -174,6 +174,37 @@ impl Path {
     pub fn rtt(&self) -> Span {
         self.forward.delay + self.reverse.delay
     }
+
+    /// Returns the path that consists of this one between `near` and `far`: the rate, its framing and its queue are
+    /// those of the slowest stretch, delays are added, losses combined, and the MTU is the smallest. The other effects
+    /// are those of this path alone.
+    #[must_use]
+    pub fn between(&self, near: &Self, far: &Self) -> Self {
+        Self {
+            forward: self.forward.between(&near.forward, &far.forward),
+            reverse: self.reverse.between(&near.reverse, &far.reverse),
+            segmentation: self.segmentation,
+        }
+    }
+}
+
+impl PathDirection {
+    fn between(&self, near: &Self, far: &Self) -> Self {
+        let all = [self, near, far];
+        // Of equal rates, those of the middle.
+        let slowest = all.into_iter().filter(|stretch| stretch.rate.is_some()).min_by_key(|stretch| stretch.rate);
+        let slowest = slowest.unwrap_or(self);
+        let survive = all.iter().map(|stretch| 1.0 - stretch.loss.unwrap_or(Ratio::ZERO).get()).product::<f64>();
+        Self {
+            rate: slowest.rate,
+            delay: self.delay + near.delay + far.delay,
+            queue: slowest.queue,
+            loss: Some(Ratio::new(1.0 - survive)),
+            mtu: self.mtu.min(near.mtu).min(far.mtu),
+            framing: slowest.framing,
+            ..self.clone()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -192,6 +223,27 @@ mod tests {
             let headers = [IpVersion::V4, IpVersion::V6].map(|ip| tunnel.headers(ip).get());
             assert_eq!(headers, [over_v4, over_v6], "{tunnel:?}");
         }
+    }
+
+    #[test]
+    fn stretches_in_a_row_are_as_slow_as_the_slowest_and_as_long_as_all() {
+        let direction = |mbps, loss, mtu| PathDirection {
+            rate: Some(BitRate::from_mbps(mbps)),
+            delay: Span::ZERO,
+            queue: Some(ByteCount::new(mbps)),
+            loss: Some(Ratio::new(loss)),
+            mtu: ByteCount::new(mtu),
+            framing: Framing::Ip,
+            ip: IpVersion::V4,
+            encapsulation: Encapsulation::default(),
+            effects: Effects::default(),
+        };
+        let near = Path::symmetric(&direction(1000, 0.5, 9000), Span::from_millis(2));
+        let far = Path::symmetric(&direction(100, 0.0, 1400), Span::from_millis(4));
+        let whole = Path::symmetric(&direction(622, 0.5, 1500), Span::from_millis(100)).between(&near, &far);
+        assert_eq!((whole.rtt(), whole.forward.mtu.get()), (Span::from_millis(106), 1400));
+        assert_eq!((whole.forward.rate, whole.forward.queue), (far.forward.rate, far.forward.queue));
+        assert!((whole.forward.loss.unwrap().get() - 0.75).abs() < 1e-12);
     }
 
     #[test]

@@ -13,8 +13,9 @@ use crate::options::{RelayError, RelayOptions};
 use crate::pipes::MAX_PIPES;
 use crate::rules::Target;
 
-/// Bytes that are accepted of one side and not yet sent to the other, besides those of its window.
-const UNSENT: u32 = 128 << 10;
+/// Bytes that are accepted of one side and not yet sent to the other, besides those of its window. With 128 KiB the
+/// relay is woken so often that it takes half as much processor time again; more than this saves nothing.
+const UNSENT: u32 = 1 << 20;
 
 /// Time for a connection to a target or a far relay.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);

@@ -2,6 +2,7 @@
 pub const fn builtin() -> &'static [(&'static str, &'static str)] {
     &[
         ("demo", include_str!("../../../scenarios/demo.toml")),
+        ("elsen-accelerate", include_str!("../../../scenarios/elsen-accelerate.toml")),
         ("elsen-cdn", include_str!("../../../scenarios/elsen-cdn.toml")),
         ("elsen-parallel", include_str!("../../../scenarios/elsen-parallel.toml")),
         ("elsen-starvation", include_str!("../../../scenarios/elsen-starvation.toml")),

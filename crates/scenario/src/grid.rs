@@ -227,6 +227,7 @@ impl Cell<'_> {
             title,
             source: None,
             path: self.path(queue),
+            stretches: None,
             seed,
             sender: vec![Change::TcpWmemMax(wmem)],
             receiver: vec![Change::TcpRmemMax(rmem)],

@@ -16,7 +16,7 @@ fn push(changes: &mut Vec<Change>, change: Result<Change, String>) -> Result<(),
 }
 
 /// A switch, as sysctl, TOML or a person writes it.
-fn switch(text: &str) -> Result<bool, String> {
+pub(crate) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "1" | "true" | "on" => Ok(true),
         "0" | "false" | "off" => Ok(false),

@@ -34,6 +34,10 @@
 //! [path.reverse]                  # overrides single keys of the way of the acknowledgements
 //! queue = "100packets"
 //!
+//! [near]                          # the stretch between the sender and a relay; [far] from the other relay to the
+//! rate = "1Gbit/s"                # receiver; [path] is then what lies between the relays
+//! rtt = "0.2ms"
+//!
 //! [sender]                        # settings of the host that sends; [receiver] likewise
 //! tcp_wmem = "64MiB"              # the third value, the maximum
 //!
@@ -47,6 +51,7 @@
 //! direction = "upload"            # "download": the receiver asks for the data; it flows forward all the same
 //! published = "2.77Mbit/s"        # what the source measured; or { rate = …, loss = …, jitter = …, reordered = … }
 //! path = { rtt = "4ms" }          # where it differs from [path]; sender = { … } and receiver = { … } likewise
+//! relays = true                   # through `fullpipe relay` on both relays, in place of packets that are forwarded
 //! kernel_model = { within = "5%" }     # measured ÷ predicted: within, at_least or at_most
 //! textbook = { at_least = "85%" }
 //! capacity = { at_least = "90%" } # measured ÷ payload that the link carries
@@ -95,5 +100,5 @@ pub use error::{FlagError, Place, ScenarioError};
 pub use flag::{parse_host_flag, parse_path_flag, parse_path_flag_with};
 pub use grid::{Grid, GridBounds};
 pub use path::{PathSpec, ReadFile};
-pub use scenario::{Control, Scenario};
+pub use scenario::{Control, Scenario, Stretches};
 pub use step::{Step, StepRamp};

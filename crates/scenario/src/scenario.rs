@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use fullpipe_record::{Change, Path, Published, Transport};
+use fullpipe_record::{Change, Direction, Path, Published, Transport};
 use fullpipe_units::Ratio;
 
 use crate::bound::{BOUND_KEYS, Bound, Expected, ExpectedVerdict, RatioBound};
@@ -21,8 +21,10 @@ pub struct Scenario {
     pub title: String,
     /// The source of its figures.
     pub source: Option<String>,
-    /// The path, every queue in bytes; a queue of `None` has no limit.
+    /// The whole path, every queue in bytes; a queue of `None` has no limit.
     pub path: Path,
+    /// The stretches of that path, if it has hosts in between that can relay.
+    pub stretches: Option<Stretches>,
     /// Decides which packets the path loses.
     pub seed: u64,
     /// Settings of the host that sends that differ from the machine's.
@@ -37,6 +39,9 @@ pub struct Scenario {
     pub controls: Vec<Control>,
 }
 
+/// The stretches of a path, from the sender to the receiver: to the near relay, between the relays, from the far relay.
+pub type Stretches = [Path; 3];
+
 /// A congestion control that a load runs with; the file does not show whether a kernel has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Control {
@@ -50,6 +55,11 @@ impl Scenario {
     /// The path of a step: its own, or that of all.
     pub fn path_of<'s>(&'s self, step: &'s Step) -> &'s Path {
         step.path.as_ref().unwrap_or(&self.path)
+    }
+
+    /// The stretches of that path.
+    pub fn stretches_of<'s>(&'s self, step: &'s Step) -> Option<&'s Stretches> {
+        step.stretches.as_ref().or(self.stretches.as_ref())
     }
 
     /// Returns the settings of a step that differ from the machine's: at the host that sends, and at the one that
@@ -81,9 +91,11 @@ impl Scenario {
         let section = root.section("path")?.ok_or_else(|| root.missing("path"))?;
         let mut spec = PathSpec::unknown();
         let path = read_path(&section, &["seed"], &mut spec, files)?;
+        let outer = read_outer(&root, files)?;
+        let (path, stretches) = joined(path, outer.as_ref());
         let seed = section.value("seed", read_seed)?.unwrap_or(1);
         let (sender, receiver) = (read_host(&root, "sender")?, read_host(&root, "receiver")?);
-        let steps = read_steps(&root, &spec, files)?;
+        let steps = read_steps(&root, &Between { spec: &spec, outer: outer.as_ref(), files })?;
         let controls = read_controls(&root, &steps)?;
         let bounds = root.sections("bound")?.iter().map(|bound| read_bound(bound, &steps)).collect::<Result<_, _>>()?;
         Ok(Self {
@@ -91,6 +103,7 @@ impl Scenario {
             title,
             source: root.value("source", words)?,
             path,
+            stretches,
             seed,
             sender,
             receiver,
@@ -101,7 +114,7 @@ impl Scenario {
     }
 }
 
-const ROOT_KEYS: &[&str] = &["name", "title", "source", "path", "sender", "receiver", "step", "bound"];
+const ROOT_KEYS: &[&str] = &["name", "title", "source", "path", "near", "far", "sender", "receiver", "step", "bound"];
 
 /// The path that `section` makes of `spec`; `others` are keys that the caller reads.
 fn read_path(
@@ -128,6 +141,36 @@ fn read_path(
     })
 }
 
+/// The path of all steps, and what surrounds it.
+struct Between<'r> {
+    spec: &'r PathSpec,
+    /// The near stretch and the far one.
+    outer: Option<&'r [Path; 2]>,
+    files: ReadFile<'r>,
+}
+
+/// Reads the stretches `[near]` and `[far]`.
+fn read_outer(root: &Section<'_>, files: ReadFile<'_>) -> Result<Option<[Path; 2]>, ScenarioError> {
+    let read = |key| {
+        let section = root.section(key)?;
+        section.map(|section| read_path(&section, &[], &mut PathSpec::unknown(), files)).transpose()
+    };
+    match (read("near")?, read("far")?) {
+        (Some(near), Some(far)) => Ok(Some([near, far])),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(root.error_at("near", "write [far], too: each end has a stretch to its relay")),
+        (None, Some(_)) => Err(root.error_at("far", "write [near], too: each end has a stretch to its relay")),
+    }
+}
+
+/// Returns the whole path of which `path` is the stretch in the middle, if it is, and all stretches.
+fn joined(path: Path, outer: Option<&[Path; 2]>) -> (Path, Option<Stretches>) {
+    match outer {
+        None => (path, None),
+        Some([near, far]) => (path.between(near, far), Some([near.clone(), path, far.clone()])),
+    }
+}
+
 fn read_seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("\"{text}\" is not a seed: it must be a whole number"))
 }
@@ -148,12 +191,12 @@ fn read_host(root: &Section<'_>, key: &str) -> Result<Vec<Change>, ScenarioError
     Ok(changes)
 }
 
-fn read_steps(root: &Section<'_>, path: &PathSpec, files: ReadFile<'_>) -> Result<Vec<Step>, ScenarioError> {
+fn read_steps(root: &Section<'_>, between: &Between<'_>) -> Result<Vec<Step>, ScenarioError> {
     let sections = root.sections("step")?;
     let mut names = HashSet::new();
     let mut steps = Vec::with_capacity(sections.len());
     for section in sections {
-        let step = read_step(&section, path, files)?;
+        let step = read_step(&section, between)?;
         if !names.insert(step.name.clone()) {
             return Err(section.error_at("name", format!("there is a step \"{}\" already", step.name)));
         }
@@ -197,17 +240,21 @@ const STEP_SECTIONS: &[&str] = &[
     "verdict",
 ];
 
-fn read_step(section: &Section<'_>, path: &PathSpec, files: ReadFile<'_>) -> Result<Step, ScenarioError> {
+fn read_step(section: &Section<'_>, between: &Between<'_>) -> Result<Step, ScenarioError> {
     let mut step = Step::named(read_words(section, "name")?);
     section.set_all(STEP_KEYS, STEP_SECTIONS, &mut step)?;
     complete(&mut step.request).map_err(|(key, why)| section.error_at(key, why))?;
     step.published = read_published(section)?;
     step.ramp = read_ramp(section)?;
     step.cross_traffic = section.sections("cross_traffic")?.iter().map(read_cross_traffic).collect::<Result<_, _>>()?;
-    step.path = section.section("path")?.map(|own| read_path(&own, &[], &mut path.clone(), files)).transpose()?;
+    if let Some(own) = section.section("path")? {
+        let path = read_path(&own, &[], &mut between.spec.clone(), between.files)?;
+        let (whole, stretches) = joined(path, between.outer);
+        (step.path, step.stretches) = (Some(whole), stretches);
+    }
     (step.sender, step.receiver) = (read_host(section, "sender")?, read_host(section, "receiver")?);
     step.bounds = read_step_bounds(section)?;
-    match unfit(&step, path) {
+    match unfit(&step, between.spec).or_else(|| unfit_relays(&step, between)) {
         Some((key, why)) => Err(section.error_at(key, why)),
         None => Ok(step),
     }
@@ -244,6 +291,20 @@ fn unfit(step: &Step, path: &PathSpec) -> Option<(&'static str, &'static str)> {
     ]
     .into_iter()
     .find_map(|(key, why, is_so)| is_so.then_some((key, why)))
+}
+
+/// The key whose value fits no relays like those of this step, and why.
+fn unfit_relays(step: &Step, between: &Between<'_>) -> Option<(&'static str, &'static str)> {
+    [
+        ("no hosts can relay; write [near] and [far]", between.outer.is_none()),
+        ("they carry TCP; write transport = \"tcp\"", step.request.transport == Transport::Udp),
+        ("the receiver cannot ask for data through them; write direction = \"upload\"", {
+            step.request.direction != Direction::Upload
+        }),
+        ("cross traffic does not go through them; leave one of the two out", !step.cross_traffic.is_empty()),
+    ]
+    .into_iter()
+    .find_map(|(why, is_so)| (step.relays && is_so).then_some(("relays", why)))
 }
 
 /// A rate alone, or a table of figures.

@@ -1,7 +1,9 @@
 use fullpipe_record::{Buffer, Change, Direction, Path, Published, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
+use crate::host::switch;
 use crate::key::{Key, buffer_size, quantity, require};
+use crate::scenario::Stretches;
 use crate::{CrossTraffic, StepBounds};
 
 /// One measurement of a scenario.
@@ -15,8 +17,12 @@ pub struct Step {
     pub ramp: Option<StepRamp>,
     /// The cross traffic.
     pub cross_traffic: Vec<CrossTraffic>,
-    /// Its own path, where it is not that of the scenario.
+    /// Its own whole path, where it is not that of the scenario.
     pub path: Option<Path>,
+    /// The stretches of its own path.
+    pub stretches: Option<Stretches>,
+    /// Whether a pair of relays joins the stretches; packets are forwarded if not.
+    pub relays: bool,
     /// Settings of the host that sends that differ from the scenario's.
     pub sender: Vec<Change>,
     /// Settings of the host that receives that differ from the scenario's.
@@ -50,6 +56,7 @@ pub(crate) const STEP_KEYS: &[Key<Step>] = &[
     Key { name: "duration", set: Step::set_duration },
     Key { name: "omit", set: Step::set_omit },
     Key { name: "direction", set: Step::set_direction },
+    Key { name: "relays", set: |step, text| switch(text).map(|on| step.relays = on) },
 ];
 
 /// The keys of `published = { … }`.
@@ -79,6 +86,8 @@ impl Step {
             ramp: None,
             cross_traffic: Vec::new(),
             path: None,
+            stretches: None,
+            relays: false,
             sender: Vec::new(),
             receiver: Vec::new(),
             published: None,

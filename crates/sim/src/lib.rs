@@ -110,6 +110,9 @@ pub enum NotModelled {
     /// A connection without selective acknowledgements.
     #[error("a connection without selective acknowledgements is not modelled")]
     WithoutSack,
+    /// Relays that split a connection.
+    #[error("relays are not modelled: a simulation has two hosts")]
+    Relays,
     /// A path whose packets have no room for payload.
     #[error("packets of the path have no room for payload")]
     NoPayload,

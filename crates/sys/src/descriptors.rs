@@ -10,7 +10,7 @@ use rustix::net::{
 };
 
 /// Descriptors that one message may carry.
-const MAX_DESCRIPTORS: usize = 5;
+const MAX_DESCRIPTORS: usize = 11;
 
 /// Two connected ends that keep message borders and show when the other end is gone.
 ///

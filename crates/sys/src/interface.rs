@@ -76,9 +76,16 @@ pub fn without_arp(name: &str) -> io::Result<()> {
 /// # Errors
 /// Fails with the kernel's error.
 pub fn lead_to_peer_alone(name: &str) -> io::Result<()> {
-    set(&control_socket()?, name, "its netmask", libc::SIOCSIFNETMASK, |request| {
-        request.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::BROADCAST);
-    })
+    set_netmask(name, Ipv4Addr::BROADCAST)
+}
+
+/// Makes device `name`, which [`configure_ipv4`] has set up, lead to every address that begins with the same 24 bits as
+/// that of its peer.
+///
+/// # Errors
+/// Fails with the kernel's error.
+pub fn lead_to_network_of_peer(name: &str) -> io::Result<()> {
+    set_netmask(name, Ipv4Addr::new(255, 255, 255, 0))
 }
 
 /// Makes TCP build single segments for device `name` (`gso_max_segs` 1), by one `RTM_SETLINK`.
@@ -139,6 +146,12 @@ pub(crate) fn control_socket() -> io::Result<OwnedFd> {
 
 fn set_mtu(control: &OwnedFd, name: &str, mtu: ByteCount) -> io::Result<()> {
     set(control, name, "its MTU", libc::SIOCSIFMTU, |request| request.ifr_ifru.ifru_mtu = mtu.get() as i32)
+}
+
+fn set_netmask(name: &str, mask: Ipv4Addr) -> io::Result<()> {
+    set(&control_socket()?, name, "its netmask", libc::SIOCSIFNETMASK, |request| {
+        request.ifr_ifru.ifru_netmask = socket_address(mask);
+    })
 }
 
 fn bring_up(control: &OwnedFd, name: &str, flags: libc::c_int) -> io::Result<()> {

@@ -39,8 +39,8 @@ pub use devices::{Device, devices};
 pub use ethtool::{Feature, Rings, device_speed, features, rings, set_feature};
 pub use icmp_errors::{IcmpError, enable_recverr, icmp_error};
 pub use interface::{
-    Ipv4Link, configure_ipv4, ethernet_up, lead_to_peer_alone, loopback_up, set_device_mtu, set_device_queue_length,
-    set_ethernet_address, single_segments, without_arp,
+    Ipv4Link, configure_ipv4, ethernet_up, lead_to_network_of_peer, lead_to_peer_alone, loopback_up, set_device_mtu,
+    set_device_queue_length, set_ethernet_address, single_segments, without_arp,
 };
 pub use namespace::{
     Fork, NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, enter_process, fork_single_threaded,

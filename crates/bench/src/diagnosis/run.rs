@@ -405,10 +405,7 @@ fn best_of(advice: &[Remedy]) -> Option<(&Remedy, fullpipe_record::Forecast)> {
 
 /// The call with which that end reads or writes its file.
 const fn file_call(host: Host) -> &'static str {
-    match host {
-        Host::Sender => "pread64",
-        Host::Receiver => "pwrite64",
-    }
+    if matches!(host, Host::Sender) { "pread64" } else { "pwrite64" }
 }
 
 /// The host that asks for the load.

@@ -32,8 +32,8 @@ fn predicted(remedy: &Remedy) -> Forecast {
 fn a_full_send_buffer_grows_to_what_the_path_needs() {
     let got = advice(&stated(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 1000));
     // A buffer of two BDPs fills a queue with the second, which BBR does not; three streams hold little more than one.
-    assert_eq!(ids(&got), ["raise-tcp-wmem-with-bbr", "parallel-streams", "raise-tcp-wmem"]);
-    let [bbr, streams, raised] = &got[..] else { panic!("{got:#?}") };
+    assert_eq!(ids(&got), ["raise-tcp-wmem-with-bbr", "parallel-streams", "raise-tcp-wmem", "relays"]);
+    let [bbr, streams, raised, relays] = &got[..] else { panic!("{got:#?}") };
     // Twice 12.5 MB; the receiver's 32 MiB are enough.
     assert_eq!(raised.changes, [Change::TcpWmemMax(ByteCount::from_mib(24))]);
     assert_eq!(bbr.changes, [raised.changes[0].clone(), Change::CongestionControl("bbr".to_owned())]);
@@ -49,6 +49,8 @@ fn a_full_send_buffer_grows_to_what_the_path_needs() {
     assert_eq!(round_trips(bbr), (idle, Span::from_millis(133)));
     let (low, high) = round_trips(raised);
     assert!(low == idle && high > Span::from_millis(160) && high < Span::from_millis(200), "{high}");
+    assert_eq!(predicted(relays).bits_per_second.to_string(), "941.5 Mbit/s");
+    assert!(relays.changes.is_empty() && relays.at == At::Path, "{relays:?}");
 }
 
 #[test]
@@ -57,7 +59,7 @@ fn without_bbr_or_a_bandwidth_the_queue_is_not_avoided() {
     let unstated = Evidence { bandwidth: None, ..evidence.clone() };
     assert!(advice(&unstated).iter().all(|remedy| remedy.rtt.is_none() && !remedy.id.ends_with("bbr")));
     evidence.sender.as_mut().unwrap().available_congestion_controls = vec!["cubic".to_owned()];
-    assert_eq!(ids(&advice(&evidence)), ["parallel-streams", "raise-tcp-wmem"]);
+    assert_eq!(ids(&advice(&evidence)), ["parallel-streams", "raise-tcp-wmem", "relays"]);
 }
 
 #[test]
@@ -121,8 +123,9 @@ fn unknown_hosts_still_get_sizes_and_no_certainty() {
     evidence.bandwidth = None;
     evidence = asked(evidence, 1 << 21);
     let got = advice(&evidence);
-    assert_eq!(ids(&got), ["larger-socket-buffer", "parallel-streams", "let-the-kernel-tune"], "{got:#?}");
-    assert_eq!(got[2].predicted, None);
+    let expected = ["larger-socket-buffer", "parallel-streams", "let-the-kernel-tune", "relays"];
+    assert_eq!(ids(&got), expected, "{got:#?}");
+    assert_eq!(named(&got, "let-the-kernel-tune").predicted, None);
 }
 
 #[test]
@@ -150,7 +153,8 @@ fn a_fixed_buffer_is_best_left_to_the_kernel() {
             "raise-tcp-wmem",
             "parallel-streams",
             "larger-socket-buffer",
-            "let-the-kernel-tune"
+            "let-the-kernel-tune",
+            "relays"
         ],
         "{got:#?}"
     );
@@ -170,7 +174,7 @@ fn a_fixed_buffer_is_best_left_to_the_kernel() {
 fn a_remedy_without_gain_is_left_out() {
     // A request of 2 MiB is stored as 4 MiB, which is also where the kernel's tuning ends.
     let got = advice(&asked(send_buffer("cubic", 4.0 * MIB, Writes::Retrying), 2 << 20));
-    assert_eq!(ids(&got), ["parallel-streams", "larger-socket-buffer"], "{got:#?}");
+    assert_eq!(ids(&got), ["parallel-streams", "larger-socket-buffer", "relays"], "{got:#?}");
 }
 
 #[test]

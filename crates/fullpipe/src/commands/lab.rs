@@ -6,7 +6,7 @@ use fullpipe_experiment::{
     CaptureTo, ExperimentError, GridPlace, Interrupt, grid_duration, run_grid, run_scenario, run_scenario_virtually,
 };
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_lab::{Backend, Host, JoinedLab, Lab, Plan, Stdio, check_congestion_control};
+use fullpipe_lab::{Backend, Host, JoinedLab, Lab, LabError, Plan, Stdio, check_congestion_control};
 use fullpipe_record::{Content, Document, Event, HostSettings, LabReport};
 use fullpipe_report as report;
 use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_comparisons, builtin_grids};
@@ -26,8 +26,8 @@ use crate::values::{backend, duration};
 
 /// Run scenarios, or any program, over emulated paths.
 ///
-/// A lab consists of two hosts, the sender and the receiver, and an emulated path between them. Both hosts are network
-/// namespaces of this machine and use its kernel.
+/// A lab consists of two hosts, the sender and the receiver, and an emulated path between them, with two relays on the
+/// way if the scenario has stretches. All hosts are network namespaces of this machine and use its kernel.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Backend of the path: auto, tun, packet or kernel
@@ -57,7 +57,7 @@ enum Action {
         /// Scenario files or names from `lab list`
         #[arg(required_unless_present = "all", value_name = "SCENARIO")]
         scenarios: Vec<String>,
-        /// Run every built-in scenario (about 15 minutes)
+        /// Run every built-in scenario (about 20 minutes)
         #[arg(long, conflicts_with = "scenarios")]
         all: bool,
         /// Multiply the duration of every load by this factor
@@ -174,7 +174,7 @@ enum Action {
         /// Use the running lab named SCENARIO instead of building a lab
         #[arg(long)]
         join: bool,
-        /// Host: sender or receiver
+        /// Host: sender, receiver, near-relay or far-relay
         #[arg(default_value = "sender", value_parser = host)]
         host: Host,
     },
@@ -186,7 +186,7 @@ enum Action {
         /// Use the running lab named SCENARIO instead of building a lab
         #[arg(long)]
         join: bool,
-        /// Host: sender or receiver
+        /// Host: sender, receiver, near-relay or far-relay
         #[arg(value_parser = host)]
         host: Host,
         /// Program and its arguments
@@ -246,9 +246,9 @@ const MAX_TIME_SCALE: f64 = 360.0;
 /// Reads the name of a host.
 ///
 /// # Errors
-/// Fails if `name` is neither `sender` nor `receiver`.
+/// Fails if `name` is none of `sender`, `receiver`, `near-relay` and `far-relay`.
 fn host(name: &str) -> Result<Host, String> {
-    Host::named(name).ok_or_else(|| "the host must be `sender` or `receiver`".to_owned())
+    Host::named(name).ok_or_else(|| "the host must be `sender`, `receiver`, `near-relay` or `far-relay`".to_owned())
 }
 
 impl Run for Arguments {
@@ -573,8 +573,16 @@ fn execute(
     program: &str,
     arguments: &[String],
 ) -> Result<i32, Failure> {
-    let lab = Lab::start(&Plan { interactive: true, ..plan(scenario, backend) })?;
+    let lab = start(scenario, &Plan { interactive: true, ..plan(scenario, backend) })?;
     Ok(lab.start_program(host, program, arguments, Stdio::Inherited)?.wait().code)
+}
+
+/// Builds the hosts of `scenario`, with relays if its path has stretches.
+pub(super) fn start(scenario: &Scenario, plan: &Plan) -> Result<Lab, LabError> {
+    match &scenario.stretches {
+        Some(stretches) => Lab::start_with_relays(plan, stretches),
+        None => Lab::start(plan),
+    }
 }
 
 /// Returns the plan for a lab of `scenario` whose programs do not read from the terminal.

@@ -11,7 +11,7 @@ use fullpipe_record::{DirectionStatus, Event, Path, PathChange, PathDirection, P
 use fullpipe_scenario::{CrossTraffic, Scenario, Starts};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use super::lab::{check_congestion_controls, plan};
+use super::lab::{check_congestion_controls, plan, start};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::{Keys, Terminal};
 
@@ -36,7 +36,7 @@ pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Termin
     let asked = |name: &String| cross_traffic.iter().any(|load| load.request.congestion.as_ref() == Some(name));
     check_congestion_controls(scenario.controls.iter().filter(|control| asked(&control.name)))?;
     let flag = super::interrupt_flag()?;
-    let lab = Lab::start(&plan(scenario, standing.backend))?;
+    let lab = start(scenario, &plan(scenario, standing.backend))?;
     let _entrance = lab.open_entrance(standing.name)?;
     introduce(scenario, standing, cross_traffic, terminal);
     let observe = |event: &Event| show_cross_traffic(event, cross_traffic, terminal);
@@ -53,7 +53,7 @@ fn cross_traffic(scenario: &Scenario) -> &[CrossTraffic] {
 /// Prints the state of the path each `interval` and makes the changes that keys stand for, until `q` is typed.
 fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> Result<(), Failure> {
     let mut keys = Keys::listen();
-    let mut knobs = Knobs::of(lab.path());
+    let mut knobs = Knobs::of(lab.changeable_path());
     let mut meter = Meter::start(lab)?;
     let mut next = Instant::now() + interval.into();
     while !flag.load(Ordering::Relaxed) {
@@ -82,8 +82,12 @@ fn introduce(scenario: &Scenario, standing: &Standing<'_>, cross_traffic: &[Cros
     let loads = cross_traffic.iter().map(load).collect();
     terminal.event(&Event::Up(LabUp { name: name.to_owned(), sender, receiver, cross_traffic: loads }));
     terminal.result(&format!("{name}: {}\n", scenario.title));
-    for (host, address) in Host::ALL.into_iter().zip([sender, receiver]) {
-        terminal.result(&format!("  {:<8} {address}  fullpipe lab shell --join {name} {}\n", host.name(), host.name()));
+    let relays: &[Host] = if scenario.stretches.is_some() { &[Host::NearRelay, Host::FarRelay] } else { &[] };
+    let (of_name, of_address) = if relays.is_empty() { (8, 10) } else { (10, 11) };
+    for host in Host::ALL.iter().chain(relays) {
+        let (address, host) = (host.address().to_string(), host.name());
+        let command = format!("fullpipe lab shell --join {name} {host}");
+        terminal.result(&format!("  {host:<of_name$} {address:<of_address$}  {command}\n"));
     }
     if !cross_traffic.is_empty() {
         let loads: Vec<String> = cross_traffic.iter().map(words).collect();

@@ -242,6 +242,40 @@ fn a_step_may_have_its_own_path_and_loads_that_grow() {
     assert_eq!(ramp["slower_from"], ramp["steps"][1]["offered"]);
 }
 
+/// Two short stretches, and a long one between them.
+const STRETCHES: &str =
+    "[path]\nrate = \"20Mbit/s\"\nrtt = \"100ms\"\n\n[near]\nrtt = \"2ms\"\n\n[far]\nrtt = \"2ms\"\n\n";
+
+#[test]
+fn hosts_between_stretches_forward_packets_and_may_be_entered() {
+    require!(Lab);
+    let _slot = load_slot();
+    let file = scenario("stretches", &format!("{STRETCHES}[[step]]\nname = \"direct\"\n"));
+    for (host, others) in [("sender", ["198.18.0.2", "198.18.0.22"]), ("far-relay", ["198.18.0.1", "198.18.0.21"])] {
+        let ping = format!("uname -n; ping -c 1 {} && ping -c 1 {}", others[0], others[1]);
+        let output = run(&mut fullpipe(&["lab", "exec", &file, host, "--", "sh", "-c", &ping]), TIMEOUT);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.starts_with(&format!("{host}\n")), "{output:?}");
+    }
+    let output = run(&mut exec("near-relay", &["true"]), TIMEOUT);
+    assert!(sentence(&output).contains("this lab has no near-relay: its path has no stretches"), "{output:?}");
+}
+
+#[test]
+fn a_pair_of_relays_fills_the_long_stretch_for_hosts_with_small_windows() {
+    require!(Lab);
+    let _path = path();
+    let steps = "[[step]]\nname = \"direct\"\nwindow = \"32KiB\"\nduration = \"6s\"\n\n\
+                 [[step]]\nname = \"relays\"\nrelays = true\nwindow = \"32KiB\"\nduration = \"8s\"\n";
+    let report = measured(&scenario("relays", &format!("{STRETCHES}{steps}")), 120);
+    let rate = |step: usize| report["steps"][step]["measured"].as_f64().unwrap();
+    let predicted = |step: usize| report["steps"][step]["prediction"]["kernel_model"].as_f64().unwrap();
+    for step in [0, 1] {
+        assert!((rate(step) / predicted(step) - 1.0).abs() < 0.15, "{report:#}");
+    }
+    assert!(rate(1) > 5.0 * rate(0), "{report:#}");
+}
+
 #[test]
 fn a_grid_is_run_and_held_against_its_predictions() {
     require!(Lab);

@@ -468,3 +468,23 @@ fn a_trace_that_cannot_be_is_refused_at_the_place_that_names_it() {
     let stated = Scenario::parse("x.toml", &alone).unwrap_err().to_string();
     assert_eq!(stated, "x.toml:8:9: trace: \"lte.up\": files cannot be read here");
 }
+
+#[test]
+fn relays_need_stretches_and_a_load_that_they_can_carry() {
+    let text = |outer: &str, step: &str| {
+        format!("name = 'n'\ntitle = 't'\n{outer}[path]\nrtt = '9ms'\n[[step]]\nname = 's'\nrelays = true\n{step}")
+    };
+    let refused = |outer, step| Scenario::parse("x.toml", &text(outer, step)).unwrap_err().to_string();
+    let both = "near.rtt = '1ms'\nfar.rtt = '1ms'\n";
+    Scenario::parse("x.toml", &text(both, "")).unwrap();
+    for (outer, step, sentence) in [
+        ("", "", "relays: no hosts can relay; write [near] and [far]"),
+        ("near.rtt = '1ms'\n", "", "near: write [far], too: each end has a stretch to its relay"),
+        (both, "transport = 'udp'\nrate = '1M'", "relays: they carry TCP; write transport = \"tcp\""),
+        (both, "direction = 'download'", "relays: the receiver cannot ask for data through them"),
+        (both, "[[step.cross_traffic]]\nafter = '1s'", "relays: cross traffic does not go through them"),
+    ] {
+        let said = refused(outer, step);
+        assert!(said.contains(sentence), "{said}");
+    }
+}

@@ -17,6 +17,19 @@ const BOUNDS: &[Row] = &[
         &["128 KiB ÷ 64 KiB within 100 ± 5 % of 2"],
     ),
     (
+        "elsen-accelerate",
+        "100 Mbit/s, 173.4 ms, 2.062 MiB, 1500",
+        &[
+            ("direct", "kernel_model within 100 ± 5 %, verdict receive-window"),
+            ("relays", "kernel_model within 100 ± 5 %, capacity at least 95 %"),
+            ("lossy, direct", ""),
+            ("lossy, relays", "kernel_model at least 80 %"),
+            ("622 Mbit/s, direct", "kernel_model within 100 ± 5 %"),
+            ("622 Mbit/s, relays", "kernel_model within 100 ± 5 %, capacity at least 95 %"),
+        ],
+        &["relays ÷ direct within 100 ± 10 % of kernel_model"],
+    ),
+    (
         "elsen-parallel",
         "100 Mbit/s, 173 ms, 2.062 MiB, 1500",
         &[("1 stream", ""), ("10 streams", "")],

@@ -305,3 +305,21 @@ fn a_step_may_climb_and_may_ask_for_a_verdict() {
     let tuned = ExpectedVerdict { kind: Limit::ReceiveWindow, cause: Some(Cause::TcpRmemMax) };
     assert_eq!(verdict("receive-window/tcp-rmem-max"), tuned);
 }
+
+const CHAIN: &str = "name = 'n'\ntitle = 't'\npath = { rate = '100M', rtt = '100ms', loss = '1%' }\n\
+                     near = { rate = '1G', rtt = '2ms' }\nfar = { rate = '1G', rtt = '4ms' }\n";
+
+#[test]
+fn a_path_of_three_stretches_is_as_long_as_all_and_as_slow_as_the_slowest() {
+    let steps = "[[step]]\nname = 'a'\n[[step]]\nname = 'b'\nrelays = true\npath = { rtt = '50ms' }\n";
+    let scenario = parse(&format!("{CHAIN}{steps}"));
+    assert_eq!(scenario.path.rtt(), Span::from_millis(106));
+    assert_eq!(scenario.path.forward.rate, Some(BitRate::from_mbps(100)));
+    let stretches = |step: usize| scenario.stretches_of(&scenario.steps[step]).unwrap().each_ref().map(Path::rtt);
+    assert_eq!(stretches(0), [2, 100, 4].map(Span::from_millis));
+    assert_eq!(stretches(1), [2, 50, 4].map(Span::from_millis));
+    assert_eq!(scenario.path_of(&scenario.steps[1]).rtt(), Span::from_millis(56));
+    assert_eq!([0, 1].map(|step: usize| scenario.steps[step].relays), [false, true]);
+    let two_hosts = parse("name = 'n'\ntitle = 't'\npath = { rtt = '1ms' }\n[[step]]\nname = 's'\n");
+    assert_eq!(two_hosts.stretches_of(&two_hosts.steps[0]), None);
+}

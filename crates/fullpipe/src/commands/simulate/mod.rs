@@ -17,7 +17,7 @@ use fullpipe_record::{
 };
 use fullpipe_report as report;
 use fullpipe_scenario::{Scenario, Step};
-use fullpipe_sim::{Granularity, Plan};
+use fullpipe_sim::{Granularity, NotModelled, Plan};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use self::axes::{Combination, PathLists};
@@ -285,6 +285,9 @@ impl Arguments {
             return Ok((plans, is_table));
         };
         let scenario = super::lab::load(name)?;
+        if let Some(step) = scenario.steps.iter().find(|step| step.relays) {
+            return Err(ExperimentError::Named { name: step.name.clone(), cause: NotModelled::Relays }.into());
+        }
         Ok((scenario.steps.iter().flat_map(|step| self.plans_of(&scenario, step)).collect(), false))
     }
 

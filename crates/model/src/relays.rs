@@ -1,0 +1,72 @@
+//! One load through a pair of relays that split its path.
+
+use fullpipe_record::{Buffer, HostSettings, Path, Prediction, Request};
+use fullpipe_units::Span;
+
+use crate::predict::predict;
+
+/// Round-trip time between a relay and its host where nobody states one: that of two machines in one building.
+pub const USUAL_RELAY_RTT: Span = Span::from_millis(1);
+
+/// Returns the prediction for `request` over the `stretches` from a sender to the near relay, from there to the far
+/// one, and from there to a receiver, each of which has a TCP connection of its own: that of the stretch that carries
+/// least, with the ramp of the middle one, which is the longest.
+///
+/// `ends` are sender and receiver. Both relays have the settings `relay`, choose no buffers, and leave the congestion
+/// control to their kernel.
+pub fn predict_with_relays(
+    stretches: &[Path; 3],
+    [sender, receiver]: [&HostSettings; 2],
+    relay: &HostSettings,
+    request: &Request,
+) -> Prediction {
+    let [near, middle, far] = stretches;
+    let own = Request { buffer: Buffer::Automatic, congestion: None, ..request.clone() };
+    let middle = predict(middle, relay, relay, &own);
+    let ramp = middle.ramp.clone();
+    let outer = [predict(near, sender, relay, request), predict(far, relay, receiver, request)];
+    let slowest = outer
+        .into_iter()
+        .fold(middle, |slowest, other| if other.kernel_model < slowest.kernel_model { other } else { slowest });
+    Prediction { ramp, ..slowest }
+}
+
+#[cfg(test)]
+mod tests {
+    use fullpipe_record::Limit;
+    use fullpipe_units::{BitRate, ByteCount, Ratio};
+
+    use super::*;
+    use crate::fixture::path;
+
+    fn window(bytes: u64) -> Request {
+        Request { buffer: Buffer::Window(ByteCount::new(bytes)), ..Request::default() }
+    }
+
+    #[test]
+    fn small_windows_of_the_ends_limit_only_their_short_stretches() {
+        let lan = path(BitRate::from_mbps(1000), Span::from_micros(200));
+        let wan = path(BitRate::from_mbps(100), Span::from_millis(173));
+        let stretches = [lan.clone(), wan.clone(), lan];
+        let host = HostSettings::of_linux_6_18();
+        let direct = predict(&wan, &host, &host, &window(65_536)).kernel_model;
+        assert!(direct < BitRate::from_mbps(4));
+        let relayed = predict_with_relays(&stretches, [&host, &host], &host, &window(65_536));
+        assert_eq!(relayed.limit, Limit::Capacity);
+        assert_eq!(relayed.kernel_model, predict(&wan, &host, &host, &Request::default()).kernel_model);
+        // A window of two segments does not even fill the short ones.
+        let tiny = predict_with_relays(&stretches, [&host, &host], &host, &window(2_896));
+        assert_eq!(tiny.limit, Limit::ReceiveWindow);
+        assert_eq!(tiny.ramp, relayed.ramp);
+    }
+
+    #[test]
+    fn loss_of_the_long_stretch_limits_the_relays() {
+        let lan = path(BitRate::from_mbps(1000), Span::from_micros(200));
+        let mut wan = path(BitRate::from_mbps(100), Span::from_millis(173));
+        wan.forward.loss = Some(Ratio::new(1e-3));
+        let host = HostSettings::of_linux_6_18();
+        let relayed = predict_with_relays(&[lan.clone(), wan, lan], [&host, &host], &host, &window(65_536));
+        assert_eq!(relayed.limit, Limit::Loss);
+    }
+}
