@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CopyProgress, CopyReport, DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair, FlowReport, GridCell, GridReport, Interval,
-    LabReport, Measurement, Path, PathDirection, PathStatus, Prediction, ProgramRun, ProgramsReport, RampReport,
-    RampStep, RelayedConnection, Remedy, Request, RouteReport, SimulatedTransfer, SweepPlan, SweepReport, SweepRun,
-    Undone, WhatIfReport,
+    CopyProgress, CopyReport, DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair, FlowReport,
+    GridCell, GridReport, Interval, LabReport, Measurement, Path, PathDirection, PathStatus, Prediction, ProgramRun,
+    ProgramsReport, RampReport, RampStep, RelayedConnection, Remedy, Request, RouteReport, SimulatedTransfer,
+    SweepPlan, SweepReport, SweepRun, Undone, WhatIfReport,
 };
 
 /// One line of `--json-lines`: an event and its time.

@@ -30,6 +30,13 @@ impl Chunks {
         Some(Self { first: 0, count })
     }
 
+    /// Returns the bytes of these chunks of a file of `size`.
+    pub fn bytes(self, size: ByteCount) -> ByteCount {
+        let at = |index: u64| (index * CHUNK as u64).min(size.get());
+        let (first, count) = (u64::from(self.first), u64::from(self.count));
+        ByteCount::new(at(first + count) - at(first))
+    }
+
     /// Returns true if all of `other` are among these.
     pub fn cover(self, other: Self) -> bool {
         let end = |chunks: Self| u64::from(chunks.first) + u64::from(chunks.count);
@@ -82,6 +89,11 @@ impl Verified {
     /// Returns the bytes that are there.
     pub fn bytes(&self) -> ByteCount {
         ByteCount::new(self.hashes.keys().filter_map(|index| self.length(*index)).map(|length| length as u64).sum())
+    }
+
+    /// Returns the chunks that are there, with their hashes, in their order.
+    pub fn hashes(&self) -> impl Iterator<Item = (u32, Digest)> {
+        self.hashes.iter().map(|(index, hash)| (*index, *hash))
     }
 
     /// Returns the chunks that are missing, in rows, in their order.
@@ -171,7 +183,8 @@ mod tests {
     #[test]
     fn missing_chunks_are_listed_in_rows() {
         let mut verified = Verified::new(ByteCount::new(5 * CHUNK as u64 + 1));
-        let rows = |verified: &Verified| verified.missing().iter().map(|row| (row.first, row.count)).collect::<Vec<_>>();
+        let rows =
+            |verified: &Verified| verified.missing().iter().map(|row| (row.first, row.count)).collect::<Vec<_>>();
         assert_eq!(rows(&verified), [(0, 6)]);
         assert!(verified.insert(0, [0; 32]) && verified.insert(3, [0; 32]) && !verified.insert(3, [0; 32]));
         assert!(!verified.insert(6, [0; 32]));
@@ -188,5 +201,8 @@ mod tests {
         let all = Chunks { first: 0, count: 4 };
         assert!(all.cover(Chunks { first: 3, count: 1 }) && !all.cover(Chunks { first: 3, count: 2 }));
         assert!(!all.cover(Chunks { first: u32::MAX, count: u32::MAX }));
+        let size = ByteCount::new(2 * CHUNK as u64 + 7);
+        assert_eq!(all.bytes(size), size);
+        assert_eq!(Chunks { first: 2, count: 5 }.bytes(size).get(), 7);
     }
 }

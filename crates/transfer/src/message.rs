@@ -71,7 +71,7 @@ pub enum Outcome {
 /// The head of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataHeader {
-    /// Number of the file: the place of its entry in the list.
+    /// Number of the file: its place among the regular files of the list.
     pub file: u32,
     /// Index of the chunk.
     pub chunk: u32,
@@ -107,6 +107,8 @@ pub enum Message<'b> {
     Begin {
         /// It is a single file, which may get another name.
         single: bool,
+        /// What is in a folder is sent, and not the folder itself.
+        content: bool,
     },
     /// Sender → receiver: the next entry.
     Entry(Entry),
@@ -141,9 +143,9 @@ pub enum Message<'b> {
         /// Path below the folder of the transfer.
         path: EntryPath,
     },
-    /// Sender → receiver: this file cannot be sent, or changed meanwhile.
+    /// Either end: this cannot be sent or made, or changed meanwhile.
     Unreadable {
-        /// Number of the file.
+        /// Number of the file; the highest number for what is no file, or is not listed.
         file: u32,
         /// One sentence.
         why: String,
@@ -245,7 +247,8 @@ impl<'b> Message<'b> {
             }
             Self::Dial { port: number } | Self::Streams { count: number } => into.extend(number.to_le_bytes()),
             Self::Stream { index: number } | Self::Lost { index: number } => into.extend(number.to_le_bytes()),
-            Self::Begin { single: flag } | Self::EndOfList { complete: flag } => into.push((*flag).into()),
+            Self::Begin { single, content } => into.extend([*single, *content].map(u8::from)),
+            Self::EndOfList { complete } => into.push((*complete).into()),
             Self::Entry(entry) => entry.put(into),
             Self::Want { file, chunks } => {
                 [*file, chunks.first, chunks.count].iter().for_each(|number| into.extend(number.to_le_bytes()));
@@ -279,7 +282,8 @@ impl<'b> Message<'b> {
     pub fn read(bytes: &'b [u8]) -> Result<Self, MessageError> {
         let (kind, rest) = bytes.split_first().ok_or(MessageError { kind: 0, why: "it is empty".to_owned() })?;
         let mut reader = Reader(rest);
-        let message = parse(*kind, &mut reader).map_err(|error| MessageError { kind: *kind, why: error.to_string() })?;
+        let message =
+            parse(*kind, &mut reader).map_err(|error| MessageError { kind: *kind, why: error.to_string() })?;
         if reader.0.is_empty() {
             return Ok(message);
         }
@@ -345,7 +349,7 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
         REFUSED => Message::Refused { code: reader.u8()?, why: sentence(reader)? },
         DIAL => Message::Dial { port: reader.u16()? },
         STREAMS => Message::Streams { count: reader.u16()? },
-        BEGIN => Message::Begin { single: flag(reader)? },
+        BEGIN => Message::Begin { single: flag(reader)?, content: flag(reader)? },
         ENTRY => Message::Entry(Entry::read(reader)?),
         END_OF_LIST => Message::EndOfList { complete: flag(reader)? },
         WANT => {
@@ -468,7 +472,8 @@ mod tests {
 
     fn every_kind() -> Vec<Message<'static>> {
         let modified = ModificationTime { seconds: -5, nanoseconds: 999_999_999 };
-        let file = EntryKind::File { mode: 0o640, modified, size: ByteCount::new(1 << 50), identity: Identity([9; 32]) };
+        let file =
+            EntryKind::File { mode: 0o640, modified, size: ByteCount::new(1 << 50), identity: Identity([9; 32]) };
         let entry = |kind| Message::Entry(Entry { path: path("a/b\u{fffd}"), kind });
         vec![
             Message::Hello(Hello {
@@ -487,7 +492,7 @@ mod tests {
             Message::Refused { code: 2, why: "no".to_owned() },
             Message::Dial { port: 1 },
             Message::Streams { count: 4 },
-            Message::Begin { single: true },
+            Message::Begin { single: true, content: false },
             entry(EntryKind::Folder { mode: 0o755, modified }),
             entry(file),
             entry(EntryKind::SymbolicLink { target: b"../x".to_vec() }),
