@@ -1,6 +1,6 @@
 //! The far end: started by ssh, it does what the near end asks, with the rights of its user.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -139,6 +139,7 @@ fn ssh_connection(word: usize) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     #[test]
     fn who_does_not_begin_with_a_request_of_this_version_is_refused() {

@@ -509,3 +509,195 @@ fn is_present(tree: &Tree, file: &Incoming, dry_run: bool) -> io::Result<bool> {
     }
     Ok(same)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Outgoing;
+    use crate::finish::finish;
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[derive(Clone, Default)]
+    struct Sent(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sent {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            lock(&self.0).extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    struct Bench {
+        receiver: Arc<Receiver>,
+        sent: Sent,
+        folder: tempfile::TempDir,
+        writer: thread::JoinHandle<()>,
+    }
+
+    impl Bench {
+        fn new(tops: Option<&[&str]>) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let sent = Sent::default();
+            let (out, writer) = Outgoing::start(sent.clone()).unwrap();
+            let options = ReceiveOptions {
+                path: folder.path().to_owned(),
+                dry_run: false,
+                delete: true,
+                excludes: Excludes::default(),
+                tops: tops.map(|tops| tops.iter().map(|top| top.as_bytes().to_vec()).collect()),
+            };
+            let receiver = Arc::new(Receiver::new(Common::new(out, Arc::default(), None), options));
+            receiver.handle(Message::Begin { single: false, content: true }).unwrap();
+            Self { receiver, sent, folder, writer }
+        }
+
+        fn entry(&self, path: &str, kind: EntryKind) -> Result<(), CopyError> {
+            self.receiver.handle(Message::Entry(Entry { path: EntryPath::new(path).unwrap(), kind }))
+        }
+
+        fn file(&self, path: &str, size: u64) -> Result<(), CopyError> {
+            let modified = ModificationTime { seconds: 1_000_000, nanoseconds: 7 };
+            let kind =
+                EntryKind::File { mode: 0o640, modified, size: ByteCount::new(size), identity: Identity([1; 32]) };
+            self.entry(path, kind)
+        }
+
+        fn data(&self, file: u32, chunk: u32, size: u64, content: &[u8]) -> Result<(), CopyError> {
+            let hash = chunk_hash(ByteCount::new(size), chunk, content);
+            self.receiver.handle(Message::Data { header: DataHeader { file, chunk, hash }, content })
+        }
+
+        /// Ends the list, and returns everything that was sent.
+        fn end(self) -> (Vec<Message<'static>>, tempfile::TempDir) {
+            self.receiver.handle(Message::EndOfList { complete: true }).unwrap();
+            finish(&self.receiver);
+            self.receiver.common.out.close();
+            self.writer.join().unwrap();
+            let bytes = lock(&self.sent.0).clone().leak();
+            let mut frames = Vec::new();
+            let mut rest: &'static [u8] = bytes;
+            while let Some((length, more)) = rest.split_first_chunk() {
+                let (frame, more) = more.split_at(u32::from_le_bytes(*length) as usize);
+                frames.push(Message::read(frame).unwrap());
+                rest = more;
+            }
+            (frames, self.folder)
+        }
+    }
+
+    fn outcomes(sent: &[Message<'_>]) -> Vec<(u32, Outcome)> {
+        let outcome = |message: &Message<'_>| match message {
+            Message::Outcome { file, outcome } => Some((*file, outcome.clone())),
+            _ => None,
+        };
+        sent.iter().filter_map(outcome).collect()
+    }
+
+    #[test]
+    fn a_chunk_that_arrives_wrong_is_wanted_again() {
+        let bench = Bench::new(None);
+        bench.file("file", 5).unwrap();
+        let hash = chunk_hash(ByteCount::new(5), 0, b"right");
+        let wrong = Message::Data { header: DataHeader { file: 0, chunk: 0, hash }, content: b"wrong" };
+        bench.receiver.handle(wrong).unwrap();
+        assert!(!bench.folder.path().join("file").exists());
+        bench.data(0, 0, 5, b"right").unwrap();
+        let (sent, folder) = bench.end();
+        let wanted = sent.iter().filter(|message| matches!(message, Message::Want { file: 0, .. })).count();
+        assert_eq!((wanted, outcomes(&sent).len()), (2, 1));
+        assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"right");
+        let state = fs::metadata(folder.path().join("file")).unwrap();
+        assert_eq!((state.permissions().mode() & 0o777, state.modified().unwrap().elapsed().is_ok()), (0o640, true));
+    }
+
+    #[test]
+    fn chunks_of_any_order_and_holes_make_one_file() {
+        let size = 2 * CHUNK as u64 + 3;
+        let bench = Bench::new(None);
+        bench.file("file", size).unwrap();
+        bench.data(0, 2, size, b"end").unwrap();
+        let hash = chunk_hash(ByteCount::new(size), 1, &ZEROS);
+        bench.receiver.handle(Message::Data { header: DataHeader { file: 0, chunk: 1, hash }, content: b"" }).unwrap();
+        bench.data(0, 2, size, b"end").unwrap();
+        let first = vec![7; CHUNK];
+        bench.data(0, 0, size, &first).unwrap();
+        bench.data(0, 0, size, &first).unwrap();
+        let (sent, folder) = bench.end();
+        let expected = [&first[..], &ZEROS, b"end"].concat();
+        let digest = chunk_hash(ByteCount::new(1), 0, &expected[..1]);
+        let copied = outcomes(&sent);
+        assert!(matches!(copied.as_slice(), [(0, Outcome::Copied(found))] if *found != digest), "{copied:?}");
+        assert!(fs::read(folder.path().join("file")).unwrap() == expected);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left of the transfer");
+    }
+
+    #[test]
+    fn a_sender_that_lies_is_refused() {
+        let bench = Bench::new(Some(&["asked"]));
+        bench.file("asked", 5).unwrap();
+        let protocol = |result| assert!(matches!(result, Err(CopyError::Protocol(_))), "{result:?}");
+        protocol(bench.file("other", 5));
+        protocol(bench.file("asked", 5));
+        protocol(bench.file("asked/x", u64::MAX));
+        protocol(bench.data(0, 0, 6, b"longer"));
+        protocol(bench.data(0, 1, 5, b"right"));
+        protocol(bench.data(9, 0, 5, b"right"));
+        protocol(bench.receiver.handle(Message::Begin { single: true, content: false }));
+        protocol(bench.receiver.handle(Message::Finished));
+        bench.receiver.handle(Message::EndOfList { complete: true }).unwrap();
+        protocol(bench.file("asked/late", 5));
+        assert_eq!(fs::read_dir(bench.folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_that_was_sent_or_put_there() {
+        let outside = tempfile::tempdir().unwrap();
+        let bench = Bench::new(None);
+        let target = outside.path().as_os_str().as_bytes().to_vec();
+        bench.entry("link", EntryKind::SymbolicLink { target }).unwrap();
+        bench.file("link/file", 5).unwrap();
+        bench.entry("folder", EntryKind::Folder { mode: 0o755, modified: ModificationTime::default() }).unwrap();
+        bench.file("folder/file", 5).unwrap();
+        fs::rename(bench.folder.path().join("folder"), bench.folder.path().join("moved")).unwrap();
+        symlink(outside.path(), bench.folder.path().join("folder")).unwrap();
+        bench.file("reset", 1).unwrap();
+        bench.data(1, 0, 5, b"right").unwrap();
+        bench.data(2, 0, 1, b"1").unwrap();
+        let first = EntryPath::new("link/secret").unwrap();
+        bench.entry("hard", EntryKind::HardLink { first }).unwrap();
+        let (sent, folder) = bench.end();
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+        assert!(matches!(outcomes(&sent)[..], [(0, Outcome::Failed(_)), .., (2, Outcome::Copied(_))]), "{sent:?}");
+        let problems = sent.iter().filter(|message| matches!(message, Message::Unreadable { .. })).count();
+        assert!(problems >= 2, "the second name, and the attributes of the folder: {sent:?}");
+        assert!(!folder.path().join("hard").exists());
+    }
+
+    #[test]
+    fn folders_links_and_what_is_deleted() {
+        let bench = Bench::new(None);
+        let old = bench.folder.path().join("old/deep");
+        fs::create_dir_all(&old).unwrap();
+        fs::write(old.join("file"), "old").unwrap();
+        let modified = ModificationTime { seconds: 99, nanoseconds: 5 };
+        bench.entry("a", EntryKind::Folder { mode: 0o555, modified }).unwrap();
+        bench.file("a/empty", 0).unwrap();
+        bench.entry("a/link", EntryKind::SymbolicLink { target: b"empty".to_vec() }).unwrap();
+        bench.entry("b", EntryKind::HardLink { first: EntryPath::new("a/empty").unwrap() }).unwrap();
+        let (sent, folder) = bench.end();
+        let at = |path: &str| fs::symlink_metadata(folder.path().join(path)).unwrap();
+        use std::os::unix::fs::MetadataExt;
+        assert_eq!((at("a").mode() & 0o777, at("a").mtime(), at("a").mtime_nsec()), (0o555, 99, 5));
+        assert_eq!((at("b").ino(), at("b").nlink()), (at("a/empty").ino(), 2));
+        assert_eq!(fs::read_link(folder.path().join("a/link")).unwrap(), Path::new("empty"));
+        assert!(!folder.path().join("old").exists());
+        assert!(sent.iter().any(|message| matches!(message, Message::Deleted { path } if path.as_bytes() == b"old")));
+        assert_eq!(sent.last(), Some(&Message::Finished));
+    }
+}

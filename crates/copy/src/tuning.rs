@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use fullpipe_model::{evaluate, streams};
-use fullpipe_record::{HostSettings, Path, PathDirection, Request, TcpInfo, Writer};
+use fullpipe_record::{
+    Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, Request, TcpInfo, Writer,
+};
 use fullpipe_sys::tcp_info;
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use socket2::SockRef;
@@ -69,7 +71,17 @@ fn connections(count: u16) -> String {
 
 /// Returns the rate of one connection over a path without a limit of its own.
 fn carried_by_one(rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> BitRate {
-    let direction = PathDirection { mtu: ByteCount::new(1500), ..PathDirection::default() };
+    let direction = PathDirection {
+        rate: None,
+        delay: Span::ZERO,
+        queue: None,
+        loss: None,
+        mtu: ByteCount::new(1500),
+        framing: Framing::default(),
+        ip: IpVersion::default(),
+        encapsulation: Encapsulation::default(),
+        effects: Effects::default(),
+    };
     let request = Request { writer: Writer::Blocking, ..Request::default() };
     evaluate(&Path::symmetric(&direction, rtt), sender, receiver, &request).kernel_model
 }
