@@ -1,4 +1,4 @@
-//! What both ends of a transfer have: the way to the other, the counts, and the error that ends it.
+//! Shared by both ends of a transfer: the way to the other, the counts, and the error that ends it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;

@@ -27,7 +27,7 @@ const MAX_PENDING: usize = 64;
 /// Time between two checks whether listening goes on.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What both ends of a connection have: the secret, as a key, and TLS.
+/// The credentials that both ends of a connection have: the secret, as a key, and TLS.
 #[derive(Debug, Clone)]
 pub(crate) struct Credentials {
     key: Key,

@@ -60,7 +60,9 @@ pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMu
         }
     }
     received.try_iter().for_each(report);
-    work.join().unwrap_or(Err(CopyError::Gone))
+    let copied = work.join().unwrap_or(Err(CopyError::Gone));
+    // Ctrl-C in a terminal ends ssh, too.
+    if copied.is_err() && interrupt.load(Ordering::Relaxed) { Err(CopyError::Interrupted) } else { copied }
 }
 
 /// The places of a copy, of which one is far.

@@ -20,7 +20,7 @@ pub struct CopyOptions {
     pub far_path: String,
     /// Nothing is changed.
     pub dry_run: bool,
-    /// What the sources lack is deleted in the folders that are copied.
+    /// Entries that the sources lack are deleted in the folders that are copied.
     pub delete: bool,
     /// Patterns of what is neither copied nor deleted ([`fullpipe_transfer::Excludes`]).
     pub excludes: Vec<Vec<u8>>,

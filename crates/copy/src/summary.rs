@@ -7,7 +7,7 @@ use fullpipe_units::{BitRate, SegCount, Span};
 use serde::{Deserialize, Serialize};
 
 /// The part of the time from which a limit is named.
-const MOST: f64 = 0.5;
+const HALF: f64 = 0.5;
 
 /// Figures of one end, which the other gets as JSON. What an end does not know is zero or absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -57,10 +57,10 @@ impl Figures {
     pub(crate) fn limit(sender: &Self, receiver: &Self, streams: u16, duration: Duration) -> CopyLimit {
         let whole = duration.as_secs_f64() * f64::from(streams);
         match () {
-            () if receiver.working > MOST * whole => CopyLimit::Storage,
-            () if sender.busy < MOST * whole => CopyLimit::Source,
-            () if sender.receive_window > MOST * sender.busy => CopyLimit::ReceiveWindow,
-            () if sender.send_buffer > MOST * sender.busy => CopyLimit::SendBuffer,
+            () if receiver.working > HALF * whole => CopyLimit::Storage,
+            () if sender.busy < HALF * whole => CopyLimit::Source,
+            () if sender.receive_window > HALF * sender.busy => CopyLimit::ReceiveWindow,
+            () if sender.send_buffer > HALF * sender.busy => CopyLimit::SendBuffer,
             () => CopyLimit::CongestionWindow,
         }
     }

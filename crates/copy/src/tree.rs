@@ -1,5 +1,5 @@
-//! A folder with everything below it, reached by descriptors alone: no symbolic link is followed on the way, and nothing
-//! outside is opened, whatever others do to the tree meanwhile.
+//! A folder with everything below it, reached by descriptors alone: no symbolic link is followed on the way, and
+//! nothing outside is opened, whatever others do to the tree meanwhile.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -196,7 +196,7 @@ fn a_copy_that_was_killed_at_either_end_continues_where_it_was() {
     let file = scene.file("near/file", 40);
     let far = scene.script("ssh", "shift; echo $$ > \"${0%/*}/pid\"; exec sh -c \"exec $*\"");
     assert!(far.ends_with("ssh"));
-    let slow = ["--bwlimit", "200Mbit/s"];
+    let slow = ["--bwlimit", "100Mbit/s"];
     for (round, kills_far) in [false, true].into_iter().enumerate() {
         let _ = fs::remove_file(scene.path("far/file"));
         let (source, destination) = (text(&file).to_owned(), scene.far("far"));
@@ -241,22 +241,20 @@ fn what_cannot_be_copied_is_named_and_the_rest_is_right() {
 
 #[test]
 fn a_full_disk_is_said() {
-    if !rustix_is_root() {
+    if !is_root() {
         return;
     }
     let scene = Scene::new();
     let file = scene.file("near/file", 5);
-    fs::write(scene.path("near/small"), "small").unwrap();
     // A namespace of its own ends with the far end, and the small file system with it.
     scene.script("ssh", "shift; exec unshare -m sh -c \"mount -t tmpfs -o size=2m none ${0%/*}/far && exec $*\"");
-    let output = scene.run(&[text(&scene.path("near/small")), text(&file), &scene.far("far")]);
+    let output = scene.run(&[text(&file), &scene.far("far")]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let done = copied(&output);
     assert!(done["failures"][0].as_str().unwrap().contains("No space left on device"), "{done}");
-    assert_eq!(done["files"].as_u64(), Some(1), "the small file fits: {done}");
 }
 
-fn rustix_is_root() -> bool {
+fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
@@ -314,7 +312,7 @@ struct Sshd {
 impl Sshd {
     fn start(folder: &Path) -> Option<Self> {
         let program = ["/usr/sbin/sshd", "/usr/local/sbin/sshd"].into_iter().find(|path| Path::new(path).exists())?;
-        if !rustix_is_root() || !(Path::new("/run/sshd").exists() || fs::create_dir("/run/sshd").is_ok()) {
+        if !is_root() || !(Path::new("/run/sshd").exists() || fs::create_dir("/run/sshd").is_ok()) {
             return None;
         }
         for key in ["host", "user"] {

@@ -28,7 +28,7 @@ pub struct Hello {
     pub far_sends: bool,
     /// Nothing is changed at the receiver.
     pub dry_run: bool,
-    /// What the sender does not have is deleted at the receiver.
+    /// Entries that the sender does not have are deleted at the receiver.
     pub delete: bool,
     /// Secret of the connections for data.
     pub secret: [u8; 32],
@@ -107,7 +107,7 @@ pub enum Message<'b> {
     Begin {
         /// It is a single file, which may get another name.
         single: bool,
-        /// What is in a folder is sent, and not the folder itself.
+        /// The content of a folder is sent, and not the folder itself.
         content: bool,
     },
     /// Sender → receiver: the next entry.
@@ -169,7 +169,7 @@ pub enum Message<'b> {
     EndOfStream,
     /// Sender → receiver: a chunk.
     Data {
-        /// What it is.
+        /// The file, the chunk and its hash.
         header: DataHeader,
         /// Its content; nothing for a hole.
         content: &'b [u8],

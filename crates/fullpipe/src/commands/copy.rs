@@ -1,5 +1,7 @@
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{IsTerminal, stdin, stdout};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -16,9 +18,9 @@ use crate::terminal::{Format, Terminal};
 /// Copy files and trees to or from another host, verified and resumable.
 ///
 /// Starts fullpipe at the other host through ssh, as rsync and scp do, and carries the data on parallel, encrypted TCP
-/// connections, whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it arrives. A copy
-/// that was interrupted continues where it was when the same command is started again. Folders are copied with
-/// everything in them, with permissions, times, symbolic and hard links and holes.
+/// connections, whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it arrives. The
+/// same command continues a copy that was interrupted. Folders are copied with everything in them, with permissions,
+/// times, symbolic and hard links and holes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -29,7 +31,14 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true, exclusive = true)]
     far: bool,
     /// Program with its arguments that reaches the other host
-    #[arg(long, short = 'e', value_name = "COMMAND", default_value = "ssh", value_parser = words, help_heading = "Far end")]
+    #[arg(
+        long,
+        short = 'e',
+        value_name = "COMMAND",
+        default_value = "ssh",
+        value_parser = words,
+        help_heading = "Far end"
+    )]
     ssh: Words,
     /// fullpipe at the other host
     #[arg(long, value_name = "PROGRAM", default_value = "fullpipe", help_heading = "Far end")]
@@ -156,7 +165,10 @@ impl Run for Arguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         if self.far {
             // Its reasons are shown by the near end.
-            return far_end(stdin(), stdout()).map_err(|error| Failure::already_printed(error.code()));
+            let output = stdout().as_fd().try_clone_to_owned();
+            let output = output.map_err(|error| Failure::new(FAILED, format!("standard output: {error}")))?;
+            // A file has no lines that would be flushed one by one.
+            return far_end(stdin(), File::from(output)).map_err(|error| Failure::already_printed(error.code()));
         }
         let options = self.options()?;
         let interrupt = super::interrupt_flag()?;
