@@ -250,6 +250,7 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
 
     const BOOT: Boot = [1; 16];
     const IDENTITY: Identity = Identity([2; 32]);
@@ -302,8 +303,6 @@ mod tests {
         assert_eq!(recover(&tree, &path, size, Identity([3; 32]), BOOT).unwrap().bytes(), ByteCount::ZERO);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
-
-    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn a_working_name_that_somebody_prepared_is_not_written_through() {

@@ -517,7 +517,7 @@ mod tests {
     use crate::finish::finish;
     use std::fs;
     use std::io::Write;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     #[derive(Clone, Default)]
     struct Sent(Arc<Mutex<Vec<u8>>>);
@@ -694,7 +694,6 @@ mod tests {
         bench.entry("b", EntryKind::HardLink { first: EntryPath::new("a/empty").unwrap() }).unwrap();
         let (sent, folder) = bench.end();
         let at = |path: &str| fs::symlink_metadata(folder.path().join(path)).unwrap();
-        use std::os::unix::fs::MetadataExt;
         assert_eq!((at("a").mode() & 0o777, at("a").mtime(), at("a").mtime_nsec()), (0o555, 99, 5));
         assert_eq!((at("b").ino(), at("b").nlink()), (at("a/empty").ino(), 2));
         assert_eq!(fs::read_link(folder.path().join("a/link")).unwrap(), Path::new("empty"));

@@ -86,8 +86,8 @@ pub(crate) fn walk(sources: &[Source], excludes: &Excludes, list: &mut dyn List)
 struct Walk<'w> {
     excludes: &'w Excludes,
     list: &'w mut dyn List,
-    /// The first name of each file that has several, by device and inode.
-    names_of: HashMap<(u64, u64), EntryPath>,
+    /// The first name of each file that has several, by source, device and inode.
+    names_of: HashMap<(usize, u64, u64), EntryPath>,
     folders: Vec<Option<EntryPath>>,
     is_complete: bool,
 }
@@ -146,8 +146,7 @@ impl Walk<'_> {
             FileType::Symlink => Some(EntryKind::SymbolicLink { target: within.read_link()? }),
             FileType::RegularFile => {
                 if stat.st_nlink > 1 {
-                    // Names in different sources have different folders.
-                    let key = (stat.st_dev ^ (index as u64) << 48, stat.st_ino);
+                    let key = (index, stat.st_dev, stat.st_ino);
                     if let Some(first) = self.names_of.get(&key) {
                         return Ok(Some(EntryKind::HardLink { first: first.clone() }));
                     }

@@ -64,7 +64,7 @@ impl Scene {
     /// Makes a file that does not compress, of so many MiB and a bit.
     fn file(&self, name: &str, mib: usize) -> PathBuf {
         let path = self.path(name);
-        let content: Vec<u8> = (0..(mib << 20) + 12_345).map(|at| (at as u64 * at as u64 >> 7) as u8).collect();
+        let content: Vec<u8> = (0..(mib << 20) + 12_345).map(|at| ((at as u64 * at as u64) >> 7) as u8).collect();
         fs::write(&path, content).unwrap();
         path
     }

@@ -245,17 +245,17 @@ impl<'b> Message<'b> {
                 into.push(*code);
                 put_sentence(into, why);
             }
-            Self::Dial { port: number } | Self::Streams { count: number } => into.extend(number.to_le_bytes()),
-            Self::Stream { index: number } | Self::Lost { index: number } => into.extend(number.to_le_bytes()),
+            Self::Dial { port: number }
+            | Self::Streams { count: number }
+            | Self::Stream { index: number }
+            | Self::Lost { index: number } => into.extend(number.to_le_bytes()),
             Self::Begin { single, content } => into.extend([*single, *content].map(u8::from)),
             Self::EndOfList { complete } => into.push((*complete).into()),
             Self::Entry(entry) => entry.put(into),
             Self::Want { file, chunks } => {
-                [*file, chunks.first, chunks.count].iter().for_each(|number| into.extend(number.to_le_bytes()));
+                into.extend([*file, chunks.first, chunks.count].iter().flat_map(|number| number.to_le_bytes()));
             }
-            Self::Got { file, chunk } => {
-                [*file, *chunk].iter().for_each(|number| into.extend(number.to_le_bytes()));
-            }
+            Self::Got { file, chunk } => into.extend([*file, *chunk].iter().flat_map(|number| number.to_le_bytes())),
             Self::Outcome { file, outcome } => {
                 into.extend(file.to_le_bytes());
                 outcome.put(into);

@@ -57,8 +57,9 @@ impl Pattern {
 /// by a power of the length.
 fn fits(glob: &[u8], text: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
-    // Where to go on after the last `*` and the last `**`, should the rest not fit.
-    let (mut star, mut double): (Option<(usize, usize)>, Option<(usize, usize)>) = (None, None);
+    // The places to go on from after the last `*` and the last `**`, should the rest not fit.
+    let mut star: Option<(usize, usize)> = None;
+    let mut double: Option<(usize, usize)> = None;
     loop {
         if glob[at..].starts_with(b"**") {
             (at, star) = (at + 2, None);

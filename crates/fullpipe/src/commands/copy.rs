@@ -23,6 +23,7 @@ use crate::terminal::{Format, Terminal};
 /// times, symbolic and hard links and holes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
     /// Files and folders, the destination last; [USER@]HOST:PATH at the other host
     #[arg(value_name = "PATH", required_unless_present = "far", num_args = 2..)]
