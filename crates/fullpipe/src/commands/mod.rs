@@ -4,6 +4,7 @@ mod calc;
 mod capture;
 mod compare;
 mod completions;
+mod copy;
 mod daemon;
 mod demo;
 mod diagnose;
@@ -97,6 +98,7 @@ commands! {
     Diff(diff::Arguments),
     Sweep(sweep::Arguments),
     Compare(compare::Arguments),
+    Copy(copy::Arguments),
     Relay(relay::Arguments),
     Trace(trace::Arguments),
     Explain(explain::Arguments),
