@@ -83,7 +83,7 @@ impl<'a> Outlook<'a> {
         }
         let stretches = [near, self.stretch(between, self.path.forward.loss), far];
         let hosts = [&self.sender, &self.receiver];
-        let prediction = predict_with_relays(&stretches, hosts, &unbounded_host(), &self.request);
+        let prediction = predict_with_relays(&stretches, hosts, &HostSettings::unbounded(), &self.request);
         // How far the relays are from the hosts is assumed.
         let low = prediction.low.min(self.present.scaled(USUAL_VARIATION));
         let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high };
