@@ -173,13 +173,14 @@ impl Monitor {
         self.sender.common.note(text);
     }
 
+    /// Lets one connection rest, if the others can carry the rate. BBR keeps a queue with any number of connections.
     fn rest(&self, rate: BitRate) {
         let each = carried_by_one(self.rtt, &self.settings[0], &self.settings[1]);
         let needed = streams::to_fill(each, rate).unwrap_or(MAX_CHOSEN).max(1);
         let active = self.sender.queue.active();
-        if usize::from(needed) < active {
-            self.sender.queue.restrict(needed.into());
-            let text = format!("{needed} of {active} connections go on: more would only fill the queue of the path");
+        if usize::from(needed) < active && self.congestion_control().as_deref() != Some(BBR) {
+            self.sender.queue.restrict(active - 1);
+            let text = format!("one of {active} connections rests: it would only fill the queue of the path");
             self.sender.common.note(text);
         }
     }
