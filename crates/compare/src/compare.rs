@@ -157,7 +157,9 @@ fn batch(
     let predictions = predictions(path, [&sender, &receiver]);
     let rounds = Rounds { batch: &name, participants, count: wishes.rounds, interrupt: hosts.interrupt() };
     let mut transfer = |participant: &Participant, round: u32| {
-        let expected = prediction_of(&predictions, participant).map(|(rate, _)| rate);
+        // The user's own command has at least the time of the slowest program.
+        let slowest = || predictions.iter().map(|prediction| prediction.rate).min();
+        let expected = prediction_of(&predictions, participant).map(|(rate, _)| rate).or_else(slowest);
         move_once(hosts, participant, round, wishes, wishes.longest(expected))
     };
     let runs = rounds.run(&mut transfer, observe)?;

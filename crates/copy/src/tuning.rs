@@ -31,11 +31,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A share of lost segments above which CUBIC suffers: at 100 ms it carries less than 100 Mbit/s.
 const LOSSY: f64 = 5e-5;
 
-/// Segments in an interval from which a share can be taken.
-const MIN_SEGMENTS: u64 = 200;
+/// Lost segments from which a share can be taken.
+const MIN_LOST: u64 = 5;
 
-/// Intervals with loss and without a queue until the congestion control is changed.
-const LOSSY_INTERVALS: u32 = 2;
+/// Intervals without a queue from which a share can be taken.
+const QUIET_INTERVALS: u32 = 2;
 
 /// Intervals with a queue until connections rest.
 const QUEUED_INTERVALS: u32 = 3;
@@ -100,7 +100,7 @@ struct Sample {
     segments: u64,
     retransmitted: u64,
     acknowledged: u64,
-    /// Of the connection with the longest one.
+    /// The shortest of the connections: a queue delays all of them, and a busy host only some.
     rtt: Span,
     min_rtt: Span,
 }
@@ -109,7 +109,10 @@ struct Sample {
 #[derive(Debug, Default)]
 struct Course {
     last: Sample,
-    lossy: u32,
+    /// Intervals without a queue, and the segments that were sent and sent again in them.
+    quiet: u32,
+    segments: u64,
+    retransmitted: u64,
     queued: u32,
     has_changed: bool,
 }
@@ -173,13 +176,14 @@ impl Monitor {
         self.sender.common.note(text);
     }
 
+    /// Lets one connection rest, if the others can carry the rate. BBR keeps a queue with any number of connections.
     fn rest(&self, rate: BitRate) {
         let each = carried_by_one(self.rtt, &self.settings[0], &self.settings[1]);
         let needed = streams::to_fill(each, rate).unwrap_or(MAX_CHOSEN).max(1);
         let active = self.sender.queue.active();
-        if usize::from(needed) < active {
-            self.sender.queue.restrict(needed.into());
-            let text = format!("{needed} of {active} connections go on: more would only fill the queue of the path");
+        if usize::from(needed) < active && self.congestion_control().as_deref() != Some(BBR) {
+            self.sender.queue.restrict(active - 1);
+            let text = format!("one of {active} connections rests: it would only fill the queue of the path");
             self.sender.common.note(text);
         }
     }
@@ -192,7 +196,7 @@ impl Sample {
             segments: count(|info| info.data_segs_out),
             retransmitted: count(|info| info.total_retrans),
             acknowledged: infos.iter().filter_map(|info| info.bytes_acked).map(ByteCount::get).sum(),
-            rtt: infos.iter().filter_map(|info| info.rtt).max().unwrap_or_default(),
+            rtt: infos.iter().filter_map(|info| info.rtt).min().unwrap_or_default(),
             min_rtt: infos.iter().filter_map(|info| info.min_rtt).min().unwrap_or_default(),
         }
     }
@@ -211,16 +215,16 @@ impl Sample {
 impl Course {
     fn follow(&mut self, sample: Sample) -> Option<Change> {
         let last = std::mem::replace(&mut self.last, sample);
-        let segments = sample.segments.saturating_sub(last.segments);
-        let retransmitted = sample.retransmitted.saturating_sub(last.retransmitted);
-        let loss = Ratio::of(retransmitted as f64, segments.max(1) as f64);
         // What overflows a queue is lost while packets wait in it, before or after.
-        let is_random = last.segments > 0 && last.has_no_queue() && sample.has_no_queue();
-        if is_random && segments >= MIN_SEGMENTS && loss.get() >= LOSSY {
-            self.lossy += 1;
+        if last.segments > 0 && last.has_no_queue() && sample.has_no_queue() {
+            self.quiet += 1;
+            self.segments += sample.segments.saturating_sub(last.segments);
+            self.retransmitted += sample.retransmitted.saturating_sub(last.retransmitted);
         }
+        let loss = Ratio::of(self.retransmitted as f64, self.segments.max(1) as f64);
+        let is_lossy = self.retransmitted >= MIN_LOST && loss.get() >= LOSSY;
         self.queued = if sample.has_queue() { self.queued + 1 } else { 0 };
-        if self.lossy >= LOSSY_INTERVALS && !self.has_changed {
+        if is_lossy && self.quiet >= QUIET_INTERVALS && !self.has_changed {
             self.has_changed = true;
             return Some(Change::Lossy(loss));
         }

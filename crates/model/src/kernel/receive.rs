@@ -71,9 +71,9 @@ impl ReceiveBuffer {
     ///
     /// One segment is still in the buffer when its acknowledgement is sent. The rest of the window is rounded up to a
     /// multiple of 2^scale; without a scale it is rounded down to whole segments (`__tcp_select_window`).
-    /// [`super::filled_window`] says whether its last part is used. Exact for fixed buffers from 16 620 to 1 676 608 bytes on Linux 6.18;
-    /// for tuned ones within the trains that the interface joins. A window of less than two segments is sent in halves
-    /// (`tcp_bound_to_half_wnd`).
+    /// [`super::filled_window`] says whether its last part is used. Exact for fixed buffers from 16 620 to 1 676 608
+    /// bytes on Linux 6.18; for tuned ones within the trains that the interface joins. A window of less than two
+    /// segments is sent in halves (`tcp_bound_to_half_wnd`).
     pub fn in_flight(self, mss: ByteCount) -> ByteCount {
         if mss == ByteCount::ZERO {
             return ByteCount::ZERO;

@@ -111,8 +111,8 @@ pub fn asked_fill() -> Ratio {
     Ratio::new(2.0 / 3.0 / (1.0 + Ratio::of(PACKET_COSTS.as_f64(), LONG_TRAIN.as_f64()).get()))
 }
 
-/// Returns the bytes that a sender with enough data keeps in flight where the receiver allows `window`, as often as each
-/// `rtt`: all of it, or only the whole segments in it.
+/// Returns the bytes that a sender with enough data keeps in flight where the receiver allows `window`, as often as
+/// each `rtt`: all of it, or only the whole segments in it.
 ///
 /// A packet may be sent in part only if its first segment fits into the window whole (`tcp_snd_wnd_test`,
 /// `tcp_mss_split_point`). So what is left of the window beyond whole packets is filled if it is a segment or more.
@@ -128,7 +128,7 @@ pub fn filled_window(
         Segmentation::Trains => segments_of_packet(control, window::rate(window, rtt), mss),
         Segmentation::Exact => 1,
     };
-    if whole > 0 && whole % packet == 0 { SegCount::new(whole).of_size(mss) } else { window }
+    if whole > 0 && whole.is_multiple_of(packet) { SegCount::new(whole).of_size(mss) } else { window }
 }
 
 /// The segments of each packet of a flow of `rate` that nothing but a window or a buffer limits: what its pace gives in
@@ -251,7 +251,8 @@ mod tests {
         fn a_window_is_filled_but_for_less_than_a_segment(window: u64, mss in 1_u64..70_000, millis in 1_u64..1_000) {
             let (window, mss) = (ByteCount::new(window), ByteCount::new(mss));
             for segmentation in [Segmentation::Trains, Segmentation::Exact] {
-                let filled = filled_window(segmentation, CongestionControl::Cubic, window, mss, Span::from_millis(millis));
+                let rtt = Span::from_millis(millis);
+                let filled = filled_window(segmentation, CongestionControl::Cubic, window, mss, rtt);
                 prop_assert!(filled <= window && window.saturating_sub(filled) < mss);
             }
         }
