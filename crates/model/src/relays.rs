@@ -23,7 +23,7 @@ pub fn predict_with_relays(
     let [near, middle, far] = stretches;
     let own = Request { buffer: Buffer::Automatic, congestion: None, ..request.clone() };
     let middle = predict(middle, relay, relay, &own);
-    let ramp = middle.ramp.clone();
+    let ramp = middle.ramp;
     let outer = [predict(near, sender, relay, request), predict(far, relay, receiver, request)];
     let slowest = outer
         .into_iter()
