@@ -108,14 +108,7 @@ impl Followed {
         self.flow.as_deref()
     }
 
-    /// Returns a number that depends on what the next packet of the connection reads.
-    pub(crate) fn touch(&self) -> u64 {
-        let last = self.waiting.last().map_or(0, |packet| packet.sequence);
-        u64::from(last) + u64::from(self.begin.addresses[0].port())
-    }
-
     /// Returns the number of packets that wait.
-    #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }

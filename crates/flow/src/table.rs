@@ -312,7 +312,7 @@ impl Flows {
             *place = self.latest.get(&Key::of(segment)).copied();
         }
         let flows = places.iter().filter_map(|place| self.followed.get((*place)?));
-        std::hint::black_box(flows.map(Followed::touch).sum::<u64>());
+        std::hint::black_box(flows.map(Followed::waiting).sum::<usize>());
         let changes = self.changes;
         for (place, Numbered { number, at, segment }) in places.into_iter().zip(segments) {
             let place = if changes == self.changes { place } else { self.latest.get(&Key::of(segment)).copied() };

@@ -236,7 +236,7 @@ impl Captures {
 
 impl Offer {
     /// Returns the options of a SYN with these timestamps (RFC 9293, 3.2; RFC 2018, 2; RFC 7323).
-    fn options(&self, value: u32, echo: u32) -> Vec<u8> {
+    fn options(self, value: u32, echo: u32) -> Vec<u8> {
         let [high, low] = self.mss.to_be_bytes();
         let mut options = vec![2, 4, high, low, 4, 2];
         if self.timestamps {
@@ -285,8 +285,10 @@ impl Segment {
 
 /// Returns the option of timestamps (RFC 7323, 3.2).
 fn stamps(value: u32, echo: u32) -> [u8; 10] {
-    let ([a, b, c, d], [e, f, g, h]) = (value.to_be_bytes(), echo.to_be_bytes());
-    [8, 10, a, b, c, d, e, f, g, h]
+    let mut option = [8, 10, 0, 0, 0, 0, 0, 0, 0, 0];
+    option[2..6].copy_from_slice(&value.to_be_bytes());
+    option[6..].copy_from_slice(&echo.to_be_bytes());
+    option
 }
 
 /// Returns the time `span` before `at`.

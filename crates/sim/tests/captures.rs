@@ -92,6 +92,5 @@ fn a_scale_that_is_stripped_is_in_the_receivers_capture_alone() {
         let of_receiver = usize::from(direction == Direction::Upload);
         assert_eq!(only(&near).ends[of_receiver].window_scale, None);
         assert!(only(&far).ends[of_receiver].window_scale.is_some());
-        assert!(only(&near).ends[1 - of_receiver].unique_bytes.get() > 100_000);
     }
 }
