@@ -34,7 +34,7 @@ pub(crate) struct Interrupts {
     pub(crate) flag: Arc<AtomicBool>,
     /// Set by each signal; a picture clears it.
     signalled: Arc<AtomicBool>,
-    /// What a signal does between pictures.
+    /// Actions of signals between two pictures.
     between: Rc<RefCell<Vec<SigId>>>,
 }
 
