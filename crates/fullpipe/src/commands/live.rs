@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_live::{Controls, Live, LiveError, Page};
+use fullpipe_live::{Controls, Live, LiveError, MeasurementUpdate, Page};
+use fullpipe_probe::{Destination, ProbeError, TestEvent, watch_closely};
+use fullpipe_record::{Interval, Measurement, Request};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -32,7 +34,7 @@ pub(crate) struct Interrupts {
     pub(crate) flag: Arc<AtomicBool>,
     /// Set by each signal; a picture clears it.
     signalled: Arc<AtomicBool>,
-    /// What a signal does between pictures.
+    /// Actions of signals between two pictures.
     between: Rc<RefCell<Vec<SigId>>>,
 }
 
@@ -100,6 +102,27 @@ impl<U: Send + 'static> Picture<U> {
     pub(crate) fn send(&self, update: U) {
         self.live.send(update);
     }
+}
+
+/// Measures, and draws how it goes.
+///
+/// # Errors
+/// Fails as [`fullpipe_probe::measure`] does.
+pub(crate) fn draw(
+    picture: &Picture<MeasurementUpdate>,
+    destination: &Destination,
+    request: &Request,
+    interrupts: &Interrupts,
+    progress: &mut dyn FnMut(&Interval),
+) -> Result<Measurement, ProbeError> {
+    watch_closely(destination, request, &interrupts.flag, &mut |event| match event {
+        TestEvent::Connected(connected) => {
+            picture.send(MeasurementUpdate::Connected(Box::new(connected.request.clone())));
+        }
+        TestEvent::Interval(interval) => progress(interval),
+        TestEvent::Snapshot(snapshot) => picture.send(MeasurementUpdate::Snapshot(snapshot.clone())),
+        TestEvent::SoFar(measurement) => picture.send(MeasurementUpdate::SoFar(Box::new(measurement.clone()))),
+    })
 }
 
 /// Without a picture, the second request to end ends the program at once, for example while it prints.

@@ -3,8 +3,8 @@ use std::path::Path;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
-use fullpipe_live::{MeasurementPage, MeasurementUpdate};
-use fullpipe_probe::{Destination, ProbeError, TestEvent, measure, measure_iperf2, trace, watch_closely};
+use fullpipe_live::MeasurementPage;
+use fullpipe_probe::{Destination, measure, measure_iperf2, trace};
 use fullpipe_record::{
     Content, Document, ErrorReport, Event, Evidence, Framing, Interval, Measurement, Request, Transport,
 };
@@ -15,7 +15,7 @@ use crate::commands::Run;
 use crate::commands::capture::{CaptureArgument, with_capture};
 use crate::commands::every::{interval, repeat};
 use crate::commands::keep::KeepArguments;
-use crate::commands::live::{Interrupts, LiveArgument, Picture};
+use crate::commands::live::{Interrupts, LiveArgument, draw};
 use crate::commands::load::{Load, Reach};
 use crate::commands::output::OutputArguments;
 use crate::commands::ramp::{self, RampArgument};
@@ -146,24 +146,6 @@ fn measure_once(
     };
     let measurement = judged(Measurement { route, ..measured? }, arguments.bandwidth);
     finish(with_capture(measurement, recording, arguments.bandwidth), &arguments.archive, terminal)
-}
-
-/// Measures, and draws how it goes.
-pub(super) fn draw(
-    picture: &Picture<MeasurementUpdate>,
-    destination: &Destination,
-    request: &Request,
-    interrupts: &Interrupts,
-    progress: &mut dyn FnMut(&Interval),
-) -> Result<Measurement, ProbeError> {
-    watch_closely(destination, request, &interrupts.flag, &mut |event| match event {
-        TestEvent::Connected(connected) => {
-            picture.send(MeasurementUpdate::Connected(Box::new(connected.request.clone())));
-        }
-        TestEvent::Interval(interval) => progress(interval),
-        TestEvent::Snapshot(snapshot) => picture.send(MeasurementUpdate::Snapshot(snapshot.clone())),
-        TestEvent::SoFar(measurement) => picture.send(MeasurementUpdate::SoFar(Box::new(measurement.clone()))),
-    })
 }
 
 /// Asks for consent before UDP load that displaces other traffic leaves this host.

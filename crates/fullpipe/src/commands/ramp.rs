@@ -9,8 +9,7 @@ use fullpipe_record::{Content, Document, ErrorReport, Event, Measurement, Reques
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::commands::live::{Interrupts, LiveArgument};
-use crate::commands::measure::draw;
+use crate::commands::live::{Interrupts, LiveArgument, draw};
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::Terminal;
 
