@@ -252,10 +252,12 @@ fn hosts_between_stretches_forward_packets_and_may_be_entered() {
     let _slot = load_slot();
     let file = scenario("stretches", &format!("{STRETCHES}[[step]]\nname = \"direct\"\n"));
     for (host, others) in [("sender", ["198.18.0.2", "198.18.0.22"]), ("far-relay", ["198.18.0.1", "198.18.0.21"])] {
-        let ping = format!("uname -n; ping -c 1 {} && ping -c 1 {}", others[0], others[1]);
-        let output = run(&mut fullpipe(&["lab", "exec", &file, host, "--", "sh", "-c", &ping]), TIMEOUT);
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.starts_with(&format!("{host}\n")), "{output:?}");
+        // A host that is reached refuses a connection at once.
+        let knock = format!("uname -n; for a in {} {}; do echo >/dev/tcp/$a/9; done", others[0], others[1]);
+        let output = run(&mut fullpipe(&["lab", "exec", &file, host, "--", "bash", "-c", &knock]), TIMEOUT);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{host}\n"), "{output:?}");
+        let refused = String::from_utf8_lossy(&output.stderr).matches("connect: Connection refused").count();
+        assert_eq!(refused, 2, "{output:?}");
     }
     let output = run(&mut exec("near-relay", &["true"]), TIMEOUT);
     assert!(sentence(&output, 2).contains("this lab has no near-relay: its path has no stretches"), "{output:?}");
