@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{Peer, PeerTls, listen_tcp};
 use fullpipe_iperf::Key;
+use fullpipe_transfer::hexadecimal;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
@@ -37,8 +38,7 @@ pub(crate) struct Credentials {
 impl Credentials {
     /// Returns the credentials of a secret that both ends know.
     pub(crate) fn new(secret: &[u8; 32]) -> io::Result<Self> {
-        let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        let key = Key::from_file_content(digits.as_bytes()).map_err(io::Error::other)?;
+        let key = Key::from_file_content(hexadecimal(secret).as_bytes()).map_err(io::Error::other)?;
         Ok(Self { key, tls: PeerTls::new().map_err(io::Error::other)? })
     }
 }

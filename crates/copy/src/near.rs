@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport, HostSettings};
-use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION, escaped};
+use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION, escaped, hexadecimal};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::common::{Common, Tally};
@@ -177,7 +177,7 @@ impl Run {
         out.send(&Message::Hello(self.hello(secret, &own)));
         let ready = ready(frames)?;
         let other = settings_of(&ready.settings);
-        let connected = self.connect(out, &ready, &credentials, [&own, &other])?;
+        let connected = self.connect(out, &ready, &credentials, [&own, &other]);
         let (set_up, count) = (began.elapsed(), connected.streams.len() as u16);
         self.note(&connected.reason);
         let rtt = connected.rtt.unwrap_or(Span::from_millis(1));
@@ -224,12 +224,12 @@ impl Run {
         ready: &Ready,
         credentials: &Credentials,
         settings: [&HostSettings; 2],
-    ) -> Result<Connected, CopyError> {
+    ) -> Connected {
         let streams = |count| out.send(&Message::Streams { count });
         if self.options.dry_run {
             streams(0);
             let reason = "nothing is copied: this is a dry run".to_owned();
-            return Ok(Connected { streams: Vec::new(), transport: CopyTransport::Ssh, rtt: None, reason });
+            return Connected { streams: Vec::new(), transport: CopyTransport::Ssh, rtt: None, reason };
         }
         let choice = |rtt| {
             let [own, other] = settings;
@@ -247,7 +247,7 @@ impl Run {
                     made.extend(dial(&[host], ready.port, credentials, more).map(|(_, made)| made).unwrap_or_default());
                 }
                 let transport = CopyTransport::Tcp;
-                return Ok(Connected { streams: made, transport, rtt: Some(rtt), reason: choice.reason });
+                return Connected { streams: made, transport, rtt: Some(rtt), reason: choice.reason };
             }
             Err(why) => why,
         };
@@ -259,17 +259,12 @@ impl Run {
                 streams(choice.count);
                 made.extend(listener.take(usize::from(choice.count) - 1, CONNECT_DEADLINE));
                 let reason = format!("{}; they come from the far end, because {why}", choice.reason);
-                return Ok(Connected {
-                    streams: made,
-                    transport: CopyTransport::TcpFromFarEnd,
-                    rtt: Some(rtt),
-                    reason,
-                });
+                return Connected { streams: made, transport: CopyTransport::TcpFromFarEnd, rtt: Some(rtt), reason };
             }
         }
         streams(0);
         let reason = format!("ssh carries the data, within its own windows: {why}, and it cannot reach this host");
-        Ok(Connected { streams: Vec::new(), transport: CopyTransport::Ssh, rtt: None, reason })
+        Connected { streams: Vec::new(), transport: CopyTransport::Ssh, rtt: None, reason }
     }
 
     fn reach(
@@ -343,10 +338,6 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 
 fn span(duration: Duration) -> Span {
     Span::from_nanos(duration.as_nanos() as u64)
-}
-
-fn hexadecimal(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Makes progress of counts.

@@ -14,7 +14,7 @@ pub(crate) const SSH: u16 = u16::MAX;
 const MAX_WANTED: usize = 1 << 23;
 
 /// A chunk of a file, by their numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Job {
     pub(crate) file: u32,
     pub(crate) chunk: u32,
@@ -84,8 +84,9 @@ impl Queue {
         if is_new {
             state.live = state.live.saturating_sub(1);
         }
-        let jobs: Vec<Job> = state.sent.iter().filter(|(_, by)| **by == index).map(|(job, _)| *job).collect();
-        for job in jobs {
+        let mut jobs: Vec<Job> = state.sent.iter().filter(|(_, by)| **by == index).map(|(job, _)| *job).collect();
+        jobs.sort_unstable();
+        for job in jobs.into_iter().rev() {
             state.sent.remove(&job);
             state.wanted.push_front((job.file, Chunks { first: job.chunk, count: 1 }));
         }
@@ -178,8 +179,8 @@ mod tests {
         assert!(queue.lose(1) && !queue.lose(1));
         assert_eq!((queue.next(1, false), queue.next(0, false)), (Next::End, job(7)));
         queue.lose(0);
-        assert_eq!(queue.next(SSH, false), job(7));
         assert_eq!(queue.next(SSH, false), job(5));
+        assert_eq!(queue.next(SSH, false), job(7));
         queue.end();
         assert_eq!(queue.next(SSH, true), Next::End);
     }

@@ -173,22 +173,19 @@ impl Receiver {
         let bytes = path.as_os_str().as_bytes();
         let failed = CopyError::path(bytes);
         let is_folder = path.is_dir() || bytes.ends_with(b"/");
-        let place = match path.file_name().filter(|_| single && !is_folder) {
-            Some(name) => {
-                let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                let name = EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
-                Destination { tree: Some(Tree::open(folder).map_err(&failed)?), name: Some(name), takes_content: false }
+        let place = if let Some(name) = path.file_name().filter(|_| single && !is_folder) {
+            let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let name = EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
+            Destination { tree: Some(Tree::open(folder).map_err(&failed)?), name: Some(name), takes_content: false }
+        } else {
+            if !self.options.dry_run && !path.is_dir() {
+                std::fs::create_dir(path).map_err(&failed)?;
             }
-            None => {
-                if !self.options.dry_run && !path.is_dir() {
-                    std::fs::create_dir(path).map_err(&failed)?;
-                }
-                let tree = match Tree::open(path) {
-                    Err(error) if self.options.dry_run && error.kind() == io::ErrorKind::NotFound => None,
-                    opened => Some(opened.map_err(&failed)?),
-                };
-                Destination { tree, name: None, takes_content: content }
-            }
+            let tree = match Tree::open(path) {
+                Err(error) if self.options.dry_run && error.kind() == io::ErrorKind::NotFound => None,
+                opened => Some(opened.map_err(&failed)?),
+            };
+            Destination { tree, name: None, takes_content: content }
         };
         self.place.set(place).map_err(|_| CopyError::Protocol("the list begins twice".to_owned()))
     }

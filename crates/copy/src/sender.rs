@@ -22,6 +22,9 @@ use crate::walk::{List, Source, SourceFile, identity, walk};
 /// Bytes that small files are gathered to before TLS encrypts them.
 const GATHERED: usize = 256 << 10;
 
+/// The work of a thread.
+type Work = Box<dyn FnOnce(&Arc<Sender>) + Send>;
+
 /// Reads files and sends them.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -44,7 +47,7 @@ impl Sender {
     /// # Errors
     /// Fails if a thread cannot be started.
     pub(crate) fn start(self: &Arc<Self>, streams: Vec<DataStream>) -> io::Result<()> {
-        let start = |name: &str, work: Box<dyn FnOnce(&Arc<Self>) + Send>| {
+        let start = |name: &str, work: Work| {
             let sender = Arc::clone(self);
             thread::Builder::new().name(name.to_owned()).spawn(move || work(&sender)).map(drop)
         };

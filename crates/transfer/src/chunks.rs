@@ -14,6 +14,15 @@ pub static ZEROS: [u8; CHUNK] = [0; CHUNK];
 /// A BLAKE3 digest, or the chaining value of a chunk.
 pub type Digest = [u8; 32];
 
+/// Returns bytes as hexadecimal digits, as `b3sum` prints them.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
+}
+
 /// A row of chunks of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunks {
@@ -176,6 +185,7 @@ mod tests {
         let mut chunk = content(CHUNK);
         let hash = chunk_hash(size, 1, &chunk);
         assert_ne!(hash, chunk_hash(size, 2, &chunk));
+        assert_eq!(hexadecimal(&[0, 0x1f, 0xff]), "001fff");
         chunk[CHUNK / 2] ^= 1;
         assert_ne!(hash, chunk_hash(size, 1, &chunk));
     }

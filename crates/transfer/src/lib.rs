@@ -17,7 +17,7 @@ mod message;
 mod path;
 mod pattern;
 
-pub use chunks::{CHUNK, Chunks, Digest, Verified, ZEROS, chunk_hash};
+pub use chunks::{CHUNK, Chunks, Digest, Verified, ZEROS, chunk_hash, hexadecimal};
 pub use entry::{Entry, EntryKind, Identity, ModificationTime, UnknownKind};
 pub use journal::{Boot, Journal, Recovered};
 pub use message::{DATA_HEADER, DataHeader, Hello, MAX_FRAME, Message, MessageError, Outcome, Ready, VERSION};

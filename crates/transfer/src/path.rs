@@ -146,7 +146,7 @@ mod tests {
             (b"a\0b", PathError::ZeroByte),
             (b".x.fullpipe-part", PathError::Reserved),
             (&[b'a'; 256], PathError::TooLong),
-            (&b"a/".repeat(2100), PathError::TooLong),
+            (&b"a/".repeat(2100)[..], PathError::TooLong),
         ] {
             assert_eq!(EntryPath::new(bytes), Err(error), "{}", escaped(bytes));
         }

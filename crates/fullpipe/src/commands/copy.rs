@@ -22,11 +22,11 @@ use crate::terminal::{Format, Terminal};
 /// same command continues a copy that was interrupted. Folders are copied with everything in them, with permissions,
 /// times, symbolic and hard links and holes.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
     /// Files and folders, the destination last; [USER@]HOST:PATH at the other host
-    #[arg(value_name = "PATH", required_unless_present = "far", num_args = 2..)]
+    #[arg(value_name = "PATH", required_unless_present = "far")]
     paths: Vec<OsString>,
     /// Do what the near end asks, over standard input and output
     #[arg(long, hide = true, exclusive = true)]
@@ -142,7 +142,8 @@ impl Arguments {
         let place =
             |text: &OsString| Place::read(text.as_bytes()).map_err(|error| Failure::new(USAGE, error.to_string()));
         let mut places = self.paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
-        let destination = places.pop().ok_or_else(|| Failure::new(USAGE, "name what to copy, and where to"))?;
+        let destination = places.pop().filter(|_| !places.is_empty());
+        let destination = destination.ok_or_else(|| Failure::new(USAGE, "name what to copy, and where to"))?;
         Ok(CopyOptions {
             sources: places,
             destination,
