@@ -1,0 +1,168 @@
+use fullpipe_units::ByteCount;
+
+use crate::bytes::Reader;
+use crate::{Digest, Identity};
+
+/// First bytes of a journal, with its version.
+const MAGIC: &[u8; 8] = b"fpjourn1";
+
+/// Bytes of the header and of a record.
+const HEADER: usize = 64;
+const RECORD: usize = 48;
+
+/// Bytes of a record that its check covers.
+const CHECKED: usize = RECORD - 8;
+
+const VERIFIED: u32 = 1;
+const DURABLE: u32 = 2;
+
+/// One start of a host, as the kernel names it (`/proc/sys/kernel/random/boot_id`).
+pub type Boot = [u8; 16];
+
+/// Writes the records of a file that is not complete: which of its chunks are verified.
+///
+/// A record of a chunk is written after its data. As long as the host is not started anew, the kernel keeps both in
+/// their order, whatever becomes of the program. After a new start only what stands before the last mark
+/// ([`Journal::durable`]) is sure to be on disk; the rest is to be read and verified again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Journal {
+    identity: Identity,
+    size: ByteCount,
+    boot: Boot,
+}
+
+/// Chunks that an earlier run has verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    /// Chunks whose data is there.
+    pub verified: Vec<(u32, Digest)>,
+    /// Chunks whose data may be lost, because the host was started anew.
+    pub doubtful: Vec<(u32, Digest)>,
+    /// Bytes of the journal that are sound; what follows is to be cut off.
+    pub length: ByteCount,
+}
+
+impl Journal {
+    /// Returns the journal of a file of this identity and size, during this start of the host.
+    pub const fn new(identity: Identity, size: ByteCount, boot: Boot) -> Self {
+        Self { identity, size, boot }
+    }
+
+    /// Returns the header, with which the journal begins.
+    pub fn header(&self) -> Vec<u8> {
+        [&MAGIC[..], &self.identity.0, &self.boot, &self.size.get().to_le_bytes()].concat()
+    }
+
+    /// Returns the record of a verified chunk.
+    pub fn verified(&self, index: u32, hash: &Digest) -> Vec<u8> {
+        self.record(index, VERIFIED, hash)
+    }
+
+    /// Returns the mark that everything before is on disk.
+    pub fn durable(&self) -> Vec<u8> {
+        self.record(0, DURABLE, &[0; 32])
+    }
+
+    fn record(&self, index: u32, kind: u32, hash: &Digest) -> Vec<u8> {
+        let mut record = [&index.to_le_bytes()[..], &kind.to_le_bytes(), hash].concat();
+        record.extend(self.check(&record));
+        record
+    }
+
+    fn check(&self, record: &[u8]) -> [u8; 8] {
+        let hash = blake3::hash(&[&self.identity.0, record].concat());
+        hash.as_bytes().first_chunk().copied().unwrap_or_default()
+    }
+
+    /// Reads a journal; `None` if it is of another file, or of another state of it. Reading ends at the first record
+    /// that is torn or damaged.
+    pub fn recover(&self, bytes: &[u8]) -> Option<Recovered> {
+        let (header, records) = bytes.split_at_checked(HEADER)?;
+        let boot = header.get(40..56)?;
+        let of_boot = Self { boot: boot.try_into().ok()?, ..*self };
+        if header != of_boot.header() {
+            return None;
+        }
+        let mut recovered = Recovered { verified: Vec::new(), doubtful: Vec::new(), length: ByteCount::ZERO };
+        let mut sound = HEADER;
+        for record in records.chunks_exact(RECORD) {
+            let Some((index, kind, hash)) = self.parse(record) else { break };
+            sound += RECORD;
+            match kind {
+                VERIFIED => recovered.doubtful.push((index, hash)),
+                DURABLE => recovered.verified.append(&mut recovered.doubtful),
+                _ => break,
+            }
+        }
+        if boot == self.boot {
+            recovered.verified.append(&mut recovered.doubtful);
+        }
+        recovered.length = ByteCount::new(sound as u64);
+        Some(recovered)
+    }
+
+    fn parse(&self, record: &[u8]) -> Option<(u32, u32, Digest)> {
+        let (checked, check) = record.split_at_checked(CHECKED)?;
+        if self.check(checked) != check {
+            return None;
+        }
+        let mut reader = Reader(checked);
+        Some((reader.u32().ok()?, reader.u32().ok()?, reader.array().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BOOT: Boot = [7; 16];
+
+    fn journal() -> Journal {
+        Journal::new(Identity([3; 32]), ByteCount::from_mib(9), BOOT)
+    }
+
+    fn written() -> Vec<u8> {
+        let journal = journal();
+        [journal.header(), journal.verified(4, &[4; 32]), journal.durable(), journal.verified(2, &[2; 32])].concat()
+    }
+
+    fn indexes(chunks: &[(u32, Digest)]) -> Vec<u32> {
+        chunks.iter().map(|(index, _)| *index).collect()
+    }
+
+    #[test]
+    fn within_one_start_of_the_host_every_record_counts() {
+        let recovered = journal().recover(&written()).unwrap();
+        assert_eq!((indexes(&recovered.verified), recovered.doubtful.len()), (vec![4, 2], 0));
+        assert_eq!(recovered.length.get(), written().len() as u64);
+    }
+
+    #[test]
+    fn after_a_new_start_only_what_was_durable_counts() {
+        let later = Journal { boot: [8; 16], ..journal() };
+        let recovered = later.recover(&written()).unwrap();
+        assert_eq!((indexes(&recovered.verified), indexes(&recovered.doubtful)), (vec![4], vec![2]));
+    }
+
+    #[test]
+    fn another_file_or_state_has_no_journal_here() {
+        let other = Journal { identity: Identity([4; 32]), ..journal() };
+        assert_eq!(other.recover(&written()), None);
+        let other = Journal { size: ByteCount::from_mib(8), ..journal() };
+        assert_eq!(other.recover(&written()), None);
+        assert_eq!(journal().recover(b""), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_torn_or_flipped_record_ends_the_journal(at in HEADER..HEADER + 3 * RECORD, bit in 0_u8..8, cut: bool) {
+            let mut bytes = written();
+            if cut { bytes.truncate(at) } else { bytes[at] ^= 1 << bit }
+            let before = (at - HEADER) / RECORD;
+            let recovered = journal().recover(&bytes).unwrap();
+            prop_assert_eq!(recovered.length.get() as usize, HEADER + before * RECORD);
+            prop_assert_eq!(recovered.verified.len(), before.min(1));
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! A file transfer, as far as it can be decided without a file or a socket.
+//!
+//! * In: bytes of a name. Out: an [`EntryPath`] that leads to nothing outside its folder, or a [`PathError`].
+//! * In: patterns as rsync has them. Out: [`Excludes`] that say what stays behind.
+//! * In: chunks of a file, in any order. Out: a [`Verified`] that knows which are missing, and the BLAKE3 digest of the
+//!   whole file, as `b3sum` prints it.
+//! * In: bytes of the other end. Out: [`Message`]s, with bounds on everything that has a length.
+//! * In: bytes of a journal. Out: the chunks that an earlier run has verified ([`Recovered`]).
+//!
+//! Whatever the other end sends is taken for hostile: nothing here panics or allocates more than was sent.
+
+mod bytes;
+mod chunks;
+mod entry;
+mod journal;
+mod message;
+mod path;
+mod pattern;
+
+pub use chunks::{CHUNK, Chunks, Digest, Verified, ZEROS, chunk_hash, hexadecimal};
+pub use entry::{Entry, EntryKind, Identity, ModificationTime, UnknownKind};
+pub use journal::{Boot, Journal, Recovered};
+pub use message::{DATA_HEADER, DataHeader, Hello, MAX_FRAME, Message, MessageError, Outcome, Ready, VERSION};
+pub use path::{EntryPath, PathError, escaped};
+pub use pattern::Excludes;

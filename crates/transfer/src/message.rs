@@ -1,0 +1,582 @@
+//! Both directions of a transfer, as frames: four bytes with the length of what follows, one with the kind, the rest by
+//! kind. Numbers are little-endian.
+
+use thiserror::Error;
+
+use crate::bytes::{Reader, Short, put_counted};
+use crate::entry::EntryError;
+use crate::{CHUNK, Chunks, Digest, Entry, EntryPath};
+
+/// Version of the messages. Ends of different versions do not understand each other.
+pub const VERSION: u16 = 1;
+
+/// Bytes of the frame of a chunk before its content.
+pub const DATA_HEADER: usize = 4 + 1 + 4 + 4 + 32;
+
+/// Bytes of a frame at most, without its length.
+pub const MAX_FRAME: usize = DATA_HEADER - 4 + CHUNK;
+
+/// Bytes of a sentence at most.
+const MAX_SENTENCE: usize = 2048;
+
+/// A request of the near end, which its user started, to the far one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// Version of the messages.
+    pub version: u16,
+    /// True if the far end sends.
+    pub far_sends: bool,
+    /// Nothing is changed at the receiver.
+    pub dry_run: bool,
+    /// Entries that the sender does not have are deleted at the receiver.
+    pub delete: bool,
+    /// Secret of the connections for data.
+    pub secret: [u8; 32],
+    /// First and last port to listen on; zeros for any.
+    pub ports: (u16, u16),
+    /// Bits per second that the sender may send; zero for any rate.
+    pub limit: u64,
+    /// Paths at the far end, as its user wrote them.
+    pub paths: Vec<Vec<u8>>,
+    /// Patterns of what stays behind.
+    pub excludes: Vec<Vec<u8>>,
+    /// Settings of the near host as JSON.
+    pub settings: Vec<u8>,
+}
+
+/// The answer to a [`Hello`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// Port on which the far end listens; zero if it does not.
+    pub port: u16,
+    /// Address of the far end as the near end reached it, if ssh says so.
+    pub address: Vec<u8>,
+    /// Settings of the far host as JSON.
+    pub settings: Vec<u8>,
+}
+
+/// The result for one file, at the receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is there under its name, complete, durable, of this digest.
+    Copied(Digest),
+    /// It was there already.
+    Present,
+    /// It would be copied, had that been asked for.
+    Wanted,
+    /// It is not there, for this reason.
+    Failed(String),
+}
+
+/// The head of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataHeader {
+    /// Number of the file: its place among the regular files of the list.
+    pub file: u32,
+    /// Index of the chunk.
+    pub chunk: u32,
+    /// Hash of its content.
+    pub hash: Digest,
+}
+
+/// A message. `'b` is the lifetime of the bytes that it was read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message<'b> {
+    /// Near → far, the first.
+    Hello(Hello),
+    /// Far → near, the first.
+    Ready(Ready),
+    /// Either end gives up, for this reason, with this exit code.
+    Refused {
+        /// Exit code.
+        code: u8,
+        /// One sentence.
+        why: String,
+    },
+    /// Near → far: connect to this port of mine.
+    Dial {
+        /// The port.
+        port: u16,
+    },
+    /// Near → far: so many connections carry data; with none, this one does.
+    Streams {
+        /// Their number.
+        count: u16,
+    },
+    /// Sender → receiver: the list begins.
+    Begin {
+        /// It is a single file, which may get another name.
+        single: bool,
+        /// The content of a folder is sent, and not the folder itself.
+        content: bool,
+    },
+    /// Sender → receiver: the next entry.
+    Entry(Entry),
+    /// Sender → receiver: the list ends.
+    EndOfList {
+        /// Every folder could be read.
+        complete: bool,
+    },
+    /// Receiver → sender: these chunks are wanted.
+    Want {
+        /// Number of the file.
+        file: u32,
+        /// The chunks.
+        chunks: Chunks,
+    },
+    /// Receiver → sender: this chunk has arrived and is right.
+    Got {
+        /// Number of the file.
+        file: u32,
+        /// Index of the chunk.
+        chunk: u32,
+    },
+    /// Receiver → sender: what became of a file.
+    Outcome {
+        /// Number of the file.
+        file: u32,
+        /// The result.
+        outcome: Outcome,
+    },
+    /// Receiver → sender: this was deleted, or would be.
+    Deleted {
+        /// Path below the folder of the transfer.
+        path: EntryPath,
+    },
+    /// Either end: this cannot be sent or made, or changed meanwhile.
+    Unreadable {
+        /// Number of the file; the highest number for what is no file, or is not listed.
+        file: u32,
+        /// One sentence.
+        why: String,
+    },
+    /// Either end: something that a user should know.
+    Note {
+        /// One sentence.
+        text: String,
+    },
+    /// The first on each connection for data: its number.
+    Stream {
+        /// The number.
+        index: u16,
+    },
+    /// Receiver → sender: a connection for data broke.
+    Lost {
+        /// Its number.
+        index: u16,
+    },
+    /// The last on a connection for data.
+    EndOfStream,
+    /// Sender → receiver: a chunk.
+    Data {
+        /// The file, the chunk and its hash.
+        header: DataHeader,
+        /// Its content; nothing for a hole.
+        content: &'b [u8],
+    },
+    /// Receiver → sender: everything is done.
+    Finished,
+    /// Either end, after that: its figures as JSON.
+    Figures(Vec<u8>),
+}
+
+/// The error of bytes that are no message.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the other end sent a message of kind {kind} that is wrong: {why}")]
+pub struct MessageError {
+    kind: u8,
+    why: String,
+}
+
+const HELLO: u8 = 0;
+const READY: u8 = 1;
+const REFUSED: u8 = 2;
+const DIAL: u8 = 3;
+const STREAMS: u8 = 4;
+const BEGIN: u8 = 5;
+const ENTRY: u8 = 6;
+const END_OF_LIST: u8 = 7;
+const WANT: u8 = 8;
+const GOT: u8 = 9;
+const OUTCOME: u8 = 10;
+const DELETED: u8 = 11;
+const UNREADABLE: u8 = 12;
+const NOTE: u8 = 13;
+const STREAM: u8 = 14;
+const LOST: u8 = 15;
+const END_OF_STREAM: u8 = 16;
+const DATA: u8 = 17;
+const FINISHED: u8 = 18;
+const FIGURES: u8 = 19;
+
+impl DataHeader {
+    /// Returns the bytes that stand before the `length` bytes of content.
+    pub fn frame(&self, length: usize) -> [u8; DATA_HEADER] {
+        let mut bytes = [0; DATA_HEADER];
+        bytes[..4].copy_from_slice(&((DATA_HEADER - 4 + length) as u32).to_le_bytes());
+        bytes[4] = DATA;
+        bytes[5..9].copy_from_slice(&self.file.to_le_bytes());
+        bytes[9..13].copy_from_slice(&self.chunk.to_le_bytes());
+        bytes[13..].copy_from_slice(&self.hash);
+        bytes
+    }
+}
+
+impl<'b> Message<'b> {
+    /// Returns the whole frame.
+    pub fn frame(&self) -> Vec<u8> {
+        let mut frame = vec![0; 4];
+        self.put(&mut frame);
+        let length = (frame.len() - 4) as u32;
+        frame[..4].copy_from_slice(&length.to_le_bytes());
+        frame
+    }
+
+    fn put(&self, into: &mut Vec<u8>) {
+        into.push(self.kind());
+        match self {
+            Self::Hello(hello) => hello.put(into),
+            Self::Ready(ready) => {
+                into.extend(ready.port.to_le_bytes());
+                put_counted(into, &ready.address);
+                put_counted(into, &ready.settings);
+            }
+            Self::Refused { code, why } => {
+                into.push(*code);
+                put_sentence(into, why);
+            }
+            Self::Dial { port: number }
+            | Self::Streams { count: number }
+            | Self::Stream { index: number }
+            | Self::Lost { index: number } => into.extend(number.to_le_bytes()),
+            Self::Begin { single, content } => into.extend([*single, *content].map(u8::from)),
+            Self::EndOfList { complete } => into.push((*complete).into()),
+            Self::Entry(entry) => entry.put(into),
+            Self::Want { file, chunks } => {
+                into.extend([*file, chunks.first, chunks.count].iter().flat_map(|number| number.to_le_bytes()));
+            }
+            Self::Got { file, chunk } => into.extend([*file, *chunk].iter().flat_map(|number| number.to_le_bytes())),
+            Self::Outcome { file, outcome } => {
+                into.extend(file.to_le_bytes());
+                outcome.put(into);
+            }
+            Self::Deleted { path } => put_counted(into, path.as_bytes()),
+            Self::Unreadable { file, why } => {
+                into.extend(file.to_le_bytes());
+                put_sentence(into, why);
+            }
+            Self::Note { text } => put_sentence(into, text),
+            Self::Data { header, content } => {
+                into.extend(&header.frame(content.len())[5..]);
+                into.extend(*content);
+            }
+            Self::Figures(json) => put_counted(into, json),
+            Self::EndOfStream | Self::Finished => {}
+        }
+    }
+
+    /// Reads the part of a frame that follows its length.
+    ///
+    /// # Errors
+    /// Fails if it is no message of this version, or has bytes too many or too few.
+    pub fn read(bytes: &'b [u8]) -> Result<Self, MessageError> {
+        let (kind, rest) = bytes.split_first().ok_or(MessageError { kind: 0, why: "it is empty".to_owned() })?;
+        let mut reader = Reader(rest);
+        let message =
+            parse(*kind, &mut reader).map_err(|error| MessageError { kind: *kind, why: error.to_string() })?;
+        if reader.0.is_empty() {
+            return Ok(message);
+        }
+        Err(MessageError { kind: *kind, why: "it has bytes too many".to_owned() })
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Hello(_) => HELLO,
+            Self::Ready(_) => READY,
+            Self::Refused { .. } => REFUSED,
+            Self::Dial { .. } => DIAL,
+            Self::Streams { .. } => STREAMS,
+            Self::Begin { .. } => BEGIN,
+            Self::Entry(_) => ENTRY,
+            Self::EndOfList { .. } => END_OF_LIST,
+            Self::Want { .. } => WANT,
+            Self::Got { .. } => GOT,
+            Self::Outcome { .. } => OUTCOME,
+            Self::Deleted { .. } => DELETED,
+            Self::Unreadable { .. } => UNREADABLE,
+            Self::Note { .. } => NOTE,
+            Self::Stream { .. } => STREAM,
+            Self::Lost { .. } => LOST,
+            Self::EndOfStream => END_OF_STREAM,
+            Self::Data { .. } => DATA,
+            Self::Finished => FINISHED,
+            Self::Figures(_) => FIGURES,
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+enum Wrong {
+    #[error("it ends too early")]
+    Short,
+    #[error(transparent)]
+    Entry(#[from] EntryError),
+    #[error(transparent)]
+    Path(#[from] crate::PathError),
+    #[error("{0} stands for nothing")]
+    Number(u8),
+    #[error("nothing has this kind")]
+    Kind,
+    #[error("a chunk has more than 1 MiB")]
+    Length,
+}
+
+impl From<Short> for Wrong {
+    fn from(_: Short) -> Self {
+        Self::Short
+    }
+}
+
+fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
+    Ok(match kind {
+        HELLO => Message::Hello(Hello::read(reader)?),
+        READY => Message::Ready(Ready {
+            port: reader.u16()?,
+            address: reader.counted()?.to_vec(),
+            settings: reader.counted()?.to_vec(),
+        }),
+        REFUSED => Message::Refused { code: reader.u8()?, why: sentence(reader)? },
+        DIAL => Message::Dial { port: reader.u16()? },
+        STREAMS => Message::Streams { count: reader.u16()? },
+        BEGIN => Message::Begin { single: flag(reader)?, content: flag(reader)? },
+        ENTRY => Message::Entry(Entry::read(reader)?),
+        END_OF_LIST => Message::EndOfList { complete: flag(reader)? },
+        WANT => {
+            let (file, first, count) = (reader.u32()?, reader.u32()?, reader.u32()?);
+            Message::Want { file, chunks: Chunks { first, count } }
+        }
+        GOT => Message::Got { file: reader.u32()?, chunk: reader.u32()? },
+        OUTCOME => Message::Outcome { file: reader.u32()?, outcome: Outcome::read(reader)? },
+        DELETED => Message::Deleted { path: EntryPath::new(reader.counted()?)? },
+        UNREADABLE => Message::Unreadable { file: reader.u32()?, why: sentence(reader)? },
+        NOTE => Message::Note { text: sentence(reader)? },
+        STREAM => Message::Stream { index: reader.u16()? },
+        LOST => Message::Lost { index: reader.u16()? },
+        END_OF_STREAM => Message::EndOfStream,
+        DATA => {
+            let header = DataHeader { file: reader.u32()?, chunk: reader.u32()?, hash: reader.array()? };
+            let content = reader.take(reader.0.len())?;
+            if content.len() > CHUNK {
+                return Err(Wrong::Length);
+            }
+            Message::Data { header, content }
+        }
+        FINISHED => Message::Finished,
+        FIGURES => Message::Figures(reader.counted()?.to_vec()),
+        _ => return Err(Wrong::Kind),
+    })
+}
+
+impl Hello {
+    fn put(&self, into: &mut Vec<u8>) {
+        into.extend(self.version.to_le_bytes());
+        into.extend([self.far_sends, self.dry_run, self.delete].map(u8::from));
+        into.extend(self.secret);
+        into.extend(self.ports.0.to_le_bytes());
+        into.extend(self.ports.1.to_le_bytes());
+        into.extend(self.limit.to_le_bytes());
+        for list in [&self.paths, &self.excludes] {
+            into.extend((list.len().min(u16::MAX.into()) as u16).to_le_bytes());
+            list.iter().take(u16::MAX.into()).for_each(|item| put_counted(into, item));
+        }
+        put_counted(into, &self.settings);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+        Ok(Self {
+            version: reader.u16()?,
+            far_sends: flag(reader)?,
+            dry_run: flag(reader)?,
+            delete: flag(reader)?,
+            secret: reader.array()?,
+            ports: (reader.u16()?, reader.u16()?),
+            limit: reader.u64()?,
+            paths: list(reader)?,
+            excludes: list(reader)?,
+            settings: reader.counted()?.to_vec(),
+        })
+    }
+}
+
+impl Outcome {
+    fn put(&self, into: &mut Vec<u8>) {
+        match self {
+            Self::Copied(digest) => {
+                into.push(0);
+                into.extend(digest);
+            }
+            Self::Present => into.push(1),
+            Self::Wanted => into.push(2),
+            Self::Failed(why) => {
+                into.push(3);
+                put_sentence(into, why);
+            }
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+        Ok(match reader.u8()? {
+            0 => Self::Copied(reader.array()?),
+            1 => Self::Present,
+            2 => Self::Wanted,
+            3 => Self::Failed(sentence(reader)?),
+            other => return Err(Wrong::Number(other)),
+        })
+    }
+}
+
+fn flag(reader: &mut Reader<'_>) -> Result<bool, Wrong> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(Wrong::Number(other)),
+    }
+}
+
+fn list(reader: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, Wrong> {
+    let count = reader.u16()?;
+    (0..count).map(|_| Ok(reader.counted()?.to_vec())).collect()
+}
+
+/// Reads a text that a user will see, with its control characters escaped.
+fn sentence(reader: &mut Reader<'_>) -> Result<String, Wrong> {
+    let bytes = reader.counted()?;
+    Ok(crate::escaped(&bytes[..bytes.len().min(MAX_SENTENCE)]))
+}
+
+fn put_sentence(into: &mut Vec<u8>, text: &str) {
+    put_counted(into, &text.as_bytes()[..text.floor_char_boundary(MAX_SENTENCE)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EntryKind, Identity, ModificationTime};
+    use fullpipe_units::ByteCount;
+    use proptest::prelude::*;
+
+    fn path(text: &str) -> EntryPath {
+        EntryPath::new(text).unwrap()
+    }
+
+    fn every_kind() -> Vec<Message<'static>> {
+        let modified = ModificationTime { seconds: -5, nanoseconds: 999_999_999 };
+        let file =
+            EntryKind::File { mode: 0o640, modified, size: ByteCount::new(1 << 50), identity: Identity([9; 32]) };
+        let entry = |kind| Message::Entry(Entry { path: path("a/b\u{fffd}"), kind });
+        vec![
+            Message::Hello(Hello {
+                version: VERSION,
+                far_sends: true,
+                dry_run: false,
+                delete: true,
+                secret: [5; 32],
+                ports: (4000, 4010),
+                limit: 8_000_000,
+                paths: vec![b"a".to_vec(), b"\xff".to_vec()],
+                excludes: vec![b"*.o".to_vec()],
+                settings: b"{}".to_vec(),
+            }),
+            Message::Ready(Ready { port: 4000, address: b"192.0.2.1".to_vec(), settings: Vec::new() }),
+            Message::Refused { code: 2, why: "no".to_owned() },
+            Message::Dial { port: 1 },
+            Message::Streams { count: 4 },
+            Message::Begin { single: true, content: false },
+            entry(EntryKind::Folder { mode: 0o755, modified }),
+            entry(file),
+            entry(EntryKind::SymbolicLink { target: b"../x".to_vec() }),
+            entry(EntryKind::HardLink { first: path("c") }),
+            Message::EndOfList { complete: false },
+            Message::Want { file: 7, chunks: Chunks { first: 1, count: 2 } },
+            Message::Got { file: 7, chunk: 1 },
+            Message::Outcome { file: 7, outcome: Outcome::Copied([1; 32]) },
+            Message::Outcome { file: 7, outcome: Outcome::Present },
+            Message::Outcome { file: 7, outcome: Outcome::Wanted },
+            Message::Outcome { file: 7, outcome: Outcome::Failed("the disk is full".to_owned()) },
+            Message::Deleted { path: path("old") },
+            Message::Unreadable { file: 7, why: "it changed".to_owned() },
+            Message::Note { text: "text".to_owned() },
+            Message::Stream { index: 3 },
+            Message::Lost { index: 3 },
+            Message::EndOfStream,
+            Message::Data { header: DataHeader { file: 1, chunk: 2, hash: [3; 32] }, content: b"content" },
+            Message::Data { header: DataHeader { file: 1, chunk: 2, hash: [3; 32] }, content: b"" },
+            Message::Finished,
+            Message::Figures(b"{}".to_vec()),
+        ]
+    }
+
+    #[test]
+    fn every_message_is_read_as_it_was_written() {
+        for message in every_kind() {
+            let frame = message.frame();
+            let (length, body) = frame.split_first_chunk().unwrap();
+            assert_eq!(u32::from_le_bytes(*length) as usize, body.len(), "{message:?}");
+            assert_eq!(Message::read(body).as_ref(), Ok(&message));
+        }
+    }
+
+    #[test]
+    fn a_message_with_bytes_too_few_or_too_many_is_refused() {
+        for message in every_kind().iter().filter(|message| !matches!(message, Message::Data { .. })) {
+            let frame = message.frame();
+            assert!(Message::read(&[&frame[4..], b"x"].concat()).is_err(), "{message:?}");
+            for length in 0..frame.len() - 4 {
+                assert!(Message::read(&frame[4..4 + length]).is_err(), "{message:?} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_framed_alike_by_both_writers() {
+        let header = DataHeader { file: 1, chunk: 2, hash: [3; 32] };
+        let frame = [&header.frame(7)[..], b"content"].concat();
+        assert_eq!(Message::Data { header, content: b"content" }.frame(), frame);
+        let long = vec![0; MAX_FRAME + 1];
+        assert!(Message::read(&[&[DATA][..], &long[1..]].concat()).is_err());
+    }
+
+    #[test]
+    fn an_entry_that_leads_outside_is_no_message() {
+        let good = Message::Deleted { path: path("aa/bb") }.frame();
+        let bad: Vec<u8> = good.iter().map(|byte| if *byte == b'a' { b'.' } else { *byte }).collect();
+        assert!(Message::read(&bad[4..]).unwrap_err().to_string().contains("leads outside"));
+    }
+
+    #[test]
+    fn bits_that_let_a_program_run_as_another_user_are_dropped() {
+        let kind = EntryKind::Folder { mode: 0o7777, modified: ModificationTime::default() };
+        let frame = Message::Entry(Entry { path: path("a"), kind }).frame();
+        let Ok(Message::Entry(Entry { kind: EntryKind::Folder { mode, .. }, .. })) = Message::read(&frame[4..]) else {
+            panic!("it is an entry");
+        };
+        assert_eq!(mode, 0o777);
+    }
+
+    #[test]
+    fn a_sentence_of_the_other_end_has_no_control_characters() {
+        let frame = Message::Note { text: "a\x1b]0;b\n".to_owned() }.frame();
+        let Ok(Message::Note { text }) = Message::read(&frame[4..]) else { panic!("it is a note") };
+        assert!(!text.contains(char::is_control), "{text}");
+        let long = Message::Note { text: "é".repeat(5000) }.frame();
+        assert!(long.len() < MAX_SENTENCE + 16 && Message::read(&long[4..]).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0_u8..24) {
+            let _ = Message::read(&[&[kind][..], &bytes].concat());
+        }
+    }
+}

@@ -1,0 +1,187 @@
+use std::fmt;
+
+use thiserror::Error;
+
+/// Bytes of a path at most, as of `PATH_MAX` without its last.
+const MAX_PATH: usize = 4095;
+
+/// Bytes of a name at most, as of `NAME_MAX`.
+const MAX_NAME: usize = 255;
+
+/// Ends of the names of files that a transfer makes while it runs.
+const RESERVED: [&[u8]; 2] = [b".fullpipe-part", b".fullpipe-journal"];
+
+/// The path of an entry below the folder of a transfer: names joined by `/`, as bytes of any encoding.
+///
+/// It leads to nothing above that folder. Symbolic links on the way are the affair of the one who opens it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryPath(Vec<u8>);
+
+/// The error of bytes that are no path of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PathError {
+    /// It is empty, begins or ends with `/`, or has an empty name.
+    #[error("a path has an empty name")]
+    EmptyName,
+    /// It has `.` or `..`.
+    #[error("a path leads outside its folder")]
+    Outside,
+    /// A name or the whole has too many bytes.
+    #[error("a path is too long")]
+    TooLong,
+    /// It has a zero byte.
+    #[error("a path has a zero byte")]
+    ZeroByte,
+    /// The name is one of a transfer's own files.
+    #[error("a name is reserved for files of a transfer")]
+    Reserved,
+}
+
+impl EntryPath {
+    /// Returns the path of these bytes.
+    ///
+    /// # Errors
+    /// Fails if it could lead outside its folder, or the system would refuse it.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, PathError> {
+        let bytes = bytes.into();
+        if bytes.len() > MAX_PATH {
+            return Err(PathError::TooLong);
+        }
+        bytes.split(|byte| *byte == b'/').try_for_each(check)?;
+        Ok(Self(bytes))
+    }
+
+    /// Returns the path of `name` in this folder.
+    ///
+    /// # Errors
+    /// Fails as [`EntryPath::new`] does.
+    pub fn join(&self, name: &[u8]) -> Result<Self, PathError> {
+        Self::new([&self.0, &b"/"[..], name].concat())
+    }
+
+    /// Returns the bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Returns the path of its folder, without the last name; `None` at the top.
+    pub fn folder(&self) -> Option<&[u8]> {
+        let slash = self.0.iter().rposition(|byte| *byte == b'/')?;
+        Some(&self.0[..slash])
+    }
+
+    /// Returns the last name.
+    pub fn name(&self) -> &[u8] {
+        self.0.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+
+    /// Returns the first name.
+    pub fn top(&self) -> &[u8] {
+        self.0.split(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+
+    /// Returns a name for a file of the transfer in the same folder, next to the entry: of its data while it is not
+    /// complete, or of its journal.
+    pub fn working_name(&self, journal: bool) -> Vec<u8> {
+        const KEPT: usize = 200;
+        let name = self.name();
+        let hash = blake3::hash(name).to_hex();
+        let end = RESERVED[usize::from(journal)];
+        [b".", &name[..name.len().min(KEPT)], b".", &hash.as_bytes()[..8], end].concat()
+    }
+}
+
+impl fmt::Display for EntryPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&escaped(&self.0))
+    }
+}
+
+/// Returns `bytes` as text of one line: control characters and what is no UTF-8 as escapes.
+pub fn escaped(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(bytes.len());
+    for part in bytes.utf8_chunks() {
+        for character in part.valid().chars() {
+            // Marks of direction let a name look like another.
+            if character.is_control() || matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}') {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        for byte in part.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+fn check(name: &[u8]) -> Result<(), PathError> {
+    match name {
+        [] => Err(PathError::EmptyName),
+        b"." | b".." => Err(PathError::Outside),
+        _ if name.len() > MAX_NAME => Err(PathError::TooLong),
+        _ if name.contains(&0) => Err(PathError::ZeroByte),
+        _ if RESERVED.iter().any(|end| name.ends_with(end)) => Err(PathError::Reserved),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_path_that_could_lead_outside_is_refused() {
+        for (bytes, error) in [
+            (&b""[..], PathError::EmptyName),
+            (b"/etc/passwd", PathError::EmptyName),
+            (b"a//b", PathError::EmptyName),
+            (b"a/", PathError::EmptyName),
+            (b"..", PathError::Outside),
+            (b"a/../../b", PathError::Outside),
+            (b"./a", PathError::Outside),
+            (b"a\0b", PathError::ZeroByte),
+            (b".x.fullpipe-part", PathError::Reserved),
+            (&[b'a'; 256], PathError::TooLong),
+            (&b"a/".repeat(2100)[..], PathError::TooLong),
+        ] {
+            assert_eq!(EntryPath::new(bytes), Err(error), "{}", escaped(bytes));
+        }
+        for bytes in [&b"a"[..], b"...", b"a/..b/c", b"\xff\xfe", b"a\nb", b"-rf"] {
+            assert_eq!(EntryPath::new(bytes).unwrap().as_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_path() {
+        let path = EntryPath::new(*b"a/b/c").unwrap();
+        assert_eq!((path.folder(), path.name(), path.top()), (Some(&b"a/b"[..]), &b"c"[..], &b"a"[..]));
+        assert_eq!(EntryPath::new(*b"a").unwrap().folder(), None);
+        assert_eq!(path.join(b"d").unwrap().as_bytes(), b"a/b/c/d");
+        assert_eq!(path.join(b"..").unwrap_err(), PathError::Outside);
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert_eq!(escaped(b"a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
+        assert_eq!(escaped(b"caf\xc3\xa9 \xff"), "café \\xff");
+        assert_eq!(escaped("a\u{202e}b".as_bytes()), "a\\u{202e}b");
+    }
+
+    proptest! {
+        #[test]
+        fn a_working_name_is_a_name_and_no_entry(name in proptest::collection::vec(1_u8.., 1..255)) {
+            prop_assume!(!name.contains(&b'/'));
+            if let Ok(path) = EntryPath::new(name) {
+                for journal in [false, true] {
+                    let working = path.working_name(journal);
+                    prop_assert!(working.len() <= MAX_NAME);
+                    prop_assert_eq!(EntryPath::new(working), Err(PathError::Reserved));
+                }
+            }
+        }
+    }
+}
