@@ -62,7 +62,7 @@ mod tests {
         ("-i", "the interval of iperf3 in `measure`, the device of tcpdump in `trace`"),
         ("--capture", "one file of a test, and a folder for those of both hosts and of all runs in the lab"),
         ("--store", "the folder for uploads of `serve`, and the archive of results elsewhere"),
-        ("--streams", "one number of a load, and those that `sweep` may try"),
+        ("--streams", "one number of a load or `auto`, and those that `sweep` may try"),
         ("--redact", "the new file of `trace`, and other names in what the archive prints"),
     ];
 

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination, DiagnosisReport,
+    ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination, CopyReport, DiagnosisReport,
     DifferenceReport, Experiment, GridReport, HistoryReport, HostAdvice, HostApplied, HostReport, HostUndone,
     ImportedFile, LabReport, Measurement, PathTruth, ProgramsReport, RampReport, SCHEMA_VERSION, SimulatedTransfer,
     StoredDocument, SweepPlan, SweepReport, SweepRunRecord, WhatIfReport,
@@ -82,6 +82,11 @@ pub enum Content {
     Difference {
         /// Difference of A and B, and the runs that show it.
         difference: Box<DifferenceReport>,
+    },
+    /// Result of `fullpipe copy`.
+    Copy {
+        /// Files, bytes, rate, and what limited it.
+        copy: Box<CopyReport>,
     },
     /// Result of `fullpipe calc` for one value of each quantity.
     Calculation {

@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair, FlowReport, GridCell, GridReport, Interval,
-    LabReport, Measurement, Path, PathDirection, PathStatus, Prediction, ProgramRun, ProgramsReport, RampReport,
-    RampStep, RelayedConnection, Remedy, Request, RouteReport, SimulatedTransfer, SweepPlan, SweepReport, SweepRun,
-    Undone, WhatIfReport,
+    CopyProgress, CopyReport, DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair, FlowReport,
+    GridCell, GridReport, Interval, LabReport, Measurement, Path, PathDirection, PathStatus, Prediction, ProgramRun,
+    ProgramsReport, RampReport, RampStep, RelayedConnection, Remedy, Request, RouteReport, SimulatedTransfer,
+    SweepPlan, SweepReport, SweepRun, Undone, WhatIfReport,
 };
 
 /// One line of `--json-lines`: an event and its time.
@@ -119,6 +119,13 @@ pub enum Event {
     UnreportedFlows(UnreportedFlows),
     /// A server ends because no test came for as long as it was to wait.
     Idle,
+
+    /// Progress of a copy.
+    CopyProgress(CopyProgress),
+    /// A step of a copy, in one sentence.
+    CopyNote(CopyNote),
+    /// A copy is over.
+    Copy(Box<CopyReport>),
 
     /// A connection through a relay is over.
     Relayed(Box<RelayedConnection>),
@@ -314,6 +321,13 @@ pub struct Rejected {
 pub struct NoPeer {
     /// The reason, with the address.
     pub why: String,
+}
+
+/// A step of a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CopyNote {
+    /// One sentence.
+    pub text: String,
 }
 
 /// A relay that stops.

@@ -8,6 +8,7 @@
 mod archive;
 mod calculation;
 mod capture;
+mod copy;
 mod diagnosis;
 mod difference;
 mod document;
@@ -57,6 +58,7 @@ pub use capture::{
     ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowEnd, FlowPair, FlowReport, LossCourse, OneWayDelay,
     OwnCapture, QuietRounds, RedactedFile, RoundTrips, SynReport, WindowEdit,
 };
+pub use copy::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
 pub use difference::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion, DifferenceReport, LimitCount,

@@ -4,6 +4,7 @@ mod calc;
 mod capture;
 mod compare;
 mod completions;
+mod copy;
 mod daemon;
 mod demo;
 mod diagnose;
@@ -96,6 +97,7 @@ commands! {
     Diagnose(diagnose::Arguments),
     Diff(diff::Arguments),
     Sweep(sweep::Arguments),
+    Copy(copy::Arguments),
     Relay(relay::Arguments),
     Trace(trace::Arguments),
     Explain(explain::Arguments),

@@ -3,6 +3,7 @@
 mod archive;
 mod calculation;
 mod capture;
+mod copy;
 mod course;
 mod diagnosis;
 mod difference;
@@ -35,6 +36,7 @@ pub(crate) use two_captures::field;
 pub use archive::{archive, archive_check, archive_thinned, history, imported, stored, stored_document};
 pub use calculation::{calculation, table};
 pub use capture::{capture, one_flow, own_capture, redacted};
+pub use copy::{copied, copy_progress};
 pub use diagnosis::{command_end, diagnosis, elsewhere, trial};
 pub use difference::{difference, pair_forecast};
 pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};

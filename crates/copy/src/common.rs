@@ -1,0 +1,122 @@
+//! Shared by both ends of a transfer: the way to the other, the counts, and the error that ends it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fullpipe_transfer::{Digest, EntryPath, Message, Outcome};
+
+use crate::control::Outgoing;
+use crate::options::{CopyError, CopyEvent};
+
+/// Failures that are kept with their reason.
+const MAX_FAILURES: usize = 100;
+
+/// Counts of a transfer, as far as the near end shows them.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Bytes that have crossed and are verified.
+    pub(crate) verified: AtomicU64,
+    /// Bytes that are wanted, as far as is known.
+    pub(crate) wanted: AtomicU64,
+    /// Files that were copied, and their bytes.
+    pub(crate) files: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) present: AtomicU64,
+    pub(crate) deleted: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    failures: Mutex<Vec<String>>,
+    digest: Mutex<Option<Digest>>,
+}
+
+impl Tally {
+    pub(crate) fn add(count: &AtomicU64, amount: u64) {
+        count.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fail(&self, what: String) {
+        Self::add(&self.failed, 1);
+        let mut failures = lock(&self.failures);
+        if failures.len() < MAX_FAILURES {
+            failures.push(what);
+        }
+    }
+
+    pub(crate) fn failures(&self) -> Vec<String> {
+        lock(&self.failures).clone()
+    }
+
+    /// Returns the digest of the last file that was copied.
+    pub(crate) fn digest(&self) -> Option<Digest> {
+        *lock(&self.digest)
+    }
+}
+
+/// One end of a transfer.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) out: Outgoing,
+    pub(crate) tally: Arc<Tally>,
+    /// The one who shows events; at the far end there is none.
+    pub(crate) events: Option<Sender<CopyEvent>>,
+    failed: Mutex<Option<CopyError>>,
+    has_failed: AtomicBool,
+}
+
+impl Common {
+    pub(crate) fn new(out: Outgoing, tally: Arc<Tally>, events: Option<Sender<CopyEvent>>) -> Self {
+        Self { out, tally, events, failed: Mutex::default(), has_failed: AtomicBool::new(false) }
+    }
+
+    /// Shows a step to the user, who may be at the other end.
+    pub(crate) fn note(&self, text: String) {
+        match &self.events {
+            Some(events) => drop(events.send(CopyEvent::Note(text))),
+            None => self.out.send(&Message::Note { text }),
+        }
+    }
+
+    pub(crate) fn event(&self, event: CopyEvent) {
+        if let Some(events) = &self.events {
+            let _ = events.send(event);
+        }
+    }
+
+    /// Counts what became of a file.
+    pub(crate) fn count(&self, path: &EntryPath, size: u64, outcome: &Outcome) {
+        match outcome {
+            Outcome::Copied(digest) => {
+                Tally::add(&self.tally.files, 1);
+                Tally::add(&self.tally.bytes, size);
+                *lock(&self.tally.digest) = Some(*digest);
+            }
+            Outcome::Present => Tally::add(&self.tally.present, 1),
+            Outcome::Wanted => {
+                Tally::add(&self.tally.files, 1);
+                Tally::add(&self.tally.bytes, size);
+                self.event(CopyEvent::WouldCopy(path.clone()));
+            }
+            Outcome::Failed(why) => self.tally.fail(format!("{path}: {why}")),
+        }
+    }
+
+    /// Ends the transfer, for the first of all reasons.
+    pub(crate) fn abort(&self, error: CopyError) {
+        lock(&self.failed).get_or_insert(error);
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Returns the reason for which the transfer was ended, once.
+    pub(crate) fn error(&self) -> Option<CopyError> {
+        lock(&self.failed).take()
+    }
+}
+
+/// Locks, also after a thread has panicked: what is guarded is sound at every moment.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,215 @@
+//! Connections for data, made in either direction.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_control::{Peer, PeerTls, listen_tcp};
+use fullpipe_iperf::Key;
+use fullpipe_transfer::hexadecimal;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, LocalSet, spawn_local};
+use tokio::time::timeout;
+
+use crate::data_stream::DataStream;
+
+/// Time for one connection and its proof.
+pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(4);
+
+/// Callers at once that have not yet proved who they are.
+const MAX_PENDING: usize = 64;
+
+/// Time between two checks whether listening goes on.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The credentials that both ends of a connection have: the secret, as a key, and TLS.
+#[derive(Debug, Clone)]
+pub(crate) struct Credentials {
+    key: Key,
+    tls: PeerTls,
+}
+
+impl Credentials {
+    /// Returns the credentials of a secret that both ends know.
+    pub(crate) fn new(secret: &[u8; 32]) -> io::Result<Self> {
+        let key = Key::from_file_content(hexadecimal(secret).as_bytes()).map_err(io::Error::other)?;
+        Ok(Self { key, tls: PeerTls::new().map_err(io::Error::other)? })
+    }
+}
+
+/// A port that takes connections of who knows the secret.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) port: u16,
+    streams: Receiver<DataStream>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Listener {
+    /// Listens on the first free port of a range; on any if both are zero.
+    ///
+    /// # Errors
+    /// Fails if none is free.
+    pub(crate) fn start(ports: (u16, u16), credentials: &Credentials) -> io::Result<Self> {
+        let (streams, received) = channel();
+        let (ready, port) = channel();
+        let stopped = Arc::new(AtomicBool::new(false));
+        let (stop, credentials) = (Arc::clone(&stopped), credentials.clone());
+        thread::Builder::new().name("copy-listen".to_owned()).spawn(move || {
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(ready.send(Err(error))),
+            };
+            LocalSet::new().block_on(&runtime, async {
+                match listen(ports) {
+                    Ok(listener) => {
+                        let _ = ready.send(listener.local_addr().map(|address| address.port()));
+                        accept(&listener, &credentials, &streams, &stop).await;
+                    }
+                    Err(error) => drop(ready.send(Err(error))),
+                }
+            });
+        })?;
+        let port = port.recv().map_err(io::Error::other)??;
+        Ok(Self { port, streams: received, stopped })
+    }
+
+    /// Waits for up to `count` connections until `deadline`, and returns those that came.
+    pub(crate) fn take(&self, count: usize, deadline: Duration) -> Vec<DataStream> {
+        let until = Instant::now() + deadline;
+        let next = || self.streams.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
+        std::iter::from_fn(next).take(count).collect()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+fn listen((first, last): (u16, u16)) -> io::Result<TcpListener> {
+    let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for port in first..=last.max(first) {
+        match listen_tcp(None, port, |_| Ok(())) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failed = error.cause,
+        }
+    }
+    Err(failed)
+}
+
+async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sender<DataStream>, stop: &AtomicBool) {
+    let pending = Arc::new(Semaphore::new(MAX_PENDING));
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(accepted) = timeout(POLL_INTERVAL, listener.accept()).await else { continue };
+        let (Ok((stream, _)), Ok(permit)) = (accepted, Arc::clone(&pending).try_acquire_owned()) else { continue };
+        let (credentials, streams) = (credentials.clone(), streams.clone());
+        spawn_local(async move {
+            let answer = Peer::answer(stream, &credentials.key, Some(&credentials.tls));
+            // Who does not know the secret gets no answer.
+            if let Ok(Ok(peer)) = timeout(CONNECT_DEADLINE, answer).await
+                && let Ok(stream) = DataStream::of(peer)
+            {
+                let _ = streams.send(stream);
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Makes `count` connections at once to the first of `hosts` that answers on `port`, and returns those that were made.
+///
+/// # Errors
+/// Fails if none was made, with the last reason.
+pub(crate) fn dial(
+    hosts: &[IpAddr],
+    port: u16,
+    credentials: &Credentials,
+    count: usize,
+) -> io::Result<(IpAddr, Vec<DataStream>)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
+    for host in hosts {
+        let streams = LocalSet::new().block_on(&runtime, async {
+            let mut calls = JoinSet::new();
+            for _ in 0..count {
+                let (address, credentials) = (SocketAddr::new(*host, port), credentials.clone());
+                calls.spawn_local(async move {
+                    let called = timeout(CONNECT_DEADLINE, call(address, &credentials)).await;
+                    called.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+                });
+            }
+            calls.join_all().await
+        });
+        let mut made = Vec::new();
+        for stream in streams {
+            match stream {
+                Ok(stream) => made.push(stream),
+                Err(error) => failed = error,
+            }
+        }
+        if !made.is_empty() {
+            return Ok((*host, made));
+        }
+    }
+    Err(failed)
+}
+
+async fn call(address: SocketAddr, credentials: &Credentials) -> io::Result<DataStream> {
+    let stream = TcpStream::connect(address).await?;
+    DataStream::of(Peer::call(stream, &credentials.key, Some(&credentials.tls)).await?)
+}
+
+/// Returns the addresses of a host as this one knows them, after `first`.
+pub(crate) fn addresses(first: Option<IpAddr>, host: &str) -> Vec<IpAddr> {
+    use std::net::ToSocketAddrs;
+    let mut found: Vec<IpAddr> = first.into_iter().collect();
+    for address in (host, 0).to_socket_addrs().into_iter().flatten() {
+        if !found.contains(&address.ip()) {
+            found.push(address.ip());
+        }
+    }
+    found.truncate(4);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn connections_are_made_by_who_knows_the_secret_and_by_nobody_else() {
+        let credentials = Credentials::new(&[7; 32]).unwrap();
+        let listener = Listener::start((0, 0), &credentials).unwrap();
+        let (_, mut made) = dial(&[LOOPBACK], listener.port, &credentials, 3).unwrap();
+        let mut taken = listener.take(3, CONNECT_DEADLINE);
+        assert_eq!((made.len(), taken.len()), (3, 3));
+        made[0].write_all(b"data").unwrap();
+        drop(made);
+        let received: Vec<bool> = taken.iter_mut().map(|stream| stream.read_exact(&mut [0; 4]).is_ok()).collect();
+        assert_eq!(received.iter().filter(|received| **received).count(), 1);
+        let other = Credentials::new(&[8; 32]).unwrap();
+        assert!(dial(&[LOOPBACK], listener.port, &other, 1).is_err());
+        assert!(listener.take(1, Duration::from_millis(50)).is_empty());
+    }
+
+    #[test]
+    fn a_listener_stays_within_its_range() {
+        let credentials = Credentials::new(&[7; 32]).unwrap();
+        let first = Listener::start((0, 0), &credentials).unwrap();
+        assert!(Listener::start((first.port, first.port), &credentials).is_err());
+        let port = first.port;
+        drop(first);
+        assert!(dial(&[LOOPBACK], port, &Credentials::new(&[9; 32]).unwrap(), 1).is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! The end of a copy at the receiver: second names, what is deleted, and the attributes of folders, which change while
+//! something is made in them.
+
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use fullpipe_transfer::{EntryPath, Message};
+use rustix::fs::{FileType, OFlags, fsync};
+
+use crate::common::lock;
+use crate::receiver::{Receiver, path_hash};
+use crate::summary::Figures;
+use crate::tree::{Tree, kind, modified, names, set_attributes};
+
+/// Time between two checks whether the transfer has failed.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Waits until every file has come or failed, and does what is left. Returns without that if the transfer fails.
+pub(crate) fn finish(receiver: &Arc<Receiver>) {
+    let Some(complete) = wait(receiver) else { return };
+    if let Some(tree) = receiver.place.get().and_then(|place| place.tree.as_ref()) {
+        link(receiver, tree);
+        if receiver.options.delete {
+            if complete {
+                delete(receiver, tree);
+            } else {
+                receiver.common.note("nothing is deleted, because not every folder could be read".to_owned());
+            }
+        }
+        if !receiver.options.dry_run {
+            settle_folders(receiver, tree);
+        }
+    }
+    lock(&receiver.list).is_over = true;
+    receiver.common.out.send(&Message::Figures(Figures::of_receiver(receiver.working()).to_json()));
+    receiver.common.out.send(&Message::Finished);
+}
+
+/// Returns whether the list was complete, once everything on it has come; `None` if the transfer fails before.
+fn wait(receiver: &Receiver) -> Option<bool> {
+    let mut list = lock(&receiver.list);
+    loop {
+        if receiver.common.has_failed() {
+            return None;
+        }
+        if let Some(complete) = list.end.filter(|_| receiver.is_settled()) {
+            return Some(complete);
+        }
+        let waited = receiver.changed.wait_timeout(list, POLL_INTERVAL);
+        list = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+fn link(receiver: &Receiver, tree: &Tree) {
+    let links = std::mem::take(&mut lock(&receiver.list).links);
+    for (path, first) in links {
+        let was_sent = lock(&receiver.list).seen.contains(&path_hash(first.as_bytes()));
+        let linked = if !was_sent {
+            Err(io::Error::other("it is a second name of a file that was not sent"))
+        } else if receiver.options.dry_run {
+            Ok(())
+        } else {
+            link_one(tree, &path, &first)
+        };
+        if let Err(error) = linked {
+            receiver.problem(&path, &error.to_string());
+        }
+    }
+}
+
+fn link_one(tree: &Tree, path: &EntryPath, first: &EntryPath) -> io::Result<()> {
+    let (new, old) = (tree.within(path)?, tree.within(first)?);
+    let found = old.stat()?.filter(|stat| kind(stat) == FileType::RegularFile);
+    let found = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "its first name is not there"))?;
+    if new.stat()?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (found.st_dev, found.st_ino)) {
+        return Ok(());
+    }
+    let working = new.sibling(path.working_name(false));
+    working.remove_file()?;
+    working.link_to(&old)?;
+    working.rename(&new)
+}
+
+/// Deletes what the sender does not have, in the folders that it has sent.
+fn delete(receiver: &Receiver, tree: &Tree) {
+    let sent: Vec<EntryPath> = lock(&receiver.list).folders.iter().map(|(path, ..)| path.clone()).collect();
+    let mirrored = receiver.place.get().is_some_and(|place| place.takes_content).then_some(None);
+    let folders = mirrored.into_iter().chain(sent.into_iter().map(Some));
+    for folder in folders {
+        let Ok(found) = tree.open_folder(folder.as_ref()).and_then(names) else { continue };
+        for name in found {
+            let path = folder.as_ref().map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join(&name));
+            let Ok(path) = path else { continue };
+            if !lock(&receiver.list).seen.contains(&path_hash(path.as_bytes())) {
+                delete_one(receiver, tree, path);
+            }
+        }
+    }
+}
+
+fn delete_one(receiver: &Receiver, tree: &Tree, path: EntryPath) {
+    let deleted = tree.within(&path).and_then(|within| {
+        let is_folder = within.stat()?.is_some_and(|stat| kind(&stat) == FileType::Directory);
+        if receiver.options.excludes.exclude(&path, is_folder) {
+            return Ok(false);
+        }
+        if !receiver.options.dry_run {
+            within.remove_all()?;
+        }
+        Ok(true)
+    });
+    match deleted {
+        Ok(true) => receiver.deleted(path),
+        Ok(false) => {}
+        Err(error) => receiver.problem(&path, &format!("it cannot be deleted: {error}")),
+    }
+}
+
+/// Gives folders their attributes, the inner ones first, and makes the names in them durable.
+fn settle_folders(receiver: &Receiver, tree: &Tree) {
+    let folders = std::mem::take(&mut lock(&receiver.list).folders);
+    for (path, mode, time) in folders.iter().rev() {
+        let settled = tree.open_entry(path, OFlags::RDONLY | OFlags::DIRECTORY).and_then(|folder| {
+            fsync(&folder)?;
+            let stat = rustix::fs::fstat(&folder)?;
+            if (stat.st_mode & 0o777) as u16 == *mode && modified(&stat) == *time {
+                return Ok(());
+            }
+            set_attributes(&folder, *mode, *time)
+        });
+        if let Err(error) = settled {
+            receiver.problem(path, &error.to_string());
+        }
+    }
+    let synchronised = tree.open_folder(None).and_then(|root| Ok(fsync(root)?));
+    if let Err(error) = synchronised {
+        receiver.common.note(format!("the folder of the copy cannot be made durable: {error}"));
+    }
+}

@@ -1,0 +1,36 @@
+//! Copies files and trees between two hosts over ssh, as fast as the path lets parallel TCP connections.
+//!
+//! * In: [`CopyOptions`]. Out: [`CopyEvent`]s while it runs, and a report ([`fullpipe_record::CopyReport`]).
+//! * The near end starts `fullpipe copy --far` at the other host through the user's own ssh, which runs [`far_end`].
+//!   Everything that is said crosses inside ssh, the secret of the connections for data among it. Data crosses on TCP
+//!   connections of their own, inside TLS 1.3, or inside ssh if there are none.
+//! * The receiver decides what it wants. A chunk counts when its BLAKE3 hash is right and it is written; a file has its
+//!   name when it is complete and durable.
+//! * What the other end says is decided in [`fullpipe_transfer`]; nothing outside the destination is opened, because
+//!   every path is walked from its folder without following links.
+//!
+//! A thread a connection, as for every load of this project: reading, hashing, encrypting and sending a chunk, or
+//! receiving, decrypting, verifying and writing it.
+
+mod common;
+mod connect;
+mod control;
+mod data_stream;
+mod far;
+mod finish;
+mod near;
+mod options;
+mod part;
+mod queue;
+mod receiver;
+mod sender;
+mod session;
+mod ssh;
+mod summary;
+mod tree;
+mod tuning;
+mod walk;
+
+pub use far::far_end;
+pub use near::copy;
+pub use options::{CopyError, CopyEvent, CopyOptions, CopyResult, Place, PlaceError};

@@ -1,0 +1,410 @@
+//! The near end: it starts the far one, makes the connections, and reports to its user.
+
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender as EventSender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport, HostSettings};
+use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION, escaped, hexadecimal};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+use crate::common::{Common, Tally};
+use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, addresses, dial};
+use crate::control::{Frames, Outgoing};
+use crate::data_stream::DataStream;
+use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, Place};
+use crate::part::random;
+use crate::receiver::{ReceiveOptions, Receiver};
+use crate::sender::Sender;
+use crate::session::{BothFigures, End, own_settings, settings_of};
+use crate::ssh::{Process, end, kill, start};
+use crate::summary::{Figures, is_limited};
+use crate::tuning::choose;
+use crate::walk::Source;
+
+/// Time between two reports of progress, and two checks for an interrupt.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Copies files until that is done or `interrupt` is set. `report` is called with each event, on this thread.
+///
+/// # Errors
+/// Fails if the places do not fit together, the other end cannot be started, goes away or breaks the rules. Entries
+/// that cannot be copied are in the report.
+pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMut(CopyEvent)) -> CopyResult {
+    let plan = Plan::of(options)?;
+    let (events, received) = channel();
+    let (tally, process) = (Arc::new(Tally::default()), Process::default());
+    let run = Run { options: options.clone(), plan, events, tally: Arc::clone(&tally), process: Arc::clone(&process) };
+    let work = thread::Builder::new().name("copy".to_owned()).spawn(move || run.copy());
+    let work = work.map_err(CopyError::io("cannot start a thread"))?;
+    let mut meter = Meter::new(&tally);
+    // The channel stays open for as long as threads of the transfer wait, which may be longer than the work.
+    while !work.is_finished() {
+        match received.recv_timeout(POLL_INTERVAL) {
+            Ok(event) => report(event),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(POLL_INTERVAL),
+        }
+        if interrupt.load(Ordering::Relaxed) {
+            kill(&process);
+            return Err(CopyError::Interrupted);
+        }
+        if let Some(progress) = meter.progress() {
+            report(CopyEvent::Progress(progress));
+        }
+    }
+    received.try_iter().for_each(report);
+    let copied = work.join().unwrap_or(Err(CopyError::Gone));
+    // Ctrl-C in a terminal ends ssh, too.
+    if copied.is_err() && interrupt.load(Ordering::Relaxed) { Err(CopyError::Interrupted) } else { copied }
+}
+
+/// The places of a copy, of which one is far.
+#[derive(Debug)]
+struct Plan {
+    host: String,
+    far_sends: bool,
+    near: Vec<PathBuf>,
+    far: Vec<Vec<u8>>,
+}
+
+impl Plan {
+    fn of(options: &CopyOptions) -> Result<Self, CopyError> {
+        const ONE_HOST: CopyError =
+            CopyError::Places("all sources must be at one end, and the destination at the other");
+        let (mut near, mut far, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
+        for source in &options.sources {
+            match source {
+                Place::Near(path) => near.push(path.clone()),
+                Place::Far { host, path } => {
+                    hosts.push(host.clone());
+                    far.push(path.clone());
+                }
+            }
+        }
+        let far_sends = near.is_empty();
+        match &options.destination {
+            Place::Near(path) => near.push(path.clone()),
+            Place::Far { host, path } => {
+                hosts.push(host.clone());
+                far.push(path.clone());
+            }
+        }
+        hosts.dedup();
+        let is_near = matches!(options.destination, Place::Near(_));
+        let fits = if far_sends { is_near && near.len() == 1 } else { !is_near && far.len() == 1 };
+        match (<[String; 1]>::try_from(hosts), fits && !options.sources.is_empty()) {
+            (Ok([host]), true) => Ok(Self { host, far_sends, near, far }),
+            (Err(hosts), _) if hosts.is_empty() => {
+                Err(CopyError::Places("no path is at another host: write [USER@]HOST:PATH for one end"))
+            }
+            _ => Err(ONE_HOST),
+        }
+    }
+
+    /// Returns the name of the host without a user.
+    fn host_name(&self) -> &str {
+        self.host.rsplit_once('@').map_or(self.host.as_str(), |(_, host)| host)
+    }
+
+    /// Returns the names at the top that the far end may send; any if what is in a folder was asked for.
+    fn tops(&self) -> Option<Vec<Vec<u8>>> {
+        use std::os::unix::ffi::OsStrExt;
+        let name = |path: &Vec<u8>| {
+            let whole = path.ends_with(b"/") || path.ends_with(b"/.") || path.ends_with(b"..") || path == b".";
+            let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+            path.file_name().filter(|_| !whole).map(|name| name.as_bytes().to_vec())
+        };
+        self.far.iter().map(name).collect()
+    }
+}
+
+/// A copy at work.
+struct Run {
+    options: CopyOptions,
+    plan: Plan,
+    events: EventSender<CopyEvent>,
+    tally: Arc<Tally>,
+    process: Process,
+}
+
+/// The connections for data.
+struct Connected {
+    streams: Vec<DataStream>,
+    transport: CopyTransport,
+    rtt: Option<Span>,
+    reason: String,
+}
+
+impl Run {
+    fn copy(self) -> CopyResult {
+        let began = Instant::now();
+        let sources = if self.plan.far_sends { Vec::new() } else { self.sources()? };
+        let pipes = start(&self.options.ssh, &self.plan.host, &self.options.far_path, &self.process)?;
+        let (out, _) = Outgoing::start(pipes.to).map_err(CopyError::io("cannot speak to ssh"))?;
+        let copied = self.copy_over(&mut Frames::new(pipes.from), &out, sources, began);
+        if let Err(error) = &copied
+            && let Some(code) = error.code_for_peer()
+        {
+            out.send(&Message::Refused { code, why: error.to_string() });
+        }
+        out.close();
+        end(&self.process);
+        copied
+    }
+
+    fn sources(&self) -> Result<Vec<Source>, CopyError> {
+        self.plan.near.iter().map(|path| Source::open(path)).collect()
+    }
+
+    fn copy_over<R: Read>(
+        &self,
+        frames: &mut Frames<R>,
+        out: &Outgoing,
+        sources: Vec<Source>,
+        began: Instant,
+    ) -> CopyResult {
+        let failed = CopyError::io("cannot make a key");
+        let secret = random().map_err(&failed)?;
+        let credentials = Credentials::new(&secret).map_err(&failed)?;
+        let own = own_settings();
+        out.send(&Message::Hello(self.hello(secret, &own)));
+        let ready = ready(frames)?;
+        let other = settings_of(&ready.settings);
+        let connected = self.connect(out, &ready, &credentials, [&own, &other]);
+        let (set_up, count) = (began.elapsed(), connected.streams.len() as u16);
+        self.note(&connected.reason);
+        let rtt = connected.rtt.unwrap_or(Span::from_millis(1));
+        let end = self.end(out, sources);
+        let figures = end.run(frames, connected.streams, rtt, [own, other])?;
+        let way = Way { transport: connected.transport, rtt: connected.rtt, reason: connected.reason, streams: count };
+        Ok(self.report(way, figures, began.elapsed(), set_up))
+    }
+
+    fn note(&self, text: &str) {
+        let _ = self.events.send(CopyEvent::Note(text.to_owned()));
+    }
+
+    fn hello(&self, secret: [u8; 32], settings: &HostSettings) -> Hello {
+        Hello {
+            version: VERSION,
+            far_sends: self.plan.far_sends,
+            dry_run: self.options.dry_run,
+            delete: self.options.delete,
+            secret,
+            ports: self.options.ports.unwrap_or_default(),
+            limit: self.options.limit.map_or(0, BitRate::bps),
+            paths: self.plan.far.clone(),
+            excludes: self.options.excludes.clone(),
+            settings: serde_json::to_vec(settings).unwrap_or_default(),
+        }
+    }
+
+    fn end(&self, out: &Outgoing, sources: Vec<Source>) -> End {
+        let common = Common::new(out.clone(), Arc::clone(&self.tally), Some(self.events.clone()));
+        let excludes = Excludes::new(self.options.excludes.iter().map(Vec::as_slice));
+        if !self.plan.far_sends {
+            return End::Sender(Arc::new(Sender::new(common, sources, excludes, self.options.limit)));
+        }
+        let path = self.plan.near.first().cloned().unwrap_or_default();
+        let (dry_run, delete, tops) = (self.options.dry_run, self.options.delete, self.plan.tops());
+        End::Receiver(Arc::new(Receiver::new(common, ReceiveOptions { path, dry_run, delete, excludes, tops })))
+    }
+
+    /// Makes connections for data: to the far end, from it, or none, so that ssh carries the data.
+    fn connect(
+        &self,
+        out: &Outgoing,
+        ready: &Ready,
+        credentials: &Credentials,
+        settings: [&HostSettings; 2],
+    ) -> Connected {
+        let streams = |count| out.send(&Message::Streams { count });
+        if self.options.dry_run {
+            streams(0);
+            let reason = "nothing is copied: this is a dry run".to_owned();
+            return Connected { streams: Vec::new(), transport: CopyTransport::Ssh, rtt: None, reason };
+        }
+        let choice = |rtt| {
+            let [own, other] = settings;
+            let (sender, receiver) = if self.plan.far_sends { (other, own) } else { (own, other) };
+            choose(self.options.streams, rtt, sender, receiver)
+        };
+        let hosts = addresses(address(&ready.address), self.plan.host_name());
+        let why = match self.reach(&hosts, ready.port, credentials) {
+            Ok((host, mut made)) => {
+                let rtt = made.first().and_then(DataStream::rtt).unwrap_or_default();
+                let choice = choice(rtt);
+                streams(choice.count);
+                let more = usize::from(choice.count) - 1;
+                if more > 0 {
+                    made.extend(dial(&[host], ready.port, credentials, more).map(|(_, made)| made).unwrap_or_default());
+                }
+                let transport = CopyTransport::Tcp;
+                return Connected { streams: made, transport, rtt: Some(rtt), reason: choice.reason };
+            }
+            Err(why) => why,
+        };
+        if let Ok(listener) = Listener::start(self.options.ports.unwrap_or_default(), credentials) {
+            out.send(&Message::Dial { port: listener.port });
+            let mut made = listener.take(1, CONNECT_DEADLINE);
+            if let Some(rtt) = made.first().map(|stream| stream.rtt().unwrap_or_default()) {
+                let choice = choice(rtt);
+                streams(choice.count);
+                made.extend(listener.take(usize::from(choice.count) - 1, CONNECT_DEADLINE));
+                let reason = format!("{}; they come from the far end, because {why}", choice.reason);
+                return Connected { streams: made, transport: CopyTransport::TcpFromFarEnd, rtt: Some(rtt), reason };
+            }
+        }
+        streams(0);
+        let reason = format!("ssh carries the data, within its own windows: {why}, and it cannot reach this host");
+        Connected { streams: Vec::new(), transport: CopyTransport::Ssh, rtt: None, reason }
+    }
+
+    fn reach(
+        &self,
+        hosts: &[IpAddr],
+        port: u16,
+        credentials: &Credentials,
+    ) -> Result<(IpAddr, Vec<DataStream>), String> {
+        if port == 0 {
+            return Err("the far end has no free port of the range".to_owned());
+        }
+        let host = escaped(self.plan.host_name().as_bytes());
+        dial(hosts, port, credentials, 1).map_err(|error| format!("{host} cannot be reached at port {port} ({error})"))
+    }
+
+    fn report(&self, way: Way, figures: BothFigures, duration: Duration, set_up: Duration) -> CopyReport {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (tally, data) = (&self.tally, duration.saturating_sub(set_up));
+        let transferred = ByteCount::new(count(&tally.verified));
+        let rate = BitRate::of(transferred, span(data));
+        let limit = match way.transport {
+            _ if is_limited(rate, self.options.limit) => CopyLimit::RateLimit,
+            CopyTransport::Ssh => CopyLimit::Ssh,
+            _ => Figures::limit(&figures.sender, &figures.receiver, way.streams, data),
+        };
+        let files = count(&tally.files);
+        CopyReport {
+            dry_run: self.options.dry_run,
+            files,
+            bytes: ByteCount::new(count(&tally.bytes)),
+            transferred,
+            present: count(&tally.present),
+            deleted: count(&tally.deleted),
+            failed: count(&tally.failed),
+            failures: tally.failures(),
+            duration: span(duration),
+            set_up: span(set_up),
+            rate,
+            digest: tally.digest().filter(|_| files == 1).map(|digest| hexadecimal(&digest)),
+            transport: way.transport,
+            streams: way.streams,
+            reason: way.reason,
+            rtt: way.rtt,
+            congestion_control: figures.sender.congestion_control,
+            retransmitted: SegCount::new(figures.sender.retransmitted),
+            limit,
+        }
+    }
+}
+
+/// The way that data took, for the report.
+struct Way {
+    transport: CopyTransport,
+    rtt: Option<Span>,
+    reason: String,
+    streams: u16,
+}
+
+fn ready<R: Read>(frames: &mut Frames<R>) -> Result<Ready, CopyError> {
+    let frame = frames.next().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)?;
+    match Message::read(frame)? {
+        Message::Ready(ready) => Ok(ready),
+        Message::Refused { code, why } => Err(CopyError::Refused { code, why }),
+        _ => Err(CopyError::Protocol("the far end does not answer the request".to_owned())),
+    }
+}
+
+fn address(text: &[u8]) -> Option<IpAddr> {
+    str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn span(duration: Duration) -> Span {
+    Span::from_nanos(duration.as_nanos() as u64)
+}
+
+/// Makes progress of counts.
+struct Meter<'t> {
+    tally: &'t Tally,
+    at: Instant,
+    verified: u64,
+}
+
+impl<'t> Meter<'t> {
+    fn new(tally: &'t Tally) -> Self {
+        Self { tally, at: Instant::now(), verified: 0 }
+    }
+
+    /// Returns the progress, if it is time for that and something is wanted.
+    fn progress(&mut self) -> Option<CopyProgress> {
+        let elapsed = self.at.elapsed();
+        let wanted = self.tally.wanted.load(Ordering::Relaxed);
+        if elapsed < PROGRESS_INTERVAL || wanted == 0 {
+            return None;
+        }
+        let verified = self.tally.verified.load(Ordering::Relaxed);
+        let rate = BitRate::of(ByteCount::new(verified - self.verified), span(elapsed));
+        (self.at, self.verified) = (Instant::now(), verified);
+        Some(CopyProgress { verified: ByteCount::new(verified), wanted: ByteCount::new(wanted), rate })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(sources: &[&str], destination: &str) -> Result<Plan, String> {
+        let place = |text: &&str| Place::read(text.as_bytes()).unwrap();
+        let options = CopyOptions {
+            sources: sources.iter().map(place).collect(),
+            destination: place(&destination),
+            ssh: vec!["ssh".to_owned()],
+            far_path: "fullpipe".to_owned(),
+            dry_run: false,
+            delete: false,
+            excludes: Vec::new(),
+            limit: None,
+            ports: None,
+            streams: None,
+        };
+        Plan::of(&options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn one_end_is_near_and_one_far() {
+        let up = plan(&["a", "b"], "me@host:dir").unwrap();
+        assert_eq!((up.far_sends, up.host_name(), up.near.len(), up.far.len()), (false, "host", 2, 1));
+        let down = plan(&["host:a", "host:b"], "dir").unwrap();
+        assert_eq!((down.far_sends, down.near.len(), down.far.len()), (true, 1, 2));
+        for (sources, destination) in
+            [(&["a"][..], "b"), (&["h:a"], "h:b"), (&["h:a", "i:b"], "c"), (&["a", "h:b"], "c"), (&["a"], "b")]
+        {
+            assert!(plan(sources, destination).is_err(), "{sources:?} {destination}");
+        }
+    }
+
+    #[test]
+    fn the_far_end_may_send_only_what_was_asked_for() {
+        let tops = |sources: &[&str]| plan(sources, "dir").unwrap().tops();
+        assert_eq!(tops(&["h:/a/b", "h:c"]), Some(vec![b"b".to_vec(), b"c".to_vec()]));
+        assert_eq!(tops(&["h:/a/b/"]), None);
+        assert_eq!(tops(&["h:"]), None);
+    }
+}

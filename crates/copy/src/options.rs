@@ -1,0 +1,219 @@
+use std::io;
+use std::path::PathBuf;
+
+use fullpipe_record::{CopyProgress, CopyReport};
+use fullpipe_transfer::{EntryPath, MessageError};
+use fullpipe_units::BitRate;
+use thiserror::Error;
+
+/// A copy that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// The files and folders to copy, all at one end. As for rsync, a folder with a `/` at its end stands for what is
+    /// in it.
+    pub sources: Vec<Place>,
+    /// The folder to copy them to, or for a single file its new name; at the other end.
+    pub destination: Place,
+    /// Program that runs a command at the far end, with its arguments, as of rsync's `-e`.
+    pub ssh: Vec<String>,
+    /// The program fullpipe at the far end.
+    pub far_path: String,
+    /// Nothing is changed.
+    pub dry_run: bool,
+    /// Entries that the sources lack are deleted in the folders that are copied.
+    pub delete: bool,
+    /// Patterns of what is neither copied nor deleted ([`fullpipe_transfer::Excludes`]).
+    pub excludes: Vec<Vec<u8>>,
+    /// Highest rate of the data.
+    pub limit: Option<BitRate>,
+    /// First and last port for the connections of data; any if absent.
+    pub ports: Option<(u16, u16)>,
+    /// Number of connections; chosen by prediction if absent.
+    pub streams: Option<u16>,
+}
+
+/// A path at this end or at the far one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// On this host.
+    Near(PathBuf),
+    /// On another host.
+    Far {
+        /// `[USER@]HOST`, as ssh takes it.
+        host: String,
+        /// The path there; relative ones begin in the user's own folder.
+        path: Vec<u8>,
+    },
+}
+
+/// The error of a text that is no place.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PlaceError {
+    /// It is empty.
+    #[error("an empty path stands for nothing; write . for this folder")]
+    Empty,
+    /// It is a URL.
+    #[error("{0} is a URL; write [USER@]HOST:PATH")]
+    Url(String),
+    /// ssh would take the host for an option.
+    #[error("{0} is no host: it begins with a dash")]
+    Dash(String),
+}
+
+/// Something that happened during a copy.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CopyEvent {
+    /// A step, in one sentence.
+    Note(String),
+    /// Progress, twice a second.
+    Progress(CopyProgress),
+    /// A dry run would copy this file.
+    WouldCopy(EntryPath),
+    /// This was deleted, or in a dry run would be.
+    Deleted(EntryPath),
+}
+
+/// The error of a copy that did not come to its end.
+#[derive(Debug, Error)]
+pub enum CopyError {
+    /// The places do not fit together.
+    #[error("{0}")]
+    Places(&'static str),
+    /// A file or folder that is named cannot be used.
+    #[error("{path}: {cause}")]
+    Path {
+        /// The path, printable.
+        path: String,
+        /// The error of the system.
+        cause: io::Error,
+    },
+    /// The program for the other end could not be started, or ended too early.
+    #[error("{0}")]
+    Ssh(String),
+    /// The far end has no fullpipe.
+    #[error("{host} has no {program}; name the program there with --far-path")]
+    NotThere {
+        /// The host.
+        host: String,
+        /// The program that was asked for.
+        program: String,
+    },
+    /// The other end gives up.
+    #[error("{why}")]
+    Refused {
+        /// Exit code.
+        code: u8,
+        /// Its reason.
+        why: String,
+    },
+    /// The other end broke the rules.
+    #[error("the other end broke the protocol: {0}")]
+    Protocol(String),
+    /// The other end went away.
+    #[error("the other end went away before the copy was done; start the same command again to continue")]
+    Gone,
+    /// The user stopped it.
+    #[error("interrupted; start the same command again to continue")]
+    Interrupted,
+    /// This host lacks something.
+    #[error("{what}: {cause}")]
+    Io {
+        /// The operation.
+        what: &'static str,
+        /// The error of the system.
+        cause: io::Error,
+    },
+}
+
+/// A report, and the error that kept it from being whole.
+pub type CopyResult = Result<CopyReport, CopyError>;
+
+impl Place {
+    /// Reads a place as rsync does: what has a colon before its first slash is at another host.
+    ///
+    /// # Errors
+    /// Fails if it is empty, a URL, or ssh would take its host for an option.
+    pub fn read(text: &[u8]) -> Result<Self, PlaceError> {
+        use std::os::unix::ffi::OsStrExt;
+        if text.is_empty() {
+            return Err(PlaceError::Empty);
+        }
+        let shown = || fullpipe_transfer::escaped(text);
+        let bracket = if text.starts_with(b"[") { text.iter().position(|byte| *byte == b']').unwrap_or(0) } else { 0 };
+        let colon = text[bracket..].iter().position(|byte| *byte == b':').map(|at| at + bracket);
+        let Some(colon) = colon.filter(|at| *at > 0 && !text[..*at].contains(&b'/')) else {
+            return Ok(Self::Near(std::ffi::OsStr::from_bytes(text).into()));
+        };
+        let (host, path) = (&text[..colon], &text[colon + 1..]);
+        if path.starts_with(b"//") {
+            return Err(PlaceError::Url(shown()));
+        }
+        let host = fullpipe_transfer::escaped(host);
+        if host.starts_with('-') {
+            return Err(PlaceError::Dash(host));
+        }
+        let path = if path.is_empty() { b"." } else { path };
+        Ok(Self::Far { host: host.trim_matches(['[', ']']).to_owned(), path: path.to_vec() })
+    }
+}
+
+impl CopyError {
+    /// Returns the exit code of a program that fails for this reason.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Places(_) | Self::Path { .. } => 2,
+            Self::NotThere { .. } => 3,
+            Self::Refused { code, .. } => *code,
+            Self::Ssh(_) | Self::Protocol(_) | Self::Gone | Self::Io { .. } => 1,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// Returns the code with which the other end should end, unless it is not there.
+    pub(crate) fn code_for_peer(&self) -> Option<u8> {
+        (!matches!(self, Self::Gone | Self::Interrupted)).then(|| self.code())
+    }
+
+    pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |cause| Self::Io { what, cause }
+    }
+
+    pub(crate) fn path(path: &[u8]) -> impl Fn(io::Error) -> Self {
+        let path = fullpipe_transfer::escaped(path);
+        move |cause| Self::Path { path: path.clone(), cause }
+    }
+}
+
+impl From<MessageError> for CopyError {
+    fn from(error: MessageError) -> Self {
+        Self::Protocol(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn far(host: &str, path: &str) -> Place {
+        Place::Far { host: host.to_owned(), path: path.as_bytes().to_vec() }
+    }
+
+    #[test]
+    fn a_colon_before_the_first_slash_names_another_host() {
+        for (text, place) in [
+            ("host:dir", far("host", "dir")),
+            ("me@host:/dir/", far("me@host", "/dir/")),
+            ("host:", far("host", ".")),
+            ("[2001:db8::1]:dir", far("2001:db8::1", "dir")),
+            ("./a:b", Place::Near("./a:b".into())),
+            ("/a:b", Place::Near("/a:b".into())),
+            (":a", Place::Near(":a".into())),
+            ("dir", Place::Near("dir".into())),
+        ] {
+            assert_eq!(Place::read(text.as_bytes()), Ok(place), "{text}");
+        }
+        for text in ["", "fullpipe://host/dir", "-oProxyCommand=x:dir"] {
+            assert!(Place::read(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,701 @@
+//! The end that writes files: it decides what it wants, verifies what comes, and gives a file its name when it is
+//! complete.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, BufReader};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread;
+use std::time::Instant;
+
+use fullpipe_transfer::{
+    Boot, CHUNK, Chunks, DataHeader, Digest, Entry, EntryKind, EntryPath, Excludes, Identity, Message,
+    ModificationTime, Outcome, Verified, ZEROS, chunk_hash,
+};
+use fullpipe_units::ByteCount;
+use rustix::fs::{FileType, Mode, OFlags};
+
+use crate::common::{Common, Tally, lock};
+use crate::control::Frames;
+use crate::data_stream::DataStream;
+use crate::options::{CopyError, CopyEvent};
+use crate::part::{Part, boot, recover};
+use crate::tree::{Tree, kind, modified, set_attributes};
+
+/// Entries of a list at most: their names and hashes must fit into memory.
+const MAX_ENTRIES: usize = 8 << 20;
+
+/// Chunks that may arrive wrong: memory and processors that flip more bits than that are broken.
+const MAX_CORRUPT: u32 = 1000;
+
+/// Name of an entry as the hash of its path: a list of a million takes 16 MiB.
+type PathHash = [u8; 16];
+
+/// Writes files.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) common: Common,
+    pub(crate) options: ReceiveOptions,
+    pub(crate) place: OnceLock<Destination>,
+    incoming: Mutex<HashMap<u32, Arc<Incoming>>>,
+    files: AtomicU32,
+    corrupt: AtomicU32,
+    boot: Boot,
+    pub(crate) list: Mutex<Listed>,
+    /// Changes of `list` and `incoming` for the thread that waits for the end.
+    pub(crate) changed: Condvar,
+    /// Nanoseconds that connections spent on verifying and writing.
+    working: AtomicU64,
+}
+
+/// The rules of a receiver.
+#[derive(Debug)]
+pub(crate) struct ReceiveOptions {
+    pub(crate) path: PathBuf,
+    pub(crate) dry_run: bool,
+    pub(crate) delete: bool,
+    pub(crate) excludes: Excludes,
+    /// The names that were asked for at the top; any if absent.
+    pub(crate) tops: Option<Vec<Vec<u8>>>,
+}
+
+/// The folder that is written to.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    /// `None` in a dry run, if it does not exist.
+    pub(crate) tree: Option<Tree>,
+    /// The name of a single file that gets another one.
+    name: Option<EntryPath>,
+    /// It takes what is in a folder of the sender, and so mirrors that folder.
+    pub(crate) takes_content: bool,
+}
+
+/// The list as far as it has come.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) seen: HashSet<PathHash>,
+    pub(crate) folders: Vec<(EntryPath, u16, ModificationTime)>,
+    pub(crate) links: Vec<(EntryPath, EntryPath)>,
+    /// True if the list is complete, once it has ended.
+    pub(crate) end: Option<bool>,
+    pub(crate) is_over: bool,
+}
+
+/// A file of which chunks are wanted.
+#[derive(Debug)]
+struct Incoming {
+    number: u32,
+    path: EntryPath,
+    mode: u16,
+    modified: ModificationTime,
+    size: ByteCount,
+    identity: Identity,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    part: Option<Part>,
+    verified: Verified,
+    is_closed: bool,
+}
+
+pub(crate) fn path_hash(path: &[u8]) -> PathHash {
+    let digest = chunk_hash(ByteCount::new(path.len() as u64), 0, path);
+    let mut hash = PathHash::default();
+    hash.copy_from_slice(&digest[..16]);
+    hash
+}
+
+impl Receiver {
+    pub(crate) fn new(common: Common, options: ReceiveOptions) -> Self {
+        Self {
+            common,
+            options,
+            place: OnceLock::new(),
+            incoming: Mutex::default(),
+            files: AtomicU32::new(0),
+            corrupt: AtomicU32::new(0),
+            boot: boot(),
+            list: Mutex::default(),
+            changed: Condvar::new(),
+            working: AtomicU64::new(0),
+        }
+    }
+
+    /// Starts to receive on each connection.
+    ///
+    /// # Errors
+    /// Fails if a thread cannot be started.
+    pub(crate) fn start(self: &Arc<Self>, streams: Vec<DataStream>) -> io::Result<()> {
+        for stream in streams {
+            let receiver = Arc::clone(self);
+            thread::Builder::new().name("copy-receive".to_owned()).spawn(move || receiver.receive(stream))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the time that all connections together spent on verifying and writing, in seconds.
+    pub(crate) fn working(&self) -> f64 {
+        self.working.load(Ordering::Relaxed) as f64 / 1e9
+    }
+
+    /// Carries out what the sender says.
+    ///
+    /// # Errors
+    /// Fails if it breaks the rules or gives up, or the destination cannot be used at all.
+    pub(crate) fn handle(&self, message: Message<'_>) -> Result<(), CopyError> {
+        match message {
+            Message::Begin { single, content } => self.begin(single, content)?,
+            Message::Entry(entry) => self.admit(entry)?,
+            Message::EndOfList { complete } => {
+                lock(&self.list).end = Some(complete);
+                self.changed.notify_all();
+            }
+            Message::Unreadable { file: u32::MAX, why } => match self.common.events {
+                Some(_) => self.common.tally.fail(why),
+                None => self.common.out.send(&Message::Unreadable { file: u32::MAX, why }),
+            },
+            Message::Unreadable { file, why } => self.fail(file, why),
+            Message::Note { text } => self.common.note(text),
+            Message::Data { header, content } => self.take(&header, content)?,
+            Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
+            _ => return Err(CopyError::Protocol("a sender sent what only a receiver may".to_owned())),
+        }
+        Ok(())
+    }
+
+    /// Opens the destination: a folder, or the folder of a single file that gets another name.
+    fn begin(&self, single: bool, content: bool) -> Result<(), CopyError> {
+        let path = &self.options.path;
+        let bytes = path.as_os_str().as_bytes();
+        let failed = CopyError::path(bytes);
+        let is_folder = path.is_dir() || bytes.ends_with(b"/");
+        let place = if let Some(name) = path.file_name().filter(|_| single && !is_folder) {
+            let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let name = EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
+            Destination { tree: Some(Tree::open(folder).map_err(&failed)?), name: Some(name), takes_content: false }
+        } else {
+            if !self.options.dry_run && !path.is_dir() {
+                std::fs::create_dir(path).map_err(&failed)?;
+            }
+            let tree = match Tree::open(path) {
+                Err(error) if self.options.dry_run && error.kind() == io::ErrorKind::NotFound => None,
+                opened => Some(opened.map_err(&failed)?),
+            };
+            Destination { tree, name: None, takes_content: content }
+        };
+        self.place.set(place).map_err(|_| CopyError::Protocol("the list begins twice".to_owned()))
+    }
+
+    /// Takes an entry of the list.
+    fn admit(&self, mut entry: Entry) -> Result<(), CopyError> {
+        let wrong = |why: String| CopyError::Protocol(why);
+        let place = self.place.get().ok_or_else(|| wrong("an entry comes before the list".to_owned()))?;
+        if let Some(tops) = &self.options.tops
+            && !tops.iter().any(|top| top == entry.path.top())
+        {
+            return Err(wrong(format!("it sent {}, which nobody asked for", entry.path)));
+        }
+        if let Some(name) = &place.name {
+            entry.path = name.clone();
+        }
+        {
+            let mut list = lock(&self.list);
+            if list.end.is_some() || list.seen.len() >= MAX_ENTRIES {
+                return Err(wrong("its list has too many entries".to_owned()));
+            }
+            if !list.seen.insert(path_hash(entry.path.as_bytes())) {
+                return Err(wrong(format!("it sent {} twice", entry.path)));
+            }
+        }
+        match entry.kind {
+            EntryKind::Folder { mode, modified } => self.folder(place, entry.path, mode, modified),
+            EntryKind::SymbolicLink { target } => self.symbolic_link(place, &entry.path, &target),
+            EntryKind::HardLink { first } => lock(&self.list).links.push((entry.path, first)),
+            EntryKind::File { mode, modified, size, identity } => {
+                let number = self.files.fetch_add(1, Ordering::Relaxed);
+                if Chunks::of(size).is_none() {
+                    return Err(wrong(format!("{} has an impossible size", entry.path)));
+                }
+                let state = Mutex::new(State { part: None, verified: Verified::new(size), is_closed: false });
+                let file = Incoming { number, path: entry.path, mode, modified, size, identity, state };
+                self.file(place, Arc::new(file));
+            }
+        }
+        Ok(())
+    }
+
+    fn folder(&self, place: &Destination, path: EntryPath, mode: u16, modified: ModificationTime) {
+        if let Some(tree) = place.tree.as_ref().filter(|_| !self.options.dry_run) {
+            let made = tree.within(&path).and_then(|within| within.make_folder()).and_then(|()| writable(tree, &path));
+            if let Err(error) = made {
+                return self.problem(&path, &error.to_string());
+            }
+        }
+        lock(&self.list).folders.push((path, mode, modified));
+    }
+
+    fn symbolic_link(&self, place: &Destination, path: &EntryPath, target: &[u8]) {
+        let Some(tree) = place.tree.as_ref().filter(|_| !self.options.dry_run) else { return };
+        let made = tree.within(path).and_then(|within| {
+            if within.stat()?.is_some_and(|stat| kind(&stat) == FileType::Symlink) && within.read_link()? == target {
+                return Ok(());
+            }
+            let working = within.sibling(path.working_name(false));
+            working.remove_file()?;
+            working.make_link(target)?;
+            working.rename(&within)
+        });
+        if let Err(error) = made {
+            self.problem(path, &error.to_string());
+        }
+    }
+
+    /// Decides what is wanted of a file.
+    fn file(&self, place: &Destination, file: Arc<Incoming>) {
+        match self.missing(place, &file) {
+            Ok(Some(missing)) => {
+                let (number, size) = (file.number, file.size);
+                lock(&self.incoming).insert(number, file);
+                for chunks in missing {
+                    if self.common.events.is_some() {
+                        Tally::add(&self.common.tally.wanted, chunks.bytes(size).get());
+                    }
+                    self.common.out.send(&Message::Want { file: number, chunks });
+                }
+            }
+            Ok(None) => {}
+            Err(error) => self.report(&file, Outcome::Failed(error.to_string())),
+        }
+    }
+
+    /// Returns the chunks that are missing of a file; `None` if that is settled.
+    fn missing(&self, place: &Destination, file: &Arc<Incoming>) -> io::Result<Option<Vec<Chunks>>> {
+        let Some(tree) = &place.tree else {
+            self.report(file, Outcome::Wanted);
+            return Ok(None);
+        };
+        if is_present(tree, file, self.options.dry_run)? {
+            self.report(file, Outcome::Present);
+            return Ok(None);
+        }
+        if self.options.dry_run {
+            self.report(file, Outcome::Wanted);
+            return Ok(None);
+        }
+        let mut state = lock(&file.state);
+        if file.size.get() > CHUNK as u64 {
+            state.verified = recover(tree, &file.path, file.size, file.identity, self.boot)?;
+        }
+        if let Some(digest) = state.verified.digest() {
+            let part = self.open_part(tree, file, &state.verified)?;
+            part.finish(file.mode, file.modified)?;
+            self.report(file, Outcome::Copied(digest));
+            return Ok(None);
+        }
+        Ok(Some(state.verified.missing()))
+    }
+
+    fn open_part(&self, tree: &Tree, file: &Incoming, verified: &Verified) -> io::Result<Part> {
+        Part::open(tree, &file.path, file.size, file.identity, self.boot, verified)
+    }
+
+    fn receive(&self, stream: DataStream) {
+        let mut frames = Frames::new(BufReader::with_capacity(64 << 10, stream));
+        let mut number = None;
+        let ended = loop {
+            let message = match frames.next() {
+                Ok(Some(frame)) => Message::read(frame).map_err(CopyError::from),
+                Ok(None) => break Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) => break Err(error),
+            };
+            let handled = message.and_then(|message| match (message, number) {
+                (Message::Stream { index }, None) => {
+                    number = Some(index);
+                    Ok(true)
+                }
+                (Message::Data { header, content }, Some(_)) => self.take(&header, content).map(|()| true),
+                (Message::EndOfStream, Some(_)) => Ok(false),
+                _ => Err(CopyError::Protocol("a connection for data carries something else".to_owned())),
+            });
+            match handled {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => {
+                    self.common.abort(error);
+                    self.changed.notify_all();
+                    return;
+                }
+            }
+        };
+        if let (Err(_), Some(index)) = (ended, number)
+            && !lock(&self.list).is_over
+        {
+            self.common.out.send(&Message::Lost { index });
+        }
+    }
+
+    /// Takes a chunk.
+    ///
+    /// # Errors
+    /// Fails if the sender breaks the rules. If the chunk is wrong, it is wanted again; if it cannot be written, the
+    /// file has failed.
+    fn take(&self, header: &DataHeader, content: &[u8]) -> Result<(), CopyError> {
+        let began = Instant::now();
+        let wrong = |why: &str| CopyError::Protocol(why.to_owned());
+        let Some(file) = lock(&self.incoming).get(&header.file).cloned() else {
+            let was_listed = header.file < self.files.load(Ordering::Relaxed);
+            return if was_listed { Ok(()) } else { Err(wrong("it sent data of a file that it has not listed")) };
+        };
+        let length = Verified::new(file.size).length(header.chunk);
+        let length = length.filter(|length| content.is_empty() || content.len() == *length);
+        let length = length.ok_or_else(|| wrong("it sent a chunk of another size than it has listed"))?;
+        let whole = if content.is_empty() { &ZEROS[..length] } else { content };
+        if chunk_hash(file.size, header.chunk, whole) != header.hash {
+            if self.corrupt.fetch_add(1, Ordering::Relaxed) >= MAX_CORRUPT {
+                return Err(wrong("too many chunks arrive with wrong content"));
+            }
+            let chunks = Chunks { first: header.chunk, count: 1 };
+            self.common.out.send(&Message::Want { file: header.file, chunks });
+            return Ok(());
+        }
+        match self.store(&file, header, content, length) {
+            Ok(is_new) => {
+                if is_new && self.common.events.is_some() {
+                    Tally::add(&self.common.tally.verified, length as u64);
+                }
+            }
+            Err(error) => self.fail(header.file, format!("it cannot be written: {error}")),
+        }
+        self.working.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes a chunk and, if it was the last, finishes the file. Returns false if it was there already.
+    fn store(&self, file: &Arc<Incoming>, header: &DataHeader, content: &[u8], length: usize) -> io::Result<bool> {
+        let Some(tree) = self.place.get().and_then(|place| place.tree.as_ref()) else { return Ok(false) };
+        let writer = {
+            let mut state = lock(&file.state);
+            if state.is_closed || state.verified.contains(header.chunk) {
+                return Ok(false);
+            }
+            let part = match state.part.take() {
+                Some(part) => part,
+                None => self.open_part(tree, file, &state.verified)?,
+            };
+            state.part.insert(part).writer()?
+        };
+        writer.write(header.chunk, content, length)?;
+        drop(writer);
+        let whole = {
+            let mut state = lock(&file.state);
+            if state.is_closed || !state.verified.insert(header.chunk, header.hash) {
+                return Ok(false);
+            }
+            if let Some(part) = &mut state.part {
+                part.record(header.chunk, &header.hash, length)?;
+            }
+            let digest = state.verified.digest();
+            state.is_closed = digest.is_some();
+            digest.zip(digest.and_then(|_| state.part.take()))
+        };
+        self.common.out.send(&Message::Got { file: header.file, chunk: header.chunk });
+        if let Some((digest, part)) = whole {
+            self.complete(file, part, digest);
+        }
+        Ok(true)
+    }
+
+    fn complete(&self, file: &Incoming, part: Part, digest: Digest) {
+        let outcome = match part.finish(file.mode, file.modified) {
+            Ok(()) => Outcome::Copied(digest),
+            Err(error) => Outcome::Failed(error.to_string()),
+        };
+        self.settle(file, outcome);
+    }
+
+    /// Gives a file up. What has arrived of a large one stays for the next run.
+    fn fail(&self, number: u32, why: String) {
+        let Some(file) = lock(&self.incoming).get(&number).cloned() else { return };
+        let part = {
+            let mut state = lock(&file.state);
+            if state.is_closed {
+                return;
+            }
+            state.is_closed = true;
+            state.part.take()
+        };
+        if let Some(part) = part.filter(|_| file.size.get() <= CHUNK as u64) {
+            part.discard();
+        }
+        self.settle(&file, Outcome::Failed(why));
+    }
+
+    fn settle(&self, file: &Incoming, outcome: Outcome) {
+        self.report(file, outcome);
+        lock(&self.incoming).remove(&file.number);
+        // The one who waits reads both under this lock.
+        drop(lock(&self.list));
+        self.changed.notify_all();
+    }
+
+    fn report(&self, file: &Incoming, outcome: Outcome) {
+        if self.common.events.is_some() {
+            self.common.count(&file.path, file.size.get(), &outcome);
+        }
+        self.common.out.send(&Message::Outcome { file: file.number, outcome });
+    }
+
+    /// Notes an entry that is no file and cannot be made.
+    pub(crate) fn problem(&self, path: &EntryPath, why: &str) {
+        let text = format!("{path}: {why}");
+        match self.common.events {
+            Some(_) => self.common.tally.fail(text),
+            None => self.common.out.send(&Message::Unreadable { file: u32::MAX, why: text }),
+        }
+    }
+
+    /// Reports that something was deleted, or would be.
+    pub(crate) fn deleted(&self, path: EntryPath) {
+        if self.common.events.is_some() {
+            Tally::add(&self.common.tally.deleted, 1);
+            self.common.event(CopyEvent::Deleted(path));
+        } else {
+            self.common.out.send(&Message::Deleted { path });
+        }
+    }
+
+    /// Returns true if nothing more is to come.
+    pub(crate) fn is_settled(&self) -> bool {
+        lock(&self.incoming).is_empty()
+    }
+}
+
+/// Lets the owner of a folder write to it, until it gets its own permissions at the end.
+fn writable(tree: &Tree, path: &EntryPath) -> io::Result<()> {
+    let Some(stat) = tree.within(path)?.stat()? else { return Ok(()) };
+    let mode = Mode::from_raw_mode(stat.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
+    if mode.contains(Mode::RWXU) {
+        return Ok(());
+    }
+    let open = tree.open_entry(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    // Another's folder may permit it all the same.
+    let _ = rustix::fs::fchmod(open, mode | Mode::RWXU);
+    Ok(())
+}
+
+/// Returns true if a file of this size and time is there, as rsync decides it; then it gets its permissions.
+fn is_present(tree: &Tree, file: &Incoming, dry_run: bool) -> io::Result<bool> {
+    let within = match tree.within(&file.path) {
+        Ok(within) => within,
+        Err(error) if dry_run && error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let Some(stat) = within.stat()? else { return Ok(false) };
+    if kind(&stat) == FileType::Directory {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "a folder has its name"));
+    }
+    let same = kind(&stat) == FileType::RegularFile
+        && stat.st_size.cast_unsigned() == file.size.get()
+        && modified(&stat) == file.modified;
+    if same && !dry_run && (stat.st_mode & 0o777) as u16 != file.mode {
+        set_attributes(within.open(OFlags::RDONLY)?, file.mode, file.modified)?;
+    }
+    Ok(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Outgoing;
+    use crate::finish::finish;
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    #[derive(Clone, Default)]
+    struct Sent(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sent {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            lock(&self.0).extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    struct Bench {
+        receiver: Arc<Receiver>,
+        sent: Sent,
+        folder: tempfile::TempDir,
+        writer: thread::JoinHandle<()>,
+    }
+
+    impl Bench {
+        fn new(tops: Option<&[&str]>) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let sent = Sent::default();
+            let (out, writer) = Outgoing::start(sent.clone()).unwrap();
+            let options = ReceiveOptions {
+                path: folder.path().to_owned(),
+                dry_run: false,
+                delete: true,
+                excludes: Excludes::default(),
+                tops: tops.map(|tops| tops.iter().map(|top| top.as_bytes().to_vec()).collect()),
+            };
+            let receiver = Arc::new(Receiver::new(Common::new(out, Arc::default(), None), options));
+            receiver.handle(Message::Begin { single: false, content: true }).unwrap();
+            Self { receiver, sent, folder, writer }
+        }
+
+        fn entry(&self, path: &str, kind: EntryKind) -> Result<(), CopyError> {
+            self.receiver.handle(Message::Entry(Entry { path: EntryPath::new(path).unwrap(), kind }))
+        }
+
+        fn file(&self, path: &str, size: u64) -> Result<(), CopyError> {
+            let modified = ModificationTime { seconds: 1_000_000, nanoseconds: 7 };
+            let kind =
+                EntryKind::File { mode: 0o640, modified, size: ByteCount::new(size), identity: Identity([1; 32]) };
+            self.entry(path, kind)
+        }
+
+        fn data(&self, file: u32, chunk: u32, size: u64, content: &[u8]) -> Result<(), CopyError> {
+            let hash = chunk_hash(ByteCount::new(size), chunk, content);
+            self.receiver.handle(Message::Data { header: DataHeader { file, chunk, hash }, content })
+        }
+
+        /// Ends the list, and returns everything that was sent.
+        fn end(self) -> (Vec<Message<'static>>, tempfile::TempDir) {
+            self.receiver.handle(Message::EndOfList { complete: true }).unwrap();
+            finish(&self.receiver);
+            self.receiver.common.out.close();
+            self.writer.join().unwrap();
+            let bytes = lock(&self.sent.0).clone().leak();
+            let mut frames = Vec::new();
+            let mut rest: &'static [u8] = bytes;
+            while let Some((length, more)) = rest.split_first_chunk() {
+                let (frame, more) = more.split_at(u32::from_le_bytes(*length) as usize);
+                frames.push(Message::read(frame).unwrap());
+                rest = more;
+            }
+            (frames, self.folder)
+        }
+    }
+
+    fn outcomes(sent: &[Message<'_>]) -> Vec<(u32, Outcome)> {
+        let outcome = |message: &Message<'_>| match message {
+            Message::Outcome { file, outcome } => Some((*file, outcome.clone())),
+            _ => None,
+        };
+        sent.iter().filter_map(outcome).collect()
+    }
+
+    #[test]
+    fn a_chunk_that_arrives_wrong_is_wanted_again() {
+        let bench = Bench::new(None);
+        bench.file("file", 5).unwrap();
+        let hash = chunk_hash(ByteCount::new(5), 0, b"right");
+        let wrong = Message::Data { header: DataHeader { file: 0, chunk: 0, hash }, content: b"wrong" };
+        bench.receiver.handle(wrong).unwrap();
+        assert!(!bench.folder.path().join("file").exists());
+        bench.data(0, 0, 5, b"right").unwrap();
+        let (sent, folder) = bench.end();
+        let wanted = sent.iter().filter(|message| matches!(message, Message::Want { file: 0, .. })).count();
+        assert_eq!((wanted, outcomes(&sent).len()), (2, 1));
+        assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"right");
+        let state = fs::metadata(folder.path().join("file")).unwrap();
+        assert_eq!((state.permissions().mode() & 0o777, state.modified().unwrap().elapsed().is_ok()), (0o640, true));
+    }
+
+    #[test]
+    fn chunks_of_any_order_and_holes_make_one_file() {
+        let size = 2 * CHUNK as u64 + 3;
+        let bench = Bench::new(None);
+        bench.file("file", size).unwrap();
+        bench.data(0, 2, size, b"end").unwrap();
+        let hash = chunk_hash(ByteCount::new(size), 1, &ZEROS);
+        bench.receiver.handle(Message::Data { header: DataHeader { file: 0, chunk: 1, hash }, content: b"" }).unwrap();
+        bench.data(0, 2, size, b"end").unwrap();
+        let first = vec![7; CHUNK];
+        bench.data(0, 0, size, &first).unwrap();
+        bench.data(0, 0, size, &first).unwrap();
+        let (sent, folder) = bench.end();
+        let expected = [&first[..], &ZEROS, b"end"].concat();
+        let mut whole = Verified::new(ByteCount::new(size));
+        for (index, chunk) in expected.chunks(CHUNK).enumerate() {
+            whole.insert(index as u32, chunk_hash(ByteCount::new(size), index as u32, chunk));
+        }
+        assert_eq!(outcomes(&sent), [(0, Outcome::Copied(whole.digest().unwrap()))]);
+        assert!(fs::read(folder.path().join("file")).unwrap() == expected);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left of the transfer");
+    }
+
+    #[test]
+    fn a_sender_that_lies_is_refused() {
+        let bench = Bench::new(Some(&["asked"]));
+        bench.file("asked", 5).unwrap();
+        let protocol = |result| assert!(matches!(result, Err(CopyError::Protocol(_))), "{result:?}");
+        protocol(bench.file("other", 5));
+        protocol(bench.file("asked", 5));
+        protocol(bench.file("asked/x", u64::MAX));
+        protocol(bench.data(0, 0, 6, b"longer"));
+        protocol(bench.data(0, 1, 5, b"right"));
+        protocol(bench.data(9, 0, 5, b"right"));
+        protocol(bench.receiver.handle(Message::Begin { single: true, content: false }));
+        protocol(bench.receiver.handle(Message::Finished));
+        bench.receiver.handle(Message::EndOfList { complete: true }).unwrap();
+        protocol(bench.file("asked/late", 5));
+        assert_eq!(fs::read_dir(bench.folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_that_was_sent_or_put_there() {
+        let outside = tempfile::tempdir().unwrap();
+        let bench = Bench::new(None);
+        let target = outside.path().as_os_str().as_bytes().to_vec();
+        bench.entry("link", EntryKind::SymbolicLink { target }).unwrap();
+        bench.file("link/file", 5).unwrap();
+        bench.entry("folder", EntryKind::Folder { mode: 0o755, modified: ModificationTime::default() }).unwrap();
+        bench.file("folder/file", 5).unwrap();
+        fs::rename(bench.folder.path().join("folder"), bench.folder.path().join("moved")).unwrap();
+        symlink(outside.path(), bench.folder.path().join("folder")).unwrap();
+        bench.file("reset", 1).unwrap();
+        bench.data(1, 0, 5, b"right").unwrap();
+        bench.data(2, 0, 1, b"1").unwrap();
+        let first = EntryPath::new("link/secret").unwrap();
+        bench.entry("hard", EntryKind::HardLink { first }).unwrap();
+        let (sent, folder) = bench.end();
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+        assert!(matches!(outcomes(&sent)[..], [(0, Outcome::Failed(_)), .., (2, Outcome::Copied(_))]), "{sent:?}");
+        let problems = sent.iter().filter(|message| matches!(message, Message::Unreadable { .. })).count();
+        assert!(problems >= 2, "the second name, and the attributes of the folder: {sent:?}");
+        assert!(!folder.path().join("hard").exists());
+    }
+
+    #[test]
+    fn folders_links_and_what_is_deleted() {
+        let bench = Bench::new(None);
+        let old = bench.folder.path().join("old/deep");
+        fs::create_dir_all(&old).unwrap();
+        fs::write(old.join("file"), "old").unwrap();
+        let modified = ModificationTime { seconds: 99, nanoseconds: 5 };
+        bench.entry("a", EntryKind::Folder { mode: 0o555, modified }).unwrap();
+        bench.file("a/empty", 0).unwrap();
+        bench.entry("a/link", EntryKind::SymbolicLink { target: b"empty".to_vec() }).unwrap();
+        bench.entry("b", EntryKind::HardLink { first: EntryPath::new("a/empty").unwrap() }).unwrap();
+        let (sent, folder) = bench.end();
+        let at = |path: &str| fs::symlink_metadata(folder.path().join(path)).unwrap();
+        assert_eq!((at("a").mode() & 0o777, at("a").mtime(), at("a").mtime_nsec()), (0o555, 99, 5));
+        assert_eq!((at("b").ino(), at("b").nlink()), (at("a/empty").ino(), 2));
+        assert_eq!(fs::read_link(folder.path().join("a/link")).unwrap(), Path::new("empty"));
+        assert!(!folder.path().join("old").exists());
+        assert!(sent.iter().any(|message| matches!(message, Message::Deleted { path } if path.as_bytes() == b"old")));
+        assert_eq!(sent.last(), Some(&Message::Finished));
+    }
+}

@@ -1,0 +1,286 @@
+//! The end that reads files: it lists them, and sends the chunks that the receiver wants.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_transfer::{
+    CHUNK, Chunks, DATA_HEADER, DataHeader, Entry, EntryPath, Excludes, Message, Outcome, Verified, ZEROS, chunk_hash,
+};
+use fullpipe_units::{BitRate, ByteCount};
+use rustix::fs::{OFlags, SeekFrom, fstat};
+
+use crate::common::{Common, Tally, lock};
+use crate::data_stream::DataStream;
+use crate::options::{CopyError, CopyEvent};
+use crate::queue::{Job, Next, Queue, SSH};
+use crate::walk::{List, Source, SourceFile, identity, walk};
+
+/// Bytes that small files are gathered to before TLS encrypts them.
+const GATHERED: usize = 256 << 10;
+
+/// The work of a thread.
+type Work = Box<dyn FnOnce(&Arc<Sender>) + Send>;
+
+/// Reads files and sends them.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) common: Common,
+    pub(crate) queue: Queue,
+    sources: Vec<Source>,
+    excludes: Excludes,
+    files: Mutex<Vec<SourceFile>>,
+    pace: Option<Pace>,
+}
+
+impl Sender {
+    pub(crate) fn new(common: Common, sources: Vec<Source>, excludes: Excludes, limit: Option<BitRate>) -> Self {
+        let pace = limit.map(Pace::new);
+        Self { common, queue: Queue::default(), sources, excludes, files: Mutex::default(), pace }
+    }
+
+    /// Starts to list the files, and to send over each connection, and inside ssh when none is left.
+    ///
+    /// # Errors
+    /// Fails if a thread cannot be started.
+    pub(crate) fn start(self: &Arc<Self>, streams: Vec<DataStream>) -> io::Result<()> {
+        let start = |name: &str, work: Work| {
+            let sender = Arc::clone(self);
+            thread::Builder::new().name(name.to_owned()).spawn(move || work(&sender)).map(drop)
+        };
+        self.queue.set_streams(streams.len());
+        for (index, stream) in streams.into_iter().enumerate() {
+            start("copy-send", Box::new(move |sender| sender.carry(index as u16, stream)))?;
+        }
+        start(
+            "copy-ssh",
+            Box::new(|sender| {
+                // The end of ssh is noticed where its messages are read.
+                let _ = sender.send_chunks(SSH, &mut sender.common.out.clone());
+            }),
+        )?;
+        start("copy-list", Box::new(|sender| sender.list()))
+    }
+
+    fn list(&self) {
+        let single = matches!(self.sources.as_slice(), [only] if only.is_single());
+        let content = self.sources.iter().any(|source| source.top.is_none());
+        self.common.out.send(&Message::Begin { single, content });
+        let complete = walk(&self.sources, &self.excludes, &mut Listing(self));
+        self.common.out.send(&Message::EndOfList { complete });
+    }
+
+    /// Carries out what the receiver says. Returns true when everything is done.
+    ///
+    /// # Errors
+    /// Fails if it breaks the rules or gives up.
+    pub(crate) fn handle(&self, message: Message<'_>) -> Result<bool, CopyError> {
+        match message {
+            Message::Want { file, chunks } => self.want(file, chunks)?,
+            Message::Got { file, chunk } => {
+                let length = Verified::new(self.file(file)?.size).length(chunk);
+                if self.queue.got(Job { file, chunk }) {
+                    Tally::add(&self.common.tally.verified, length.unwrap_or(0) as u64);
+                }
+            }
+            Message::Outcome { file, outcome } => {
+                let found = self.file(file)?;
+                if matches!(outcome, Outcome::Failed(_)) {
+                    self.queue.forget(file);
+                }
+                self.common.count(&found.path, found.size.get(), &outcome);
+            }
+            Message::Lost { index } => self.lose(index, "the other end says so"),
+            Message::Deleted { path } => {
+                Tally::add(&self.common.tally.deleted, 1);
+                self.common.event(CopyEvent::Deleted(path));
+            }
+            Message::Note { text } => self.common.note(text),
+            Message::Unreadable { why, .. } => self.common.tally.fail(why),
+            Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
+            Message::Finished => {
+                self.queue.end();
+                return Ok(true);
+            }
+            _ => return Err(CopyError::Protocol("a receiver sent what only a sender may".to_owned())),
+        }
+        Ok(false)
+    }
+
+    fn want(&self, file: u32, chunks: Chunks) -> Result<(), CopyError> {
+        let size = self.file(file)?.size;
+        let exists = chunks.count > 0 && Chunks::of(size).is_some_and(|all| all.cover(chunks));
+        if !exists || !self.queue.want(file, chunks) {
+            return Err(CopyError::Protocol("the receiver wants chunks that do not exist, or too many".to_owned()));
+        }
+        Tally::add(&self.common.tally.wanted, chunks.bytes(size).get());
+        Ok(())
+    }
+
+    fn file(&self, file: u32) -> Result<SourceFile, CopyError> {
+        let found = lock(&self.files).get(file as usize).cloned();
+        found.ok_or_else(|| CopyError::Protocol("the receiver speaks of a file that nobody has listed".to_owned()))
+    }
+
+    fn carry(&self, index: u16, stream: DataStream) {
+        let mut stream = BufWriter::with_capacity(GATHERED, stream);
+        let sent = stream
+            .write_all(&Message::Stream { index }.frame())
+            .and_then(|()| self.send_chunks(index, &mut stream))
+            .and_then(|()| stream.write_all(&Message::EndOfStream.frame()))
+            .and_then(|()| stream.flush());
+        match sent {
+            Ok(()) => drop(self.queue.lose(index)),
+            Err(error) => self.lose(index, &error.to_string()),
+        }
+    }
+
+    fn lose(&self, index: u16, why: &str) {
+        if self.queue.lose(index) {
+            self.common.note(format!("connection {index} broke ({why}); its data takes another way"));
+        }
+    }
+
+    fn send_chunks(&self, index: u16, to: &mut dyn Write) -> io::Result<()> {
+        let mut reader = ChunkReader { sender: self, open: None, frame: vec![0; DATA_HEADER + CHUNK] };
+        loop {
+            let next = match self.queue.next(index, false) {
+                Next::Nothing => {
+                    to.flush()?;
+                    self.queue.next(index, true)
+                }
+                next => next,
+            };
+            let Next::Send(job) = next else { return Ok(()) };
+            match reader.frame(job) {
+                Ok(frame) => {
+                    if let Some(pace) = &self.pace {
+                        pace.wait(frame.len());
+                    }
+                    to.write_all(frame)?;
+                }
+                Err(why) => {
+                    self.queue.forget(job.file);
+                    self.common.out.send(&Message::Unreadable { file: job.file, why });
+                }
+            }
+        }
+    }
+}
+
+/// Reads chunks, each into the same memory, behind the head of its frame.
+struct ChunkReader<'s> {
+    sender: &'s Sender,
+    /// The file of the last chunk.
+    open: Option<(u32, SourceFile, File, bool)>,
+    frame: Vec<u8>,
+}
+
+impl ChunkReader<'_> {
+    /// Returns the frame of a chunk, or the reason for which there is none.
+    fn frame(&mut self, job: Job) -> Result<&[u8], String> {
+        if self.open.as_ref().is_none_or(|(file, ..)| *file != job.file) {
+            self.open = None;
+            self.open = Some(self.open_file(job.file)?);
+        }
+        let Some((_, file, open, is_sparse)) = &self.open else { return Err("it is not open".to_owned()) };
+        let length = Verified::new(file.size).length(job.chunk).unwrap_or(0);
+        let offset = u64::from(job.chunk) * CHUNK as u64;
+        let is_hole = *is_sparse && is_hole(open, offset, length);
+        let content = &mut self.frame[DATA_HEADER..DATA_HEADER + length];
+        if !is_hole {
+            open.read_exact_at(content, offset).map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => CHANGED.to_owned(),
+                _ => format!("it cannot be read: {error}"),
+            })?;
+        }
+        check(open, file)?;
+        let hash = chunk_hash(file.size, job.chunk, if is_hole { &ZEROS[..length] } else { content });
+        let sent = if is_hole { 0 } else { length };
+        let header = DataHeader { file: job.file, chunk: job.chunk, hash };
+        self.frame[..DATA_HEADER].copy_from_slice(&header.frame(sent));
+        Ok(&self.frame[..DATA_HEADER + sent])
+    }
+
+    fn open_file(&self, number: u32) -> Result<(u32, SourceFile, File, bool), String> {
+        let file = self.sender.file(number).map_err(|error| error.to_string())?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let open = self.sender.sources[file.source].tree.open_entry(&file.path, flags);
+        let open = File::from(open.map_err(|error| format!("it cannot be opened: {error}"))?);
+        check(&open, &file)?;
+        let stat = fstat(&open).map_err(|error| error.to_string())?;
+        let is_sparse = (stat.st_blocks.cast_unsigned()).saturating_mul(512) < file.size.get();
+        Ok((number, file, open, is_sparse))
+    }
+}
+
+const CHANGED: &str = "it changed while it was copied; start the same command again";
+
+/// Returns an error if the file is no longer in the state in which it was listed.
+fn check(open: &File, file: &SourceFile) -> Result<(), String> {
+    let stat = fstat(open).map_err(|error| error.to_string())?;
+    if identity(&stat) == file.identity { Ok(()) } else { Err(CHANGED.to_owned()) }
+}
+
+fn is_hole(open: &File, offset: u64, length: usize) -> bool {
+    match rustix::fs::seek(open, SeekFrom::Data(offset)) {
+        Ok(data) => data >= offset + length as u64,
+        Err(error) => error == rustix::io::Errno::NXIO,
+    }
+}
+
+/// The list on its way to the receiver.
+struct Listing<'s>(&'s Sender);
+
+impl List for Listing<'_> {
+    fn entry(&mut self, entry: Entry, file: Option<SourceFile>) {
+        if let Some(file) = file {
+            lock(&self.0.files).push(file);
+        }
+        self.0.common.out.send(&Message::Entry(entry));
+    }
+
+    fn problem(&mut self, path: &[u8], why: &str) {
+        let text = format!("{}: {why}", fullpipe_transfer::escaped(path));
+        match self.0.common.events {
+            Some(_) => self.0.common.tally.fail(text),
+            None => self.0.common.out.send(&Message::Unreadable { file: u32::MAX, why: text }),
+        }
+    }
+
+    fn skipped(&mut self, path: &EntryPath, why: &str) {
+        self.0.common.note(format!("{path} is left out: {why}"));
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.common.has_failed()
+    }
+}
+
+/// Spreads data over time.
+#[derive(Debug)]
+struct Pace {
+    rate: BitRate,
+    next: Mutex<Instant>,
+}
+
+impl Pace {
+    fn new(rate: BitRate) -> Self {
+        Self { rate, next: Mutex::new(Instant::now()) }
+    }
+
+    /// Waits until `length` bytes may be sent.
+    fn wait(&self, length: usize) {
+        let now = Instant::now();
+        let begin = {
+            let mut next = lock(&self.next);
+            let begin = (*next).max(now);
+            *next = begin + Duration::from(self.rate.time_for(ByteCount::new(length as u64)));
+            begin
+        };
+        thread::sleep(begin - now);
+    }
+}

@@ -1,0 +1,142 @@
+//! A transfer from its first connection to its last message, at either end.
+
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::thread;
+
+use fullpipe_host::{SysctlTree, inspect};
+use fullpipe_record::HostSettings;
+use fullpipe_transfer::Message;
+use fullpipe_units::Span;
+
+use crate::common::Common;
+use crate::control::Frames;
+use crate::data_stream::DataStream;
+use crate::finish::finish;
+use crate::options::CopyError;
+use crate::receiver::Receiver;
+use crate::sender::Sender;
+use crate::summary::Figures;
+use crate::tuning::Monitor;
+
+/// The part that this end has.
+pub(crate) enum End {
+    Sender(Arc<Sender>),
+    Receiver(Arc<Receiver>),
+}
+
+/// Figures of the sender and the receiver.
+#[derive(Debug, Default)]
+pub(crate) struct BothFigures {
+    pub(crate) sender: Figures,
+    pub(crate) receiver: Figures,
+}
+
+impl End {
+    fn common(&self) -> &Common {
+        match self {
+            Self::Sender(sender) => &sender.common,
+            Self::Receiver(receiver) => &receiver.common,
+        }
+    }
+
+    /// Runs the transfer. `settings` are those of this host and the other one.
+    ///
+    /// # Errors
+    /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be used at all.
+    pub(crate) fn run<R: Read>(
+        &self,
+        frames: &mut Frames<R>,
+        streams: Vec<DataStream>,
+        rtt: Span,
+        settings: [HostSettings; 2],
+    ) -> Result<BothFigures, CopyError> {
+        let result = self.run_to_end(frames, streams, rtt, settings);
+        if result.is_err() {
+            // The threads of this transfer end.
+            self.common().abort(CopyError::Gone);
+        }
+        result
+    }
+
+    fn run_to_end<R: Read>(
+        &self,
+        frames: &mut Frames<R>,
+        streams: Vec<DataStream>,
+        rtt: Span,
+        settings: [HostSettings; 2],
+    ) -> Result<BothFigures, CopyError> {
+        let failed = CopyError::io("cannot start a thread");
+        match self {
+            Self::Sender(sender) => {
+                let sockets = streams.iter().map(|stream| stream.socket().try_clone()).collect::<io::Result<Vec<_>>>();
+                let monitor = watch(sender, sockets.map_err(&failed)?, rtt, settings).map_err(&failed)?;
+                sender.start(streams).map_err(&failed)?;
+                let receiver = self.follow(frames, |message| sender.handle(message))?;
+                let figures = monitor.figures();
+                sender.common.out.send(&Message::Figures(figures.to_json()));
+                Ok(BothFigures { sender: figures, receiver })
+            }
+            Self::Receiver(receiver) => {
+                receiver.start(streams).map_err(&failed)?;
+                let finisher = Arc::clone(receiver);
+                thread::spawn(move || finish(&finisher));
+                let sender = self.follow(frames, |message| receiver.handle(message).map(|()| false))?;
+                Ok(BothFigures { sender, receiver: Figures::of_receiver(receiver.working()) })
+            }
+        }
+    }
+
+    /// Passes messages on until everything is done, and returns the figures of the other end.
+    fn follow<R: Read>(
+        &self,
+        frames: &mut Frames<R>,
+        mut handle: impl FnMut(Message<'_>) -> Result<bool, CopyError>,
+    ) -> Result<Figures, CopyError> {
+        let mut figures = Figures::default();
+        loop {
+            let frame = frames.next();
+            if let Some(error) = self.common().error() {
+                return Err(error);
+            }
+            let Ok(Some(frame)) = frame else { return Err(CopyError::Gone) };
+            match Message::read(frame)? {
+                Message::Figures(json) => {
+                    figures = Figures::from_json(&json);
+                    // A sender's are the last message.
+                    if matches!(self, Self::Receiver(_)) {
+                        return Ok(figures);
+                    }
+                }
+                message => {
+                    if handle(message)? {
+                        return Ok(figures);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn watch(
+    sender: &Arc<Sender>,
+    sockets: Vec<TcpStream>,
+    rtt: Span,
+    settings: [HostSettings; 2],
+) -> io::Result<Arc<Monitor>> {
+    let monitor = Arc::new(Monitor::new(sender, sockets, rtt, settings));
+    let watching = Arc::clone(&monitor);
+    thread::Builder::new().name("copy-monitor".to_owned()).spawn(move || watching.watch())?;
+    Ok(monitor)
+}
+
+/// Returns the settings of this host; the kernel's defaults where they cannot be read.
+pub(crate) fn own_settings() -> HostSettings {
+    inspect(&SysctlTree::of_this_host()).unwrap_or_else(|_| HostSettings::of_linux_6_18())
+}
+
+/// Reads the settings of the other host.
+pub(crate) fn settings_of(json: &[u8]) -> HostSettings {
+    serde_json::from_slice(json).unwrap_or_else(|_| HostSettings::of_linux_6_18())
+}

@@ -1,0 +1,125 @@
+//! The other end, started through ssh.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::lock;
+use crate::options::CopyError;
+
+/// The line with which the far end begins. What a login script prints before is skipped.
+pub(crate) const GREETING: &[u8] = b"fullpipe copy far end 1\n";
+
+/// Bytes that a login script may print.
+const MAX_BANNER: u64 = 64 << 10;
+
+/// Exit code of a shell that does not find a program (POSIX, 2.8.2).
+const NOT_FOUND: i32 = 127;
+
+/// Time for ssh to end by itself.
+const END_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A process that can be ended from another thread.
+pub(crate) type Process = Arc<Mutex<Option<Child>>>;
+
+/// Bytes to and from the far end.
+pub(crate) struct Pipes {
+    pub(crate) to: ChildStdin,
+    pub(crate) from: BufReader<ChildStdout>,
+}
+
+/// Starts the far end, and waits until it answers.
+///
+/// # Errors
+/// Fails if ssh cannot be started or connect, or there is no such program at the other end.
+pub(crate) fn start(ssh: &[String], host: &str, far_path: &str, process: &Process) -> Result<Pipes, CopyError> {
+    let (program, arguments) = ssh.split_first().ok_or(CopyError::Places("no program is named to reach the host"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).arg(host).arg(format!("{far_path} copy --far"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let failed = |what: &str, error| CopyError::Ssh(format!("{program} {what}: {error}"));
+    let mut child = command.spawn().map_err(|error| failed("cannot be started", error))?;
+    let (to, from) = (child.stdin.take(), child.stdout.take());
+    *lock(process) = Some(child);
+    let (Some(to), Some(from)) = (to, from) else { return Err(CopyError::Gone) };
+    let mut from = BufReader::with_capacity(128 << 10, from);
+    if greeted(&mut from) {
+        return Ok(Pipes { to, from });
+    }
+    drop((to, from));
+    Err(match end(process) {
+        Some(NOT_FOUND) => CopyError::NotThere { host: host.to_owned(), program: far_path.to_owned() },
+        code => {
+            let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
+            CopyError::Ssh(format!("{program} ended with {code} before fullpipe at {host} answered"))
+        }
+    })
+}
+
+/// Returns true once the line of the far end has come.
+fn greeted(from: &mut impl BufRead) -> bool {
+    let mut banner = from.take(MAX_BANNER);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match banner.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return false,
+            Ok(_) if line == GREETING => return true,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Waits for the end of the process, and ends it after a while. Returns its exit code, if it has one.
+pub(crate) fn end(process: &Process) -> Option<i32> {
+    let deadline = Instant::now() + END_DEADLINE;
+    loop {
+        let mut held = lock(process);
+        let child = held.as_mut()?;
+        if let Ok(Some(status)) = child.try_wait() {
+            *held = None;
+            return status.code();
+        }
+        if Instant::now() >= deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            *held = None;
+            return None;
+        }
+        drop(held);
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Ends the process at once.
+pub(crate) fn kill(process: &Process) {
+    if let Some(mut child) = lock(process).take() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_login_script_prints_is_skipped_up_to_a_bound() {
+        let with = |banner: &[u8]| greeted(&mut &[banner, GREETING, b"more"].concat()[..]);
+        assert!(with(b"") && with(b"Welcome\nto this host\n"));
+        assert!(!with(&b"endless ".repeat(10_000)) && !greeted(&mut &b"Welcome\n"[..]));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let start = |ssh: &[&str]| {
+            let ssh: Vec<String> = ssh.iter().map(|word| (*word).to_owned()).collect();
+            start(&ssh, "host", "fullpipe", &Process::default()).err().unwrap().to_string()
+        };
+        assert!(start(&["sh", "-c", "exit 127"]).contains("--far-path"));
+        assert!(start(&["sh", "-c", "exit 255"]).contains("exit code 255"));
+        assert!(start(&["/nowhere/ssh"]).contains("cannot be started"));
+    }
+}

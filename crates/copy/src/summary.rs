@@ -1,0 +1,99 @@
+//! The figures of both ends, and the limit that they show.
+
+use std::time::Duration;
+
+use fullpipe_record::{CopyLimit, TcpInfo};
+use fullpipe_units::{BitRate, SegCount, Span};
+use serde::{Deserialize, Serialize};
+
+/// The part of the time from which a limit is named.
+const HALF: f64 = 0.5;
+
+/// Figures of one end, which the other gets as JSON. What an end does not know is zero or absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Figures {
+    /// Seconds that all connections together had data on its way.
+    busy: f64,
+    /// Seconds of them with a full window of the receiver.
+    receive_window: f64,
+    /// Seconds of them with a full send buffer.
+    send_buffer: f64,
+    /// Seconds that all connections together were verified and written.
+    working: f64,
+    pub(crate) retransmitted: u64,
+    pub(crate) congestion_control: Option<String>,
+}
+
+impl Figures {
+    pub(crate) fn of_sender(infos: &[TcpInfo], congestion_control: Option<String>) -> Self {
+        let sum = |of: fn(&TcpInfo) -> Option<Span>| infos.iter().filter_map(of).map(Span::as_secs_f64).sum();
+        Self {
+            busy: sum(|info| info.busy),
+            receive_window: sum(|info| info.rwnd_limited),
+            send_buffer: sum(|info| info.sndbuf_limited),
+            working: 0.0,
+            retransmitted: infos.iter().filter_map(|info| info.total_retrans).map(SegCount::get).sum(),
+            congestion_control,
+        }
+    }
+
+    pub(crate) fn of_receiver(working: f64) -> Self {
+        Self { working, ..Self::default() }
+    }
+
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Reads the figures of the other end; those that cannot be read are not known.
+    pub(crate) fn from_json(json: &[u8]) -> Self {
+        let mut figures: Self = serde_json::from_slice(json).unwrap_or_default();
+        figures.congestion_control = figures.congestion_control.map(|name| fullpipe_transfer::escaped(name.as_bytes()));
+        figures
+    }
+
+    /// Returns the limit, from the figures of the sender and the receiver, after `duration` on so many connections.
+    pub(crate) fn limit(sender: &Self, receiver: &Self, streams: u16, duration: Duration) -> CopyLimit {
+        let whole = duration.as_secs_f64() * f64::from(streams);
+        match () {
+            () if receiver.working > HALF * whole => CopyLimit::Storage,
+            () if sender.busy < HALF * whole => CopyLimit::Source,
+            () if sender.receive_window > HALF * sender.busy => CopyLimit::ReceiveWindow,
+            () if sender.send_buffer > HALF * sender.busy => CopyLimit::SendBuffer,
+            () => CopyLimit::CongestionWindow,
+        }
+    }
+}
+
+/// Returns true if a rate is what the user permits, but for the rounding of chunks.
+pub(crate) fn is_limited(rate: BitRate, limit: Option<BitRate>) -> bool {
+    limit.is_some_and(|limit| rate.as_f64() > 0.85 * limit.as_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_what_took_most_of_the_time() {
+        let limit = |busy, receive_window, send_buffer, working| {
+            let sender = Figures { busy, receive_window, send_buffer, ..Figures::default() };
+            Figures::limit(&sender, &Figures::of_receiver(working), 2, Duration::from_secs(10))
+        };
+        assert_eq!(limit(5.0, 0.0, 0.0, 1.0), CopyLimit::Source);
+        assert_eq!(limit(19.0, 15.0, 0.0, 18.0), CopyLimit::Storage);
+        assert_eq!(limit(19.0, 15.0, 0.0, 2.0), CopyLimit::ReceiveWindow);
+        assert_eq!(limit(19.0, 1.0, 15.0, 2.0), CopyLimit::SendBuffer);
+        assert_eq!(limit(19.0, 1.0, 1.0, 2.0), CopyLimit::CongestionWindow);
+    }
+
+    #[test]
+    fn figures_that_make_no_sense_are_not_known() {
+        let figures = Figures { busy: 1.5, congestion_control: Some("bbr".to_owned()), ..Figures::default() };
+        assert_eq!(Figures::from_json(&figures.to_json()), figures);
+        assert_eq!(Figures::from_json(b"\"text\""), Figures::default());
+        let hostile = Figures::from_json(br#"{"congestion_control":"\u001b[2J"}"#);
+        assert!(!hostile.congestion_control.unwrap().contains('\x1b'));
+    }
+}

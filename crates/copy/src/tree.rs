@@ -1,0 +1,252 @@
+//! A folder with everything below it, reached by descriptors alone: no symbolic link is followed on the way, and
+//! nothing outside is opened, whatever others do to the tree meanwhile.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fullpipe_transfer::{EntryPath, ModificationTime};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_OMIT, openat, openat2,
+    statat,
+};
+
+/// Flags of a folder that is opened.
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A folder whose entries are reached by their paths.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    root: Arc<OwnedFd>,
+    /// The folder that was used last: entries of one folder follow each other.
+    last: Mutex<Option<(Vec<u8>, Arc<OwnedFd>)>>,
+}
+
+/// The folder of an entry, in which it has a name.
+#[derive(Debug, Clone)]
+pub(crate) struct Within {
+    pub(crate) folder: Arc<OwnedFd>,
+    pub(crate) name: Vec<u8>,
+}
+
+impl Tree {
+    /// Opens the folder that the user named, links followed.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let root = openat(CWD, path, FOLDER, Mode::empty())?;
+        Ok(Self { root: Arc::new(root), last: Mutex::default() })
+    }
+
+    /// Opens what is at `path`.
+    pub(crate) fn open_entry(&self, path: &EntryPath, flags: OFlags) -> io::Result<OwnedFd> {
+        beneath(&self.root, path.as_bytes(), flags)
+    }
+
+    /// Opens the folder at `path`; the tree itself if there is none.
+    pub(crate) fn open_folder(&self, path: Option<&EntryPath>) -> io::Result<OwnedFd> {
+        match path {
+            Some(path) => self.open_entry(path, FOLDER),
+            None => Ok(openat(&self.root, ".", FOLDER, Mode::empty())?),
+        }
+    }
+
+    /// Returns the folder of `path` and the name there.
+    pub(crate) fn within(&self, path: &EntryPath) -> io::Result<Within> {
+        let name = path.name().to_vec();
+        let Some(folder) = path.folder() else { return Ok(Within { folder: Arc::clone(&self.root), name }) };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, folder_fd)) = last.as_ref()
+            && known == folder
+        {
+            return Ok(Within { folder: Arc::clone(folder_fd), name });
+        }
+        let opened = Arc::new(beneath(&self.root, folder, FOLDER)?);
+        *last = Some((folder.to_vec(), Arc::clone(&opened)));
+        Ok(Within { folder: opened, name })
+    }
+}
+
+impl Within {
+    fn name(&self) -> &OsStr {
+        OsStr::from_bytes(&self.name)
+    }
+
+    /// Returns the entry next to this one with another name.
+    pub(crate) fn sibling(&self, name: Vec<u8>) -> Self {
+        Self { folder: Arc::clone(&self.folder), name }
+    }
+
+    /// Returns its state, that of the link if it is one; `None` if it is not there.
+    pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
+        match statat(&self.folder, self.name(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens it with these flags; what is created is its owner's alone.
+    pub(crate) fn open(&self, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        Ok(openat(&self.folder, self.name(), flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+
+    /// Makes a folder, if it is not there.
+    pub(crate) fn make_folder(&self) -> io::Result<()> {
+        match rustix::fs::mkdirat(&self.folder, self.name(), Mode::RWXU) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::EXIST) => match self.stat()?.map(|stat| kind(&stat)) {
+                Some(FileType::Directory) => Ok(()),
+                _ => Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no folder has its name")),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes a symbolic link.
+    pub(crate) fn make_link(&self, target: &[u8]) -> io::Result<()> {
+        Ok(rustix::fs::symlinkat(OsStr::from_bytes(target), &self.folder, self.name())?)
+    }
+
+    /// Returns the text of a symbolic link.
+    pub(crate) fn read_link(&self) -> io::Result<Vec<u8>> {
+        Ok(rustix::fs::readlinkat(&self.folder, self.name(), Vec::new())?.into_bytes())
+    }
+
+    /// Gives the file at `first` this name, too.
+    pub(crate) fn link_to(&self, first: &Self) -> io::Result<()> {
+        Ok(rustix::fs::linkat(&first.folder, first.name(), &self.folder, self.name(), AtFlags::empty())?)
+    }
+
+    /// Gives it the name of `to`, whatever has that.
+    pub(crate) fn rename(&self, to: &Self) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.folder, self.name(), &to.folder, to.name())?)
+    }
+
+    /// Removes a file or link, if it is there.
+    pub(crate) fn remove_file(&self) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.folder, self.name(), AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a file, link or folder with all that is in it.
+    pub(crate) fn remove_all(&self) -> io::Result<()> {
+        if self.stat()?.is_some_and(|stat| kind(&stat) == FileType::Directory) {
+            let folder = Arc::new(openat(&self.folder, self.name(), FOLDER | OFlags::NOFOLLOW, Mode::empty())?);
+            for name in names(&folder)? {
+                Self { folder: Arc::clone(&folder), name }.remove_all()?;
+            }
+            return Ok(rustix::fs::unlinkat(&self.folder, self.name(), AtFlags::REMOVEDIR)?);
+        }
+        self.remove_file()
+    }
+}
+
+/// Returns the kind of what has this state.
+pub(crate) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// Returns the names in a folder, in their order.
+pub(crate) fn names(folder: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Sets permission bits and the time of the last change of what is open.
+pub(crate) fn set_attributes(open: impl AsFd, mode: u16, modified: ModificationTime) -> io::Result<()> {
+    rustix::fs::fchmod(&open, Mode::from_raw_mode(mode.into()))?;
+    Ok(rustix::fs::futimens(open, &times(modified))?)
+}
+
+fn times(modified: ModificationTime) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() },
+    }
+}
+
+/// Returns the time of the last change.
+pub(crate) fn modified(stat: &Stat) -> ModificationTime {
+    ModificationTime { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 }
+}
+
+/// Opens `path` below `root`, through no link and to nothing outside (Linux 5.6).
+fn beneath(root: &OwnedFd, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, OsStr::from_bytes(path), flags | OFlags::CLOEXEC, Mode::empty(), resolve).map_err(|error| match error
+    {
+        rustix::io::Errno::LOOP | rustix::io::Errno::XDEV => {
+            io::Error::new(io::ErrorKind::PermissionDenied, "a symbolic link is on the way, and is not followed")
+        }
+        rustix::io::Errno::NOSYS => {
+            io::Error::new(io::ErrorKind::Unsupported, "the kernel lacks openat2, which Linux has since 5.6")
+        }
+        error => error.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn path(text: &str) -> EntryPath {
+        EntryPath::new(text).unwrap()
+    }
+
+    #[test]
+    fn no_link_on_the_way_is_followed() {
+        let outside = tempfile::tempdir().unwrap();
+        let inside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("file"), "secret").unwrap();
+        symlink(outside.path(), inside.path().join("link")).unwrap();
+        symlink(outside.path().join("file"), inside.path().join("file")).unwrap();
+        let tree = Tree::open(inside.path()).unwrap();
+        assert!(tree.within(&path("link/new")).is_err());
+        assert!(tree.open_entry(&path("link/file"), OFlags::RDONLY).is_err());
+        assert!(tree.open_entry(&path("file"), OFlags::RDONLY).is_err());
+        assert!(tree.within(&path("file")).unwrap().open(OFlags::RDONLY).is_err());
+        assert!(tree.within(&path("link")).unwrap().make_folder().is_err());
+    }
+
+    #[test]
+    fn a_folder_that_becomes_a_link_leads_nowhere() {
+        let outside = tempfile::tempdir().unwrap();
+        let inside = tempfile::tempdir().unwrap();
+        fs::create_dir(inside.path().join("a")).unwrap();
+        let tree = Tree::open(inside.path()).unwrap();
+        let before = tree.within(&path("a/file")).unwrap();
+        fs::rename(inside.path().join("a"), inside.path().join("b")).unwrap();
+        symlink(outside.path(), inside.path().join("a")).unwrap();
+        before.open(OFlags::CREATE | OFlags::RDWR).unwrap();
+        assert!(inside.path().join("b/file").exists());
+        tree.within(&path("b/other")).unwrap();
+        assert!(tree.within(&path("a/file")).is_err());
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn removing_a_tree_leaves_what_its_links_lead_to() {
+        let outside = tempfile::tempdir().unwrap();
+        let inside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("file"), "kept").unwrap();
+        fs::create_dir_all(inside.path().join("a/b")).unwrap();
+        symlink(outside.path(), inside.path().join("a/b/link")).unwrap();
+        Tree::open(inside.path()).unwrap().within(&path("a")).unwrap().remove_all().unwrap();
+        assert!(!inside.path().join("a").exists() && outside.path().join("file").exists());
+    }
+}

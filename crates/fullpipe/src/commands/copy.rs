@@ -1,0 +1,257 @@
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{IsTerminal, stdin, stdout};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use fullpipe_copy::{CopyError, CopyEvent, CopyOptions, Place, copy, far_end};
+use fullpipe_record::event::CopyNote;
+use fullpipe_record::{Content, CopyReport, Document, Event};
+use fullpipe_report as report;
+use fullpipe_units::BitRate;
+
+use crate::commands::Run;
+use crate::failure::{FAILED, Failure, USAGE};
+use crate::terminal::{Format, Terminal};
+
+/// Copy files and trees to or from another host, verified and resumable.
+///
+/// Starts fullpipe at the other host through ssh, as rsync and scp do, and carries the data on parallel, encrypted TCP
+/// connections, whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it arrives. The
+/// same command continues a copy that was interrupted. Folders are copied with everything in them, with permissions,
+/// times, symbolic and hard links and holes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct Arguments {
+    /// Files and folders, the destination last; [USER@]HOST:PATH at the other host
+    #[arg(value_name = "PATH", required_unless_present = "far")]
+    paths: Vec<OsString>,
+    /// Do what the near end asks, over standard input and output
+    #[arg(long, hide = true, exclusive = true)]
+    far: bool,
+    /// Program with its arguments that reaches the other host
+    #[arg(
+        long,
+        short = 'e',
+        value_name = "COMMAND",
+        default_value = "ssh",
+        value_parser = words,
+        help_heading = "Far end"
+    )]
+    ssh: Words,
+    /// fullpipe at the other host
+    #[arg(long, value_name = "PROGRAM", default_value = "fullpipe", help_heading = "Far end")]
+    far_path: String,
+    /// Ports on which to listen for the data, as 5300-5310; any if absent
+    #[arg(long, value_name = "FROM-TO", value_parser = ports, help_heading = "Far end")]
+    ports: Option<(u16, u16)>,
+    /// Show what would be copied and deleted, and change nothing
+    #[arg(long, help_heading = "Copy")]
+    dry_run: bool,
+    /// Delete in the copied folders what the sender does not have
+    #[arg(long, help_heading = "Copy")]
+    delete: bool,
+    /// Neither copy nor delete what fits, as rsync reads it; repeatable
+    #[arg(long, value_name = "PATTERN", help_heading = "Copy")]
+    exclude: Vec<OsString>,
+    /// Send no faster: 100Mbit/s, or a number of KiB a second as for rsync
+    #[arg(long, value_name = "RATE", value_parser = rate_limit, help_heading = "Copy")]
+    bwlimit: Option<BitRate>,
+    /// Connections for data, 1 to 64, or auto
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = streams, help_heading = "Copy")]
+    streams: Streams,
+    /// Print the result as JSON
+    #[arg(long, short = 'J', conflicts_with = "json_lines", help_heading = "Output")]
+    json: bool,
+    /// Print one JSON object a line for each event
+    #[arg(long, help_heading = "Output")]
+    json_lines: bool,
+}
+
+const AFTER_HELP: &str = "\
+A folder with a / at its end stands for what is in it, as for rsync. A file of
+the same size and time at the destination is not copied again.
+
+Exit codes: 1 if something could not be copied, which is named; 3 if the other
+host has no fullpipe.";
+
+/// A program with its arguments.
+#[derive(Debug, Clone)]
+struct Words(Vec<String>);
+
+/// A number of connections; by prediction if absent.
+#[derive(Debug, Clone, Copy)]
+struct Streams(Option<u16>);
+
+/// Reads words that spaces part, but not inside quotes.
+fn words(text: &str) -> Result<Words, String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for character in text.chars() {
+        match (quote, character) {
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (Some(open), _) if open == character => quote = None,
+            (None, ' ') => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    if quote.is_some() || words.is_empty() {
+        return Err("write a program and its arguments; quotes come in pairs".to_owned());
+    }
+    Ok(Words(words))
+}
+
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first > 0 && first <= last => Ok((first, last)),
+        _ => Err("write the first and the last port, as 5300-5310".to_owned()),
+    }
+}
+
+fn streams(text: &str) -> Result<Streams, String> {
+    if text == "auto" {
+        return Ok(Streams(None));
+    }
+    let count = text.parse().ok().filter(|count| (1..=64).contains(count));
+    count.map(|count| Streams(Some(count))).ok_or_else(|| "write a number from 1 to 64, or auto".to_owned())
+}
+
+fn rate_limit(text: &str) -> Result<BitRate, String> {
+    if let Ok(kib) = text.parse::<u64>() {
+        // rsync's unit.
+        return Ok(BitRate::from_bps(kib.saturating_mul(1024 * 8))).and_then(above_zero);
+    }
+    if !text.contains("bit") {
+        return Err("write a rate with its unit, as 100Mbit/s, or a bare number of KiB a second".to_owned());
+    }
+    text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string()).and_then(above_zero)
+}
+
+fn above_zero(rate: BitRate) -> Result<BitRate, String> {
+    if rate > BitRate::ZERO { Ok(rate) } else { Err("nothing would ever be sent".to_owned()) }
+}
+
+impl Arguments {
+    fn options(&self) -> Result<CopyOptions, Failure> {
+        let place =
+            |text: &OsString| Place::read(text.as_bytes()).map_err(|error| Failure::new(USAGE, error.to_string()));
+        let mut places = self.paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let destination = places.pop().filter(|_| !places.is_empty());
+        let destination = destination.ok_or_else(|| Failure::new(USAGE, "name what to copy, and where to"))?;
+        Ok(CopyOptions {
+            sources: places,
+            destination,
+            ssh: self.ssh.0.clone(),
+            far_path: self.far_path.clone(),
+            dry_run: self.dry_run,
+            delete: self.delete,
+            excludes: self.exclude.iter().map(|pattern| pattern.as_bytes().to_vec()).collect(),
+            limit: self.bwlimit,
+            ports: self.ports,
+            streams: self.streams.0,
+        })
+    }
+}
+
+impl Run for Arguments {
+    fn format(&self) -> Format {
+        Format::of(self.json, self.json_lines)
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        if self.far {
+            // Its reasons are shown by the near end.
+            let output = stdout().as_fd().try_clone_to_owned();
+            let output = output.map_err(|error| Failure::new(FAILED, format!("standard output: {error}")))?;
+            // A file has no lines that would be flushed one by one.
+            return far_end(stdin(), File::from(output)).map_err(|error| Failure::already_printed(error.code()));
+        }
+        let options = self.options()?;
+        let interrupt = super::interrupt_flag()?;
+        let mut shown = Shown { terminal, is_line_open: false };
+        let done = copy(&options, &Arc::clone(&interrupt), &mut |event| shown.note(event));
+        shown.close_line();
+        finish(&done.map_err(|error| explain(&error))?, terminal)
+    }
+}
+
+fn finish(done: &CopyReport, terminal: &Terminal) -> Result<(), Failure> {
+    terminal.result(&report::copied(done));
+    terminal.document(&Document::new(Content::Copy { copy: Box::new(done.clone()) }));
+    terminal.event(&Event::Copy(Box::new(done.clone())));
+    if done.is_complete() { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
+}
+
+fn explain(error: &CopyError) -> Failure {
+    Failure::new(error.code(), error.to_string())
+}
+
+/// Shows events as they happen; progress only on a terminal.
+struct Shown<'t> {
+    terminal: &'t Terminal,
+    is_line_open: bool,
+}
+
+impl Shown<'_> {
+    fn note(&mut self, event: CopyEvent) {
+        match event {
+            CopyEvent::Progress(progress) => {
+                if stdout().is_terminal() {
+                    self.terminal.live(&report::copy_progress(&progress));
+                    self.is_line_open = true;
+                }
+                self.terminal.event(&Event::CopyProgress(progress));
+            }
+            CopyEvent::Note(text) => self.step(text, Terminal::progress),
+            CopyEvent::WouldCopy(path) => self.step(format!("would copy {path}"), Terminal::result),
+            CopyEvent::Deleted(path) => self.step(format!("deleted {path}"), Terminal::progress),
+        }
+    }
+
+    fn step(&mut self, text: String, print: fn(&Terminal, &str)) {
+        self.close_line();
+        print(self.terminal, &format!("{text}\n"));
+        self.terminal.event(&Event::CopyNote(CopyNote { text }));
+    }
+
+    /// Leaves the line of progress.
+    fn close_line(&mut self) {
+        if std::mem::take(&mut self.is_line_open) {
+            self.terminal.progress("\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_parted_at_its_spaces() {
+        let read = |text| words(text).map(|words| words.0);
+        assert_eq!(read("ssh -p 2222"), Ok(vec!["ssh".to_owned(), "-p".to_owned(), "2222".to_owned()]));
+        assert_eq!(read("ssh  -F '/a b/c' \"\"").unwrap(), ["ssh", "-F", "/a b/c", ""]);
+        assert!(read("").is_err() && read("ssh 'x").is_err());
+    }
+
+    #[test]
+    fn a_rate_has_a_unit_or_is_rsyncs() {
+        assert_eq!(rate_limit("1000"), Ok(BitRate::from_bps(8_192_000)));
+        assert_eq!(rate_limit("10Mbit/s"), Ok(BitRate::from_mbps(10)));
+        assert!(["10M", "0", "0bit/s", "fast"].iter().all(|text| rate_limit(text).is_err()));
+    }
+
+    #[test]
+    fn ports_and_connections_are_bounded() {
+        assert_eq!((ports("5300-5310"), ports("5300")), (Ok((5300, 5310)), Ok((5300, 5300))));
+        assert!(["0-5", "9-5", "a", "1-70000"].iter().all(|text| ports(text).is_err()));
+        assert!(["0", "65", "x"].iter().all(|text| streams(text).is_err()));
+        assert!(streams("auto").is_ok_and(|streams| streams.0.is_none()));
+    }
+}

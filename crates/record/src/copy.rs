@@ -1,0 +1,101 @@
+//! The result of a copy.
+
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A copy of files between two hosts that is over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CopyReport {
+    /// True if nothing was to be changed: the figures are of what would be copied.
+    pub dry_run: bool,
+    /// Files that were copied, or would be.
+    pub files: u64,
+    /// Their size.
+    pub bytes: ByteCount,
+    /// The part of that which crossed in this run, verified.
+    pub transferred: ByteCount,
+    /// Files that were there already.
+    pub present: u64,
+    /// Entries that were deleted at the receiver, or would be.
+    pub deleted: u64,
+    /// Entries that could not be copied.
+    pub failed: u64,
+    /// The first of them, each with its reason.
+    pub failures: Vec<String>,
+    /// Wall time from the start of ssh to the last file that is durable under its name.
+    pub duration: Span,
+    /// The part of it until data could flow: ssh, its login, and the connections for data.
+    pub set_up: Span,
+    /// Bytes that crossed ÷ the time after set-up.
+    pub rate: BitRate,
+    /// BLAKE3 digest of the only file that was copied, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The way that data took.
+    pub transport: CopyTransport,
+    /// TCP connections for data.
+    pub streams: u16,
+    /// Reason for their number.
+    pub reason: String,
+    /// Round-trip time of the first connection after its handshake.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<Span>,
+    /// Congestion control of the connections at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+    /// Segments that were sent again.
+    pub retransmitted: SegCount,
+    /// The limit of the rate.
+    pub limit: CopyLimit,
+}
+
+/// Progress of a copy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CopyProgress {
+    /// Bytes that have crossed and are verified at the receiver.
+    pub verified: ByteCount,
+    /// Bytes that are known to be wanted so far.
+    pub wanted: ByteCount,
+    /// Rate since the last progress.
+    pub rate: BitRate,
+}
+
+/// The way that the data of a copy took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CopyTransport {
+    /// TCP connections to the far end.
+    Tcp,
+    /// TCP connections from the far end.
+    TcpFromFarEnd,
+    /// The connection of ssh.
+    Ssh,
+}
+
+/// The limit of the rate of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CopyLimit {
+    /// For most of the time there was nothing on its way: reading the files, or small files.
+    Source,
+    /// The receiver's windows were full while it wrote and hashed: its storage or processor.
+    Storage,
+    /// The receivers' windows were full: `tcp_rmem`.
+    ReceiveWindow,
+    /// The send buffers were full: `tcp_wmem`.
+    SendBuffer,
+    /// The congestion windows: the path.
+    CongestionWindow,
+    /// The rate that the user permits.
+    RateLimit,
+    /// The windows of ssh.
+    Ssh,
+}
+
+impl CopyReport {
+    /// Returns true if every entry is at the receiver as it should be.
+    pub const fn is_complete(&self) -> bool {
+        self.failed == 0
+    }
+}

@@ -1,0 +1,85 @@
+//! Copies of files.
+
+use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+/// Returns the summary of a copy, a line for each fact.
+pub fn copied(done: &CopyReport) -> String {
+    let mut text = String::new();
+    for failure in &done.failures {
+        text += &format!("not copied: {failure}\n");
+    }
+    let unlisted = done.failed.saturating_sub(done.failures.len() as u64);
+    if unlisted > 0 {
+        text += &format!("not copied: {unlisted} more\n");
+    }
+    text + &counts(done) + &path(done)
+}
+
+fn counts(done: &CopyReport) -> String {
+    let CopyReport { bytes, transferred, duration, .. } = done;
+    let files = files(done.files);
+    let present = listed(done.present, "there already");
+    if done.dry_run {
+        let deleted = listed(done.deleted, "would be deleted");
+        return format!("{files} with {bytes} would be copied{present}{deleted}\n");
+    }
+    let resumed = bytes.saturating_sub(*transferred);
+    let resumed = match resumed {
+        ByteCount::ZERO => String::new(),
+        bytes => format!(", {bytes} of it before"),
+    };
+    let deleted = listed(done.deleted, "deleted");
+    let digest = done.digest.as_ref().map_or_else(String::new, |digest| format!("blake3 {digest}\n"));
+    let verified = if done.files > 0 { "; every byte is verified and durable" } else { "" };
+    format!("{files} with {bytes}{resumed} in {duration}{verified}{present}{deleted}\n{digest}")
+}
+
+fn path(done: &CopyReport) -> String {
+    if done.dry_run || done.transferred == ByteCount::ZERO {
+        return String::new();
+    }
+    let transport = match done.transport {
+        CopyTransport::Ssh => "inside ssh".to_owned(),
+        CopyTransport::Tcp | CopyTransport::TcpFromFarEnd => format!("on {} TCP connections", done.streams),
+    };
+    let control = done.congestion_control.as_ref().map_or_else(String::new, |name| format!(", {name}"));
+    let lost = match done.retransmitted {
+        SegCount::ZERO => String::new(),
+        count => format!(", {count} sent again"),
+    };
+    let rtt = done.rtt.map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
+    let CopyReport { rate, set_up, .. } = done;
+    format!("{rate} {transport}{control}{rtt}{lost}; {set_up} to connect\nlimit: {}\n", limit(done.limit))
+}
+
+/// Returns the line of progress.
+pub fn copy_progress(progress: &CopyProgress) -> String {
+    let CopyProgress { verified, wanted, rate } = progress;
+    let left = wanted.saturating_sub(*verified);
+    let left = match *rate {
+        BitRate::ZERO => String::new(),
+        rate => format!(", {} left", Span::from_secs(rate.time_for(left).as_secs_f64().ceil() as u64)),
+    };
+    format!("{verified} of {wanted} verified, {rate}{left}")
+}
+
+fn files(count: u64) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+fn listed(count: u64, what: &str) -> String {
+    if count == 0 { String::new() } else { format!(", {count} {what}") }
+}
+
+const fn limit(limit: CopyLimit) -> &'static str {
+    match limit {
+        CopyLimit::Source => "the sender's files: most of the time nothing was on its way",
+        CopyLimit::Storage => "the receiver, which verifies and writes: its storage or processor",
+        CopyLimit::ReceiveWindow => "the receiver's windows (tcp_rmem); --streams opens more connections",
+        CopyLimit::SendBuffer => "the sender's buffers (tcp_wmem); --streams opens more connections",
+        CopyLimit::CongestionWindow => "the path: the congestion windows",
+        CopyLimit::RateLimit => "the rate that --bwlimit permits",
+        CopyLimit::Ssh => "ssh, whose channel has a window of 2 MiB",
+    }
+}
