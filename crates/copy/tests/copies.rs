@@ -124,7 +124,7 @@ fn listing(root: &Path) -> Vec<String> {
                     fs::read(&path).unwrap().iter().map(|byte| u64::from(*byte)).sum::<u64>()
                 ));
             } else if state.is_symlink() {
-                lines.push(format!("{name} -> {:?}", fs::read_link(&path).unwrap()));
+                lines.push(format!("{name} -> {}", fs::read_link(&path).unwrap().display()));
             }
         }
     }
@@ -200,7 +200,7 @@ fn a_copy_that_was_killed_at_either_end_continues_where_it_was() {
     for (round, kills_far) in [false, true].into_iter().enumerate() {
         let _ = fs::remove_file(scene.path("far/file"));
         let (source, destination) = (text(&file).to_owned(), scene.far("far"));
-        let mut running = Running::start(&mut scene.command(&[&[&source, &destination], &slow[..]].concat()));
+        let mut running = Running::start(&mut scene.command(&[&[source.as_str(), &destination], &slow[..]].concat()));
         let enough = (round as u64 + 1) * (6 << 20);
         assert!(within(TIMEOUT, || recorded(&scene.path("far")) > enough), "nothing is recorded");
         if kills_far {
