@@ -10,7 +10,7 @@ use fullpipe_units::{BitRate, ByteCount};
 
 use crate::figures::Figures;
 use crate::manual_remedy::ManualRemedy;
-use crate::outlook::{Outlook, longest_of_bbr};
+use crate::outlook::{Outlook, longest_of_bbr, usual_of_bbr};
 use crate::thresholds::{MAX_STREAMS, MIN_GAIN, NEXT_SIZE_FACTOR};
 
 /// The evidence and the verdict for which remedies are sought.
@@ -253,9 +253,10 @@ impl<'a> Advice<'a> {
     }
 }
 
-/// Returns whether a remedy makes round trips longer than one stream under BBR would.
+/// Returns whether a remedy makes round trips longer than one stream under BBR usually does.
 pub(crate) fn fills_a_queue(remedy: &Remedy) -> bool {
-    remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > longest_of_bbr(rtt.low, 1)))
+    let most = if remedy.changes.contains(&tolerate_loss()) { longest_of_bbr } else { usual_of_bbr };
+    remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > most(rtt.low, 1)))
 }
 
 /// Returns whether a change moves the ceiling `kind`, so that its measured figure says nothing about the time after.

@@ -14,7 +14,7 @@ use crate::path;
 use crate::policer_rate;
 use crate::thresholds::{
     ACK_AGGREGATION_OF_BBR, MAX_GAIN_BEHIND_A_FIXED_LIMIT, MAX_GAIN_OF_UNKNOWN_PATH, PROBING_MSS, RTT_FACTOR_OF_BBR,
-    RTT_FACTOR_OF_BBR_STREAMS, USUAL_VARIATION,
+    RTT_FACTOR_OF_BBR_STREAMS, USUAL_RTT_FACTOR_OF_BBR, USUAL_VARIATION,
 };
 
 /// The path, the hosts and the load as the evidence has them, to predict what changes would bring.
@@ -245,9 +245,14 @@ const fn hides_the_path(change: &Change) -> bool {
     matches!(change, Change::WindowScaling(true) | Change::Qdisc { .. } | Change::QueueLength { .. })
 }
 
-/// Returns the longest usual round-trip time under BBR, over a path that takes `idle`.
+/// Returns the longest round-trip time under BBR that is to be expected, over a path that takes `idle`.
 pub(crate) fn longest_of_bbr(idle: Span, streams: u16) -> Span {
     idle.scaled(if streams > 1 { RTT_FACTOR_OF_BBR_STREAMS } else { RTT_FACTOR_OF_BBR }) + ACK_AGGREGATION_OF_BBR
+}
+
+/// Returns the longest where no token bucket makes one stream take the path for faster than it is.
+pub(crate) fn usual_of_bbr(idle: Span, streams: u16) -> Span {
+    idle.scaled(if streams > 1 { RTT_FACTOR_OF_BBR_STREAMS } else { USUAL_RTT_FACTOR_OF_BBR }) + ACK_AGGREGATION_OF_BBR
 }
 
 /// Returns the congestion control of a load, CUBIC for one that the model does not know.

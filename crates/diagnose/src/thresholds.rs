@@ -411,9 +411,11 @@ pub(crate) const MIN_OWN_DROPS_SHARE: f64 = 0.2;
 /// better.
 pub(crate) const SAME_RATE: f64 = 0.05;
 /// Multiple of the idle round-trip time up to which BBR's is: its window is twice what it takes the path to carry
-/// (`bbr_cwnd_gain`). It has a quarter more in flight while it probes, and all of that window behind a token bucket,
-/// whose bursts raise its estimate (measured: 1.0 to 2.0).
+/// (`bbr_cwnd_gain`), and behind a token bucket, whose bursts raise its estimate, it has all of that in flight
+/// (measured: 1.0 to 2.0).
 pub(crate) const RTT_FACTOR_OF_BBR: f64 = 2.0;
+/// The same elsewhere: it probes with a quarter more than the path carries.
+pub(crate) const USUAL_RTT_FACTOR_OF_BBR: f64 = 1.25;
 /// The same of several streams: each may have twice its share in flight, and takes the most that it ever got for its
 /// share (measured: 2.7).
 pub(crate) const RTT_FACTOR_OF_BBR_STREAMS: f64 = 3.0;

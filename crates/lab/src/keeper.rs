@@ -137,7 +137,7 @@ struct Device<'b> {
     stretch: &'b Stretch,
     /// 0 at the sender's end of the stretch, 1 at the receiver's.
     end: usize,
-    /// Whether more than the peer is behind it.
+    /// True if more than the peer is behind it.
     leads_on: bool,
 }
 

@@ -54,8 +54,8 @@ mod tests {
         let relayed = predict_with_relays(&stretches, [&host, &host], &host, &window(65_536));
         assert_eq!(relayed.limit, Limit::Capacity);
         assert_eq!(relayed.kernel_model, predict(&wan, &host, &host, &Request::default()).kernel_model);
-        // A window of two segments does not even fill the short ones.
-        let tiny = predict_with_relays(&stretches, [&host, &host], &host, &window(2_896));
+        // A window of one segment does not even fill the short ones.
+        let tiny = predict_with_relays(&stretches, [&host, &host], &host, &window(1_448));
         assert_eq!(tiny.limit, Limit::ReceiveWindow);
         assert_eq!(tiny.ramp, relayed.ramp);
     }

@@ -99,6 +99,6 @@ pub use cross_traffic::{CrossTraffic, Starts};
 pub use error::{FlagError, Place, ScenarioError};
 pub use flag::{parse_host_flag, parse_path_flag, parse_path_flag_with};
 pub use grid::{Grid, GridBounds};
-pub use path::{PathSpec, ReadFile};
-pub use scenario::{Control, Scenario, Stretches};
+pub use path::{PathSpec, ReadFile, Stretches};
+pub use scenario::{Control, Scenario};
 pub use step::{Step, StepRamp};

@@ -10,6 +10,9 @@ use crate::FlagError;
 use crate::key::{Key, TableKey};
 use crate::trace;
 
+/// The stretches of a path, from the sender to the receiver: to the near relay, between the relays, from the far relay.
+pub type Stretches = [Path; 3];
+
 /// A path as a person describes it: its queue may be given in BDPs, which follow when a flag changes rate or RTT.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathSpec {

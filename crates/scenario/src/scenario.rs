@@ -7,7 +7,7 @@ use crate::bound::{BOUND_KEYS, Bound, Expected, ExpectedVerdict, RatioBound};
 use crate::cross_traffic::{CROSS_TRAFFIC_KEYS, CrossTraffic};
 use crate::host::HOST_KEYS;
 use crate::key::{quantity, require};
-use crate::path::{DIRECTION_KEYS, PATH_KEYS, PathSpec, ReadFile, no_files};
+use crate::path::{DIRECTION_KEYS, PATH_KEYS, PathSpec, ReadFile, Stretches, no_files};
 use crate::section::{Section, Source};
 use crate::step::{PUBLISHED_KEYS, RAMP_KEYS, STEP_KEYS, Step, StepRamp, complete};
 use crate::{Place, ScenarioError, StepBounds};
@@ -38,9 +38,6 @@ pub struct Scenario {
     /// Congestion controls that the kernel must have.
     pub controls: Vec<Control>,
 }
-
-/// The stretches of a path, from the sender to the receiver: to the near relay, between the relays, from the far relay.
-pub type Stretches = [Path; 3];
 
 /// A congestion control that a load runs with; the file does not show whether a kernel has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

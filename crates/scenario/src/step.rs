@@ -3,7 +3,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::host::switch;
 use crate::key::{Key, buffer_size, quantity, require};
-use crate::scenario::Stretches;
+use crate::path::Stretches;
 use crate::{CrossTraffic, StepBounds};
 
 /// One measurement of a scenario.
@@ -21,7 +21,7 @@ pub struct Step {
     pub path: Option<Path>,
     /// The stretches of its own path.
     pub stretches: Option<Stretches>,
-    /// Whether a pair of relays joins the stretches; packets are forwarded if not.
+    /// True if a pair of relays joins the stretches; packets are forwarded if not.
     pub relays: bool,
     /// Settings of the host that sends that differ from the scenario's.
     pub sender: Vec<Change>,

@@ -170,8 +170,8 @@ fn unknown_keys_are_reported_with_those_there_are() {
         (
             "title = \"t\"",
             "colour = 1",
-            "x.toml:2:1: \"colour\" is not a key here; the keys are name, title, source, path, sender, receiver, \
-             step, bound",
+            "x.toml:2:1: \"colour\" is not a key here; the keys are name, title, source, path, near, far, sender, \
+             receiver, step, bound",
         ),
         (
             "rtt = \"10ms\"",
@@ -195,7 +195,7 @@ fn unknown_keys_are_reported_with_those_there_are() {
             "window = \"64K\"",
             "  bytes = 1",
             "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, \
-             length, congestion, duration, omit, direction, name, published, ramp, cross_traffic, path, sender, \
+             length, congestion, duration, omit, direction, relays, name, published, ramp, cross_traffic, path, sender, \
              receiver, kernel_model, textbook, capacity, loss, reordered, fills, verdict",
         ),
         (
