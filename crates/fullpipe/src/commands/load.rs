@@ -220,7 +220,11 @@ pub(crate) struct Way {
     #[command(flatten)]
     access: Access,
     /// The server is iperf2's (`iperf -s`); uploads only
-    #[arg(long, conflicts_with_all = ["reverse", "bidir", "get_server_output", "username"])]
+    #[arg(
+        long,
+        conflicts_with_all = ["reverse", "bidir", "get_server_output", "username"],
+        help_heading = "Server"
+    )]
     iperf2: bool,
     /// Send this file instead of made-up data
     ///
@@ -234,7 +238,7 @@ pub(crate) struct Way {
     )]
     file: Option<PathBuf>,
     /// Print the server's own output too
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, hide_short_help = true, help_heading = "Server")]
     get_server_output: bool,
 }
 

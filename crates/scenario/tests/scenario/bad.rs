@@ -195,8 +195,8 @@ fn unknown_keys_are_reported_with_those_there_are() {
             "window = \"64K\"",
             "  bytes = 1",
             "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, \
-             length, congestion, duration, omit, direction, relays, name, published, ramp, cross_traffic, path, sender, \
-             receiver, kernel_model, textbook, capacity, loss, reordered, fills, verdict",
+             length, congestion, duration, omit, direction, relays, name, published, ramp, cross_traffic, path, \
+             sender, receiver, kernel_model, textbook, capacity, loss, reordered, fills, verdict",
         ),
         (
             "{ within = \"5%\" }",
