@@ -573,6 +573,10 @@ fn execute(
     program: &str,
     arguments: &[String],
 ) -> Result<i32, Failure> {
+    if scenario.stretches.is_none() && !Host::ALL.contains(&host) {
+        let why = format!("{} has no {}: its path has no stretches", scenario.name, host.name());
+        return Err(Failure::new(USAGE, why));
+    }
     let lab = start(scenario, &Plan { interactive: true, ..plan(scenario, backend) })?;
     Ok(lab.start_program(host, program, arguments, Stdio::Inherited)?.wait().code)
 }

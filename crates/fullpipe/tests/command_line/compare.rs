@@ -35,6 +35,8 @@ fn each_program_moves_the_file_whole_and_its_connection_is_watched() {
     let report = &document(&output)["programs"];
     let rows = report["batches"][0]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), PROGRAMS.len(), "{report:#}");
+    // A transfer of 0.4 s may be over before a busy machine has looked at its connection twice.
+    let mut with_start = 0;
     for program in PROGRAMS {
         let row = rows.iter().find(|row| row["program"] == program).unwrap();
         let moved = &row["runs"].as_array().unwrap().last().unwrap();
@@ -43,13 +45,17 @@ fn each_program_moves_the_file_whole_and_its_connection_is_watched() {
         assert_eq!(moved["congestion"], "cubic", "{program}");
         let goodput = moved["goodput"].as_f64().unwrap();
         assert!((0.5e6..20e6).contains(&goodput), "{program}: {goodput}");
-        let [took, start] = ["took", "start_up"].map(|time| moved[time].as_f64().unwrap());
-        assert!(start > 0.0 && start < took, "{program}: data after {start} of {took} s");
+        let took = moved["took"].as_f64().unwrap();
+        if let Some(start) = moved["start_up"].as_f64() {
+            assert!(start > 0.0 && start < took, "{program}: data after {start} of {took} s");
+            with_start += 1;
+        }
         for cpu in ["sender_cpu", "receiver_cpu"] {
             let used = moved[cpu].as_f64().unwrap();
             assert!(used > 0.0 && used < 60.0, "{program}: {cpu} {used}");
         }
     }
+    assert!(with_start > PROGRAMS.len() / 2, "{report:#}");
 }
 
 #[test]
