@@ -25,7 +25,7 @@ use crate::terminal::{Format, Terminal};
 #[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
-    /// Files and folders, the destination last; [USER@]HOST:PATH at the other host
+    /// Files and folders, the destination last; USER@HOST:PATH or HOST:PATH at the other host
     #[arg(value_name = "PATH", required_unless_present = "far")]
     paths: Vec<OsString>,
     /// Do what the near end asks, over standard input and output
