@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
     Boot, CHUNK, Digest, EntryPath, Identity, Journal, ModificationTime, Verified, ZEROS, chunk_hash,
@@ -14,6 +16,10 @@ use crate::tree::{Tree, Within, set_attributes};
 
 /// Bytes of data between two marks that everything before is on disk.
 const DURABLE_INTERVAL: u64 = 256 << 20;
+
+/// Time for which a lock is tried, and between two attempts.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(300);
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A file that is not complete, open.
 #[derive(Debug)]
@@ -113,9 +119,17 @@ fn own_file(within: &Within, flags: OFlags) -> io::Result<File> {
     is_own.then_some(file).ok_or_else(|| io::ErrorKind::PermissionDenied.into())
 }
 
+/// Locks the data for this transfer. A program that is being started shares the locks of its parent until it runs, so
+/// that of a transfer that has ended may last: it is tried for a while.
 fn lock(data: &File) -> io::Result<()> {
-    flock(data, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it"))
+    let deadline = Instant::now() + LOCK_TIMEOUT;
+    while flock(data, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() >= deadline {
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it"));
+        }
+        thread::sleep(LOCK_INTERVAL);
+    }
+    Ok(())
 }
 
 impl Part {

@@ -35,7 +35,7 @@ fn each_program_moves_the_file_whole_and_its_connection_is_watched() {
     let report = &document(&output)["programs"];
     let rows = report["batches"][0]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), PROGRAMS.len(), "{report:#}");
-    // A transfer of 0.4 s may be over before a busy machine has looked at its connection twice.
+    // A transfer of 0.4 s may be over before a busy machine has sampled its connection twice.
     let mut with_start = 0;
     for program in PROGRAMS {
         let row = rows.iter().find(|row| row["program"] == program).unwrap();
