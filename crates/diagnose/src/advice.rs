@@ -255,8 +255,9 @@ impl<'a> Advice<'a> {
 
 /// Returns whether a remedy makes round trips longer than one stream under BBR usually does.
 pub(crate) fn fills_a_queue(remedy: &Remedy) -> bool {
-    let most = if remedy.changes.contains(&tolerate_loss()) { longest_of_bbr } else { usual_of_bbr };
-    remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > most(rtt.low, 1)))
+    let is_bbr = remedy.changes.contains(&tolerate_loss());
+    let most = |idle| if is_bbr { longest_of_bbr(idle, 1) } else { usual_of_bbr(idle) };
+    remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > most(rtt.low)))
 }
 
 /// Returns whether a change moves the ceiling `kind`, so that its measured figure says nothing about the time after.

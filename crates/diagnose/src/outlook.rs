@@ -250,9 +250,9 @@ pub(crate) fn longest_of_bbr(idle: Span, streams: u16) -> Span {
     idle.scaled(if streams > 1 { RTT_FACTOR_OF_BBR_STREAMS } else { RTT_FACTOR_OF_BBR }) + ACK_AGGREGATION_OF_BBR
 }
 
-/// Returns the longest where no token bucket makes one stream take the path for faster than it is.
-pub(crate) fn usual_of_bbr(idle: Span, streams: u16) -> Span {
-    idle.scaled(if streams > 1 { RTT_FACTOR_OF_BBR_STREAMS } else { USUAL_RTT_FACTOR_OF_BBR }) + ACK_AGGREGATION_OF_BBR
+/// Returns the longest of one stream where no token bucket makes it take the path for faster than it is.
+pub(crate) fn usual_of_bbr(idle: Span) -> Span {
+    idle.scaled(USUAL_RTT_FACTOR_OF_BBR) + ACK_AGGREGATION_OF_BBR
 }
 
 /// Returns the congestion control of a load, CUBIC for one that the model does not know.

@@ -1,6 +1,6 @@
 use std::cmp::Reverse;
 
-use fullpipe_record::{Evidence, Remedy, Verdict};
+use fullpipe_record::{Evidence, Remedy, Scope, Verdict};
 
 use crate::advice::{Advice, fills_a_queue};
 use crate::figures::Figures;
@@ -36,7 +36,7 @@ pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
 fn sort(remedies: &mut [Remedy]) {
     let rate = |remedy: &Remedy| remedy.predicted.map(|forecast| forecast.bits_per_second);
     // Relays carry out what no setting does, on machines that are still to be found.
-    let needs_machines = |remedy: &Remedy| remedy.changes.is_empty() && remedy.predicted.is_some();
+    let needs_machines = |remedy: &Remedy| remedy.scope == Scope::Path && remedy.predicted.is_some();
     let highest = remedies.iter().filter(|remedy| !needs_machines(remedy)).filter_map(rate).max();
     let about_the_highest = highest.map(|rate| rate.scaled(1.0 - SAME_RATE));
     remedies.sort_by_key(|remedy| {
