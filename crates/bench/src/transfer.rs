@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fullpipe_record::{Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, Request};
+use fullpipe_record::{HostSettings, Path, PathDirection, Request};
 use fullpipe_sim::{Plan, Simulation};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
@@ -10,17 +10,7 @@ use fullpipe_units::{BitRate, ByteCount, Span, Time};
 /// limit.
 pub(crate) fn plan(mbps: u64, rtt: u64, seconds: u64, change: impl FnOnce(&mut Plan)) -> Plan {
     let (rate, rtt) = (BitRate::from_mbps(mbps), Span::from_millis(rtt));
-    let direction = PathDirection {
-        rate: Some(rate),
-        delay: Span::ZERO,
-        queue: Some(rate.bytes_in(rtt)),
-        loss: None,
-        mtu: ByteCount::new(1500),
-        framing: Framing::Ethernet,
-        ip: IpVersion::V4,
-        encapsulation: Encapsulation::default(),
-        effects: Effects::default(),
-    };
+    let direction = PathDirection { queue: Some(rate.bytes_in(rtt)), ..PathDirection::of_rate(Some(rate)) };
     let mut host = HostSettings::of_linux_6_18();
     (host.tcp_rmem.max, host.tcp_wmem.max) = (MAX_BUFFER, MAX_BUFFER);
     let request = Request { duration: Span::from_secs(seconds), ..Request::default() };

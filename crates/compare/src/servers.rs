@@ -4,8 +4,7 @@ use fullpipe_experiment::Interrupt;
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{
-    CommandEnd, Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, ProgramBatch,
-    ProgramLeftOut, ProgramRun, ProgramsReport,
+    CommandEnd, HostSettings, Path, PathDirection, ProgramBatch, ProgramLeftOut, ProgramRun, ProgramsReport,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -253,7 +252,7 @@ fn batch(
     runs: Vec<Vec<ProgramRun>>,
 ) -> ProgramBatch {
     let rtt = runs.iter().flatten().filter_map(|run| run.least_rtt).min().unwrap_or_default();
-    let path = Path::symmetric(&direction(servers.bandwidth), rtt);
+    let path = Path::symmetric(&PathDirection::of_rate(servers.bandwidth), rtt);
     let is_known = servers.bandwidth.is_some() && rtt > Span::ZERO;
     // Nothing is known of the host that receives, which therefore sets no ceiling.
     let receiver = HostSettings::unbounded();
@@ -268,21 +267,6 @@ fn batch(
     };
     let rows = by_rate(participants.iter().zip(runs).map(of).collect());
     ProgramBatch { name: servers.host.clone(), path, sender, receiver: None, predictions, rows }
-}
-
-/// Returns a direction of a path of which only the rate may be known.
-fn direction(rate: Option<BitRate>) -> PathDirection {
-    PathDirection {
-        rate,
-        delay: Span::ZERO,
-        queue: None,
-        loss: None,
-        mtu: ByteCount::new(1500),
-        framing: Framing::Ethernet,
-        ip: IpVersion::V4,
-        encapsulation: Encapsulation::default(),
-        effects: Effects::default(),
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 use fullpipe_model::{kernel, predict};
-use fullpipe_record::{
-    Allowance, Buffer, Effects, Encapsulation, Framing, HostSettings, IpVersion, Limit, Path, PathDirection, Request,
-};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_record::{Allowance, Buffer, HostSettings, Limit, Path, PathDirection, Request};
+use fullpipe_units::{BitRate, Span};
 
 /// Returns the rate that each buffer setting of a host allows over a path to another with the same settings, as the
 /// one predictor computes it.
@@ -32,17 +30,7 @@ pub fn allowances(settings: &HostSettings, path: &Path, streams: u16) -> Vec<All
 
 /// A path of which only this is known: the same both ways, over Ethernet, with a queue of one BDP.
 pub fn usual_path(rtt: Span, bandwidth: BitRate) -> Path {
-    let direction = PathDirection {
-        rate: Some(bandwidth),
-        delay: Span::ZERO,
-        queue: Some(bandwidth.bytes_in(rtt)),
-        loss: None,
-        mtu: ByteCount::new(1500),
-        framing: Framing::Ethernet,
-        ip: IpVersion::V4,
-        encapsulation: Encapsulation::default(),
-        effects: Effects::default(),
-    };
+    let direction = PathDirection { queue: Some(bandwidth.bytes_in(rtt)), ..PathDirection::of_rate(Some(bandwidth)) };
     Path::symmetric(&direction, rtt)
 }
 

@@ -127,6 +127,21 @@ pub struct PathDirection {
 }
 
 impl PathDirection {
+    /// Returns a direction of which at most the rate is known: IPv4 over Ethernet, without a delay.
+    pub fn of_rate(rate: Option<BitRate>) -> Self {
+        Self {
+            rate,
+            delay: Span::ZERO,
+            queue: None,
+            loss: None,
+            mtu: ByteCount::new(1500),
+            framing: Framing::Ethernet,
+            ip: IpVersion::V4,
+            encapsulation: Encapsulation::default(),
+            effects: Effects::default(),
+        }
+    }
+
     /// Largest IP packet of the hosts: the MTU less the headers of a tunnel.
     pub fn inner_mtu(&self) -> ByteCount {
         self.mtu.saturating_sub(self.tunnel_headers())

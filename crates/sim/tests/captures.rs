@@ -1,12 +1,9 @@
 //! Captures of simulated transfers: what their packets show is what the simulation did.
 
 use fullpipe_flow::{Explained, Finished, Flows};
-use fullpipe_record::{
-    CapturePoint, Direction, Edit, Effects, Encapsulation, FlowReport, Framing, HostSettings, IpVersion, Path,
-    PathDirection, Request,
-};
+use fullpipe_record::{CapturePoint, Direction, Edit, FlowReport, HostSettings, Path, PathDirection, Request};
 use fullpipe_sim::{Plan, Simulation};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
+use fullpipe_units::{BitRate, Ratio, Span, Time};
 use fullpipe_wire::{Captured, LinkType, read_captured};
 
 const RTT: Span = Span::from_millis(20);
@@ -15,17 +12,7 @@ const MSS: u64 = 1448;
 /// 50 Mbit/s over 20 ms for two seconds.
 fn plan() -> Plan {
     let rate = BitRate::from_mbps(50);
-    let direction = PathDirection {
-        rate: Some(rate),
-        delay: Span::ZERO,
-        queue: Some(rate.bytes_in(RTT)),
-        loss: None,
-        mtu: ByteCount::new(1500),
-        framing: Framing::Ethernet,
-        ip: IpVersion::V4,
-        encapsulation: Encapsulation::default(),
-        effects: Effects::default(),
-    };
+    let direction = PathDirection { queue: Some(rate.bytes_in(RTT)), ..PathDirection::of_rate(Some(rate)) };
     let host = HostSettings::of_linux_6_18();
     let request = Request { duration: Span::from_secs(2), ..Request::default() };
     Plan::new(Path::symmetric(&direction, RTT), [host.clone(), host], request, 5)

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use fullpipe_diagnose::diagnose;
 use fullpipe_link::Counters;
 use fullpipe_record::{
-    Buffer, Cause, Direction, Edit, Effects, Encapsulation, Evidence, Framing, HostSettings, IpVersion, Jitter, Limit,
-    LossPattern, Measurement, NarrowLink, Path, PathDirection, Policer, Request, TooBig,
+    Buffer, Cause, Direction, Edit, Evidence, Framing, HostSettings, Jitter, Limit, LossPattern, Measurement,
+    NarrowLink, Path, PathDirection, Policer, Request, TooBig,
 };
 use fullpipe_sim::{Granularity, NotModelled, Plan, Simulation};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
@@ -16,17 +16,7 @@ use proptest::prelude::*;
 /// buffers.
 fn plan(mbps: u64, rtt: u64, seconds: u64) -> Plan {
     let (rate, rtt) = (BitRate::from_mbps(mbps), Span::from_millis(rtt));
-    let direction = PathDirection {
-        rate: Some(rate),
-        delay: Span::ZERO,
-        queue: Some(rate.bytes_in(rtt)),
-        loss: None,
-        mtu: ByteCount::new(1500),
-        framing: Framing::Ethernet,
-        ip: IpVersion::V4,
-        encapsulation: Encapsulation::default(),
-        effects: Effects::default(),
-    };
+    let direction = PathDirection { queue: Some(rate.bytes_in(rtt)), ..PathDirection::of_rate(Some(rate)) };
     let mut host = HostSettings::of_linux_6_18();
     (host.tcp_rmem.max, host.tcp_wmem.max) = (ByteCount::from_mib(64), ByteCount::from_mib(64));
     let request = Request { duration: Span::from_secs(seconds), ..Request::default() };
