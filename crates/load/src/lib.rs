@@ -29,4 +29,4 @@ pub use plan::TransferPlan;
 pub use prepare::{Local, PrepareError, apply_options, prepare, prepare_udp, read_back};
 pub use sampler::thin_out;
 pub use storage::Storage;
-pub use transfer::{StreamTotals, Totals, Transfer};
+pub use transfer::{Sockets, StreamTotals, Totals, Transfer};

@@ -1,5 +1,5 @@
 use std::io;
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -44,6 +44,8 @@ pub struct StreamTotals {
     pub totals: Totals,
     /// Every snapshot of every stream of TCP.
     pub samples: Vec<Sample>,
+    /// The connections of TCP on which this end sent.
+    pub sent_on: Sockets,
     /// Processor time of this process while it ran.
     pub cpu: Option<Cpu>,
     /// The use of the file that was read or written, if any.
@@ -52,6 +54,29 @@ pub struct StreamTotals {
     pub failures: Vec<(u16, io::Error)>,
     /// Requests that could not be carried out, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// Connections of TCP of a transfer that is over. They stay open: what was written before its end goes out after it.
+#[derive(Debug, Default)]
+pub struct Sockets(Vec<TcpStream>);
+
+impl Sockets {
+    /// None if one of them could not be kept.
+    fn of_senders(streams: &[Stream]) -> Self {
+        let senders = streams.iter().filter(|stream| stream.role == Role::Sender);
+        let sockets = senders.filter_map(|stream| match &stream.channel {
+            Channel::Tcp(socket) => Some(socket.try_clone()),
+            Channel::Udp(_) => None,
+        });
+        Self(sockets.collect::<io::Result<_>>().unwrap_or_default())
+    }
+
+    /// Returns the payload that they have sent so far, retransmissions included (`tcpi_bytes_sent`, Linux 4.19); `None`
+    /// if there are none, or the kernel does not count it.
+    pub fn carried(&self) -> Option<ByteCount> {
+        let bytes: Option<Vec<ByteCount>> = self.0.iter().map(|socket| tcp_info(socket).ok()?.bytes_sent).collect();
+        bytes.filter(|bytes| !bytes.is_empty()).map(|bytes| bytes.into_iter().sum())
+    }
 }
 
 impl Transfer {
@@ -127,8 +152,16 @@ impl Transfer {
 
     /// Returns whether every sender of this end has ended by itself.
     pub fn has_sent_all(&self) -> bool {
-        let mut workers = self.streams.iter().zip(&self.workers);
-        workers.all(|(stream, worker)| stream.role == Role::Receiver || worker.is_finished())
+        self.have_ended(Role::Sender)
+    }
+
+    /// Returns whether every receiver of this end has ended by itself: the other end has sent its last byte.
+    pub fn has_received_all(&self) -> bool {
+        self.have_ended(Role::Receiver)
+    }
+
+    fn have_ended(&self, role: Role) -> bool {
+        self.streams.iter().zip(&self.workers).all(|(stream, worker)| stream.role != role || worker.is_finished())
     }
 
     /// Returns whether everything that was written has been sent and acknowledged. Datagrams are not acknowledged, and
@@ -185,7 +218,8 @@ impl Transfer {
             }
             used
         });
-        StreamTotals { totals, samples, cpu, storage, failures, notes: self.shared.take_notes() }
+        let sent_on = Sockets::of_senders(&self.streams);
+        StreamTotals { totals, samples, sent_on, cpu, storage, failures, notes: self.shared.take_notes() }
     }
 
     fn note_unknown_drops(&self, totals: &Totals) {

@@ -41,6 +41,9 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of addresses of a name that are tried, one after the other.
 const MAX_ADDRESSES: usize = 2;
 
+/// Maximum time to wait for the last bytes of a download.
+const MAX_DRAIN: Duration = Duration::from_secs(1);
+
 /// Maximum time without data from a server that sends, as in iperf3.
 const MAX_SILENCE: Span = Span::from_secs(120);
 
@@ -230,6 +233,7 @@ async fn run(
         begun,
         settings,
         sockets: session.sockets,
+        control: fullpipe_sys::tcp_info(session.control.tcp()).ok(),
         finished: session.finished.ok_or(ProbeError::Interrupted)?,
         results,
         stated: session.stated,
@@ -521,6 +525,7 @@ impl Session<'_> {
             }
             ClientAction::Reported(report) => peer_report::add(self.stated.get_or_insert_default(), *report),
             ClientAction::CollectResults => {
+                self.drain().await;
                 self.finished = self.progress.take().map(Progress::finish);
                 let results = self.local_results();
                 self.client.local_results(self.now(), results);
@@ -542,6 +547,16 @@ impl Session<'_> {
             if let ClientAction::Send(bytes) = action {
                 let _ = timeout(SEND_TIMEOUT, self.control.send(&bytes)).await;
             }
+        }
+    }
+
+    /// Waits until what is under way to this end has been read, for [`MAX_DRAIN`] at most: it loads the path, and is
+    /// part of what the test cost.
+    async fn drain(&self) {
+        let (Some(progress), Transport::Tcp) = (&self.progress, self.request.transport) else { return };
+        let begun = Instant::now();
+        while !progress.has_received_all() && !self.interrupted && begun.elapsed() < MAX_DRAIN {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -679,6 +694,7 @@ impl Session<'_> {
             begun: schedule.begun,
             settings: schedule.settings.clone(),
             sockets: self.sockets.clone(),
+            control: None,
             finished: progress.so_far_finished(SO_FAR_SAMPLES),
             results: Results::default(),
             stated: self.stated.clone(),

@@ -84,7 +84,12 @@ pub fn measure_iperf2(
         Transport::Udp => over_udp(destination, &addresses, &request, interrupt, progress)?,
     };
     let summary = upload.summary();
-    let run = RunTotals { wall: begun.elapsed().into(), written: summary.sent, read: ByteCount::ZERO };
+    let run = RunTotals {
+        wall: begun.elapsed().into(),
+        written: summary.sent,
+        read: ByteCount::ZERO,
+        carried: upload.carried,
+    };
     let measurement = Measurement {
         id: new_id(),
         started: format!("{started:.3}"),
@@ -156,6 +161,8 @@ struct Upload {
     duration: Span,
     cpu: Option<Cpu>,
     samples: Vec<Sample>,
+    /// Payload that left this host, with TCP.
+    carried: Option<ByteCount>,
     rtt: RttReport,
     watched: Watched,
     broken_off: Option<String>,
@@ -322,6 +329,7 @@ fn over_tcp(
         watched,
         broken_off: all_broke(&rest),
         samples: rest.samples,
+        carried: rest.sent_on.carried(),
     })
 }
 
@@ -461,6 +469,7 @@ fn over_udp(
         duration: reported.unwrap_or(watched.to),
         cpu: None,
         samples: Vec::new(),
+        carried: None,
         rtt: round_trips(taken.as_ref(), (watched.origin, Span::ZERO, watched.to), None, Vec::new()),
         watched,
         broken_off,

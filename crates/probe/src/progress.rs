@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fullpipe_load::{Role, StreamCount, StreamTotals, Totals, Transfer};
+use fullpipe_load::{Role, Sockets, StreamCount, StreamTotals, Totals, Transfer};
 use fullpipe_record::{
     Datagrams, Direction, EndReport, Interval, Machine, Request, Sample, StreamInterval, TcpInfo, Transport,
 };
@@ -136,6 +136,7 @@ impl Progress {
         let rest = StreamTotals {
             totals: to.totals.clone(),
             samples: self.transfer.samples(most),
+            sent_on: Sockets::default(),
             cpu: self.transfer.cpu(),
             storage: None,
             failures: Vec::new(),
@@ -254,6 +255,11 @@ impl Progress {
     /// blocks, and would wait for the rest of the last one.
     pub(crate) fn close_sending(&self) {
         self.transfer.close_sending();
+    }
+
+    /// Returns whether the other end has sent its last byte on every connection on which this end receives.
+    pub(crate) fn has_received_all(&self) -> bool {
+        self.transfer.has_received_all()
     }
 
     /// Ends the transfer and returns its counts.

@@ -8,7 +8,7 @@ use fullpipe_load::Role;
 use fullpipe_record::{
     Buffer, Direction, EndReport, HostIdentity, HostSettings, Interval, LoadTime, Measurement, Peer, Placement,
     Request, ResolvedRequest, RttReport, RttStats, RunTotals, Sample, SocketReadback, Steady, StreamSummary, Summary,
-    Validity, steady, steady_of_receiver,
+    TcpInfo, Validity, steady, steady_of_receiver,
 };
 use fullpipe_route::Taken;
 use fullpipe_units::{ByteCount, Span};
@@ -32,6 +32,8 @@ pub(crate) struct Test<'d> {
     pub(crate) begun: Instant,
     pub(crate) settings: HostSettings,
     pub(crate) sockets: Vec<SocketReadback>,
+    /// State of the control connection after the test.
+    pub(crate) control: Option<TcpInfo>,
     /// Counts of this end.
     pub(crate) finished: Finished,
     /// Counts of the other end.
@@ -67,7 +69,7 @@ impl Test<'_> {
             address: self.address.to_string(),
             speaks_fullpipe: self.far_report().is_some(),
         };
-        let run = run_totals(self.begun, &self.finished);
+        let run = run_totals(self.begun, &self.finished, self.control.as_ref());
         let local = EndReport {
             host: Some(this_host()),
             settings: Some(self.settings),
@@ -239,17 +241,25 @@ pub(crate) fn this_host() -> HostIdentity {
     }
 }
 
-/// Returns the payload that the data connections of `finished` moved at this end, and the time since `begun`.
-pub(crate) fn run_totals(begun: Instant, finished: &Finished) -> RunTotals {
+/// Returns the payload that the connections of `finished` and its `control` connection moved at this end, and the time
+/// since `begun`.
+pub(crate) fn run_totals(begun: Instant, finished: &Finished, control: Option<&TcpInfo>) -> RunTotals {
     let streams = finished.ways.iter().zip(&finished.rest.totals.streams);
     let moved = |way: Direction| streams.clone().filter(|(its, _)| **its == way).map(|(_, count)| count.bytes).sum();
-    RunTotals { wall: begun.elapsed().into(), written: moved(Direction::Upload), read: moved(Direction::Download) }
+    let (written, read) = (moved(Direction::Upload), moved(Direction::Download));
+    let carried = control.and_then(|control| {
+        if finished.ways.contains(&Direction::Upload) {
+            Some(finished.rest.sent_on.carried()? + control.bytes_sent?)
+        } else {
+            Some(read + control.bytes_received?)
+        }
+    });
+    RunTotals { wall: begun.elapsed().into(), written, read, carried }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::TcpInfo;
     use fullpipe_units::BitRate;
 
     #[test]

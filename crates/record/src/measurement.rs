@@ -59,6 +59,11 @@ pub struct RunTotals {
     pub written: ByteCount,
     /// Payload bytes that this end read from data connections.
     pub read: ByteCount,
+    /// Payload bytes that the path carried in the direction of the data on connections of TCP, the control connection's
+    /// included: those that left this end, those sent again too (`tcpi_bytes_sent`, Linux 4.19), or those that arrived
+    /// at an end that only receives. `None` where the kernel does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<ByteCount>,
 }
 
 /// Processor time of one end during the test, as shares of one core.

@@ -255,9 +255,9 @@ fn run_totals(simulation: &Simulation, over: Span) -> RunTotals {
     let is_download = simulation.plan.request.direction == Direction::Download;
     let wall = simulation.connection.handshake + over;
     if is_download {
-        RunTotals { wall, written: ByteCount::ZERO, read }
+        RunTotals { wall, written: ByteCount::ZERO, read, carried: None }
     } else {
-        RunTotals { wall, written, read: ByteCount::ZERO }
+        RunTotals { wall, written, read: ByteCount::ZERO, carried: None }
     }
 }
 

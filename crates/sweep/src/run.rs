@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_campaign::{Next, Plan, dips, growth_of_rtt, spent, together};
 use fullpipe_record::{
-    DailyHours, Measurement, Request, SweepCell, SweepReason, SweepReport, SweepRun, SweepRunRecord,
+    DailyHours, Direction, Measurement, Request, Summary, SweepCell, SweepReason, SweepReport, SweepRun, SweepRunRecord,
 };
 use fullpipe_units::{ByteCount, Span};
 
@@ -130,11 +130,17 @@ impl Sweep<'_> {
     }
 }
 
-/// Returns the bytes that the path carried: what arrived, and what was sent again. What was written is no measure of
-/// it, since large send buffers hold much of that when a run ends.
+/// Returns the bytes that the path carried, what was sent again included. What was written is no measure of it, since
+/// large send buffers hold much of that when a run ends; nor is what arrived in time, since a window more is under way
+/// then. The kernel of a receiver does not know what was sent again.
 fn sent(measurement: &Measurement) -> ByteCount {
-    let again = measurement.summary.retransmits.unwrap_or_default();
-    measurement.summary.received + again.of_size(USUAL_MSS)
+    let carried = measurement.run.and_then(|run| run.carried);
+    let Summary { received, retransmits, .. } = measurement.summary;
+    let again = retransmits.unwrap_or_default().of_size(USUAL_MSS);
+    match (carried, measurement.carried_out().direction) {
+        (Some(carried), Direction::Upload) => carried,
+        (carried, _) => carried.unwrap_or(received) + again,
+    }
 }
 
 fn record(plan: &Plan, number: u32, run: &SweepRun, mut measurement: Measurement) -> SweepRunRecord {

@@ -19,7 +19,6 @@ const DATA: f64 = 1448.0;
 
 /// The account that a sweep keeps of its bytes is what limits it, and what the user pays.
 #[test]
-#[ignore = "not met: the account is 2.5 % below the path's, which also carries what is under way when a run ends"]
 fn the_account_of_a_sweep_is_that_of_the_path() {
     require!(Lab);
     let _path = path();
@@ -32,7 +31,7 @@ fn the_account_of_a_sweep_is_that_of_the_path() {
     let _server = Running::start(&mut lab.join("receiver", &[program, "serve"]));
     std::thread::sleep(Duration::from_secs(1));
     // A few runs; the reverse way shows that the account is of what was received, wherever that was.
-    let grid = ["--windows", "256KiB..512KiB", "--streams", "1", "--max-bytes", "60M"];
+    let grid = ["--windows", "256KiB..512KiB", "--streams", "1", "--max-bytes", "40M"];
     let whole = ["--budget", "100%", "--duty", "100%", "--yes"];
     for way in [&[][..], &["--reverse"]] {
         carried(&lab, way);

@@ -555,6 +555,7 @@ impl Test {
 
     /// Returns the measurement of this end, completed by the client's results.
     fn measurement(&self, finished: &Finished, client_results: &Results) -> Measurement {
+        let control = fullpipe_sys::tcp_info(self.control.tcp()).ok();
         let mut streams = stream_summaries(finished, client_results, self.request.transport);
         for stream in &mut streams {
             stream.direction = opposite(stream.direction);
@@ -568,7 +569,7 @@ impl Test {
         Measurement {
             id: new_id(),
             resolved,
-            run: Some(run_totals(finished.origin, finished)),
+            run: Some(run_totals(finished.origin, finished, control.as_ref())),
             web100: None,
             started: started(finished),
             setup: None,
