@@ -84,7 +84,7 @@ pub fn compare(
         let folder = wishes.disk.then(|| Folder::here(Medium::Disk)).transpose()?;
         let lab = Lab::start(&plan)?;
         let hosts = Hosts::prepare(&lab, wishes.size, folder.as_ref(), interrupt)?;
-        let settings = [lab.inspect(Host::Sender)?, lab.inspect(Host::Receiver)?];
+        let settings = [hosts.settings(Host::Sender)?, hosts.settings(Host::Receiver)?];
         batches.push(batch(&hosts, name, &plan.path, settings, &participants, wishes, observe)?);
         if interrupt.requested() {
             break;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_experiment::Interrupt;
 use fullpipe_lab::{Host, Lab, Output, Stdio};
+use fullpipe_record::HostSettings;
 use fullpipe_units::ByteCount;
 
 use crate::error::CompareError;
@@ -77,6 +78,12 @@ impl<'l> Hosts<'l> {
 
     pub(crate) const fn interrupt(&self) -> Interrupt<'l> {
         self.interrupt
+    }
+
+    /// Returns the settings of a host, with the congestion control that its routes give to every connection.
+    pub(crate) fn settings(&self, host: Host) -> Result<HostSettings, CompareError> {
+        let settings = self.lab.inspect(host)?;
+        Ok(HostSettings { congestion_control: CONGESTION_CONTROL.to_owned(), ..settings })
     }
 
     /// Runs a script of the shell.

@@ -33,6 +33,8 @@ fn each_program_moves_the_file_whole_and_its_connection_is_watched() {
     let arguments = ["lab", "compare", &scenario(), "--with", &with, "--size", "1MB", "--require", "--json"];
     let output = run(&mut fullpipe(&arguments), TIMEOUT);
     let report = &document(&output)["programs"];
+    // It is that of the predictions, too.
+    assert_eq!(report["batches"][0]["sender"]["congestion_control"], "cubic", "{report:#}");
     let rows = report["batches"][0]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), PROGRAMS.len(), "{report:#}");
     // A transfer of 0.4 s may be over before a busy machine has sampled its connection twice.
