@@ -12,7 +12,7 @@ use crate::text::round_trip;
 /// Settings that are drawn, those with the most runs.
 const MAX_SETTINGS: usize = 12;
 
-/// Windows that have a panel each, those nearest to the knee.
+/// Windows that have a panel each, those of which the runs of one setting differ most.
 const MAX_WINDOWS: usize = 4;
 
 /// Share of the best rate from which on runs have about the same rate.
@@ -70,6 +70,11 @@ pub(super) fn spread(rates: &[BitRate]) -> Option<Ratio> {
     Some(Ratio::of(most.as_f64() - least.as_f64(), middle.as_f64()))
 }
 
+/// Returns the same as a number, 0 where it is not known.
+fn width(rates: &[BitRate]) -> f64 {
+    spread(rates).map_or(0.0, Ratio::get)
+}
+
 /// Returns the settings that were measured more than once; `None` without any.
 pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
     let mut all = repetitions(report);
@@ -80,7 +85,9 @@ pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
     let (widest, at) = widest?;
     let title = format!("The rates of one setting differ by {:.0} % at most, with {at}", widest.percent());
     if all.len() > MAX_SETTINGS {
-        all.sort_by_key(|(_, rates)| std::cmp::Reverse(rates.len()));
+        all.sort_by(|(_, one), (_, other)| {
+            other.len().cmp(&one.len()).then_with(|| width(other).total_cmp(&width(one)))
+        });
         all.truncate(MAX_SETTINGS);
         all.sort_by_key(|(cell, _)| cell.product());
     }
@@ -99,7 +106,6 @@ pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
 /// setting; `None` unless settings with several numbers of streams were measured more than once.
 pub(super) fn spread_by_streams(report: &SweepReport) -> Option<Section> {
     const FEWEST_NUMBERS: usize = 3;
-    let knee = report.answer.as_ref()?.knee.cell.window;
     let repeated = repetitions(report);
     let spreads: Vec<(u64, Ratio)> =
         repeated.iter().filter_map(|(cell, rates)| Some((cell.streams.into(), spread(rates)?))).collect();
@@ -108,29 +114,32 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<Section> {
         sorted.sort_by(|one, other| one.get().total_cmp(&other.get()));
         sorted[sorted.len() / 2]
     });
-    let (widest, width) = *typical.iter().max_by(|one, other| one.1.get().total_cmp(&other.1.get()))?;
+    let (widest, most) = *typical.iter().max_by(|one, other| one.1.get().total_cmp(&other.1.get()))?;
     if typical.len() < FEWEST_NUMBERS {
         return None;
     }
-    let mut windows: Vec<ByteCount> = repeated.iter().map(|(cell, _)| cell.window).collect();
-    windows.sort_unstable();
-    windows.dedup();
-    windows.sort_by_key(|window| (*window).max(knee).get() / (*window).min(knee).get().max(1));
+    let mut widths: BTreeMap<ByteCount, f64> = BTreeMap::new();
+    for (cell, rates) in &repeated {
+        let widest = widths.entry(cell.window).or_default();
+        *widest = widest.max(width(rates));
+    }
+    let mut windows: Vec<(ByteCount, f64)> = widths.into_iter().collect();
+    windows.sort_by(|one, other| other.1.total_cmp(&one.1));
     windows.truncate(MAX_WINDOWS);
-    windows.sort_unstable();
+    windows.sort_by_key(|(window, _)| *window);
     let mut plot = Plot::logarithmic("Runs by streams, and the spread of one setting").axis("streams");
-    for window in windows {
+    for (window, _) in windows {
         plot = plot.with(of_window(report, window));
     }
     let panel = Panel::new("range ÷ median")
         .with(Series::new("a setting", Mark::Dots, Hue::Grey, spreads))
         .with(Series::new("median", Mark::Line, Hue::Plum, typical).labelled("median"));
-    let title = match width.percent() {
-        percent if percent < 0.5 => "Runs of one setting hardly differ".to_owned(),
+    let title = match most.percent() {
+        percent if percent < 0.5 => "Runs of most settings hardly differ".to_owned(),
         percent => format!("Runs of one setting differ most with {widest} streams, by {percent:.0} %"),
     };
-    let method = "A panel for each window near the knee: dots are runs, blue their mean, orange the fastest. Below: the \
-                  range of the runs of each setting, of all windows, by streams.";
+    let method = "A panel for each of the windows whose runs differ most: dots are runs, blue their mean, orange the \
+                  fastest. Below: the range of the runs of each setting, of all windows, by streams.";
     Some(Section::new(title, method, plot.with(panel)))
 }
 

@@ -65,7 +65,7 @@ fn article(article: &Article) -> String {
 fn whole(sentence: &str) -> String {
     const MAX_SENTENCE: usize = 600;
     let visible: Vec<String> = sentence.split_whitespace().map(shown).collect();
-    let joined = visible.join(" ");
+    let joined = visible.join(" ").replace(" %", "\u{a0}%");
     if joined.chars().count() <= MAX_SENTENCE {
         joined
     } else {

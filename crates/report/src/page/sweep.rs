@@ -12,7 +12,9 @@ use crate::text::{added_rtt, interval, named_settings, rate_map, round_trip, swe
 pub(super) fn article(report: &SweepReport) -> Article {
     let answer = report.answer.as_ref();
     let headline = match answer {
-        Some(answer) if answer.sure => format!("{} is enough: {}", answer.knee.cell, answer.knee.rate),
+        Some(answer) if answer.sure || report.plan.order.is_some() => {
+            format!("{} is enough: {}", answer.knee.cell, answer.knee.rate)
+        }
         Some(answer) => format!("{} is the best within the budget: {}", answer.knee.cell, answer.knee.rate),
         None => "Too few runs for an answer".to_owned(),
     };
@@ -42,15 +44,17 @@ pub(super) fn article(report: &SweepReport) -> Article {
 
 fn facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
     let added = added_rtt(report, &answer.knee).map(|added| (plus(added), "round trip that the knee adds".to_owned()));
-    let spent = Ratio::of(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
-    [
-        Some((answer.best.rate.to_string(), format!("the fastest, {}", answer.best.cell))),
-        added,
-        Some((format!("{:.0} %", spent.percent()), "of the bytes of the whole grid".to_owned())),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let spent = match report.plan.order {
+        Some(_) => (report.spent.bytes.to_string(), format!("moved in {} runs", report.runs.len())),
+        None => {
+            let share = Ratio::of(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
+            (format!("{:.0} %", share.percent()), "of the bytes of the whole grid".to_owned())
+        }
+    };
+    [Some((answer.best.rate.to_string(), format!("the fastest, {}", answer.best.cell))), added, Some(spent)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn surface(report: &SweepReport) -> Section {
