@@ -94,6 +94,7 @@ mod tests {
             loaded_rtt: Some(loaded),
             retransmits: None,
             together: None,
+            load: None,
             broken: Vec::new(),
         }
     }

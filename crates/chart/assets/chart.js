@@ -1,6 +1,7 @@
 (() => {
   'use strict';
   const SVG = 'http://www.w3.org/2000/svg';
+  const POINT = /(-?[.\d]+)(?:,|(?=-))(-?[.\d]+)|H(-?[.\d]+)(?:V(-?[.\d]+))?|V(-?[.\d]+)/g;
   const tip = document.createElement('div');
   tip.id = 'tip';
   tip.setAttribute('role', 'status');
@@ -23,30 +24,43 @@
     return withUnit(short(x), unit);
   }
 
-  // The points of a path, which lists them as "x,y", with V for a second value at the same place.
+  // The points of a path, which lists them as "x,y" or "x-y"; steps go across with H and then up or down with V to the next.
   function points(path) {
     const found = [];
-    for (const [, x, y] of path.getAttribute('d').matchAll(/([-.\d]+),([-.\d]+)/g)) found.push([Number(x), Number(y)]);
+    let [x, y] = [0, 0];
+    for (const [, left, top, across, then, only] of path.getAttribute('d').matchAll(POINT)) {
+      [x, y] = [Number(left ?? across ?? x), Number(top ?? then ?? only ?? y)];
+      found.push([x, y]);
+    }
     return found;
   }
 
   // The row of a tile: small tiles lie a little lower than those with a number.
-  const tileRow = (mark) => Math.floor((Number(mark.querySelector('rect').getAttribute('y')) - 44) / 28);
+  const tileRow = (mark) => Math.floor((Number(mark.getAttribute('y')) - 44) / 28);
+
+  // The words of the tiles, which are the rows of the table.
+  function wordsOf(chart) {
+    const rows = chart.closest('section')?.querySelectorAll('tbody tr') ?? [];
+    return [...rows].map((row) => [...row.cells].map((cell) => cell.textContent).join(': '));
+  }
 
   // All that the keyboard reaches, in groups: a group is a series, a row of tiles, or all rows.
   function groupsOf(chart) {
     const groups = new Map();
+    const words = wordsOf(chart);
     const add = (key, stop) => groups.set(key, [...(groups.get(key) ?? []), stop]);
     for (const mark of chart.querySelectorAll('.m')) {
+      if (mark.matches('.tile')) {
+        add(tileRow(mark), { mark, said: words.shift() ?? '' });
+        continue;
+      }
       const title = mark.querySelector('title');
       const said = title?.textContent ?? '';
       // The browser would show it too.
       title?.remove();
       const view = mark.closest('.view');
       if (!view) {
-        add(mark.classList.contains('tile') ? tileRow(mark) : 'rows', {
-          mark, said,
-        });
+        add('rows', { mark, said });
         continue;
       }
       const key = `${[...chart.querySelectorAll('.view')].indexOf(view)} ${mark.dataset.n}`;

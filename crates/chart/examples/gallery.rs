@@ -48,7 +48,7 @@ impl Page {
     fn add(&mut self, title: &str, svg: &str, text: &str, table: &str) {
         let text = escape(text);
         let more = format!("<details><summary>As text and as a table</summary><pre>{text}</pre>{table}</details>");
-        let _ = write!(self.0, "<h2>{}</h2>{svg}{more}", escape(title));
+        let _ = write!(self.0, "<section><h2>{}</h2>{svg}{more}</section>", escape(title));
     }
 
     fn plot(&mut self, title: &str, plot: &Plot) {

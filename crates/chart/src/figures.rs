@@ -15,24 +15,22 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Returns the table as HTML; the first cell of a row is its head.
+    /// Returns the table as HTML; the first cell of a row is its head. Tags are left out where HTML permits it: a table
+    /// of all runs is the largest part of a page.
     pub fn html(&self) -> String {
         let mut html = "<table><thead><tr>".to_owned();
         for head in &self.heads {
-            html += &format!("<th scope=\"col\">{}</th>", text(head));
+            html += &format!("<th>{}", text(head));
         }
-        html += "</tr></thead><tbody>";
+        html += "<tbody>";
         for row in &self.rows {
             html += "<tr>";
             for (index, cell) in row.iter().enumerate() {
-                html += &match index {
-                    0 => format!("<th scope=\"row\">{}</th>", text(cell)),
-                    _ => format!("<td>{}</td>", text(cell)),
-                };
+                html += if index == 0 { "<th>" } else { "<td>" };
+                html += &text(cell);
             }
-            html += "</tr>";
         }
-        html + "</tbody></table>"
+        html + "</table>"
     }
 }
 

@@ -1,5 +1,7 @@
 //! Rates by window and streams, as tiles.
 
+use std::cmp::Reverse;
+
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::figures::Figures;
@@ -53,8 +55,10 @@ pub struct HeatMap {
 
 impl HeatMap {
     /// Returns a map of `tiles`; `title` is read by programs that read the screen. Of several tiles with one setting,
-    /// the first is drawn.
-    pub fn new(title: &str, tiles: Vec<Tile>) -> Self {
+    /// the first is kept.
+    pub fn new(title: &str, mut tiles: Vec<Tile>) -> Self {
+        tiles.sort_by_key(|tile| (Reverse(tile.window), tile.streams));
+        tiles.dedup_by_key(|tile| (tile.window, tile.streams));
         let mut windows: Vec<ByteCount> = tiles.iter().map(|tile| tile.window).collect();
         let mut streams: Vec<u64> = tiles.iter().map(|tile| tile.streams).collect();
         windows.sort_unstable_by(|one, next| next.cmp(one));
@@ -105,10 +109,11 @@ impl HeatMap {
         let tall = ROW * self.windows.len() as f64;
         let mut svg = format!(
             "<div class=\"wide\"><svg class=\"chart heat\" role=\"img\" tabindex=\"0\" aria-label=\"{}\" height=\"{}\" \
-             style=\"min-width:{}px\">",
+             style=\"min-width:{}px;--tile:{}\">",
             escape(&format!("{}. The best is {}", self.title, Dimension::Rate.text(self.best().as_f64()))),
             ABOVE + tall + BELOW + LEGEND * self.legend().len() as f64,
-            44 * self.streams.len()
+            44 * self.streams.len(),
+            percent(self.across(1.0))
         );
         svg += &text("tick unit", "0", 12.0, "streams");
         svg += &text("tick left", "0", ABOVE - 10.0, "window");
@@ -121,14 +126,17 @@ impl HeatMap {
         // The lines lie over the tiles, and the numbers over the lines.
         svg += &self.each(|tile, row, column| self.draw(tile, row, column));
         svg += &self.lines(tall);
-        svg += &self.each(|tile, row, column| self.label(tile, row, column));
+        svg += &format!("<g class=\"number mid\">{}</g>", self.each(|tile, row, column| self.label(tile, row, column)));
         svg + &self.scale(ABOVE + tall) + "</svg></div>"
     }
 
     /// Returns what `draw` gives for each tile with its row and its column, from the top.
     fn each(&self, draw: impl Fn(&Tile, usize, usize) -> String) -> String {
-        let places = (0..self.windows.len()).flat_map(|row| (0..self.streams.len()).map(move |column| (row, column)));
-        places.filter_map(|(row, column)| self.tile(row, column).map(|tile| draw(tile, row, column))).collect()
+        let place = |tile: &Tile| {
+            let row = self.windows.iter().position(|window| *window == tile.window)?;
+            Some(draw(tile, row, self.streams.iter().position(|streams| *streams == tile.streams)?))
+        };
+        self.tiles.iter().filter_map(place).collect()
     }
 
     /// Returns a place across, in columns, between 0 and 1.
@@ -136,18 +144,12 @@ impl HeatMap {
         columns / self.streams.len() as f64
     }
 
+    /// Draws a tile. Its words are in the table, whose rows are in the order of the tiles.
     fn draw(&self, tile: &Tile, row: usize, column: usize) -> String {
-        let title = format!("{} × {}: {}", tile.streams, Dimension::Size.text(tile.window.as_f64()), self.words(tile));
-        let (width, y, height) = if tile.is_measured { (1.0, 0.0, ROW) } else { (0.4, 9.0, 10.0) };
-        let left = percent(self.across(column as f64 + (1.0 - width) / 2.0));
-        format!(
-            "<g class=\"m tile s{}\"><title>{}</title><rect x=\"{left}\" width=\"{}\" y=\"{}\" height=\"{height}\" \
-             rx=\"2\"/></g>",
-            self.shade(tile),
-            escape(&title),
-            percent(self.across(width)),
-            down(row) + y
-        )
+        // The style sheet has the sizes of both kinds.
+        let (class, left, y) = if tile.is_measured { ("tile", 0.0, 0.0) } else { ("tile small", 0.3, 9.0) };
+        let left = percent(self.across(column as f64 + left));
+        format!("<rect class=\"m {class} s{}\" x=\"{left}\" y=\"{}\"/>", self.shade(tile), down(row) + y)
     }
 
     /// Draws the number of a measured tile, and the ring of the knee.
@@ -162,7 +164,7 @@ impl HeatMap {
         if tile.is_measured {
             let middle = percent(self.across(column as f64 + 0.5));
             let number = digits(rounded(tile.rate.as_f64() / self.unit().size));
-            svg += &text(&format!("number mid t{}", self.shade(tile)), &middle, down(row) + 18.5, &number);
+            svg += &text(&format!("t{}", self.shade(tile)), &middle, down(row) + 18.5, &number);
         }
         svg
     }
@@ -235,7 +237,7 @@ impl HeatMap {
         for shade in 0..SHADES {
             let x = percent(shade as f64 * 0.03);
             let y = top + 16.0;
-            svg += &format!("<g class=\"s{shade}\"><rect x=\"{x}\" width=\"3%\" y=\"{y}\" height=\"9\"/></g>");
+            svg += &format!("<rect class=\"s{shade}\" x=\"{x}\" width=\"3%\" y=\"{y}\" height=\"9\"/>");
         }
         svg += &text("tick", "29%", top + 25.0, &format!("0 to {}", Dimension::Rate.text(self.best().as_f64())));
         for (index, line) in self.legend().iter().enumerate() {
@@ -331,10 +333,12 @@ mod tests {
     #[test]
     fn the_edge_divides_the_best_from_the_rest() {
         assert_eq!(map().edge(), "M0,1h1M1,1v1");
-        assert_eq!(map().crossing(ByteCount::from_kib(512), 0).as_deref(), Some("0.5,1"));
+        assert_eq!(map().crossing(ByteCount::from_kib(512), 0).as_deref(), Some(".5,1"));
         assert_eq!(map().crossing(ByteCount::from_mib(64), 0), None);
         let svg = map().svg();
-        assert!(svg.contains("<title>1 × 256 KiB: 50 Mbit/s, 24 % of the best</title>"), "{svg}");
+        let tiles: Vec<&str> = svg.split("class=\"m tile ").skip(1).filter_map(|tile| tile.get(..2)).collect();
+        assert_eq!(tiles, ["s8", "s8", "s2", "s8"], "from the top, as the rows of the table");
+        assert_eq!(map().figures().rows[2], ["1 × 256 KiB", "50 Mbit/s, 24 % of the best"]);
         assert!(svg.contains("class=\"ring\""), "{svg}");
     }
 
@@ -348,7 +352,7 @@ mod tests {
     #[test]
     fn one_tile_is_a_map_and_none_is_a_sentence() {
         let one = HeatMap::new("One", vec![tile(64, 1, 0)]).bdp(ByteCount::from_mib(1));
-        assert!(!one.svg().contains("NaN") && one.svg().contains("0 % of the best"), "{}", one.svg());
+        assert!(!one.svg().contains("NaN") && one.svg().contains("class=\"m tile s0\""), "{}", one.svg());
         assert!(HeatMap::new("None", Vec::new()).svg().contains(NOTHING));
         let many = HeatMap::new("Many", (1..=90).map(|streams| tile(64, streams, streams)).collect());
         assert!(many.text().lines().all(|line| line.chars().count() <= 80), "{}", many.text());

@@ -99,6 +99,18 @@ impl Dimension {
         }
     }
 
+    /// Returns two values as a range, with their unit once if it is the same, or one value if they read alike.
+    pub(crate) fn range(self, least: f64, most: f64) -> String {
+        let (from, to) = (self.text(least), self.text(most));
+        match (from.split_once(' '), to.split_once(' ')) {
+            _ if from == to => to,
+            (Some((number, unit)), Some((_, other))) if unit == other && self != Self::Date => {
+                format!("{number} to {to}")
+            }
+            _ => format!("{from} to {to}"),
+        }
+    }
+
     /// Returns a value in `unit`, with its name.
     pub(crate) fn text_in(self, value: f64, unit: Unit) -> String {
         match self {
@@ -153,5 +165,9 @@ mod tests {
         assert_eq!(Dimension::Change.text(1.0), "0 %");
         assert_eq!(Dimension::Date.text(1_764_058_500.0), "2025-11-25 08:15");
         assert_eq!(digits(f64::NAN), "0");
+        assert_eq!(Dimension::Rate.range(9e6, 1e7), "9 to 10 Mbit/s");
+        assert_eq!(Dimension::Rate.range(0.0, 1e7), "0 bit/s to 10 Mbit/s");
+        assert_eq!(Dimension::Time.range(0.1, 0.1), "100 ms");
+        assert_eq!(Dimension::Date.range(0.0, 86_400.0), "1970-01-01 00:00 to 1970-01-02 00:00");
     }
 }

@@ -269,8 +269,11 @@ fn draw(row: &Row, scale: &Scale, top: f64) -> String {
         svg +=
             &format!("<line class=\"interval\" x1=\"{}\" x2=\"{}\" y1=\"{middle}\" y2=\"{middle}\"/>", x(low), x(high));
     }
-    for value in &row.dots {
-        svg += &format!("<circle class=\"run\" cx=\"{}\" cy=\"{middle}\" r=\"3\"/>", x(*value));
+    if !row.dots.is_empty() {
+        // A circle each, since those that lie on others must look darker.
+        let circle = |value: &f64| format!("<circle cx=\"{}\"/>", x(*value));
+        let circles: String = row.dots.iter().map(circle).collect();
+        svg += &format!("<g class=\"runs\" transform=\"translate(0 {middle})\">{circles}</g>");
     }
     if let Some(value) = row.centre {
         let class = if row.is_hollow { "centre hollow" } else { "centre" };

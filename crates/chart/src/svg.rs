@@ -77,28 +77,41 @@ fn spelled(c: char) -> String {
     }
 }
 
-/// Returns a coordinate with so many decimal places at most.
+/// Returns a coordinate with so many decimal places at most, without a zero before the point.
 pub(crate) fn number(value: f64, places: usize) -> String {
     let text = format!("{value:.places$}");
     match trimmed(&text) {
         "-0" => "0".to_owned(),
-        short => short.to_owned(),
+        short => match (short.strip_prefix("0."), short.strip_prefix("-0.")) {
+            (Some(part), _) => format!(".{part}"),
+            (_, Some(part)) => format!("-.{part}"),
+            _ => short.to_owned(),
+        },
     }
 }
 
-/// Returns the decimal places that resolve a `range` to one part in ten thousand.
+/// Returns the decimal places with which a place on an axis of this `range` is right to a tenth of a pixel.
 pub(crate) fn places(range: f64) -> usize {
-    (4.0 - libm::floor(libm::log10(range.max(1e-12)))).clamp(0.0, 12.0) as usize
+    /// Steps of a fifth of a pixel on the widest page.
+    const STEPS: f64 = 3_600.0;
+    libm::ceil(libm::log10(STEPS / range.max(1e-12))).clamp(0.0, 12.0) as usize
+}
+
+/// Returns the decimal places that keep four digits of the values of an axis from zero to `end`.
+pub(crate) fn value_places(end: f64) -> usize {
+    (4.0 - libm::ceil(libm::log10(end.max(1e-12)))).clamp(0.0, 12.0) as usize
 }
 
 /// Returns a text element at `x` (a length or a percentage) and `y` in pixels.
 pub(crate) fn text(class: &str, x: &str, y: f64, content: &str) -> String {
-    format!("<text class=\"{class}\" x=\"{x}\" y=\"{}\">{}</text>", number(y, 1), escape(content))
+    let x = if x == "0" { String::new() } else { format!(" x=\"{x}\"") };
+    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+    format!("<text{class}{x} y=\"{}\">{}</text>", number(y, 1), escape(content))
 }
 
-/// Returns a place between 0 and 1 as a percentage.
+/// Returns a place between 0 and 1 as a percentage, to a tenth of a pixel.
 pub(crate) fn percent(share: f64) -> String {
-    format!("{}%", number(share * 100.0, 3))
+    format!("{}%", number(share * 100.0, 2))
 }
 
 #[cfg(test)]
@@ -117,7 +130,8 @@ mod tests {
 
     #[test]
     fn coordinates_are_short() {
-        assert_eq!((number(12.0, 3), number(-0.000_1, 2), number(0.125, 2)), ("12".into(), "0".into(), "0.12".into()));
+        assert_eq!((number(12.0, 3), number(-0.000_1, 2), number(-0.125, 2)), ("12".into(), "0".into(), "-.12".into()));
         assert_eq!((places(1_000.0), places(0.178), places(12.0)), (1, 5, 3));
+        assert_eq!((value_places(1_000.0), value_places(60.0), value_places(0.2)), (1, 2, 4));
     }
 }

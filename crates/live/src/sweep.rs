@@ -293,6 +293,7 @@ mod tests {
             loaded_rtt: Some(Span::from_millis(31)),
             retransmits: None,
             together: None,
+            load: None,
             broken: Vec::new(),
         };
         let runs = measured.map(run).to_vec();

@@ -51,6 +51,26 @@ pub enum SweepReason {
     Grid,
 }
 
+/// The load of a run of a sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepLoad {
+    /// Rate at which payload arrived in each half second of the load, of all streams together.
+    pub rates: Vec<BitRate>,
+    /// Length of the ramp, where there is a steady part after it.
+    pub ramp: Option<Span>,
+    /// Median over the streams and the time after the ramp of the smoothed round-trip time of the sender's kernel.
+    pub smoothed_rtt: Option<Span>,
+    /// Processor time of the sender, as a share of one core.
+    pub cpu_sender: Option<Ratio>,
+    /// Processor time of the receiver, likewise.
+    pub cpu_receiver: Option<Ratio>,
+}
+
+impl SweepLoad {
+    /// Time of which each rate is.
+    pub const STEP: Span = Span::from_millis(500);
+}
+
 /// A run of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepRun {
@@ -73,6 +93,9 @@ pub struct SweepRun {
     /// Variance of the rate of all streams together over time, relative to the sum of the variances of each: below 1
     /// where others take up what one leaves, above 1 where they rise and fall together. `None` with a single stream.
     pub together: Option<Ratio>,
+    /// Its course over time, the kernel's round-trip time and the processors; `None` where they were not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<SweepLoad>,
     /// The reasons why the run does not count, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<String>,
@@ -91,6 +114,7 @@ impl SweepRun {
             loaded_rtt: None,
             retransmits: None,
             together: None,
+            load: None,
             broken: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 //! `fullpipe-campaign` decides which run is next. This room carries it out, and hands over each run to be kept before
 //! the next begins, so that a sweep that was ended goes on with the very run that it would have made.
 
+mod course;
 mod kept;
 mod prepare;
 mod run;

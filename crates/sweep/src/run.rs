@@ -4,17 +4,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_campaign::{Next, Plan, dips, growth_of_rtt, spent, together};
 use fullpipe_record::{
-    DailyHours, Direction, Measurement, Request, Summary, SweepCell, SweepReason, SweepReport, SweepRun, SweepRunRecord,
+    DailyHours, Direction, Measurement, Request, Summary, SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun,
+    SweepRunRecord,
 };
 use fullpipe_units::{ByteCount, Span};
 
+use crate::course::load;
 use crate::prepare::{idle_rtt, request, wall};
 
 /// Samples of each end that are kept with a run.
 const KEPT_SAMPLES: usize = 200;
 
 /// Length of the intervals in which the streams of a run are compared.
-const INTERVAL: Span = Span::from_millis(500);
+const INTERVAL: Span = SweepLoad::STEP;
 
 /// Payload of a segment on Ethernet, with time stamps.
 const USUAL_MSS: ByteCount = ByteCount::new(1448);
@@ -106,6 +108,7 @@ impl Sweep<'_> {
             loaded_rtt: measurement.rtt.loaded.map(|loaded| loaded.median),
             retransmits: summary.retransmits,
             together: together(measurement),
+            load: load(measurement),
             broken,
         }
     }

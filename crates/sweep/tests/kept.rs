@@ -53,6 +53,7 @@ fn next_run(plan: &Plan, runs: &[SweepRun]) -> Option<SweepRun> {
         loaded_rtt: None,
         retransmits: None,
         together: None,
+        load: None,
         broken: Vec::new(),
     })
 }

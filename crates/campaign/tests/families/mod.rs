@@ -156,6 +156,7 @@ impl SimulatedPath {
             loaded_rtt: None,
             retransmits: None,
             together: None,
+            load: None,
             broken: Vec::new(),
         }
     }
@@ -235,6 +236,7 @@ pub fn broken(cell: SweepCell) -> SweepRun {
         loaded_rtt: None,
         retransmits: None,
         together: None,
+        load: None,
         broken: vec!["the connection was reset".to_owned()],
     }
 }

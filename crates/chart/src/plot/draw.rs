@@ -6,7 +6,7 @@
 
 use super::axis::{Axis, Height, with_unit};
 use super::{Mark, Panel, Plot, Series};
-use crate::svg::{escape, number, percent, places, text};
+use crate::svg::{escape, number, percent, places, text, value_places};
 
 /// Height of the first panel and of the others, in pixels.
 const HEIGHTS: [f64; 2] = [160.0, 104.0];
@@ -20,7 +20,7 @@ const BELOW: [f64; 2] = [26.0, 44.0];
 /// Distance of labels that would overlap, in pixels.
 const LINE: f64 = 16.0;
 
-/// Dots with an element, and so a title, each.
+/// Dots of a plot up to which each has an element, and so a title.
 const MAX_TITLED_DOTS: usize = 80;
 
 pub(super) fn svg(plot: &Plot) -> String {
@@ -67,8 +67,7 @@ fn description(plot: &Plot) -> String {
 fn summary(series: &Series) -> String {
     let values = || series.points.iter().map(|point| point.1);
     let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
-    let (least, most) = (series.y.text(least), series.y.text(most));
-    if least == most { format!("{}: {least}", series.name) } else { format!("{}: {least} to {most}", series.name) }
+    format!("{}: {}", series.name, series.y.range(least, most))
 }
 
 /// Draws the ticks below the last panel, and the name of the axis.
@@ -89,12 +88,9 @@ fn draw_panel(plot: &Plot, panel: &Panel, axis: &Axis, (top, height): (f64, f64)
     let values = Height::of(panel.dimension(), panel.most());
     let at = |share: f64| top + height * (1.0 - share);
     let mut svg = text("tick unit", "0", top - 11.0, &with_unit(&panel.name, values.unit));
-    for tick in values.ticks() {
-        let y = at(tick / values.end);
-        let class = if tick == 0.0 { "zero" } else { "grid" };
-        svg += &format!("<line class=\"{class}\" x1=\"0\" x2=\"100%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
-        svg += &text("tick left", "0", y + 4.0, &crate::ticks::label(values.dimension, tick, 1.0));
-    }
+    let label =
+        |tick: &f64| text("", "0", at(tick / values.end) + 4.0, &crate::ticks::label(values.dimension, *tick, 1.0));
+    svg += &format!("<g class=\"tick left\">{}</g>", values.ticks().iter().map(label).collect::<String>());
     let (low, high) = axis.ends();
     svg += &format!(
         "<svg class=\"view\" y=\"{top}\" width=\"100%\" height=\"{height}\" preserveAspectRatio=\"none\" \
@@ -114,22 +110,30 @@ fn draw_panel(plot: &Plot, panel: &Panel, axis: &Axis, (top, height): (f64, f64)
             svg += &format!("<rect class=\"shade\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{tall}\"/>");
         }
     }
+    let across = |value: f64| {
+        let y = number(-value, value_places(values.end));
+        format!("M{},{y}H{}", number(low, places(high - low)), number(high, places(high - low)))
+    };
+    let grid: String = values.ticks().into_iter().filter(|tick| *tick > 0.0).map(across).collect();
+    svg += &format!("<path class=\"grid\" d=\"{grid}\"/><path class=\"zero\" d=\"{}\"/>", across(0.0));
     for level in &panel.levels {
-        let y = number(-level.value / values.unit.size, places(values.end));
-        svg += &format!("<path class=\"level\" d=\"M{},{y}H{}\"/>", number(low, 6), number(high, 6));
+        svg += &format!("<path class=\"level\" d=\"{}\"/>", across(level.value / values.unit.size));
     }
+    let dots = plot.panels.iter().flat_map(|panel| &panel.series).filter(|series| series.mark == Mark::Dots);
+    let are_titled = dots.map(|series| series.points.len()).sum::<usize>() <= MAX_TITLED_DOTS;
     for series in &panel.series {
-        svg += &draw_series(series, axis, &values);
+        svg += &draw_series(series, axis, &values, are_titled);
     }
     svg + "</svg>" + &labels(panel, &values, (top, height))
 }
 
-/// Draws a series in the coordinates of its values.
-fn draw_series(series: &Series, axis: &Axis, values: &Height) -> String {
+/// Draws a series in the coordinates of its values; each dot with a title if `are_titled`.
+fn draw_series(series: &Series, axis: &Axis, values: &Height, are_titled: bool) -> String {
     let (low, high) = axis.ends();
-    let (across, up) = (places(high - low), places(values.end));
-    let point =
-        |(x, y): (f64, f64)| format!("{},{}", number(axis.coordinate(x), across), number(-y / values.unit.size, up));
+    // A logarithm has one more, for its number to be right.
+    let across = places(high - low) + usize::from(axis.is_logarithmic);
+    let up = value_places(values.end);
+    let place = |(x, y): (f64, f64)| (number(axis.coordinate(x), across), number(-y / values.unit.size, up));
     let class = series.hue.class();
     let path = |mark: &str, d: &str, title: &str| {
         let (name, title) = (escape(&series.name), escape(title));
@@ -137,35 +141,56 @@ fn draw_series(series: &Series, axis: &Axis, values: &Height) -> String {
     };
     // Values that differ by less than the drawing resolves are one place to the keyboard.
     let places_of = |points: &[(f64, f64)]| {
-        let mut places: Vec<((f64, f64), String)> = points.iter().map(|at| (*at, point(*at))).collect();
+        let mut places: Vec<((f64, f64), Place)> = points.iter().map(|at| (*at, place(*at))).collect();
         places.dedup_by(|next, one| next.1 == one.1);
         places
     };
-    let joined =
-        |points: &[(f64, f64)]| places_of(points).into_iter().map(|(_, place)| place).collect::<Vec<_>>().join(" ");
-    let dot = |place: &str| format!("M{place}h0");
+    let only = |points: &[(f64, f64)]| places_of(points).into_iter().map(|(_, place)| place).collect::<Vec<Place>>();
+    let joined = |points: &[(f64, f64)]| only(points).iter().map(pair).collect::<Vec<String>>().join(" ");
+    let dot = |place: &Place| format!("M{}z", pair(place));
     match series.mark {
         // A line of one point would not be seen.
-        Mark::Line | Mark::Steps if series.points.len() > 1 => {
-            path("line", &format!("M{}", joined(&series.vertices())), &summary(series))
+        Mark::Line if series.points.len() > 1 => {
+            path("line", &format!("M{}", joined(&series.points)), &summary(series))
         }
+        Mark::Steps if series.points.len() > 1 => path("line", &steps(&only(&series.points)), &summary(series)),
         Mark::Ranges => {
-            let range = |pair: &[(f64, f64)]| format!("M{}", joined(pair));
+            let range = |ends: &[(f64, f64)]| format!("M{}", joined(ends));
             path("range", &series.points.chunks(2).map(range).collect::<String>(), &summary(series))
         }
-        _ if series.points.len() <= MAX_TITLED_DOTS => {
-            let titled = |(at, place): ((f64, f64), String)| {
+        _ if are_titled || series.points.len() == 1 => {
+            let titled = |(at, place): ((f64, f64), Place)| {
                 let value = values.dimension.text_in(at.1, values.unit);
                 let title = format!("{}: {value} at {}", series.name, axis.dimension.text_in(at.0, axis.unit));
                 path("dot", &dot(&place), &title)
             };
             places_of(&series.points).into_iter().map(titled).collect()
         }
-        _ => {
-            let dots: String = places_of(&series.points).iter().map(|(_, place)| dot(place)).collect();
-            path("dot small", &dots, &summary(series))
+        _ => path("dot small", &only(&series.points).iter().map(dot).collect::<String>(), &summary(series)),
+    }
+}
+
+/// Coordinates as they are written.
+type Place = (String, String);
+
+/// Returns coordinates for a path; a sign divides them as well as a comma.
+fn pair((x, y): &Place) -> String {
+    if y.starts_with('-') { format!("{x}{y}") } else { format!("{x},{y}") }
+}
+
+/// Returns the path through places that goes across and then up or down to each.
+fn steps(places: &[Place]) -> String {
+    let mut path = places.first().map_or_else(String::new, |first| format!("M{}", pair(first)));
+    for both in places.windows(2) {
+        let [(from, before), (to, after)] = both else { continue };
+        if from != to {
+            path += &format!("H{to}");
+        }
+        if before != after {
+            path += &format!("V{after}");
         }
     }
+    path
 }
 
 /// Draws the labels at the right of a panel, moved apart where they would overlap.
@@ -204,6 +229,13 @@ fn apart(wanted: &[f64], end: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_go_across_and_then_up_or_down() {
+        let places = [("0", "0"), ("1", "0"), ("2", "-3"), ("2", "-4")];
+        assert_eq!(steps(&places.map(|(x, y)| (x.to_owned(), y.to_owned()))), "M0,0H1H2V-3V-4");
+        assert_eq!((pair(&("1".into(), "-2".into())), pair(&("1".into(), "0".into()))), ("1-2".into(), "1,0".into()));
+    }
 
     #[test]
     fn labels_do_not_overlap() {

@@ -43,7 +43,6 @@ fn cell(series: &Series, (from, to): (f64, f64)) -> String {
     let (least, most) = within.fold((f64::MAX, f64::MIN), |(least, most), y| (least.min(y), most.max(y)));
     match (least, most) {
         _ if least > most => String::new(),
-        _ if least >= most => series.y.text(most),
-        _ => format!("{} to {}", series.y.text(least), series.y.text(most)),
+        _ => series.y.range(least, most),
     }
 }

@@ -1,16 +1,22 @@
-//! The runs of a sweep as Cottrell drew his: by streams, repeated, idle and loaded, and over time.
+//! The runs of a sweep as Cottrell drew his: by streams, repeated, idle and loaded, over time, and the processors.
 
 use std::collections::BTreeMap;
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
-use fullpipe_record::{SweepCell, SweepReason, SweepReport, SweepRun};
+use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
-use super::Section;
+use super::{Section, published};
 use crate::text::round_trip;
 
 /// Settings that are drawn, those with the most runs.
 const MAX_SETTINGS: usize = 12;
+
+/// Windows that have a panel each, those of which the runs of one setting differ most.
+const MAX_WINDOWS: usize = 4;
+
+/// Share of the best rate from which on runs have about the same rate.
+const NEARLY: f64 = 0.9;
 
 /// Returns the rates by streams, a line for each window; `None` without a surface.
 pub(super) fn by_streams(report: &SweepReport) -> Option<Section> {
@@ -26,12 +32,19 @@ pub(super) fn by_streams(report: &SweepReport) -> Option<Section> {
         let is_labelled = labelled.contains(&Some(*window));
         panel = panel.with(if is_labelled { line.labelled(&window.to_string()) } else { line });
     }
+    let of_knee = report.surface.iter().filter(|of| Some(of.cell.window) == knee);
+    let intervals = of_knee.map(|of| (u64::from(of.cell.streams), of.low, of.high));
+    panel = panel.with(Series::ranges("95 % interval", Hue::Orange, intervals));
+    if let Some(top) = published::top(report) {
+        panel = panel.level(top, "2002, scaled");
+    }
     let measured = counted(report).map(|(run, rate)| (u64::from(run.cell.streams), rate));
     panel = panel.with(Series::new("runs", Mark::Dots, Hue::Grey, measured));
     let best = report.surface.iter().map(|of| of.rate).max()?;
     let plot = Plot::logarithmic("Rate by streams, for each window").axis("streams").with(panel);
     let title = format!("Up to {best}, by streams and window");
-    let method = "A line a window, by the surface fitted to all runs, orange that of the knee; dots: the runs.";
+    let method = "A line a window, by the surface fitted to all runs, orange that of the knee, with its 95 % intervals; \
+                  dots: the runs.";
     Some(Section::new(title, method, plot))
 }
 
@@ -57,6 +70,11 @@ pub(super) fn spread(rates: &[BitRate]) -> Option<Ratio> {
     Some(Ratio::of(most.as_f64() - least.as_f64(), middle.as_f64()))
 }
 
+/// Returns the same as a number, 0 where it is not known.
+fn width(rates: &[BitRate]) -> f64 {
+    spread(rates).map_or(0.0, Ratio::get)
+}
+
 /// Returns the settings that were measured more than once; `None` without any.
 pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
     let mut all = repetitions(report);
@@ -67,7 +85,9 @@ pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
     let (widest, at) = widest?;
     let title = format!("The rates of one setting differ by {:.0} % at most, with {at}", widest.percent());
     if all.len() > MAX_SETTINGS {
-        all.sort_by_key(|(_, rates)| std::cmp::Reverse(rates.len()));
+        all.sort_by(|(_, one), (_, other)| {
+            other.len().cmp(&one.len()).then_with(|| width(other).total_cmp(&width(one)))
+        });
         all.truncate(MAX_SETTINGS);
         all.sort_by_key(|(cell, _)| cell.product());
     }
@@ -80,6 +100,117 @@ pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
     let method =
         "Settings that were measured more than once, by streams × window. Small dots: runs. Large dot: median.";
     Some(Section::new(title, method, rows))
+}
+
+/// Returns all runs by streams with their mean and their most, for a few windows, and the range of the runs of one
+/// setting; `None` unless settings with several numbers of streams were measured more than once.
+pub(super) fn spread_by_streams(report: &SweepReport) -> Option<Section> {
+    const FEWEST_NUMBERS: usize = 3;
+    let repeated = repetitions(report);
+    let spreads: Vec<(u64, Ratio)> =
+        repeated.iter().filter_map(|(cell, rates)| Some((cell.streams.into(), spread(rates)?))).collect();
+    let typical = by_number(&spreads, |widths| {
+        let mut sorted = widths.to_vec();
+        sorted.sort_by(|one, other| one.get().total_cmp(&other.get()));
+        sorted[sorted.len() / 2]
+    });
+    let (widest, most) = *typical.iter().max_by(|one, other| one.1.get().total_cmp(&other.1.get()))?;
+    if typical.len() < FEWEST_NUMBERS {
+        return None;
+    }
+    let mut widths: BTreeMap<ByteCount, f64> = BTreeMap::new();
+    for (cell, rates) in &repeated {
+        let widest = widths.entry(cell.window).or_default();
+        *widest = widest.max(width(rates));
+    }
+    let mut windows: Vec<(ByteCount, f64)> = widths.into_iter().collect();
+    windows.sort_by(|one, other| other.1.total_cmp(&one.1));
+    windows.truncate(MAX_WINDOWS);
+    windows.sort_by_key(|(window, _)| *window);
+    let mut plot = Plot::logarithmic("Runs by streams, and the spread of one setting").axis("streams");
+    for (window, _) in windows {
+        plot = plot.with(of_window(report, window));
+    }
+    let panel = Panel::new("range ÷ median")
+        .with(Series::new("a setting", Mark::Dots, Hue::Grey, spreads))
+        .with(Series::new("median", Mark::Line, Hue::Plum, typical).labelled("median"));
+    let title = match most.percent() {
+        percent if percent < 0.5 => "Runs of most settings hardly differ".to_owned(),
+        percent => format!("Runs of one setting differ most with {widest} streams, by {percent:.0} %"),
+    };
+    let method = "A panel for each of the windows whose runs differ most: dots are runs, blue their mean, orange the \
+                  fastest. Below: the range of the runs of each setting, of all windows, by streams.";
+    Some(Section::new(title, method, plot.with(panel)))
+}
+
+fn of_window(report: &SweepReport, window: ByteCount) -> Panel {
+    let own = counted(report).filter(|(run, _)| run.cell.window == window);
+    let runs: Vec<(u64, BitRate)> = own.map(|(run, rate)| (run.cell.streams.into(), rate)).collect();
+    let mean = by_number(&runs, |rates| {
+        BitRate::from_bps_f64(rates.iter().map(|rate| rate.as_f64()).sum::<f64>() / rates.len() as f64)
+    });
+    let most = by_number(&runs, |rates| rates.iter().copied().max().unwrap_or_default());
+    Panel::new(&format!("{window}: rate"))
+        .with(Series::new("runs", Mark::Dots, Hue::Grey, runs))
+        .with(Series::new("mean", Mark::Line, Hue::Blue, mean).labelled("mean"))
+        .with(Series::new("fastest", Mark::Line, Hue::Orange, most).labelled("fastest"))
+}
+
+/// Returns what `figure` gives for the values of each number of streams.
+fn by_number<T: Copy>(values: &[(u64, T)], figure: impl Fn(&[T]) -> T) -> Vec<(u64, T)> {
+    let mut groups: BTreeMap<u64, Vec<T>> = BTreeMap::new();
+    for (streams, value) in values {
+        groups.entry(*streams).or_default().push(*value);
+    }
+    groups.into_iter().map(|(streams, own)| (streams, figure(&own))).collect()
+}
+
+/// Returns the processor time of both ends by streams, of the runs with about the same rate; `None` unless it is known
+/// of two numbers of streams.
+pub(super) fn processors(report: &SweepReport) -> Option<Section> {
+    let best = counted(report).map(|(_, rate)| rate).max()?;
+    let least = best.scaled(NEARLY);
+    let loads =
+        || counted(report).filter(|(_, rate)| *rate >= least).filter_map(|(run, _)| Some((run, run.load.as_ref()?)));
+    let of = |share: fn(&SweepLoad) -> Option<Ratio>| -> Vec<(u64, Ratio)> {
+        loads().filter_map(|(run, load)| Some((run.cell.streams.into(), share(load)?))).collect()
+    };
+    let [sender, receiver] = [of(|load| load.cpu_sender), of(|load| load.cpu_receiver)];
+    if by_number(&sender, |own| own[0]).len() < 2 {
+        return None;
+    }
+    let most = sender.iter().map(|(_, share)| share.percent()).fold(0.0, f64::max);
+    let panel = Panel::new("processor time, of one core")
+        .with(Series::new("receiver", Mark::Dots, Hue::Orange, receiver).labelled("receiver"))
+        .with(Series::new("sender", Mark::Dots, Hue::Blue, sender).labelled("sender"));
+    let title = format!("With {least} and more, the sender spends at most {most:.1} % of a core");
+    let method = "Processor time of the programs of both ends by streams, of runs with at least 90 % of the best rate.";
+    Some(Section::new(title, method, Plot::logarithmic("Processor time by streams").axis("streams").with(panel)))
+}
+
+/// Returns the course of the fastest run: the rate of each half second, and the mean so far; `None` where no run has
+/// one.
+pub(super) fn fastest(report: &SweepReport) -> Option<Section> {
+    let with_load = counted(report).filter_map(|(run, rate)| Some((run, rate, run.load.as_ref()?)));
+    let (run, rate, load) = with_load.max_by_key(|(_, rate, _)| *rate)?;
+    let at = |index: usize| SweepLoad::STEP * (index as u64 + 1);
+    let each = load.rates.iter().enumerate().map(|(index, rate)| (at(index), *rate));
+    let sums = load.rates.iter().scan(0.0, |sum, rate| {
+        *sum += rate.as_f64();
+        Some(*sum)
+    });
+    let means: Vec<(Span, BitRate)> =
+        sums.enumerate().map(|(index, sum)| (at(index), BitRate::from_bps_f64(sum / (index + 1) as f64))).collect();
+    let whole = means.last()?.1;
+    let panel = Panel::new("rate")
+        .with(Series::new("mean so far", Mark::Line, Hue::Grey, means).labelled("mean so far"))
+        .with(Series::new("each half second", Mark::Line, Hue::Blue, each).labelled("each half second"));
+    let mut plot = Plot::new("The fastest run over time").with(panel);
+    if let Some(ramp) = load.ramp.filter(|ramp| *ramp > Span::ZERO) {
+        plot = plot.shade(Span::ZERO, ramp, &format!("ramp {}", round_trip(ramp)));
+    }
+    let title = format!("The fastest run, {}: {rate} after the ramp, {whole} with it", run.cell);
+    Some(Section::new(title, "Payload that arrived in each half second, and the mean from the start on.", plot))
 }
 
 /// Returns the round trips of all runs, without and under load, on one scale; `None` where either are not known.

@@ -17,10 +17,25 @@ pub(super) fn page(articles: &[Article]) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<title>{}</title>\n\
-         <link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}{PAGE}</style></head>\n<body>\n<main>\n{body}</main>\n\
-         <script>\n{SCRIPT}</script>\n</body></html>\n",
-        text(title)
+         <link rel=\"icon\" href=\"data:,\">\n<style>\n{}{}</style></head>\n<body>\n<main>\n{body}</main>\n\
+         <script>\n{}</script>\n</body></html>\n",
+        text(title),
+        tight(STYLE),
+        tight(PAGE),
+        packed(SCRIPT)
     )
+}
+
+/// Returns the lines of a style sheet or a script without what only its authors need.
+fn packed(source: &str) -> String {
+    let lines = source.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// Returns a style sheet without its spaces next to signs.
+fn tight(style: &str) -> String {
+    let signs = [("; ", ";"), (": ", ":"), (", ", ","), (" {", "{"), ("{ ", "{"), (" }", "}")];
+    signs.iter().fold(packed(style), |style, (sign, short)| style.replace(sign, short))
 }
 
 fn text(foreign: &str) -> String {
@@ -50,7 +65,7 @@ fn article(article: &Article) -> String {
 fn whole(sentence: &str) -> String {
     const MAX_SENTENCE: usize = 600;
     let visible: Vec<String> = sentence.split_whitespace().map(shown).collect();
-    let joined = visible.join(" ");
+    let joined = visible.join(" ").replace(" %", "\u{a0}%");
     if joined.chars().count() <= MAX_SENTENCE {
         joined
     } else {

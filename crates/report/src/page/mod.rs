@@ -36,8 +36,8 @@ pub struct Source<'d> {
 /// A document that no page can be made of.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{name} has no result that a page can show; pages show what demo, measure, diagnose, diff, sweep, lab, simulate, \
-     trace and history print with --json"
+    "{name} has no result that a page can show; pages show what demo, measure, diagnose, diff, sweep, compare, lab, \
+     simulate, trace and history print with --json"
 )]
 pub struct PageError {
     name: String,
@@ -174,11 +174,27 @@ impl From<Figures> for View {
     }
 }
 
-/// Returns a table with these heads, without the columns that are empty.
-fn figures<const N: usize>(heads: [&str; N], rows: Vec<[String; N]>) -> Figures {
+/// Returns a table with these heads, without the columns that are empty. A unit that all cells of a column have stands
+/// in its head.
+fn figures<const N: usize>(heads: [&str; N], mut rows: Vec<[String; N]>) -> Figures {
+    let mut heads = heads.map(str::to_owned);
+    for (column, head) in heads.iter_mut().enumerate() {
+        let Some(unit) = common_unit(rows.iter().map(|row| row[column].as_str())) else { continue };
+        rows.iter_mut().for_each(|row| row[column].truncate(row[column].len().saturating_sub(unit.len() + 1)));
+        *head = format!("{head}, {unit}");
+    }
     let is_used = |column: usize| rows.is_empty() || rows.iter().any(|row| !row[column].is_empty());
     let used: Vec<bool> = (0..N).map(is_used).collect();
     let kept =
         |cells: [String; N]| cells.into_iter().zip(&used).filter(|(_, used)| **used).map(|(cell, _)| cell).collect();
-    Figures { heads: kept(heads.map(str::to_owned)), rows: rows.into_iter().map(kept).collect() }
+    Figures { heads: kept(heads), rows: rows.into_iter().map(kept).collect() }
+}
+
+/// Returns the unit of several cells that are all numbers with the same one, or empty.
+fn common_unit<'c>(cells: impl Iterator<Item = &'c str>) -> Option<String> {
+    let filled: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
+    let units = filled.iter().map(|cell| cell.rsplit_once(' ').filter(|(number, _)| number.parse::<f64>().is_ok()));
+    let units: Vec<&str> = units.map(|parts| parts.map(|(_, unit)| unit)).collect::<Option<_>>()?;
+    let (first, rest) = units.split_first()?;
+    (!rest.is_empty() && rest.iter().all(|unit| unit == first)).then(|| (*first).to_owned())
 }

@@ -13,8 +13,23 @@ const SLAC: &str = "slac-sweep";
 /// Share of the best rate below which a setting lies on the slope, and not on the plateau.
 const SLOPE: f64 = 0.9;
 
-/// Share of the top at which round trips began to grow in the source: 320 of 469 Mbit/s.
-const CLIMBS: f64 = 320.0 / 469.0;
+/// Top rate of the source, and the rate from which on round trips grew, in Mbit/s, of the 622 Mbit/s of its line.
+const TOP: f64 = 469.0;
+const CLIMBS: f64 = 320.0;
+const LINE: f64 = 622.0;
+
+/// Capacity of the scenario's path.
+const CAPACITY: BitRate = BitRate::from_bps(62_200_000);
+
+/// Returns the top rate of the source, scaled to the capacity of the scenario; `None` of another path.
+pub(super) fn top(report: &SweepReport) -> Option<BitRate> {
+    (report.plan.target == SLAC).then(|| CAPACITY.scaled(TOP / LINE))
+}
+
+/// Returns the rate from which on round trips grew in the source, and its top, likewise.
+pub(super) fn climb(report: &SweepReport) -> Option<(BitRate, BitRate)> {
+    Some((CAPACITY.scaled(CLIMBS / LINE), top(report)?))
+}
 
 /// Returns the figures of the source of a sweep's scenario next to those of the sweep; `None` of another path.
 pub(super) fn of_sweep(report: &SweepReport) -> Option<Section> {
@@ -45,6 +60,7 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<Section> {
         ["spread of repeated runs", "largest on the slope up to the knee, less with many streams", &widths],
         ["runs without congestion", "most, and many of the fast ones", &calm(report, best)],
         ["dips begin", "at 60 × 256, 20 × 512, 10 × 1024 KB: 10 to 15 MB in flight; BDP 11.97 MB", &begins],
+        ["processor time of the sender", "20 % at most, of 1133 MHz", &processor_time(report)],
         ["runs", "10 s of load and 10 s of rest each, 76 min", &cost],
     ];
     let table = figures(
@@ -54,6 +70,12 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<Section> {
     let method = "Cottrell: 622 Mbit/s × 154 ms with the traffic of others. The scenario has a tenth of the rate, so \
                   that shares can be compared, and rates cannot.";
     Some(Section::new("Next to the figures of the source", method, table))
+}
+
+fn processor_time(report: &SweepReport) -> String {
+    let shares = report.runs.iter().filter_map(|run| run.load.as_ref()?.cpu_sender);
+    let most = shares.map(Ratio::percent).reduce(f64::max);
+    most.map_or_else(|| "not recorded".to_owned(), |most| format!("{most:.1} % of a core at most"))
 }
 
 fn percent(part: BitRate, whole: BitRate) -> String {
@@ -81,7 +103,7 @@ fn calm(report: &SweepReport, best: BitRate) -> String {
         let calm = all.iter().filter(|(run, _)| run.retransmits.is_some_and(|again| again.get() == 0));
         (calm.count(), all.len())
     };
-    let ((calm, all), (calm_fast, fast)) = (of(BitRate::ZERO), of(best.scaled(CLIMBS)));
+    let ((calm, all), (calm_fast, fast)) = (of(BitRate::ZERO), of(best.scaled(CLIMBS / TOP)));
     format!("{calm} of {all} sent nothing again; {calm_fast} of the {fast} above 68 % of the top")
 }
 

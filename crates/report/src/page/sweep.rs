@@ -4,15 +4,17 @@ use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
 use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
 use fullpipe_units::{Ratio, Span};
 
-use super::campaign::{by_streams, distributions, repeated, timeline};
+use super::campaign::{by_streams, distributions, fastest, processors, repeated, spread_by_streams, timeline};
 use super::{Article, Section, figures, published};
-use crate::text::{added_rtt, named_settings, rate_map, round_trip, sweep_sentences};
+use crate::text::{added_rtt, interval, named_settings, rate_map, round_trip, sweep_sentences};
 
 /// Returns the article on a sweep.
 pub(super) fn article(report: &SweepReport) -> Article {
     let answer = report.answer.as_ref();
     let headline = match answer {
-        Some(answer) if answer.sure => format!("{} is enough: {}", answer.knee.cell, answer.knee.rate),
+        Some(answer) if answer.sure || report.plan.order.is_some() => {
+            format!("{} is enough: {}", answer.knee.cell, answer.knee.rate)
+        }
         Some(answer) => format!("{} is the best within the budget: {}", answer.knee.cell, answer.knee.rate),
         None => "Too few runs for an answer".to_owned(),
     };
@@ -21,9 +23,12 @@ pub(super) fn article(report: &SweepReport) -> Article {
         published::of_sweep(report),
         by_streams(report),
         repeated(report),
+        spread_by_streams(report),
         Some(round_trips(report)),
         distributions(report),
         timeline(report),
+        fastest(report),
+        processors(report),
         answer.map(|answer| settings(answer, report)),
     ];
     let simulated = if report.plan.is_virtual { ", simulated" } else { "" };
@@ -39,15 +44,17 @@ pub(super) fn article(report: &SweepReport) -> Article {
 
 fn facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
     let added = added_rtt(report, &answer.knee).map(|added| (plus(added), "round trip that the knee adds".to_owned()));
-    let spent = Ratio::of(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
-    [
-        Some((answer.best.rate.to_string(), format!("the fastest, {}", answer.best.cell))),
-        added,
-        Some((format!("{:.0} %", spent.percent()), "of the bytes of the whole grid".to_owned())),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let spent = match report.plan.order {
+        Some(_) => (report.spent.bytes.to_string(), format!("moved in {} runs", report.runs.len())),
+        None => {
+            let share = Ratio::of(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
+            (format!("{:.0} %", share.percent()), "of the bytes of the whole grid".to_owned())
+        }
+    };
+    [Some((answer.best.rate.to_string(), format!("the fastest, {}", answer.best.cell))), added, Some(spent)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn surface(report: &SweepReport) -> Section {
@@ -67,7 +74,9 @@ fn round_trips(report: &SweepReport) -> Section {
         let of = counted().filter(|(_, run)| is_lossy(run) == lost);
         Series::new(name, Mark::Dots, hue, of.filter_map(|(rate, run)| Some((rate, run.loaded_rtt?))))
     };
+    let of_kernel = counted().filter_map(|(rate, run)| Some((rate, run.load.as_ref()?.smoothed_rtt?)));
     let panel = Panel::new("round trip under load")
+        .with(Series::new("smoothed by the sender's kernel", Mark::Dots, Hue::Grey, of_kernel))
         .with(points("nothing sent again", Hue::Blue, false))
         .with(points("segments sent again", Hue::Orange, true))
         .level(report.plan.rtt, "idle");
@@ -77,15 +86,19 @@ fn round_trips(report: &SweepReport) -> Section {
         Some(from) => format!("Round trips are longer from {from} on"),
         None => "Round trips by rate".to_owned(),
     };
-    let method = "A dot a run: median round trip under load, orange where segments were sent again, and their number.";
-    Section::new(title, method, Plot::new("Round trip by rate").axis("rate").with(panel).with(again))
+    let method = "A dot a run: median round trip under load, orange where segments were sent again, and their number; \
+                  grey: the estimate of the sender's kernel.";
+    let mut plot = Plot::new("Round trip by rate").axis("rate").with(panel).with(again);
+    if let Some((from, top)) = published::climb(report) {
+        plot = plot.shade(from, top, "2002: longer from here on, scaled");
+    }
+    Section::new(title, method, plot)
 }
 
 fn settings(answer: &SweepAnswer, report: &SweepReport) -> Section {
     let row = |(name, of): (&str, &SweepEstimate)| {
-        let interval = format!("{} to {}", of.low, of.high);
         let added = added_rtt(report, of).map_or_else(String::new, plus);
-        [name.to_owned(), of.cell.to_string(), of.rate.to_string(), interval, added]
+        [name.to_owned(), of.cell.to_string(), of.rate.to_string(), interval(of), added]
     };
     let heads = ["", "streams × window", "rate", "95 % interval", "RTT"];
     let table = figures(heads, named_settings(answer).into_iter().map(row).collect());

@@ -90,14 +90,23 @@ pub(crate) fn rate_map(report: &SweepReport) -> HeatMap {
         rate: of.rate,
         is_measured: of.runs > 0,
         note: match of.runs {
-            0 => format!("{} to {}", of.low, of.high),
-            runs => format!("{} to {}, {runs} runs", of.low, of.high),
+            0 => interval(of),
+            runs => format!("{}, {runs} runs", interval(of)),
         },
     };
     let map = HeatMap::new("Rate by window and streams", report.surface.iter().map(tile).collect());
     let Some(answer) = &report.answer else { return map };
     let (knee, best) = (answer.knee.cell, answer.best.rate);
     map.knee(knee.window, knee.streams.into()).bdp(best.bytes_in(report.plan.rtt))
+}
+
+/// Returns the interval of a rate, with its unit once if it is the same.
+pub(crate) fn interval(of: &SweepEstimate) -> String {
+    let (low, high) = (of.low.to_string(), of.high.to_string());
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
+        _ => format!("{low} to {high}"),
+    }
 }
 
 fn settings(answer: &SweepAnswer, report: &SweepReport, style: Style) -> String {

@@ -5,7 +5,7 @@ use std::fs;
 use fullpipe_record::{
     Buffer, Content, CpuSample, CpuTime, DiagnosisReport, Direction, Document, Echo, EchoReport, ErrorReport,
     LabReport, LoadTime, Measurement, Published, Sample, SimulatedTransfer, SweepAnswer, SweepCell, SweepCost,
-    SweepEstimate, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepShape, TcpInfo,
+    SweepEstimate, SweepLoad, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepShape, TcpInfo,
 };
 use fullpipe_report::{Source, Style, html_page, text_page};
 use fullpipe_testkit::{Browser, require};
@@ -122,20 +122,55 @@ fn slac() -> SweepReport {
     sweep
 }
 
-/// Returns a sweep over the whole of the grid of Cottrell, 10 windows × 13 numbers of streams.
+/// Returns a sweep over the whole of the grid of Cottrell in both orders, 260 runs over 10 windows × 13 numbers of
+/// streams, whose figures differ as those of real runs do.
 fn whole_grid() -> SweepReport {
     let mut sweep = slac();
     let streams = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 90];
-    let cells = (0..130_usize)
-        .map(|index| SweepCell { window: ByteCount::from_kib(8 << (index % 10)), streams: streams[index / 10] });
-    let estimate = sweep.surface[0];
-    sweep.surface = cells.clone().map(|cell| SweepEstimate { cell, ..estimate }).collect();
-    let first = sweep.runs[0].clone();
-    let rtt = |cell: SweepCell| Some(Span::from_micros(154_123 + u64::from(cell.streams) * 377));
-    sweep.runs = cells.map(|cell| SweepRun { cell, loaded_rtt: rtt(cell), ..first.clone() }).collect();
+    let cells: Vec<SweepCell> = (0..130_usize)
+        .map(|index| SweepCell { window: ByteCount::from_kib(8 << (index % 10)), streams: streams[index / 10] })
+        .collect();
     sweep.plan.windows = (0..10).map(|power| ByteCount::from_kib(8 << power)).collect();
     sweep.plan.streams = streams.to_vec();
+    sweep.plan.rtt = Span::from_millis(154);
+    sweep.plan.order = Some(SweepOrder::Both);
+    sweep.runs = cells.iter().chain(cells.iter().rev()).zip(0..).map(|(cell, number)| noisy(*cell, number)).collect();
+    let estimate = |(cell, number): (&SweepCell, u64)| {
+        let rate = noisy(*cell, number).rate.unwrap();
+        SweepEstimate { cell: *cell, rate, low: rate.scaled(0.9713), high: rate.scaled(1.0291), runs: 2 }
+    };
+    sweep.surface = cells.iter().zip(1_000..).map(estimate).collect();
+    sweep.spent = SweepCost { bytes: ByteCount::from_mib(9_000), time: Span::from_secs(5_300) };
     sweep
+}
+
+/// Returns a run over 58 Mbit/s and 154 ms, with noise by its number.
+fn noisy(cell: SweepCell, number: u64) -> SweepRun {
+    let noise = |per_mille: u64| 1.0 + (number * 7_919 % per_mille) as f64 / 1_000.0;
+    let rate = BitRate::of(cell.product(), Span::from_millis(154)).min(BitRate::from_bps(58_123_000));
+    let rate = rate.scaled(1.0 / noise(97));
+    let loaded = Span::from_millis(154).scaled(noise(13)) + Span::from_micros(rate.bps() / 1_700);
+    let arrived = |half: u64| rate.scaled((half as f64 / 4.0).min(1.0) * noise(31));
+    let load = SweepLoad {
+        rates: (1..=20).map(arrived).collect(),
+        ramp: Some(Span::from_millis(1_848)),
+        smoothed_rtt: Some(loaded.scaled(noise(7))),
+        cpu_sender: Some(Ratio::new(0.021 * noise(211))),
+        cpu_receiver: Some(Ratio::new(0.034 * noise(301))),
+    };
+    SweepRun {
+        idle_rtt: Some(Span::from_micros(154_000 + number * 53 % 901)),
+        loaded_rtt: Some(loaded),
+        retransmits: Some(SegCount::new(if rate > BitRate::from_mbps(50) { number * 31 % 97 } else { 0 })),
+        together: Some(Ratio::new(noise(400))),
+        load: Some(load),
+        ..SweepRun::of(
+            cell,
+            SweepReason::Grid,
+            rate,
+            SweepCost { bytes: rate.bytes_in(Span::from_secs(10)), time: Span::from_millis(20_400 + number % 90) },
+        )
+    }
 }
 
 /// Returns transfers that differ in window and streams.
@@ -176,6 +211,7 @@ fn swept(is_answered: bool) -> SweepReport {
         loaded_rtt: Some(Span::from_millis(20 + rate(cell).bps() / 10_000_000)),
         retransmits: Some(SegCount::new(u64::from(cell.streams / 8))),
         together: None,
+        load: None,
         broken: Vec::new(),
     };
     let [knee, best] = [estimate(cells[1], 1), estimate(cells[3], 2)];
@@ -343,6 +379,20 @@ fn the_figures_of_a_source_stand_next_to_those_of_the_scenario() {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
+    let whole = html(&[document(Content::Sweep { sweep: Box::new(whole_grid()) })]);
+    for part in [
+        "<td>260 runs in 88 min",
+        "% of a core at most",
+        "2002, scaled",
+        "longer from here on, scaled",
+        "Runs of one setting differ most with",
+        "1 MiB: rate",
+        "smoothed by the sender&#39;s kernel",
+        "after the ramp, ",
+        "Processor time by streams",
+    ] {
+        assert!(whole.contains(part), "{part}: {whole}");
+    }
     let tables = html(&[document(Content::Lab { lab: vec![oci()] })]);
     assert!(tables.contains("12.5 MB, source") && tables.contains("119 Mbit/s, 150 at most"), "{tables}");
     let other = html(&[document(Content::Sweep { sweep: Box::new(swept(true)) })]);
@@ -420,9 +470,11 @@ const UNREACHED: &str = r"(() => {
     }
     const marks = new Set();
     for (const mark of chart.querySelectorAll('.m')) {
-      const places = mark.matches('path') ? mark.getAttribute('d').match(/[-.\d]+,[-.\d]+/g) : [marks.size];
-      places.forEach((place) => marks.add(`${mark.dataset.n} ${place}`));
+      const point = /-?[.\d]+(,|(?=-))-?[.\d]+|H-?[.\d]+(V-?[.\d]+)?|V-?[.\d]+/g;
+      const places = mark.matches('path') ? mark.getAttribute('d').match(point) : [String(marks.size)];
+      places.forEach((place, index) => marks.add(`${mark.dataset.n} ${place} ${place.startsWith('V') ? index : ''}`));
     }
+    if (chart.matches('.heat') && ![...seen].every((at) => at.includes('bit/s, '))) missed.push('tiles without words');
     if (seen.size !== marks.size) missed.push(`${chart.getAttribute('aria-label')}: ${seen.size} of ${marks.size}`);
   }
   return missed;
@@ -469,6 +521,7 @@ fn the_keyboard_reaches_every_mark_and_zooms() {
     assert_eq!(browser.evaluate(UNREACHED), Value::Array(Vec::new()));
     for content in [
         Content::Sweep { sweep: Box::new(slac()) },
+        Content::Sweep { sweep: Box::new(whole_grid()) },
         Content::Difference { difference: Box::new(archived::difference(12)) },
         Content::History { history: Box::new(archived::history(60)) },
         Content::Stored { stored: archived::stored(60) },
