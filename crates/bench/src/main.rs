@@ -6,6 +6,7 @@ mod accuracy;
 mod captures;
 mod case;
 mod comparison;
+mod copying;
 mod diagnosis;
 mod emulated;
 mod figures;
@@ -41,6 +42,7 @@ use fullpipe_lab::{Awake, keeper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Effort};
+use crate::copying::Copying;
 use crate::diagnosis::Judging;
 use crate::independent::{Drawing, Peer};
 use crate::link_virtual::VirtualLink;
@@ -112,6 +114,8 @@ enum Other {
     Independent(Drawing),
     /// Compare how fast captures are read, with tcptrace and tshark
     Trace(Reading),
+    /// Compare copies of files over emulated paths, with scp, rsync and curl
+    Copy(Copying),
     /// Count the packets that one direction of the emulated link carries in virtual time
     LinkVirtual(VirtualLink),
     /// Hold simulated transfers against recorded ones of the same paths and hosts
@@ -133,6 +137,7 @@ fn main() -> ExitCode {
         Some(Other::Diagnosis(judging)) => judging.run(&fullpipe(judging.selection.fullpipe.as_ref()), stop),
         Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop),
         Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
+        Some(Other::Copy(copying)) => copying.run(&fullpipe(copying.fullpipe.as_ref()), stop),
         Some(Other::LinkVirtual(link)) => link.run(),
         Some(Other::Simulator(simulating)) => simulating.run(stop),
         Some(Other::SimulatorSpeed(speed)) => speed.run(stop),

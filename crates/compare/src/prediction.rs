@@ -32,7 +32,7 @@ pub(crate) fn predicted(
 /// Returns the prediction of every program of the closed list.
 pub(crate) fn predictions(path: &Path, hosts: [&HostSettings; 2]) -> Vec<ProgramPrediction> {
     let of = |program: Program| {
-        let (rate, limit) = predicted(program.application(), program.connections(), path, hosts);
+        let (rate, limit) = predicted(program.application(), program.connections(path, hosts), path, hosts);
         ProgramPrediction { program: program.name().to_owned(), rate, limit }
     };
     Program::ALL.into_iter().map(of).collect()
@@ -52,7 +52,8 @@ mod tests {
 
     fn of(program: Program, rtt: &str) -> (f64, Limit) {
         let host = HostSettings::of_linux_6_18();
-        let (rate, limit) = predicted(program.application(), program.connections(), &path(rtt), [&host, &host]);
+        let (path, hosts) = (path(rtt), [&host, &host]);
+        let (rate, limit) = predicted(program.application(), program.connections(&path, hosts), &path, hosts);
         (rate.as_mbps().round(), limit)
     }
 
@@ -74,5 +75,6 @@ mod tests {
     #[test]
     fn connections_side_by_side_carry_more() {
         assert!(of(Program::Aria2, "98ms").0 > 900.0);
+        assert!(of(Program::Copy, "98ms").0 > 900.0);
     }
 }

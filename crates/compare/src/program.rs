@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use fullpipe_lab::Host;
 use fullpipe_model::application::{self, Application};
+use fullpipe_record::HostSettings;
 use fullpipe_units::ByteCount;
 
 /// The file that is moved, at the host of a lab that sends it.
@@ -25,6 +26,8 @@ const CONNECTIONS_OF_ARIA2: u16 = 8;
 pub enum Program {
     /// iperf3, which moves as many bytes from memory to memory: the measure of the others.
     Iperf3,
+    /// This program's own copy, over OpenSSH and its own connections.
+    Copy,
     /// scp of OpenSSH.
     Scp,
     /// rsync over OpenSSH.
@@ -43,13 +46,23 @@ pub enum Program {
 
 impl Program {
     /// Every program of the list.
-    pub const ALL: [Self; 8] =
-        [Self::Iperf3, Self::Scp, Self::Rsync, Self::RsyncDaemon, Self::Curl, Self::CurlTls, Self::Ftp, Self::Aria2];
+    pub const ALL: [Self; 9] = [
+        Self::Iperf3,
+        Self::Copy,
+        Self::Scp,
+        Self::Rsync,
+        Self::RsyncDaemon,
+        Self::Curl,
+        Self::CurlTls,
+        Self::Ftp,
+        Self::Aria2,
+    ];
 
     /// Returns its name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Iperf3 => "iperf3",
+            Self::Copy => "copy",
             Self::Scp => "scp",
             Self::Rsync => "rsync",
             Self::RsyncDaemon => "rsyncd",
@@ -69,6 +82,7 @@ impl Program {
     pub(crate) fn missing(self) -> Option<&'static str> {
         missing_of(match self {
             Self::Iperf3 => &["iperf3"],
+            Self::Copy => &["ssh", "sshd", "ssh-keygen"],
             Self::Scp => &["scp", "ssh", "sshd", "ssh-keygen"],
             Self::Rsync => &["rsync", "ssh", "sshd", "ssh-keygen"],
             Self::RsyncDaemon => &["rsync"],
@@ -83,6 +97,7 @@ impl Program {
     pub(crate) fn missing_here(self) -> Option<&'static str> {
         missing_of(match self {
             Self::Iperf3 => &["iperf3"],
+            Self::Copy => &["ssh"],
             Self::Scp => &["scp", "ssh"],
             Self::Rsync => &["rsync", "ssh"],
             Self::RsyncDaemon => &["rsync"],
@@ -94,7 +109,7 @@ impl Program {
     /// Returns the host on which its server runs: the one that receives the file, or the one from which it is fetched.
     pub(crate) const fn server_host(self) -> Host {
         match self {
-            Self::Iperf3 | Self::Scp | Self::Rsync | Self::RsyncDaemon => Host::Receiver,
+            Self::Iperf3 | Self::Copy | Self::Scp | Self::Rsync | Self::RsyncDaemon => Host::Receiver,
             Self::Curl | Self::CurlTls | Self::Ftp | Self::Aria2 => Host::Sender,
         }
     }
@@ -103,7 +118,7 @@ impl Program {
     pub(crate) const fn port(self) -> u16 {
         match self {
             Self::Iperf3 => 5201,
-            Self::Scp | Self::Rsync => 2222,
+            Self::Copy | Self::Scp | Self::Rsync => 2222,
             Self::RsyncDaemon => 8730,
             Self::Curl | Self::Aria2 => 8080,
             Self::CurlTls => 8443,
@@ -115,7 +130,7 @@ impl Program {
     pub(crate) fn server(self) -> Vec<String> {
         let words: &[&str] = match self {
             Self::Iperf3 => &["iperf3", "-s", "-p", "5201"],
-            Self::Scp | Self::Rsync => &["sshd", "-D", "-e", "-f", "/run/compare/sshd.conf"],
+            Self::Copy | Self::Scp | Self::Rsync => &["sshd", "-D", "-e", "-f", "/run/compare/sshd.conf"],
             Self::RsyncDaemon => &["rsync", "--daemon", "--no-detach", "--config=/run/compare/rsyncd.conf"],
             Self::Curl | Self::CurlTls | Self::Aria2 => &["nginx", "-p", FOLDER, "-c", "nginx.conf"],
             Self::Ftp => &["vsftpd", "/run/compare/vsftpd.conf"],
@@ -130,6 +145,7 @@ impl Program {
         let fetch = |flag: &str, scheme: &str| fetching(flag, &format!("{scheme}://{far}:{port}/file"), COPY, None);
         match self {
             Self::Iperf3 => located(&["iperf3", "-c", &far, "-p", &port, "-n", &size]),
+            Self::Copy => copying("ssh -F /run/compare/ssh.conf", Some(&this_program()), SOURCE, &to),
             Self::Scp => located(&["scp", "-q", "-F", "/run/compare/ssh.conf", SOURCE, &to]),
             Self::Rsync => located(&["rsync", "-W", "-e", "ssh -F /run/compare/ssh.conf", SOURCE, &to]),
             Self::RsyncDaemon => located(&["rsync", "-W", SOURCE, &format!("rsync://{far}:{port}/to/file")]),
@@ -145,9 +161,10 @@ impl Program {
         self != Self::Iperf3
     }
 
-    /// Returns the number of its connections that carry the file.
-    pub(crate) const fn connections(self) -> u16 {
+    /// Returns the number of its connections that carry the file over `path`.
+    pub(crate) fn connections(self, path: &fullpipe_record::Path, [sender, receiver]: [&HostSettings; 2]) -> u16 {
         match self {
+            Self::Copy => fullpipe_copy::connections(path.rtt(), sender, receiver),
             Self::Aria2 => CONNECTIONS_OF_ARIA2,
             _ => 1,
         }
@@ -161,6 +178,19 @@ impl Program {
             program => program.name(),
         })
     }
+}
+
+/// Returns the words by which this program copies `from` to `to` over `ssh`; the program there has the name `far_path`,
+/// or its usual one.
+pub(crate) fn copying(ssh: &str, far_path: Option<&str>, from: &str, to: &str) -> Vec<String> {
+    let far_path = far_path.into_iter().flat_map(|path| ["--far-path", path]);
+    let words = ["copy", "-e", ssh].into_iter().chain(far_path).chain([from, to]);
+    std::iter::once(this_program()).chain(words.map(str::to_owned)).collect()
+}
+
+/// Returns the path of this program, which both hosts of a lab see.
+fn this_program() -> String {
+    std::env::current_exe().map_or_else(|_| "fullpipe".to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
 /// Returns the words by which curl fetches `url` into the file `to`, or its first bytes up to `most`.

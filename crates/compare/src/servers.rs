@@ -16,7 +16,7 @@ use crate::folder::Folder;
 use crate::local::{self, Ended};
 use crate::participant::{Participant, filled};
 use crate::prediction::predictions;
-use crate::program::{Program, fetching, fetching_in_parts, located};
+use crate::program::{Program, copying, fetching, fetching_in_parts, located};
 use crate::rounds::{Rounds, by_rate, row};
 
 /// The other host, and what it offers.
@@ -35,7 +35,7 @@ pub struct Servers {
 /// Moves a file of this host to the other one by each program that has a server there, or fetches one: the order of the
 /// programs is turned by one with each round. `observe` gets each transfer, whole or failed.
 ///
-/// scp and rsync use ssh with the user's own configuration, and put the copy into a folder that is removed at the end,
+/// copy, scp and rsync use ssh with the user's own configuration, and put the copy into a folder that is removed at the end,
 /// however that comes. iperf3 asks a server of its own. curl and aria2c fetch what is at a URL, up to the size of the
 /// file. The command has the placeholders `{file}`, `{host}`, `{size}`, and `{copy}`, the name of the copy at the other
 /// host.
@@ -100,7 +100,7 @@ impl Servers {
             Program::Curl | Program::Aria2 => self.url(program).is_none().then(|| no_url("http")),
             Program::CurlTls => self.url(program).is_none().then(|| no_url("https")),
             Program::Ftp => self.url(program).is_none().then(|| no_url("ftp")),
-            Program::Iperf3 | Program::Scp | Program::Rsync => None,
+            Program::Iperf3 | Program::Copy | Program::Scp | Program::Rsync => None,
         })
     }
 
@@ -143,6 +143,7 @@ impl Servers {
                 words.extend([file, target]);
                 words
             }
+            Participant::Known(Program::Copy) => copying(&in_one_word(&self.ssh()), None, &file, &target),
             Participant::Known(Program::Rsync) => {
                 located(&["rsync", "-W", "-e", &in_one_word(&self.ssh()), &file, &target])
             }
@@ -174,7 +175,7 @@ fn in_one_word(words: &[String]) -> String {
 /// Returns true if a participant puts its copy into a folder at the other host.
 fn needs_ssh(participant: &Participant) -> bool {
     match participant {
-        Participant::Known(program) => matches!(program, Program::Scp | Program::Rsync),
+        Participant::Known(program) => matches!(program, Program::Copy | Program::Scp | Program::Rsync),
         Participant::Command(words) => words.iter().any(|word| word.contains("{copy}")),
     }
 }

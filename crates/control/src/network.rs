@@ -1,6 +1,7 @@
 //! Networks of addresses, for lists of who is served and who may be reached.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -27,6 +28,17 @@ impl Network {
     /// Returns true if every address of `other` belongs to this network.
     pub fn covers(&self, other: &Self) -> bool {
         other.length >= self.length && prefix_of(other.prefix, self.length) == self.prefix
+    }
+}
+
+/// Writes it so that it can be read again.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = Ipv6Addr::from_bits(self.prefix);
+        match (address.to_ipv4_mapped(), self.length.checked_sub(96)) {
+            (Some(address), Some(length)) => write!(f, "{address}/{length}"),
+            _ => write!(f, "{address}/{}", self.length),
+        }
     }
 }
 
@@ -88,6 +100,13 @@ mod tests {
         }
         assert!(network("192.0.2.0/24").contains(ip("::ffff:192.0.2.9")));
         assert!(network("::/0").contains(ip("2001:db8::1")) && network("::/0").contains(ip("192.0.2.1")));
+    }
+
+    #[test]
+    fn a_network_is_written_so_that_it_is_read_again() {
+        for text in ["192.0.2.0/24", "192.0.2.1/32", "0.0.0.0/0", "2001:db8::/32", "::/0", "2001:db8::1/128"] {
+            assert_eq!(network(text).to_string(), text);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fullpipe_transfer::{Digest, EntryPath, Message, Outcome};
 
+use crate::bounds::Bounds;
 use crate::control::Outgoing;
 use crate::options::{CopyError, CopyEvent};
 
@@ -57,6 +58,7 @@ impl Tally {
 pub(crate) struct Common {
     pub(crate) out: Outgoing,
     pub(crate) tally: Arc<Tally>,
+    pub(crate) bounds: Bounds,
     /// The one who shows events; at the far end there is none.
     pub(crate) events: Option<Sender<CopyEvent>>,
     failed: Mutex<Option<CopyError>>,
@@ -65,7 +67,19 @@ pub(crate) struct Common {
 
 impl Common {
     pub(crate) fn new(out: Outgoing, tally: Arc<Tally>, events: Option<Sender<CopyEvent>>) -> Self {
-        Self { out, tally, events, failed: Mutex::default(), has_failed: AtomicBool::new(false) }
+        Self {
+            out,
+            tally,
+            bounds: Bounds::default(),
+            events,
+            failed: Mutex::default(),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the same within bounds.
+    pub(crate) fn within(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
     }
 
     /// Shows a step to the user, who may be at the other end.

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Peer, PeerTls, listen_tcp};
+use fullpipe_control::{HANDSHAKE, Network, Peer, PeerTls, listen_tcp};
 use fullpipe_iperf::Key;
 use fullpipe_transfer::hexadecimal;
 use tokio::net::{TcpListener, TcpStream};
@@ -33,13 +33,35 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) struct Credentials {
     key: Key,
     tls: PeerTls,
+    /// Networks between whose addresses connections are not encrypted.
+    unencrypted: Vec<Network>,
 }
 
 impl Credentials {
     /// Returns the credentials of a secret that both ends know.
-    pub(crate) fn new(secret: &[u8; 32]) -> io::Result<Self> {
+    pub(crate) fn new(secret: &[u8; 32], unencrypted: &[Network]) -> io::Result<Self> {
         let key = Key::from_file_content(hexadecimal(secret).as_bytes()).map_err(io::Error::other)?;
-        Ok(Self { key, tls: PeerTls::new().map_err(io::Error::other)? })
+        Ok(Self { key, tls: PeerTls::new().map_err(io::Error::other)?, unencrypted: unencrypted.to_vec() })
+    }
+
+    /// Returns true if the user has named both addresses of a connection.
+    fn may_be_plain(&self, stream: &TcpStream) -> io::Result<bool> {
+        let named = |address: SocketAddr| self.unencrypted.iter().any(|network| network.contains(address.ip()));
+        Ok(named(stream.local_addr()?) && named(stream.peer_addr()?))
+    }
+
+    async fn call(&self, stream: TcpStream) -> io::Result<Peer> {
+        let tls = (!self.may_be_plain(&stream)?).then_some(&self.tls);
+        Peer::call(stream, &self.key, tls).await
+    }
+
+    async fn answer(&self, stream: TcpStream) -> io::Result<Peer> {
+        // The caller may know the addresses by other names, and then encrypts.
+        let is_plain = self.may_be_plain(&stream)? && {
+            let mut first = [0];
+            stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE
+        };
+        Peer::answer(stream, &self.key, (!is_plain).then_some(&self.tls)).await
     }
 }
 
@@ -52,11 +74,11 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens on the first free port of a range; on any if both are zero.
+    /// Listens on the first free port of a range; on any if both are zero. Without an address it listens on all.
     ///
     /// # Errors
     /// Fails if none is free.
-    pub(crate) fn start(ports: (u16, u16), credentials: &Credentials) -> io::Result<Self> {
+    pub(crate) fn start(bind: Option<IpAddr>, ports: (u16, u16), credentials: &Credentials) -> io::Result<Self> {
         let (streams, received) = channel();
         let (ready, port) = channel();
         let stopped = Arc::new(AtomicBool::new(false));
@@ -67,7 +89,7 @@ impl Listener {
                 Err(error) => return drop(ready.send(Err(error))),
             };
             LocalSet::new().block_on(&runtime, async {
-                match listen(ports) {
+                match listen(bind, ports) {
                     Ok(listener) => {
                         let _ = ready.send(listener.local_addr().map(|address| address.port()));
                         accept(&listener, &credentials, &streams, &stop).await;
@@ -94,10 +116,10 @@ impl Drop for Listener {
     }
 }
 
-fn listen((first, last): (u16, u16)) -> io::Result<TcpListener> {
+fn listen(bind: Option<IpAddr>, (first, last): (u16, u16)) -> io::Result<TcpListener> {
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for port in first..=last.max(first) {
-        match listen_tcp(None, port, |_| Ok(())) {
+        match listen_tcp(bind, port, |_| Ok(())) {
             Ok(listener) => return Ok(listener),
             Err(error) => failed = error.cause,
         }
@@ -112,9 +134,8 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
         let (Ok((stream, _)), Ok(permit)) = (accepted, Arc::clone(&pending).try_acquire_owned()) else { continue };
         let (credentials, streams) = (credentials.clone(), streams.clone());
         spawn_local(async move {
-            let answer = Peer::answer(stream, &credentials.key, Some(&credentials.tls));
             // Who does not know the secret gets no answer.
-            if let Ok(Ok(peer)) = timeout(CONNECT_DEADLINE, answer).await
+            if let Ok(Ok(peer)) = timeout(CONNECT_DEADLINE, credentials.answer(stream)).await
                 && let Ok(stream) = DataStream::of(peer)
             {
                 let _ = streams.send(stream);
@@ -164,7 +185,7 @@ pub(crate) fn dial(
 
 async fn call(address: SocketAddr, credentials: &Credentials) -> io::Result<DataStream> {
     let stream = TcpStream::connect(address).await?;
-    DataStream::of(Peer::call(stream, &credentials.key, Some(&credentials.tls)).await?)
+    DataStream::of(credentials.call(stream).await?)
 }
 
 /// Returns the addresses of a host as this one knows them, after `first`.
@@ -189,8 +210,8 @@ mod tests {
 
     #[test]
     fn connections_are_made_by_who_knows_the_secret_and_by_nobody_else() {
-        let credentials = Credentials::new(&[7; 32]).unwrap();
-        let listener = Listener::start((0, 0), &credentials).unwrap();
+        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
+        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
         let (_, mut made) = dial(&[LOOPBACK], listener.port, &credentials, 3).unwrap();
         let mut taken = listener.take(3, CONNECT_DEADLINE);
         assert_eq!((made.len(), taken.len()), (3, 3));
@@ -198,18 +219,42 @@ mod tests {
         drop(made);
         let received: Vec<bool> = taken.iter_mut().map(|stream| stream.read_exact(&mut [0; 4]).is_ok()).collect();
         assert_eq!(received.iter().filter(|received| **received).count(), 1);
-        let other = Credentials::new(&[8; 32]).unwrap();
+        let other = Credentials::new(&[8; 32], &[]).unwrap();
         assert!(dial(&[LOOPBACK], listener.port, &other, 1).is_err());
         assert!(listener.take(1, Duration::from_millis(50)).is_empty());
     }
 
     #[test]
+    fn only_between_addresses_that_were_named_is_a_connection_in_the_clear() {
+        let named = |network: &str| Credentials::new(&[7; 32], &[network.parse().unwrap()]).unwrap();
+        for (caller, listener, is_plain) in [
+            ("127.0.0.0/8", "127.0.0.0/8", true),
+            ("127.0.0.2", "127.0.0.0/8", false),
+            // A listener that would not encrypt answers a caller that does.
+            ("192.0.2.0/24", "127.0.0.0/8", false),
+        ] {
+            let listening = Listener::start(None, (0, 0), &named(listener)).unwrap();
+            let (_, mut made) = dial(&[LOOPBACK], listening.port, &named(caller), 1).unwrap();
+            let mut taken = listening.take(1, CONNECT_DEADLINE);
+            made[0].write_all(b"data").unwrap();
+            let mut seen = [0; 4];
+            let peeked = taken[0].socket().peek(&mut seen).unwrap();
+            assert_eq!(&seen[..peeked] == b"data", is_plain, "{caller} {listener}");
+            taken[0].read_exact(&mut seen).unwrap();
+            assert_eq!(&seen, b"data");
+        }
+        // And a listener that encrypts refuses a caller that does not.
+        let listening = Listener::start(None, (0, 0), &named("192.0.2.0/24")).unwrap();
+        assert!(dial(&[LOOPBACK], listening.port, &named("127.0.0.0/8"), 1).is_err());
+    }
+
+    #[test]
     fn a_listener_stays_within_its_range() {
-        let credentials = Credentials::new(&[7; 32]).unwrap();
-        let first = Listener::start((0, 0), &credentials).unwrap();
-        assert!(Listener::start((first.port, first.port), &credentials).is_err());
+        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
+        let first = Listener::start(None, (0, 0), &credentials).unwrap();
+        assert!(Listener::start(None, (first.port, first.port), &credentials).is_err());
         let port = first.port;
         drop(first);
-        assert!(dial(&[LOOPBACK], port, &Credentials::new(&[9; 32]).unwrap(), 1).is_err());
+        assert!(dial(&[LOOPBACK], port, &Credentials::new(&[9; 32], &[]).unwrap(), 1).is_err());
     }
 }

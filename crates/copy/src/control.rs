@@ -1,10 +1,13 @@
 //! Messages over a stream of bytes, in both directions.
 
 use std::io::{self, Read, Write};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use fullpipe_transfer::{MAX_FRAME, Message};
+use fullpipe_transfer::{ALIVE, MAX_FRAME, Message};
+
+use crate::pulse::{ALIVE_INTERVAL, Pulse};
 
 /// Frames that wait to be written. Who adds one more waits.
 const MAX_WAITING: usize = 256;
@@ -17,37 +20,57 @@ const BATCH: usize = 256 << 10;
 pub(crate) struct Frames<R> {
     from: R,
     frame: Vec<u8>,
+    pulse: Arc<Pulse>,
 }
 
 impl<R: Read> Frames<R> {
-    pub(crate) fn new(from: R) -> Self {
-        Self { from, frame: Vec::new() }
+    pub(crate) fn new(from: R, pulse: &Arc<Pulse>) -> Self {
+        Self { from, frame: Vec::new(), pulse: Arc::clone(pulse) }
     }
 
-    /// Returns the next frame without its length; `None` at the end.
+    /// Returns the next frame without its length, which is empty if the other end says only that it is there; `None` at
+    /// the end.
     ///
     /// # Errors
     /// Fails if the stream breaks or ends within a frame, and with `InvalidData` if the frame is too long.
     pub(crate) fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        Ok(self.advance()?.then_some(&self.frame))
+    }
+
+    /// Returns the next frame with a message.
+    ///
+    /// # Errors
+    /// Fails as [`Frames::next`] does.
+    pub(crate) fn next_message(&mut self) -> io::Result<Option<&[u8]>> {
+        while self.advance()? {
+            if !self.frame.is_empty() {
+                return Ok(Some(&self.frame));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the next frame; returns false at the end.
+    fn advance(&mut self) -> io::Result<bool> {
         let mut length = [0; 4];
         let first = loop {
-            match self.from.read(&mut length) {
+            match self.pulse.while_reading(|| self.from.read(&mut length)) {
                 Ok(count) => break count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         };
         if first == 0 {
-            return Ok(None);
+            return Ok(false);
         }
-        self.from.read_exact(&mut length[first..])?;
+        self.pulse.while_reading(|| self.from.read_exact(&mut length[first..]))?;
         let length = u32::from_le_bytes(length) as usize;
         if length > MAX_FRAME {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
         }
         self.frame.resize(length, 0);
-        self.from.read_exact(&mut self.frame)?;
-        Ok(Some(&self.frame))
+        self.pulse.while_reading(|| self.from.read_exact(&mut self.frame))?;
+        Ok(true)
     }
 }
 
@@ -56,13 +79,14 @@ impl<R: Read> Frames<R> {
 pub(crate) struct Outgoing(SyncSender<Vec<u8>>);
 
 impl Outgoing {
-    /// Starts the thread that writes. It ends when nobody is left who sends, or when the stream breaks, which the one
-    /// who reads the other direction notices.
-    pub(crate) fn start(to: impl Write + Send + 'static) -> io::Result<(Self, JoinHandle<()>)> {
+    /// Starts the thread that writes: what is sent, and after a while without that, that this end is there. It ends
+    /// when nobody is left who sends, or when the stream breaks, which the one who reads the other direction notices.
+    pub(crate) fn start(to: impl Write + Send + 'static, pulse: &Arc<Pulse>) -> io::Result<(Self, JoinHandle<()>)> {
         let (sender, receiver) = sync_channel(MAX_WAITING);
         let thread = thread::Builder::new().name("copy-control".to_owned());
+        let pulse = Arc::clone(pulse);
         let writer = thread.spawn(move || {
-            let _ = write_all(to, &receiver);
+            let _ = write_all(to, &receiver, &pulse);
         })?;
         Ok((Self(sender), writer))
     }
@@ -94,23 +118,24 @@ impl Write for Outgoing {
     }
 }
 
-fn write_all(mut to: impl Write, frames: &Receiver<Vec<u8>>) -> io::Result<()> {
+fn write_all(mut to: impl Write, frames: &Receiver<Vec<u8>>, pulse: &Pulse) -> io::Result<()> {
     let mut batch = Vec::new();
-    while let Ok(frame) = frames.recv()
-        && !frame.is_empty()
-    {
-        batch.extend(frame);
+    let mut is_closed = false;
+    while !is_closed {
+        match frames.recv_timeout(ALIVE_INTERVAL) {
+            Ok(frame) if frame.is_empty() => break,
+            Ok(frame) => batch.extend(frame),
+            Err(RecvTimeoutError::Timeout) => batch.extend(ALIVE),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
         while batch.len() < BATCH
+            && !is_closed
             && let Ok(frame) = frames.try_recv()
         {
-            if frame.is_empty() {
-                to.write_all(&batch)?;
-                return to.flush();
-            }
+            is_closed = frame.is_empty();
             batch.extend(frame);
         }
-        to.write_all(&batch)?;
-        to.flush()?;
+        pulse.while_writing(|| to.write_all(&batch).and_then(|()| to.flush()))?;
         batch.clear();
     }
     Ok(())
@@ -119,16 +144,40 @@ fn write_all(mut to: impl Write, frames: &Receiver<Vec<u8>>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    fn frames(bytes: &[u8]) -> Frames<&[u8]> {
+        Frames::new(bytes, &Pulse::new(Duration::from_secs(9)))
+    }
 
     #[test]
     fn a_frame_that_is_too_long_or_ends_early_is_an_error() {
-        let mut frames = Frames::new(&[2, 0, 0, 0, 7, 8, 0, 0, 0, 0][..]);
-        assert_eq!(frames.next().unwrap(), Some(&[7, 8][..]));
-        assert_eq!(frames.next().unwrap(), Some(&[][..]));
-        assert_eq!(frames.next().unwrap(), None);
-        let kind = |bytes: &[u8]| Frames::new(bytes).next().unwrap_err().kind();
+        let bytes = [2, 0, 0, 0, 7, 8, 0, 0, 0, 0, 1, 0, 0, 0, 9];
+        let mut all = frames(&bytes);
+        assert_eq!(all.next().unwrap(), Some(&[7, 8][..]));
+        assert_eq!(all.next().unwrap(), Some(&[][..]));
+        assert_eq!(all.next().unwrap(), Some(&[9][..]));
+        assert_eq!(all.next().unwrap(), None);
+        let mut messages = frames(&bytes[6..]);
+        assert_eq!(messages.next_message().unwrap(), Some(&[9][..]));
+        assert_eq!(messages.next_message().unwrap(), None);
+        let kind = |bytes: &[u8]| frames(bytes).next().unwrap_err().kind();
         assert_eq!(kind(&[2, 0, 0, 0, 7]), io::ErrorKind::UnexpectedEof);
         assert_eq!(kind(&[2, 0]), io::ErrorKind::UnexpectedEof);
         assert_eq!(kind(&[0xff; 8]), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn an_end_with_nothing_to_say_says_that_it_is_there() {
+        let (reader, writer) = io::pipe().unwrap();
+        let pulse = Pulse::new(Duration::from_secs(9));
+        let (out, thread) = Outgoing::start(writer, &pulse).unwrap();
+        let mut alive = [0xff; 4];
+        (&reader).read_exact(&mut alive).unwrap();
+        assert_eq!(alive, ALIVE);
+        out.send(&Message::Finished);
+        out.close();
+        thread.join().unwrap();
+        assert_eq!(Frames::new(reader, &pulse).next_message().unwrap(), Some(&Message::Finished.frame()[4..]));
     }
 }

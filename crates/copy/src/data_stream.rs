@@ -1,4 +1,4 @@
-//! A TCP connection for data, inside TLS 1.3, as a blocking stream.
+//! A TCP connection for data as a blocking stream, inside TLS 1.3 unless the user did without.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -20,18 +20,20 @@ const DEAD_AFTER: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(crate) struct DataStream {
     socket: TcpStream,
-    tls: Connection,
+    /// `None` if data is not encrypted.
+    tls: Option<Connection>,
 }
 
 impl DataStream {
     /// Returns the connection of a peer.
     ///
     /// # Errors
-    /// Fails if it is not encrypted, or the socket refuses an option.
+    /// Fails if the socket refuses an option.
     pub(crate) fn of(peer: Peer) -> io::Result<Self> {
-        let (socket, tls) = peer.control.into_parts();
-        let mut tls = tls.ok_or_else(|| io::Error::other("a connection for data is always encrypted"))?;
-        tls.set_buffer_limit(Some(TLS_BUFFER));
+        let (socket, mut tls) = peer.control.into_parts();
+        if let Some(tls) = &mut tls {
+            tls.set_buffer_limit(Some(TLS_BUFFER));
+        }
         let socket = socket.into_std()?;
         socket.set_nonblocking(false)?;
         let options = SockRef::from(&socket);
@@ -48,43 +50,58 @@ impl DataStream {
         info.min_rtt.or(info.rtt)
     }
 
+    /// Returns true if TLS encrypts it.
+    pub(crate) const fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Returns the socket, and the state of TLS if it is encrypted.
+    pub(crate) fn into_parts(self) -> (TcpStream, Option<Connection>) {
+        (self.socket, self.tls)
+    }
+
     /// The socket.
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.socket
     }
+}
 
-    fn send_records(&mut self) -> io::Result<()> {
-        while self.tls.wants_write() {
-            self.tls.write_tls(&mut self.socket)?;
-        }
-        Ok(())
+fn send_records(tls: &mut Connection, socket: &mut TcpStream) -> io::Result<()> {
+    while tls.wants_write() {
+        tls.write_tls(socket)?;
     }
+    Ok(())
 }
 
 impl Read for DataStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return self.socket.read(into) };
         loop {
-            match self.tls.reader().read(into) {
+            match tls.reader().read(into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
-            self.send_records()?;
-            if self.tls.read_tls(&mut self.socket)? == 0 {
+            send_records(tls, &mut self.socket)?;
+            if tls.read_tls(&mut self.socket)? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            self.tls.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
+            tls.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
         }
     }
 }
 
 impl Write for DataStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = self.tls.writer().write(bytes)?;
-        self.send_records()?;
+        let Some(tls) = &mut self.tls else { return self.socket.write(bytes) };
+        let taken = tls.writer().write(bytes)?;
+        send_records(tls, &mut self.socket)?;
         Ok(taken)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.send_records()
+        match &mut self.tls {
+            Some(tls) => send_records(tls, &mut self.socket),
+            None => Ok(()),
+        }
     }
 }

@@ -1,47 +1,132 @@
-//! The far end: started by ssh, it does what the near end asks, with the rights of its user.
+//! The far end: started by ssh, it does what the near end asks, with the rights of its user; started by a server, within
+//! the folder that is shared.
 
 use std::io::{Read, Write};
 use std::net::IpAddr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
+use fullpipe_control::Network;
 use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION};
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::common::Common;
+use crate::bounds::{Bounds, Pace};
+use crate::common::{Common, Tally};
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::DataStream;
 use crate::options::CopyError;
+use crate::pulse::Pulse;
 use crate::receiver::{ReceiveOptions, Receiver};
+use crate::root::Root;
 use crate::sender::Sender;
 use crate::session::{End, own_settings, settings_of};
 use crate::ssh::GREETING;
 use crate::walk::Source;
 
-/// Serves one near end over standard input and output, until it goes away.
+/// Time for which the near end may be silent until it has said how long.
+pub(crate) const FIRST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Ports below this one are for services of a host, not for data of a shared folder.
+const FIRST_PORT: u16 = 1024;
+
+/// Time between two checks whether the near end is silent.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a near end may ask for, and how it is reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Scope {
+    pub(crate) root: Root,
+    pub(crate) is_read_only: bool,
+    /// Bytes of files in one copy at most.
+    pub(crate) most: Option<ByteCount>,
+    pub(crate) paces: Vec<Arc<Pace>>,
+    /// Address on which to listen for data; all if absent.
+    pub(crate) bind: Option<IpAddr>,
+    /// Address of the near end.
+    pub(crate) near: Option<IpAddr>,
+    /// Address of this host as the near end knows it.
+    pub(crate) own: Option<IpAddr>,
+}
+
+impl Scope {
+    /// Returns that of the user whom ssh has let in.
+    fn of_ssh() -> Self {
+        Self {
+            root: Root::User,
+            is_read_only: false,
+            most: None,
+            paces: Vec::new(),
+            bind: None,
+            near: ssh_connection(0),
+            own: ssh_connection(2),
+        }
+    }
+}
+
+/// Serves one near end over standard input and output, until it goes away or says nothing any more.
 ///
 /// # Errors
-/// Fails if the near end goes away early or breaks the rules. It knows every other reason, which it shows to its user.
-pub fn far_end(from: impl Read, mut to: impl Write + Send + 'static) -> Result<(), CopyError> {
+/// Fails if the near end goes away early, is silent or breaks the rules. It knows every other reason, which it shows to
+/// its user. Threads that wait for a silent one end with this process, and its locks with them.
+pub fn far_end(from: impl Read + Send + 'static, to: impl Write + Send + 'static) -> Result<(), CopyError> {
+    let pulse = Pulse::new(FIRST_TIMEOUT);
+    let (done, ended) = channel();
+    let serving = Arc::clone(&pulse);
+    let work = thread::Builder::new().name("copy".to_owned()).spawn(move || {
+        let _ = done.send(serve_near_end(from, to, &serving, &Scope::of_ssh(), Arc::default()));
+    });
+    work.map_err(CopyError::io("cannot start a thread"))?;
+    loop {
+        match ended.recv_timeout(POLL_INTERVAL) {
+            Ok(served) => return served,
+            Err(RecvTimeoutError::Timeout) if pulse.is_silent() => {
+                return Err(CopyError::Silent(Span::from(pulse.timeout())));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(CopyError::Gone),
+        }
+    }
+}
+
+/// Serves one near end, until it goes away.
+///
+/// # Errors
+/// Fails if the near end goes away early or breaks the rules, or asks for what it may not have.
+pub(crate) fn serve_near_end(
+    from: impl Read,
+    mut to: impl Write + Send + 'static,
+    pulse: &Arc<Pulse>,
+    scope: &Scope,
+    tally: Arc<Tally>,
+) -> Result<(), CopyError> {
     let failed = CopyError::io("cannot answer the near end");
     to.write_all(GREETING).and_then(|()| to.flush()).map_err(&failed)?;
-    let (out, writer) = Outgoing::start(to).map_err(&failed)?;
-    let mut frames = Frames::new(from);
-    let served = serve(&mut frames, &out);
+    let (out, writer) = Outgoing::start(to, pulse).map_err(&failed)?;
+    let mut frames = Frames::new(from, pulse);
+    let served = serve(&mut frames, &out, pulse, scope, tally);
     if let Err(error) = &served
         && let Some(code) = error.code_for_peer()
     {
         out.send(&Message::Refused { code, why: error.to_string() });
     }
+    out.close();
     // The near end closes when it has read everything.
     while let Ok(Some(_)) = frames.next() {}
-    drop((out, writer));
+    drop(writer);
     served
 }
 
-fn serve<R: Read>(frames: &mut Frames<R>, out: &Outgoing) -> Result<(), CopyError> {
+fn serve<R: Read>(
+    frames: &mut Frames<R>,
+    out: &Outgoing,
+    pulse: &Pulse,
+    scope: &Scope,
+    tally: Arc<Tally>,
+) -> Result<(), CopyError> {
     let Message::Hello(hello) = next(frames)? else {
         return Err(CopyError::Protocol("it does not begin with its request".to_owned()));
     };
@@ -53,33 +138,41 @@ fn serve<R: Read>(frames: &mut Frames<R>, out: &Outgoing) -> Result<(), CopyErro
         );
         return Err(CopyError::Refused { code: 1, why });
     }
-    let credentials = Credentials::new(&hello.secret).map_err(CopyError::io("cannot make a key"))?;
-    let end = end(&hello, out)?;
-    let listener = Listener::start(hello.ports, &credentials).ok();
+    pulse.set_timeout(Duration::from_secs(hello.timeout.into()));
+    let credentials =
+        Credentials::new(&hello.secret, &unencrypted(&hello)?).map_err(CopyError::io("cannot make a key"))?;
+    let end = end(&hello, out, pulse, scope, tally)?;
+    let listener = listener(&hello, scope, &credentials);
     let settings = own_settings();
     out.send(&Message::Ready(Ready {
         port: listener.as_ref().map_or(0, |listener| listener.port),
-        address: ssh_connection(2).map_or_else(Vec::new, |address| address.to_string().into_bytes()),
+        address: scope.own.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         settings: serde_json::to_vec(&settings).unwrap_or_default(),
     }));
-    let streams = connect(frames, listener, &credentials)?;
+    let streams = connect(frames, listener, scope.near, &credentials)?;
     let rtt = streams.first().and_then(DataStream::rtt).unwrap_or(Span::from_millis(1));
     end.run(frames, streams, rtt, [settings, settings_of(&hello.settings)]).map(drop)
+}
+
+fn listener(hello: &Hello, scope: &Scope, credentials: &Credentials) -> Option<Listener> {
+    let is_permitted = matches!(scope.root, Root::User) || hello.ports == (0, 0) || hello.ports.0 >= FIRST_PORT;
+    is_permitted.then(|| Listener::start(scope.bind, hello.ports, credentials).ok()).flatten()
 }
 
 /// Waits until the near end says how many connections carry data, and returns them.
 fn connect<R: Read>(
     frames: &mut Frames<R>,
     listener: Option<Listener>,
+    near: Option<IpAddr>,
     credentials: &Credentials,
 ) -> Result<Vec<DataStream>, CopyError> {
     let mut dialled: Option<(IpAddr, u16, Vec<DataStream>)> = None;
     loop {
         match next(frames)? {
             Message::Dial { port } => {
-                let hosts: Vec<IpAddr> = ssh_connection(0).into_iter().collect();
+                let hosts = near.as_slice();
                 // The near end notices when nothing comes.
-                dialled = dial(&hosts, port, credentials, 1).ok().map(|(host, made)| (host, port, made));
+                dialled = dial(hosts, port, credentials, 1).ok().map(|(host, made)| (host, port, made));
             }
             Message::Streams { count } => {
                 let count = usize::from(count);
@@ -102,32 +195,45 @@ fn connect<R: Read>(
 }
 
 fn next<R: Read>(frames: &mut Frames<R>) -> Result<Message<'_>, CopyError> {
-    let frame = frames.next().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)?;
+    let frame = frames.next_message().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)?;
     Ok(Message::read(frame)?)
 }
 
-fn end(hello: &Hello, out: &Outgoing) -> Result<End, CopyError> {
-    let common = Common::new(out.clone(), Arc::default(), None);
+fn unencrypted(hello: &Hello) -> Result<Vec<Network>, CopyError> {
+    let network = |text: &Vec<u8>| String::from_utf8_lossy(text).parse::<Network>();
+    let networks = hello.unencrypted.iter().map(network).collect::<Result<_, _>>();
+    networks.map_err(|error| CopyError::Protocol(error.to_string()))
+}
+
+fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<Tally>) -> Result<End, CopyError> {
+    let mut paces = scope.paces.clone();
+    if hello.far_sends && hello.limit > 0 {
+        paces.push(Arc::new(Pace::new(BitRate::from_bps(hello.limit))));
+    }
+    let common = Common::new(out.clone(), tally, None).within(Bounds::new(paces, scope.most));
     let excludes = Excludes::new(hello.excludes.iter().map(Vec::as_slice));
-    let paths: Vec<PathBuf> = hello.paths.iter().map(|path| from_home(path)).collect();
+    let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.path(path)).collect();
     if hello.far_sends {
-        let sources = paths.iter().map(|path| Source::open(path)).collect::<Result<Vec<_>, _>>()?;
-        let limit = (hello.limit > 0).then(|| BitRate::from_bps(hello.limit));
-        return Ok(End::Sender(Arc::new(Sender::new(common, sources, excludes, limit))));
+        let sources = paths.iter().map(|path| Source::open(&scope.root, path)).collect::<Result<Vec<_>, _>>()?;
+        return Ok(End::Sender(Arc::new(Sender::new(common, sources, excludes))));
+    }
+    if scope.is_read_only && !hello.dry_run {
+        return Err(CopyError::Refused { code: 1, why: "the server lets its folder be read, not changed".to_owned() });
     }
     let [path] = paths.as_slice() else {
         return Err(CopyError::Protocol("it names not one destination".to_owned()));
     };
-    let options =
-        ReceiveOptions { path: path.clone(), dry_run: hello.dry_run, delete: hello.delete, excludes, tops: None };
+    let options = ReceiveOptions {
+        root: scope.root.clone(),
+        path: path.clone(),
+        dry_run: hello.dry_run,
+        delete: hello.delete,
+        excludes,
+        verify_disk: hello.verify_disk,
+        timeout: pulse.timeout(),
+        tops: None,
+    };
     Ok(End::Receiver(Arc::new(Receiver::new(common, options))))
-}
-
-/// Returns a path of the user, where `~/` is the folder in which ssh starts.
-fn from_home(path: &[u8]) -> PathBuf {
-    let path = if path == b"~" { b"." } else { path.strip_prefix(b"~/").unwrap_or(path) };
-    let path = if path.is_empty() { b"./" } else { path };
-    Path::new(std::ffi::OsStr::from_bytes(path)).to_owned()
 }
 
 /// Returns an address of the connection that ssh uses: the near end's is the first word, this host's the third.
@@ -140,36 +246,50 @@ fn ssh_connection(word: usize) -> Option<IpAddr> {
 mod tests {
     use super::*;
     use std::io;
+    use std::os::unix::ffi::OsStrExt;
 
-    #[test]
-    fn who_does_not_begin_with_a_request_of_this_version_is_refused() {
-        let hello = |version| {
-            let hello = Hello {
-                version,
-                far_sends: true,
-                dry_run: false,
-                delete: false,
-                secret: [0; 32],
-                ports: (0, 0),
-                limit: 0,
-                paths: vec![b"/nowhere/at/all".to_vec()],
-                excludes: Vec::new(),
-                settings: Vec::new(),
-            };
-            far_end(&Message::Hello(hello).frame()[..], io::sink()).unwrap_err().to_string()
-        };
-        assert!(hello(VERSION + 1).contains("install the same fullpipe at both"));
-        assert!(hello(VERSION).contains("/nowhere/at/all"));
-        assert!(matches!(far_end(&b""[..], io::sink()), Err(CopyError::Gone)));
-        let early = Message::Finished.frame();
-        assert!(matches!(far_end(&early[..], io::sink()), Err(CopyError::Protocol(_))));
+    fn hello(version: u16) -> Hello {
+        Hello {
+            version,
+            far_sends: true,
+            dry_run: false,
+            delete: false,
+            verify_disk: false,
+            timeout: 30,
+            secret: [0; 32],
+            ports: (0, 0),
+            limit: 0,
+            paths: vec![b"/nowhere/at/all".to_vec()],
+            excludes: Vec::new(),
+            unencrypted: Vec::new(),
+            settings: Vec::new(),
+        }
     }
 
     #[test]
-    fn a_tilde_stands_for_the_folder_where_ssh_starts() {
-        assert_eq!(from_home(b"~/a"), Path::new("a"));
-        assert_eq!(from_home(b"~"), Path::new("."));
-        assert_eq!(from_home(b"~/").as_os_str(), "./");
-        assert_eq!(from_home(b"/a/~"), Path::new("/a/~"));
+    fn who_does_not_begin_with_a_request_of_this_version_is_refused() {
+        let refusal =
+            |hello| far_end(io::Cursor::new(Message::Hello(hello).frame()), io::sink()).unwrap_err().to_string();
+        assert!(refusal(hello(VERSION + 1)).contains("install the same fullpipe at both"));
+        assert!(refusal(hello(VERSION)).contains("/nowhere/at/all"));
+        let nowhere = Hello { unencrypted: vec![b"everywhere".to_vec()], ..hello(VERSION) };
+        assert!(refusal(nowhere).contains("is not a network"));
+        assert!(matches!(far_end(io::empty(), io::sink()), Err(CopyError::Gone)));
+        let early = io::Cursor::new(Message::Finished.frame());
+        assert!(matches!(far_end(early, io::sink()), Err(CopyError::Protocol(_))));
+    }
+
+    #[test]
+    fn a_near_end_that_says_nothing_any_more_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, mut near) = io::pipe().unwrap();
+        let path = folder.path().as_os_str().as_bytes().to_vec();
+        let request = Hello { timeout: 1, far_sends: false, paths: vec![path], ..hello(VERSION) };
+        near.write_all(&Message::Hello(request).frame()).unwrap();
+        let began = std::time::Instant::now();
+        let error = far_end(from, io::sink()).unwrap_err();
+        assert!(matches!(error, CopyError::Silent(silence) if silence == Span::from_secs(2)), "{error:?}");
+        assert!(began.elapsed() < FIRST_TIMEOUT, "{:?}", began.elapsed());
+        drop(near);
     }
 }

@@ -3,7 +3,9 @@
 //! * In: [`CopyOptions`]. Out: [`CopyEvent`]s while it runs, and a report ([`fullpipe_record::CopyReport`]).
 //! * The near end starts `fullpipe copy --far` at the other host through the user's own ssh, which runs [`far_end`].
 //!   Everything that is said crosses inside ssh, the secret of the connections for data among it. Data crosses on TCP
-//!   connections of their own, inside TLS 1.3, or inside ssh if there are none.
+//!   connections of their own, inside TLS 1.3 unless the user did without, or inside ssh if there are none. An end that
+//!   hears nothing for a while gives up.
+//! * Without ssh, the far end is a server that shares a folder ([`Share`]): both prove a shared key, inside TLS 1.3.
 //! * The receiver decides what it wants. A chunk counts when its BLAKE3 hash is right and it is written; a file has its
 //!   name when it is complete and durable.
 //! * What the other end says is decided in [`fullpipe_transfer`]; nothing outside the destination is opened, because
@@ -12,19 +14,27 @@
 //! A thread a connection, as for every load of this project: reading, hashing, encrypting and sending a chunk, or
 //! receiving, decrypting, verifying and writing it.
 
+mod bounds;
 mod common;
 mod connect;
 mod control;
+#[cfg(test)]
+mod corruption;
 mod data_stream;
 mod far;
 mod finish;
+mod halves;
 mod near;
 mod options;
 mod part;
+mod pulse;
 mod queue;
 mod receiver;
+mod root;
 mod sender;
+mod server;
 mod session;
+mod share;
 mod ssh;
 mod summary;
 mod tree;
@@ -33,4 +43,6 @@ mod walk;
 
 pub use far::far_end;
 pub use near::copy;
-pub use options::{CopyError, CopyEvent, CopyOptions, CopyResult, Place, PlaceError};
+pub use options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, PlaceError, SHARE_PORT};
+pub use share::{Share, ShareError, ShareEvent, ShareOptions};
+pub use tuning::connections;

@@ -13,16 +13,20 @@ use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport, HostSe
 use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION, escaped, hexadecimal};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
+use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, addresses, dial};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::DataStream;
-use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, Place};
+use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place};
 use crate::part::random;
+use crate::pulse::Pulse;
 use crate::receiver::{ReceiveOptions, Receiver};
+use crate::root::Root;
 use crate::sender::Sender;
+use crate::server::{call, peer};
 use crate::session::{BothFigures, End, own_settings, settings_of};
-use crate::ssh::{Process, end, kill, start};
+use crate::ssh::{Link, end, kill, start};
 use crate::summary::{Figures, is_limited};
 use crate::tuning::choose;
 use crate::walk::Source;
@@ -34,13 +38,21 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Copies files until that is done or `interrupt` is set. `report` is called with each event, on this thread.
 ///
 /// # Errors
-/// Fails if the places do not fit together, the other end cannot be started, goes away or breaks the rules. Entries
-/// that cannot be copied are in the report.
+/// Fails if the places do not fit together, the other end cannot be started, goes away, is silent or breaks the rules.
+/// Entries that cannot be copied are in the report.
 pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMut(CopyEvent)) -> CopyResult {
     let plan = Plan::of(options)?;
     let (events, received) = channel();
-    let (tally, process) = (Arc::new(Tally::default()), Process::default());
-    let run = Run { options: options.clone(), plan, events, tally: Arc::clone(&tally), process: Arc::clone(&process) };
+    let (tally, link) = (Arc::new(Tally::default()), Link::default());
+    let pulse = Pulse::new(options.timeout.into());
+    let run = Run {
+        options: options.clone(),
+        plan,
+        events,
+        tally: Arc::clone(&tally),
+        link: Arc::clone(&link),
+        pulse: Arc::clone(&pulse),
+    };
     let work = thread::Builder::new().name("copy".to_owned()).spawn(move || run.copy());
     let work = work.map_err(CopyError::io("cannot start a thread"))?;
     let mut meter = Meter::new(&tally);
@@ -52,8 +64,12 @@ pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMu
             Err(RecvTimeoutError::Disconnected) => thread::sleep(POLL_INTERVAL),
         }
         if interrupt.load(Ordering::Relaxed) {
-            kill(&process);
+            kill(&link);
             return Err(CopyError::Interrupted);
+        }
+        if pulse.is_silent() {
+            kill(&link);
+            return Err(CopyError::Silent(Span::from(pulse.timeout())));
         }
         if let Some(progress) = meter.progress() {
             report(CopyEvent::Progress(progress));
@@ -68,7 +84,7 @@ pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMu
 /// The places of a copy, of which one is far.
 #[derive(Debug)]
 struct Plan {
-    host: String,
+    host: FarHost,
     far_sends: bool,
     near: Vec<PathBuf>,
     far: Vec<Vec<u8>>,
@@ -99,18 +115,15 @@ impl Plan {
         hosts.dedup();
         let is_near = matches!(options.destination, Place::Near(_));
         let fits = if far_sends { is_near && near.len() == 1 } else { !is_near && far.len() == 1 };
-        match (<[String; 1]>::try_from(hosts), fits && !options.sources.is_empty()) {
+        match (<[FarHost; 1]>::try_from(hosts), fits && !options.sources.is_empty()) {
             (Ok([host]), true) => Ok(Self { host, far_sends, near, far }),
             (Err(hosts), _) if hosts.is_empty() => {
-                Err(CopyError::Places("no path is at another host: write [USER@]HOST:PATH for one end"))
+                const NO_HOST: &str =
+                    "no path is at another host: write [USER@]HOST:PATH or fullpipe://HOST/PATH for one end";
+                Err(CopyError::Places(NO_HOST))
             }
             _ => Err(ONE_HOST),
         }
-    }
-
-    /// Returns the name of the host without a user.
-    fn host_name(&self) -> &str {
-        self.host.rsplit_once('@').map_or(self.host.as_str(), |(_, host)| host)
     }
 
     /// Returns the names at the top that the far end may send; any if what is in a folder was asked for.
@@ -131,7 +144,8 @@ struct Run {
     plan: Plan,
     events: EventSender<CopyEvent>,
     tally: Arc<Tally>,
-    process: Process,
+    link: Link,
+    pulse: Arc<Pulse>,
 }
 
 /// The connections for data.
@@ -146,21 +160,24 @@ impl Run {
     fn copy(self) -> CopyResult {
         let began = Instant::now();
         let sources = if self.plan.far_sends { Vec::new() } else { self.sources()? };
-        let pipes = start(&self.options.ssh, &self.plan.host, &self.options.far_path, &self.process)?;
-        let (out, _) = Outgoing::start(pipes.to).map_err(CopyError::io("cannot speak to ssh"))?;
-        let copied = self.copy_over(&mut Frames::new(pipes.from), &out, sources, began);
+        let pipes = match &self.plan.host {
+            FarHost::Ssh { name } => start(&self.options.ssh, name, &self.options.far_path, &self.link)?,
+            FarHost::Server { name, port } => call(name, *port, self.options.key.as_ref(), &self.link)?,
+        };
+        let (out, _) = Outgoing::start(pipes.to, &self.pulse).map_err(CopyError::io("cannot speak to the far end"))?;
+        let copied = self.copy_over(&mut Frames::new(pipes.from, &self.pulse), &out, sources, began);
         if let Err(error) = &copied
             && let Some(code) = error.code_for_peer()
         {
             out.send(&Message::Refused { code, why: error.to_string() });
         }
         out.close();
-        end(&self.process);
+        end(&self.link);
         copied
     }
 
     fn sources(&self) -> Result<Vec<Source>, CopyError> {
-        self.plan.near.iter().map(|path| Source::open(path)).collect()
+        self.plan.near.iter().map(|path| Source::open(&Root::User, path)).collect()
     }
 
     fn copy_over<R: Read>(
@@ -172,7 +189,7 @@ impl Run {
     ) -> CopyResult {
         let failed = CopyError::io("cannot make a key");
         let secret = random().map_err(&failed)?;
-        let credentials = Credentials::new(&secret).map_err(&failed)?;
+        let credentials = Credentials::new(&secret, &self.options.unencrypted).map_err(&failed)?;
         let own = own_settings();
         out.send(&Message::Hello(self.hello(secret, &own)));
         let ready = ready(frames)?;
@@ -197,11 +214,14 @@ impl Run {
             far_sends: self.plan.far_sends,
             dry_run: self.options.dry_run,
             delete: self.options.delete,
+            verify_disk: self.options.verify_disk,
+            timeout: self.pulse.timeout().as_secs() as u16,
             secret,
             ports: self.options.ports.unwrap_or_default(),
             limit: self.options.limit.map_or(0, BitRate::bps),
             paths: self.plan.far.clone(),
             excludes: self.options.excludes.clone(),
+            unencrypted: self.options.unencrypted.iter().map(|network| network.to_string().into_bytes()).collect(),
             settings: serde_json::to_vec(settings).unwrap_or_default(),
         }
     }
@@ -210,11 +230,22 @@ impl Run {
         let common = Common::new(out.clone(), Arc::clone(&self.tally), Some(self.events.clone()));
         let excludes = Excludes::new(self.options.excludes.iter().map(Vec::as_slice));
         if !self.plan.far_sends {
-            return End::Sender(Arc::new(Sender::new(common, sources, excludes, self.options.limit)));
+            let paces = self.options.limit.map(Pace::new).map(Arc::new).into_iter().collect();
+            let common = common.within(Bounds::new(paces, None));
+            return End::Sender(Arc::new(Sender::new(common, sources, excludes)));
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();
-        let (dry_run, delete, tops) = (self.options.dry_run, self.options.delete, self.plan.tops());
-        End::Receiver(Arc::new(Receiver::new(common, ReceiveOptions { path, dry_run, delete, excludes, tops })))
+        let options = ReceiveOptions {
+            root: Root::User,
+            path,
+            dry_run: self.options.dry_run,
+            delete: self.options.delete,
+            excludes,
+            verify_disk: self.options.verify_disk,
+            timeout: self.pulse.timeout(),
+            tops: self.plan.tops(),
+        };
+        End::Receiver(Arc::new(Receiver::new(common, options)))
     }
 
     /// Makes connections for data: to the far end, from it, or none, so that ssh carries the data.
@@ -236,7 +267,8 @@ impl Run {
             let (sender, receiver) = if self.plan.far_sends { (other, own) } else { (own, other) };
             choose(self.options.streams, rtt, sender, receiver)
         };
-        let hosts = addresses(address(&ready.address), self.plan.host_name());
+        let known = peer(&self.link).or_else(|| address(&ready.address));
+        let hosts = addresses(known, self.plan.host.name());
         let why = match self.reach(&hosts, ready.port, credentials) {
             Ok((host, mut made)) => {
                 let rtt = made.first().and_then(DataStream::rtt).unwrap_or_default();
@@ -246,25 +278,41 @@ impl Run {
                 if more > 0 {
                     made.extend(dial(&[host], ready.port, credentials, more).map(|(_, made)| made).unwrap_or_default());
                 }
-                let transport = CopyTransport::Tcp;
-                return Connected { streams: made, transport, rtt: Some(rtt), reason: choice.reason };
+                let (transport, reason) = (CopyTransport::Tcp, choice.reason + self.encryption(&made));
+                return Connected { streams: made, transport, rtt: Some(rtt), reason };
             }
             Err(why) => why,
         };
-        if let Ok(listener) = Listener::start(self.options.ports.unwrap_or_default(), credentials) {
+        if let Ok(listener) = Listener::start(None, self.options.ports.unwrap_or_default(), credentials) {
             out.send(&Message::Dial { port: listener.port });
             let mut made = listener.take(1, CONNECT_DEADLINE);
             if let Some(rtt) = made.first().map(|stream| stream.rtt().unwrap_or_default()) {
                 let choice = choice(rtt);
                 streams(choice.count);
                 made.extend(listener.take(usize::from(choice.count) - 1, CONNECT_DEADLINE));
-                let reason = format!("{}; they come from the far end, because {why}", choice.reason);
+                let encryption = self.encryption(&made);
+                let reason = format!("{}{encryption}; they come from the far end, because {why}", choice.reason);
                 return Connected { streams: made, transport: CopyTransport::TcpFromFarEnd, rtt: Some(rtt), reason };
             }
         }
         streams(0);
-        let reason = format!("ssh carries the data, within its own windows: {why}, and it cannot reach this host");
+        let what = match self.plan.host {
+            FarHost::Ssh { .. } => "ssh carries the data, within its own windows",
+            FarHost::Server { .. } => "the connection of the messages carries the data",
+        };
+        let reason = format!("{what}: {why}, and it cannot reach this host");
         Connected { streams: Vec::new(), transport: CopyTransport::Ssh, rtt: None, reason }
+    }
+
+    /// Returns what is to be said of the encryption, if the user did without.
+    fn encryption(&self, streams: &[DataStream]) -> &'static str {
+        match () {
+            () if self.options.unencrypted.is_empty() => "",
+            () if streams.iter().any(DataStream::is_encrypted) => {
+                "; encrypted, because --insecure-data does not name both addresses"
+            }
+            () => "; not encrypted, as asked for",
+        }
     }
 
     fn reach(
@@ -276,7 +324,7 @@ impl Run {
         if port == 0 {
             return Err("the far end has no free port of the range".to_owned());
         }
-        let host = escaped(self.plan.host_name().as_bytes());
+        let host = escaped(self.plan.host.name().as_bytes());
         dial(hosts, port, credentials, 1).map_err(|error| format!("{host} cannot be reached at port {port} ({error})"))
     }
 
@@ -324,7 +372,7 @@ struct Way {
 }
 
 fn ready<R: Read>(frames: &mut Frames<R>) -> Result<Ready, CopyError> {
-    let frame = frames.next().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)?;
+    let frame = frames.next_message().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)?;
     match Message::read(frame)? {
         Message::Ready(ready) => Ok(ready),
         Message::Refused { code, why } => Err(CopyError::Refused { code, why }),
@@ -383,6 +431,10 @@ mod tests {
             limit: None,
             ports: None,
             streams: None,
+            verify_disk: false,
+            timeout: Span::from_secs(30),
+            unencrypted: Vec::new(),
+            key: None,
         };
         Plan::of(&options).map_err(|error| error.to_string())
     }
@@ -390,7 +442,7 @@ mod tests {
     #[test]
     fn one_end_is_near_and_one_far() {
         let up = plan(&["a", "b"], "me@host:dir").unwrap();
-        assert_eq!((up.far_sends, up.host_name(), up.near.len(), up.far.len()), (false, "host", 2, 1));
+        assert_eq!((up.far_sends, up.host.name(), up.near.len(), up.far.len()), (false, "host", 2, 1));
         let down = plan(&["host:a", "host:b"], "dir").unwrap();
         assert_eq!((down.far_sends, down.near.len(), down.far.len()), (true, 1, 2));
         for (sources, destination) in

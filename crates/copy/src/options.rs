@@ -1,9 +1,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use fullpipe_control::Network;
+use fullpipe_iperf::Key;
 use fullpipe_record::{CopyProgress, CopyReport};
 use fullpipe_transfer::{EntryPath, MessageError};
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, Span};
 use thiserror::Error;
 
 /// A copy that is asked for.
@@ -30,7 +32,18 @@ pub struct CopyOptions {
     pub ports: Option<(u16, u16)>,
     /// Number of connections; chosen by prediction if absent.
     pub streams: Option<u16>,
+    /// Every file is read back from the receiver's disk before it gets its name.
+    pub verify_disk: bool,
+    /// Time after which an end that hears nothing of the other one gives up: two seconds to an hour.
+    pub timeout: Span,
+    /// Networks between whose addresses the data is not encrypted.
+    pub unencrypted: Vec<Network>,
+    /// Key of the server, if one is named.
+    pub key: Option<Key>,
 }
+
+/// Port of a server that shares a folder.
+pub const SHARE_PORT: u16 = 5202;
 
 /// A path at this end or at the far one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +52,27 @@ pub enum Place {
     Near(PathBuf),
     /// On another host.
     Far {
-        /// `[USER@]HOST`, as ssh takes it.
-        host: String,
-        /// The path there; relative ones begin in the user's own folder.
+        /// The host.
+        host: FarHost,
+        /// The path there; relative ones begin in the user's own folder, or in the one that is shared.
         path: Vec<u8>,
+    },
+}
+
+/// Another host, and the way to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FarHost {
+    /// Through ssh.
+    Ssh {
+        /// `[USER@]HOST`, as ssh takes it.
+        name: String,
+    },
+    /// A server that shares a folder.
+    Server {
+        /// The host.
+        name: String,
+        /// Its port.
+        port: u16,
     },
 }
 
@@ -52,8 +82,8 @@ pub enum PlaceError {
     /// It is empty.
     #[error("an empty path stands for nothing; write . for this folder")]
     Empty,
-    /// It is a URL.
-    #[error("{0} is a URL; write [USER@]HOST:PATH")]
+    /// It is a URL of another kind.
+    #[error("{0} is a URL; write [USER@]HOST:PATH, or fullpipe://HOST[:PORT]/PATH")]
     Url(String),
     /// ssh would take the host for an option.
     #[error("{0} is no host: it begins with a dash")]
@@ -90,6 +120,14 @@ pub enum CopyError {
     /// The program for the other end could not be started, or ended too early.
     #[error("{0}")]
     Ssh(String),
+    /// The server cannot be reached, or does not have the key.
+    #[error("no copy with {server}: {cause}")]
+    Server {
+        /// Host and port.
+        server: String,
+        /// The error of the connection.
+        cause: io::Error,
+    },
     /// The far end has no fullpipe.
     #[error("{host} has no {program}; name the program there with --far-path")]
     NotThere {
@@ -112,6 +150,9 @@ pub enum CopyError {
     /// The other end went away.
     #[error("the other end went away before the copy was done; start the same command again to continue")]
     Gone,
+    /// The other end says nothing any more.
+    #[error("the other end has said nothing for {0}; start the same command again to continue")]
+    Silent(Span),
     /// The user stopped it.
     #[error("interrupted; start the same command again to continue")]
     Interrupted,
@@ -129,16 +170,20 @@ pub enum CopyError {
 pub type CopyResult = Result<CopyReport, CopyError>;
 
 impl Place {
-    /// Reads a place as rsync does: what has a colon before its first slash is at another host.
+    /// Reads a place as rsync does: what has a colon before its first slash is at another host. `fullpipe://` names a
+    /// server.
     ///
     /// # Errors
-    /// Fails if it is empty, a URL, or ssh would take its host for an option.
+    /// Fails if it is empty, a URL of another kind, or ssh would take its host for an option.
     pub fn read(text: &[u8]) -> Result<Self, PlaceError> {
         use std::os::unix::ffi::OsStrExt;
         if text.is_empty() {
             return Err(PlaceError::Empty);
         }
         let shown = || fullpipe_transfer::escaped(text);
+        if let Some(rest) = text.strip_prefix(b"fullpipe://") {
+            return Self::at_server(rest).ok_or_else(|| PlaceError::Url(shown()));
+        }
         let bracket = if text.starts_with(b"[") { text.iter().position(|byte| *byte == b']').unwrap_or(0) } else { 0 };
         let colon = text[bracket..].iter().position(|byte| *byte == b':').map(|at| at + bracket);
         let Some(colon) = colon.filter(|at| *at > 0 && !text[..*at].contains(&b'/')) else {
@@ -153,7 +198,35 @@ impl Place {
             return Err(PlaceError::Dash(host));
         }
         let path = if path.is_empty() { b"." } else { path };
-        Ok(Self::Far { host: host.trim_matches(['[', ']']).to_owned(), path: path.to_vec() })
+        Ok(Self::Far { host: FarHost::Ssh { name: without_brackets(&host) }, path: path.to_vec() })
+    }
+
+    fn at_server(rest: &[u8]) -> Option<Self> {
+        let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+        let (authority, path) = (str::from_utf8(&rest[..end]).ok()?, rest.get(end + 1..).unwrap_or_default());
+        let (host, port) = match authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
+            Some((host, port)) => (host, port.parse().ok()?),
+            None => (authority, SHARE_PORT),
+        };
+        let is_host = !host.is_empty() && !host.contains(['@', '\\']) && !host.contains(char::is_control);
+        let path = if path.is_empty() { b"." } else { path };
+        let host = FarHost::Server { name: without_brackets(host), port };
+        is_host.then(|| Self::Far { host, path: path.to_vec() })
+    }
+}
+
+/// Returns a host without the brackets around an IPv6 address.
+fn without_brackets(host: &str) -> String {
+    host.trim_matches(['[', ']']).to_owned()
+}
+
+impl FarHost {
+    /// Returns the name of the host without a user.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Ssh { name } => name.rsplit_once('@').map_or(name.as_str(), |(_, host)| host),
+            Self::Server { name, .. } => name,
+        }
     }
 }
 
@@ -164,14 +237,16 @@ impl CopyError {
             Self::Places(_) | Self::Path { .. } => 2,
             Self::NotThere { .. } => 3,
             Self::Refused { code, .. } => *code,
-            Self::Ssh(_) | Self::Protocol(_) | Self::Gone | Self::Io { .. } => 1,
+            Self::Ssh(_) | Self::Server { .. } | Self::Protocol(_) | Self::Gone | Self::Silent(_) | Self::Io { .. } => {
+                1
+            }
             Self::Interrupted => 130,
         }
     }
 
     /// Returns the code with which the other end should end, unless it is not there.
     pub(crate) fn code_for_peer(&self) -> Option<u8> {
-        (!matches!(self, Self::Gone | Self::Interrupted)).then(|| self.code())
+        (!matches!(self, Self::Gone | Self::Silent(_) | Self::Interrupted)).then(|| self.code())
     }
 
     pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Self {
@@ -195,7 +270,11 @@ mod tests {
     use super::*;
 
     fn far(host: &str, path: &str) -> Place {
-        Place::Far { host: host.to_owned(), path: path.as_bytes().to_vec() }
+        Place::Far { host: FarHost::Ssh { name: host.to_owned() }, path: path.as_bytes().to_vec() }
+    }
+
+    fn served(name: &str, port: u16, path: &str) -> Place {
+        Place::Far { host: FarHost::Server { name: name.to_owned(), port }, path: path.as_bytes().to_vec() }
     }
 
     #[test]
@@ -209,10 +288,15 @@ mod tests {
             ("/a:b", Place::Near("/a:b".into())),
             (":a", Place::Near(":a".into())),
             ("dir", Place::Near("dir".into())),
+            ("fullpipe://host", served("host", SHARE_PORT, ".")),
+            ("fullpipe://host/", served("host", SHARE_PORT, ".")),
+            ("fullpipe://192.0.2.1:99/a b/", served("192.0.2.1", 99, "a b/")),
+            ("fullpipe://[2001:db8::1]/a", served("2001:db8::1", SHARE_PORT, "a")),
+            ("fullpipe://[2001:db8::1]:99/a:b", served("2001:db8::1", 99, "a:b")),
         ] {
             assert_eq!(Place::read(text.as_bytes()), Ok(place), "{text}");
         }
-        for text in ["", "fullpipe://host/dir", "-oProxyCommand=x:dir"] {
+        for text in ["", "http://host/dir", "fullpipe:///dir", "fullpipe://me@host/", "fullpipe://h:x/", "-oA=x:dir"] {
             assert!(Place::read(text.as_bytes()).is_err(), "{text}");
         }
     }

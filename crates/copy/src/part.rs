@@ -10,7 +10,7 @@ use fullpipe_transfer::{
     Boot, CHUNK, Digest, EntryPath, Identity, Journal, ModificationTime, Verified, ZEROS, chunk_hash,
 };
 use fullpipe_units::ByteCount;
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock};
 
 use crate::tree::{Tree, Within, set_attributes};
 
@@ -53,7 +53,7 @@ impl Names {
 /// another state of it, is removed.
 ///
 /// # Errors
-/// Fails if its folder cannot be reached, and if another transfer writes the file.
+/// Fails if its folder cannot be reached, and with `ResourceBusy` if another transfer writes the file.
 pub(crate) fn recover(
     tree: &Tree,
     path: &EntryPath,
@@ -64,8 +64,16 @@ pub(crate) fn recover(
     let names = Names::of(tree, path)?;
     let format = Journal::new(identity, size, boot);
     let mut verified = Verified::new(size);
-    if let (Ok(data), Ok(mut journal)) = (own_file(&names.data, OFlags::RDWR), own_file(&names.journal, OFlags::RDWR)) {
-        lock(&data)?;
+    let data = match own_file(&names.data, OFlags::RDWR) {
+        // Small files have no journal, and there are many of them.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && size.get() <= CHUNK as u64 => return Ok(verified),
+        Err(_) => None,
+        Ok(data) => {
+            lock(&data)?;
+            Some(data)
+        }
+    };
+    if let (Some(data), Ok(mut journal)) = (data, own_file(&names.journal, OFlags::RDWR)) {
         let mut bytes = Vec::new();
         // Chunks are recorded once, but for those that were sent twice.
         let most = 4096 + size.get() / CHUNK as u64 * 200;
@@ -136,7 +144,7 @@ impl Part {
     /// Opens the working file of an entry, to go on behind `verified`.
     ///
     /// # Errors
-    /// Fails if it cannot be made, or another transfer writes it.
+    /// Fails if it cannot be made, and with `ResourceBusy` if another transfer writes it.
     pub(crate) fn open(
         tree: &Tree,
         path: &EntryPath,
@@ -180,6 +188,21 @@ impl Part {
             self.unmarked = 0;
         }
         Ok(())
+    }
+
+    /// Reads the chunks in `verified` back from the disk, behind the page cache, and returns those that are not what
+    /// was written.
+    ///
+    /// # Errors
+    /// Fails if the data cannot be made durable, without which the page cache would keep it.
+    pub(crate) fn wrong_on_disk(&self, size: ByteCount, verified: &Verified) -> io::Result<Vec<u32>> {
+        self.data.sync_all()?;
+        fadvise(&self.data, 0, None, Advice::DontNeed)?;
+        let is_wrong = |(index, hash): &(u32, Digest)| {
+            let length = verified.length(*index).unwrap_or(0);
+            !is_there(&self.data, size, *index, length, hash)
+        };
+        Ok(verified.hashes().filter(is_wrong).map(|(index, _)| index).collect())
     }
 
     /// Makes the file durable and gives it its name.
@@ -292,7 +315,10 @@ mod tests {
         for index in [3, 1] {
             write(&mut part, &mut verified, index, size);
         }
-        assert!(recover(&tree, &path, size, IDENTITY, BOOT).is_err(), "two transfers write one file");
+        let busy = recover(&tree, &path, size, IDENTITY, BOOT).unwrap_err();
+        assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy, "two transfers write one file");
+        let small = recover(&tree, &path, ByteCount::new(1), IDENTITY, BOOT).unwrap_err();
+        assert_eq!(small.kind(), io::ErrorKind::ResourceBusy);
         drop(part);
         assert_eq!(recover(&tree, &path, size, IDENTITY, BOOT).unwrap(), verified);
         // After a new start of the host, a chunk that did not reach the disk is wanted again.

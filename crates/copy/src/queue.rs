@@ -111,6 +111,11 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// Returns true if the work has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.state).is_over
+    }
+
     /// Returns the next chunk for a connection, and waits for one if asked to.
     pub(crate) fn next(&self, index: u16, wait: bool) -> Next {
         let mut state = lock(&self.state);

@@ -2,26 +2,26 @@
 //! complete.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    Boot, CHUNK, Chunks, DataHeader, Digest, Entry, EntryKind, EntryPath, Excludes, Identity, Message,
-    ModificationTime, Outcome, Verified, ZEROS, chunk_hash,
+    AGAIN, Boot, CHUNK, Chunks, DATA_HEADER, DataHeader, Digest, Entry, EntryKind, EntryPath, Excludes, Head, Identity,
+    Message, ModificationTime, Outcome, Verified, ZEROS, chunk_hash,
 };
 use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::common::{Common, Tally, lock};
-use crate::control::Frames;
 use crate::data_stream::DataStream;
 use crate::options::{CopyError, CopyEvent};
 use crate::part::{Part, boot, recover};
+use crate::root::Root;
 use crate::tree::{Tree, kind, modified, set_attributes};
 
 /// Entries of a list at most: their names and hashes must fit into memory.
@@ -29,6 +29,10 @@ const MAX_ENTRIES: usize = 8 << 20;
 
 /// Chunks that may arrive wrong: memory and processors that flip more bits than that are broken.
 const MAX_CORRUPT: u32 = 1000;
+
+/// Time on top of its own timeout that a transfer waits for another one that holds its files: that one may have the
+/// same timeout, and then ends in the meantime.
+const MORE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Name of an entry as the hash of its path: a list of a million takes 16 MiB.
 type PathHash = [u8; 16];
@@ -43,6 +47,8 @@ pub(crate) struct Receiver {
     files: AtomicU32,
     corrupt: AtomicU32,
     boot: Boot,
+    /// The time until which this transfer waits for others that hold its files.
+    patience: OnceLock<Instant>,
     pub(crate) list: Mutex<Listed>,
     /// Changes of `list` and `incoming` for the thread that waits for the end.
     pub(crate) changed: Condvar,
@@ -53,10 +59,15 @@ pub(crate) struct Receiver {
 /// The rules of a receiver.
 #[derive(Debug)]
 pub(crate) struct ReceiveOptions {
+    pub(crate) root: Root,
     pub(crate) path: PathBuf,
     pub(crate) dry_run: bool,
     pub(crate) delete: bool,
     pub(crate) excludes: Excludes,
+    /// Every file is read back from its disk.
+    pub(crate) verify_disk: bool,
+    /// Time after which an end that hears nothing gives up.
+    pub(crate) timeout: Duration,
     /// The names that were asked for at the top; any if absent.
     pub(crate) tops: Option<Vec<Vec<u8>>>,
 }
@@ -119,6 +130,7 @@ impl Receiver {
             files: AtomicU32::new(0),
             corrupt: AtomicU32::new(0),
             boot: boot(),
+            patience: OnceLock::new(),
             list: Mutex::default(),
             changed: Condvar::new(),
             working: AtomicU64::new(0),
@@ -159,6 +171,7 @@ impl Receiver {
                 None => self.common.out.send(&Message::Unreadable { file: u32::MAX, why }),
             },
             Message::Unreadable { file, why } => self.fail(file, why),
+            Message::Again { file, entry } => self.again(file, &entry.kind)?,
             Message::Note { text } => self.common.note(text),
             Message::Data { header, content } => self.take(&header, content)?,
             Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
@@ -172,16 +185,17 @@ impl Receiver {
         let path = &self.options.path;
         let bytes = path.as_os_str().as_bytes();
         let failed = CopyError::path(bytes);
-        let is_folder = path.is_dir() || bytes.ends_with(b"/");
+        let root = &self.options.root;
+        let is_folder = root.is_folder(path) || bytes.ends_with(b"/");
         let place = if let Some(name) = path.file_name().filter(|_| single && !is_folder) {
             let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let name = EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
-            Destination { tree: Some(Tree::open(folder).map_err(&failed)?), name: Some(name), takes_content: false }
+            Destination { tree: Some(root.open(folder).map_err(&failed)?), name: Some(name), takes_content: false }
         } else {
-            if !self.options.dry_run && !path.is_dir() {
-                std::fs::create_dir(path).map_err(&failed)?;
+            if !self.options.dry_run && !root.is_folder(path) {
+                root.make_folder(path).map_err(&failed)?;
             }
-            let tree = match Tree::open(path) {
+            let tree = match root.open(path) {
                 Err(error) if self.options.dry_run && error.kind() == io::ErrorKind::NotFound => None,
                 opened => Some(opened.map_err(&failed)?),
             };
@@ -259,6 +273,10 @@ impl Receiver {
         match self.missing(place, &file) {
             Ok(Some(missing)) => {
                 let (number, size) = (file.number, file.size);
+                let bytes = missing.iter().map(|chunks| chunks.bytes(size).get()).sum();
+                if let Err(why) = self.common.bounds.take(bytes) {
+                    return self.report(&file, Outcome::Failed(why));
+                }
                 lock(&self.incoming).insert(number, file);
                 for chunks in missing {
                     if self.common.events.is_some() {
@@ -287,55 +305,96 @@ impl Receiver {
             return Ok(None);
         }
         let mut state = lock(&file.state);
-        if file.size.get() > CHUNK as u64 {
-            state.verified = recover(tree, &file.path, file.size, file.identity, self.boot)?;
-        }
+        let recovered = || recover(tree, &file.path, file.size, file.identity, self.boot);
+        state.verified = self.when_free(&file.path, recovered)?;
         if let Some(digest) = state.verified.digest() {
             let part = self.open_part(tree, file, &state.verified)?;
-            part.finish(file.mode, file.modified)?;
-            self.report(file, Outcome::Copied(digest));
-            return Ok(None);
+            if self.wrong_on_disk(file, &part, &mut state.verified)?.is_empty() {
+                part.finish(file.mode, file.modified)?;
+                self.report(file, Outcome::Copied(digest));
+                return Ok(None);
+            }
         }
         Ok(Some(state.verified.missing()))
     }
 
     fn open_part(&self, tree: &Tree, file: &Incoming, verified: &Verified) -> io::Result<Part> {
-        Part::open(tree, &file.path, file.size, file.identity, self.boot, verified)
+        let open = || Part::open(tree, &file.path, file.size, file.identity, self.boot, verified);
+        self.when_free(&file.path, open)
+    }
+
+    /// Tries again while another transfer holds the file, which may be an earlier one whose network has gone: it ends
+    /// by itself once it has heard nothing for a while.
+    fn when_free<T>(&self, path: &EntryPath, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match attempt() {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.may_wait(path) => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn may_wait(&self, path: &EntryPath) -> bool {
+        let limit = self.options.timeout + MORE_PATIENCE;
+        let until = self.patience.get_or_init(|| {
+            let seconds = limit.as_secs();
+            self.common.note(format!("another transfer holds {path}; waiting up to {seconds} s for its end"));
+            Instant::now() + limit
+        });
+        Instant::now() < *until && !self.common.has_failed()
+    }
+
+    /// Starts a file anew in the state that it has now: it changed while it was read.
+    fn again(&self, number: u32, kind: &EntryKind) -> Result<(), CopyError> {
+        let wrong = || CopyError::Protocol("it repeats what it cannot repeat".to_owned());
+        let EntryKind::File { mode, modified, size, identity } = *kind else { return Err(wrong()) };
+        let place = self.place.get().filter(|_| number < self.files.load(Ordering::Relaxed)).ok_or_else(wrong)?;
+        if Chunks::of(size).is_none() {
+            return Err(wrong());
+        }
+        let Some(old) = lock(&self.incoming).get(&number).cloned() else { return Ok(()) };
+        if !old.close() {
+            return Ok(());
+        }
+        let state = Mutex::new(State { part: None, verified: Verified::new(size), is_closed: false });
+        let file = Incoming { number: number | AGAIN, path: old.path.clone(), mode, modified, size, identity, state };
+        self.file(place, Arc::new(file));
+        self.remove(number);
+        Ok(())
     }
 
     fn receive(&self, stream: DataStream) {
-        let mut frames = Frames::new(BufReader::with_capacity(64 << 10, stream));
-        let mut number = None;
+        let mut from = BufReader::with_capacity(64 << 10, stream);
+        let (mut content, mut number) = (Vec::new(), None);
         let ended = loop {
-            let message = match frames.next() {
-                Ok(Some(frame)) => Message::read(frame).map_err(CopyError::from),
-                Ok(None) => break Err(io::ErrorKind::UnexpectedEof.into()),
+            let handled = match next_head(&mut from, &mut content) {
+                Ok(Head::Stream(index)) if number.is_none() => {
+                    number = Some(index);
+                    Ok(())
+                }
+                Ok(Head::Chunk(header, _)) if number.is_some() => self.take(&header, &content),
+                Ok(Head::End) if number.is_some() => break Ok(()),
+                Ok(_) => Err(CopyError::Protocol("a connection for data carries something else".to_owned())),
                 Err(error) => break Err(error),
             };
-            let handled = message.and_then(|message| match (message, number) {
-                (Message::Stream { index }, None) => {
-                    number = Some(index);
-                    Ok(true)
-                }
-                (Message::Data { header, content }, Some(_)) => self.take(&header, content).map(|()| true),
-                (Message::EndOfStream, Some(_)) => Ok(false),
-                _ => Err(CopyError::Protocol("a connection for data carries something else".to_owned())),
-            });
-            match handled {
-                Ok(true) => {}
-                Ok(false) => break Ok(()),
-                Err(error) => {
-                    self.common.abort(error);
-                    self.changed.notify_all();
-                    return;
-                }
+            if let Err(error) = handled {
+                return self.abort(error);
             }
         };
-        if let (Err(_), Some(index)) = (ended, number)
+        if let Err(cause) = ended
             && !lock(&self.list).is_over
         {
-            self.common.out.send(&Message::Lost { index });
+            match number {
+                Some(index) => self.common.out.send(&Message::Lost { index }),
+                // The sender could not be told which of them it is.
+                None => self.abort(CopyError::Io { what: "a connection for data broke at its beginning", cause }),
+            }
         }
+    }
+
+    fn abort(&self, error: CopyError) {
+        self.common.abort(error);
+        self.changed.notify_all();
     }
 
     /// Takes a chunk.
@@ -344,10 +403,11 @@ impl Receiver {
     /// Fails if the sender breaks the rules. If the chunk is wrong, it is wanted again; if it cannot be written, the
     /// file has failed.
     fn take(&self, header: &DataHeader, content: &[u8]) -> Result<(), CopyError> {
+        self.common.bounds.wait(content.len());
         let began = Instant::now();
         let wrong = |why: &str| CopyError::Protocol(why.to_owned());
         let Some(file) = lock(&self.incoming).get(&header.file).cloned() else {
-            let was_listed = header.file < self.files.load(Ordering::Relaxed);
+            let was_listed = header.file & !AGAIN < self.files.load(Ordering::Relaxed);
             return if was_listed { Ok(()) } else { Err(wrong("it sent data of a file that it has not listed")) };
         };
         let length = Verified::new(file.size).length(header.chunk);
@@ -355,22 +415,28 @@ impl Receiver {
         let length = length.ok_or_else(|| wrong("it sent a chunk of another size than it has listed"))?;
         let whole = if content.is_empty() { &ZEROS[..length] } else { content };
         if chunk_hash(file.size, header.chunk, whole) != header.hash {
-            if self.corrupt.fetch_add(1, Ordering::Relaxed) >= MAX_CORRUPT {
-                return Err(wrong("too many chunks arrive with wrong content"));
-            }
-            let chunks = Chunks { first: header.chunk, count: 1 };
-            self.common.out.send(&Message::Want { file: header.file, chunks });
+            self.count_corrupt(1)?;
+            self.common.note(format!("a piece of {} arrived with wrong content; it is fetched again", file.path));
+            self.want(header.file, header.chunk);
             return Ok(());
         }
         match self.store(&file, header, content, length) {
-            Ok(is_new) => {
-                if is_new && self.common.events.is_some() {
-                    Tally::add(&self.common.tally.verified, length as u64);
-                }
-            }
+            Ok(is_new) => Tally::add(&self.common.tally.verified, if is_new { length as u64 } else { 0 }),
             Err(error) => self.fail(header.file, format!("it cannot be written: {error}")),
         }
         self.working.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn want(&self, file: u32, chunk: u32) {
+        self.common.out.send(&Message::Want { file, chunks: Chunks { first: chunk, count: 1 } });
+    }
+
+    fn count_corrupt(&self, count: u32) -> Result<(), CopyError> {
+        let before = self.corrupt.fetch_add(count, Ordering::Relaxed);
+        if before.saturating_add(count) > MAX_CORRUPT {
+            return Err(CopyError::Protocol("too many pieces have wrong content".to_owned()));
+        }
         Ok(())
     }
 
@@ -410,33 +476,70 @@ impl Receiver {
     }
 
     fn complete(&self, file: &Incoming, part: Part, digest: Digest) {
-        let outcome = match part.finish(file.mode, file.modified) {
-            Ok(()) => Outcome::Copied(digest),
-            Err(error) => Outcome::Failed(error.to_string()),
+        let finished = match self.is_right_on_disk(file, part) {
+            Ok(Some(part)) => part.finish(file.mode, file.modified),
+            Ok(None) => return,
+            Err(error) => Err(error),
         };
+        let outcome = finished.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::Copied(digest));
         self.settle(file, outcome);
     }
 
-    /// Gives a file up. What has arrived of a large one stays for the next run.
+    /// Returns the part of a complete file if its disk holds what was sent, or nobody asked for that. Otherwise wants
+    /// what is wrong again, and keeps the part.
+    fn is_right_on_disk(&self, file: &Incoming, part: Part) -> io::Result<Option<Part>> {
+        if !self.options.verify_disk {
+            return Ok(Some(part));
+        }
+        // Nobody else reads the hashes of a file that is closed, and others need not wait for the disk.
+        let mut verified = std::mem::replace(&mut lock(&file.state).verified, Verified::new(file.size));
+        let wrong = self.wrong_on_disk(file, &part, &mut verified)?;
+        let mut state = lock(&file.state);
+        state.verified = verified;
+        if wrong.is_empty() {
+            return Ok(Some(part));
+        }
+        (state.part, state.is_closed) = (Some(part), false);
+        drop(state);
+        for chunk in wrong {
+            self.want(file.number, chunk);
+        }
+        Ok(None)
+    }
+
+    /// Takes the chunks that are wrong on the disk out of `verified`, and returns them; none if nobody asked for that.
+    fn wrong_on_disk(&self, file: &Incoming, part: &Part, verified: &mut Verified) -> io::Result<Vec<u32>> {
+        if !self.options.verify_disk {
+            return Ok(Vec::new());
+        }
+        let wrong = part.wrong_on_disk(file.size, verified)?;
+        if !wrong.is_empty() {
+            self.count_corrupt(wrong.len() as u32).map_err(io::Error::other)?;
+            let text =
+                format!("pieces of {} that are wrong on the disk, and are fetched again: {}", file.path, wrong.len());
+            self.common.note(text);
+        }
+        for chunk in &wrong {
+            verified.remove(*chunk);
+        }
+        Ok(wrong)
+    }
+
+    /// Gives a file up.
     fn fail(&self, number: u32, why: String) {
         let Some(file) = lock(&self.incoming).get(&number).cloned() else { return };
-        let part = {
-            let mut state = lock(&file.state);
-            if state.is_closed {
-                return;
-            }
-            state.is_closed = true;
-            state.part.take()
-        };
-        if let Some(part) = part.filter(|_| file.size.get() <= CHUNK as u64) {
-            part.discard();
+        if file.close() {
+            self.settle(&file, Outcome::Failed(why));
         }
-        self.settle(&file, Outcome::Failed(why));
     }
 
     fn settle(&self, file: &Incoming, outcome: Outcome) {
         self.report(file, outcome);
-        lock(&self.incoming).remove(&file.number);
+        self.remove(file.number);
+    }
+
+    fn remove(&self, number: u32) {
+        lock(&self.incoming).remove(&number);
         // The one who waits reads both under this lock.
         drop(lock(&self.list));
         self.changed.notify_all();
@@ -472,6 +575,37 @@ impl Receiver {
     pub(crate) fn is_settled(&self) -> bool {
         lock(&self.incoming).is_empty()
     }
+}
+
+impl Incoming {
+    /// Takes no more of the file. What has arrived of a large one stays for the next run. Returns false if that was so
+    /// already.
+    fn close(&self) -> bool {
+        let mut state = lock(&self.state);
+        if std::mem::replace(&mut state.is_closed, true) {
+            return false;
+        }
+        if let Some(part) = state.part.take().filter(|_| self.size.get() <= CHUNK as u64) {
+            part.discard();
+        }
+        true
+    }
+}
+
+/// Reads the next head of a connection for data, and what follows it into `content`.
+///
+/// # Errors
+/// Fails if the connection breaks, and with `InvalidData` if a head was damaged on the way: nothing behind it has a
+/// known place.
+fn next_head(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<Head> {
+    let mut bytes = [0; DATA_HEADER];
+    from.read_exact(&mut bytes)?;
+    let head = Head::read(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+    if let Head::Chunk(_, length) = head {
+        content.resize(length, 0);
+        from.read_exact(content)?;
+    }
+    Ok(head)
 }
 
 /// Lets the owner of a folder write to it, until it gets its own permissions at the end.
@@ -512,9 +646,10 @@ mod tests {
     use super::*;
     use crate::control::Outgoing;
     use crate::finish::finish;
+    use crate::pulse::Pulse;
     use std::fs;
     use std::io::Write;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 
     #[derive(Clone, Default)]
     struct Sent(Arc<Mutex<Vec<u8>>>);
@@ -541,12 +676,15 @@ mod tests {
         fn new(tops: Option<&[&str]>) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let sent = Sent::default();
-            let (out, writer) = Outgoing::start(sent.clone()).unwrap();
+            let (out, writer) = Outgoing::start(sent.clone(), &Pulse::new(Duration::from_secs(9))).unwrap();
             let options = ReceiveOptions {
+                root: Root::User,
                 path: folder.path().to_owned(),
                 dry_run: false,
                 delete: true,
                 excludes: Excludes::default(),
+                verify_disk: true,
+                timeout: Duration::from_secs(2),
                 tops: tops.map(|tops| tops.iter().map(|top| top.as_bytes().to_vec()).collect()),
             };
             let receiver = Arc::new(Receiver::new(Common::new(out, Arc::default(), None), options));
@@ -611,6 +749,89 @@ mod tests {
         assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"right");
         let state = fs::metadata(folder.path().join("file")).unwrap();
         assert_eq!((state.permissions().mode() & 0o777, state.modified().unwrap().elapsed().is_ok()), (0o640, true));
+    }
+
+    /// Changes a byte of the working file of `file`, as a disk might.
+    fn spoil(bench: &Bench, offset: u64) {
+        let name = EntryPath::new("file").unwrap().working_name(false);
+        let working = bench.folder.path().join(std::ffi::OsStr::from_bytes(&name));
+        fs::File::options().write(true).open(working).unwrap().write_all_at(b"?", offset).unwrap();
+    }
+
+    #[test]
+    fn what_a_disk_has_changed_is_found_and_wanted_again_before_the_file_has_its_name() {
+        let size = 3 * CHUNK as u64;
+        let bench = Bench::new(None);
+        bench.file("file", size).unwrap();
+        let chunk = |index: u8| vec![index; CHUNK];
+        for index in [0, 1] {
+            bench.data(0, index, size, &chunk(index as u8)).unwrap();
+        }
+        spoil(&bench, 5);
+        spoil(&bench, CHUNK as u64 + 77);
+        bench.data(0, 2, size, &chunk(2)).unwrap();
+        assert!(!bench.folder.path().join("file").exists());
+        bench.data(0, 1, size, &chunk(1)).unwrap();
+        spoil(&bench, CHUNK as u64 + 78);
+        bench.data(0, 0, size, &chunk(0)).unwrap();
+        assert!(!bench.folder.path().join("file").exists());
+        bench.data(0, 1, size, &chunk(1)).unwrap();
+        let (sent, folder) = bench.end();
+        let wanted = sent.iter().filter_map(|message| match message {
+            Message::Want { chunks, .. } => Some((chunks.first, chunks.count)),
+            _ => None,
+        });
+        assert_eq!(wanted.collect::<Vec<_>>(), [(0, 3), (0, 1), (1, 1), (1, 1)]);
+        assert!(matches!(outcomes(&sent)[..], [(0, Outcome::Copied(_))]), "{sent:?}");
+        assert!(fs::read(folder.path().join("file")).unwrap() == [chunk(0), chunk(1), chunk(2)].concat());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    fn again(bench: &Bench, file: u32, size: u64) -> Result<(), CopyError> {
+        let modified = ModificationTime { seconds: 2_000_000, nanoseconds: 0 };
+        let kind = EntryKind::File { mode: 0o600, modified, size: ByteCount::new(size), identity: Identity([2; 32]) };
+        let entry = Entry { path: EntryPath::new("ignored").unwrap(), kind };
+        bench.receiver.handle(Message::Again { file, entry })
+    }
+
+    #[test]
+    fn a_file_that_changed_comes_again_and_nothing_of_its_old_state_is_kept() {
+        let size = 2 * CHUNK as u64;
+        let bench = Bench::new(None);
+        bench.file("file", size).unwrap();
+        bench.file("small", 5).unwrap();
+        bench.data(0, 0, size, &vec![1; CHUNK]).unwrap();
+        again(&bench, 0, size + 3).unwrap();
+        again(&bench, 1, 3).unwrap();
+        again(&bench, 0, size).unwrap();
+        // On its way when the file changed.
+        bench.data(0, 1, size, &vec![1; CHUNK]).unwrap();
+        bench.data(1, 0, 5, b"right").unwrap();
+        let second = [vec![2; CHUNK], vec![3; CHUNK], b"end".to_vec()];
+        for (chunk, content) in second.iter().enumerate() {
+            bench.data(AGAIN, chunk as u32, size + 3, content).unwrap();
+        }
+        bench.data(AGAIN | 1, 0, 3, b"new").unwrap();
+        let (sent, folder) = bench.end();
+        assert!(matches!(outcomes(&sent)[..], [(AGAIN, Outcome::Copied(_)), (_, Outcome::Copied(_))]), "{sent:?}");
+        assert!(fs::read(folder.path().join("file")).unwrap() == second.concat());
+        assert_eq!(fs::read(folder.path().join("small")).unwrap(), b"new");
+        assert_eq!(fs::metadata(folder.path().join("file")).unwrap().mtime(), 2_000_000);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_file_that_changes_is_repeated_once_and_only_if_it_was_listed() {
+        let bench = Bench::new(None);
+        bench.file("file", 5).unwrap();
+        let protocol = |result| assert!(matches!(result, Err(CopyError::Protocol(_))), "{result:?}");
+        protocol(again(&bench, 1, 5));
+        protocol(again(&bench, AGAIN, 5));
+        protocol(again(&bench, 0, u64::MAX));
+        again(&bench, 0, 0).unwrap();
+        let (sent, folder) = bench.end();
+        assert!(matches!(outcomes(&sent)[..], [(AGAIN, Outcome::Copied(_))]), "{sent:?}");
+        assert_eq!(fs::metadata(folder.path().join("file")).unwrap().len(), 0);
     }
 
     #[test]

@@ -1,23 +1,25 @@
 //! The end that reads files: it lists them, and sends the chunks that the receiver wants.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    CHUNK, Chunks, DATA_HEADER, DataHeader, Entry, EntryPath, Excludes, Message, Outcome, Verified, ZEROS, chunk_hash,
+    AGAIN, CHUNK, Chunks, DATA_HEADER, DataHeader, Entry, EntryPath, Excludes, Head, Message, Outcome, Verified, ZEROS,
+    chunk_hash,
 };
-use fullpipe_units::{BitRate, ByteCount};
-use rustix::fs::{OFlags, SeekFrom, fstat};
+use fullpipe_units::ByteCount;
+use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
 
 use crate::common::{Common, Tally, lock};
 use crate::data_stream::DataStream;
 use crate::options::{CopyError, CopyEvent};
 use crate::queue::{Job, Next, Queue, SSH};
-use crate::walk::{List, Source, SourceFile, identity, walk};
+use crate::walk::{List, Source, SourceFile, file_now, identity, walk};
 
 /// Bytes that small files are gathered to before TLS encrypts them.
 const GATHERED: usize = 256 << 10;
@@ -33,13 +35,14 @@ pub(crate) struct Sender {
     sources: Vec<Source>,
     excludes: Excludes,
     files: Mutex<Vec<SourceFile>>,
-    pace: Option<Pace>,
+    /// Files that are sent again, in their new state, by their new number.
+    again: Mutex<HashMap<u32, SourceFile>>,
 }
 
 impl Sender {
-    pub(crate) fn new(common: Common, sources: Vec<Source>, excludes: Excludes, limit: Option<BitRate>) -> Self {
-        let pace = limit.map(Pace::new);
-        Self { common, queue: Queue::default(), sources, excludes, files: Mutex::default(), pace }
+    pub(crate) fn new(common: Common, sources: Vec<Source>, excludes: Excludes) -> Self {
+        let (files, again) = (Mutex::default(), Mutex::default());
+        Self { common, queue: Queue::default(), sources, excludes, files, again }
     }
 
     /// Starts to list the files, and to send over each connection, and inside ssh when none is left.
@@ -113,6 +116,9 @@ impl Sender {
     fn want(&self, file: u32, chunks: Chunks) -> Result<(), CopyError> {
         let size = self.file(file)?.size;
         let exists = chunks.count > 0 && Chunks::of(size).is_some_and(|all| all.cover(chunks));
+        if exists && !self.may_send(file, chunks.bytes(size)) {
+            return Ok(());
+        }
         if !exists || !self.queue.want(file, chunks) {
             return Err(CopyError::Protocol("the receiver wants chunks that do not exist, or too many".to_owned()));
         }
@@ -120,17 +126,29 @@ impl Sender {
         Ok(())
     }
 
+    /// Returns false if the bounds do not let chunks of a file cross.
+    fn may_send(&self, file: u32, bytes: ByteCount) -> bool {
+        let taken = self.common.bounds.take(bytes.get());
+        if let Err(why) = &taken {
+            self.common.out.send(&Message::Unreadable { file, why: why.clone() });
+        }
+        taken.is_ok()
+    }
+
     fn file(&self, file: u32) -> Result<SourceFile, CopyError> {
-        let found = lock(&self.files).get(file as usize).cloned();
+        let found = match file & AGAIN {
+            0 => lock(&self.files).get(file as usize).cloned(),
+            _ => lock(&self.again).get(&file).cloned(),
+        };
         found.ok_or_else(|| CopyError::Protocol("the receiver speaks of a file that nobody has listed".to_owned()))
     }
 
     fn carry(&self, index: u16, stream: DataStream) {
         let mut stream = BufWriter::with_capacity(GATHERED, stream);
         let sent = stream
-            .write_all(&Message::Stream { index }.frame())
+            .write_all(&Head::Stream(index).bytes())
             .and_then(|()| self.send_chunks(index, &mut stream))
-            .and_then(|()| stream.write_all(&Message::EndOfStream.frame()))
+            .and_then(|()| stream.write_all(&Head::End.bytes()))
             .and_then(|()| stream.flush());
         match sent {
             Ok(()) => drop(self.queue.lose(index)),
@@ -157,18 +175,49 @@ impl Sender {
             let Next::Send(job) = next else { return Ok(()) };
             match reader.frame(job) {
                 Ok(frame) => {
-                    if let Some(pace) = &self.pace {
-                        pace.wait(frame.len());
-                    }
+                    self.common.bounds.wait(frame.len());
                     to.write_all(frame)?;
                 }
-                Err(why) => {
-                    self.queue.forget(job.file);
-                    self.common.out.send(&Message::Unreadable { file: job.file, why });
-                }
+                Err(why) => self.skip(job.file, why),
             }
         }
     }
+
+    /// Leaves out a file that cannot be read. One that changed is sent again in its new state, once.
+    fn skip(&self, file: u32, why: Unread) {
+        self.queue.forget(file);
+        let why = match why {
+            Unread::Changed if file & AGAIN == 0 => match self.repeat(file) {
+                Ok(()) => return,
+                Err(why) => why,
+            },
+            Unread::Changed => "it changed twice while it was copied; start the same command again".to_owned(),
+            Unread::Failed(why) => why,
+        };
+        self.common.out.send(&Message::Unreadable { file, why });
+    }
+
+    /// Offers a file again in the state that it has now, unless another connection has done so.
+    fn repeat(&self, file: u32) -> Result<(), String> {
+        let old = self.file(file).map_err(|error| error.to_string())?;
+        let found = file_now(&self.sources, &old).map_err(|error| format!("it cannot be read: {error}"))?;
+        let Some((kind, new)) = found else { return Err("it vanished while it was copied".to_owned()) };
+        match lock(&self.again).entry(file | AGAIN) {
+            Slot::Occupied(_) => return Ok(()),
+            Slot::Vacant(slot) => slot.insert(new),
+        };
+        self.common.note(format!("{} changed while it was copied; it is copied once more", old.path));
+        self.common.out.send(&Message::Again { file, entry: Entry { path: old.path, kind } });
+        Ok(())
+    }
+}
+
+/// The reason for which a file cannot be read.
+enum Unread {
+    /// It is not in the state in which it was listed.
+    Changed,
+    /// The system says so.
+    Failed(String),
 }
 
 /// Reads chunks, each into the same memory, behind the head of its frame.
@@ -181,20 +230,20 @@ struct ChunkReader<'s> {
 
 impl ChunkReader<'_> {
     /// Returns the frame of a chunk, or the reason for which there is none.
-    fn frame(&mut self, job: Job) -> Result<&[u8], String> {
+    fn frame(&mut self, job: Job) -> Result<&[u8], Unread> {
         if self.open.as_ref().is_none_or(|(file, ..)| *file != job.file) {
             self.open = None;
             self.open = Some(self.open_file(job.file)?);
         }
-        let Some((_, file, open, is_sparse)) = &self.open else { return Err("it is not open".to_owned()) };
+        let Some((_, file, open, is_sparse)) = &self.open else { return Err(Unread::Changed) };
         let length = Verified::new(file.size).length(job.chunk).unwrap_or(0);
         let offset = u64::from(job.chunk) * CHUNK as u64;
         let is_hole = *is_sparse && is_hole(open, offset, length);
         let content = &mut self.frame[DATA_HEADER..DATA_HEADER + length];
         if !is_hole {
             open.read_exact_at(content, offset).map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => CHANGED.to_owned(),
-                _ => format!("it cannot be read: {error}"),
+                io::ErrorKind::UnexpectedEof => Unread::Changed,
+                _ => Unread::Failed(format!("it cannot be read: {error}")),
             })?;
         }
         check(open, file)?;
@@ -205,24 +254,25 @@ impl ChunkReader<'_> {
         Ok(&self.frame[..DATA_HEADER + sent])
     }
 
-    fn open_file(&self, number: u32) -> Result<(u32, SourceFile, File, bool), String> {
-        let file = self.sender.file(number).map_err(|error| error.to_string())?;
+    fn open_file(&self, number: u32) -> Result<(u32, SourceFile, File, bool), Unread> {
+        let failed = |error: String| Unread::Failed(error);
+        let file = self.sender.file(number).map_err(|error| failed(error.to_string()))?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let open = self.sender.sources[file.source].tree.open_entry(&file.path, flags);
-        let open = File::from(open.map_err(|error| format!("it cannot be opened: {error}"))?);
-        check(&open, &file)?;
-        let stat = fstat(&open).map_err(|error| error.to_string())?;
+        let open = File::from(open.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Unread::Changed,
+            _ => failed(format!("it cannot be opened: {error}")),
+        })?);
+        let stat = check(&open, &file)?;
         let is_sparse = (stat.st_blocks.cast_unsigned()).saturating_mul(512) < file.size.get();
         Ok((number, file, open, is_sparse))
     }
 }
 
-const CHANGED: &str = "it changed while it was copied; start the same command again";
-
-/// Returns an error if the file is no longer in the state in which it was listed.
-fn check(open: &File, file: &SourceFile) -> Result<(), String> {
-    let stat = fstat(open).map_err(|error| error.to_string())?;
-    if identity(&stat) == file.identity { Ok(()) } else { Err(CHANGED.to_owned()) }
+/// Returns the state of the file if it is the one in which it was listed.
+fn check(open: &File, file: &SourceFile) -> Result<Stat, Unread> {
+    let stat = fstat(open).map_err(|error| Unread::Failed(error.to_string()))?;
+    if identity(&stat) == file.identity { Ok(stat) } else { Err(Unread::Changed) }
 }
 
 fn is_hole(open: &File, offset: u64, length: usize) -> bool {
@@ -257,30 +307,5 @@ impl List for Listing<'_> {
 
     fn is_over(&self) -> bool {
         self.0.common.has_failed()
-    }
-}
-
-/// Spreads data over time.
-#[derive(Debug)]
-struct Pace {
-    rate: BitRate,
-    next: Mutex<Instant>,
-}
-
-impl Pace {
-    fn new(rate: BitRate) -> Self {
-        Self { rate, next: Mutex::new(Instant::now()) }
-    }
-
-    /// Waits until `length` bytes may be sent.
-    fn wait(&self, length: usize) {
-        let now = Instant::now();
-        let begin = {
-            let mut next = lock(&self.next);
-            let begin = (*next).max(now);
-            *next = begin + Duration::from(self.rate.time_for(ByteCount::new(length as u64)));
-            begin
-        };
-        thread::sleep(begin - now);
     }
 }

@@ -1,7 +1,7 @@
 //! A transfer from its first connection to its last message, at either end.
 
 use std::io::{self, Read};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
@@ -52,26 +52,40 @@ impl End {
         rtt: Span,
         settings: [HostSettings; 2],
     ) -> Result<BothFigures, CopyError> {
-        let result = self.run_to_end(frames, streams, rtt, settings);
+        let sockets = || streams.iter().map(|stream| stream.socket().try_clone()).collect::<io::Result<Vec<_>>>();
+        let [watched, ours] = [sockets(), sockets()].map(|sockets| sockets.map_err(CopyError::io("cannot watch")));
+        let (watched, ours) = (watched?, ours?);
+        let result = self.run_to_end(frames, streams, watched, rtt, settings);
         if result.is_err() {
-            // The threads of this transfer end.
-            self.common().abort(CopyError::Gone);
+            self.end(&ours);
         }
         result
+    }
+
+    /// Ends the threads of a transfer that has failed, and so lets go of its files.
+    fn end(&self, sockets: &[TcpStream]) {
+        self.common().abort(CopyError::Gone);
+        if let Self::Sender(sender) = self {
+            sender.queue.end();
+        }
+        for socket in sockets {
+            // It may have ended by itself.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
     }
 
     fn run_to_end<R: Read>(
         &self,
         frames: &mut Frames<R>,
         streams: Vec<DataStream>,
+        watched: Vec<TcpStream>,
         rtt: Span,
         settings: [HostSettings; 2],
     ) -> Result<BothFigures, CopyError> {
         let failed = CopyError::io("cannot start a thread");
         match self {
             Self::Sender(sender) => {
-                let sockets = streams.iter().map(|stream| stream.socket().try_clone()).collect::<io::Result<Vec<_>>>();
-                let monitor = watch(sender, sockets.map_err(&failed)?, rtt, settings).map_err(&failed)?;
+                let monitor = watch(sender, watched, rtt, settings).map_err(&failed)?;
                 sender.start(streams).map_err(&failed)?;
                 let receiver = self.follow(frames, |message| sender.handle(message))?;
                 let figures = monitor.figures();
@@ -101,6 +115,9 @@ impl End {
                 return Err(error);
             }
             let Ok(Some(frame)) = frame else { return Err(CopyError::Gone) };
+            if frame.is_empty() {
+                continue;
+            }
             match Message::read(frame)? {
                 Message::Figures(json) => {
                     figures = Figures::from_json(&json);

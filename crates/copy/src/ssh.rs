@@ -1,7 +1,9 @@
 //! The other end, started through ssh.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::ops::ControlFlow;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,20 +23,29 @@ const NOT_FOUND: i32 = 127;
 /// Time for ssh to end by itself.
 const END_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A process that can be ended from another thread.
-pub(crate) type Process = Arc<Mutex<Option<Child>>>;
+/// The way to the far end, which can be ended from another thread.
+pub(crate) type Link = Arc<Mutex<Option<Held>>>;
+
+/// What holds the way to the far end.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// A process, such as ssh.
+    Process(Child),
+    /// A connection to a server.
+    Connection(TcpStream),
+}
 
 /// Bytes to and from the far end.
 pub(crate) struct Pipes {
-    pub(crate) to: ChildStdin,
-    pub(crate) from: BufReader<ChildStdout>,
+    pub(crate) to: Box<dyn Write + Send>,
+    pub(crate) from: Box<dyn Read + Send>,
 }
 
 /// Starts the far end, and waits until it answers.
 ///
 /// # Errors
 /// Fails if ssh cannot be started or connect, or there is no such program at the other end.
-pub(crate) fn start(ssh: &[String], host: &str, far_path: &str, process: &Process) -> Result<Pipes, CopyError> {
+pub(crate) fn start(ssh: &[String], host: &str, far_path: &str, link: &Link) -> Result<Pipes, CopyError> {
     let (program, arguments) = ssh.split_first().ok_or(CopyError::Places("no program is named to reach the host"))?;
     let mut command = Command::new(program);
     command.args(arguments).arg(host).arg(format!("{far_path} copy --far"));
@@ -42,14 +53,14 @@ pub(crate) fn start(ssh: &[String], host: &str, far_path: &str, process: &Proces
     let failed = |what: &str, error| CopyError::Ssh(format!("{program} {what}: {error}"));
     let mut child = command.spawn().map_err(|error| failed("cannot be started", error))?;
     let (to, from) = (child.stdin.take(), child.stdout.take());
-    *lock(process) = Some(child);
+    *lock(link) = Some(Held::Process(child));
     let (Some(to), Some(from)) = (to, from) else { return Err(CopyError::Gone) };
     let mut from = BufReader::with_capacity(128 << 10, from);
     if greeted(&mut from) {
-        return Ok(Pipes { to, from });
+        return Ok(Pipes { to: Box::new(to), from: Box::new(from) });
     }
     drop((to, from));
-    Err(match end(process) {
+    Err(match end(link) {
         Some(NOT_FOUND) => CopyError::NotThere { host: host.to_owned(), program: far_path.to_owned() },
         code => {
             let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
@@ -59,7 +70,7 @@ pub(crate) fn start(ssh: &[String], host: &str, far_path: &str, process: &Proces
 }
 
 /// Returns true once the line of the far end has come.
-fn greeted(from: &mut impl BufRead) -> bool {
+pub(crate) fn greeted(from: &mut impl BufRead) -> bool {
     let mut banner = from.take(MAX_BANNER);
     let mut line = Vec::new();
     loop {
@@ -72,32 +83,52 @@ fn greeted(from: &mut impl BufRead) -> bool {
     }
 }
 
-/// Waits for the end of the process, and ends it after a while. Returns its exit code, if it has one.
-pub(crate) fn end(process: &Process) -> Option<i32> {
+/// Waits for the end of the other end, and ends the way to it after a while. Returns the exit code of a process, if it
+/// has one.
+pub(crate) fn end(link: &Link) -> Option<i32> {
     let deadline = Instant::now() + END_DEADLINE;
-    loop {
-        let mut held = lock(process);
-        let child = held.as_mut()?;
-        if let Ok(Some(status)) = child.try_wait() {
-            *held = None;
-            return status.code();
+    while Instant::now() < deadline {
+        let ended = lock(link).as_mut()?.ended();
+        if let ControlFlow::Break(code) = ended {
+            *lock(link) = None;
+            return code;
         }
-        if Instant::now() >= deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+    kill(link);
+    None
+}
+
+/// Ends the way to the far end at once.
+pub(crate) fn kill(link: &Link) {
+    match lock(link).take() {
+        Some(Held::Process(mut child)) => {
             let _ = child.kill();
             let _ = child.wait();
-            *held = None;
-            return None;
         }
-        drop(held);
-        thread::sleep(Duration::from_millis(5));
+        Some(Held::Connection(socket)) => drop(socket.shutdown(Shutdown::Both)),
+        None => {}
     }
 }
 
-/// Ends the process at once.
-pub(crate) fn kill(process: &Process) {
-    if let Some(mut child) = lock(process).take() {
-        let _ = child.kill();
-        let _ = child.wait();
+impl Held {
+    /// Breaks once it has ended, with the exit code if it has one.
+    fn ended(&mut self) -> ControlFlow<Option<i32>> {
+        match self {
+            Self::Process(child) => match child.try_wait() {
+                Ok(Some(status)) => ControlFlow::Break(status.code()),
+                _ => ControlFlow::Continue(()),
+            },
+            Self::Connection(socket) => {
+                // Nobody else reads any more. What still comes has no use.
+                let _ = socket.set_read_timeout(Some(Duration::from_millis(5)));
+                let is_open = match socket.read(&mut [0; 4096]) {
+                    Ok(count) => count > 0,
+                    Err(error) => matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+                };
+                if is_open { ControlFlow::Continue(()) } else { ControlFlow::Break(None) }
+            }
+        }
     }
 }
 
@@ -116,7 +147,7 @@ mod tests {
     fn a_program_that_is_not_there_is_named() {
         let start = |ssh: &[&str]| {
             let ssh: Vec<String> = ssh.iter().map(|word| (*word).to_owned()).collect();
-            start(&ssh, "host", "fullpipe", &Process::default()).err().unwrap().to_string()
+            start(&ssh, "host", "fullpipe", &Link::default()).err().unwrap().to_string()
         };
         assert!(start(&["sh", "-c", "exit 127"]).contains("--far-path"));
         assert!(start(&["sh", "-c", "exit 255"]).contains("exit code 255"));

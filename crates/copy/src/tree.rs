@@ -40,6 +40,11 @@ impl Tree {
         Ok(Self { root: Arc::new(root), last: Mutex::default() })
     }
 
+    /// Returns the folder at `path` with everything below it; this tree if there is none.
+    pub(crate) fn beneath(&self, path: Option<&EntryPath>) -> io::Result<Self> {
+        Ok(Self { root: Arc::new(self.open_folder(path)?), last: Mutex::default() })
+    }
+
     /// Opens what is at `path`.
     pub(crate) fn open_entry(&self, path: &EntryPath, flags: OFlags) -> io::Result<OwnedFd> {
         beneath(&self.root, path.as_bytes(), flags)

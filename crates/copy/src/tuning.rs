@@ -52,20 +52,25 @@ pub(crate) struct Choice {
 /// Returns the number of connections for a path of this round-trip time.
 pub(crate) fn choose(asked: Option<u16>, rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> Choice {
     if let Some(count) = asked {
-        return Choice { count, reason: format!("{}, as asked for", connections(count)) };
+        return Choice { count, reason: format!("{}, as asked for", counted(count)) };
     }
     let each = carried_by_one(rtt, sender, receiver);
     let needed = streams::to_fill(each, TARGET).unwrap_or(MAX_CHOSEN);
     let count = needed.clamp(MIN_CHOSEN, MAX_CHOSEN);
     let reason = if each >= TARGET {
-        format!("{}: at {rtt} the buffers let one carry {TARGET} or more", connections(count))
+        format!("{}: at {rtt} the buffers let one carry {TARGET} or more", counted(count))
     } else {
-        format!("{}: at {rtt} the buffers let one carry {each}", connections(count))
+        format!("{}: at {rtt} the buffers let one carry {each}", counted(count))
     };
     Choice { count, reason }
 }
 
-fn connections(count: u16) -> String {
+/// Returns how many connections a copy makes over a path of this round-trip time.
+pub fn connections(rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> u16 {
+    choose(None, rtt, sender, receiver).count
+}
+
+fn counted(count: u16) -> String {
     if count == 1 { "1 connection".to_owned() } else { format!("{count} connections") }
 }
 
@@ -132,10 +137,10 @@ impl Monitor {
         Self { sockets, sender: Arc::clone(sender), rtt, settings }
     }
 
-    /// Watches until the transfer has failed or the process ends.
+    /// Watches until the transfer has ended.
     pub(crate) fn watch(&self) {
         let mut course = Course::default();
-        while !self.sender.common.has_failed() {
+        while !self.sender.common.has_failed() && !self.sender.queue.is_over() {
             thread::sleep(INTERVAL);
             let infos: Vec<TcpInfo> = self.infos().collect();
             match course.follow(Sample::of(&infos)) {

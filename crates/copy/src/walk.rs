@@ -10,6 +10,7 @@ use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, Stat};
 
 use crate::options::CopyError;
+use crate::root::Root;
 use crate::tree::{Tree, kind, modified, names};
 
 /// A file or folder that the user named.
@@ -46,15 +47,15 @@ impl Source {
     ///
     /// # Errors
     /// Fails if it is not there.
-    pub(crate) fn open(path: &Path) -> Result<Self, CopyError> {
+    pub(crate) fn open(root: &Root, path: &Path) -> Result<Self, CopyError> {
         let bytes = path.as_os_str().as_bytes();
         let failed = CopyError::path(bytes);
         let has_name = !(bytes.ends_with(b"/") || bytes.ends_with(b"/.") || bytes.ends_with(b"..") || bytes == b".");
         let Some(name) = path.file_name().filter(|_| has_name) else {
-            return Ok(Self { tree: Tree::open(path).map_err(failed)?, top: None });
+            return Ok(Self { tree: root.open(path).map_err(failed)?, top: None });
         };
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let tree = Tree::open(folder).map_err(&failed)?;
+        let tree = root.open(folder).map_err(&failed)?;
         let top = EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
         let found = tree.within(&top).and_then(|within| within.stat()).map_err(&failed)?;
         found.ok_or_else(|| failed(io::Error::new(io::ErrorKind::NotFound, "it is not there")))?;
@@ -81,6 +82,26 @@ pub(crate) fn walk(sources: &[Source], excludes: &Excludes, list: &mut dyn List)
         }
     }
     walk.is_complete
+}
+
+/// Returns a file of the list in the state that it has now; `None` if it is no longer there, or no longer a file.
+///
+/// # Errors
+/// Fails if its folder cannot be reached.
+pub(crate) fn file_now(sources: &[Source], file: &SourceFile) -> io::Result<Option<(EntryKind, SourceFile)>> {
+    let stat = match sources[file.source].tree.within(&file.path).and_then(|within| within.stat()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        found => found?,
+    };
+    let regular = stat.filter(|stat| kind(stat) == FileType::RegularFile);
+    Ok(regular.map(|stat| file_of(&stat, file.source, &file.path)))
+}
+
+/// Returns a regular file as an entry, and as its sender finds it again.
+fn file_of(stat: &Stat, source: usize, path: &EntryPath) -> (EntryKind, SourceFile) {
+    let (size, identity) = (ByteCount::new(stat.st_size.cast_unsigned()), identity(stat));
+    let kind = EntryKind::File { mode: (stat.st_mode & 0o777) as u16, modified: modified(stat), size, identity };
+    (kind, SourceFile { source, path: path.clone(), size, identity })
 }
 
 struct Walk<'w> {
@@ -152,8 +173,7 @@ impl Walk<'_> {
                     }
                     self.names_of.insert(key, path.clone());
                 }
-                let size = ByteCount::new(stat.st_size.cast_unsigned());
-                Some(EntryKind::File { mode, modified: modified(&stat), size, identity: identity(&stat) })
+                Some(file_of(&stat, index, path).0)
             }
             _ => {
                 self.list.skipped(path, "it is neither file nor folder nor link");
@@ -230,7 +250,7 @@ mod tests {
         let excludes = Excludes::new([&b"skip/"[..]]);
         let list = |path: &Path| {
             let mut taken = Taken::default();
-            assert!(walk(&[Source::open(path).unwrap()], &excludes, &mut taken));
+            assert!(walk(&[Source::open(&Root::User, path).unwrap()], &excludes, &mut taken));
             taken
         };
         let named = list(&tree);
@@ -239,7 +259,8 @@ mod tests {
         assert_eq!((named.0[5].as_str(), named.1.as_slice()), ("tree/b/empty folder", &["tree/pipe".to_owned()][..]));
         let content = list(&folder.path().join("tree/"));
         assert_eq!(content.0[..2], ["a 5", "b folder"]);
-        assert!(Source::open(&tree.join("nothing")).is_err());
-        assert!(Source::open(&tree.join("a")).unwrap().is_single() && !Source::open(&tree).unwrap().is_single());
+        assert!(Source::open(&Root::User, &tree.join("nothing")).is_err());
+        let is_single = |path: &Path| Source::open(&Root::User, path).unwrap().is_single();
+        assert!(is_single(&tree.join("a")) && !is_single(&tree));
     }
 }

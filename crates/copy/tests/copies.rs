@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use fullpipe_testkit::{Running, fullpipe, within};
 use serde_json::Value;
@@ -44,9 +46,15 @@ impl Scene {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command_in_text(arguments);
+        command.arg("--json");
+        command
+    }
+
+    fn command_in_text(&self, arguments: &[&str]) -> Command {
         let mut command = fullpipe();
         let program = command.get_program().to_str().unwrap().to_owned();
-        command.args(["copy", "--json", "--far-path", &program, "-e", self.path("ssh").to_str().unwrap()]);
+        command.args(["copy", "--far-path", &program, "-e", self.path("ssh").to_str().unwrap()]);
         command.args(arguments);
         command
     }
@@ -153,10 +161,10 @@ fn a_tree_crosses_both_ways_and_is_the_same() {
 fn a_file_gets_another_name_and_its_digest_is_that_of_b3sum() {
     let scene = Scene::new();
     let file = scene.file("near/file", 5);
-    let done = scene.copy(&[text(&file), &scene.far("far/renamed")]);
+    let done = scene.copy(&[text(&file), &scene.far("far/renamed"), "--verify-disk"]);
     assert!(is_same(&file, &scene.path("far/renamed")));
     assert_eq!(done["digest"].as_str().map(str::len), Some(64));
-    let back = scene.copy(&[&scene.far("far/renamed"), text(&scene.path("near/other"))]);
+    let back = scene.copy(&[&scene.far("far/renamed"), text(&scene.path("near/other")), "--verify-disk"]);
     assert_eq!(back["digest"], done["digest"]);
     assert!(is_same(&file, &scene.path("near/other")));
 }
@@ -240,39 +248,177 @@ fn what_cannot_be_copied_is_named_and_the_rest_is_right() {
 }
 
 #[test]
-fn a_full_disk_is_said() {
+fn a_full_disk_is_said_and_what_fits_is_right() {
     if !is_root() {
         return;
     }
     let scene = Scene::new();
     let file = scene.file("near/file", 5);
+    fs::write(scene.path("near/small"), "it fits").unwrap();
     // A namespace of its own ends with the far end, and the small file system with it.
     scene.script("ssh", "shift; exec unshare -m sh -c \"mount -t tmpfs -o size=2m none ${0%/*}/far && exec $*\"");
-    let output = scene.run(&[text(&file), &scene.far("far")]);
+    let output = scene.run(&[text(&scene.path("near/small")), text(&file), &scene.far("far")]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let done = copied(&output);
-    assert!(done["failures"][0].as_str().unwrap().contains("No space left on device"), "{done}");
+    assert_eq!((done["files"].as_u64(), done["failed"].as_u64()), (Some(1), Some(1)), "{done}");
+    let failure = done["failures"][0].as_str().unwrap();
+    assert!(failure.starts_with("file: ") && failure.contains("No space left on device"), "{done}");
+}
+
+#[test]
+fn a_folder_that_is_read_only_is_said_and_the_rest_is_right() {
+    if !is_root() {
+        return;
+    }
+    let scene = Scene::new();
+    for folder in ["near/a/fixed", "far/a/fixed"] {
+        fs::create_dir_all(scene.path(folder)).unwrap();
+    }
+    for file in ["near/a/fixed/file", "near/a/other"] {
+        fs::write(scene.path(file), file).unwrap();
+    }
+    let mount = "mount --bind -o ro ${0%/*}/far/a/fixed ${0%/*}/far/a/fixed";
+    scene.script("ssh", &format!("shift; exec unshare -m sh -c \"{mount} && exec $*\""));
+    let output = scene.run(&[text(&scene.path("near/a")), &scene.far("far")]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let done = copied(&output);
+    let failures = done["failures"].to_string();
+    assert!(failures.contains("a/fixed/file: ") && failures.contains("Read-only file system"), "{done}");
+    assert_eq!(fs::read(scene.path("far/a/other")).unwrap(), b"near/a/other");
+    assert!(!scene.path("far/a/fixed/file").exists());
 }
 
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-#[test]
-fn a_file_that_changes_while_it_is_read_fails_alone() {
-    let scene = Scene::new();
+/// Starts a slow copy of `near` and of a file next to it, and returns once data of the first has arrived.
+fn slow_copy(scene: &Scene) -> Running {
     let file = scene.file("near/file", 30);
-    let arguments = [text(&file), &scene.far("far"), "--bwlimit", "100Mbit/s"].map(str::to_owned);
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let last = scene.path("near/last");
+    fs::write(&last, "right").unwrap();
+    let arguments = [text(&file), text(&last), &scene.far("far"), "--bwlimit", "100Mbit/s"];
     let running = Running::start(&mut scene.command(&arguments));
-    assert!(within(TIMEOUT, || recorded(&scene.path("far")) > 0));
-    File::options().write(true).open(&file).unwrap().write_all_at(b"changed", 0).unwrap();
+    assert!(within(TIMEOUT, || recorded(&scene.path("far")) > 0), "nothing arrives");
+    running
+}
+
+/// Writes a mark into the file that is copied.
+fn change(scene: &Scene, mark: &[u8]) {
+    File::options().write(true).open(scene.path("near/file")).unwrap().write_all_at(mark, 0).unwrap();
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_copied_once_more() {
+    let scene = Scene::new();
+    let running = slow_copy(&scene);
+    change(&scene, b"changed");
+    let output = running.finish(TIMEOUT);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(is_same(&scene.path("near/file"), &scene.path("far/file")));
+    assert_eq!(fs::read(scene.path("far/last")).unwrap(), b"right");
+    assert_eq!(fs::read_dir(scene.path("far")).unwrap().count(), 2);
+}
+
+#[test]
+fn a_file_that_goes_on_changing_fails_alone() {
+    let scene = Scene::new();
+    let running = slow_copy(&scene);
+    let is_over = AtomicBool::new(false);
+    let output = thread::scope(|threads| {
+        threads.spawn(|| {
+            for round in 0_u32.. {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                change(&scene, &round.to_le_bytes());
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let output = running.finish(TIMEOUT);
+        is_over.store(true, Ordering::Relaxed);
+        output
+    });
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let done = copied(&output);
+    assert!(done["failures"][0].as_str().unwrap().starts_with("file: it changed twice while it was copied"), "{done}");
+    assert_eq!(fs::read(scene.path("far/last")).unwrap(), b"right");
+    assert!(!scene.path("far/file").exists());
+    scene.copy(&[text(&scene.path("near/file")), &scene.far("far")]);
+    assert!(is_same(&scene.path("near/file"), &scene.path("far/file")));
+}
+
+#[test]
+fn a_file_that_vanishes_while_it_is_read_fails_alone() {
+    let scene = Scene::new();
+    let running = slow_copy(&scene);
+    fs::remove_file(scene.path("near/file")).unwrap();
     let output = running.finish(TIMEOUT);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(copied(&output)["failures"][0].as_str().unwrap().contains("changed while it was copied"));
+    assert_eq!(copied(&output)["failures"][0].as_str(), Some("file: it vanished while it was copied"));
+    assert_eq!(fs::read(scene.path("far/last")).unwrap(), b"right");
     assert!(!scene.path("far/file").exists());
-    scene.copy(&[text(&file), &scene.far("far")]);
+}
+
+fn signal(pid: &str, signal: &str) {
+    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+}
+
+/// A stopped process is what a network without any sign of life looks like from its other end.
+#[test]
+fn a_far_end_that_hears_nothing_lets_the_next_copy_have_its_files() {
+    let scene = Scene::new();
+    let file = scene.file("near/file", 40);
+    let arguments = [text(&file).to_owned(), scene.far("far"), "--timeout".to_owned(), "2".to_owned()];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let stopped = Running::start(&mut scene.command(&[&arguments[..], &["--bwlimit", "100Mbit/s"]].concat()));
+    assert!(within(TIMEOUT, || recorded(&scene.path("far")) > 6 << 20), "nothing is recorded");
+    signal(&stopped.pid().to_string(), "-STOP");
+    let began = Instant::now();
+    let output = Running::start(&mut scene.command_in_text(&arguments)).finish(TIMEOUT);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(said.contains("another transfer holds file; waiting up to 7 s"), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
     assert!(is_same(&file, &scene.path("far/file")));
+    assert_eq!(fs::read_dir(scene.path("far")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_near_end_that_hears_nothing_gives_up() {
+    let scene = Scene::new();
+    let file = scene.file("near/file", 40);
+    scene.script("ssh", "shift; echo $$ > \"${0%/*}/pid\"; exec sh -c \"exec $*\"");
+    let arguments = [text(&file), &scene.far("far"), "--timeout", "2", "--bwlimit", "100Mbit/s"].map(str::to_owned);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let running = Running::start(&mut scene.command(&arguments));
+    assert!(within(TIMEOUT, || recorded(&scene.path("far")) > 0), "nothing is recorded");
+    let far = fs::read_to_string(scene.path("pid")).unwrap();
+    signal(far.trim(), "-STOP");
+    let output = running.finish(TIMEOUT);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document.to_string().contains("the other end has said nothing for 2 s"), "{document}");
+}
+
+#[test]
+fn between_named_addresses_data_may_cross_in_the_clear() {
+    let scene = Scene::new();
+    let file = scene.file("near/file", 3);
+    let reason = |networks: &[&str]| {
+        let _ = fs::remove_file(scene.path("far/file"));
+        let destination = scene.far("far");
+        let mut arguments = vec![text(&file), &destination];
+        for network in networks {
+            arguments.extend(["--insecure-data", network]);
+        }
+        let done = scene.copy(&arguments);
+        assert!(is_same(&file, &scene.path("far/file")));
+        done["reason"].as_str().unwrap().to_owned()
+    };
+    assert!(reason(&["127.0.0.0/8", "::1"]).contains("; not encrypted, as asked for"));
+    assert!(reason(&["192.0.2.0/24"]).contains("; encrypted, because"));
+    assert!(!reason(&[]).contains("encrypted"));
 }
 
 #[test]

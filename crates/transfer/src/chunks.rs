@@ -84,6 +84,11 @@ impl Verified {
         self.length(index).is_some() && self.hashes.insert(index, hash).is_none()
     }
 
+    /// Forgets a chunk: it is missing again.
+    pub fn remove(&mut self, index: u32) {
+        self.hashes.remove(&index);
+    }
+
     /// Returns true if the chunk is there.
     pub fn contains(&self, index: u32) -> bool {
         self.hashes.contains_key(&index)
@@ -198,6 +203,9 @@ mod tests {
         assert_eq!(rows(&verified), [(0, 6)]);
         assert!(verified.insert(0, [0; 32]) && verified.insert(3, [0; 32]) && !verified.insert(3, [0; 32]));
         assert!(!verified.insert(6, [0; 32]));
+        assert_eq!(rows(&verified), [(1, 2), (4, 2)]);
+        assert!(verified.insert(1, [0; 32]));
+        verified.remove(1);
         assert_eq!(rows(&verified), [(1, 2), (4, 2)]);
         assert_eq!((verified.length(5), verified.length(6)), (Some(1), None));
         assert!(Verified::new(ByteCount::ZERO).missing().is_empty());

@@ -20,6 +20,8 @@ mod pattern;
 pub use chunks::{CHUNK, Chunks, Digest, Verified, ZEROS, chunk_hash, hexadecimal};
 pub use entry::{Entry, EntryKind, Identity, ModificationTime, UnknownKind};
 pub use journal::{Boot, Journal, Recovered};
-pub use message::{DATA_HEADER, DataHeader, Hello, MAX_FRAME, Message, MessageError, Outcome, Ready, VERSION};
+pub use message::{
+    AGAIN, ALIVE, DATA_HEADER, DataHeader, Head, Hello, MAX_FRAME, Message, MessageError, Outcome, Ready, VERSION,
+};
 pub use path::{EntryPath, PathError, escaped};
 pub use pattern::Excludes;

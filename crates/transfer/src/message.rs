@@ -8,10 +8,22 @@ use crate::entry::EntryError;
 use crate::{CHUNK, Chunks, Digest, Entry, EntryPath};
 
 /// Version of the messages. Ends of different versions do not understand each other.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
+
+/// The frame without a message: its sender is there and has nothing to say.
+pub const ALIVE: [u8; 4] = [0; 4];
+
+/// Bit of the number of a file that is sent for the second time, because it changed while it was read.
+pub const AGAIN: u32 = 1 << 31;
+
+/// Bytes of the head of a chunk that its check covers.
+const CHECKED: usize = 4 + 1 + 4 + 4 + 32;
+
+/// Bytes of the check.
+const CHECK: usize = 8;
 
 /// Bytes of the frame of a chunk before its content.
-pub const DATA_HEADER: usize = 4 + 1 + 4 + 4 + 32;
+pub const DATA_HEADER: usize = CHECKED + CHECK;
 
 /// Bytes of a frame at most, without its length.
 pub const MAX_FRAME: usize = DATA_HEADER - 4 + CHUNK;
@@ -21,6 +33,7 @@ const MAX_SENTENCE: usize = 2048;
 
 /// A request of the near end, which its user started, to the far one.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Hello {
     /// Version of the messages.
     pub version: u16,
@@ -30,6 +43,10 @@ pub struct Hello {
     pub dry_run: bool,
     /// Entries that the sender does not have are deleted at the receiver.
     pub delete: bool,
+    /// The receiver reads every file back from its disk.
+    pub verify_disk: bool,
+    /// Seconds after which an end that hears nothing gives up.
+    pub timeout: u16,
     /// Secret of the connections for data.
     pub secret: [u8; 32],
     /// First and last port to listen on; zeros for any.
@@ -40,6 +57,8 @@ pub struct Hello {
     pub paths: Vec<Vec<u8>>,
     /// Patterns of what stays behind.
     pub excludes: Vec<Vec<u8>>,
+    /// Networks between whose addresses data is not encrypted.
+    pub unencrypted: Vec<Vec<u8>>,
     /// Settings of the near host as JSON.
     pub settings: Vec<u8>,
 }
@@ -71,12 +90,23 @@ pub enum Outcome {
 /// The head of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataHeader {
-    /// Number of the file: its place among the regular files of the list.
+    /// Number of the file: its place among the regular files of the list; with [`AGAIN`] in its second attempt.
     pub file: u32,
     /// Index of the chunk.
     pub chunk: u32,
     /// Hash of its content.
     pub hash: Digest,
+}
+
+/// The head of what crosses on a connection for data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Head {
+    /// The first: the number of the connection.
+    Stream(u16),
+    /// A chunk, with the bytes of content that follow; none for a hole.
+    Chunk(DataHeader, usize),
+    /// The last.
+    End,
 }
 
 /// A message. `'b` is the lifetime of the bytes that it was read from.
@@ -150,23 +180,24 @@ pub enum Message<'b> {
         /// One sentence.
         why: String,
     },
+    /// Sender → receiver: this file changed while it was read, and is sent again in its new state, under its number
+    /// with [`AGAIN`].
+    Again {
+        /// Number of the file.
+        file: u32,
+        /// The file as it is now.
+        entry: Entry,
+    },
     /// Either end: something that a user should know.
     Note {
         /// One sentence.
         text: String,
-    },
-    /// The first on each connection for data: its number.
-    Stream {
-        /// The number.
-        index: u16,
     },
     /// Receiver → sender: a connection for data broke.
     Lost {
         /// Its number.
         index: u16,
     },
-    /// The last on a connection for data.
-    EndOfStream,
     /// Sender → receiver: a chunk.
     Data {
         /// The file, the chunk and its hash.
@@ -202,12 +233,17 @@ const OUTCOME: u8 = 10;
 const DELETED: u8 = 11;
 const UNREADABLE: u8 = 12;
 const NOTE: u8 = 13;
-const STREAM: u8 = 14;
+const AGAIN_IN_ANOTHER_STATE: u8 = 14;
 const LOST: u8 = 15;
-const END_OF_STREAM: u8 = 16;
-const DATA: u8 = 17;
-const FINISHED: u8 = 18;
-const FIGURES: u8 = 19;
+const DATA: u8 = 16;
+const FINISHED: u8 = 17;
+const FIGURES: u8 = 18;
+
+/// Number in place of a file's in a head that is no chunk's.
+const NO_FILE: u32 = u32::MAX;
+
+/// Number in place of a connection's that marks the last head.
+const NO_STREAM: u32 = u32::MAX;
 
 impl DataHeader {
     /// Returns the bytes that stand before the `length` bytes of content.
@@ -217,8 +253,42 @@ impl DataHeader {
         bytes[4] = DATA;
         bytes[5..9].copy_from_slice(&self.file.to_le_bytes());
         bytes[9..13].copy_from_slice(&self.chunk.to_le_bytes());
-        bytes[13..].copy_from_slice(&self.hash);
+        bytes[13..CHECKED].copy_from_slice(&self.hash);
+        let check = check(&bytes[..CHECKED]);
+        bytes[CHECKED..].copy_from_slice(&check);
         bytes
+    }
+}
+
+fn check(head: &[u8]) -> [u8; CHECK] {
+    blake3::hash(head).as_bytes().first_chunk().copied().unwrap_or_default()
+}
+
+impl Head {
+    /// Returns the bytes of the head.
+    pub fn bytes(&self) -> [u8; DATA_HEADER] {
+        let mark = |chunk| DataHeader { file: NO_FILE, chunk, hash: Digest::default() }.frame(0);
+        match self {
+            Self::Stream(index) => mark(u32::from(*index)),
+            Self::Chunk(header, length) => header.frame(*length),
+            Self::End => mark(NO_STREAM),
+        }
+    }
+
+    /// Reads a head; `None` if it was damaged on the way, or is none.
+    pub fn read(bytes: &[u8; DATA_HEADER]) -> Option<Self> {
+        let (checked, check_of_sender) = bytes.split_at(CHECKED);
+        let (length, body) = checked.split_first_chunk()?;
+        let content = (u32::from_le_bytes(*length) as usize).checked_sub(DATA_HEADER - 4)?;
+        let mut reader = Reader(body);
+        let is_sound = check(checked) == check_of_sender && reader.u8().ok()? == DATA && content <= CHUNK;
+        let (file, chunk, hash) = (reader.u32().ok()?, reader.u32().ok()?, reader.array().ok()?);
+        let head = match (file, chunk) {
+            (NO_FILE, NO_STREAM) => Self::End,
+            (NO_FILE, index) => Self::Stream(u16::try_from(index).ok()?),
+            _ => Self::Chunk(DataHeader { file, chunk, hash }, content),
+        };
+        is_sound.then_some(head)
     }
 }
 
@@ -245,10 +315,9 @@ impl<'b> Message<'b> {
                 into.push(*code);
                 put_sentence(into, why);
             }
-            Self::Dial { port: number }
-            | Self::Streams { count: number }
-            | Self::Stream { index: number }
-            | Self::Lost { index: number } => into.extend(number.to_le_bytes()),
+            Self::Dial { port: number } | Self::Streams { count: number } | Self::Lost { index: number } => {
+                into.extend(number.to_le_bytes());
+            }
             Self::Begin { single, content } => into.extend([*single, *content].map(u8::from)),
             Self::EndOfList { complete } => into.push((*complete).into()),
             Self::Entry(entry) => entry.put(into),
@@ -265,13 +334,17 @@ impl<'b> Message<'b> {
                 into.extend(file.to_le_bytes());
                 put_sentence(into, why);
             }
+            Self::Again { file, entry } => {
+                into.extend(file.to_le_bytes());
+                entry.put(into);
+            }
             Self::Note { text } => put_sentence(into, text),
             Self::Data { header, content } => {
                 into.extend(&header.frame(content.len())[5..]);
                 into.extend(*content);
             }
             Self::Figures(json) => put_counted(into, json),
-            Self::EndOfStream | Self::Finished => {}
+            Self::Finished => {}
         }
     }
 
@@ -306,9 +379,8 @@ impl<'b> Message<'b> {
             Self::Deleted { .. } => DELETED,
             Self::Unreadable { .. } => UNREADABLE,
             Self::Note { .. } => NOTE,
-            Self::Stream { .. } => STREAM,
+            Self::Again { .. } => AGAIN_IN_ANOTHER_STATE,
             Self::Lost { .. } => LOST,
-            Self::EndOfStream => END_OF_STREAM,
             Self::Data { .. } => DATA,
             Self::Finished => FINISHED,
             Self::Figures(_) => FIGURES,
@@ -330,6 +402,8 @@ enum Wrong {
     Kind,
     #[error("a chunk has more than 1 MiB")]
     Length,
+    #[error("its head is damaged")]
+    Damaged,
 }
 
 impl From<Short> for Wrong {
@@ -361,14 +435,17 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
         DELETED => Message::Deleted { path: EntryPath::new(reader.counted()?)? },
         UNREADABLE => Message::Unreadable { file: reader.u32()?, why: sentence(reader)? },
         NOTE => Message::Note { text: sentence(reader)? },
-        STREAM => Message::Stream { index: reader.u16()? },
+        AGAIN_IN_ANOTHER_STATE => Message::Again { file: reader.u32()?, entry: Entry::read(reader)? },
         LOST => Message::Lost { index: reader.u16()? },
-        END_OF_STREAM => Message::EndOfStream,
         DATA => {
             let header = DataHeader { file: reader.u32()?, chunk: reader.u32()?, hash: reader.array()? };
+            let check: [u8; CHECK] = reader.array()?;
             let content = reader.take(reader.0.len())?;
             if content.len() > CHUNK {
                 return Err(Wrong::Length);
+            }
+            if header.frame(content.len())[CHECKED..] != check {
+                return Err(Wrong::Damaged);
             }
             Message::Data { header, content }
         }
@@ -381,12 +458,13 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
 impl Hello {
     fn put(&self, into: &mut Vec<u8>) {
         into.extend(self.version.to_le_bytes());
-        into.extend([self.far_sends, self.dry_run, self.delete].map(u8::from));
+        into.extend([self.far_sends, self.dry_run, self.delete, self.verify_disk].map(u8::from));
+        into.extend(self.timeout.to_le_bytes());
         into.extend(self.secret);
         into.extend(self.ports.0.to_le_bytes());
         into.extend(self.ports.1.to_le_bytes());
         into.extend(self.limit.to_le_bytes());
-        for list in [&self.paths, &self.excludes] {
+        for list in [&self.paths, &self.excludes, &self.unencrypted] {
             into.extend((list.len().min(u16::MAX.into()) as u16).to_le_bytes());
             list.iter().take(u16::MAX.into()).for_each(|item| put_counted(into, item));
         }
@@ -399,11 +477,14 @@ impl Hello {
             far_sends: flag(reader)?,
             dry_run: flag(reader)?,
             delete: flag(reader)?,
+            verify_disk: flag(reader)?,
+            timeout: reader.u16()?,
             secret: reader.array()?,
             ports: (reader.u16()?, reader.u16()?),
             limit: reader.u64()?,
             paths: list(reader)?,
             excludes: list(reader)?,
+            unencrypted: list(reader)?,
             settings: reader.counted()?.to_vec(),
         })
     }
@@ -481,11 +562,14 @@ mod tests {
                 far_sends: true,
                 dry_run: false,
                 delete: true,
+                verify_disk: true,
+                timeout: 30,
                 secret: [5; 32],
                 ports: (4000, 4010),
                 limit: 8_000_000,
                 paths: vec![b"a".to_vec(), b"\xff".to_vec()],
                 excludes: vec![b"*.o".to_vec()],
+                unencrypted: vec![b"192.0.2.0/24".to_vec()],
                 settings: b"{}".to_vec(),
             }),
             Message::Ready(Ready { port: 4000, address: b"192.0.2.1".to_vec(), settings: Vec::new() }),
@@ -494,7 +578,8 @@ mod tests {
             Message::Streams { count: 4 },
             Message::Begin { single: true, content: false },
             entry(EntryKind::Folder { mode: 0o755, modified }),
-            entry(file),
+            entry(file.clone()),
+            Message::Again { file: 7, entry: Entry { path: path("a"), kind: file } },
             entry(EntryKind::SymbolicLink { target: b"../x".to_vec() }),
             entry(EntryKind::HardLink { first: path("c") }),
             Message::EndOfList { complete: false },
@@ -507,9 +592,7 @@ mod tests {
             Message::Deleted { path: path("old") },
             Message::Unreadable { file: 7, why: "it changed".to_owned() },
             Message::Note { text: "text".to_owned() },
-            Message::Stream { index: 3 },
             Message::Lost { index: 3 },
-            Message::EndOfStream,
             Message::Data { header: DataHeader { file: 1, chunk: 2, hash: [3; 32] }, content: b"content" },
             Message::Data { header: DataHeader { file: 1, chunk: 2, hash: [3; 32] }, content: b"" },
             Message::Finished,
@@ -543,8 +626,25 @@ mod tests {
         let header = DataHeader { file: 1, chunk: 2, hash: [3; 32] };
         let frame = [&header.frame(7)[..], b"content"].concat();
         assert_eq!(Message::Data { header, content: b"content" }.frame(), frame);
+        assert_eq!(Head::read(&Head::Chunk(header, 7).bytes()), Some(Head::Chunk(header, 7)));
         let long = vec![0; MAX_FRAME + 1];
         assert!(Message::read(&[&[DATA][..], &long[1..]].concat()).is_err());
+    }
+
+    #[test]
+    fn a_head_with_any_flipped_bit_is_none() {
+        let header = DataHeader { file: 1, chunk: 2, hash: [3; 32] };
+        for head in [Head::Stream(3), Head::Chunk(header, CHUNK), Head::End] {
+            let bytes = head.bytes();
+            assert_eq!(Head::read(&bytes), Some(head));
+            for bit in 0..8 * DATA_HEADER {
+                let mut flipped = bytes;
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Head::read(&flipped), None, "{head:?} {bit}");
+                assert!(bit < 40 || Message::read(&flipped[4..]).is_err(), "{head:?} {bit}");
+            }
+        }
+        assert_eq!(Head::read(&header.frame(CHUNK + 1)), None);
     }
 
     #[test]

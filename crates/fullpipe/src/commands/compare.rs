@@ -34,7 +34,7 @@ pub(super) struct CompareArguments {
 
 /// Move one file by real programs side by side, and name the limit of each.
 ///
-/// Uses servers that are there: scp and rsync over ssh, iperf3, and what is at a URL. The copies at HOST are in a
+/// Uses servers that are there: copy, scp and rsync over ssh, iperf3, and what is at a URL. The copies at HOST are in a
 /// folder that is removed at the end, however that comes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
 struct Transfers {
     /// Programs [default: all that can take part]
     ///
-    /// iperf3, scp, rsync (over SSH), rsyncd (to its daemon), curl (HTTP/1.1), curl-h2 (HTTP/2 over TLS), ftp, aria2c
+    /// iperf3, copy (fullpipe's own, over SSH), scp, rsync (over SSH), rsyncd (to its daemon), curl (HTTP/1.1), curl-h2 (HTTP/2 over TLS), ftp, aria2c
     /// (eight connections).
     #[arg(long = "with", value_delimiter = ',', value_parser = program, value_name = "PROGRAMS")]
     programs: Vec<Program>,

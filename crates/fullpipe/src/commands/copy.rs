@@ -5,27 +5,30 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use fullpipe_control::Network;
 use fullpipe_copy::{CopyError, CopyEvent, CopyOptions, Place, copy, far_end};
+use fullpipe_iperf::Key;
 use fullpipe_record::event::CopyNote;
 use fullpipe_record::{Content, CopyReport, Document, Event};
 use fullpipe_report as report;
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, Span};
 
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::{Format, Terminal};
+use crate::values::{duration, key};
 
 /// Copy files and trees to or from another host, verified and resumable.
 ///
-/// Starts fullpipe at the other host through ssh, as rsync and scp do, and carries the data on parallel, encrypted TCP
-/// connections, whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it arrives. The
+/// Starts fullpipe at the other host through ssh, as rsync and scp do, or calls `fullpipe serve --share` there, and
+/// carries the data on parallel, encrypted TCP connections, whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it arrives. The
 /// same command continues a copy that was interrupted. Folders are copied with everything in them, with permissions,
 /// times, symbolic and hard links and holes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
-    /// Files and folders, the destination last; USER@HOST:PATH or HOST:PATH at the other host
+    /// Files and folders, the destination last; USER@HOST:PATH or fullpipe://HOST/PATH at the other host
     #[arg(value_name = "PATH", required_unless_present = "far")]
     paths: Vec<OsString>,
     /// Do what the near end asks, over standard input and output
@@ -44,9 +47,27 @@ pub(crate) struct Arguments {
     /// fullpipe at the other host
     #[arg(long, value_name = "PROGRAM", default_value = "fullpipe", help_heading = "Far end")]
     far_path: String,
+    /// Key in FILE of the server that fullpipe://HOST names
+    #[arg(long, value_name = "FILE", value_parser = key, help_heading = "Far end")]
+    key_file: Option<Key>,
     /// Ports on which to listen for the data, as 5300-5310; any if absent
     #[arg(long, value_name = "FROM-TO", value_parser = ports, help_heading = "Far end")]
     ports: Option<(u16, u16)>,
+    /// Give up after so long without a word of the other end
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "30",
+        value_parser = timeout,
+        hide_short_help = true,
+        help_heading = "Far end"
+    )]
+    timeout: Span,
+    /// Do not encrypt data between addresses of this network; repeatable
+    ///
+    /// The hashes still find what changes on the way, but who can read the network can read the files.
+    #[arg(long, value_name = "NETWORK", hide_short_help = true, help_heading = "Far end")]
+    insecure_data: Vec<Network>,
     /// Show what would be copied and deleted, and change nothing
     #[arg(long, help_heading = "Copy")]
     dry_run: bool,
@@ -62,6 +83,9 @@ pub(crate) struct Arguments {
     /// Connections for data, 1 to 64, or auto
     #[arg(long, value_name = "N", default_value = "auto", value_parser = streams, help_heading = "Copy")]
     streams: Streams,
+    /// Read each file back from the receiver's disk before it gets its name
+    #[arg(long, help_heading = "Copy")]
+    verify_disk: bool,
     /// Print the result as JSON
     #[arg(long, short = 'J', conflicts_with = "json_lines", help_heading = "Output")]
     json: bool,
@@ -122,6 +146,12 @@ fn streams(text: &str) -> Result<Streams, String> {
     count.map(|count| Streams(Some(count))).ok_or_else(|| "write a number from 1 to 64, or auto".to_owned())
 }
 
+fn timeout(text: &str) -> Result<Span, String> {
+    let timeout = duration(text)?;
+    let bounds = Span::from_secs(2)..=Span::from_secs(3600);
+    if bounds.contains(&timeout) { Ok(timeout) } else { Err("write 2 to 3600 seconds".to_owned()) }
+}
+
 fn rate_limit(text: &str) -> Result<BitRate, String> {
     if let Ok(kib) = text.parse::<u64>() {
         // rsync's unit.
@@ -155,6 +185,10 @@ impl Arguments {
             limit: self.bwlimit,
             ports: self.ports,
             streams: self.streams.0,
+            verify_disk: self.verify_disk,
+            timeout: self.timeout,
+            unencrypted: self.insecure_data.clone(),
+            key: self.key_file.clone(),
         })
     }
 }
@@ -245,6 +279,12 @@ mod tests {
         assert_eq!(rate_limit("1000"), Ok(BitRate::from_bps(8_192_000)));
         assert_eq!(rate_limit("10Mbit/s"), Ok(BitRate::from_mbps(10)));
         assert!(["10M", "0", "0bit/s", "fast"].iter().all(|text| rate_limit(text).is_err()));
+    }
+
+    #[test]
+    fn silence_is_bounded() {
+        assert_eq!(timeout("2"), Ok(Span::from_secs(2)));
+        assert!(["1", "3601", "x"].iter().all(|text| timeout(text).is_err()));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use fullpipe_control::{Authenticator, Network, RsaPrivateKey, TlsIdentity};
+use fullpipe_copy::{SHARE_PORT, Share, ShareError, ShareEvent, ShareOptions};
 use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
 use fullpipe_live::{ServerPage, ServerUpdate};
 use fullpipe_probe::{Limits, Quota, ServeError, ServeOptions, ServerEvent, StorageConfig, serve};
@@ -85,6 +87,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FOLDER", hide_short_help = true, help_heading = "Data")]
     store: Option<PathBuf>,
     #[command(flatten)]
+    share: ShareArguments,
+    #[command(flatten)]
     users: UserArguments,
     #[command(flatten)]
     log: LogArguments,
@@ -92,6 +96,43 @@ pub(crate) struct Arguments {
     limits: LimitArguments,
     #[command(flatten)]
     live: LiveArgument,
+}
+
+/// The folder that is shared.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Data")]
+struct ShareArguments {
+    /// Let `fullpipe copy` read and change FOLDER; FOLDER:ro lets it only read
+    ///
+    /// Clients must know the key, and reach nothing outside the folder. All is encrypted. The limits of tests are those
+    /// of copies as well.
+    #[arg(
+        long,
+        value_parser = shared_folder,
+        value_name = "FOLDER[:ro]",
+        requires = "key_file",
+        conflicts_with_all = ["one_off", "idle_timeout"]
+    )]
+    share: Option<SharedFolder>,
+    /// Port for copies
+    #[arg(long, value_name = "PORT", default_value_t = SHARE_PORT, requires = "share", hide_short_help = true)]
+    share_port: u16,
+}
+
+/// A folder to share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SharedFolder {
+    folder: PathBuf,
+    is_read_only: bool,
+}
+
+fn shared_folder(text: &str) -> Result<SharedFolder, String> {
+    let read_only = text.strip_suffix(":ro");
+    let folder = read_only.unwrap_or(text);
+    if folder.is_empty() {
+        return Err("name a folder".to_owned());
+    }
+    Ok(SharedFolder { folder: folder.into(), is_read_only: read_only.is_some() })
 }
 
 /// The users of iperf3's login.
@@ -209,6 +250,41 @@ impl Arguments {
     }
 }
 
+impl Arguments {
+    /// Opens the folder that is shared, and listens for copies, if that is asked for.
+    fn open_share(&self) -> Result<Option<Share>, Failure> {
+        let (Some(share), Some(key)) = (&self.share.share, &self.key_file) else { return Ok(None) };
+        let limits = self.limits.limits();
+        let opened = Share::open(ShareOptions {
+            folder: share.folder.clone(),
+            is_read_only: share.is_read_only,
+            key: key.clone(),
+            bind: self.bind,
+            port: self.share.share_port,
+            allow: limits.allow,
+            deny: limits.deny,
+            copies: limits.total.tests,
+            copies_of_one: limits.address.tests,
+            rate: limits.total.rate,
+            duration: limits.duration,
+            bytes: limits.bytes,
+        });
+        opened.map(Some).map_err(|error| match &error {
+            ShareError::Listen(error) => Failure::cannot_listen(error, "--share-port"),
+            ShareError::Folder { .. } => Failure::new(USAGE, error.to_string()),
+            ShareError::Start(_) => Failure::new(FAILED, error.to_string()),
+        })
+    }
+
+    /// Returns the line that says what is shared.
+    fn shared_line(&self, address: SocketAddr) -> String {
+        let share = self.share.share.as_ref();
+        let folder = share.map(|share| share.folder.display().to_string()).unwrap_or_default();
+        let manner = if share.is_some_and(|share| share.is_read_only) { "read-only" } else { "to read and change" };
+        format!("sharing {folder} on {address}, {manner}")
+    }
+}
+
 impl UserArguments {
     fn authenticator(&self) -> Option<Authenticator> {
         let (users, key) = self.authorized_users_path.clone().zip(self.rsa_private_key_path.clone())?;
@@ -257,10 +333,12 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let interrupts = arguments.live.interrupts()?;
     let flag = &interrupts.flag;
     let picture = arguments.live.start(ServerPage::default, &interrupts)?;
+    let share = arguments.open_share()?;
+    let mut sharing = share.as_ref().and_then(|share| share.address().ok());
     let mut file = Log::open(&arguments.log)?;
-    let log = LogThread::start(move |event| file.note(event));
+    let log = LogThread::start(move |noted| file.note(noted));
     let mut pid_file = None;
-    let served = serve(&arguments.options(), server_text::printer, flag, &mut |event| {
+    let mut note = |event: ServerEvent| {
         // Only a server that can be reached writes that it runs.
         if let (ServerEvent::Listening(_), Some(path), None) = (&event, &arguments.log.pidfile, &pid_file) {
             let written = PidFile::write(path, &format!("{}\n", std::process::id())).map_err(|error| {
@@ -272,12 +350,54 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         if let Some(picture) = &picture {
             picture.send(ServerUpdate { line: describe(&event), event: event.clone() });
         }
-        log.note(event);
+        let shared = sharing.take_if(|_| matches!(event, ServerEvent::Listening(_)));
+        log.note(Noted::Server(event));
+        if let Some(address) = shared {
+            log.note(Noted::Sharing(address, arguments.shared_line(address)));
+        }
+    };
+    let stop = AtomicBool::new(false);
+    let served = thread::scope(|threads| {
+        if let Some(share) = share {
+            let (stop, log) = (&stop, &log);
+            threads.spawn(move || share.serve(stop, &mut |event| log.note(Noted::Share(event))));
+        }
+        let served = serve(&arguments.options(), server_text::printer, flag, &mut note);
+        stop.store(true, Ordering::Relaxed);
+        served
     });
     log.finish();
     drop(picture);
     pid_file.transpose()?;
     served.map_err(|error| explain(&error))
+}
+
+/// What is logged.
+enum Noted {
+    Server(ServerEvent),
+    /// A folder is shared on this address, with the line that says so.
+    Sharing(SocketAddr, String),
+    Share(ShareEvent),
+}
+
+impl Noted {
+    /// Returns one line; none of what goes on within a test.
+    fn line(&self) -> Option<String> {
+        match self {
+            Self::Server(event) => describe(event),
+            Self::Sharing(_, line) => Some(line.clone()),
+            Self::Share(event) => Some(describe_copy(event)),
+        }
+    }
+
+    /// Returns the record; `None` of events within a test.
+    fn event(&self) -> Option<Event> {
+        match self {
+            Self::Server(event) => as_event(event),
+            Self::Sharing(address, _) => Some(Event::Listening(Listening { address: *address })),
+            Self::Share(event) => Some(copy_as_event(event.clone())),
+        }
+    }
 }
 
 /// Log of events.
@@ -303,9 +423,9 @@ impl Log {
         })
     }
 
-    fn note(&mut self, event: &ServerEvent) {
+    fn note(&mut self, noted: &Noted) {
         let now = jiff::Timestamp::now().round(jiff::Unit::Second).map(|now| now.to_string()).unwrap_or_default();
-        let line = if self.json { as_event(event).map(|event| event_line(&event, &now)) } else { describe(event) };
+        let line = if self.json { noted.event().map(|event| event_line(&event, &now)) } else { noted.line() };
         let Some(line) = line else { return };
         if let Some(file) = &mut self.file {
             let stamped = if self.json { format!("{line}\n") } else { format!("{now} {line}\n") };
@@ -363,6 +483,27 @@ fn as_event(event: &ServerEvent) -> Option<Event> {
         ServerEvent::UnreportedFlows { flows } => Event::UnreportedFlows(UnreportedFlows { flows }),
         ServerEvent::Idle => Event::Idle,
     })
+}
+
+fn describe_copy(event: &ShareEvent) -> String {
+    match event {
+        ShareEvent::Copied { client, bytes, rate } => format!("{client}: copied {bytes} at {rate}"),
+        ShareEvent::Failed { client, why } => format!("{client}: {why}"),
+        ShareEvent::Rejected { client, why, connections: 1 } => format!("{client}: rejected, because {why}"),
+        ShareEvent::Rejected { client, why, connections } => {
+            format!("{connections} connections for copies rejected; the last, of {client}, because {why}")
+        }
+    }
+}
+
+fn copy_as_event(event: ShareEvent) -> Event {
+    match event {
+        ShareEvent::Copied { client, bytes, rate } => Event::Ended(ClientTotals { client, bytes, rate }),
+        ShareEvent::Failed { client, why } => Event::Failed(ClientFailure { client, why }),
+        ShareEvent::Rejected { client, why, connections } => {
+            Event::Rejected(Rejected { client, why: why.to_owned(), connections })
+        }
+    }
 }
 
 fn explain(error: &ServeError) -> Failure {

@@ -1,0 +1,80 @@
+//! Bounds of what an end sends or takes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_units::{BitRate, ByteCount};
+
+use crate::common::lock;
+
+/// The bounds of one copy.
+#[derive(Debug, Default)]
+pub(crate) struct Bounds {
+    /// Rates, of this copy alone or of several together.
+    pub(crate) paces: Vec<Arc<Pace>>,
+    /// Bytes of files at most.
+    pub(crate) most: Option<ByteCount>,
+    taken: AtomicU64,
+}
+
+impl Bounds {
+    /// Returns bounds of these rates and bytes.
+    pub(crate) fn new(paces: Vec<Arc<Pace>>, most: Option<ByteCount>) -> Self {
+        Self { paces, most, taken: AtomicU64::new(0) }
+    }
+
+    /// Counts bytes of a file that are to cross.
+    ///
+    /// # Errors
+    /// Fails with a sentence if they are too many.
+    pub(crate) fn take(&self, bytes: u64) -> Result<(), String> {
+        let Some(most) = self.most else { return Ok(()) };
+        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= most.get());
+        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.map(drop).map_err(|_| format!("the server lets no copy have more than {most}"))
+    }
+
+    /// Waits until `length` bytes may cross.
+    pub(crate) fn wait(&self, length: usize) {
+        self.paces.iter().for_each(|pace| pace.wait(length));
+    }
+}
+
+/// Spreads data over time.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    rate: BitRate,
+    next: Mutex<Instant>,
+}
+
+impl Pace {
+    pub(crate) fn new(rate: BitRate) -> Self {
+        Self { rate, next: Mutex::new(Instant::now()) }
+    }
+
+    fn wait(&self, length: usize) {
+        let now = Instant::now();
+        let begin = {
+            let mut next = lock(&self.next);
+            let begin = (*next).max(now);
+            *next = begin + Duration::from(self.rate.time_for(ByteCount::new(length as u64)));
+            begin
+        };
+        thread::sleep(begin - now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_what_is_smaller_is_not() {
+        let bounds = Bounds::new(Vec::new(), Some(ByteCount::new(10)));
+        assert!(bounds.take(6).is_ok() && bounds.take(5).is_err() && bounds.take(u64::MAX).is_err());
+        assert!(bounds.take(4).is_ok() && bounds.take(1).is_err());
+        assert!(Bounds::default().take(u64::MAX).is_ok());
+    }
+}

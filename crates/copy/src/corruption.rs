@@ -1,0 +1,284 @@
+//! Bits flipped beneath a transport whose own checks find nothing: a proxy between both ends flips them, or the one who
+//! writes the control connection.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver as Events, channel};
+use std::thread;
+use std::time::Duration;
+
+use fullpipe_control::Network;
+use fullpipe_record::HostSettings;
+use fullpipe_transfer::{CHUNK, DATA_HEADER, Excludes};
+use fullpipe_units::Span;
+
+use crate::common::{Common, Tally};
+use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
+use crate::control::{Frames, Outgoing};
+use crate::data_stream::DataStream;
+use crate::options::CopyEvent;
+use crate::pulse::Pulse;
+use crate::receiver::{ReceiveOptions, Receiver};
+use crate::root::Root;
+use crate::sender::Sender;
+use crate::session::End;
+use crate::walk::Source;
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Bytes that a caller in the clear sends until the first head: its greeting, its random bytes and its proof.
+const CALL: u64 = 8 + 32 + 32;
+
+/// Bytes of a file that is copied.
+const SIZE: usize = 2 * CHUNK + 100_000;
+
+/// The transport of a copy, and the place of the bit that is flipped on it.
+#[derive(Debug, Clone, Copy)]
+enum Flip {
+    /// In the clear, at this byte of the one connection for data.
+    Clear(u64),
+    /// The same inside TLS, which is then broken.
+    Tls(u64),
+    /// In this chunk of those that cross with the messages.
+    Messages(usize),
+}
+
+/// A generator of Knuth's, for places.
+struct Seed(u64);
+
+impl Seed {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Passes a connection on to `port`, and flips a bit of the byte `at` of what its caller sends.
+fn proxy(port: u16, at: u64) -> u16 {
+    let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
+    let own = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let caller = listener.accept().unwrap().0;
+        let to = TcpStream::connect((LOOPBACK, port)).unwrap();
+        let back = (to.try_clone().unwrap(), caller.try_clone().unwrap());
+        thread::spawn(move || pass(back.0, back.1, None));
+        pass(caller, to, Some(at));
+    });
+    own
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, at: Option<u64>) {
+    let (mut buffer, mut passed) = (vec![0; 64 << 10], 0);
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if let Some(place) = at.and_then(|at| at.checked_sub(passed)).filter(|place| *place < count as u64) {
+            buffer[place as usize] ^= 1 << (place % 8);
+        }
+        passed += count as u64;
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    // Either may have ended by itself.
+    let _ = (to.shutdown(Shutdown::Both), from.shutdown(Shutdown::Both));
+}
+
+/// Writes whole frames, and flips a bit in the content of one of those that carry chunks.
+struct FlippingFrames {
+    to: UnixStream,
+    chunk: Option<usize>,
+    seen: usize,
+}
+
+impl Write for FlippingFrames {
+    fn write(&mut self, frames: &[u8]) -> io::Result<usize> {
+        let (mut frames, mut at) = (frames.to_vec(), 0);
+        let length = frames.len();
+        while at < length {
+            let frame = 4 + u32::from_le_bytes(frames[at..at + 4].try_into().unwrap()) as usize;
+            if frame > DATA_HEADER + 1000 {
+                if self.chunk == Some(self.seen) {
+                    frames[at + DATA_HEADER + 999] ^= 4;
+                }
+                self.seen += 1;
+            }
+            at += frame;
+        }
+        self.to.write_all(&frames)?;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A folder to copy from, and one to copy to.
+struct Scene {
+    folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new(seed: &mut Seed) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let content: Vec<u8> = (0..SIZE).map(|_| seed.below(256) as u8).collect();
+        fs::write(folder.path().join("file"), content).unwrap();
+        fs::create_dir(folder.path().join("to")).unwrap();
+        Self { folder }
+    }
+
+    /// Copies the file, and returns what was said of it; an error if the transfer ended.
+    fn copy(&self, flip: Option<Flip>) -> Result<Vec<String>, String> {
+        let (at, in_the_clear) = match flip {
+            Some(Flip::Clear(at)) => (at, true),
+            Some(Flip::Tls(at)) => (at, false),
+            Some(Flip::Messages(_)) | None => (u64::MAX, true),
+        };
+        let named = in_the_clear.then(|| "127.0.0.0/8".parse::<Network>().unwrap());
+        let credentials = Credentials::new(&[7; 32], named.as_slice()).unwrap();
+        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
+        let (mut made, mut taken) = (Vec::new(), Vec::new());
+        let chunk = if let Some(Flip::Messages(chunk)) = flip { Some(chunk) } else { None };
+        if chunk.is_none() {
+            let through = proxy(listener.port, at);
+            made = dial(&[LOOPBACK], through, &credentials, 1).map_err(|error| error.to_string())?.1;
+            taken = listener.take(1, CONNECT_DEADLINE);
+        }
+        let (near, far) = UnixStream::pair().unwrap();
+        let to = self.folder.path().join("to");
+        let receiver = thread::spawn(move || receive(&far, &to, taken));
+        let said = send(&near, &self.folder.path().join("file"), made, chunk);
+        near.shutdown(Shutdown::Both).unwrap();
+        receiver.join().unwrap();
+        said
+    }
+
+    fn is_right(&self) -> bool {
+        fs::read(self.folder.path().join("file")).unwrap() == fs::read(self.folder.path().join("to/file")).unwrap()
+    }
+}
+
+fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>) {
+    let pulse = Pulse::new(Duration::from_secs(20));
+    let (out, writer) = Outgoing::start(control.try_clone().unwrap(), &pulse).unwrap();
+    let options = ReceiveOptions {
+        root: Root::User,
+        path: to.to_owned(),
+        dry_run: false,
+        delete: false,
+        excludes: Excludes::default(),
+        verify_disk: false,
+        timeout: pulse.timeout(),
+        tops: None,
+    };
+    let receiver = Arc::new(Receiver::new(Common::new(out.clone(), Arc::default(), None), options));
+    let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
+    let mut frames = Frames::new(control, &pulse);
+    // Its reason is that of the sender, which the test sees.
+    if let Err(error) = End::Receiver(receiver).run(&mut frames, streams, Span::from_millis(1), settings) {
+        let refused = fullpipe_transfer::Message::Refused { code: 1, why: error.to_string() };
+        out.send(&refused);
+    }
+    out.close();
+    writer.join().unwrap();
+}
+
+fn send(
+    control: &UnixStream,
+    file: &Path,
+    streams: Vec<DataStream>,
+    chunk: Option<usize>,
+) -> Result<Vec<String>, String> {
+    let pulse = Pulse::new(Duration::from_secs(20));
+    let to = FlippingFrames { to: control.try_clone().unwrap(), chunk, seen: 0 };
+    let (out, writer) = Outgoing::start(to, &pulse).unwrap();
+    let (events, noted) = channel();
+    let tally = Arc::new(Tally::default());
+    let common = Common::new(out.clone(), Arc::clone(&tally), Some(events));
+    let sender = Sender::new(common, vec![Source::open(&Root::User, file).unwrap()], Excludes::default());
+    let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
+    let end = End::Sender(Arc::new(sender));
+    let done = end.run(&mut Frames::new(control, &pulse), streams, Span::from_millis(1), settings);
+    out.close();
+    writer.join().unwrap();
+    done.map_err(|error| error.to_string())?;
+    assert_eq!((tally.failures(), tally.digest().is_some()), (Vec::new(), true));
+    Ok(notes(&noted))
+}
+
+fn notes(events: &Events<CopyEvent>) -> Vec<String> {
+    let note = |event| match event {
+        CopyEvent::Note(text) => Some(text),
+        _ => None,
+    };
+    events.try_iter().filter_map(note).collect()
+}
+
+/// Copies with one flipped bit. The bit must be found, and the file be right; where the transfer ends, a second one
+/// must make it so. Returns how it was found.
+fn found(flip: Flip, seed: &mut Seed) -> String {
+    let scene = Scene::new(seed);
+    let said = match scene.copy(Some(flip)) {
+        Ok(notes) => notes,
+        Err(error) => {
+            assert!(!scene.folder.path().join("to/file").exists(), "{flip:?}: {error}");
+            scene.copy(None).unwrap();
+            vec![error]
+        }
+    };
+    assert!(scene.is_right(), "{flip:?}: another file arrived: {said:?}");
+    said.first().unwrap_or_else(|| panic!("{flip:?}: nothing was noticed")).clone()
+}
+
+/// Returns a place behind the handshakes, in the first chunk.
+fn place(seed: &mut Seed) -> u64 {
+    2000 + seed.below(CHUNK as u64 - 2000)
+}
+
+#[test]
+fn a_flipped_bit_of_a_chunk_is_found_on_every_transport() {
+    let mut seed = Seed(24);
+    for _ in 0..3 {
+        let at = place(&mut seed);
+        assert!(found(Flip::Clear(at), &mut seed).contains("arrived with wrong content"));
+        let at = place(&mut seed);
+        assert!(found(Flip::Tls(at), &mut seed).contains("broke"));
+        let chunk = seed.below(3) as usize;
+        assert!(found(Flip::Messages(chunk), &mut seed).contains("arrived with wrong content"));
+    }
+}
+
+#[test]
+fn a_flipped_bit_of_a_head_breaks_its_connection() {
+    let mut seed = Seed(25);
+    // That of the connection itself: nobody could say which of them it is, and the transfer ends.
+    found(Flip::Clear(CALL + 9), &mut seed);
+    for at in [0, 4, 9, 20, DATA_HEADER as u64 - 1] {
+        let text = found(Flip::Clear(CALL + DATA_HEADER as u64 + at), &mut seed);
+        assert!(text.contains("broke"), "{at}: {text}");
+    }
+}
+
+#[test]
+#[ignore = "prints figures, and takes minutes"]
+fn of_a_thousand_flipped_bits_all_are_found() {
+    let mut seed = Seed(1);
+    let mut counts = std::collections::BTreeMap::<String, u32>::new();
+    for round in 0..1000 {
+        let flip = match round % 4 {
+            0 => Flip::Messages(seed.below(3) as usize),
+            1 => Flip::Tls(place(&mut seed)),
+            2 => Flip::Clear(place(&mut seed)),
+            _ => Flip::Clear(CALL + seed.below(4 * DATA_HEADER as u64)),
+        };
+        let how = found(flip, &mut seed);
+        *counts.entry(how.chars().filter(|letter| !letter.is_ascii_digit()).collect()).or_default() += 1;
+    }
+    let mut text = io::stdout().lock();
+    for (how, count) in counts {
+        writeln!(text, "{count:5} {how}").unwrap();
+    }
+}

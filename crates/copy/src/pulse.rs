@@ -1,0 +1,104 @@
+//! Signs of life: an end that waits too long for the other one gives up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time after which an end with nothing to say says that it is there.
+pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Bounds of the time after which an end that hears nothing gives up.
+const TIMEOUTS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_hours(1));
+
+/// The time that writing may take is so many times as long: the other end may write to a slow disk before it reads on.
+const WRITING: u32 = 10;
+
+/// Since when this end waits for the other one.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    began: Instant,
+    /// Milliseconds from `began` to the time from which a thread waits to read or to write; zero if none does.
+    reading: AtomicU64,
+    writing: AtomicU64,
+    timeout: AtomicU64,
+}
+
+impl Pulse {
+    /// Returns a pulse whose other end may be silent for `timeout`.
+    pub(crate) fn new(timeout: Duration) -> Arc<Self> {
+        let pulse = Self {
+            began: Instant::now(),
+            reading: AtomicU64::new(0),
+            writing: AtomicU64::new(0),
+            timeout: AtomicU64::new(0),
+        };
+        pulse.set_timeout(timeout);
+        Arc::new(pulse)
+    }
+
+    /// Sets the time for which the other end may be silent, within bounds.
+    pub(crate) fn set_timeout(&self, timeout: Duration) {
+        let timeout = timeout.clamp(TIMEOUTS.0, TIMEOUTS.1);
+        self.timeout.store(timeout.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the time for which the other end may be silent.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout.load(Ordering::Relaxed))
+    }
+
+    /// Carries out `read`, which waits for the other end.
+    pub(crate) fn while_reading<T>(&self, read: impl FnOnce() -> T) -> T {
+        self.during(&self.reading, read)
+    }
+
+    /// Carries out `write`, which waits until the other end reads.
+    pub(crate) fn while_writing<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.during(&self.writing, write)
+    }
+
+    /// Returns true if the other end has been silent for too long.
+    pub(crate) fn is_silent(&self) -> bool {
+        let now = self.now();
+        let lasts = |since: &AtomicU64, most: Duration| match since.load(Ordering::Relaxed) {
+            0 => false,
+            since => u128::from(now.saturating_sub(since)) > most.as_millis(),
+        };
+        lasts(&self.reading, self.timeout()) || lasts(&self.writing, self.timeout() * WRITING)
+    }
+
+    fn during<T>(&self, since: &AtomicU64, wait: impl FnOnce() -> T) -> T {
+        since.store(self.now(), Ordering::Relaxed);
+        let waited = wait();
+        since.store(0, Ordering::Relaxed);
+        waited
+    }
+
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64 + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_waiting_for_the_other_end_is_its_silence() {
+        let pulse = Pulse::new(Duration::ZERO);
+        assert_eq!(pulse.timeout(), TIMEOUTS.0);
+        pulse.timeout.store(20, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(!pulse.is_silent());
+        assert!(pulse.while_reading(|| {
+            let before = pulse.is_silent();
+            std::thread::sleep(Duration::from_millis(30));
+            !before && pulse.is_silent()
+        }));
+        assert!(!pulse.is_silent());
+        assert!(!pulse.while_writing(|| {
+            std::thread::sleep(Duration::from_millis(30));
+            pulse.is_silent()
+        }));
+    }
+}

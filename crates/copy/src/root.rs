@@ -1,0 +1,117 @@
+//! The paths that a request may name.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use fullpipe_transfer::EntryPath;
+
+use crate::tree::Tree;
+
+/// The folders of an end.
+#[derive(Debug, Clone)]
+pub(crate) enum Root {
+    /// All that the user of this process may reach.
+    User,
+    /// This one, and what is below it.
+    Share(Arc<Tree>),
+}
+
+impl Root {
+    /// Returns a path of a request: below the folder in which ssh starts if it is relative or begins with `~/`, or below
+    /// the one that is shared.
+    pub(crate) fn path(&self, path: &[u8]) -> PathBuf {
+        let from_home = || if path == b"~" { b"." } else { path.strip_prefix(b"~/").unwrap_or(path) };
+        let path = match self {
+            Self::User => from_home(),
+            Self::Share(_) => path,
+        };
+        let path = if path.is_empty() { b"./" } else { path };
+        Path::new(OsStr::from_bytes(path)).to_owned()
+    }
+
+    /// Opens a folder.
+    ///
+    /// # Errors
+    /// Fails if it is not there, or not below the folder that is shared.
+    pub(crate) fn open(&self, path: &Path) -> io::Result<Tree> {
+        match self {
+            Self::User => Tree::open(path),
+            Self::Share(tree) => tree.beneath(beneath(path)?.as_ref()),
+        }
+    }
+
+    /// Returns true if there is a folder, which can be reached.
+    pub(crate) fn is_folder(&self, path: &Path) -> bool {
+        match self {
+            Self::User => path.is_dir(),
+            Self::Share(_) => self.open(path).is_ok(),
+        }
+    }
+
+    /// Makes a folder in one that is there.
+    ///
+    /// # Errors
+    /// Fails if it cannot be made there.
+    pub(crate) fn make_folder(&self, path: &Path) -> io::Result<()> {
+        match self {
+            Self::User => std::fs::create_dir(path),
+            Self::Share(tree) => match beneath(path)? {
+                Some(path) => tree.within(&path)?.make_folder(),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+/// Returns a path of a request below the folder that is shared; `None` if it is that folder.
+fn beneath(path: &Path) -> io::Result<Option<EntryPath>> {
+    let outside = || io::Error::new(io::ErrorKind::PermissionDenied, "it is not below the folder that is shared");
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name.as_bytes()),
+            Component::CurDir => {}
+            _ => return Err(outside()),
+        }
+    }
+    if names.is_empty() {
+        return Ok(None);
+    }
+    EntryPath::new(names.join(&b'/')).map(Some).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_tilde_stands_for_the_folder_where_ssh_starts() {
+        assert_eq!(Root::User.path(b"~/a"), Path::new("a"));
+        assert_eq!(Root::User.path(b"~"), Path::new("."));
+        assert_eq!(Root::User.path(b"~/").as_os_str(), "./");
+        assert_eq!(Root::User.path(b"/a/~"), Path::new("/a/~"));
+    }
+
+    #[test]
+    fn nothing_outside_a_shared_folder_is_reached() {
+        let outside = tempfile::tempdir().unwrap();
+        let shared = tempfile::tempdir().unwrap();
+        fs::create_dir(shared.path().join("a")).unwrap();
+        symlink(outside.path(), shared.path().join("link")).unwrap();
+        let root = Root::Share(Arc::new(Tree::open(shared.path()).unwrap()));
+        assert!(root.is_folder(Path::new(".")) && root.is_folder(Path::new("a/")) && root.is_folder(Path::new("./a")));
+        root.make_folder(Path::new("a/b")).unwrap();
+        assert!(shared.path().join("a/b").is_dir());
+        let to = outside.path();
+        for path in [Path::new("link"), Path::new("link/x"), Path::new(".."), Path::new("a/../.."), to, Path::new("/")]
+        {
+            assert!(root.open(path).is_err() && root.make_folder(path).is_err(), "{}", path.display());
+        }
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,57 @@
+//! A server that shares a folder, as the near end reaches it.
+
+use std::io::{self, BufReader};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use fullpipe_control::{Peer, PeerTls};
+use fullpipe_iperf::Key;
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+
+use crate::common::lock;
+use crate::data_stream::DataStream;
+use crate::halves::halves;
+use crate::options::CopyError;
+use crate::ssh::{Held, Link, Pipes, greeted};
+
+/// Time to connect, and for both proofs.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Connects to a server, which proves that it has the key, as this end does.
+///
+/// # Errors
+/// Fails if no key is given, the server cannot be reached, or does not have the key.
+pub(crate) fn call(host: &str, port: u16, key: Option<&Key>, link: &Link) -> Result<Pipes, CopyError> {
+    let key = key.ok_or(CopyError::Places("a server wants a key: name its file with --key-file"))?;
+    let server = || format!("{}:{port}", fullpipe_transfer::escaped(host.as_bytes()));
+    let failed = |cause| CopyError::Server { server: server(), cause };
+    let stream = connect(host, port, key).map_err(&failed)?;
+    *lock(link) = Some(Held::Connection(stream.socket().try_clone().map_err(&failed)?));
+    let (from, to) = halves(stream).map_err(&failed)?;
+    let mut from = BufReader::with_capacity(128 << 10, from);
+    if greeted(&mut from) { Ok(Pipes { to: Box::new(to), from: Box::new(from) }) } else { Err(CopyError::Gone) }
+}
+
+fn connect(host: &str, port: u16, key: &Key) -> io::Result<DataStream> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let connected = LocalSet::new().block_on(&runtime, async {
+        timeout(CONNECT_TIMEOUT, async {
+            let stream = TcpStream::connect((host, port)).await?;
+            let tls = PeerTls::new().map_err(io::Error::other)?;
+            DataStream::of(Peer::call(stream, key, Some(&tls)).await?)
+        })
+        .await
+    });
+    connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Returns the address of the server, if there is one.
+pub(crate) fn peer(link: &Link) -> Option<IpAddr> {
+    match &*lock(link) {
+        Some(Held::Connection(socket)) => Some(socket.peer_addr().ok()?.ip().to_canonical()),
+        _ => None,
+    }
+}

@@ -1,0 +1,423 @@
+//! The server of a folder that is shared with those who have a key.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpStream as Socket};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_control::{ListenError, Network, Peer, PeerTls, listen_tcp};
+use fullpipe_iperf::Key;
+use fullpipe_units::{BitRate, ByteCount, Span};
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::timeout;
+
+use crate::bounds::Pace;
+use crate::common::{Tally, lock};
+use crate::connect::CONNECT_DEADLINE;
+use crate::data_stream::DataStream;
+use crate::far::{FIRST_TIMEOUT, Scope, serve_near_end};
+use crate::halves::halves;
+use crate::options::CopyError;
+use crate::pulse::Pulse;
+use crate::root::Root;
+use crate::tree::Tree;
+
+/// Time between two checks for an end, an interrupt, or a copy that has lasted too long.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time between two reports of rejected connections, so that they do not fill the log.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time that copies have to end when the server does.
+const LAST_COPIES: Duration = Duration::from_secs(2);
+
+/// A folder that is to be shared.
+#[derive(Debug, Clone)]
+pub struct ShareOptions {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Nothing in it may be changed.
+    pub is_read_only: bool,
+    /// The key that clients must have.
+    pub key: Key,
+    /// Address to listen on; every one if absent.
+    pub bind: Option<IpAddr>,
+    /// Port to listen on.
+    pub port: u16,
+    /// The networks that are served; all if there is none.
+    pub allow: Vec<Network>,
+    /// Networks that are not served, even if they are allowed.
+    pub deny: Vec<Network>,
+    /// Copies at once.
+    pub copies: u32,
+    /// Copies at once of one address; of IPv6, of one /64 network.
+    pub copies_of_one: u32,
+    /// Rate of all copies together, in each direction.
+    pub rate: Option<BitRate>,
+    /// Longest time of a copy.
+    pub duration: Option<Span>,
+    /// Bytes of files in one copy at most.
+    pub bytes: Option<ByteCount>,
+}
+
+/// The error of a folder that cannot be shared.
+#[derive(Debug, Error)]
+pub enum ShareError {
+    /// It cannot be opened.
+    #[error("{path} cannot be shared: {cause}")]
+    Folder {
+        /// The folder.
+        path: String,
+        /// The error of the system.
+        cause: io::Error,
+    },
+    /// Nobody can listen there.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// This host lacks something.
+    #[error("the server of the folder cannot start: {0}")]
+    Start(io::Error),
+}
+
+/// Something that happened at a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShareEvent {
+    /// A copy is done.
+    Copied {
+        /// The client.
+        client: SocketAddr,
+        /// Bytes that crossed and were verified.
+        bytes: ByteCount,
+        /// Mean rate of the whole copy.
+        rate: BitRate,
+    },
+    /// A copy ended early.
+    Failed {
+        /// The client.
+        client: SocketAddr,
+        /// The reason.
+        why: String,
+    },
+    /// Connections were rejected, at most one event a second.
+    Rejected {
+        /// The last of the clients.
+        client: IpAddr,
+        /// The reason for which it was rejected.
+        why: &'static str,
+        /// Their number.
+        connections: u64,
+    },
+}
+
+/// A server that listens.
+pub struct Share {
+    runtime: Runtime,
+    listener: TcpListener,
+    tls: PeerTls,
+    shared: Arc<Shared>,
+}
+
+/// What the copies of a server have in common.
+struct Shared {
+    options: ShareOptions,
+    root: Root,
+    paces: Vec<Arc<Pace>>,
+    at_work: Mutex<HashMap<IpAddr, u32>>,
+    stop: AtomicBool,
+}
+
+impl Share {
+    /// Opens the folder and listens.
+    ///
+    /// # Errors
+    /// Fails if the folder cannot be opened, or the address is in use.
+    pub fn open(options: ShareOptions) -> Result<Self, ShareError> {
+        let path = fullpipe_transfer::escaped(options.folder.as_os_str().as_encoded_bytes());
+        let tree = Tree::open(&options.folder).map_err(|cause| ShareError::Folder { path, cause })?;
+        let tls = PeerTls::new().map_err(|error| ShareError::Start(io::Error::other(error)))?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(ShareError::Start)?;
+        let listener = runtime.block_on(async { listen_tcp(options.bind, options.port, |_| Ok(())) })?;
+        let paces = options.rate.map(Pace::new).map(Arc::new).into_iter().collect();
+        let root = Root::Share(Arc::new(tree));
+        let (at_work, stop) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Self { runtime, listener, tls, shared: Arc::new(Shared { options, root, paces, at_work, stop }) })
+    }
+
+    /// Returns the address on which it listens.
+    ///
+    /// # Errors
+    /// Fails if the system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves clients until `interrupt` is set, and then ends the copies that are under way. `report` is called with
+    /// each event.
+    pub fn serve(self, interrupt: &AtomicBool, report: &mut dyn FnMut(ShareEvent)) {
+        let (events, reported) = channel();
+        LocalSet::new().block_on(
+            &self.runtime,
+            self.accept(interrupt, &events, &mut |rejected| {
+                reported.try_iter().chain(rejected).for_each(&mut *report);
+            }),
+        );
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let deadline = Instant::now() + LAST_COPIES;
+        while !lock(&self.shared.at_work).is_empty() && Instant::now() < deadline {
+            thread::sleep(POLL_INTERVAL);
+        }
+        reported.try_iter().for_each(report);
+    }
+
+    async fn accept(
+        &self,
+        interrupt: &AtomicBool,
+        events: &Sender<ShareEvent>,
+        report: &mut dyn FnMut(Option<ShareEvent>),
+    ) {
+        let (rejections, rejected) = channel();
+        let mut last_report = Instant::now();
+        while !interrupt.load(Ordering::Relaxed) {
+            let is_time = last_report.elapsed() >= REPORT_INTERVAL;
+            if is_time {
+                last_report = Instant::now();
+            }
+            report(is_time.then(|| summed(&rejected)).flatten());
+            match timeout(POLL_INTERVAL, self.listener.accept()).await {
+                Ok(Ok((stream, client))) => self.admit(stream, client, events, &rejections),
+                // There is no descriptor left.
+                Ok(Err(_)) => tokio::time::sleep(POLL_INTERVAL).await,
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn admit(
+        &self,
+        stream: TcpStream,
+        client: SocketAddr,
+        events: &Sender<ShareEvent>,
+        rejections: &Sender<(SocketAddr, &'static str)>,
+    ) {
+        // The one who reports them is there.
+        let reject = move |rejections: &Sender<_>, why| {
+            let _ = rejections.send((client, why));
+        };
+        let place = match self.shared.place(client.ip()) {
+            Ok(place) => place,
+            Err(why) => return reject(rejections, why),
+        };
+        let (key, tls) = (self.shared.options.key.clone(), self.tls.clone());
+        let (events, rejections) = (events.clone(), rejections.clone());
+        spawn_local(async move {
+            let answer = timeout(CONNECT_DEADLINE, Peer::answer(stream, &key, Some(&tls))).await;
+            let Ok(Ok(peer)) = answer else {
+                return reject(&rejections, "it has not proved that it has the key");
+            };
+            let work = move || drop(events.send(place.copy(peer, client)));
+            // Without a thread the connection ends, which the client notices.
+            let _ = thread::Builder::new().name("copy-share".to_owned()).spawn(work);
+        });
+    }
+}
+
+impl std::fmt::Debug for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Share").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}
+
+/// Returns one event for all connections that were rejected.
+fn summed(rejected: &Receiver<(SocketAddr, &'static str)>) -> Option<ShareEvent> {
+    let all = rejected.try_iter().map(|last| (last, 1));
+    let ((client, why), connections) = all.reduce(|(_, before), (last, one)| (last, before + one))?;
+    Some(ShareEvent::Rejected { client: client.ip(), why, connections })
+}
+
+/// The right to one copy, which ends with it.
+struct PlaceForOne {
+    shared: Arc<Shared>,
+    address: IpAddr,
+    /// What counts as one address.
+    counted: IpAddr,
+}
+
+/// Returns what counts as one address: an IPv4 address, or a /64 network of IPv6.
+fn counted(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+impl Shared {
+    fn place(self: &Arc<Self>, address: IpAddr) -> Result<PlaceForOne, &'static str> {
+        let address = address.to_canonical();
+        let holds = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
+        let options = &self.options;
+        if holds(&options.deny) || !(options.allow.is_empty() || holds(&options.allow)) {
+            return Err("its address is not served");
+        }
+        let mut at_work = lock(&self.at_work);
+        if at_work.values().sum::<u32>() >= options.copies {
+            return Err("too many copies are under way");
+        }
+        let counted = counted(address);
+        let of_one = at_work.entry(counted).or_default();
+        if *of_one >= options.copies_of_one {
+            return Err("too many copies of its address are under way");
+        }
+        *of_one += 1;
+        Ok(PlaceForOne { shared: Arc::clone(self), address, counted })
+    }
+}
+
+impl Drop for PlaceForOne {
+    fn drop(&mut self) {
+        let mut at_work = lock(&self.shared.at_work);
+        if let Some(of_one) = at_work.get_mut(&self.counted) {
+            *of_one -= 1;
+        }
+        at_work.retain(|_, of_one| *of_one > 0);
+    }
+}
+
+impl PlaceForOne {
+    fn copy(self, peer: Peer, client: SocketAddr) -> ShareEvent {
+        let began = Instant::now();
+        let tally = Arc::<Tally>::default();
+        match self.carry(peer, Arc::clone(&tally), began) {
+            Ok(()) => {
+                let bytes = ByteCount::new(tally.verified.load(Ordering::Relaxed));
+                ShareEvent::Copied { client, bytes, rate: BitRate::of(bytes, began.elapsed().into()) }
+            }
+            Err(error) => ShareEvent::Failed { client, why: error.to_string() },
+        }
+    }
+
+    fn carry(&self, peer: Peer, tally: Arc<Tally>, began: Instant) -> Result<(), CopyError> {
+        let failed = CopyError::io("cannot serve it");
+        let stream = DataStream::of(peer).map_err(&failed)?;
+        let socket = stream.socket().try_clone().map_err(&failed)?;
+        let (from, to) = halves(stream).map_err(&failed)?;
+        let (pulse, scope) = (Pulse::new(FIRST_TIMEOUT), self.scope());
+        let serving = Arc::clone(&pulse);
+        let (done, ended) = channel();
+        let work = thread::Builder::new().name("copy".to_owned()).spawn(move || {
+            let _ = done.send(serve_near_end(from, to, &serving, &scope, tally));
+        });
+        work.map_err(&failed)?;
+        self.wait(&ended, &pulse, &socket, began)
+    }
+
+    /// Waits for the end of a copy, and ends it by its connection if it must.
+    fn wait(
+        &self,
+        ended: &Receiver<Result<(), CopyError>>,
+        pulse: &Pulse,
+        socket: &Socket,
+        began: Instant,
+    ) -> Result<(), CopyError> {
+        let mut reason = None;
+        loop {
+            match ended.recv_timeout(POLL_INTERVAL) {
+                Ok(served) => return reason.map_or(served, Err),
+                Err(RecvTimeoutError::Disconnected) => return Err(CopyError::Gone),
+                Err(RecvTimeoutError::Timeout) if reason.is_none() => {
+                    reason = self.reason_to_end(pulse, began);
+                    if reason.is_some() {
+                        // It may have ended by itself.
+                        let _ = socket.shutdown(Shutdown::Both);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn reason_to_end(&self, pulse: &Pulse, began: Instant) -> Option<CopyError> {
+        let longest = self.shared.options.duration;
+        match () {
+            () if pulse.is_silent() => Some(CopyError::Silent(pulse.timeout().into())),
+            () if self.shared.stop.load(Ordering::Relaxed) => Some(CopyError::Interrupted),
+            () if longest.is_some_and(|longest| Span::from(began.elapsed()) > longest) => {
+                Some(CopyError::Refused { code: 1, why: "it took longer than a copy may".to_owned() })
+            }
+            () => None,
+        }
+    }
+
+    fn scope(&self) -> Scope {
+        let shared = &self.shared;
+        Scope {
+            root: shared.root.clone(),
+            is_read_only: shared.options.is_read_only,
+            most: shared.options.bytes,
+            paces: shared.paces.clone(),
+            bind: shared.options.bind,
+            near: Some(self.address),
+            own: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(change: impl FnOnce(&mut ShareOptions)) -> Arc<Shared> {
+        let mut options = ShareOptions {
+            folder: PathBuf::from("/"),
+            is_read_only: true,
+            key: Key::from_file_content(b"correct horse battery").unwrap(),
+            bind: None,
+            port: 0,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            copies: 3,
+            copies_of_one: 2,
+            rate: None,
+            duration: None,
+            bytes: None,
+        };
+        change(&mut options);
+        let (at_work, stop) = (Mutex::default(), AtomicBool::new(false));
+        Arc::new(Shared { options, root: Root::User, paces: Vec::new(), at_work, stop })
+    }
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    #[test]
+    fn copies_at_once_are_bounded_in_all_and_for_each_address() {
+        let shared = shared(|_| {});
+        let places = [1, 1].map(|last| shared.place(address(last)).ok().unwrap());
+        assert!(shared.place(address(1)).is_err());
+        let third = shared.place(address(2)).ok().unwrap();
+        assert!(shared.place(address(3)).is_err());
+        drop((places, third));
+        assert!(lock(&shared.at_work).is_empty());
+        let v6 = |text: &str| shared.place(text.parse().unwrap());
+        let _two = [v6("2001:db8::1").ok().unwrap(), v6("2001:db8::2").ok().unwrap()];
+        assert!(v6("2001:db8::3").is_err() && v6("2001:db8:0:1::3").is_ok());
+    }
+
+    #[test]
+    fn only_networks_that_are_allowed_and_not_denied_are_served() {
+        let shared = shared(|options| {
+            options.allow = vec!["192.0.2.0/24".parse().unwrap()];
+            options.deny = vec!["192.0.2.7".parse().unwrap()];
+        });
+        assert!(shared.place(address(1)).is_ok() && shared.place(address(7)).is_err());
+        assert!(shared.place(IpAddr::from([198, 51, 100, 1])).is_err());
+    }
+}

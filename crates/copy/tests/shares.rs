@@ -1,0 +1,229 @@
+//! Copies with `fullpipe serve --share`, over loopback.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use fullpipe_testkit::{Running, free_port, fullpipe, wait_for_listener};
+use serde_json::Value;
+
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// A server that shares a folder, and a folder of a client.
+struct Scene {
+    folder: tempfile::TempDir,
+    port: u16,
+    _server: Running,
+}
+
+impl Scene {
+    /// Shares the folder `shared`, with these flags.
+    fn new(suffix: &str, flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["near", "shared", "outside"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        for (name, key) in [("key", "correct horse battery"), ("other", "correct horse batterz")] {
+            fs::write(folder.path().join(name), key).unwrap();
+        }
+        let (tests, port) = (free_port().to_string(), free_port());
+        let shared = format!("{}{suffix}", folder.path().join("shared").display());
+        let mut command = fullpipe();
+        command.args(["serve", "--no-iperf2", "-p", &tests, "--share", &shared, "--share-port", &port.to_string()]);
+        command.arg("--key-file").arg(folder.path().join("key")).args(flags);
+        let server = Running::start(&mut command);
+        wait_for_listener(port);
+        Self { folder, port, _server: server }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn near(&self, name: &str) -> String {
+        self.path("near").join(name).to_str().unwrap().to_owned()
+    }
+
+    fn far(&self, path: &str) -> String {
+        format!("fullpipe://127.0.0.1:{}/{path}", self.port)
+    }
+
+    fn run(&self, key: &str, arguments: &[&str]) -> Output {
+        let mut command = fullpipe();
+        command.args(["copy", "--json", "--key-file"]).arg(self.path(key)).args(arguments);
+        Running::start(&mut command).finish(TIMEOUT)
+    }
+
+    /// Returns the report of a copy, or the error of one that failed, with the exit code.
+    fn copy(&self, arguments: &[&str]) -> (Option<i32>, Value) {
+        let output = self.run("key", arguments);
+        let mut document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let content = if document["copy"].is_null() { "error" } else { "copy" };
+        (output.status.code(), document[content].take())
+    }
+}
+
+fn content(length: usize) -> Vec<u8> {
+    (0..length).map(|at| ((at as u64 * at as u64) >> 7) as u8).collect()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_tree_crosses_to_a_shared_folder_and_back() {
+    let scene = Scene::new("", &[]);
+    fs::create_dir_all(scene.near("tree/deep").as_str()).unwrap();
+    fs::write(scene.near("tree/deep/file"), content(3_000_000)).unwrap();
+    for index in 0..50 {
+        fs::write(scene.near(&format!("tree/small-{index}")), content(index * 100)).unwrap();
+    }
+    let (code, up) = scene.copy(&[&scene.near("tree"), &scene.far("")]);
+    assert_eq!((code, up["files"].as_u64(), up["transport"].as_str()), (Some(0), Some(51), Some("tcp")), "{up}");
+    assert_eq!(fs::read(scene.path("shared/tree/deep/file")).unwrap(), content(3_000_000));
+    let (code, back) = scene.copy(&[&scene.far("tree/deep/file"), &scene.near("renamed")]);
+    assert_eq!((code, back["files"].as_u64()), (Some(0), Some(1)), "{back}");
+    assert_eq!(fs::read(scene.near("renamed")).unwrap(), content(3_000_000));
+    let (code, again) = scene.copy(&[&scene.near("tree/"), &scene.far("new"), "--delete"]);
+    assert_eq!((code, again["files"].as_u64()), (Some(0), Some(51)), "{again}");
+    assert_eq!(names(&scene.path("shared")), ["new", "tree"]);
+}
+
+#[test]
+fn nothing_outside_the_folder_is_read_or_written() {
+    let scene = Scene::new("", &[]);
+    fs::write(scene.near("file"), "mine").unwrap();
+    fs::write(scene.path("outside/secret"), "secret").unwrap();
+    symlink(scene.path("outside"), scene.path("shared/link")).unwrap();
+    symlink(scene.path("outside/secret"), scene.path("shared/file-link")).unwrap();
+    let absolute = scene.path("outside").display().to_string();
+    for path in ["../outside", "link", "link/", "/etc", &format!("/{absolute}"), "../../../../etc", "a/../../outside"] {
+        let (up, _) = scene.copy(&[&scene.near("file"), &scene.far(path)]);
+        let (down, _) = scene.copy(&[&scene.far(&format!("{path}/secret")), &scene.near("taken")]);
+        assert!(down != Some(0), "{path}");
+        // The name of a link may be replaced by the file; what it led to is as it was.
+        assert!(up != Some(0) || path == "link", "{path}");
+    }
+    let (code, _) = scene.copy(&[&scene.far("file-link"), &scene.near("taken")]);
+    assert_eq!(code, Some(0));
+    assert!(fs::symlink_metadata(scene.near("taken")).unwrap().is_symlink(), "a link is copied as one");
+    assert_eq!(names(&scene.path("outside")), ["secret"]);
+    assert_eq!(fs::read(scene.path("outside/secret")).unwrap(), b"secret");
+}
+
+#[test]
+fn a_folder_that_is_read_only_is_read_and_not_changed() {
+    let scene = Scene::new(":ro", &[]);
+    fs::write(scene.path("shared/file"), "shared").unwrap();
+    let (code, error) = scene.copy(&[&scene.near(""), &scene.far(""), "--delete"]);
+    assert_eq!(code, Some(1));
+    assert!(error.to_string().contains("lets its folder be read, not changed"), "{error}");
+    let (code, dry) = scene.copy(&[&scene.near(""), &scene.far(""), "--delete", "--dry-run"]);
+    assert_eq!((code, dry["deleted"].as_u64()), (Some(0), Some(1)), "{dry}");
+    assert_eq!(scene.copy(&[&scene.far("file"), &scene.near("file")]).0, Some(0));
+    assert_eq!(fs::read(scene.near("file")).unwrap(), b"shared");
+    assert_eq!(names(&scene.path("shared")), ["file"]);
+}
+
+#[test]
+fn bounds_of_bytes_and_of_networks_are_kept() {
+    let scene = Scene::new("", &["--max-bytes", "1MB"]);
+    fs::write(scene.near("small"), content(10_000)).unwrap();
+    fs::write(scene.near("large"), content(2_000_000)).unwrap();
+    let (code, done) = scene.copy(&[&scene.near("small"), &scene.near("large"), &scene.far("")]);
+    assert_eq!((code, done["files"].as_u64(), done["failed"].as_u64()), (Some(1), Some(1), Some(1)), "{done}");
+    assert!(done["failures"][0].as_str().unwrap().starts_with("large: the server lets no copy have more"), "{done}");
+    assert_eq!(names(&scene.path("shared")), ["small"]);
+    fs::write(scene.path("shared/large"), content(2_000_000)).unwrap();
+    assert_eq!(scene.copy(&[&scene.far("large"), &scene.near("back")]).0, Some(1));
+    let denied = Scene::new("", &["--deny", "127.0.0.1"]);
+    assert_eq!(denied.copy(&[&denied.far("x"), &denied.near("x")]).0, Some(1));
+}
+
+#[test]
+fn who_does_not_have_the_key_gets_nothing() {
+    let scene = Scene::new("", &[]);
+    fs::write(scene.path("shared/file"), "shared").unwrap();
+    let output = scene.run("other", &[&scene.far("file"), &scene.near("file")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("does not have the same key"), "{output:?}");
+    let mut command = fullpipe();
+    command.args(["copy", &scene.far("file"), &scene.near("file")]);
+    let output = Running::start(&mut command).finish(TIMEOUT);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let mut raw = TcpStream::connect(("127.0.0.1", scene.port)).unwrap();
+    raw.write_all(b"fpeer 1\n0123456789012345678901234567890123456789").unwrap();
+    let mut answer = Vec::new();
+    raw.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let _ = raw.read_to_end(&mut answer);
+    assert!(answer.len() < 64, "it answers in the clear: {answer:?}");
+    assert_eq!(scene.copy(&[&scene.far("file"), &scene.near("file")]).0, Some(0));
+}
+
+/// Passes one connection on to `port`, and returns its own port, and both directions once that has ended.
+fn recording(port: u16) -> (u16, std::sync::mpsc::Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    let (recorded, recordings) = channel();
+    thread::spawn(move || {
+        let caller = listener.accept().unwrap().0;
+        let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let directions =
+            [(caller.try_clone().unwrap(), server.try_clone().unwrap()), (server, caller)].map(|(mut from, mut to)| {
+                let recorded = recorded.clone();
+                thread::spawn(move || {
+                    let (mut all, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+                    while let Ok(count @ 1..) = from.read(&mut buffer) {
+                        all.extend(&buffer[..count]);
+                        if to.write_all(&buffer[..count]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(Shutdown::Write);
+                    let _ = recorded.send(all);
+                })
+            });
+        for direction in directions {
+            direction.join().unwrap();
+        }
+    });
+    (own, recordings)
+}
+
+#[test]
+fn who_records_a_copy_can_neither_read_nor_repeat_it() {
+    const SECRET: &[u8] = b"a-name-and-content-that-would-be-seen";
+    let scene = Scene::new("", &[]);
+    let name = String::from_utf8(SECRET.to_vec()).unwrap();
+    fs::write(scene.near(&name), SECRET.repeat(100)).unwrap();
+    let (port, recordings) = recording(scene.port);
+    // No port is left for data, which thus crosses with the messages.
+    let taken = TcpListener::bind("[::]:0").unwrap();
+    let ports = taken.local_addr().unwrap().port().to_string();
+    let to = format!("fullpipe://127.0.0.1:{port}/");
+    let (code, done) = scene.copy(&[&scene.near(&name), &to, "--ports", &ports]);
+    assert_eq!((code, done["transport"].as_str()), (Some(0), Some("ssh")), "{done}");
+    let recorded: Vec<Vec<u8>> = recordings.iter().take(2).collect();
+    assert!(recorded.iter().map(Vec::len).sum::<usize>() > 100 * SECRET.len());
+    for direction in &recorded {
+        assert!(!direction.windows(10).any(|window| SECRET.starts_with(window)), "it can be read");
+    }
+    fs::remove_file(scene.path("shared").join(&name)).unwrap();
+    for direction in recorded {
+        let mut again = TcpStream::connect(("127.0.0.1", scene.port)).unwrap();
+        let _ = again.write_all(&direction);
+        let _ = again.shutdown(Shutdown::Write);
+        let _ = again.read_to_end(&mut Vec::new());
+    }
+    assert!(names(&scene.path("shared")).is_empty());
+}
