@@ -24,7 +24,7 @@
     return withUnit(short(x), unit);
   }
 
-  // The points of a path, which lists them as "x,y" or "x-y"; steps go across with H and then up or down with V to the next.
+  // The points of a path, which lists them as "x,y" or "x-y"; steps go across with H and then up or down with V.
   function points(path) {
     const found = [];
     let [x, y] = [0, 0];

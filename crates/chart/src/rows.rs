@@ -270,7 +270,7 @@ fn draw(row: &Row, scale: &Scale, top: f64) -> String {
             &format!("<line class=\"interval\" x1=\"{}\" x2=\"{}\" y1=\"{middle}\" y2=\"{middle}\"/>", x(low), x(high));
     }
     if !row.dots.is_empty() {
-        // A circle each, since those that lie on others must look darker.
+        // A circle each, since those that lie on others must be darker.
         let circle = |value: &f64| format!("<circle cx=\"{}\"/>", x(*value));
         let circles: String = row.dots.iter().map(circle).collect();
         svg += &format!("<g class=\"runs\" transform=\"translate(0 {middle})\">{circles}</g>");

@@ -19,9 +19,9 @@ const MAX_WHOLE: usize = 4;
 /// Results as a page with charts: one HTML file, or text.
 ///
 /// Reads what demo, measure, diagnose, diff, sweep, compare, lab, simulate, trace and history printed with --json, and
-/// documents of the archive. Several measurements are compared: their courses on one axis, their rates by day and host, and their
-/// limits. The HTML file requests nothing when it is opened, follows the light or dark theme of the system, and can be
-/// printed.
+/// documents of the archive. Several measurements are compared: their courses on one axis, their rates by day and host,
+/// and their limits. The HTML file requests nothing when it is opened, follows the light or dark theme of the system,
+/// and can be printed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// JSON document, `-` for standard input; or the identifier of one in the archive, or the end of it

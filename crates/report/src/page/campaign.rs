@@ -43,8 +43,8 @@ pub(super) fn by_streams(report: &SweepReport) -> Option<Section> {
     let best = report.surface.iter().map(|of| of.rate).max()?;
     let plot = Plot::logarithmic("Rate by streams, for each window").axis("streams").with(panel);
     let title = format!("Up to {best}, by streams and window");
-    let method = "A line a window, by the surface fitted to all runs, orange that of the knee, with its 95 % intervals; \
-                  dots: the runs.";
+    let method = "A line a window, by the surface fitted to all runs, orange that of the knee, with its 95 % \
+                  intervals; dots: the runs.";
     Some(Section::new(title, method, plot))
 }
 
@@ -105,7 +105,7 @@ pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
 /// Returns all runs by streams with their mean and their most, for a few windows, and the range of the runs of one
 /// setting; `None` unless settings with several numbers of streams were measured more than once.
 pub(super) fn spread_by_streams(report: &SweepReport) -> Option<Section> {
-    const FEWEST_NUMBERS: usize = 3;
+    const MIN_NUMBERS: usize = 3;
     let repeated = repetitions(report);
     let spreads: Vec<(u64, Ratio)> =
         repeated.iter().filter_map(|(cell, rates)| Some((cell.streams.into(), spread(rates)?))).collect();
@@ -115,7 +115,7 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<Section> {
         sorted[sorted.len() / 2]
     });
     let (widest, most) = *typical.iter().max_by(|one, other| one.1.get().total_cmp(&other.1.get()))?;
-    if typical.len() < FEWEST_NUMBERS {
+    if typical.len() < MIN_NUMBERS {
         return None;
     }
     let mut widths: BTreeMap<ByteCount, f64> = BTreeMap::new();

@@ -180,7 +180,9 @@ fn figures<const N: usize>(heads: [&str; N], mut rows: Vec<[String; N]>) -> Figu
     let mut heads = heads.map(str::to_owned);
     for (column, head) in heads.iter_mut().enumerate() {
         let Some(unit) = common_unit(rows.iter().map(|row| row[column].as_str())) else { continue };
-        rows.iter_mut().for_each(|row| row[column].truncate(row[column].len().saturating_sub(unit.len() + 1)));
+        for row in &mut rows {
+            row[column].truncate(row[column].len().saturating_sub(unit.len() + 1));
+        }
         *head = format!("{head}, {unit}");
     }
     let is_used = |column: usize| rows.is_empty() || rows.iter().any(|row| !row[column].is_empty());

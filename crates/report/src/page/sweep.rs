@@ -44,12 +44,11 @@ pub(super) fn article(report: &SweepReport) -> Article {
 
 fn facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
     let added = added_rtt(report, &answer.knee).map(|added| (plus(added), "round trip that the knee adds".to_owned()));
-    let spent = match report.plan.order {
-        Some(_) => (report.spent.bytes.to_string(), format!("moved in {} runs", report.runs.len())),
-        None => {
-            let share = Ratio::of(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
-            (format!("{:.0} %", share.percent()), "of the bytes of the whole grid".to_owned())
-        }
+    let share = Ratio::of(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
+    let spent = if report.plan.order.is_some() {
+        (report.spent.bytes.to_string(), format!("moved in {} runs", report.runs.len()))
+    } else {
+        (format!("{:.0} %", share.percent()), "of the bytes of the whole grid".to_owned())
     };
     [Some((answer.best.rate.to_string(), format!("the fastest, {}", answer.best.cell))), added, Some(spent)]
         .into_iter()

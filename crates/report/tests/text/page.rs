@@ -386,7 +386,7 @@ fn the_figures_of_a_source_stand_next_to_those_of_the_scenario() {
         "2002, scaled",
         "longer from here on, scaled",
         "Runs of one setting differ most with",
-        "1 MiB: rate",
+        "iB: rate, Mbit/s",
         "smoothed by the sender&#39;s kernel",
         "after the ramp, ",
         "Processor time by streams",
