@@ -412,8 +412,7 @@ mod tests {
         );
         for cell in &cells {
             let scenario = fullpipe_scenario::Scenario::parse("x.toml", &cell.scenario()).unwrap();
-            let loss = (cell.loss > 0.0).then(|| fullpipe_units::Ratio::new(cell.loss));
-            assert_eq!(scenario.path.forward.loss, loss, "{}", cell.name);
+            assert_eq!(scenario.path.forward.loss, Some(fullpipe_units::Ratio::new(cell.loss)), "{}", cell.name);
         }
     }
 }

@@ -65,7 +65,8 @@ pub(crate) struct Arguments {
     timeout: Span,
     /// Do not encrypt data between addresses of this network; repeatable
     ///
-    /// The hashes still find what changes on the way, but who can read the network can read the files.
+    /// The hashes still find bits that flip on the way, but who can read or change packets can read or change the
+    /// files.
     #[arg(long, value_name = "NETWORK", hide_short_help = true, help_heading = "Far end")]
     insecure_data: Vec<Network>,
     /// Show what would be copied and deleted, and change nothing

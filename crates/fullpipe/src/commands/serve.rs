@@ -351,7 +351,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             picture.send(ServerUpdate { line: describe(&event), event: event.clone() });
         }
         let shared = sharing.take_if(|_| matches!(event, ServerEvent::Listening(_)));
-        log.note(Noted::Server(event));
+        log.note(Noted::Server(Box::new(event)));
         if let Some(address) = shared {
             log.note(Noted::Sharing(address, arguments.shared_line(address)));
         }
@@ -374,7 +374,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// What is logged.
 enum Noted {
-    Server(ServerEvent),
+    Server(Box<ServerEvent>),
     /// A folder is shared on this address, with the line that says so.
     Sharing(SocketAddr, String),
     Share(ShareEvent),
