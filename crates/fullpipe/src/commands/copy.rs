@@ -21,9 +21,9 @@ use crate::values::{duration, key};
 /// Copy files and trees to or from another host, verified and resumable.
 ///
 /// Starts fullpipe at the other host through ssh, as rsync and scp do, or calls `fullpipe serve --share` there, and
-/// carries the data on parallel, encrypted TCP connections, whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it arrives. The
-/// same command continues a copy that was interrupted. Folders are copied with everything in them, with permissions,
-/// times, symbolic and hard links and holes.
+/// carries the data on parallel, encrypted TCP connections, whose number follows from a prediction. Every chunk is
+/// verified by its BLAKE3 hash as it arrives. The same command continues a copy that was interrupted. Folders are
+/// copied with everything in them, with permissions, times, symbolic and hard links and holes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
