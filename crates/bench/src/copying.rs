@@ -1,5 +1,5 @@
-//! `fullpipe copy` beside scp, rsync and curl over emulated paths, in turn: `fullpipe lab compare` moves the files, and
-//! what comes of its rounds is summed up here.
+//! `fullpipe copy` next to scp, rsync and curl over emulated paths, in turn: `fullpipe lab compare` moves the files,
+//! and the results of its rounds are summed up here.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,8 +23,8 @@ const OURS: &str = "copy";
 const RIVALS: [&str; 4] = ["scp", "rsync", "rsyncd", "curl"];
 
 /// Time after which a transfer, or a comparison, is ended.
-const LONGEST_TRANSFER: Duration = Duration::from_mins(20);
-const LONGEST_COMPARISON: Duration = Duration::from_hours(3);
+const MAX_TRANSFER: Duration = Duration::from_mins(20);
+const MAX_COMPARISON: Duration = Duration::from_hours(3);
 
 /// Time that our file takes over a path that loses packets, at its capacity.
 const LOSSY_TIME: Span = Span::from_secs(10);
@@ -169,7 +169,7 @@ impl Copying {
     }
 }
 
-/// What each program did, round by round; of a round without a valid run, why.
+/// The runs of each program, round by round; of a round without a valid run, why.
 type Results = BTreeMap<String, Vec<Result<ProgramRun, String>>>;
 
 impl Bench<'_> {
@@ -198,8 +198,8 @@ impl Bench<'_> {
         std::fs::write(&file, scenario).map_err(RunError::failed)?;
         let mut command = Command::new(self.fullpipe);
         command.args(["lab", "compare"]).arg(&file).args(["--json", "--no-store", "--size", &size.get().to_string()]);
-        command.args(["--timeout", &LONGEST_TRANSFER.as_secs().to_string()]).args(arguments);
-        let ended = Process::start(&mut command)?.finish(LONGEST_COMPARISON, self.stop)?;
+        command.args(["--timeout", &MAX_TRANSFER.as_secs().to_string()]).args(arguments);
+        let ended = Process::start(&mut command)?.finish(MAX_COMPARISON, self.stop)?;
         if self.stop.load(Ordering::Relaxed) {
             return Err(RunError::Interrupted);
         }
@@ -259,7 +259,8 @@ fn small_file_programs(fullpipe: &Path) -> Vec<(&'static str, String)> {
     let make = format!(
         "test -e {from}-made || {{ mkdir -p {from} {from}-one {from}-some; \
          split -b {SMALL_FILE} -a 4 /run/compare/from/file {from}/; \
-         cp {from}/aaaa {from}-one; cp $(ls -d {from}/* | head -n {SMALL_FILES_OF_SCP}) {from}-some; touch {from}-made; }}"
+         cp {from}/aaaa {from}-one; cp $(ls -d {from}/* | head -n {SMALL_FILES_OF_SCP}) {from}-some; \
+         touch {from}-made; }}"
     );
     let script = |copy: String, count: usize| format!("{make}; {copy}; test $(ls {to} | wc -l) = {count}");
     let scp = |part: &str, count| script(scp_of(&format!("{from}-{part}"), to), count);
@@ -412,8 +413,7 @@ mod tests {
         );
         for cell in &cells {
             let scenario = fullpipe_scenario::Scenario::parse("x.toml", &cell.scenario()).unwrap();
-            let loss = (cell.loss > 0.0).then(|| fullpipe_units::Ratio::new(cell.loss));
-            assert_eq!(scenario.path.forward.loss, loss, "{}", cell.name);
+            assert_eq!(scenario.path.forward.loss, Some(fullpipe_units::Ratio::new(cell.loss)), "{}", cell.name);
         }
     }
 }

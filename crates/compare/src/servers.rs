@@ -35,10 +35,10 @@ pub struct Servers {
 /// Moves a file of this host to the other one by each program that has a server there, or fetches one: the order of the
 /// programs is turned by one with each round. `observe` gets each transfer, whole or failed.
 ///
-/// copy, scp and rsync use ssh with the user's own configuration, and put the copy into a folder that is removed at the end,
-/// however that comes. iperf3 asks a server of its own. curl and aria2c fetch what is at a URL, up to the size of the
-/// file. The command has the placeholders `{file}`, `{host}`, `{size}`, and `{copy}`, the name of the copy at the other
-/// host.
+/// copy, scp and rsync use ssh with the user's own configuration, and put the copy into a folder that is removed at the
+/// end, however that comes. iperf3 asks a server of its own. curl and aria2c fetch what is at a URL, up to the size of
+/// the file. The command has the placeholders `{file}`, `{host}`, `{size}`, and `{copy}`, the name of the copy at the
+/// other host.
 ///
 /// An interrupt ends it after the transfers that are complete, which are kept.
 ///

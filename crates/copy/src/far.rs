@@ -1,5 +1,5 @@
-//! The far end: started by ssh, it does what the near end asks, with the rights of its user; started by a server, within
-//! the folder that is shared.
+//! The far end: started by ssh, it does what the near end asks, with the rights of its user; started by a server, it
+//! does so within the folder that is shared.
 
 use std::io::{Read, Write};
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ const FIRST_PORT: u16 = 1024;
 /// Time between two checks whether the near end is silent.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a near end may ask for, and how it is reached.
+/// The rights of a near end, and the addresses of both.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     pub(crate) root: Root,

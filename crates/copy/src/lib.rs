@@ -4,7 +4,7 @@
 //! * The near end starts `fullpipe copy --far` at the other host through the user's own ssh, which runs [`far_end`].
 //!   Everything that is said crosses inside ssh, the secret of the connections for data among it. Data crosses on TCP
 //!   connections of their own, inside TLS 1.3 unless the user did without, or inside ssh if there are none. An end that
-//!   hears nothing for a while gives up.
+//!   receives nothing for a while gives up.
 //! * Without ssh, the far end is a server that shares a folder ([`Share`]): both prove a shared key, inside TLS 1.3.
 //! * The receiver decides what it wants. A chunk counts when its BLAKE3 hash is right and it is written; a file has its
 //!   name when it is complete and durable.

@@ -34,7 +34,7 @@ pub struct CopyOptions {
     pub streams: Option<u16>,
     /// Every file is read back from the receiver's disk before it gets its name.
     pub verify_disk: bool,
-    /// Time after which an end that hears nothing of the other one gives up: two seconds to an hour.
+    /// Time after which an end that receives nothing of the other one gives up: two seconds to an hour.
     pub timeout: Span,
     /// Networks between whose addresses the data is not encrypted.
     pub unencrypted: Vec<Network>,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Time after which an end with nothing to say says that it is there.
 pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Bounds of the time after which an end that hears nothing gives up.
+/// Bounds of the time after which an end that receives nothing gives up.
 const TIMEOUTS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_hours(1));
 
 /// The time that writing may take is so many times as long: the other end may write to a slow disk before it reads on.

@@ -32,7 +32,7 @@ const MAX_CORRUPT: u32 = 1000;
 
 /// Time on top of its own timeout that a transfer waits for another one that holds its files: that one may have the
 /// same timeout, and then ends in the meantime.
-const MORE_PATIENCE: Duration = Duration::from_secs(5);
+const MORE_WAITING: Duration = Duration::from_secs(5);
 
 /// Name of an entry as the hash of its path: a list of a million takes 16 MiB.
 type PathHash = [u8; 16];
@@ -48,7 +48,7 @@ pub(crate) struct Receiver {
     corrupt: AtomicU32,
     boot: Boot,
     /// The time until which this transfer waits for others that hold its files.
-    patience: OnceLock<Instant>,
+    waits_until: OnceLock<Instant>,
     pub(crate) list: Mutex<Listed>,
     /// Changes of `list` and `incoming` for the thread that waits for the end.
     pub(crate) changed: Condvar,
@@ -66,7 +66,7 @@ pub(crate) struct ReceiveOptions {
     pub(crate) excludes: Excludes,
     /// Every file is read back from its disk.
     pub(crate) verify_disk: bool,
-    /// Time after which an end that hears nothing gives up.
+    /// Time after which an end that receives nothing gives up.
     pub(crate) timeout: Duration,
     /// The names that were asked for at the top; any if absent.
     pub(crate) tops: Option<Vec<Vec<u8>>>,
@@ -130,7 +130,7 @@ impl Receiver {
             files: AtomicU32::new(0),
             corrupt: AtomicU32::new(0),
             boot: boot(),
-            patience: OnceLock::new(),
+            waits_until: OnceLock::new(),
             list: Mutex::default(),
             changed: Condvar::new(),
             working: AtomicU64::new(0),
@@ -324,7 +324,7 @@ impl Receiver {
     }
 
     /// Tries again while another transfer holds the file, which may be an earlier one whose network has gone: it ends
-    /// by itself once it has heard nothing for a while.
+    /// by itself once it has received nothing for a while.
     fn when_free<T>(&self, path: &EntryPath, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
             match attempt() {
@@ -335,8 +335,8 @@ impl Receiver {
     }
 
     fn may_wait(&self, path: &EntryPath) -> bool {
-        let limit = self.options.timeout + MORE_PATIENCE;
-        let until = self.patience.get_or_init(|| {
+        let limit = self.options.timeout + MORE_WAITING;
+        let until = self.waits_until.get_or_init(|| {
             let seconds = limit.as_secs();
             self.common.note(format!("another transfer holds {path}; waiting up to {seconds} s for its end"));
             Instant::now() + limit
@@ -386,7 +386,7 @@ impl Receiver {
         {
             match number {
                 Some(index) => self.common.out.send(&Message::Lost { index }),
-                // The sender could not be told which of them it is.
+                // The sender could not know which of them it is.
                 None => self.abort(CopyError::Io { what: "a connection for data broke at its beginning", cause }),
             }
         }
@@ -416,7 +416,7 @@ impl Receiver {
         let whole = if content.is_empty() { &ZEROS[..length] } else { content };
         if chunk_hash(file.size, header.chunk, whole) != header.hash {
             self.count_corrupt(1)?;
-            self.common.note(format!("a piece of {} arrived with wrong content; it is fetched again", file.path));
+            self.common.note(format!("a chunk of {} arrived with wrong content; it is fetched again", file.path));
             self.want(header.file, header.chunk);
             return Ok(());
         }
@@ -435,7 +435,7 @@ impl Receiver {
     fn count_corrupt(&self, count: u32) -> Result<(), CopyError> {
         let before = self.corrupt.fetch_add(count, Ordering::Relaxed);
         if before.saturating_add(count) > MAX_CORRUPT {
-            return Err(CopyError::Protocol("too many pieces have wrong content".to_owned()));
+            return Err(CopyError::Protocol("too many chunks have wrong content".to_owned()));
         }
         Ok(())
     }
@@ -516,7 +516,7 @@ impl Receiver {
         if !wrong.is_empty() {
             self.count_corrupt(wrong.len() as u32).map_err(io::Error::other)?;
             let text =
-                format!("pieces of {} that are wrong on the disk, and are fetched again: {}", file.path, wrong.len());
+                format!("chunks of {} that are wrong on the disk, and are fetched again: {}", file.path, wrong.len());
             self.common.note(text);
         }
         for chunk in &wrong {

@@ -20,8 +20,8 @@ pub(crate) enum Root {
 }
 
 impl Root {
-    /// Returns a path of a request: below the folder in which ssh starts if it is relative or begins with `~/`, or below
-    /// the one that is shared.
+    /// Returns a path of a request: below the folder in which ssh starts if it is relative or begins with `~/`, or
+    /// below the one that is shared.
     pub(crate) fn path(&self, path: &[u8]) -> PathBuf {
         let from_home = || if path == b"~" { b"." } else { path.strip_prefix(b"~/").unwrap_or(path) };
         let path = match self {

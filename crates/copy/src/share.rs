@@ -125,7 +125,7 @@ pub struct Share {
     shared: Arc<Shared>,
 }
 
-/// What the copies of a server have in common.
+/// Common to all copies of a server.
 struct Shared {
     options: ShareOptions,
     root: Root,
@@ -246,7 +246,7 @@ fn summed(rejected: &Receiver<(SocketAddr, &'static str)>) -> Option<ShareEvent>
 struct PlaceForOne {
     shared: Arc<Shared>,
     address: IpAddr,
-    /// What counts as one address.
+    /// That which counts as one address.
     counted: IpAddr,
 }
 

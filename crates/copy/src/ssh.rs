@@ -26,7 +26,7 @@ const END_DEADLINE: Duration = Duration::from_secs(5);
 /// The way to the far end, which can be ended from another thread.
 pub(crate) type Link = Arc<Mutex<Option<Held>>>;
 
-/// What holds the way to the far end.
+/// The holder of the way to the far end.
 #[derive(Debug)]
 pub(crate) enum Held {
     /// A process, such as ssh.

@@ -366,7 +366,7 @@ fn signal(pid: &str, signal: &str) {
 
 /// A stopped process is what a network without any sign of life looks like from its other end.
 #[test]
-fn a_far_end_that_hears_nothing_lets_the_next_copy_have_its_files() {
+fn a_far_end_that_receives_nothing_lets_the_next_copy_have_its_files() {
     let scene = Scene::new();
     let file = scene.file("near/file", 40);
     let arguments = [text(&file).to_owned(), scene.far("far"), "--timeout".to_owned(), "2".to_owned()];
@@ -385,7 +385,7 @@ fn a_far_end_that_hears_nothing_lets_the_next_copy_have_its_files() {
 }
 
 #[test]
-fn a_near_end_that_hears_nothing_gives_up() {
+fn a_near_end_that_receives_nothing_gives_up() {
     let scene = Scene::new();
     let file = scene.file("near/file", 40);
     scene.script("ssh", "shift; echo $$ > \"${0%/*}/pid\"; exec sh -c \"exec $*\"");

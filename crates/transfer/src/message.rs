@@ -45,7 +45,7 @@ pub struct Hello {
     pub delete: bool,
     /// The receiver reads every file back from its disk.
     pub verify_disk: bool,
-    /// Seconds after which an end that hears nothing gives up.
+    /// Seconds after which an end that receives nothing gives up.
     pub timeout: u16,
     /// Secret of the connections for data.
     pub secret: [u8; 32],

@@ -21,9 +21,9 @@ use crate::values::{duration, key};
 /// Copy files and trees to or from another host, verified and resumable.
 ///
 /// Starts fullpipe at the other host through ssh, as rsync and scp do, or calls `fullpipe serve --share` there, and
-/// carries the data on parallel, encrypted TCP connections, whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it arrives. The
-/// same command continues a copy that was interrupted. Folders are copied with everything in them, with permissions,
-/// times, symbolic and hard links and holes.
+/// carries the data on parallel, encrypted TCP connections, whose number follows from a prediction. Every chunk is
+/// verified by its BLAKE3 hash as it arrives. The same command continues a copy that was interrupted. Folders are
+/// copied with everything in them, with permissions, times, symbolic and hard links and holes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -65,7 +65,8 @@ pub(crate) struct Arguments {
     timeout: Span,
     /// Do not encrypt data between addresses of this network; repeatable
     ///
-    /// The hashes still find what changes on the way, but who can read the network can read the files.
+    /// The hashes still find bits that flip on the way, but who can read or change packets can read or change the
+    /// files.
     #[arg(long, value_name = "NETWORK", hide_short_help = true, help_heading = "Far end")]
     insecure_data: Vec<Network>,
     /// Show what would be copied and deleted, and change nothing

@@ -280,8 +280,8 @@ impl Arguments {
     fn shared_line(&self, address: SocketAddr) -> String {
         let share = self.share.share.as_ref();
         let folder = share.map(|share| share.folder.display().to_string()).unwrap_or_default();
-        let manner = if share.is_some_and(|share| share.is_read_only) { "read-only" } else { "to read and change" };
-        format!("sharing {folder} on {address}, {manner}")
+        let rights = if share.is_some_and(|share| share.is_read_only) { "read-only" } else { "to read and change" };
+        format!("sharing {folder} on {address}, {rights}")
     }
 }
 
@@ -351,7 +351,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             picture.send(ServerUpdate { line: describe(&event), event: event.clone() });
         }
         let shared = sharing.take_if(|_| matches!(event, ServerEvent::Listening(_)));
-        log.note(Noted::Server(event));
+        log.note(Noted::Server(Box::new(event)));
         if let Some(address) = shared {
             log.note(Noted::Sharing(address, arguments.shared_line(address)));
         }
@@ -372,9 +372,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     served.map_err(|error| explain(&error))
 }
 
-/// What is logged.
+/// An entry of the log.
 enum Noted {
-    Server(ServerEvent),
+    Server(Box<ServerEvent>),
     /// A folder is shared on this address, with the line that says so.
     Sharing(SocketAddr, String),
     Share(ShareEvent),

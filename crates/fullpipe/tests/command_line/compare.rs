@@ -14,7 +14,7 @@ const LACKING: i32 = 3;
 const FAILED: i32 = 1;
 
 /// The programs of which CI has all parts.
-const PROGRAMS: [&str; 7] = ["iperf3", "scp", "rsync", "rsyncd", "curl", "curl-h2", "ftp"];
+const PROGRAMS: [&str; 8] = ["iperf3", "copy", "scp", "rsync", "rsyncd", "curl", "curl-h2", "ftp"];
 
 /// Returns a scenario of one set of settings.
 fn scenario() -> String {
