@@ -119,12 +119,8 @@ fn a_pace_that_is_exceeded_at_times_is_that_of_a_sender_with_a_full_buffer() {
     let at_rate =
         |factor: f64, share| Some(BurstRate { rate: BitRate::from_bps_f64(20e6 * factor), share: Ratio::new(share) });
     let quiet = Some(QuietRounds { share: Ratio::ONE, of_most: Some(Ratio::ONE), ..level() });
-    let paced = CaptureEvidence {
-        arrivals: at_rate(0.97, 0.4),
-        departures: at_rate(0.97, 0.4),
-        quiet,
-        ..seen(At::Receiver, 20.0)
-    };
+    let (arrivals, departures, train) = (at_rate(0.97, 0.4), at_rate(0.97, 0.4), ByteCount::new(2896));
+    let paced = CaptureEvidence { arrivals, departures, train, quiet, ..seen(At::Receiver, 20.0) };
     assert_eq!(verdict(flat, paced).kind, Limit::Pacing);
     let probes = CaptureEvidence { faster: Some(Ratio::new(0.12)), ..paced };
     assert_eq!(verdict(flat, probes).kind, Limit::SendBuffer);
