@@ -125,7 +125,17 @@ pub(crate) fn by_place<'s>(seen: &[&'s Seen]) -> impl Iterator<Item = (Taken, Ve
     ALL.map(of_place).into_iter().filter(|(_, seen)| !seen.is_empty())
 }
 
-/// Share of right kinds by the captures that were read.
+/// Share of right kinds by the captures that were read, in a line each.
+pub(crate) fn short_score(seen: &[&Seen]) -> String {
+    let of_place = |(taken, of_place): (Taken, Vec<&Seen>)| {
+        let (right, all) = (of_place.iter().filter(|seen| seen.is_right()).count(), of_place.len());
+        let [share, least] = [right as f64 / all as f64, lower_bound(right, all)].map(|share| share * 100.0);
+        format!("Captured at {taken:?}: {right} of {all} right in kind ({share:.0} %, at least {least:.0} %)\n")
+    };
+    by_place(seen).map(of_place).collect()
+}
+
+/// Share of right kinds by the captures that were read, with the causes that were confused.
 pub(crate) fn score(seen: &[&Seen]) -> String {
     let mut text = String::new();
     for (taken, of_place) in by_place(seen) {

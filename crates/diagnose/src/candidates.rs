@@ -17,7 +17,7 @@ struct CandidateSet {
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 27] = [
+const TABLE: [CandidateSet; 29] = [
     CandidateSet {
         view: Basis::Receiver,
         verdicts: &[
@@ -176,6 +176,25 @@ const TABLE: [CandidateSet; 27] = [
     CandidateSet {
         view: Basis::Capture,
         verdicts: &[
+            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        ],
+        would_distinguish: "a capture at the sender, which shows the windows that reach it, and what waits in its \
+                            buffer (ss -tnm)",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        ],
+        would_distinguish: "a capture at the sender, which shows the scale that reaches it",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
             LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
             LegalVerdict::Pacing(PacingVerdict::Qdisc),
             LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
@@ -255,7 +274,8 @@ const TABLE: [CandidateSet; 27] = [
 /// none where the evidence decides.
 pub(crate) fn candidates(view: Basis, found: &Finding) -> (Vec<Candidate>, Option<String>) {
     let sets = || TABLE.iter().filter(|set| set.view == view && found.is_one_of_several);
-    let own = sets().find(|set| set.verdicts.first() == Some(&found.verdict));
+    let has_other = |set: &&CandidateSet| found.other.is_none_or(|other| set.verdicts.contains(&other));
+    let own = sets().find(|set| set.verdicts.first() == Some(&found.verdict) && has_other(set));
     let Some(set) = own.or_else(|| sets().find(|set| set.verdicts.contains(&found.verdict))) else {
         return (Vec::new(), None);
     };
@@ -274,7 +294,8 @@ mod tests {
         for (index, set) in TABLE.iter().enumerate() {
             assert!((2..=3).contains(&set.verdicts.len()));
             for other in TABLE[index + 1..].iter().filter(|other| other.view == set.view) {
-                assert_ne!(other.verdicts[0], set.verdicts[0], "two sets of a view begin with one verdict");
+                let differs = other.verdicts.iter().any(|verdict| !set.verdicts.contains(verdict));
+                assert!(differs || other.verdicts[0] != set.verdicts[0], "nothing chooses one of two sets of a view");
                 // Of a capture the rules choose the set by its first verdict.
                 let shared = other.verdicts.iter().any(|verdict| set.verdicts.contains(verdict));
                 assert!(set.view == Basis::Capture || !shared);

@@ -17,9 +17,11 @@ use crate::text::{self, Row};
 use crate::thresholds::{
     CLOCKED_BURSTS, CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, FULL_PACKETS_SHARE, FULL_USE_OF_PATH, GROWING_SHARE,
     IDLE_CAPTURE_SHARE, IDLE_SHARE_OF_PATH, INFLATED_RTT_FACTOR, MANY_LOSSY_ROUND_TRIPS, MAX_FREE_SHARE,
-    MAX_PACE_FACTOR, MIN_CUT_PACKETS, MIN_FREE_SHARE, MIN_LEVEL, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE,
-    MIN_PARTIAL_AT_SENDER, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_QUIET_SHARE, MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS,
-    MIN_SHARE_OF_REFILLS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_WAIT, PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
+    MAX_PACE_FACTOR, MIN_CUT_PACKETS, MIN_FASTER_THAN_PACE, MIN_FREE_SHARE, MIN_LEVEL, MIN_LEVEL_OF_SLEEPING_WRITER,
+    MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER, MIN_PARTIAL_SHARE, MIN_PLATEAU,
+    MIN_PROBES, MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS, MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS,
+    MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_REFILLS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_WAIT,
+    PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
 };
 
 /// Returns the limit that a capture shows.
@@ -27,6 +29,8 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
     let view = View { figures, capture };
     let whole = [mtu::without_progress, capacity::full_as_stated, congestion_window::ended_early];
     let order = [
+        View::below_a_segment,
+        View::closed_on_the_way,
         View::ramp_up,
         View::window,
         View::little_and_no_answer,
@@ -106,23 +110,35 @@ impl View<'_> {
         if found.kind() != Limit::ReceiveWindow {
             return Some(found);
         }
-        if let Some(queue) = capacity::queue_behind_window(self.figures) {
-            return Some(queue);
-        }
+        capacity::queue_behind_window(self.figures).or_else(|| Some(self.cause_of_window(found)))
+    }
+
+    /// Returns the cause of the window of `found`.
+    fn cause_of_window(&self, found: Finding) -> Finding {
         if let Some(cause) = self.edited_window() {
-            return Some(found.as_verdict(cause));
+            return found.as_verdict(cause);
         }
         if let Some(end) = self.end_without_scale() {
-            return Some(self.without_scale(end, &found));
+            return self.without_scale(end, &found);
         }
         if self.figures.evidence.receiver.is_some() {
             // Its settings show which of its limits this is.
-            return Some(found);
+            return found;
         }
         // The kernel lets a window grow for a program that reads what comes.
         let fixed = self.window_never_grew();
         let cause = if fixed { ReceiveWindowVerdict::SoRcvbuf } else { ReceiveWindowVerdict::TcpRmemMax };
-        Some(found.as_verdict(cause).one_of_several())
+        found.as_verdict(cause).one_of_several()
+    }
+
+    /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires (RFC 9293,
+    /// 3.8.6.2.1), and has nothing in flight meanwhile.
+    fn below_a_segment(&self) -> Option<Finding> {
+        let mss = self.figures.mss?;
+        let small = |window| ByteCount::ZERO < window && window < mss;
+        let held = share(self.figures.snapshots().map(|snapshot| snapshot.window.map(small)))?;
+        let found = Finding::new(ReceiveWindowVerdict::TcpRmemMax, held);
+        (held.get() >= MIN_LIMIT_SHARE).then(|| self.cause_of_window(found))
     }
 
     /// Returns the work of a device on the receiver's windows between two captures.
@@ -159,20 +175,59 @@ impl View<'_> {
         }
     }
 
+    /// Finds a sender that asks for the window again and again, and sends nothing, though the receiver allows several
+    /// segments: it takes the window for less than one, by another scale. A program that pauses asks as well, whether
+    /// the other end is there.
+    fn closed_on_the_way(&self) -> Option<Finding> {
+        let flow = self.figures.flows.first()?;
+        let (first, last) = (flow.whole.first()?, flow.whole.last()?);
+        let ended = flow.whole.iter().find(|sample| sample.bytes == last.bytes)?.at;
+        let is_silent = last.at.saturating_sub(ended) >= ended.saturating_sub(first.at);
+        let is_open = last.tcp.snd_wnd? >= self.figures.mss? * FEW_SEGMENTS;
+        let found = !self.is_at_sender() && self.capture.probes >= MIN_PROBES && is_silent && is_open;
+        found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE).one_of_several())
+    }
+
     /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in each round trip a
     /// packet is cut short where the window ends (`tcp_mss_split_point`). A buffer holds whole segments; a program that
     /// waits after each write looks alike.
     fn lowered_window(&self) -> Option<Finding> {
-        let mss = self.figures.mss?;
-        let segments = self.figures.mean(|one| one.outstanding)?.as_f64() / mss.as_f64().max(1.0);
-        let found = !self.is_at_sender()
-            && self.capture.clocked.is_some_and(|clocked| clocked.get() >= CLOCKED_SHARE)
-            && self.capture.partial.get() * segments >= MIN_CUT_PACKETS
+        let may_be = !self.is_at_sender()
+            && self.capture.clocked.is_none_or(|clocked| clocked.get() >= CLOCKED_SHARE)
             && self.drains()
             && !self.ever_lost_on_path()
             && !self.waits_on_path()
             && !self.is_answered_in_each_round_trip();
-        found.then(|| Finding::new(ReceiveWindowVerdict::WindowClamped, Ratio::ONE).one_of_several())
+        let cause = if self.capture.clocked.is_some() && self.cuts_packets()? {
+            ReceiveWindowVerdict::WindowClamped
+        } else if self.fills_misread_window() || (self.was_fuller() && self.follows_acknowledgements()) {
+            // The window of the handshake has no scale: what is sent into it no edit of the scale makes smaller.
+            ReceiveWindowVerdict::WindowScaleRewritten
+        } else {
+            return None;
+        };
+        may_be.then(|| Finding::new(cause, Ratio::ONE).one_of_several())
+    }
+
+    /// Returns whether a packet in each round trip is cut short.
+    fn cuts_packets(&self) -> Option<bool> {
+        let segments = self.figures.mean(|one| one.outstanding)?.as_f64() / self.figures.mss?.as_f64().max(1.0);
+        Some(self.capture.partial.get() * segments >= MIN_CUT_PACKETS)
+    }
+
+    /// Returns whether always as much is in flight as the field of the window allows if it is shifted by less than the
+    /// receiver means: to the whole segments that fit it, which are all that a sender sends into it if it waits for
+    /// room for a full one (RFC 9293, 3.8.6.2.1). A buffer is as large by chance.
+    fn fills_misread_window(&self) -> bool {
+        let fills = || {
+            let (mss, tcp) = (self.figures.mss?.get(), &self.figures.flows.first()?.snapshots.last()?.sample.tcp);
+            let shift = tcp.snd_wscale.filter(|shift| *shift < 64)?;
+            let field = tcp.snd_wnd?.get() >> shift;
+            let in_flight = self.usual_most_in_flight()?.get();
+            let fills = |less| (field << less) / mss == in_flight.div_ceil(mss);
+            Some(in_flight >= mss && (0..shift).any(fills))
+        };
+        self.is_level() && fills() == Some(true)
     }
 
     /// Finds a sender that had nothing to send though nothing held it back.
@@ -200,9 +255,15 @@ impl View<'_> {
         self.capture.clocked.is_some_and(|clocked| clocked.get() >= CLOCKED_BURSTS)
     }
 
-    /// Returns whether a buffer is refilled in long trains, each as acknowledgements come: its writer is woken seldom.
+    /// Returns whether a buffer is refilled in long trains, each as acknowledgements come: its writer is woken seldom,
+    /// when a third of it is free (`sk_stream_write_space`).
     fn is_buffer(&self) -> bool {
-        self.is_level() && self.follows_acknowledgements() && self.is_longer_than_a_pace(self.figures.rate)
+        let swings = |quiet: QuietRounds| quiet.level.get() >= MIN_LEVEL_OF_SLEEPING_WRITER;
+        let is_level = self.is_level() || (!self.ever_lost_on_path() && self.capture.quiet.is_some_and(swings));
+        is_level
+            && !self.was_fuller()
+            && self.follows_acknowledgements()
+            && self.is_longer_than_a_pace(self.figures.rate)
     }
 
     /// Returns whether its trains are longer than those of a pace at `rate`: the kernel makes them as long as the pace
@@ -249,7 +310,12 @@ impl View<'_> {
     /// below it.
     fn own_pace(&self) -> Option<Finding> {
         let held = self.paced_share().filter(|share| share.get() >= MIN_PACED_SHARE && !self.is_buffer())?;
-        if self.capture.partial.get() >= MIN_PARTIAL_SHARE || self.writes_show() {
+        if self.exceeds_its_pace() {
+            return None;
+        }
+        // A pace lets no more be in flight at any time, and a program that catches up with its rate does.
+        let caught_up = self.was_fuller() && !self.ever_lost_on_path() && !self.waits_on_path();
+        if self.capture.partial.get() >= MIN_PARTIAL_SHARE || self.writes_show() || caught_up {
             return Some(Finding::new(SenderApplicationVerdict::RateLimited, held).one_of_several());
         }
         if self.sees_no_queue() {
@@ -257,6 +323,17 @@ impl View<'_> {
         }
         let is_own = !self.lost_on_path() && !self.waits_on_path();
         is_own.then(|| Finding::new(PacingVerdict::MaxPacingRate, held).one_of_several())
+    }
+
+    /// Returns whether the sender is faster at times than what seems its pace, though always as much is in flight: BBR
+    /// sends a quarter faster in one of eight round trips (`bbr_pacing_gain`) if its buffer lets it, and a maximum pace
+    /// never does.
+    fn exceeds_its_pace(&self) -> bool {
+        let is_faster = |burst: BurstRate| {
+            burst.share.get() >= MIN_PACED_SHARE && burst.rate > self.figures.rate.scaled(MAX_PACE_FACTOR)
+        };
+        let exceeds = self.capture.faster.is_some_and(|share| share.get() >= MIN_FASTER_THAN_PACE);
+        self.is_level() && !self.was_fuller() && (exceeds || self.capture.departures.is_some_and(is_faster))
     }
 
     /// Returns whether packets end where the program's writes do, which are joined where data waits at the sender.
@@ -274,6 +351,9 @@ impl View<'_> {
     /// Finds a send buffer, whose data is always as much: losses and queues make it swing. Its own bursts may wait in a
     /// queue, and at first be lost to it, but the queue is empty before the next ones.
     fn buffer_of_sender(&self) -> Option<Finding> {
+        if self.was_fuller() {
+            return None;
+        }
         let lost = self.ever_lost_on_path();
         let is_faster = self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true);
         let is_flat = self.plateau()? >= FLAT_PLATEAU && !lost && is_faster;
@@ -293,6 +373,14 @@ impl View<'_> {
     fn is_level(&self) -> bool {
         let level = |quiet: QuietRounds| quiet.share.get() >= MIN_QUIET_SHARE && quiet.level.get() >= MIN_LEVEL;
         self.capture.quiet.is_some_and(level)
+    }
+
+    /// Returns whether clearly more was in flight before: before a loss, or while a program caught up with its rate. A
+    /// send buffer, which keeps all data until it is acknowledged, never shrinks, so that it holds as much later.
+    fn was_fuller(&self) -> bool {
+        let least = if self.ever_lost_on_path() { MIN_SHARE_BEFORE_LOSS } else { MIN_SHARE_OF_FULL_BUFFER };
+        let of_most = self.capture.quiet.and_then(|quiet| quiet.of_most);
+        of_most.is_some_and(|share| share.get() < least)
     }
 
     /// Returns whether the queue of the path is hardly ever empty.
@@ -335,10 +423,11 @@ impl View<'_> {
         Some(if may_be_another && !self.is_at_sender() { found.one_of_several() } else { found })
     }
 
-    /// Finds a congestion window that grows.
+    /// Finds a congestion window that grows, or stays below what was in flight before a loss.
     fn growth(&self) -> Option<Finding> {
         let grows = trend(self.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
-        let found = grows.then(|| congestion_window::growth(self.figures, Ratio::ONE)).flatten()?;
+        let is_lowered = self.was_fuller() && self.ever_lost_on_path();
+        let found = (grows || is_lowered).then(|| congestion_window::growth(self.figures, Ratio::ONE)).flatten()?;
         // What the sending host's own queue drops leaves no trace in packets, or elsewhere that of a loss.
         if found.verdict == CongestionWindowVerdict::Recovering.into() && self.queue_stands() && self.some_waits() {
             // The queue is that of others, which leave it little.
@@ -359,7 +448,14 @@ impl View<'_> {
             return Some(Finding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE).one_of_several());
         }
         if !self.is_at_sender() {
-            return Some(Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE).one_of_several());
+            let found = Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
+            let is_clocked = self.follows_acknowledgements();
+            // A smaller window does the same, and not every sender cuts a packet where it ends.
+            let lowered = ReceiveWindowVerdict::WindowClamped;
+            return Some(if is_clocked { found.or(lowered) } else { found.one_of_several() });
+        }
+        if self.was_fuller() {
+            return Some(Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE).one_of_several());
         }
         let at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
         let is_uneven = self.plateau()? < MIN_PLATEAU && !self.is_level() && !self.follows_acknowledgements();
@@ -368,7 +464,8 @@ impl View<'_> {
         } else if !is_uneven && self.bursts_are_paced() {
             // The kernel's pace hides what follows acknowledgements.
             SendBufferVerdict::TcpWmemMax.into()
-        } else if !is_uneven && !at_own_times {
+        } else if !is_uneven && (!at_own_times || self.is_level()) {
+            // What a host drops itself makes its congestion window swing.
             SendBufferVerdict::SoSndbuf.into()
         } else if self.capture.idle.get() >= IDLE_SHARE_OF_PATH {
             SenderApplicationVerdict::Idle.into()
@@ -471,11 +568,20 @@ impl View<'_> {
 
     /// Returns what is in flight for nine tenths of the time, as a share of the most that is usually in flight.
     fn plateau(&self) -> Option<f64> {
+        Some(Ratio::of(self.in_flight(10)?.as_f64(), self.usual_most_in_flight()?.as_f64()).get())
+    }
+
+    /// Returns the most that is usually in flight.
+    fn usual_most_in_flight(&self) -> Option<ByteCount> {
+        self.in_flight(95)
+    }
+
+    /// Returns what is in flight at most for so many percent of the time, over the largest connection.
+    fn in_flight(&self, percent: usize) -> Option<ByteCount> {
         let flow = self.figures.flows.first()?;
         let mut sizes: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.outstanding).collect();
         sizes.sort_unstable();
-        let at = |percent: usize| sizes.get(sizes.len() * percent / 100);
-        Some(Ratio::of(at(10)?.as_f64(), at(95)?.as_f64()).get())
+        sizes.get(sizes.len() * percent / 100).copied()
     }
 }
 
@@ -500,11 +606,32 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
             "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
              acknowledgements come, though the receiver allows {window} and nothing is lost; over {rtt} that is {rate}."
         )),
-        LegalVerdict::SendBuffer(_) => Some(format!(
-            "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows {window} \
-             and nothing is lost; over {rtt} that is {rate}. Its buffer, its program and a pace of its device look \
-             alike from here."
-        )),
+        LegalVerdict::SendBuffer(_) => {
+            let alike = if finding.other.is_some() {
+                "Its buffer, and a window that a device behind this place lowers, look alike from here."
+            } else {
+                "Its buffer, its program and a pace of its device look alike from here."
+            };
+            Some(format!(
+                "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows \
+                 {window} and nothing is lost; over {rtt} that is {rate}. {alike}"
+            ))
+        }
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten) if capture.window_edit.is_none() => {
+            Some(if view.closed_on_the_way().is_some() {
+                format!(
+                    "The sender asks for the window again and again and sends nothing, though the receiver allows \
+                     {window}: it may take it for less than a segment, as where a device changes its scale, or its \
+                     program pauses."
+                )
+            } else {
+                format!(
+                    "Only about {in_flight} is in flight though the receiver allows {window}: as much as its windows \
+                     hold under a smaller scale. A device behind this place changes it, or the sender's buffer is as \
+                     large; over {rtt} that is {rate}."
+                )
+            })
+        }
         LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped) if capture.window_edit.is_none() => {
             Some(format!(
                 "Only about {in_flight} is in flight though the receiver allows {window}: data follows the \

@@ -11,11 +11,13 @@ pub(crate) struct Finding {
     pub(crate) missing: Vec<&'static str>,
     /// Set if the evidence shows other verdicts as much as this one.
     pub(crate) is_one_of_several: bool,
+    /// One of those others, where the verdict is the first of several sets.
+    pub(crate) other: Option<LegalVerdict>,
 }
 
 impl Finding {
     pub(crate) fn new(verdict: impl Into<LegalVerdict>, share: Ratio) -> Self {
-        Self { verdict: verdict.into(), share, missing: Vec::new(), is_one_of_several: false }
+        Self { verdict: verdict.into(), share, missing: Vec::new(), is_one_of_several: false, other: None }
     }
 
     pub(crate) fn unknown(missing: Vec<&'static str>) -> Self {
@@ -25,6 +27,11 @@ impl Finding {
     /// Returns this finding as one that the evidence does not distinguish from others of its set.
     pub(crate) fn one_of_several(self) -> Self {
         Self { is_one_of_several: true, ..self }
+    }
+
+    /// The same, of a set that has `other`.
+    pub(crate) fn or(self, other: impl Into<LegalVerdict>) -> Self {
+        Self { other: Some(other.into()), ..self.one_of_several() }
     }
 
     pub(crate) const fn kind(&self) -> Limit {

@@ -26,6 +26,8 @@ pub(crate) struct End {
     next: Option<u64>,
     /// Position at which it would have sent next, by the last packet that occupies nothing.
     ahead: u64,
+    /// Its packets without data from below what was acknowledged.
+    probes: u64,
     /// Everything below this position was acknowledged.
     acknowledged: Option<u64>,
     /// Last acknowledgement that it sent, as a position of the other end, and its window field.
@@ -82,6 +84,7 @@ impl End {
         let end = start + u64::from(packet.payload) + flags;
         if end == start || packet.has(flags::RST) {
             self.ahead = if packet.has(flags::RST) { self.ahead } else { start };
+            self.probes += u64::from(!packet.has(flags::RST) && self.acknowledged > Some(start));
             return;
         }
         self.sequence.reach(end);
@@ -112,7 +115,10 @@ impl End {
         let acknowledged = self.acknowledged.or(self.first_byte).unwrap_or(start);
         let next = self.next.unwrap_or(end);
         self.counts.flight = self.counts.flight.max(next.saturating_sub(acknowledged));
-        if packet.payload > 0 {
+        if packet.payload > 0 && added.known >= packet.payload.into() && self.was_sent_in_order(packet) {
+            // A repair came before it: nothing was lost.
+            self.sending_begun().came_late(packet.payload.into(), agreement.mss);
+        } else if packet.payload > 0 {
             let (bytes, is_first_open) = (packet.payload.into(), start == acknowledged);
             let sent = Sent {
                 bytes,
@@ -283,6 +289,11 @@ impl End {
     /// Returns the data that it had sent when it sent its last packet, and of which nothing came here.
     pub(crate) fn unseen(&self) -> ByteCount {
         ByteCount::new(self.next.map_or(0, |next| self.ahead.saturating_sub(next)))
+    }
+
+    /// Returns the number of its packets that ask for an acknowledgement: without data, from below what was acknowledged.
+    pub(crate) fn probes(&self) -> u64 {
+        self.probes
     }
 
     /// Returns its data, each byte counted once.

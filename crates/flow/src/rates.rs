@@ -67,6 +67,14 @@ impl Rates {
         Some(BurstRate { rate, share: self.share(most.bytes) })
     }
 
+    /// Returns the share of the bytes that passed more than a tenth faster than at the most frequent rate.
+    pub(crate) fn beyond_mode(&self) -> Option<Ratio> {
+        const FASTER: f64 = 1.1;
+        let from = self.mode()?.rate.scaled(FASTER).bps();
+        let faster = self.bins.all().iter().filter(|(bin, _)| middle(*bin, BITS) > from);
+        Some(self.share(faster.map(|(_, passed)| passed.bytes).sum()))
+    }
+
     /// Returns the rate of bursts with the share of the bytes within 3 % of it: the mean of those around the most
     /// frequent rate. `None` where there are few, or the share is below `min_share`.
     pub(crate) fn bursts(&self, min_share: f64) -> Option<BurstRate> {
@@ -109,6 +117,20 @@ mod tests {
         assert!((mode.share.get() - 0.5).abs() < 0.05, "{}", mode.share);
         assert_eq!(Rates::default().mode(), None);
         assert_eq!(rates.bursts(0.1), None, "a hundred are too few");
+    }
+
+    #[test]
+    fn what_passed_faster_than_most_is_known_as_a_share() {
+        let mut rates = Rates::default();
+        for _ in 0..70 {
+            rates.add(10_000, Span::from_micros(1_000));
+        }
+        assert_eq!(rates.beyond_mode(), Some(Ratio::ZERO));
+        for micros in [800, 1_300, 1_020] {
+            (0..10).for_each(|_| rates.add(10_000, Span::from_micros(micros)));
+        }
+        assert_eq!(rates.beyond_mode(), Some(Ratio::new(0.1)));
+        assert_eq!(Rates::default().beyond_mode(), None);
     }
 
     #[test]

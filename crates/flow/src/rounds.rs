@@ -114,6 +114,7 @@ impl Rounds {
         Some(QuietRounds {
             share: Ratio::of(quiet.len() as f64, self.all.len() as f64),
             level: Ratio::of(at(10), at(95).max(1.0)),
+            of_most: Some(Ratio::of(at(95), self.most.max(1) as f64)),
             growing: Ratio::of(f64::from(self.grew), f64::from(self.count)),
             free: Ratio::of(free as f64, measured.len().max(1) as f64),
         })
@@ -146,8 +147,16 @@ mod tests {
         let quiet = rounds(200, |_| 100_000, |round| round < 50).quiet(Span::ZERO).unwrap();
         assert!((quiet.share.get() - 0.75).abs() < 0.02, "{quiet:?}");
         assert!(quiet.level.get() > 0.99 && quiet.free.get() > 0.99 && quiet.growing.get() < 0.01, "{quiet:?}");
+        assert!(quiet.of_most.unwrap().get() > 0.99, "{quiet:?}");
         let swings = rounds(200, |round| 50_000 + 1_000 * (round % 50), |_| false).quiet(Span::ZERO).unwrap();
         assert!(swings.level.get() < 0.65 && (swings.share.get() - 1.0).abs() < 1e-9, "{swings:?}");
+    }
+
+    #[test]
+    fn what_was_in_flight_before_a_loss_is_known_after_it() {
+        let quiet = rounds(200, |round| if round < 50 { 160_000 } else { 100_000 }, |round| round == 50);
+        let quiet = quiet.quiet(Span::ZERO).unwrap();
+        assert!((quiet.of_most.unwrap().get() - 0.625).abs() < 0.01 && quiet.level.get() > 0.99, "{quiet:?}");
     }
 
     #[test]

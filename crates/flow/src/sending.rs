@@ -251,6 +251,15 @@ impl Sending {
         }
     }
 
+    /// Takes note of the first copy of data of which a later one came before it, as the repair of a loss that there was
+    /// none.
+    pub(crate) fn came_late(&mut self, bytes: u64, mss: u64) {
+        let count = segments(bytes, mss);
+        self.segments += 1;
+        self.course.now.segments += count;
+        self.lost_before = self.lost_before.saturating_sub(count);
+    }
+
     fn advance(&mut self, at: Time) {
         if self.has_details() {
             self.course.advance(at);

@@ -357,6 +357,37 @@ fn what_the_sending_host_dropped_itself_shows_in_its_own_capture() {
 }
 
 #[test]
+fn data_whose_first_copy_comes_behind_its_repair_was_not_lost() {
+    // At the server, an acknowledgement comes at once, and data after a round trip.
+    let lost_before = |comes_late: bool| {
+        let mut capture = Capture::new();
+        capture.handshake(Span::from_millis(40)).data(0);
+        let late = Segment { identification: Some(capture.identification + 1), ..data(1) };
+        capture.identification += 1;
+        (2..6).for_each(|index| _ = capture.wait(Span::from_millis(1)).data(index));
+        capture.ack(1).wait(Span::from_millis(40)).data(1).ack(6);
+        if comes_late {
+            capture.wait(Span::from_millis(20)).add(between(true, late));
+        }
+        capture.wait(Span::from_millis(20)).data(6).ack(7);
+        let evidence = evidence(&mut capture);
+        let again = evidence.sender_samples.last().unwrap().tcp.total_retrans.unwrap().get();
+        (evidence.capture.unwrap().lost_before, again)
+    };
+    assert_eq!((lost_before(false), lost_before(true)), ((1, 1), (0, 1)));
+}
+
+#[test]
+fn packets_from_below_what_was_acknowledged_ask_for_the_window() {
+    let mut capture = Capture::new();
+    capture.handshake(Span::from_millis(40)).data(0).ack(1);
+    for millis in [200, 400] {
+        capture.wait(Span::from_millis(millis)).sent(true, Segment { payload: 0, sequence: 1_447, ..data(0) }).ack(1);
+    }
+    assert_eq!(evidence(&mut capture).capture.unwrap().probes, 2);
+}
+
+#[test]
 fn a_pace_and_parts_of_segments_are_seen_in_the_trains() {
     let mut capture = Capture::new();
     capture.handshake(Span::from_millis(40));

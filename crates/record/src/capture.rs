@@ -161,6 +161,9 @@ pub struct CaptureEvidence {
     pub arrivals: Option<BurstRate>,
     /// The same by the size of the packet before, as a sender that paces itself spaces them.
     pub departures: Option<BurstRate>,
+    /// Share of the data that departs more than a tenth faster than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faster: Option<Ratio>,
     /// Most frequent rate at which data is acknowledged.
     pub acknowledgements: Option<BurstRate>,
     /// Most frequent rate at which data arrived at a second capture, which was taken at the receiver; `None` of one
@@ -177,6 +180,10 @@ pub struct CaptureEvidence {
     pub closed: bool,
     /// Data that it had sent by the sequence numbers of its later packets, and of which nothing came here.
     pub unseen: ByteCount,
+    /// Packets of the sender without data, from below what was acknowledged: they ask whether the window is open, or
+    /// whether the other end is there.
+    #[serde(default)]
+    pub probes: u64,
     /// Packets with data that the receiver sent.
     #[serde(default)]
     pub answers: u64,
@@ -201,6 +208,10 @@ pub struct QuietRounds {
     /// Most bytes in flight of a round trip: of the tenth with least by that of the twentieth with most, in their later
     /// half. A buffer or a window holds always as much.
     pub level: Ratio,
+    /// Most bytes in flight of a round trip with much, in their later half, by the most ever: what was in flight before
+    /// a loss, or while a program caught up, fitted the sender's buffer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_most: Option<Ratio>,
     /// Share of the round trips in which the most in flight was a quarter more than ever before.
     pub growing: Ratio,
     /// Share of the later half of all round trips in which a packet met no queue.

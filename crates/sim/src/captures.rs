@@ -127,7 +127,8 @@ impl Captures {
         Segment {
             from: End::Sender,
             flow,
-            sequence: self.position(burst.first),
+            // A probe has a number that was acknowledged (`tcp_xmit_probe_skb`).
+            sequence: self.position(burst.first) - u64::from(burst.is_probe),
             acknowledgement: Some(1),
             flags: if burst.pushes { flags::PSH } else { 0 },
             window: SENDER_WINDOW,

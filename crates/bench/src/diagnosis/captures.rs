@@ -13,8 +13,9 @@ use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Captured as Packet, LinkType, pcap_header, pcap_record, read_captured};
 
 use super::case_record::{CaseRecord, Observation};
+use super::imperfect::{self, Imperfection};
 use super::matrix::Column;
-use crate::captures::{Captured, Seen, Taken, by_place, is_right, score};
+use crate::captures::{Captured, Seen, Taken, by_place, is_right, score, short_score};
 use crate::records::file_name;
 
 /// Bytes of each packet in the file from the middle: all that those from the ends have.
@@ -117,15 +118,7 @@ impl Compared {
     /// Returns what the captures in `folder` show of the transfer of `record`, with the capacity of the path stated to
     /// both views.
     pub(crate) fn of(record: &CaseRecord, folder: &FilePath) -> Self {
-        let captured = Captured {
-            name: &record.name,
-            expected: record.expected_verdict.name(),
-            bandwidth: record.bandwidth,
-            explained: match &record.observation {
-                Observation::Measured(measurement) => Explained::of_test(measurement),
-                Observation::Watched(_) => Explained::Largest(1),
-            },
-        };
+        let captured = captured(record);
         let [sender, receiver, middle] =
             ["sender", "receiver", "middle"].map(|taken| file(folder, &record.name, taken));
         let seen = [
@@ -135,6 +128,50 @@ impl Compared {
             captured.seen(Taken::BothEnds, &sender, Some(&receiver)),
         ];
         Self { measured: Column::BEST_INFORMED.verdict(record), seen: seen.into_iter().flatten().collect() }
+    }
+}
+
+/// Returns what the captures of both ends in `folder` show of the transfer of `record` once they are imperfect in this
+/// way.
+///
+/// # Errors
+/// Fails if a file cannot be read or written.
+pub(crate) fn seen_imperfectly(record: &CaseRecord, folder: &FilePath, how: Imperfection) -> io::Result<Vec<Seen>> {
+    let scratch = tempfile::tempdir_in(folder)?;
+    let seed = record.name.bytes().fold(0_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+    let written = |at: Host| {
+        let [from, to] = [folder, scratch.path()].map(|folder| file(folder, &record.name, at.name()));
+        // The far host has none of a transfer over the near one's loopback.
+        if from.exists() {
+            imperfect::write(how, at, &from, &to, seed)?
+        }
+        io::Result::Ok(to)
+    };
+    let (sender, receiver) = (written(Host::Sender)?, written(Host::Receiver)?);
+    let captured = captured(record);
+    let seen = [
+        captured.seen(Taken::Sender, &sender, None),
+        captured.seen(Taken::Receiver, &receiver, None),
+        captured.seen(Taken::BothEnds, &sender, Some(&receiver)),
+    ];
+    Ok(seen.into_iter().flatten().collect())
+}
+
+/// Returns the verdicts on captures that are imperfect in this way: those that are wrong in a line each, and the score.
+pub(crate) fn text_of_imperfect(how: Imperfection, seen: &[Seen]) -> String {
+    let wrong: String = seen.iter().filter(|seen| !seen.is_right()).map(Seen::line).collect();
+    format!("\n{how}\n{wrong}{}", short_score(&seen.iter().collect::<Vec<_>>()))
+}
+
+fn captured(record: &CaseRecord) -> Captured<'_> {
+    Captured {
+        name: &record.name,
+        expected: record.expected_verdict.name(),
+        bandwidth: record.bandwidth,
+        explained: match &record.observation {
+            Observation::Measured(measurement) => Explained::of_test(measurement),
+            Observation::Watched(_) => Explained::Largest(1),
+        },
     }
 }
 

@@ -1,5 +1,7 @@
 //! `bench diagnosis`: runs the labelled cases or reads records of them, judges, and prints the matrix.
 
+use std::error::Error;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +14,7 @@ use fullpipe_record::Limit;
 use super::captures::{self, Compared};
 use super::case_record::CaseRecord;
 use super::cases::{Case, cases, drawn_ways};
+use super::imperfect::Imperfection;
 use super::in_virtual_time;
 use super::matrix::{COLUMNS, Score, accuracy};
 use super::run::{RunError, Runner};
@@ -42,6 +45,9 @@ pub(crate) struct Judging {
     /// Capture at both ends and in the middle, into a folder next to the records, and judge the captures too
     #[arg(long, requires = "record")]
     capture: bool,
+    /// Judge the captures also with segments joined, packets missing, no handshake, and no timestamps
+    #[arg(long)]
+    imperfect: bool,
 }
 
 impl Judging {
@@ -50,27 +56,37 @@ impl Judging {
         match self.records(program, stop) {
             Ok(Some(records)) => {
                 let code = judge(&records);
-                self.judge_captures(&records);
-                code
+                match self.judge_captures(&records) {
+                    Ok(()) => code,
+                    Err(why) => lacking(&why, stop),
+                }
             }
             Ok(None) => ExitCode::SUCCESS,
-            Err(why) => {
-                say(true, &format!("fullpipe-bench: {why}\n"));
-                ExitCode::from(if stop.load(Ordering::Relaxed) { INTERRUPTED } else { LACKING })
-            }
+            Err(why) => lacking(why.as_ref(), stop),
         }
     }
 
     /// Prints what captures next to the records show, where there are some. The exit code does not depend on it.
-    fn judge_captures(&self, records: &[CaseRecord]) {
+    ///
+    /// # Errors
+    /// Fails if an imperfect capture cannot be written.
+    fn judge_captures(&self, records: &[CaseRecord]) -> io::Result<()> {
         let records_folder = self.selection.from.as_ref().or(self.selection.record.as_ref().filter(|_| self.capture));
         let Some(folder) = records_folder.map(|records| captures::folder(records)).filter(|folder| folder.is_dir())
         else {
-            return;
+            return Ok(());
         };
-        let valid = records.iter().filter(|record| record.observation.validity().is_valid());
-        let compared: Vec<Compared> = valid.map(|record| Compared::of(record, &folder)).collect();
+        let valid = || records.iter().filter(|record| record.observation.validity().is_valid());
+        let compared: Vec<Compared> = valid().map(|record| Compared::of(record, &folder)).collect();
         say(false, &format!("\n{}", captures::text(&compared)));
+        for how in Imperfection::ALL.into_iter().filter(|_| self.imperfect) {
+            let mut seen = Vec::new();
+            for record in valid() {
+                seen.extend(captures::seen_imperfectly(record, &folder, how)?);
+            }
+            say(false, &captures::text_of_imperfect(how, &seen));
+        }
+        Ok(())
     }
 
     fn records(
@@ -160,6 +176,12 @@ impl Judging {
         }
         Ok(records)
     }
+}
+
+/// Prints why the bench ended early, and returns its exit code.
+fn lacking(why: &dyn Error, stop: &AtomicBool) -> ExitCode {
+    say(true, &format!("fullpipe-bench: {why}\n"));
+    ExitCode::from(if stop.load(Ordering::Relaxed) { INTERRUPTED } else { LACKING })
 }
 
 /// Returns whether a transfer carried what the path does, though another limit was planted: that limits nothing then.

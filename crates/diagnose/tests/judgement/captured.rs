@@ -22,6 +22,7 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
         train: ByteCount::from_kib(10),
         arrivals: burst(3.0, 0.3),
         departures: burst(3.0, 0.3),
+        faster: Some(Ratio::ZERO),
         acknowledgements: burst(3.0, 0.3),
         beyond: None,
         partial: Ratio::ZERO,
@@ -29,6 +30,7 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
         lost_before: 0,
         closed: true,
         unseen: ByteCount::ZERO,
+        probes: 0,
         answers: 0,
         largest_mss: Some(ByteCount::new(1460)),
         sender_opened: true,
@@ -99,9 +101,110 @@ fn what_follows_acknowledgements_and_never_grows_is_a_send_buffer() {
     let found = verdict(flat, seen(At::Sender, 20.0));
     let of_buffer = ["send-buffer/so-sndbuf", "send-buffer/tcp-wmem-max", "capacity/host-queue"];
     assert_eq!(candidates(&found), of_buffer);
-    let from_afar = verdict(flat, seen(At::Receiver, 20.0));
+    // A window that a device lowers looks alike there; and where it cannot be known what data follows, a pace.
+    let of_afar = |clocked| candidates_of(CaptureEvidence { clocked, ..seen(At::Receiver, 20.0) });
+    let follows = ["send-buffer/tcp-wmem-max", "receive-window/window-clamped", "sender-application/idle"];
+    assert_eq!(of_afar(Some(Ratio::new(0.95))), follows);
     let which = ["send-buffer/tcp-wmem-max", "sender-application/idle", "pacing/qdisc"];
-    assert_eq!(candidates(&from_afar), which);
+    assert_eq!((of_afar(Some(Ratio::ZERO)).as_slice(), of_afar(None).as_slice()), (&which[..], &which[..]));
+}
+
+/// The candidates of a transfer with always as much in flight.
+fn candidates_of(capture: CaptureEvidence) -> Vec<&'static str> {
+    verdict(flat, capture).candidates.iter().map(|candidate| candidate.name()).collect()
+}
+
+#[test]
+fn a_pace_that_is_exceeded_at_times_is_that_of_a_sender_with_a_full_buffer() {
+    let at_rate =
+        |factor: f64, share| Some(BurstRate { rate: BitRate::from_bps_f64(20e6 * factor), share: Ratio::new(share) });
+    let quiet = Some(QuietRounds { share: Ratio::ONE, of_most: Some(Ratio::ONE), ..level() });
+    let (arrivals, departures, train) = (at_rate(0.97, 0.4), at_rate(0.97, 0.4), ByteCount::new(2896));
+    let paced = CaptureEvidence { arrivals, departures, train, quiet, ..seen(At::Receiver, 20.0) };
+    assert_eq!(verdict(flat, paced).kind, Limit::Pacing);
+    let probes = CaptureEvidence { faster: Some(Ratio::new(0.12)), ..paced };
+    assert_eq!(verdict(flat, probes).kind, Limit::SendBuffer);
+    let faster = CaptureEvidence { departures: at_rate(1.2, 0.5), ..paced };
+    assert_eq!(verdict(flat, faster).kind, Limit::SendBuffer);
+}
+
+#[test]
+fn a_pace_of_bbr_hides_what_a_full_buffer_follows_and_a_queue_of_the_host_makes_it_swing() {
+    let quiet = |level: f64| Some(QuietRounds { share: Ratio::ONE, level: Ratio::new(level), ..self::level() });
+    let paced = CaptureEvidence { clocked: Some(Ratio::ZERO), quiet: quiet(1.0), ..seen(At::Sender, 20.0) };
+    assert_eq!(verdict(flat, paced).name(), "send-buffer/so-sndbuf");
+    assert_eq!(verdict(flat, CaptureEvidence { quiet: quiet(0.7), ..paced }).name(), "capacity/host-queue");
+}
+
+#[test]
+fn a_writer_that_sleeps_fills_the_third_of_its_buffer_that_is_free_in_long_trains() {
+    let at_rate = Some(BurstRate { rate: BitRate::from_mbps(19), share: Ratio::new(0.36) });
+    let quiet = Some(QuietRounds { share: Ratio::ONE, level: Ratio::new(0.8), ..level() });
+    let train = ByteCount::from_kib(80);
+    let (arrivals, departures, clocked) = (at_rate, at_rate, Some(Ratio::new(0.85)));
+    let sleeps = CaptureEvidence { arrivals, departures, clocked, quiet, train, ..seen(At::Sender, 20.0) };
+    assert_eq!(verdict(flat, sleeps).kind, Limit::SendBuffer);
+    assert_eq!(verdict(flat, CaptureEvidence { train: ByteCount::new(2896), ..sleeps }).kind, Limit::Pacing);
+}
+
+#[test]
+fn a_buffer_never_shrinks() {
+    let fuller = |share: f64| Some(QuietRounds { share: Ratio::new(0.9), of_most: Some(Ratio::new(share)), ..level() });
+    // A program that was held back at first catches up with its rate.
+    let at_rate = Some(BurstRate { rate: BitRate::from_mbps(20), share: Ratio::new(0.9) });
+    let train = ByteCount::from_kib(37);
+    let writes = CaptureEvidence { arrivals: at_rate, departures: at_rate, train, ..seen(At::Sender, 20.0) };
+    let of = |share| verdict(flat, CaptureEvidence { quiet: fuller(share), ..writes }).name();
+    assert_eq!((of(0.3), of(0.95)), ("sender-application/rate-limited", "send-buffer/so-sndbuf"));
+    // A congestion window that a loss lowered grows back.
+    let lost = |t: f64| Moment { lost_per_second: if t < 0.5 { 20.0 } else { 0.0 }, ..moment(20.0, 50.0) };
+    for point in [At::Sender, At::Receiver] {
+        let of = |share| verdict(lost, CaptureEvidence { quiet: fuller(share), ..seen(point, 20.0) });
+        assert_eq!(of(0.78).name(), "congestion-window/recovering", "{point:?}");
+        assert_eq!(of(0.95).kind, Limit::SendBuffer, "{point:?}");
+    }
+}
+
+#[test]
+fn as_much_as_the_window_holds_under_a_smaller_scale_may_be_a_device_or_a_buffer() {
+    let full = |segments: f64| {
+        move |_: f64| Moment { in_flight: segments * 1448.0, window: 189.0 * 1024.0, ..moment(2.0, 50.0) }
+    };
+    let capture = CaptureEvidence { quiet: Some(level()), ..seen(At::Receiver, 2.0) };
+    // 189 units of 64 B are 8.35 segments.
+    let found = verdict(full(8.0), capture);
+    let which = ["receive-window/window-scale-rewritten", "send-buffer/tcp-wmem-max", "sender-application/idle"];
+    assert_eq!(candidates(&found), which);
+    assert!(found.sentence.contains("smaller scale"), "{}", found.sentence);
+    assert_eq!(verdict(full(11.0), capture).kind, Limit::SendBuffer);
+    // The handshake's window has no scale: more was sent into it.
+    let quiet = Some(QuietRounds { of_most: Some(Ratio::new(0.3)), ..level() });
+    assert_eq!(verdict(full(11.0), CaptureEvidence { quiet, ..capture }).kind, Limit::ReceiveWindow);
+    let own_times = CaptureEvidence { clocked: Some(Ratio::ZERO), ..capture };
+    assert_eq!(verdict(full(8.0), own_times).kind, Limit::SendBuffer);
+}
+
+#[test]
+fn a_window_of_less_than_a_segment_holds_back_whatever_the_sender_has() {
+    let silent = |window| move |_: f64| Moment { in_flight: 0.0, window, ..moment(0.1, 50.0) };
+    let growing = QuietRounds { growing: Ratio::ONE, share: Ratio::ONE, ..level() };
+    let capture = |point| CaptureEvidence { quiet: Some(growing), closed: false, ..seen(point, 0.1) };
+    let unscaled = CaptureEvidence { receiver_offers_scale: Some(false), ..capture(At::Sender) };
+    let found = verdict(silent(110.0), unscaled);
+    assert_eq!(candidates(&found), ["receive-window/no-window-scaling", "receive-window/window-scale-stripped"]);
+    assert_eq!(verdict(silent(80_000.0), unscaled).name(), "congestion-window/ramp-up");
+
+    // Its sender asks for it, though the receiver allows more.
+    let stops = |probes| {
+        let mut evidence = capturing(silent(80_000.0), CaptureEvidence { probes, ..capture(At::Receiver) });
+        for sample in &mut evidence.sender_samples {
+            let bytes = ByteCount::new(65_160).min(sample.bytes * 100);
+            (sample.bytes, sample.tcp.bytes_acked) = (bytes, Some(bytes));
+        }
+        diagnose(&evidence)
+    };
+    assert_eq!((stops(4).kind, stops(0).kind), (Limit::ReceiveWindow, Limit::CongestionWindow));
+    assert!(stops(4).sentence.contains("asks for the window"), "{}", stops(4).sentence);
 }
 
 #[test]
@@ -320,7 +423,13 @@ fn packets_of_the_size_of_the_window_field_show_a_sender_that_does_not_scale_it(
 
 /// Round trips in which always as much was in flight, since a loss at the begin, and in which the queue was empty once.
 fn level() -> QuietRounds {
-    QuietRounds { share: Ratio::new(0.7), level: Ratio::new(0.95), growing: Ratio::new(0.05), free: Ratio::ONE }
+    QuietRounds {
+        share: Ratio::new(0.7),
+        level: Ratio::new(0.95),
+        of_most: Some(Ratio::new(0.95)),
+        growing: Ratio::new(0.05),
+        free: Ratio::ONE,
+    }
 }
 
 /// A sender whose bursts wait for each other: what is in flight swings within each round trip.

@@ -1,0 +1,52 @@
+//! Files of captures from their bytes to what is printed: whatever they hold, they are refused in one line, or give
+//! connections, a limit with its remedies, and a text that commands no terminal. A file of itself shows the same.
+#![no_main]
+
+use std::io::Cursor;
+use std::sync::atomic::AtomicBool;
+
+use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis};
+use fullpipe_report::Style;
+use fullpipe_trace::{Explained, PacketFile, Reading, TransferEvidence, of_both, pairs, read_flows};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let (Some(first), Some(second)) = (read(data), read(data)) else { return };
+    let pairs = pairs(first.flows(), second.flows());
+    assert_eq!(pairs.len(), first.report.flows.len());
+    let flows = first.report.flows.clone();
+    let both = of_both(first.transfers.clone(), &second.transfers, &flows, &pairs);
+    print(CaptureReport { transfers: judged(first.transfers), ..first.report.clone() });
+    print(CaptureReport { transfers: judged(both), pairs, other: Some(Box::new(second.report)), ..first.report });
+});
+
+fn read(data: &[u8]) -> Option<Reading> {
+    let mut file = match PacketFile::new(Cursor::new(data.to_vec()), "input") {
+        Ok(file) => file,
+        Err(error) => {
+            assert_eq!(error.to_string().lines().count(), 1);
+            return None;
+        }
+    };
+    let read = read_flows(&mut file, "input", Explained::Largest(1), &AtomicBool::new(false));
+    assert!(read.error.as_ref().is_none_or(|error| error.to_string().lines().count() == 1));
+    Some(read)
+}
+
+fn judged(transfers: Vec<TransferEvidence>) -> Vec<CapturedTransfer> {
+    let judge = |TransferEvidence { flows, evidence }| {
+        let verdict = diagnose(&evidence);
+        let remedies = remedies(&evidence, &verdict);
+        CapturedTransfer { flows, diagnosis: Diagnosis { transfer: None, verdict, remedies, evidence: Some(evidence) } }
+    };
+    transfers.into_iter().map(judge).collect()
+}
+
+fn print(report: CaptureReport) {
+    let text = fullpipe_report::capture(&report, 10, Style::PLAIN);
+    assert!(!text.chars().any(|sign| sign.is_control() && sign != '\n'), "{text:?}");
+    let json = serde_json::to_string(&report).expect("a report is written");
+    let again: CaptureReport = serde_json::from_str(&json).expect("what is written is read");
+    assert_eq!(serde_json::to_string(&again).expect("a report is written"), json);
+}
