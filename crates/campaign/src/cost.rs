@@ -49,11 +49,14 @@ pub fn spent(runs: &[SweepRun]) -> SweepCost {
 /// the runs so far show if that is less.
 pub(crate) fn grid_cost(plan: &SweepPlan, grid: &Grid, judged: &Judged) -> SweepCost {
     let fastest = judged.fastest().unwrap_or(f64::MAX);
-    let rtt = plan.rtt.as_secs_f64().max(1e-6);
     let rate = |(index, cell): (usize, SweepCell)| {
-        let permitted = cell.product().as_f64() * 8.0 / rtt;
-        BitRate::from_bps_f64(judged.expected(index).min(fastest).min(permitted))
+        BitRate::from_bps_f64(judged.expected(index).min(fastest).min(permitted(plan, cell)))
     };
     let cells = grid.cells().into_iter().enumerate();
     cells.map(|cell| run_cost(plan, GRID_RUN, rate(cell))).fold(SweepCost::default(), Add::add)
+}
+
+/// Returns the rate in bits per second that the windows of `cell` permit over the path of `plan`.
+pub(crate) fn permitted(plan: &SweepPlan, cell: SweepCell) -> f64 {
+    cell.product().as_f64() * 8.0 / plan.rtt.as_secs_f64().max(1e-6)
 }

@@ -159,6 +159,7 @@ mod tests {
             direction: Direction::Upload,
             hours: None,
             predicted: Vec::new(),
+            forecast: None,
         })
         .unwrap()
     }

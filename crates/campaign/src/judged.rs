@@ -30,6 +30,7 @@ pub(crate) struct Judged {
     typical: Vec<Option<f64>>,
     /// The best rate of a cell's runs.
     fastest: Option<f64>,
+    noise: f64,
     means: Vec<f64>,
     deviations: Vec<f64>,
     chances: Vec<f64>,
@@ -41,11 +42,12 @@ pub(crate) struct Judged {
 
 impl Judged {
     pub(crate) fn of(grid: &Grid, plane: &Plane, runs: &[SweepRun]) -> Self {
-        let seen: Vec<Observation> = runs.iter().filter_map(|run| observation(grid, run)).collect();
+        let seen = observations(grid, runs);
         let counts = counts(plane.len(), &seen);
         let typical = typical(plane.len(), &seen);
         let level = level(&seen, &typical);
-        let surface = Surface::fit(plane, &seen, level - LEVEL, noise(&seen, &typical));
+        let noise = noise(&seen, &typical);
+        let surface = Surface::fit(plane, &seen, level - LEVEL, noise);
         let measured = (0..plane.len()).filter(|cell| counts[*cell] > 0);
         let best = measured.max_by(|a, b| surface.mean(*a).total_cmp(&surface.mean(*b))).unwrap_or(0);
         let chances: Vec<f64> = (0..plane.len()).map(|cell| chance(&surface, cell, best)).collect();
@@ -53,6 +55,7 @@ impl Judged {
         let knee = order.iter().copied().find(|cell| counts[*cell] > 0 && chances[*cell] >= SURE).unwrap_or(best);
         Self {
             fastest: typical.iter().copied().flatten().max_by(f64::total_cmp).map(libm::exp),
+            noise,
             means: (0..plane.len()).map(|cell| surface.mean(cell)).collect(),
             deviations: (0..plane.len()).map(|cell| surface.deviation(cell)).collect(),
             counts,
@@ -62,6 +65,13 @@ impl Judged {
             best,
             knee,
         }
+    }
+
+    /// Returns the standard deviation of a run, in logarithms; and the uncertainty of it, relative to that before any
+    /// cell has several runs.
+    pub(crate) fn noise(&self) -> (f64, f64) {
+        let repeats = self.runs() - self.measured().count();
+        (self.noise, (USUAL_WEIGHT / (USUAL_WEIGHT + repeats as f64)).sqrt())
     }
 
     pub(crate) fn cells(&self) -> usize {
@@ -121,6 +131,11 @@ impl Judged {
     pub(crate) fn fastest(&self) -> Option<f64> {
         self.fastest
     }
+}
+
+/// Returns the runs that count.
+pub(crate) fn observations(grid: &Grid, runs: &[SweepRun]) -> Vec<Observation> {
+    runs.iter().filter_map(|run| observation(grid, run)).collect()
 }
 
 fn observation(grid: &Grid, run: &SweepRun) -> Option<Observation> {

@@ -4,7 +4,7 @@ use fullpipe_record::{SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPla
 use fullpipe_units::{BitRate, Span};
 
 use crate::answer::{answer, estimates};
-use crate::cost::{GRID_RUN, Length, grid_cost, run_cost, spent};
+use crate::cost::{GRID_RUN, Length, grid_cost, permitted, run_cost, spent};
 use crate::grid::{Grid, Index};
 use crate::judged::{ENOUGH, Judged, order};
 use crate::order::ordered;
@@ -52,6 +52,7 @@ const REPEAT_COST: f64 = 0.02;
 pub struct Plan {
     pub(crate) fixed: SweepPlan,
     pub(crate) grid: Grid,
+    pub(crate) plane: Plane,
     /// The cells of a sweep over the whole grid, in their order.
     whole: Option<Vec<SweepCell>>,
     /// The cheapest cell that is predicted to do.
@@ -90,7 +91,7 @@ impl Plan {
         let grid = Grid::new(fixed.windows.clone(), fixed.streams.clone())?;
         let whole = fixed.order.map(|order| ordered(&grid, order, fixed.seed));
         let predicted = predicted_knee(&grid, &fixed.predicted);
-        Ok(Self { fixed, grid, whole, predicted })
+        Ok(Self { fixed, plane: Plane::of(&grid), grid, whole, predicted })
     }
 
     /// Returns the plan as it is kept.
@@ -103,19 +104,10 @@ impl Plan {
         self.predicted.map(|cell| self.grid.cells()[cell])
     }
 
-    /// Returns the cost of a campaign in which every run has the rate that is predicted, if rates are.
-    pub fn forecast(&self) -> Option<SweepCost> {
-        let cells = self.grid.cells();
-        let predicted =
-            |cell: SweepCell| self.grid.index(cell).and_then(|cell| self.fixed.predicted.get(cell)).copied();
-        predicted(cells[0])?;
-        let mut runs = Vec::new();
-        while let Next::Run { cell, reason } = self.next(&runs) {
-            let rate = predicted(cell)?;
-            let cost = run_cost(&self.fixed, self.length().total(), rate);
-            runs.push(SweepRun::of(cell, reason, rate, cost));
-        }
-        Some(spent(&runs))
+    /// Returns the plan with the forecast before its first run.
+    pub fn with_forecast(mut self) -> Self {
+        self.fixed.forecast = self.forecast(&[]);
+        self
     }
 
     /// Returns the next step after `runs`, which are all so far in their order.
@@ -174,9 +166,21 @@ impl Plan {
         grid_cost(&self.fixed, &self.grid, &self.state(runs).judged)
     }
 
+    /// Returns the logarithm of the rate that each cell is expected to have: the predicted one, or else what its window
+    /// permits and the fastest cell has, once the anchors show that.
+    pub(crate) fn expected(&self, judged: &Judged) -> Option<Vec<f64>> {
+        let cells = self.grid.cells();
+        if self.fixed.predicted.len() == cells.len() {
+            return Some(self.fixed.predicted.iter().map(|rate| libm::log(rate.as_f64().max(1.0))).collect());
+        }
+        let fastest = judged.fastest().filter(|_| self.whole.is_none() && judged.runs() >= self.anchors())?;
+        let permitted = |cell: &SweepCell| libm::log(permitted(&self.fixed, *cell).min(fastest));
+        Some(cells.iter().map(permitted).collect())
+    }
+
     fn state(&self, runs: &[SweepRun]) -> State {
         let (begins, segment) = segments(runs, self.anchors());
-        let judged = Judged::of(&self.grid, &Plane::of(&self.grid), &runs[segment.from..]);
+        let judged = Judged::of(&self.grid, &self.plane, &runs[segment.from..]);
         State { judged, begins, segment }
     }
 

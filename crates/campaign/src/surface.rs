@@ -1,7 +1,10 @@
 //! A smooth surface through measured rates: a Gaussian process on their logarithms, over the logarithms of window,
 //! streams and their product (Rasmussen and Williams, Gaussian Processes for Machine Learning, algorithm 2.1).
 
+use std::sync::OnceLock;
+
 use crate::grid::{Grid, Index};
+use crate::random::Random;
 
 /// A kernel exp(−d²/2l²) with its standard deviation and its length in doublings.
 struct Kernel {
@@ -16,6 +19,10 @@ const PRODUCT: Kernel = Kernel { deviation: 0.12, length: 1.5 };
 /// The slope of the whole.
 const FAR: Kernel = Kernel { deviation: 0.25, length: 6.0 };
 
+/// Variance of the logarithm of a cell's rate, before any run.
+const VARIANCE: f64 =
+    NEAR.deviation * NEAR.deviation + PRODUCT.deviation * PRODUCT.deviation + FAR.deviation * FAR.deviation;
+
 /// Residuals further below the surface, in deviations of a run, count as so far: a burst of other traffic makes a run
 /// slower, and nothing makes one faster.
 const MAX_RESIDUAL: f64 = 2.5;
@@ -23,23 +30,42 @@ const MAX_RESIDUAL: f64 = 2.5;
 /// Passes that clip residuals.
 const PASSES: usize = 2;
 
+/// Waves of which a surface that may be is made, for each kernel.
+const WAVES: usize = 12;
+
 /// Runs that one can choose from: a measured cell and the logarithm of its rate.
 pub(crate) type Observation = (Index, f64);
 
 /// Places of all cells in doublings.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plane {
     points: Vec<[f64; 2]>,
+    /// Covariances of a cell with all cells, once they are needed: of the measured cells, again and again.
+    rows: Vec<OnceLock<Vec<f64>>>,
 }
 
 impl Plane {
     pub(crate) fn of(grid: &Grid) -> Self {
         let point =
             |cell: fullpipe_record::SweepCell| [libm::log2(cell.window.as_f64()), libm::log2(f64::from(cell.streams))];
-        Self { points: grid.cells().into_iter().map(point).collect() }
+        let points: Vec<[f64; 2]> = grid.cells().into_iter().map(point).collect();
+        Self { rows: vec![OnceLock::new(); points.len()], points }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.points.len()
+    }
+
+    /// Returns logarithms of all cells' rates as they may be before any run, around 0 and `scale` of the usual height.
+    pub(crate) fn draw(&self, scale: f64, random: &mut Random) -> Vec<f64> {
+        let [near, product, far] =
+            [(&NEAR, false), (&PRODUCT, true), (&FAR, false)].map(|(kernel, of)| waves(kernel, of, random));
+        self.points.iter().map(|point| scale * (near(point) + product(point) + far(point))).collect()
+    }
+
+    /// Returns the covariances of a cell with all cells.
+    fn row(&self, cell: Index) -> &[f64] {
+        self.rows[cell].get_or_init(|| (0..self.len()).map(|other| self.covariance(cell, other)).collect())
     }
 
     /// Returns the covariance of the logarithms of two cells' rates, before any run.
@@ -54,6 +80,19 @@ impl Plane {
     }
 }
 
+/// Returns a function of the place with the covariances of `kernel`: waves of random direction and length (Rahimi and
+/// Recht, Random features for large-scale kernel machines, 2007).
+fn waves(kernel: &Kernel, is_of_product: bool, random: &mut Random) -> impl Fn(&[f64; 2]) -> f64 + use<> {
+    let height = kernel.deviation * (2.0 / WAVES as f64).sqrt();
+    let mut wave = || {
+        let [window, streams] = [(); 2].map(|()| random.normal() / kernel.length);
+        let streams = if is_of_product { window } else { streams };
+        (window, streams, std::f64::consts::TAU * random.unit())
+    };
+    let waves: Vec<(f64, f64, f64)> = (0..WAVES).map(|_| wave()).collect();
+    move |point| waves.iter().map(|(x, y, phase)| libm::cos(x * point[0] + y * point[1] + phase)).sum::<f64>() * height
+}
+
 /// The surface through some runs.
 pub(crate) struct Surface<'p> {
     plane: &'p Plane,
@@ -66,7 +105,8 @@ impl<'p> Surface<'p> {
     /// Fits the surface to `runs`, whose logarithms have the standard deviation `noise`, around the constant `level`.
     pub(crate) fn fit(plane: &'p Plane, runs: &[Observation], level: f64, noise: f64) -> Self {
         let lower = factor(plane, runs, noise);
-        let known = |cell: Index| runs.iter().map(|(run, _)| plane.covariance(*run, cell)).collect::<Vec<f64>>();
+        let rows: Vec<&[f64]> = runs.iter().map(|(run, _)| plane.row(*run)).collect();
+        let known = |cell: Index| rows.iter().map(|row| row[cell]).collect::<Vec<f64>>();
         let covariances: Vec<Vec<f64>> = (0..plane.len()).map(known).collect();
         let mut residuals: Vec<f64> = runs.iter().map(|(_, rate)| rate - level).collect();
         let mut means = Vec::new();
@@ -99,7 +139,8 @@ impl<'p> Surface<'p> {
     }
 
     fn covariance(&self, a: Index, b: Index) -> f64 {
-        self.plane.covariance(a, b) - dot(&self.explained[a], &self.explained[b])
+        let before = if a == b { VARIANCE } else { self.plane.row(b)[a] };
+        before - dot(&self.explained[a], &self.explained[b])
     }
 }
 
@@ -110,10 +151,10 @@ fn factor(plane: &Plane, runs: &[Observation], noise: f64) -> Vec<Vec<f64>> {
         let mut line: Vec<f64> = Vec::with_capacity(row + 1);
         for (column, (other, _)) in runs[..row].iter().enumerate() {
             let above = &lower[column];
-            let rest = plane.covariance(*cell, *other) - dot(&line, &above[..column]);
+            let rest = plane.row(*other)[*cell] - dot(&line, &above[..column]);
             line.push(rest / above[column]);
         }
-        let rest = plane.covariance(*cell, *cell) + noise * noise - dot(&line, &line);
+        let rest = VARIANCE + noise * noise - dot(&line, &line);
         line.push(rest.max(1e-12).sqrt());
         lower.push(line);
     }

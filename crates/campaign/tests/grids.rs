@@ -67,6 +67,7 @@ fn plan(rtt: Span) -> Plan {
         direction: Direction::Upload,
         hours: None,
         predicted: Vec::new(),
+        forecast: None,
     })
     .unwrap()
 }

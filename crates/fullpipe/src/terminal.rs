@@ -87,9 +87,14 @@ impl Terminal {
         }
     }
 
+    /// Returns true if progress is printed.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.format == Format::Text && !self.quiet
+    }
+
     /// Prints progress; prints nothing if the result is JSON or with `quiet`.
     pub(crate) fn progress(&self, text: &str) {
-        if self.format == Format::Text && !self.quiet {
+        if self.shows_progress() {
             print(Stream::Output, text);
         }
     }

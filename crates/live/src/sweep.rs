@@ -270,6 +270,7 @@ mod tests {
             direction: Direction::Upload,
             hours: None,
             predicted: Vec::new(),
+            forecast: None,
         }
     }
 

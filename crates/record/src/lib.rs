@@ -108,8 +108,8 @@ pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE
 pub use simulation::{Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport};
 pub use steady::{least_rtt, steady, steady_of_receiver};
 pub use sweep::{
-    SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepLoad, SweepOrder, SweepPlan,
-    SweepReason, SweepReport, SweepRtt, SweepRun, SweepRunRecord, SweepShape,
+    SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepLoad, SweepOrder,
+    SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepRunRecord, SweepShape,
 };
 pub use thinning::{MAX_SAMPLES, Thinning};
 pub use truth::{DirectionTruth, EditTruth, Fate, PacketTruth, PathTruth, SegmentTruth};

@@ -209,6 +209,17 @@ impl std::ops::Add for SweepCost {
     }
 }
 
+/// The cost that a sweep will have in the end, by sweeps that were simulated over paths that may be this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepForecast {
+    /// Bytes and time that half of them stayed below.
+    pub median: SweepCost,
+    /// Bytes and time that a twentieth of them stayed below.
+    pub low: SweepCost,
+    /// Bytes and time that all but a twentieth stayed below.
+    pub high: SweepCost,
+}
+
 /// Everything that is fixed before the first run of a sweep: with it, the runs so far decide which run is next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepPlan {
@@ -247,6 +258,9 @@ pub struct SweepPlan {
     /// Rates that are predicted for all settings: all windows with the fewest streams first. Empty where the capacity
     /// of the path is not known.
     pub predicted: Vec<BitRate>,
+    /// Cost in the end, forecast before the first run; `None` where no rates are predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<SweepForecast>,
 }
 
 /// The cause of dips.
@@ -332,7 +346,7 @@ pub struct SweepReport {
     /// Runs that are slower than smaller settings; `None` if no run counts.
     #[serde(default)]
     pub dips: Option<SweepDips>,
-    /// Cost that was forecast.
+    /// Cost that was forecast before the first run, by its median.
     pub forecast: Option<SweepCost>,
     /// Cost of all runs.
     pub spent: SweepCost,

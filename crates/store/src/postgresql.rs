@@ -9,7 +9,8 @@ use postgres::{Client, Config, NoTls};
 
 use crate::engine::{Engine, EngineError, Row, Value, transaction};
 
-/// Time limit for a connection, where the URL gives none, and for data that nobody acknowledges.
+/// Time limit for a connection, where the URL gives none, for data that nobody acknowledges, and for another program
+/// that keeps a table for itself.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Key of the lock that keeps other writers out while tables change: `fpip`.
@@ -29,6 +30,7 @@ impl Postgresql {
         }
         config.application_name("fullpipe").tcp_user_timeout(TIMEOUT);
         let mut opened = Self { client: config.connect(NoTls)? };
+        opened.batch(&format!("SET lock_timeout = {}", TIMEOUT.as_millis()))?;
         if create && !opened.has("SELECT 1 FROM pg_namespace WHERE nspname = 'fullpipe'")? {
             // Another program may make it at the same time.
             transaction(&mut opened, |engine| {

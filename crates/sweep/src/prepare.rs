@@ -76,6 +76,7 @@ pub fn plan(wishes: Wishes, light: &Measurement, path: Option<&Path>) -> SweepPl
         direction: wishes.direction,
         hours: wishes.hours,
         predicted,
+        forecast: None,
     }
 }
 

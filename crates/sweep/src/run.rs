@@ -124,7 +124,7 @@ impl Sweep<'_> {
             surface: plan.surface(&runs),
             rtt: growth_of_rtt(&runs),
             dips: dips(&runs, plan.fixed().rtt),
-            forecast: plan.forecast(),
+            forecast: plan.fixed().forecast.map(|forecast| forecast.median),
             spent: spent(&runs),
             grid: plan.grid_cost(&runs),
             runs,

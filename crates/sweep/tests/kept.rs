@@ -36,6 +36,7 @@ fn plan(id: &str) -> SweepPlan {
         direction: Direction::Upload,
         hours: None,
         predicted: Vec::new(),
+        forecast: None,
     }
 }
 

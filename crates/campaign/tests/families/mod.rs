@@ -53,6 +53,8 @@ pub struct Change {
 pub struct SimulatedPath {
     pub grid: Grid,
     pub rtt: Span,
+    /// Capacity in bits per second.
+    pub capacity: f64,
     pub truth: Vec<f64>,
     /// Load of each cell relative to the capacity.
     load: Vec<f64>,
@@ -101,7 +103,26 @@ impl SimulatedPath {
         let load: Vec<f64> = cells.iter().map(|cell| shape.offered(*cell) / shape.capacity(cell.1)).collect();
         let noise = cells.iter().zip(&load).map(|((_, streams), load)| random.noise(*streams, *load)).collect();
         let drift = random.normal() * DRIFT;
-        Self { grid, rtt: Span::from_secs_f64(rtt), truth, load, noise, drift, clock: 0.0, change: None, random }
+        let rtt = Span::from_secs_f64(rtt);
+        Self { grid, rtt, capacity: rate, truth, load, noise, drift, clock: 0.0, change: None, random }
+    }
+
+    /// Returns the same path with other noise.
+    pub fn with_noise(mut self, seed: u64) -> Self {
+        self.random = Random(Pcg64Mcg::seed_from_u64(seed));
+        self.drift = self.random.normal() * DRIFT;
+        self
+    }
+
+    /// Returns the rates that windows, round-trip time and capacity permit: a prediction that knows no other limit.
+    pub fn permitted(&self) -> Vec<BitRate> {
+        let rate = |cell: SweepCell| (cell.product().as_f64() * 8.0 / self.rtt.as_secs_f64()).min(self.capacity);
+        self.grid.cells().into_iter().map(|cell| BitRate::from_bps_f64(rate(cell))).collect()
+    }
+
+    /// Returns the true rates, as a prediction that knows all limits.
+    pub fn known(&self) -> Vec<BitRate> {
+        self.truth.iter().map(|rate| BitRate::from_bps_f64(*rate)).collect()
     }
 
     pub fn best(&self) -> f64 {
@@ -186,6 +207,7 @@ impl SimulatedPath {
             direction: Direction::Upload,
             hours: None,
             predicted: Vec::new(),
+            forecast: None,
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use fullpipe_campaign::{Grid, Next, Plan};
+use fullpipe_campaign::{Grid, Next, Plan, spent};
 use fullpipe_experiment::{Emulated, Interrupt, LabTarget, VirtualTarget};
 use fullpipe_lab::{Backend, Lab, Plan as LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
@@ -34,6 +34,9 @@ use crate::terminal::{Format, Terminal};
 
 /// Most bytes of a sweep that need no consent.
 const CONSENT_BYTES: ByteCount = ByteCount::from_mib(1024);
+
+/// Runs from one forecast to the next.
+const FORECAST_EVERY: usize = 5;
 
 /// Time between two checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -210,7 +213,7 @@ impl SweepArguments {
             None => (self.plan(place, measure)?, Vec::new()),
         };
         let style = terminal.style();
-        terminal.progress(&report::sweep_plan(plan.fixed(), plan.forecast(), price(&plan), style));
+        terminal.progress(&report::sweep_plan(plan.fixed(), price(&plan), style));
         let sweep_plan = Content::SweepPlan { sweep_plan: Box::new(plan.fixed().clone()) };
         if self.dry_run {
             terminal.event(&Event::SweepPlan(Box::new(plan.fixed().clone())));
@@ -234,6 +237,7 @@ impl SweepArguments {
             terminal.progress(&format!("{}\n", report::sweep_run(number, &run)));
             terminal.event(&Event::SweepRun(Box::new(run.clone())));
             known.push(run);
+            print_forecast(&plan, &known, terminal);
             draw(place.picture, &plan, &known);
             Ok(())
         })?;
@@ -275,7 +279,8 @@ impl SweepArguments {
             return Err(Failure::new(INTERRUPTED, "interrupted before anything was measured"));
         }
         let rtt = light.rtt.idle.map_or(Span::ZERO, |idle| idle.min);
-        Plan::new(plan(wishes, &light, (place.path)(rtt)?.as_ref())).map_err(usage)
+        let plan = Plan::new(plan(wishes, &light, (place.path)(rtt)?.as_ref())).map_err(usage)?;
+        Ok(plan.with_forecast())
     }
 
     /// Asks for consent before more than 1 GiB leaves this host.
@@ -287,12 +292,27 @@ impl SweepArguments {
             return Ok(());
         }
         let amount = most.map_or_else(|| "an unknown number of bytes".to_owned(), |most| format!("up to {most}"));
+        let amount = match plan.fixed().forecast.filter(|_| !self.full) {
+            Some(forecast) => format!("about {}, {amount},", forecast.median.bytes),
+            None => amount,
+        };
         let warning = format!("the sweep sends {amount} to {}", place.target);
         match Terminal::ask(&format!("{warning}. Begin? [y/N] ")) {
             Some(answer) if answer.trim().eq_ignore_ascii_case("y") => Ok(()),
             Some(_) => Err(Failure::new(USAGE, "nothing was sent")),
             None => Err(Failure::new(USAGE, format!("{warning}; add --yes, or --max-bytes 1GiB"))),
         }
+    }
+}
+
+/// Prints the forecast after `runs` now and then: it improves as the path is known better.
+fn print_forecast(plan: &Plan, runs: &[SweepRun], terminal: &Terminal) {
+    let is_due = runs.len().is_multiple_of(FORECAST_EVERY) && terminal.shows_progress();
+    if !is_due || matches!(plan.next(runs), Next::Done(_)) {
+        return;
+    }
+    if let Some(forecast) = plan.forecast(runs) {
+        terminal.progress(&format!("{}\n", report::sweep_forecast(spent(runs), &forecast)));
     }
 }
 

@@ -2,8 +2,8 @@
 
 use fullpipe_chart::{HeatMap, Tile};
 use fullpipe_record::{
-    Direction, SweepAnswer, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepOrder, SweepPlan, SweepReport,
-    SweepRun, SweepShape,
+    Direction, SweepAnswer, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepOrder, SweepPlan,
+    SweepReport, SweepRun, SweepShape,
 };
 use fullpipe_units::{ByteCount, Span};
 
@@ -19,7 +19,7 @@ const TAKES_UP: f64 = 0.7;
 const TOGETHER: f64 = 1.5;
 
 /// Returns what a sweep is about to do: its settings, its cost, and what it rests on.
-pub fn sweep_plan(plan: &SweepPlan, forecast: Option<SweepCost>, whole: Option<SweepCost>, style: Style) -> String {
+pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: Style) -> String {
     let cells = plan.windows.len() * plan.streams.len();
     let mut text = heading(style, &format!("Sweep of {}", plan.target));
     text += &format!(
@@ -36,10 +36,15 @@ pub fn sweep_plan(plan: &SweepPlan, forecast: Option<SweepCost>, whole: Option<S
     }
     let cost = |cost: SweepCost| format!("{} in {}", cost.bytes, minutes(cost.time));
     let budget = plan.budget.percent();
-    let sentence = match (plan.order, forecast, whole) {
+    let sentence = match (plan.order, plan.forecast, whole) {
         (None, Some(forecast), Some(whole)) => format!(
-            "Forecast: {}; at most {budget:.0} % of the {} that the whole grid takes.",
-            cost(forecast),
+            "Forecast: {}; in 8 of 10 such sweeps {} to {} in {} to {}. At most {budget:.0} % of the {} that the whole \
+             grid takes.",
+            cost(forecast.median),
+            forecast.low.bytes,
+            forecast.high.bytes,
+            minutes(forecast.low.time),
+            minutes(forecast.high.time),
             cost(whole)
         ),
         (Some(_), _, Some(whole)) => format!("The whole grid takes {}.", cost(whole)),
@@ -51,6 +56,14 @@ pub fn sweep_plan(plan: &SweepPlan, forecast: Option<SweepCost>, whole: Option<S
     text += &wrapped(&sentence, 2, str::to_owned);
     text += &wrapped(&format!("Kept as {}.", plan.id), 2, |line| style.dim(line));
     text
+}
+
+/// Returns the line of a forecast amid a sweep that has spent so much.
+pub fn sweep_forecast(spent: SweepCost, forecast: &SweepForecast) -> String {
+    let SweepForecast { median, low, high } = forecast;
+    let [least, most] = [low, high].map(|end| end.bytes);
+    let time = minutes(median.time);
+    format!("      spent {}; in all about {} ({least} to {most}) in {time}", spent.bytes, median.bytes)
 }
 
 /// Returns the line of a run; `number` counts from 0.
@@ -299,8 +312,10 @@ fn costs(report: &SweepReport, style: Style) -> String {
     let right = Align::Right;
     let mut table = Table::new(&[("", Align::Left), ("bytes", right), ("time", right)]);
     let mut row = |name: &str, cost: SweepCost| table.row([name.to_owned(), size(cost.bytes), minutes(cost.time)]);
-    if let Some(forecast) = report.forecast {
-        row("forecast", forecast);
+    if let Some(SweepForecast { median, low, high }) = report.plan.forecast {
+        row("forecast", median);
+        row("8 of 10: from", low);
+        row("to", high);
     }
     row(&format!("spent on {} runs", report.runs.len()), report.spent);
     row("whole grid", report.grid);

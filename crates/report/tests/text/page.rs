@@ -5,7 +5,8 @@ use std::fs;
 use fullpipe_record::{
     Buffer, Content, CpuSample, CpuTime, DiagnosisReport, Direction, Document, Echo, EchoReport, ErrorReport,
     LabReport, LoadTime, Measurement, Published, Sample, SimulatedTransfer, SweepAnswer, SweepCell, SweepCost,
-    SweepEstimate, SweepLoad, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepShape, TcpInfo,
+    SweepEstimate, SweepForecast, SweepLoad, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun,
+    SweepShape, TcpInfo,
 };
 use fullpipe_report::{Source, Style, html_page, text_page};
 use fullpipe_testkit::{Browser, require};
@@ -188,7 +189,8 @@ fn settings() -> Vec<SimulatedTransfer> {
 }
 
 /// Returns a sweep over four settings, with an answer or without.
-fn swept(is_answered: bool) -> SweepReport {
+pub(crate) fn swept(is_answered: bool) -> SweepReport {
+    let cost = |mib, seconds| SweepCost { bytes: ByteCount::from_mib(mib), time: Span::from_secs(seconds) };
     let cells: Vec<SweepCell> = [1, 8]
         .into_iter()
         .flat_map(|streams| [64, 1024].map(|kib| SweepCell { window: ByteCount::from_kib(kib), streams }))
@@ -244,6 +246,7 @@ fn swept(is_answered: bool) -> SweepReport {
             direction: Direction::Upload,
             hours: None,
             predicted: Vec::new(),
+            forecast: Some(SweepForecast { median: cost(40, 20), low: cost(25, 12), high: cost(50, 30) }),
         },
         runs: if is_answered { vec![run(cells[0]), run(cells[1]), run(cells[3])] } else { Vec::new() },
         segments: vec![0],
@@ -252,9 +255,9 @@ fn swept(is_answered: bool) -> SweepReport {
         surface: cells.iter().map(|cell| estimate(*cell, u32::from(is_answered))).collect(),
         rtt: None,
         dips: None,
-        forecast: None,
-        spent: SweepCost { bytes: ByteCount::from_mib(30), time: Span::from_secs(15) },
-        grid: SweepCost { bytes: ByteCount::from_mib(200), time: Span::from_secs(80) },
+        forecast: Some(cost(40, 20)),
+        spent: cost(30, 15),
+        grid: cost(200, 80),
         interrupted: false,
     }
 }

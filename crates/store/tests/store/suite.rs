@@ -1,5 +1,7 @@
 //! The suite that every archive must pass, on SQLite and on PostgreSQL.
 
+use std::time::Instant;
+
 use fullpipe_record::{StoredDocument, StoredFacts};
 use fullpipe_store::{Filter, Location, Store, StoreError};
 use fullpipe_testkit::{Postgres, require};
@@ -44,6 +46,31 @@ fn on_postgresql() {
     a_newer_archive_is_only_read(&url.parse().unwrap(), || {
         server.execute("newer", "UPDATE fullpipe.version SET number = 99");
     });
+    let url = server.database("damaged");
+    a_cut_document_is_named(&url.parse().unwrap(), || {
+        server.execute("damaged", "UPDATE fullpipe.body SET content = substring(content FOR 10)");
+    });
+}
+
+#[test]
+fn on_sqlite_another_writer_is_waited_for_ten_seconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("archive.db");
+    let store = Store::create(&Location::File(file.clone())).unwrap();
+    let other = rusqlite::Connection::open(&file).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    another_writer_is_waited_for(store, || other.execute_batch("COMMIT").unwrap());
+}
+
+#[test]
+fn on_postgresql_another_writer_is_waited_for_ten_seconds() {
+    require!(Postgres);
+    let server = Postgres::start();
+    let url = server.database("busy");
+    let store = Store::create(&url.parse().unwrap()).unwrap();
+    let mut other = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    other.batch_execute("BEGIN; LOCK TABLE fullpipe.document").unwrap();
+    another_writer_is_waited_for(store, || other.batch_execute("COMMIT").unwrap());
 }
 
 #[test]
@@ -245,6 +272,27 @@ fn every_text_comes_back(place: &Location) {
     zero.head.facts[0].steady = Some(fullpipe_units::BitRate::from_bps(u64::MAX));
     let id = store.put(&zero).unwrap().id;
     assert_eq!(store.find(&id).unwrap().peer, "ab");
+}
+
+/// A writer that never ends holds up no measurement for ever, and leaves nothing half done.
+fn another_writer_is_waited_for(mut store: Store, end: impl FnOnce()) {
+    let begun = Instant::now();
+    let refused = store.put(&document("beta", 1)).unwrap_err().to_string();
+    assert!((9..20).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert!(refused.contains("lock") && !refused.contains('\n'), "{refused}");
+    end();
+    assert!(store.put(&document("beta", 1)).unwrap().is_new);
+    assert_eq!(store.check(false).unwrap().damaged, []);
+}
+
+fn a_cut_document_is_named(place: &Location, cut: impl FnOnce()) {
+    let mut store = Store::create(place).unwrap();
+    let id = store.put(&document("beta", 3000)).unwrap().id;
+    cut();
+    let damaged = store.check(true).unwrap().damaged;
+    assert_eq!(damaged.iter().map(|damaged| damaged.id.as_str()).collect::<Vec<_>>(), [id.as_str()]);
+    let found = store.find(&id).unwrap();
+    assert!(matches!(store.body(&found), Err(StoreError::Damaged { .. })));
 }
 
 fn a_newer_archive_is_only_read(place: &Location, make_newer: impl FnOnce()) {

@@ -1,0 +1,122 @@
+//! The cost of a campaign before its end, by campaigns that are simulated over paths that may be this one.
+
+use fullpipe_record::{SweepCost, SweepForecast, SweepRun};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+use crate::cost::{run_cost, spent};
+use crate::judged::{Judged, observations};
+use crate::plan::{Next, Plan};
+use crate::random::Random;
+use crate::surface::{Observation, Surface};
+
+/// Simulated campaigns of a forecast.
+const CAMPAIGNS: usize = 40;
+
+/// Fewest, over a grid of many cells, where each takes long.
+const MIN_CAMPAIGNS: usize = 8;
+
+/// Campaigns × cells at most.
+const MAX_WORK: usize = 10_000;
+
+/// Part of the simulated campaigns that the interval leaves out at either end.
+const TAIL: f64 = 0.05;
+
+/// Errors of a prediction, relative to what the surface varies by before any run.
+const ERROR: f64 = 0.5;
+
+/// Standard deviation of the logarithm of the noise of runs, before any is repeated.
+const NOISE_SPREAD: f64 = 0.8;
+
+/// Part of runs that bursts of other traffic make slower, and the rates of these, relative to the usual one.
+const BURSTS: f64 = 0.03;
+const BURST: (f64, f64) = (0.6, 0.95);
+
+impl Plan {
+    /// Returns the cost that the campaign will have in the end, runs so far included, by the median of simulated
+    /// campaigns and an interval that has 90 % of them. The rates of their paths are those that `runs` show, and for
+    /// the rest those that are predicted. The same plan and the same runs give the same forecast.
+    ///
+    /// Returns `None` if no rates are predicted and too few runs were made to know the path.
+    pub fn forecast(&self, runs: &[SweepRun]) -> Option<SweepForecast> {
+        let path = Known::of(self, runs)?;
+        let mut random = Random::of(self.fixed.seed.wrapping_add(runs.len() as u64));
+        let campaigns = (MAX_WORK / path.expected.len()).clamp(MIN_CAMPAIGNS, CAMPAIGNS);
+        let costs: Vec<SweepCost> = (0..campaigns).map(|_| path.campaign(&mut random)).collect();
+        Some(SweepForecast {
+            median: quantile(&costs, 0.5),
+            low: quantile(&costs, TAIL),
+            high: quantile(&costs, 1.0 - TAIL),
+        })
+    }
+}
+
+/// Returns the bytes and the time that this share of campaigns does not exceed.
+fn quantile(costs: &[SweepCost], share: f64) -> SweepCost {
+    let mut bytes: Vec<ByteCount> = costs.iter().map(|cost| cost.bytes).collect();
+    let mut times: Vec<Span> = costs.iter().map(|cost| cost.time).collect();
+    bytes.sort_unstable();
+    times.sort_unstable();
+    let place = (share * (costs.len() - 1) as f64).round() as usize;
+    SweepCost { bytes: bytes[place], time: times[place] }
+}
+
+/// A path as far as it is known.
+struct Known<'p> {
+    plan: &'p Plan,
+    runs: &'p [SweepRun],
+    /// The runs over the path as it is now.
+    seen: Vec<Observation>,
+    /// The logarithm of each cell's rate before any run.
+    expected: Vec<f64>,
+    /// Standard deviation of a run, in logarithms, and that of its own logarithm.
+    noise: (f64, f64),
+    /// Bytes of runs, relative to those of their rates over their time.
+    fill: f64,
+}
+
+impl<'p> Known<'p> {
+    fn of(plan: &'p Plan, runs: &'p [SweepRun]) -> Option<Self> {
+        let counted = &runs[plan.counts_from(runs)..];
+        let judged = Judged::of(&plan.grid, &plan.plane, counted);
+        let expected = plan.expected(&judged)?;
+        let seen = observations(&plan.grid, counted);
+        Some(Self { plan, runs, seen, expected, noise: judged.noise(), fill: fill(plan, counted) })
+    }
+
+    /// Returns the cost of a campaign over a path that may be this one.
+    fn campaign(&self, random: &mut Random) -> SweepCost {
+        let (usual, spread) = self.noise;
+        let noise = usual * libm::exp(spread * NOISE_SPREAD * random.normal());
+        let rates = self.rates(noise, random);
+        let length = self.plan.length().total();
+        let mut runs = self.runs.to_vec();
+        while let Next::Run { cell, reason } = self.plan.next(&runs) {
+            let Some(index) = self.plan.grid.index(cell) else { break };
+            let burst = if random.unit() < BURSTS { random.between(BURST.0, BURST.1) } else { 1.0 };
+            let rate = BitRate::from_bps_f64(libm::exp(rates[index] + noise * random.normal()) * burst);
+            let cost = run_cost(&self.plan.fixed, length, rate);
+            let cost = SweepCost { bytes: cost.bytes.scaled(self.fill), ..cost };
+            runs.push(SweepRun::of(cell, reason, rate, cost));
+        }
+        spent(&runs)
+    }
+
+    /// Returns logarithms of all cells' rates: smooth errors of the expected ones, and what the runs show of these.
+    fn rates(&self, noise: f64, random: &mut Random) -> Vec<f64> {
+        let error = self.plan.plane.draw(ERROR, random);
+        let left =
+            |(cell, rate): &Observation| (*cell, rate - self.expected[*cell] - error[*cell] - noise * random.normal());
+        let seen: Vec<Observation> = self.seen.iter().map(left).collect();
+        let shown = Surface::fit(&self.plan.plane, &seen, 0.0, noise);
+        (0..error.len()).map(|cell| self.expected[cell] + error[cell] + shown.mean(cell)).collect()
+    }
+}
+
+/// Returns the bytes of runs, relative to those of their rates over their whole time.
+fn fill(plan: &Plan, runs: &[SweepRun]) -> f64 {
+    let length = plan.length().total();
+    let counted = || runs.iter().filter_map(|run| Some((run.sent, run.rate?)));
+    let whole: f64 = counted().map(|(_, rate)| rate.bytes_in(length).as_f64()).sum();
+    let sent: f64 = counted().map(|(sent, _)| sent.as_f64()).sum();
+    if whole > 0.0 { sent / whole } else { 1.0 }
+}
