@@ -123,8 +123,15 @@ fn transfer(target: &TcpListener, port: u16) -> Result<Duration, Box<dyn Error>>
     if received == BYTES { Ok(lasted) } else { Err(format!("{received} of {BYTES} bytes came").into()) }
 }
 
-/// Returns the processor time of a process and of its children that have ended.
+/// Returns the processor time of a process and of its children.
 fn processor_seconds(pid: u32) -> Option<f64> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let of_children: f64 = children.split_whitespace().filter_map(|pid| own_seconds(pid.parse().ok()?)).sum();
+    own_seconds(pid).map(|own| own + of_children)
+}
+
+/// Returns the processor time of a process, with that of children which it has waited for.
+fn own_seconds(pid: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks: Option<Vec<f64>> = fields.get(11..15)?.iter().map(|field| field.parse().ok()).collect();

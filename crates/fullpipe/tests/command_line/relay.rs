@@ -197,7 +197,8 @@ fn a_pair_that_compresses_reports_what_crossed_and_a_far_relay_needs_no_option()
         let data = &done["data"];
         assert_eq!((data["from_client"].as_u64(), data["from_target"].as_u64()), (Some(text.len() as u64), Some(6)));
         let blocks = &data["compression"];
-        assert!(blocks["from_client"].as_u64().unwrap() * 2 < text.len() as u64, "{event}");
+        // The first block at least is tried. Loopback may then be faster than compression.
+        assert!(blocks["from_client"].as_u64().unwrap() + (64 << 10) < text.len() as u64, "{event}");
         // Six bytes are not worth it: they have a header.
         assert_eq!(blocks["from_target"], 10, "{event}");
         assert!(blocks["effective_rate"].as_f64() > blocks["wire_rate"].as_f64(), "{event}");
@@ -349,7 +350,7 @@ fn listening_port(pid: u32) -> u16 {
     listening.expect("it listens")
 }
 
-pub(crate) fn descriptors(relay: &Running) -> usize {
+fn descriptors(relay: &Running) -> usize {
     read_dir(format!("/proc/{}/fd", relay.pid())).unwrap().count()
 }
 

@@ -14,7 +14,7 @@ use rand_pcg::rand_core::Rng as _;
 use rustix::process::{Pid, Signal, kill_process};
 use socket2::SockRef;
 
-use crate::relay::{KEY, Kind, Relays, TIMEOUT, descriptors, listener, reset, with_timeouts};
+use crate::relay::{KEY, Kind, Relays, TIMEOUT, listener, reset, with_timeouts};
 
 /// Time in which everybody must know of a failure.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -72,7 +72,7 @@ fn choose<'c, T>(random: &mut Pcg32, of: &'c [T]) -> &'c T {
 #[test]
 fn whatever_is_killed_or_stalled_nothing_hangs_and_no_byte_is_wrong() {
     let _slot = load_slot();
-    at_random_moments(12, 22);
+    at_random_moments(10, 22);
 }
 
 #[test]
@@ -98,13 +98,15 @@ fn survive(moment: Moment) {
     let allowed = format!("127.0.0.1:{target}");
     let mut relays = Relays::over(moment.kind, target, [KEY, &allowed], |far| path.start(far));
     // The pool is full when there is nothing left to come.
-    assert!(within(DEADLINE, || descriptors(&relays.processes[1]) >= 18));
+    assert!(within(DEADLINE, || sockets(&relays.processes[1]) >= 9));
     thread::sleep(Duration::from_millis(50));
-    let before: Vec<usize> = relays.processes.iter().map(descriptors).collect();
+    let before: Vec<usize> = relays.processes.iter().map(sockets).collect();
     let client = End::start(relays.connect(), 1, 2);
     let target = End::start(with_timeouts(listener.accept().unwrap().0), 2, 1);
     thread::sleep(moment.after);
     let survivors = happen(moment, &mut relays, &path, [&client, &target]);
+    // Everybody notices, before an end in order could come first.
+    thread::sleep(Duration::from_millis(50));
     client.flags.stop.store(true, Ordering::SeqCst);
     target.flags.stop.store(true, Ordering::SeqCst);
     let began = Instant::now();
@@ -119,9 +121,16 @@ fn survive(moment: Moment) {
     }
     for survivor in survivors {
         let relay = &relays.processes[survivor];
-        let freed = within(DEADLINE, || descriptors(relay) <= before[survivor]);
-        assert!(freed, "{moment:?}: {} descriptors, {} before", descriptors(relay), before[survivor]);
+        let freed = within(DEADLINE, || sockets(relay) <= before[survivor]);
+        assert!(freed, "{moment:?}: {} sockets, {} before", sockets(relay), before[survivor]);
     }
+}
+
+/// The sockets of a relay. It keeps the pipes that it has once used.
+fn sockets(relay: &Running) -> usize {
+    let entries = std::fs::read_dir(format!("/proc/{}/fd", relay.pid())).unwrap();
+    let links = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
 }
 
 /// Lets it happen. Returns the relays that are still there, by their index.
@@ -204,7 +213,7 @@ impl End {
         // Who waits must see what the flags say.
         stream.set_read_timeout(Some(POLL_INTERVAL)).unwrap();
         stream.set_write_timeout(Some(POLL_INTERVAL)).unwrap();
-        let mut half = |work: fn(&TcpStream, u64, &mut u64, &Flags) -> io::Result<()>, seed: u64| {
+        let half = |work: fn(&TcpStream, u64, &mut u64, &Flags) -> io::Result<()>, seed: u64| {
             let (stream, flags) = (stream.try_clone().unwrap(), Arc::clone(&flags));
             thread::spawn(move || {
                 let mut bytes = 0;
