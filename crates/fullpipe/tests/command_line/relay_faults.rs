@@ -349,7 +349,7 @@ impl Path {
             let (path, streams, ways) = (self.clone(), Arc::clone(streams), Arc::clone(&ways));
             thread::spawn(move || {
                 let ended = path.forward(&streams[from], &streams[to], &ways);
-                if ended.is_ok() { &ways.one_has_ended } else { &ways.one_has_failed }.store(true, Ordering::SeqCst);
+                ways.one_has_failed.fetch_or(ended.is_err(), Ordering::SeqCst);
                 ended
             })
         });
@@ -371,7 +371,11 @@ impl Path {
                 Ok(0) if is_closed(from) && !ways.one_has_ended.load(Ordering::SeqCst) => {
                     return Err(ErrorKind::ConnectionReset.into());
                 }
-                Ok(0) => return to.shutdown(Shutdown::Write),
+                Ok(0) => {
+                    // First: the other way may see its end before this thread goes on.
+                    ways.one_has_ended.store(true, Ordering::SeqCst);
+                    return to.shutdown(Shutdown::Write);
+                }
                 Ok(count) => self.write(to, &chunk[..count], ways)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
