@@ -1,8 +1,8 @@
-//! Everything that a relay reads of its peer once it is known, and of its user: targets, status, lists. Whatever is
-//! read is written again.
+//! Everything that a relay reads of its peer once it is known, and of its user: targets, status, blocks, lists.
+//! Whatever is read is written again, and no block becomes larger than a block may be, in whatever parts it arrives.
 #![no_main]
 
-use fullpipe_relay::{AllowedTargets, Status, TargetRequest};
+use fullpipe_relay::{AllowedTargets, BLOCK_BYTES, BlockReader, Codec, Status, TargetRequest};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -12,7 +12,32 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(status) = bytes.first().and_then(|byte| Status::from_byte(*byte).ok()) {
         assert_eq!(status.to_byte(), bytes[0]);
     }
+    read_blocks(bytes);
     if let Ok(text) = str::from_utf8(bytes) {
         let _ = text.parse::<AllowedTargets>();
     }
 });
+
+/// Reads all bytes as blocks, at once and in parts, and compares.
+fn read_blocks(bytes: &[u8]) {
+    let mut codec = Codec::new().expect("there is memory");
+    let mut read = |part: usize| {
+        let mut reader = BlockReader::default();
+        let mut payload = Vec::new();
+        for bytes in bytes.chunks(part.max(1)) {
+            reader.push(bytes);
+            loop {
+                match reader.next(&mut codec) {
+                    Ok(Some(block)) => {
+                        assert!((1..=BLOCK_BYTES).contains(&block.len()));
+                        payload.extend_from_slice(block);
+                    }
+                    Ok(None) => break,
+                    Err(error) => return (payload, Some(error)),
+                }
+            }
+        }
+        (payload, None)
+    };
+    assert_eq!(read(bytes.len()), read(bytes.len() / 3));
+}

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_units::{ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,10 +26,26 @@ pub struct RelayedConnection {
     /// Bytes at most that were acknowledged to one end and that the other end has not acknowledged; zero where both
     /// ends closed.
     pub undelivered: ByteCount,
+    /// The bytes of the blocks between the relays, if they compress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compression: Option<RelayCompression>,
     /// The stretch between the client and this relay.
     pub client_stretch: RelayStretch,
     /// The stretch between this relay and the target, or the other relay.
     pub target_stretch: RelayStretch,
+}
+
+/// The blocks of a connection between two relays that compress, without the bytes of TLS, TCP and IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RelayCompression {
+    /// Bytes that carried the payload of the client.
+    pub from_client: ByteCount,
+    /// Bytes that carried the payload of the target.
+    pub from_target: ByteCount,
+    /// Payload of both directions over the duration.
+    pub effective_rate: BitRate,
+    /// Bytes of both directions over the duration.
+    pub wire_rate: BitRate,
 }
 
 /// The end of a relayed connection.
@@ -46,6 +62,8 @@ pub enum RelayEnding {
     Forbidden,
     /// The other relay could not connect to the target.
     Unreachable,
+    /// The other relay sent bytes that are none of TLS, or that cannot be decompressed within the size of a block.
+    Malformed,
     /// The relay stopped before the ends had closed.
     Stopped,
 }

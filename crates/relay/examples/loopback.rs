@@ -1,5 +1,5 @@
-//! Bytes over loopback in one connection: direct, through this relay, and through socat if it is installed. Prints the
-//! rate of each, and the processor time that each relay takes for a gigabyte.
+//! Bytes over loopback in one connection: direct, through this relay, and through socat and `HAProxy` (with `splice`)
+//! if they are installed. Prints the rate of each, and the processor time that each relay takes for a gigabyte.
 //!
 //!     cargo run --release -p fullpipe-relay --example loopback
 
@@ -32,10 +32,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         let target = TcpListener::bind("127.0.0.1:0")?;
         let to = target.local_addr()?;
         line("direct", transfer(&target, to.port())?, None);
-        for (name, mut command) in [("fullpipe relay", ours(9431, &to.to_string())?), ("socat", socat(9432, to.port()))]
-        {
+        let commands = [
+            ("fullpipe relay", 9431, ours(9431, &to.to_string())?),
+            ("socat", 9432, socat(9432, to.port())),
+            ("haproxy with splice", 9433, haproxy(9433, to.port())?),
+        ];
+        for (name, port, mut command) in commands {
             match command.stdout(Stdio::null()).spawn() {
-                Ok(child) => through(name, child, if name == "socat" { 9432 } else { 9431 }, &target)?,
+                Ok(child) => through(name, child, port, &target)?,
                 Err(error) => writeln!(std::io::stdout(), "{name}: {error}")?,
             }
         }
@@ -53,6 +57,20 @@ fn socat(port: u16, to: u16) -> Command {
     let mut command = Command::new("socat");
     command.args([format!("TCP-LISTEN:{port},fork,reuseaddr"), format!("TCP:127.0.0.1:{to}")]);
     command
+}
+
+/// `HAProxy` with its own sizes, in the foreground and in one process.
+fn haproxy(port: u16, to: u16) -> Result<Command, Box<dyn Error>> {
+    let settings = format!(
+        "defaults\n mode tcp\n option splice-request\n option splice-response\n timeout connect 5s\n \
+         timeout client 60s\n timeout server 60s\n\
+         listen relay\n bind 127.0.0.1:{port}\n server target 127.0.0.1:{to}\n"
+    );
+    let file = std::env::temp_dir().join(format!("fullpipe-haproxy-{}.cfg", std::process::id()));
+    std::fs::write(&file, settings)?;
+    let mut command = Command::new("haproxy");
+    command.arg("-db").arg("-f").arg(file);
+    Ok(command)
 }
 
 fn serve(port: u16, to: &str) -> Result<(), Box<dyn Error>> {
@@ -105,8 +123,15 @@ fn transfer(target: &TcpListener, port: u16) -> Result<Duration, Box<dyn Error>>
     if received == BYTES { Ok(lasted) } else { Err(format!("{received} of {BYTES} bytes came").into()) }
 }
 
-/// Returns the processor time of a process and of its children that have ended.
+/// Returns the processor time of a process and of its children.
 fn processor_seconds(pid: u32) -> Option<f64> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let of_children: f64 = children.split_whitespace().filter_map(|pid| own_seconds(pid.parse().ok()?)).sum();
+    own_seconds(pid).map(|own| own + of_children)
+}
+
+/// Returns the processor time of a process, with that of children which it has waited for.
+fn own_seconds(pid: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks: Option<Vec<f64>> = fields.get(11..15)?.iter().map(|field| field.parse().ok()).collect();

@@ -5,8 +5,10 @@ use std::io::{self, BufRead, Write};
 use rustix::pipe::{SpliceFlags, splice};
 use tokio_rustls::rustls::Connection;
 
+use crate::blocks::{BlockError, BlockReader, Codec};
 use crate::leg::{Got, Leg};
 use crate::message::{Status, StatusError};
+use crate::packer::Packer;
 use crate::pipes::{PIPE_BYTES, Pipe, Pipes};
 
 /// Bytes that are copied at once, and at most those that a direction without a pipe holds.
@@ -20,6 +22,20 @@ const TURNS: usize = 4;
 pub(crate) struct Shared {
     pub(crate) pipes: Pipes,
     pub(crate) scratch: Box<[u8]>,
+    /// Made for the first connection that compresses.
+    codec: Option<Box<Codec>>,
+}
+
+/// The blocks of a direction between relays that compress.
+#[derive(Debug, Default)]
+pub(crate) enum Blocks {
+    /// There are none.
+    #[default]
+    None,
+    /// Its destination is the other relay.
+    Made(Packer),
+    /// Its source is the other relay.
+    Read(BlockReader),
 }
 
 /// One direction.
@@ -36,6 +52,7 @@ pub(crate) struct Direction {
     is_bulk: bool,
     /// The next byte is the status of the far relay.
     expects_status: bool,
+    blocks: Blocks,
 }
 
 /// The result of the turn of a direction.
@@ -49,6 +66,8 @@ pub(crate) enum Turn {
     Ended,
     /// The source failed.
     SourceFailed,
+    /// The source sent bytes that are none of TLS, no status, or no blocks.
+    Malformed,
     /// The destination failed.
     DestinationFailed(io::Error),
     /// The far relay did not connect to the target.
@@ -63,14 +82,29 @@ enum Failed {
 }
 
 impl Direction {
-    /// Returns a direction that begins with a status of the far relay.
-    pub(crate) fn after_status() -> Self {
-        Self { expects_status: true, ..Self::default() }
+    /// Returns a direction that begins with a status of the far relay if it `expects_status`.
+    pub(crate) fn new(expects_status: bool, blocks: Blocks) -> Self {
+        Self { expects_status, blocks, ..Self::default() }
     }
 
-    /// Returns the bytes that were read and not yet written, without those that TLS holds.
-    pub(crate) fn held(&self) -> u64 {
-        (self.rest.len() + self.pipe.as_ref().map_or(0, |(_, bytes)| *bytes)) as u64
+    /// Returns the payload, at most, that was read and of which the destination has not acknowledged the last
+    /// `unacknowledged` bytes, without what TLS holds.
+    pub(crate) fn undelivered(&self, unacknowledged: u64) -> u64 {
+        let held = (self.rest.len() + self.pipe.as_ref().map_or(0, |(_, bytes)| *bytes)) as u64;
+        match &self.blocks {
+            Blocks::None => held + unacknowledged,
+            Blocks::Made(packer) => packer.payload_in(held + unacknowledged),
+            Blocks::Read(reader) => held + unacknowledged + reader.held_payload(),
+        }
+    }
+
+    /// Returns the bytes of blocks between the relays; `None` if they do not compress.
+    pub(crate) fn block_bytes(&self) -> Option<u64> {
+        match &self.blocks {
+            Blocks::None => None,
+            Blocks::Made(packer) => Some(packer.wire),
+            Blocks::Read(reader) => Some(reader.wire),
+        }
     }
 
     /// Gives the pipe back.
@@ -86,7 +120,7 @@ impl Direction {
             Ok(turn) => turn,
             Err(Failed::Source(error)) => {
                 tracing::debug!(%error, "a side failed");
-                Turn::SourceFailed
+                if error.kind() == io::ErrorKind::InvalidData { Turn::Malformed } else { Turn::SourceFailed }
             }
             Err(Failed::Destination(error)) => Turn::DestinationFailed(error),
             Err(Failed::Refused(status)) => Turn::Refused(status),
@@ -101,8 +135,11 @@ impl Direction {
             if self.has_ended {
                 return Ok(Turn::Ended);
             }
+            if self.read_block(from, to, shared)? {
+                continue;
+            }
             if from.tls_has_ended() {
-                self.end(to);
+                self.end(to)?;
                 continue;
             }
             if !from.readable {
@@ -111,17 +148,23 @@ impl Direction {
             match self.fill(from, to, shared)? {
                 Got::Bytes(_) => {}
                 Got::Nothing => return Ok(Turn::Waits),
-                Got::End => self.end(to),
+                Got::End => self.end(to)?,
             }
         }
         Ok(Turn::Again)
     }
 
-    fn end(&mut self, to: &mut Leg) {
+    fn end(&mut self, to: &mut Leg) -> Result<(), Failed> {
+        if let Blocks::Read(reader) = &self.blocks
+            && !reader.is_empty()
+        {
+            return Err(Failed::Source(io::ErrorKind::UnexpectedEof.into()));
+        }
         self.has_ended = true;
         if let Some(tls) = &mut to.tls {
             tls.send_close_notify();
         }
+        Ok(())
     }
 
     /// Writes what is held. Returns whether nothing is left.
@@ -130,7 +173,7 @@ impl Direction {
             return Ok(false);
         }
         match &mut from.tls {
-            Some(tls) if !self.expects_status => self.read_plaintext(tls, to),
+            Some(tls) if !self.expects_status && matches!(self.blocks, Blocks::None) => self.read_plaintext(tls, to),
             _ => Ok(true),
         }
     }
@@ -181,7 +224,42 @@ impl Direction {
         }
     }
 
+    /// Reads one block of the other relay, and writes its payload. Returns false if none is complete.
+    fn read_block(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Result<bool, Failed> {
+        let Blocks::Read(reader) = &mut self.blocks else { return Ok(false) };
+        if let Some(tls) = &mut from.tls
+            && !self.expects_status
+        {
+            take_plaintext(tls, reader);
+        }
+        if reader.is_empty() {
+            return Ok(false);
+        }
+        let codec = shared.codec().map_err(Failed::Source)?;
+        let invalid = |error: BlockError| Failed::Source(io::Error::new(io::ErrorKind::InvalidData, error));
+        let Some(payload) = reader.next(codec).map_err(invalid)? else { return Ok(false) };
+        self.read += payload.len() as u64;
+        let written = to.write(payload).map_err(Failed::Destination)?;
+        self.rest = payload[written..].to_vec();
+        Ok(true)
+    }
+
+    /// Reads payload, and writes one block to the other relay.
+    fn write_block(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Result<Got, Failed> {
+        let Blocks::Made(packer) = &mut self.blocks else { return Ok(Got::Nothing) };
+        let codec = shared.codec().map_err(Failed::Source)?;
+        let got = from.read(&mut codec.input).map_err(Failed::Source)?;
+        let Got::Bytes(count) = got else { return Ok(got) };
+        self.read += count as u64;
+        let length = packer.pack(codec, count, || to.info().delivery_rate);
+        self.write_or_keep(codec.block(length), to)?;
+        Ok(got)
+    }
+
     fn fill(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Result<Got, Failed> {
+        if matches!(self.blocks, Blocks::Made(_)) {
+            return self.write_block(from, to, shared);
+        }
         if let Some(mut tls) = from.tls.take() {
             let got = from.read_records(&mut tls).map_err(Failed::Source);
             let status = self.status_of(&mut tls);
@@ -190,6 +268,7 @@ impl Direction {
         }
         if self.is_bulk
             && to.tls.is_none()
+            && matches!(self.blocks, Blocks::None)
             && let Some(pipe) = shared.pipes.take()
         {
             return self.fill_pipe(pipe, from, shared);
@@ -242,13 +321,47 @@ impl Direction {
             self.note_status(bytes[0])?;
             bytes = &bytes[1..];
         }
-        self.read += bytes.len() as u64;
-        if let Some(tls) = &mut to.tls {
-            tls.writer().write_all(bytes).map_err(Failed::Destination)?;
-        } else {
-            let written = to.write(bytes).map_err(Failed::Destination)?;
-            self.rest = bytes[written..].to_vec();
+        if let Blocks::Read(reader) = &mut self.blocks {
+            reader.push(bytes);
+            return Ok(got);
         }
+        self.read += bytes.len() as u64;
+        self.write_or_keep(bytes, to)?;
         Ok(got)
+    }
+
+    /// Writes bytes, and keeps those that the destination does not take now.
+    fn write_or_keep(&mut self, bytes: &[u8], to: &mut Leg) -> Result<(), Failed> {
+        if let Some(tls) = &mut to.tls {
+            return tls.writer().write_all(bytes).map_err(Failed::Destination);
+        }
+        let written = to.write(bytes).map_err(Failed::Destination)?;
+        self.rest = bytes[written..].to_vec();
+        Ok(())
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(pipes: Pipes) -> Self {
+        Self { pipes, scratch: vec![0; COPY_BYTES].into(), codec: None }
+    }
+
+    fn codec(&mut self) -> io::Result<&mut Codec> {
+        match &mut self.codec {
+            Some(codec) => Ok(codec),
+            none => Ok(none.insert(Box::new(Codec::new()?))),
+        }
+    }
+}
+
+/// Moves what TLS has decrypted to the blocks.
+fn take_plaintext(tls: &mut Connection, reader: &mut BlockReader) {
+    let mut plaintext = tls.reader();
+    while let Ok(bytes) = plaintext.fill_buf()
+        && !bytes.is_empty()
+    {
+        reader.push(bytes);
+        let count = bytes.len();
+        plaintext.consume(count);
     }
 }

@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::message::{Status, TargetRequest};
+use crate::message::{Status, TAKES_BLOCKS, TargetError, TargetRequest};
 use crate::rules::{AllowedTargets, Target, permits};
 use crate::sockets::{CONNECT_DEADLINE, connect, late, resolve};
 
@@ -41,17 +41,26 @@ impl Far {
         answered.unwrap_or_else(|_| Err(late(HANDSHAKE_DEADLINE)))
     }
 
-    /// Waits for the request of a near relay, for as long as it likes, and connects to the target. `None` if the near
+    /// Waits for the request of a near relay, for as long as it likes, and connects to its target. `None` if the near
     /// relay closes the connection without a request.
     ///
     /// # Errors
     /// Fails if the request is wrong, or the target is not permitted or not there; the near relay knows it then.
-    pub(crate) async fn serve(&self, peer: &mut Peer) -> io::Result<Option<(Target, TcpStream)>> {
-        let Ok(length) = peer.control.read_u8().await else { return Ok(None) };
-        let received = timeout(HANDSHAKE_DEADLINE, receive(peer, length.into())).await;
-        let target = received.unwrap_or_else(|_| Err(late(HANDSHAKE_DEADLINE)))?;
-        let (status, reached) = match self.reach(&target).await {
-            Ok(stream) => (Status::Connected, Ok(Some((target, stream)))),
+    pub(crate) async fn serve(&self, peer: &mut Peer) -> io::Result<Option<(TargetRequest, TcpStream)>> {
+        let mut text = Vec::new();
+        while text.is_empty() {
+            let Ok(length) = peer.control.read_u8().await else { return Ok(None) };
+            let received = timeout(HANDSHAKE_DEADLINE, receive(peer, length.into())).await;
+            text = received.unwrap_or_else(|_| Err(late(HANDSHAKE_DEADLINE)))?;
+            if text.is_empty() {
+                peer.control.send(&[TAKES_BLOCKS]).await?;
+            }
+        }
+        let invalid = |error: TargetError| io::Error::new(io::ErrorKind::InvalidData, error);
+        let request = TargetRequest::from_bytes(&text).map_err(invalid)?;
+        let target = &request.target;
+        let (status, reached) = match self.reach(target).await {
+            Ok(stream) => (Status::Connected, Ok(stream)),
             Err(Failed::Forbidden) => {
                 (Status::Forbidden, Err(io::Error::other(format!("the target {target} is not permitted"))))
             }
@@ -64,7 +73,7 @@ impl Far {
             // The status must arrive, so this is no reset.
             SockRef::from(peer.control.tcp()).set_linger(None)?;
         }
-        reached
+        reached.map(|stream| Some((request, stream)))
     }
 
     async fn reach(&self, target: &Target) -> Result<TcpStream, Failed> {
@@ -81,7 +90,7 @@ impl Far {
     }
 }
 
-async fn receive(peer: &mut Peer, length: usize) -> io::Result<Target> {
+async fn receive(peer: &mut Peer, length: usize) -> io::Result<Vec<u8>> {
     let mut text = vec![0; length];
     peer.control.read_exact(&mut text).await?;
     let mut tag = [0; Peer::TAG];
@@ -89,7 +98,5 @@ async fn receive(peer: &mut Peer, length: usize) -> io::Result<Target> {
     if !peer.verifies(&tag, &text) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the request is not of the caller"));
     }
-    let request =
-        TargetRequest::from_bytes(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    Ok(request.target)
+    Ok(text)
 }

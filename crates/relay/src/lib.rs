@@ -4,12 +4,14 @@
 //!   Out: [`RelayEvent`]s, until it is interrupted.
 //! * Connections are accepted, authenticated and joined on one thread (tokio); data moves on others, one a processor,
 //!   each with its own epoll. From socket to socket it moves by `splice(2)`.
+//! * Between two relays that compress, it moves in blocks ([`BlockReader`]), which are compressed where that wins.
 //! * The end of one side is passed on exactly: every byte before a FIN is delivered, a reset never becomes a FIN,
 //!   and a reset after a FIN discards nothing.
 //!
 //! A relay acknowledges data before the other end has it. [`fullpipe_record::RelayedConnection::undelivered`] says how
 //! much was lost in that way.
 
+mod blocks;
 mod direction;
 mod ending;
 mod far;
@@ -17,6 +19,7 @@ mod leg;
 mod message;
 mod near;
 mod options;
+mod packer;
 mod pending;
 mod pipes;
 mod relay;
@@ -24,6 +27,7 @@ mod rules;
 mod sockets;
 mod worker;
 
+pub use blocks::{BLOCK_BYTES, BlockError, BlockReader, Codec};
 pub use message::{Status, StatusError, TargetError, TargetRequest};
 pub use options::{RelayError, RelayEvent, RelayOptions, Role};
 pub use relay::relay;

@@ -2,13 +2,18 @@
 //!
 //! ```text
 //! near                                         far
-//! length, target as HOST:PORT, tag          →
+//! 0, tag                                    →
+//!                                           ←  abilities
+//! length, request, tag                      →
 //! bytes of the client                       →
 //!                                           ←  status
 //!                                           ←  bytes of the target
 //! ```
 //!
-//! The length is one byte, the tag 32 ([`fullpipe_control::Peer::tag`]), the status one byte.
+//! The length is one byte, the tag 32 ([`fullpipe_control::Peer::tag`]), the status one byte. A request is the target
+//! as HOST:PORT, behind the word `zstd` and a space if the bytes of both directions come in blocks
+//! ([`crate::BlockReader`]). The far relay is asked for its abilities (one byte; bit 0: blocks) before a request with
+//! blocks.
 
 use thiserror::Error;
 
@@ -19,7 +24,12 @@ use crate::rules::{RuleError, Target};
 pub struct TargetRequest {
     /// The target.
     pub target: Target,
+    /// Bytes of both directions come in blocks.
+    pub compress: bool,
 }
+
+/// Word of a request for blocks.
+const ZSTD: &str = "zstd ";
 
 /// The error of a request that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -31,6 +41,9 @@ pub enum TargetError {
     #[error(transparent)]
     Rule(#[from] RuleError),
 }
+
+/// Bit of the abilities of a far relay: it takes and sends blocks.
+pub(crate) const TAKES_BLOCKS: u8 = 1;
 
 /// The answer of a far relay about a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +64,7 @@ pub struct StatusError(pub u8);
 impl TargetRequest {
     /// Returns the bytes that stand between length and tag.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.target.to_string().into_bytes()
+        format!("{}{}", if self.compress { ZSTD } else { "" }, self.target).into_bytes()
     }
 
     /// Reads the bytes that stand between length and tag.
@@ -60,7 +73,8 @@ impl TargetRequest {
     /// Fails if they are no target.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TargetError> {
         let text = str::from_utf8(bytes).map_err(|_| TargetError::NotText)?;
-        Ok(Self { target: text.parse()? })
+        let (compress, target) = text.strip_prefix(ZSTD).map_or((false, text), |target| (true, target));
+        Ok(Self { target: target.parse()?, compress })
     }
 }
 
@@ -99,6 +113,15 @@ mod tests {
             assert_eq!(Status::from_byte(status.to_byte()), Ok(status));
         }
         assert_eq!(Status::from_byte(3), Err(StatusError(3)));
+    }
+
+    #[test]
+    fn a_request_for_blocks_is_read_as_it_was_written() {
+        for compress in [false, true] {
+            let request = TargetRequest { target: "host:22".parse().unwrap(), compress };
+            assert_eq!(TargetRequest::from_bytes(&request.to_bytes()), Ok(request));
+        }
+        assert!(TargetRequest::from_bytes(b"zstd zstd host:22").is_err());
     }
 
     proptest! {

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use fullpipe_control::{Peer, PeerTls};
 use fullpipe_iperf::Key;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
-use crate::message::TargetRequest;
+use crate::message::{TAKES_BLOCKS, TargetRequest};
 use crate::options::RelayEvent;
 use crate::rules::Target;
 use crate::sockets::{CONNECT_DEADLINE, late, reach};
@@ -30,13 +32,22 @@ pub(crate) struct Pool {
     pub(crate) key: Key,
     pub(crate) tls: Option<PeerTls>,
     pub(crate) events: UnboundedSender<RelayEvent>,
+    /// Bytes are to be compressed if the far relay can do that, too.
+    compress: bool,
     /// Connections that are to wait.
-    pub(crate) size: usize,
-    idle: RefCell<VecDeque<Peer>>,
+    size: usize,
+    idle: RefCell<VecDeque<Ready>>,
     /// Connections that are being made.
     coming: Cell<usize>,
     /// Calls at once, so that the far relay does not take a burst of clients for an attack.
     calls: Semaphore,
+}
+
+/// A connection to the far relay that can be used.
+pub(crate) struct Ready {
+    pub(crate) peer: Peer,
+    /// Bytes of both directions come in blocks.
+    pub(crate) compress: bool,
 }
 
 impl Pool {
@@ -44,11 +55,12 @@ impl Pool {
         via: Target,
         key: Key,
         tls: Option<PeerTls>,
+        compress: bool,
         size: u16,
         events: UnboundedSender<RelayEvent>,
     ) -> Rc<Self> {
         let (idle, coming, calls) = (RefCell::default(), Cell::default(), Semaphore::new(CALLS));
-        Rc::new(Self { via, key, tls, events, size: size.into(), idle, coming, calls })
+        Rc::new(Self { via, key, tls, events, compress, size: size.into(), idle, coming, calls })
     }
 
     /// Makes connections until as many wait as are to wait.
@@ -57,18 +69,18 @@ impl Pool {
             self.coming.set(self.coming.get() + 1);
             let pool = Rc::clone(self);
             spawn_local(async move {
-                let peer = pool.call_until_answered().await;
-                pool.idle.borrow_mut().push_back(peer);
+                let ready = pool.call_until_answered().await;
+                pool.idle.borrow_mut().push_back(ready);
                 pool.coming.set(pool.coming.get() - 1);
             });
         }
     }
 
-    async fn call_until_answered(&self) -> Peer {
+    async fn call_until_answered(&self) -> Ready {
         let mut is_reported = false;
         loop {
             match self.call().await {
-                Ok(peer) => return peer,
+                Ok(ready) => return ready,
                 Err(error) if !is_reported => {
                     is_reported = true;
                     let why = format!("the far relay {} cannot be used: {error}", self.via);
@@ -80,37 +92,94 @@ impl Pool {
         }
     }
 
-    async fn call(&self) -> io::Result<Peer> {
+    async fn call(&self) -> io::Result<Ready> {
         let _call = self.calls.acquire().await.map_err(io::Error::other)?;
         let stream = reach(&self.via).await?;
-        let called = timeout(CONNECT_DEADLINE, Peer::call(stream, &self.key, self.tls.as_ref())).await;
+        let called = timeout(CONNECT_DEADLINE, self.greet(stream)).await;
         called.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)))
+    }
+
+    async fn greet(&self, stream: TcpStream) -> io::Result<Ready> {
+        let mut peer = Peer::call(stream, &self.key, self.tls.as_ref()).await?;
+        if !self.compress {
+            return Ok(Ready { peer, compress: false });
+        }
+        let question = [&[0][..], &peer.tag(&[])].concat();
+        peer.control.send(&question).await?;
+        let unanswered = |_| io::Error::other("it does not answer whether it compresses: it is of an earlier version");
+        let abilities = peer.control.read_u8().await.map_err(unanswered)?;
+        Ok(Ready { peer, compress: abilities & TAKES_BLOCKS != 0 })
     }
 
     /// Returns a connection to the far relay that has been asked for `target`: one that waited, or a new one.
     ///
     /// # Errors
     /// Fails if the far relay cannot be reached, or does not have the key.
-    pub(crate) async fn ask(self: &Rc<Self>, target: &Target) -> io::Result<Peer> {
+    pub(crate) async fn ask(self: &Rc<Self>, target: &Target) -> io::Result<Ready> {
         let waited = self.take();
         self.fill();
-        let mut peer = match waited {
-            Some(peer) => peer,
+        let Ready { mut peer, compress } = match waited {
+            Some(ready) => ready,
             None => self.call().await?,
         };
-        let text = TargetRequest { target: target.clone() }.to_bytes();
+        let text = TargetRequest { target: target.clone(), compress }.to_bytes();
         let length = u8::try_from(text.len()).map_err(|_| io::Error::other("the target's name is too long"))?;
         let request = [&[length][..], &text, &peer.tag(&text)].concat();
         peer.control.send(&request).await?;
-        Ok(peer)
+        Ok(Ready { peer, compress })
     }
 
     /// Returns a connection that waited and has not gone: the far relay sends nothing of its own accord.
-    fn take(&self) -> Option<Peer> {
+    fn take(&self) -> Option<Ready> {
         let mut idle = self.idle.borrow_mut();
-        std::iter::from_fn(|| idle.pop_front()).find(|peer| {
-            let read = peer.control.tcp().try_read(&mut [0; 1]);
+        std::iter::from_fn(|| idle.pop_front()).find(|ready| {
+            let read = ready.peer.control.tcp().try_read(&mut [0; 1]);
             read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+    use tokio::task::LocalSet;
+
+    /// Returns the request that a near relay makes of a far one with these abilities, and whether it will compress.
+    fn asked(compress: bool, abilities: Option<u8>) -> io::Result<(String, bool)> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let via = listener.local_addr().unwrap().to_string().parse().unwrap();
+            let key = Key::from_file_content(b"correct horse battery").unwrap();
+            let (events, _) = tokio::sync::mpsc::unbounded_channel();
+            let pool = Pool::new(via, key.clone(), None, compress, 0, events);
+            let far = async {
+                let mut peer = Peer::answer(listener.accept().await.unwrap().0, &key, None).await.unwrap();
+                let mut length = peer.control.read_u8().await.unwrap();
+                if length == 0 {
+                    peer.control.read_exact(&mut [0; Peer::TAG]).await.unwrap();
+                    let Some(abilities) = abilities else { return String::new() };
+                    peer.control.send(&[abilities]).await.unwrap();
+                    length = peer.control.read_u8().await.unwrap();
+                }
+                let mut text = vec![0; length.into()];
+                peer.control.read_exact(&mut text).await.unwrap();
+                String::from_utf8(text).unwrap()
+            };
+            let target = "host:22".parse().unwrap();
+            let (ready, text) = tokio::join!(pool.ask(&target), far);
+            Ok((text, ready?.compress))
+        })
+    }
+
+    #[test]
+    fn only_relays_that_both_compress_do_so() {
+        let plain = |text: &str| (text.to_owned(), false);
+        assert_eq!(asked(true, Some(TAKES_BLOCKS)).unwrap(), ("zstd host:22".to_owned(), true));
+        assert_eq!(asked(true, Some(0)).unwrap(), plain("host:22"));
+        assert_eq!(asked(false, Some(TAKES_BLOCKS)).unwrap(), plain("host:22"));
+        let error = asked(true, None).unwrap_err().to_string();
+        assert!(error.contains("earlier version"), "{error}");
     }
 }

@@ -46,6 +46,8 @@ pub enum Role {
         key: Key,
         /// Without TLS.
         plain: bool,
+        /// With compression, where it wins, if the far relay can do that, too.
+        compress: bool,
         /// Connections to the far relay that wait for clients.
         pool: u16,
     },

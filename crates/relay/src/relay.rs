@@ -19,13 +19,13 @@ use tokio::time::{interval, sleep};
 
 use crate::far::Far;
 use crate::leg::Leg;
-use crate::near::Pool;
+use crate::near::{Pool, Ready};
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
 use crate::pending::{Pending, PendingCaller};
 use crate::pipes::MAX_PIPES;
 use crate::rules::Target;
 use crate::sockets::{listen, prepare, raise_descriptors, reach};
-use crate::worker::{Inbox, Pair, Worker};
+use crate::worker::{Inbox, Joint, Pair, Worker};
 
 /// Time between two checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -124,8 +124,8 @@ impl Relay {
         let tls = |plain: bool| (!plain).then(PeerTls::new).transpose();
         let part = match options.role.clone() {
             Role::Alone { to } => Part::Alone(to),
-            Role::Near { to, via, key, plain, pool } => {
-                Part::Near(Pool::new(via, key, tls(plain)?, pool, events.clone()), to)
+            Role::Near { to, via, key, plain, compress, pool } => {
+                Part::Near(Pool::new(via, key, tls(plain)?, compress, pool, events.clone()), to)
             }
             Role::Far { targets, key, plain } => Part::Far(Far { targets, key, tls: tls(plain)? }),
         };
@@ -190,29 +190,32 @@ impl Relay {
             Part::Alone(to) => {
                 let unreachable = |error| io::Error::other(format!("the target {to} cannot be reached: {error}"));
                 let target = plain(reach(to).await.map_err(unreachable)?)?;
-                Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), expects_status: false }))
+                Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), joint: Joint::Alone }))
             }
             Part::Near(pool, to) => {
                 let unusable = |error| io::Error::other(format!("the far relay {} cannot be used: {error}", pool.via));
-                let (far, tls) = pool.ask(to).await.map_err(unusable)?.control.into_parts();
+                let Ready { peer, compress } = pool.ask(to).await.map_err(unusable)?;
+                let (far, tls) = peer.control.into_parts();
                 let target = Leg::new(far.into_std()?, tls);
-                Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), expects_status: true }))
+                let joint = Joint::Near { compress };
+                Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), joint }))
             }
             Part::Far(far) => {
                 let mut peer = far.answer(stream).await?;
                 drop(pending);
-                let Some((to, target)) = far.serve(&mut peer).await? else { return Ok(None) };
+                let Some((request, target)) = far.serve(&mut peer).await? else { return Ok(None) };
                 let (near, tls) = peer.control.into_parts();
                 let client = Leg::new(near.into_std()?, tls);
-                Ok(Some(Sides { client, target: plain(target)?, whither: to.to_string(), expects_status: false }))
+                let joint = Joint::Far { compress: request.compress };
+                Ok(Some(Sides { client, target: plain(target)?, whither: request.target.to_string(), joint }))
             }
         }
     }
 
     /// Gives a connection to the worker with the fewest.
     fn hand_over(&self, sides: Sides, who: SocketAddr, permit: OwnedSemaphorePermit) {
-        let Sides { client, target, whither, expects_status } = sides;
-        let pair = Pair { client, target, who, whither, expects_status, permit };
+        let Sides { client, target, whither, joint } = sides;
+        let pair = Pair { client, target, who, whither, joint, permit };
         if let Some(inbox) = self.inboxes.iter().min_by_key(|inbox| inbox.load()) {
             inbox.put(pair);
         }
@@ -224,7 +227,7 @@ struct Sides {
     client: Leg,
     target: Leg,
     whither: String,
-    expects_status: bool,
+    joint: Joint,
 }
 
 /// The threads that move data.

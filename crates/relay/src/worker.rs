@@ -9,18 +9,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use fullpipe_record::{RelayEnding, RelayStretch, RelayedConnection, TcpInfo};
-use fullpipe_units::{ByteCount, SegCount, Span};
+use fullpipe_record::{RelayCompression, RelayEnding, RelayStretch, RelayedConnection, TcpInfo};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::direction::{COPY_BYTES, Direction, Shared, Turn};
+use crate::blocks::BlockReader;
+use crate::direction::{Blocks, Direction, Shared, Turn};
 use crate::ending::{Ending, Next, Side};
 use crate::leg::Leg;
 use crate::message::Status;
 use crate::options::RelayEvent;
+use crate::packer::Packer;
 use crate::pipes::Pipes;
 
 /// Two sides that are to be joined.
@@ -30,9 +32,19 @@ pub(crate) struct Pair {
     pub(crate) target: Leg,
     pub(crate) who: SocketAddr,
     pub(crate) whither: String,
-    /// The target's side begins with the status of a far relay.
-    pub(crate) expects_status: bool,
+    pub(crate) joint: Joint,
     pub(crate) permit: OwnedSemaphorePermit,
+}
+
+/// The part that a relay plays for a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Joint {
+    /// Both sides are hosts.
+    Alone,
+    /// The target's side is a far relay. It begins with a status.
+    Near { compress: bool },
+    /// The client's side is a near relay.
+    Far { compress: bool },
 }
 
 /// The connections of a worker, for those who hand them over.
@@ -43,6 +55,23 @@ pub(crate) struct Inbox {
     /// No more come: what is left at the deadline is reset.
     deadline: OnceLock<Instant>,
     load: AtomicUsize,
+}
+
+impl Joint {
+    /// Returns the directions from the client and from the target.
+    fn directions(self) -> [Direction; 2] {
+        let [made, read] = match self {
+            Self::Near { compress: true } | Self::Far { compress: true } => {
+                [Blocks::Made(Packer::default()), Blocks::Read(BlockReader::default())]
+            }
+            _ => [Blocks::None, Blocks::None],
+        };
+        match self {
+            Self::Alone => [Direction::default(), Direction::default()],
+            Self::Near { .. } => [Direction::new(false, made), Direction::new(true, read)],
+            Self::Far { .. } => [Direction::new(false, read), Direction::new(false, made)],
+        }
+    }
 }
 
 /// Time in which a connection of which one side was reset delivers the rest to the other.
@@ -134,7 +163,7 @@ impl Worker {
     pub(crate) fn new(inbox: Arc<Inbox>, events: UnboundedSender<RelayEvent>, pipes: usize) -> io::Result<Self> {
         let epoll = create(CreateFlags::CLOEXEC)?;
         add(&epoll, &inbox.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        let shared = Shared { pipes: Pipes::new(pipes), scratch: vec![0; COPY_BYTES].into() };
+        let shared = Shared::new(Pipes::new(pipes));
         Ok(Self {
             inbox,
             events,
@@ -217,10 +246,9 @@ impl Worker {
             self.joined.push(None);
             self.joined.len() - 1
         });
-        let back = if pair.expects_status { Direction::after_status() } else { Direction::default() };
         let joined = Joined {
             legs: [pair.client, pair.target],
-            directions: [Direction::default(), back],
+            directions: pair.joint.directions(),
             ending: Ending::new(),
             is_queued: false,
             resets: None,
@@ -262,6 +290,7 @@ impl Worker {
                     joined.ending.passed(side)
                 }
                 Turn::SourceFailed => joined.ending.failed(side, false),
+                Turn::Malformed => return self.end(slot, RelayEnding::Malformed),
                 // The kernel says EPIPE if the FIN came before the reset, and ECONNRESET if not.
                 Turn::DestinationFailed(error) => {
                     joined.ending.failed(side.other(), error.kind() == io::ErrorKind::BrokenPipe)
@@ -362,10 +391,12 @@ impl Joined {
         let duration = Span::from(self.began.elapsed());
         let lost = |side: Side| {
             let to = side.other() as usize;
-            self.directions[side as usize].held() + self.legs[to].unacknowledged(&infos[to])
+            self.directions[side as usize].undelivered(self.legs[to].unacknowledged(&infos[to]))
         };
         let undelivered = if ending == RelayEnding::Closed { 0 } else { lost(Side::Client) + lost(Side::Target) };
         let [client, target] = &infos;
+        let blocks = self.directions[0].block_bytes().zip(self.directions[1].block_bytes());
+        let payload = ByteCount::new(self.directions[0].read + self.directions[1].read);
         RelayedConnection {
             client: self.who,
             target: self.whither.clone(),
@@ -374,6 +405,12 @@ impl Joined {
             duration,
             ending,
             undelivered: ByteCount::new(undelivered),
+            compression: blocks.map(|(from_client, from_target)| RelayCompression {
+                from_client: ByteCount::new(from_client),
+                from_target: ByteCount::new(from_target),
+                effective_rate: BitRate::of(payload, duration),
+                wire_rate: BitRate::of(ByteCount::new(from_client + from_target), duration),
+            }),
             client_stretch: RelayStretch::of(client, duration),
             target_stretch: RelayStretch::of(target, duration),
         }

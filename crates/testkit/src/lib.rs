@@ -4,6 +4,7 @@
 //! error and in `target/skipped.txt`, and fails instead if `FULLPIPE_REQUIRE=all`.
 
 mod browser;
+mod connections;
 mod deadline;
 mod false_server;
 mod lateness;
@@ -18,6 +19,7 @@ mod relay;
 mod validity;
 
 pub use browser::Browser;
+pub use connections::{Carried, ManyConnections, allow_descriptors};
 pub use deadline::within;
 pub use false_server::{FalseServer, Part};
 pub use lateness::lateness;

@@ -25,6 +25,7 @@ mod placement;
 mod ramp;
 mod records;
 mod relay;
+mod relay_faults;
 mod report;
 mod route;
 mod serve;

@@ -9,28 +9,31 @@ use std::time::Duration;
 
 use crate::common::{fullpipe, run};
 use fullpipe_sys::tcp_info;
-use fullpipe_testkit::{Running, free_port, require, sentence, wait_for_listener, within};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use fullpipe_testkit::{
+    ManyConnections, Running, allow_descriptors, free_port, load_slot, require, sentence, wait_for_listener, within,
+};
 use socket2::SockRef;
 
-const TIMEOUT: Duration = Duration::from_secs(20);
-const KEY: &str = "correct horse battery";
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const KEY: &str = "correct horse battery";
 
 /// The relays between a client and a target.
-struct Relays {
-    port: u16,
-    processes: Vec<Running>,
+pub(crate) struct Relays {
+    pub(crate) port: u16,
+    /// The far one first.
+    pub(crate) processes: Vec<Running>,
     _folder: tempfile::TempDir,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+pub(crate) enum Kind {
     Alone,
     Plain,
     Tls,
+    Compressed,
 }
 
-const KINDS: [Kind; 3] = [Kind::Alone, Kind::Plain, Kind::Tls];
+const KINDS: [Kind; 4] = [Kind::Alone, Kind::Plain, Kind::Tls, Kind::Compressed];
 
 impl Relays {
     fn start(kind: Kind, target: u16) -> Self {
@@ -38,6 +41,12 @@ impl Relays {
     }
 
     fn with(kind: Kind, target: u16, near_key: &str, allowed: &str) -> Self {
+        Self::over(kind, target, [near_key, allowed], |far| far)
+    }
+
+    /// A pair whose near relay reaches the far one at the port that `path` returns for that of the far one.
+    pub(crate) fn over(kind: Kind, target: u16, given: [&str; 2], path: impl Fn(u16) -> u16) -> Self {
+        let [near_key, allowed] = given;
         let folder = tempfile::tempdir().unwrap();
         let key = |name: &str, key: &str| {
             let path = folder.path().join(name);
@@ -47,19 +56,24 @@ impl Relays {
         let (near_key, far_key) = (key("near", near_key), key("far", KEY));
         let (port, far) = (free_port(), free_port());
         let to = format!("127.0.0.1:{target}");
-        let plain: &[&str] = if kind == Kind::Plain { &["--plain"] } else { &[] };
+        let [far_flags, near_flags]: [&[&str]; 2] = match kind {
+            Kind::Plain => [&["--plain"], &["--plain"]],
+            Kind::Compressed => [&[], &["--compress"]],
+            Kind::Alone | Kind::Tls => [&[], &[]],
+        };
         let mut processes = Vec::new();
         if kind == Kind::Alone {
             processes.push(relay(port, &["--to", &to]));
         } else {
-            processes.push(relay(far, &[&["--key-file", &far_key, "--allow-to", allowed], plain].concat()));
-            let via = format!("127.0.0.1:{far}");
-            processes.push(relay(port, &[&["--to", &to, "--via", &via, "--key-file", &near_key], plain].concat()));
+            processes.push(relay(far, &[&["--key-file", &far_key, "--allow-to", allowed], far_flags].concat()));
+            let via = format!("127.0.0.1:{}", path(far));
+            let near = ["--to", &to, "--via", &via, "--key-file", &near_key];
+            processes.push(relay(port, &[&near, near_flags].concat()));
         }
         Self { port, processes, _folder: folder }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         connect(self.port)
     }
 
@@ -81,13 +95,13 @@ fn connect(port: u16) -> TcpStream {
     with_timeouts(TcpStream::connect(("127.0.0.1", port)).unwrap())
 }
 
-fn with_timeouts(stream: TcpStream) -> TcpStream {
+pub(crate) fn with_timeouts(stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
-fn listener() -> (TcpListener, u16) {
+pub(crate) fn listener() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     (listener, port)
@@ -115,7 +129,7 @@ fn read_all(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     stream.read_to_end(&mut all).map(|_| all)
 }
 
-fn reset(stream: TcpStream) {
+pub(crate) fn reset(stream: TcpStream) {
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(stream);
 }
@@ -159,6 +173,35 @@ fn carries_the_same_bytes_both_ways_at_once() {
             assert!(printed.contains("\"from_client\":6291456,\"from_target\":6291456"), "{kind:?}: {printed}");
             assert!(printed.contains("\"ending\":\"closed\",\"undelivered\":0"), "{kind:?}: {printed}");
         }
+    }
+}
+
+#[test]
+fn a_pair_that_compresses_reports_what_crossed_and_a_far_relay_needs_no_option() {
+    let (relays, mut client, mut target) = joined(Kind::Compressed);
+    let text: Vec<u8> = (0..40_000).flat_map(|line| format!("line {line} of a text\n").into_bytes()).collect();
+    let sent = text.clone();
+    let sender = thread::spawn(move || {
+        client.write_all(&sent).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        read_all(&mut client).unwrap()
+    });
+    assert!(read_all(&mut target).unwrap() == text);
+    target.write_all(b"thanks").unwrap();
+    drop(target);
+    assert_eq!(sender.join().unwrap(), b"thanks");
+    for output in relays.stop() {
+        let printed = lines(&output);
+        let event = printed.lines().find(|line| line.contains("\"relayed\"")).expect("it reports the connection");
+        let done: serde_json::Value = serde_json::from_str(event).unwrap();
+        let data = &done["data"];
+        assert_eq!((data["from_client"].as_u64(), data["from_target"].as_u64()), (Some(text.len() as u64), Some(6)));
+        let blocks = &data["compression"];
+        // The first block at least is tried. Loopback may then be faster than compression.
+        assert!(blocks["from_client"].as_u64().unwrap() + (64 << 10) < text.len() as u64, "{event}");
+        // Six bytes are not worth it: they have a header.
+        assert_eq!(blocks["from_target"], 10, "{event}");
+        assert!(blocks["effective_rate"].as_f64() > blocks["wire_rate"].as_f64(), "{event}");
     }
 }
 
@@ -307,20 +350,19 @@ fn listening_port(pid: u32) -> u16 {
     listening.expect("it listens")
 }
 
-fn descriptors(relays: &Relays) -> Vec<usize> {
-    relays.processes.iter().map(|relay| read_dir(format!("/proc/{}/fd", relay.pid())).unwrap().count()).collect()
+fn descriptors(relay: &Running) -> usize {
+    read_dir(format!("/proc/{}/fd", relay.pid())).unwrap().count()
 }
 
 #[test]
 fn a_thousand_connections_at_once_leave_no_descriptor() {
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    allow_descriptors(4000).unwrap();
     for kind in [Kind::Alone, Kind::Tls] {
         let (listener, target) = listener();
         let relays = Relays::start(kind, target);
         // The pool of the pair.
         let pooled = if kind == Kind::Tls { 8 } else { 0 };
-        let count = || descriptors(&relays);
+        let count = || relays.processes.iter().map(descriptors).collect::<Vec<_>>();
         assert!(within(TIMEOUT, || count().last().is_some_and(|near| *near >= pooled + 10)));
         thread::sleep(Duration::from_millis(300));
         let before = count();
@@ -345,6 +387,22 @@ fn a_thousand_connections_at_once_leave_no_descriptor() {
         }
         drop(clients);
         assert!(within(TIMEOUT, || count() == before), "{kind:?}: {before:?} before, {:?} after", count());
+    }
+}
+
+#[test]
+fn many_connections_have_the_same_share_and_the_right_bytes() {
+    let _slot = load_slot();
+    allow_descriptors(4000).unwrap();
+    for kind in [Kind::Alone, Kind::Tls] {
+        let (target, to) = listener();
+        let relays = Relays::start(kind, to);
+        let many = ManyConnections { connections: 400, active: 60, duration: Duration::from_millis(1200) };
+        let carried = many.run(relays.port, target, || ());
+        assert_eq!((carried.refused, carried.wrong), (0, 0), "{kind:?}");
+        // In so short a time, and on a machine with other work, shares differ more than in `--example many`.
+        let (min, max) = carried.spread();
+        assert!(min > 0.3 && max < 3.0, "{kind:?}: from {min} to {max} of the mean");
     }
 }
 
@@ -391,6 +449,7 @@ fn a_wrong_command_line_is_refused_in_a_sentence() {
         (&["--listen", ":0", "--to", "host"], "HOST:PORT"),
         (&["--listen", ":0"], "--to"),
         (&["--listen", ":0", "--to", "host:22", "--key-file", key], "--via at the near relay"),
+        (&["--listen", ":0", "--to", "host:22", "--compress"], "--via"),
         (&["--listen", ":0", "--allow-to", "10.0.0.0/8:22"], "--key-file"),
         (&["--listen", ":0", "--allow-to", "10.0.0.0/8", "--key-file", key], "NETWORK:PORTS"),
     ] {

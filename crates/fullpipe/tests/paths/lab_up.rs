@@ -62,6 +62,11 @@ impl Up {
         fullpipe(&[&["lab", "exec", "--join", &self.name, host, "--"], command].concat())
     }
 
+    /// Sends a signal to the program, which is also the path.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.program), signal).unwrap();
+    }
+
     fn exit_code(&mut self) -> Option<i32> {
         let ended = within(TIMEOUT, || self.program.try_wait().unwrap().is_some());
         assert!(ended, "it does not end");

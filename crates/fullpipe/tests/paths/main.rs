@@ -8,6 +8,7 @@ mod lab;
 mod lab_up;
 mod latency;
 mod live;
+mod relay;
 mod replay;
 mod streams;
 mod sweep;

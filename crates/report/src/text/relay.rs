@@ -13,6 +13,7 @@ pub fn relayed(done: &RelayedConnection) -> String {
         RelayEnding::TargetReset => "reset by the target",
         RelayEnding::Forbidden => "reset: the far relay does not permit the target",
         RelayEnding::Unreachable => "reset: the far relay cannot reach the target",
+        RelayEnding::Malformed => "reset: the other relay sent bytes that are not valid",
         RelayEnding::Stopped => "reset: this relay stopped",
     };
     let lost = match done.undelivered {
@@ -21,7 +22,8 @@ pub fn relayed(done: &RelayedConnection) -> String {
     };
     let limits =
         format!("to the client {}, to the target {}", limit(&done.client_stretch), limit(&done.target_stretch));
-    let bytes = format!("{from_client} sent, {from_target} received in {duration} ({rate})");
+    let wire = done.compression.map_or_else(String::new, |blocks| format!(", {} between the relays", blocks.wire_rate));
+    let bytes = format!("{from_client} sent, {from_target} received in {duration} ({rate}{wire})");
     format!("{client} → {target}: {bytes}, {ending}{lost}; {limits}")
 }
 
