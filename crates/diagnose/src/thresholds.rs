@@ -520,14 +520,14 @@ pub(crate) const MIN_SHARE_OF_REFILLS: f64 = 0.1;
 pub(crate) const FULL_USE_OF_PATH: f64 = 0.9;
 /// Share of the round trips in which more was in flight than ever before, from which a transfer ended while it sped up.
 pub(crate) const GROWING_SHARE: f64 = 0.45;
-/// What is in flight at most of late, by the most ever, from which a send buffer may hold as much: it never shrinks, but
-/// data that is written in other portions takes more of its memory (measured: 0.81 and more of buffers, 0.28 to 0.34 of
-/// programs that caught up with their rate).
+/// Most in flight of late, by the most ever, from which a send buffer may hold as much: it never shrinks, but data that
+/// is written in other portions takes more of its memory (measured: 0.81 and more of buffers, 0.28 to 0.34 of programs
+/// that caught up with their rate).
 pub(crate) const MIN_SHARE_OF_FULL_BUFFER: f64 = 0.75;
 /// The same after a loss, of which a congestion window keeps 0.7 (CUBIC) or half (Reno) and grows back slowly.
 pub(crate) const MIN_SHARE_BEFORE_LOSS: f64 = 0.9;
-/// Most in flight of the round trips with little, by that of those with much, where a buffer swings by the third that is
-/// free when its writer is woken.
+/// Most in flight of the round trips with little, by that of those with much, where a buffer swings by the third that
+/// is free when its writer is woken.
 pub(crate) const MIN_LEVEL_OF_SLEEPING_WRITER: f64 = 2.0 / 3.0;
 /// Share of the data that leaves clearly faster than at the most frequent rate: BBR's probes do, in one round trip of
 /// eight, and a maximum pace never does (measured: 0).

@@ -291,7 +291,7 @@ impl End {
         ByteCount::new(self.next.map_or(0, |next| self.ahead.saturating_sub(next)))
     }
 
-    /// Returns the number of its packets that ask for an acknowledgement: without data, from below what was acknowledged.
+    /// Returns the number of its packets that ask for an acknowledgement: without data, below what was acknowledged.
     pub(crate) fn probes(&self) -> u64 {
         self.probes
     }

@@ -220,7 +220,7 @@ impl Packet {
         self.original -= (end - begin - kept.len()) as u32;
         let words = ((FIXED_HEADER + kept.len()) / 4) as u8;
         let offset = self.tcp() + DATA_OFFSET;
-        self.bytes[offset] = self.bytes[offset] & 15 | words << 4;
+        self.bytes[offset] = (self.bytes[offset] & 15) | (words << 4);
         self.bytes.splice(begin..end, kept);
         self.set_length();
         self
