@@ -98,7 +98,8 @@ fn sweeps_that_are_killed_at_fifty_moments_over_a_lab() {
     let begin = |data: &Path, more: &[&str]| {
         let mut command = fullpipe(&["lab", "sweep", scenario.path().to_str().unwrap(), "--duty", "100%"]);
         command.args(["--windows", "16KiB..64KiB", "--streams", "1..4", "--budget", "100%"]);
-        command.args(more).env("XDG_DATA_HOME", data);
+        // A dozen runs.
+        command.args(["--max-bytes", "70M"]).args(more).env("XDG_DATA_HOME", data);
         command
     };
     kill(&begin, 50, 3, Duration::from_secs(5));
