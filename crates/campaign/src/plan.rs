@@ -105,6 +105,7 @@ impl Plan {
     }
 
     /// Returns the plan with the forecast before its first run.
+    #[must_use]
     pub fn with_forecast(mut self) -> Self {
         self.fixed.forecast = self.forecast(&[]);
         self

@@ -128,7 +128,7 @@ fn kill(begin: Begin<'_>, kills: u64, seed: u64, within: Duration) -> Vec<Value>
     while killed < kills {
         let data = tempfile::tempdir().unwrap();
         let mut known = 0;
-        let mut child = Killable::begin(begin(data.path(), &["--json-lines"]));
+        let mut child = Killable::begin(&mut begin(data.path(), &["--json-lines"]));
         child.wait_for_plan();
         loop {
             let Some(printed) = child.kill_after(moment()) else { break };
@@ -141,7 +141,7 @@ fn kill(begin: Begin<'_>, kills: u64, seed: u64, within: Duration) -> Vec<Value>
             if killed == kills {
                 break;
             }
-            child = Killable::begin(begin(data.path(), &["--resume", "--json-lines"]));
+            child = Killable::begin(&mut begin(data.path(), &["--resume", "--json-lines"]));
         }
         let document = document(&run(&mut begin(data.path(), &["--resume", "--json"]), 180));
         each_run_follows_from_those_before(&document);
@@ -178,7 +178,7 @@ struct Killable {
 }
 
 impl Killable {
-    fn begin(mut command: Command) -> Self {
+    fn begin(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (sender, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
