@@ -37,6 +37,9 @@ const MIN_RUNS_OF_BEST: usize = 3;
 /// Runs of a campaign.
 const MIN_RUNS: usize = 10;
 
+/// Runs in a row that do not count with which a campaign ends: it would never have an answer, and no end.
+const MAX_BROKEN: usize = 6;
+
 /// Runs from one reference to the next.
 const REFERENCE_EVERY: usize = 6;
 
@@ -80,6 +83,8 @@ pub enum End {
     Sure,
     /// The next run does not fit into the budget.
     Budget,
+    /// Run after run does not count.
+    Broken,
 }
 
 impl Plan {
@@ -105,6 +110,7 @@ impl Plan {
     }
 
     /// Returns the plan with the forecast before its first run.
+    #[must_use]
     pub fn with_forecast(mut self) -> Self {
         self.fixed.forecast = self.forecast(&[]);
         self
@@ -115,6 +121,9 @@ impl Plan {
         if let Some(whole) = &self.whole {
             let next = whole.get(runs.len()).map(|cell| Next::Run { cell: *cell, reason: SweepReason::Grid });
             return next.filter(|_| self.permits(spent(runs))).unwrap_or(Next::Done(End::Sure));
+        }
+        if runs.len() >= MAX_BROKEN && runs[runs.len() - MAX_BROKEN..].iter().all(|run| run.rate.is_none()) {
+            return Next::Done(End::Broken);
         }
         let state = self.state(runs);
         let Some(wanted) = self.wanted(&state, runs) else { return Next::Done(End::Sure) };
@@ -237,7 +246,7 @@ impl Plan {
 
     /// Returns true if a run of `cell` stays within the budget, of which a part is kept for references.
     fn affords(&self, runs: &[SweepRun], judged: &Judged, cell: Index, reason: SweepReason) -> bool {
-        let Some(fastest) = judged.fastest() else { return true };
+        let Some(fastest) = judged.fastest() else { return self.permits(spent(runs)) };
         let rate = BitRate::from_bps_f64(judged.expected(cell).min(fastest));
         let load = self.length().total();
         let cost = spent(runs) + run_cost(&self.fixed, load, rate);

@@ -68,6 +68,18 @@ fn a_run_that_does_not_count_is_repeated_once_and_not_fitted() {
 }
 
 #[test]
+fn a_campaign_of_which_no_run_counts_ends() {
+    let path = SimulatedPath::new(Family::Clean, 1);
+    let plan = plan(&path);
+    let mut runs = Vec::new();
+    while let Next::Run { cell, .. } = plan.next(&runs) {
+        runs.push(families::broken(cell));
+        assert!(runs.len() <= 6, "it goes on for ever");
+    }
+    assert_eq!((plan.next(&runs), plan.answer(&runs)), (Next::Done(End::Broken), None));
+}
+
+#[test]
 fn no_run_goes_beyond_the_bytes_that_are_permitted() {
     let mut path = SimulatedPath::new(Family::Clean, 2);
     let plan = Plan::new(SweepPlan { max_bytes: Some(ByteCount::from_mib(100)), ..path.plan() }).unwrap();

@@ -98,7 +98,8 @@ fn sweeps_that_are_killed_at_fifty_moments_over_a_lab() {
     let begin = |data: &Path, more: &[&str]| {
         let mut command = fullpipe(&["lab", "sweep", scenario.path().to_str().unwrap(), "--duty", "100%"]);
         command.args(["--windows", "16KiB..64KiB", "--streams", "1..4", "--budget", "100%"]);
-        command.args(more).env("XDG_DATA_HOME", data);
+        // A dozen runs.
+        command.args(["--max-bytes", "70M"]).args(more).env("XDG_DATA_HOME", data);
         command
     };
     kill(&begin, 50, 3, Duration::from_secs(5));
@@ -127,7 +128,7 @@ fn kill(begin: Begin<'_>, kills: u64, seed: u64, within: Duration) -> Vec<Value>
     while killed < kills {
         let data = tempfile::tempdir().unwrap();
         let mut known = 0;
-        let mut child = Killable::begin(begin(data.path(), &["--json-lines"]));
+        let mut child = Killable::begin(&mut begin(data.path(), &["--json-lines"]));
         child.wait_for_plan();
         loop {
             let Some(printed) = child.kill_after(moment()) else { break };
@@ -140,7 +141,7 @@ fn kill(begin: Begin<'_>, kills: u64, seed: u64, within: Duration) -> Vec<Value>
             if killed == kills {
                 break;
             }
-            child = Killable::begin(begin(data.path(), &["--resume", "--json-lines"]));
+            child = Killable::begin(&mut begin(data.path(), &["--resume", "--json-lines"]));
         }
         let document = document(&run(&mut begin(data.path(), &["--resume", "--json"]), 180));
         each_run_follows_from_those_before(&document);
@@ -177,7 +178,7 @@ struct Killable {
 }
 
 impl Killable {
-    fn begin(mut command: Command) -> Self {
+    fn begin(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (sender, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
