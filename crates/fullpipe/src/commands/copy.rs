@@ -28,7 +28,7 @@ use crate::values::{duration, key};
 #[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Arguments {
-    /// Files and folders, the destination last; USER@HOST:PATH or fullpipe://HOST/PATH at the other host
+    /// Files and folders, the destination last; USER@HOST:PATH or `fullpipe://HOST/PATH` at the other host
     #[arg(value_name = "PATH", required_unless_present = "far")]
     paths: Vec<OsString>,
     /// Do what the near end asks, over standard input and output
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// fullpipe at the other host
     #[arg(long, value_name = "PROGRAM", default_value = "fullpipe", help_heading = "Far end")]
     far_path: String,
-    /// Key in FILE of the server that fullpipe://HOST names
+    /// Key in FILE of the server, if one is named
     #[arg(long, value_name = "FILE", value_parser = key, help_heading = "Far end")]
     key_file: Option<Key>,
     /// Ports on which to listen for the data, as 5300-5310; any if absent
