@@ -20,7 +20,7 @@ impl Progress {
     /// Returns the progress that the samples of the sending end show, without those after `until`. A stream counts what
     /// was acknowledged, or what was written where the kernel did not state that in every sample.
     pub fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
-        Self::counting(|sample| sample.tcp.bytes_acked, samples, until)
+        Self::counting(arrived, samples, until)
     }
 
     /// Returns the progress that the samples of the receiving end show, without those after `until`. A stream counts
@@ -78,6 +78,13 @@ impl Progress {
     }
 }
 
+/// Returns the bytes that have arrived as the sending end knows: those acknowledged, selectively too. Once a gap is
+/// filled, all that lies above it is acknowledged at once, though the path carried it before.
+fn arrived(sample: &Sample) -> Option<ByteCount> {
+    let above_gaps = sample.tcp.sacked.unwrap_or_default().of_size(sample.tcp.snd_mss.unwrap_or_default());
+    Some(sample.tcp.bytes_acked? + above_gaps)
+}
+
 /// The kernel's count of the bytes that passed, where it has one.
 type Counter = fn(&Sample) -> Option<ByteCount>;
 
@@ -101,6 +108,7 @@ fn interpolated(curve: &[(Span, ByteCount)], at: Span) -> ByteCount {
 mod tests {
     use super::*;
     use crate::TcpInfo;
+    use fullpipe_units::SegCount;
 
     fn sample(millis: u64, stream: u16, written: u64, acked: Option<u64>) -> Sample {
         Sample {
@@ -119,6 +127,22 @@ mod tests {
         assert_eq!(progress.passed(Span::from_millis(150)), ByteCount::new(2000 + 2020));
         assert_eq!(progress.passed(Span::from_millis(50)), ByteCount::new(500 + 1000));
         assert_eq!(progress.snapshots(), [Span::from_millis(100), Span::from_millis(200)]);
+    }
+
+    #[test]
+    fn what_has_arrived_above_a_gap_counts_when_it_arrives_and_not_when_the_gap_is_filled() {
+        let mut samples = [(100, 1000, 0), (200, 1000, 5), (300, 7000, 0)].map(|(millis, acked, sacked)| {
+            let mut sample = sample(millis, 0, 0, Some(acked));
+            (sample.tcp.sacked, sample.tcp.snd_mss) = (Some(SegCount::new(sacked)), Some(ByteCount::new(1000)));
+            sample
+        });
+        let passed = |samples: &[Sample]| {
+            let progress = Progress::of(samples, Span::MAX);
+            [100, 200, 300].map(|millis| progress.passed(Span::from_millis(millis)).get())
+        };
+        assert_eq!(passed(&samples), [1000, 6000, 7000]);
+        samples[1].tcp.sacked = None;
+        assert_eq!(passed(&samples), [1000, 1000, 7000], "a kernel that does not say");
     }
 
     #[test]
