@@ -143,7 +143,7 @@ pub(crate) fn seen_imperfectly(record: &CaseRecord, folder: &FilePath, how: Impe
         let [from, to] = [folder, scratch.path()].map(|folder| file(folder, &record.name, at.name()));
         // The far host has none of a transfer over the near one's loopback.
         if from.exists() {
-            imperfect::write(how, at, &from, &to, seed)?
+            imperfect::write(how, at, &from, &to, seed)?;
         }
         io::Result::Ok(to)
     };

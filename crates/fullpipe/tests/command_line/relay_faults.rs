@@ -101,8 +101,8 @@ fn survive(moment: Moment) {
     assert!(within(DEADLINE, || sockets(&relays.processes[1]) >= 9));
     thread::sleep(Duration::from_millis(50));
     let before: Vec<usize> = relays.processes.iter().map(sockets).collect();
-    let client = End::start(relays.connect(), 1, 2);
-    let target = End::start(with_timeouts(listener.accept().unwrap().0), 2, 1);
+    let client = End::start(&relays.connect(), 1, 2);
+    let target = End::start(&with_timeouts(listener.accept().unwrap().0), 2, 1);
     thread::sleep(moment.after);
     let survivors = happen(moment, &mut relays, &path, [&client, &target]);
     // Everybody notices, before an end in order could come first.
@@ -208,7 +208,7 @@ impl Ended {
 }
 
 impl End {
-    fn start(stream: TcpStream, sends: u64, receives: u64) -> Self {
+    fn start(stream: &TcpStream, sends: u64, receives: u64) -> Self {
         let flags = Arc::<Flags>::default();
         // Who waits must see what the flags say.
         stream.set_read_timeout(Some(POLL_INTERVAL)).unwrap();
@@ -259,7 +259,7 @@ fn fill(chunk: &mut [u8], seed: u64, offset: u64) {
     for (index, byte) in chunk.iter_mut().enumerate() {
         let at = offset + index as u64;
         let mixed = (at / 2 + seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        *byte = if at % 2 == 0 { (mixed >> 56) as u8 } else { seed as u8 };
+        *byte = if at.is_multiple_of(2) { (mixed >> 56) as u8 } else { seed as u8 };
     }
 }
 

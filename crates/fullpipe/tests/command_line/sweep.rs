@@ -130,8 +130,7 @@ fn kill(begin: Begin<'_>, kills: u64, seed: u64, within: Duration) -> Vec<Value>
         let mut known = 0;
         let mut child = Killable::begin(&mut begin(data.path(), &["--json-lines"]));
         child.wait_for_plan();
-        loop {
-            let Some(printed) = child.kill_after(moment()) else { break };
+        while let Some(printed) = child.kill_after(moment()) {
             killed += 1;
             let kept = kept_runs(data.path());
             // A run is kept before it is printed: none that was printed is lost, and one at most was not printed yet.

@@ -116,7 +116,6 @@ fn text_crosses_a_pair_that_compresses_at_twice_the_rate_of_the_path() {
     let number = |value: &Value| value.as_f64().unwrap();
     let ratio = number(&done["from_client"]) / number(&blocks["from_client"]);
     let (effective, wire) = (number(&blocks["effective_rate"]), number(&blocks["wire_rate"]));
-    println!("text: {ratio:.2} : 1, {effective:.0} bit/s, {wire:.0} on the wire");
     assert!((2.3..4.0).contains(&ratio), "{done}");
     assert!(effective >= 2.0 * RATE && wire <= RATE, "{done}");
 }
@@ -127,16 +126,11 @@ fn random_bytes_cost_little_with_compression_which_turns_itself_off() {
     let _path = path();
     let mut random = random_numbers(4);
     let sent: Vec<u8> = (0..6_000_000).map(|_| (random() >> 8) as u8).collect();
-    let seconds = [&["--compress"][..], &[]].map(|flags| {
-        let done = Pair::start(&Mark::new(), flags).carry(&sent);
-        if let Some(bytes) = done["compression"]["from_client"].as_f64() {
-            assert!(bytes < 1.001 * sent.len() as f64, "{done}");
-        }
-        done["duration"].as_f64().unwrap()
-    });
+    let done = Pair::start(&Mark::new(), &["--compress"]).carry(&sent);
+    let on_the_wire = done["compression"]["from_client"].as_f64().unwrap();
+    assert!(on_the_wire < 1.001 * sent.len() as f64, "{done}");
     let at_best = sent.len() as f64 * 8.0 / (RATE * PAYLOAD);
-    println!("random: {seconds:?} s, {at_best:.2} s at best");
-    assert!(seconds[0] < 1.05 * seconds[1] && seconds[0] > at_best, "{seconds:?}");
+    assert!(done["duration"].as_f64().unwrap() > at_best, "{done}");
 }
 
 #[test]
