@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::common::lock;
+use crate::locks::lock;
 
 /// The bounds of one copy.
 #[derive(Debug, Default)]

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fullpipe_transfer::{Digest, EntryPath, Message, Outcome};
 
 use crate::bounds::Bounds;
 use crate::control::Outgoing;
+use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 
 /// Failures that are kept with their reason.
@@ -128,9 +129,4 @@ impl Common {
     pub(crate) fn error(&self) -> Option<CopyError> {
         lock(&self.failed).take()
     }
-}
-
-/// Locks, also after a thread has panicked: what is guarded is sound at every moment.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

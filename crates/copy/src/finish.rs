@@ -8,7 +8,7 @@ use std::time::Duration;
 use fullpipe_transfer::{EntryPath, Message};
 use rustix::fs::{FileType, OFlags, fsync};
 
-use crate::common::lock;
+use crate::locks::lock;
 use crate::receiver::{Receiver, path_hash};
 use crate::summary::Figures;
 use crate::tree::{Tree, kind, modified, names, set_attributes};

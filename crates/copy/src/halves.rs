@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use tokio_rustls::rustls::Connection;
 
-use crate::common::lock;
 use crate::data_stream::DataStream;
+use crate::locks::lock;
 
 /// Bytes that are read at once: a record and its head (RFC 8446, section 5.2).
 const RECEIVED: usize = 5 + (1 << 14) + 256;

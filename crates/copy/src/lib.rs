@@ -24,6 +24,7 @@ mod data_stream;
 mod far;
 mod finish;
 mod halves;
+mod locks;
 mod near;
 mod options;
 mod part;

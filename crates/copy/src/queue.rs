@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use fullpipe_transfer::Chunks;
 
-use crate::common::lock;
+use crate::locks::lock;
 
 /// Number of the way through ssh, which carries data only when no connection is left.
 pub(crate) const SSH: u16 = u16::MAX;

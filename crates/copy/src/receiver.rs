@@ -17,8 +17,9 @@ use fullpipe_transfer::{
 use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, Mode, OFlags};
 
-use crate::common::{Common, Tally, lock};
+use crate::common::{Common, Tally};
 use crate::data_stream::DataStream;
+use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::part::{Part, boot, recover};
 use crate::root::Root;

@@ -15,8 +15,9 @@ use fullpipe_transfer::{
 use fullpipe_units::ByteCount;
 use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
 
-use crate::common::{Common, Tally, lock};
+use crate::common::{Common, Tally};
 use crate::data_stream::DataStream;
+use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::queue::{Job, Next, Queue, SSH};
 use crate::walk::{List, Source, SourceFile, file_now, identity, walk};

@@ -11,9 +11,9 @@ use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-use crate::common::lock;
 use crate::data_stream::DataStream;
 use crate::halves::halves;
+use crate::locks::lock;
 use crate::options::CopyError;
 use crate::ssh::{Held, Link, Pipes, greeted};
 

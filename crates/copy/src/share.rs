@@ -20,11 +20,12 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 
 use crate::bounds::Pace;
-use crate::common::{Tally, lock};
+use crate::common::Tally;
 use crate::connect::CONNECT_DEADLINE;
 use crate::data_stream::DataStream;
 use crate::far::{FIRST_TIMEOUT, Scope, serve_near_end};
 use crate::halves::halves;
+use crate::locks::lock;
 use crate::options::CopyError;
 use crate::pulse::Pulse;
 use crate::root::Root;

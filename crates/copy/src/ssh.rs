@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::lock;
+use crate::locks::lock;
 use crate::options::CopyError;
 
 /// The line with which the far end begins. What a login script prints before is skipped.

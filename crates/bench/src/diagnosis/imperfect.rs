@@ -18,7 +18,7 @@ const SNAP_LENGTH: u32 = 128;
 /// Time for which a receiving host may collect segments before it hands them on (GRO), one tick of the timestamps, and
 /// the largest packet that it makes of them.
 const COLLECTED_FOR: Span = Span::from_millis(1);
-const LARGEST: u32 = 65_535;
+const MAX_JOINED: u32 = 65_535;
 
 /// Packets of which one is missing.
 const ONE_IN: u64 = 1000;
@@ -183,7 +183,7 @@ impl Packet {
             && (own.flags | other.flags) & (flags::SYN | flags::FIN | flags::RST) == 0
             && self.options() == next.options()
             && !own.has(flags::PSH)
-            && length <= LARGEST;
+            && length <= MAX_JOINED;
         if follows {
             self.original = length;
             self.at = next.at;
