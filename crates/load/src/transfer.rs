@@ -61,7 +61,7 @@ pub struct StreamTotals {
 pub struct Sockets(Vec<TcpStream>);
 
 impl Sockets {
-    /// None if one of them could not be kept.
+    /// Returns those of the senders; none if one of them cannot be kept.
     fn of_senders(streams: &[Stream]) -> Self {
         let senders = streams.iter().filter(|stream| stream.role == Role::Sender);
         let sockets = senders.filter_map(|stream| match &stream.channel {

@@ -1,9 +1,6 @@
 //! Datagrams, and loads during a transfer, in virtual time.
 
-use fullpipe_record::{
-    Direction, Effects, Encapsulation, Framing, HostSettings, IpVersion, Measurement, Path, PathDirection, Reordering,
-    Request, Transport,
-};
+use fullpipe_record::{Direction, HostSettings, Measurement, Path, PathDirection, Reordering, Request, Transport};
 use fullpipe_sim::{CrossTraffic, CrossTrafficResult, NotModelled, Plan, Simulation};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 
@@ -27,17 +24,8 @@ fn tcp() -> Request {
 /// 100 Mbit/s × 20 ms with a queue of 10 ms.
 fn plan(request: Request) -> Plan {
     let rate = BitRate::from_mbps(100);
-    let direction = PathDirection {
-        rate: Some(rate),
-        delay: Span::ZERO,
-        queue: Some(rate.bytes_in(Span::from_millis(10))),
-        loss: None,
-        mtu: ByteCount::new(1500),
-        framing: Framing::Ethernet,
-        ip: IpVersion::V4,
-        encapsulation: Encapsulation::default(),
-        effects: Effects::default(),
-    };
+    let queue = Some(rate.bytes_in(Span::from_millis(10)));
+    let direction = PathDirection { queue, ..PathDirection::of_rate(Some(rate)) };
     let host = HostSettings::of_linux_6_18();
     Plan::new(Path::symmetric(&direction, Span::from_millis(20)), [host.clone(), host], request, 7)
 }

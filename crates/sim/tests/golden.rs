@@ -3,11 +3,9 @@
 
 use std::fmt::Write as _;
 
-use fullpipe_record::{
-    Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, Request, Segmentation,
-};
+use fullpipe_record::{HostSettings, Path, PathDirection, Request, Segmentation};
 use fullpipe_sim::{Granularity, Plan, Simulation};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, Ratio, Span};
 
 const QUEUES: [f64; 3] = [0.25, 1.0, 4.0];
 const LOSSES: [f64; 3] = [0.0, 1e-3, 1e-2];
@@ -15,17 +13,8 @@ const LOSSES: [f64; 3] = [0.0, 1e-3, 1e-2];
 /// 20 Mbit/s × 20 ms for 4 s with a queue in BDPs and random loss of data.
 fn plan(control: &str, queue: f64, loss: f64, granularity: Granularity) -> Plan {
     let (rate, rtt) = (BitRate::from_mbps(20), Span::from_millis(20));
-    let direction = PathDirection {
-        rate: Some(rate),
-        delay: rtt / 2,
-        queue: Some(rate.bytes_in(rtt).scaled(queue)),
-        loss: None,
-        mtu: ByteCount::new(1500),
-        framing: Framing::Ethernet,
-        ip: IpVersion::V4,
-        encapsulation: Encapsulation::default(),
-        effects: Effects::default(),
-    };
+    let queue = Some(rate.bytes_in(rtt).scaled(queue));
+    let direction = PathDirection { delay: rtt / 2, queue, ..PathDirection::of_rate(Some(rate)) };
     let path = Path {
         forward: PathDirection { loss: Some(Ratio::new(loss)), ..direction.clone() },
         reverse: direction,
