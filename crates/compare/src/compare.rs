@@ -4,7 +4,7 @@ use fullpipe_experiment::Interrupt;
 use fullpipe_lab::{Backend, Host, Lab, Output, Plan};
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{
-    HostSettings, Limit, Path, ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun, ProgramsReport,
+    HostSettings, Path, ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun, ProgramsReport,
 };
 use fullpipe_scenario::Scenario;
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -15,7 +15,7 @@ use crate::findings::findings;
 use crate::folder::{Folder, Medium};
 use crate::hosts::{Ended, Hosts, last_line};
 use crate::participant::Participant;
-use crate::prediction::predictions;
+use crate::prediction::Predicted;
 use crate::program::Program;
 use crate::rounds::{Rounds, by_rate, row};
 
@@ -154,12 +154,12 @@ fn batch(
     wishes: &Wishes,
     observe: &mut dyn FnMut(ProgramMoved),
 ) -> Result<ProgramBatch, CompareError> {
-    let predictions = predictions(path, [&sender, &receiver]);
+    let predictions = Predicted { path, hosts: [&sender, &receiver], size: wishes.size }.all(hosts.interrupt());
     let rounds = Rounds { batch: &name, participants, count: wishes.rounds, interrupt: hosts.interrupt() };
     let mut transfer = |participant: &Participant, round: u32| {
         // The user's own command has at least the time of the slowest program.
         let slowest = || predictions.iter().map(|prediction| prediction.rate).min();
-        let expected = prediction_of(&predictions, participant).map(|(rate, _)| rate).or_else(slowest);
+        let expected = prediction_of(&predictions, participant).map(|prediction| prediction.rate).or_else(slowest);
         move_once(hosts, participant, round, wishes, wishes.longest(expected))
     };
     let runs = rounds.run(&mut transfer, observe)?;
@@ -171,9 +171,11 @@ fn batch(
 }
 
 /// Returns the prediction of a participant; `None` of the user's own command.
-pub(crate) fn prediction_of(predictions: &[ProgramPrediction], participant: &Participant) -> Option<(BitRate, Limit)> {
-    let found = predictions.iter().find(|prediction| prediction.program == participant.name())?;
-    Some((found.rate, found.limit))
+pub(crate) fn prediction_of<'p>(
+    predictions: &'p [ProgramPrediction],
+    participant: &Participant,
+) -> Option<&'p ProgramPrediction> {
+    predictions.iter().find(|prediction| prediction.program == participant.name())
 }
 
 /// Moves the file once, and watches the lab meanwhile.

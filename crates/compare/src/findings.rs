@@ -9,7 +9,10 @@ const HELD_BACK: f64 = 0.5;
 /// Largest ÷ least rate up to which a program has the same rate under all settings.
 const FLAT: f64 = 1.1;
 
-/// The same of the fastest programs from which on the settings made a difference.
+/// Share of a predicted rate by which a measured one that is near it is off at most.
+const NEAR: f64 = 0.1;
+
+/// Largest ÷ least rate of the fastest programs from which on the settings made a difference.
 const SETTINGS_MATTER: f64 = 1.5;
 
 /// Returns a sentence or more for each program that is held back: by how much, by what, which programs are not, and
@@ -19,12 +22,29 @@ pub(crate) fn findings(batches: &[ProgramBatch]) -> Vec<String> {
     last.rows.iter().filter_map(|row| of_program(row, last, batches)).chain(as_predicted(batches)).collect()
 }
 
-/// Returns in how many rows the limit that was named is the one that the prediction has.
-fn as_predicted(batches: &[ProgramBatch]) -> Option<String> {
-    let rows = batches.iter().flat_map(|batch| &batch.rows);
-    let named: Vec<bool> = rows.filter_map(|row| Some(allows(row.verdict.as_ref()?, row.predicted_limit?))).collect();
-    let (all, right) = (named.len(), named.iter().filter(|is_right| **is_right).count());
-    (all > 0).then(|| format!("The limit that was named is the predicted one in {right} of {all} rows."))
+/// Returns in how many rows the limit that was named is the one that the prediction has, and the steady rate is near
+/// the predicted one.
+fn as_predicted(batches: &[ProgramBatch]) -> Vec<String> {
+    let rows = || batches.iter().flat_map(|batch| &batch.rows);
+    let named: Vec<bool> = rows().filter_map(|row| Some(allows(row.verdict.as_ref()?, row.predicted_limit?))).collect();
+    let rates: Vec<bool> = rows().filter_map(is_near).collect();
+    let limits = share(&named).map(|share| format!("The limit that was named is the predicted one in {share} rows."));
+    let rates = share(&rates)
+        .map(|share| format!("The steady rate is within {} of the prediction in {share} rows.", Ratio::new(NEAR)));
+    limits.into_iter().chain(rates).collect()
+}
+
+/// Returns "n of m"; `None` of nothing.
+fn share(all: &[bool]) -> Option<String> {
+    let right = all.iter().filter(|is_right| **is_right).count();
+    (!all.is_empty()).then(|| format!("{right} of {}", all.len()))
+}
+
+/// Returns true if the steady rate of a row is near the predicted one or, where losses fall to chance, its range.
+fn is_near(row: &ProgramRow) -> Option<bool> {
+    let (steady, predicted) = (row.steady?, row.predicted?);
+    let [low, high] = row.predicted_range.unwrap_or([predicted; 2]);
+    Some(steady >= low.scaled(1.0 - NEAR) && steady <= high.scaled(1.0 + NEAR))
 }
 
 /// Returns true if a verdict names a limit, or has it among its candidates.
@@ -112,10 +132,13 @@ fn grew([least, most]: [BitRate; 2]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_experiment::Interrupt;
     use fullpipe_record::HostSettings;
     use fullpipe_scenario::Scenario;
+    use fullpipe_units::ByteCount;
+    use std::sync::atomic::AtomicBool;
 
-    use crate::prediction::predictions;
+    use crate::prediction::Predicted;
     use crate::rounds::row;
 
     fn batch(rates: &[(&str, u64)]) -> ProgramBatch {
@@ -127,7 +150,8 @@ mod tests {
         let text = "name = 'x'\ntitle = 'x'\n[path]\nrate = '1Gbit/s'\nrtt = '50ms'\n[[step]]\nname = 'a'\n";
         let path = Scenario::parse("x.toml", text).unwrap().path;
         let rows = rates.iter().map(row).collect();
-        let predictions = predictions(&path, [&host, &host]);
+        let predicted = Predicted { path: &path, hosts: [&host, &host], size: ByteCount::new(250_000_000) };
+        let predictions = predicted.all(Interrupt(&AtomicBool::new(false)));
         ProgramBatch { name: "x".to_owned(), path, sender: host.clone(), receiver: Some(host), predictions, rows }
     }
 
@@ -167,6 +191,17 @@ mod tests {
             row.predicted_limit = Some(limit);
         }
         assert_eq!(findings(&[batch]), ["The limit that was named is the predicted one in 1 of 2 rows."]);
+    }
+
+    #[test]
+    fn steady_rates_near_the_predicted_one_or_its_range_are_counted() {
+        let mut batch = batch(&[("scp", 800), ("curl", 800), ("ftp", 800)]);
+        let mbps = |mbps| BitRate::from_mbps(mbps);
+        for (row, steady) in batch.rows.iter_mut().zip([889, 909, 911]) {
+            (row.steady, row.predicted) = (Some(mbps(steady)), Some(mbps(990)));
+        }
+        batch.rows[2].predicted_range = Some([mbps(300), mbps(820)]);
+        assert_eq!(findings(&[batch]), ["The steady rate is within 10 % of the prediction in 1 of 3 rows."]);
     }
 
     #[test]

@@ -1,60 +1,129 @@
 //! The steady rate of a program: of its TCP connections, and of what it keeps above TCP.
 
-use fullpipe_model::application::Application;
+use std::num::NonZeroUsize;
+use std::thread;
+
+use fullpipe_experiment::{Interrupt, NamedPlan, simulate_each};
 use fullpipe_model::kernel::{asked_fill, send_buffer};
 use fullpipe_model::{predict, window};
 use fullpipe_record::{HostSettings, Limit, Path, ProgramPrediction, Request, Writer};
-use fullpipe_units::BitRate;
+use fullpipe_sim::Plan;
+use fullpipe_units::{BitRate, ByteCount};
 
 use crate::program::Program;
 
-/// Returns the predicted steady rate of `connections` of an application, and its limit.
-pub(crate) fn predicted(
-    application: Option<&Application>,
-    connections: u16,
-    path: &Path,
-    [sender, receiver]: [&HostSettings; 2],
-) -> (BitRate, Limit) {
-    let request = Request { writer: Writer::Blocking, streams: connections.max(1), ..Request::default() };
-    let of_tcp = predict(path, sender, receiver, &request);
-    let each = |rate: BitRate| rate.scaled(f64::from(connections.max(1)));
-    let window = application.and_then(|application| application.expected(path.rtt(), path.forward.rate));
-    let asks = application.is_some_and(|application| application.asks);
-    let asked = asks.then(|| window::rate(send_buffer(sender, None).scaled(asked_fill().get()), path.rtt()));
-    let all = [
-        Some((of_tcp.kernel_model, of_tcp.limit)),
-        window.map(|rate| (each(rate), Limit::ApplicationWindow)),
-        asked.map(|rate| (each(rate), Limit::SendBuffer)),
-    ];
-    all.into_iter().flatten().min_by_key(|(rate, _)| *rate).unwrap_or((of_tcp.kernel_model, of_tcp.limit))
+/// Transfers that are simulated where packets are lost by chance.
+const SIMULATED: u16 = 19;
+
+/// Places, among the sorted ones, of those between which four fifths lie.
+const FOUR_FIFTHS: [usize; 2] = [1, 17];
+
+/// Share of the rate of what a program keeps above TCP from which on that is the limit, and not the losses.
+const FILLED: f64 = 0.95;
+
+/// A transfer whose rate is predicted.
+#[derive(Clone, Copy)]
+pub(crate) struct Predicted<'p> {
+    /// The path from the sender to the receiver.
+    pub(crate) path: &'p Path,
+    /// Settings of the sender and of the receiver.
+    pub(crate) hosts: [&'p HostSettings; 2],
+    /// Size of the file.
+    pub(crate) size: ByteCount,
 }
 
-/// Returns the prediction of every program of the closed list.
-pub(crate) fn predictions(path: &Path, hosts: [&HostSettings; 2]) -> Vec<ProgramPrediction> {
-    let of = |program: Program| {
-        let (rate, limit) = predicted(program.application(), program.connections(path, hosts), path, hosts);
-        ProgramPrediction { program: program.name().to_owned(), rate, limit }
-    };
-    Program::ALL.into_iter().map(of).collect()
+impl Predicted<'_> {
+    /// Returns the prediction of every program of the closed list.
+    ///
+    /// Formulas give the rate of a transfer without end. Where packets are lost by chance, one of a given size meets a
+    /// few of them: it is simulated. An interrupt leaves what the formulas say.
+    pub(crate) fn all(self, interrupt: Interrupt<'_>) -> Vec<ProgramPrediction> {
+        Program::ALL.into_iter().map(|program| self.of(program, interrupt)).collect()
+    }
+
+    fn of(self, program: Program, interrupt: Interrupt<'_>) -> ProgramPrediction {
+        let connections = program.connections(self.path, self.hosts).max(1);
+        let of_tcp = predict(self.path, self.hosts[0], self.hosts[1], &request(connections));
+        let of_tcp = (of_tcp.kernel_model, of_tcp.limit);
+        let own = self.above_tcp(program, connections);
+        let is_by_chance = self.path.forward.loss.is_some_and(|loss| loss.get() > 0.0);
+        let simulated = is_by_chance.then(|| self.simulated(connections, own, interrupt)).flatten();
+        let (rate, limit) = simulated.as_ref().map_or_else(
+            || [Some(of_tcp), own].into_iter().flatten().min_by_key(|(rate, _)| *rate).unwrap_or(of_tcp),
+            |simulated| (simulated.median, simulated.limit),
+        );
+        let range = simulated.map(|simulated| simulated.range);
+        ProgramPrediction { program: program.name().to_owned(), rate, range, limit }
+    }
+
+    /// Returns the rate that a program's own window, or its way to fill the send buffer, permits.
+    fn above_tcp(self, program: Program, connections: u16) -> Option<(BitRate, Limit)> {
+        let application = program.application()?;
+        let all = |rate: BitRate| rate.scaled(f64::from(connections));
+        let window = application.expected(self.path.rtt(), self.path.forward.rate);
+        let buffer = || send_buffer(self.hosts[0], None).scaled(asked_fill().get());
+        let asked = application.asks.then(|| window::rate(buffer(), self.path.rtt()));
+        let window = window.map(|rate| (all(rate), Limit::ApplicationWindow));
+        let asked = asked.map(|rate| (all(rate), Limit::SendBuffer));
+        [window, asked].into_iter().flatten().min_by_key(|(rate, _)| *rate)
+    }
+
+    /// Simulates transfers of the size over `connections`. A program that is held back above TCP writes at that rate.
+    /// `None` if something of the path is not modelled.
+    fn simulated(self, connections: u16, own: Option<(BitRate, Limit)>, interrupt: Interrupt<'_>) -> Option<Simulated> {
+        let rate = own.map(|(rate, _)| rate.scaled(1.0 / f64::from(connections)));
+        let rate = rate.filter(|rate| self.path.forward.rate.is_none_or(|of_link| *rate < of_link));
+        let request = Request { bytes: Some(self.size), rate, ..request(connections) };
+        let plan = Plan::new(self.path.clone(), self.hosts.map(Clone::clone), request, 1);
+        let jobs = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let mut all = Vec::new();
+        let plans = [NamedPlan { name: None, plan }];
+        simulate_each(&plans, SIMULATED, jobs, interrupt, &mut |measurement| {
+            let rate = measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate);
+            all.push((rate, measurement.limit.map_or(Limit::Loss, |verdict| verdict.kind)));
+        })
+        .ok()?;
+        all.sort_by_key(|(rate, _)| *rate);
+        let (median, of_transfer) = *all.get(all.len() / 2)?;
+        let fills = |(rate, _): &(BitRate, Limit)| median >= rate.scaled(FILLED);
+        let limit = own.filter(fills).map_or(of_transfer, |(_, limit)| limit);
+        let range = FOUR_FIFTHS.map(|place| all[place].0);
+        Some(Simulated { median, range, limit })
+    }
+}
+
+/// What simulated transfers come to.
+struct Simulated {
+    median: BitRate,
+    range: [BitRate; 2],
+    limit: Limit,
+}
+
+fn request(connections: u16) -> Request {
+    Request { writer: Writer::Blocking, streams: connections, ..Request::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use fullpipe_scenario::Scenario;
+    use std::sync::atomic::AtomicBool;
 
-    fn path(rtt: &str) -> Path {
-        let text = format!(
-            "name = 'x'\ntitle = 'x'\n[path]\nrate = '1Gbit/s'\nrtt = '{rtt}'\nmtu = 9000\n[[step]]\nname = 'a'\n"
-        );
+    fn path(rtt: &str, of_path: &str) -> Path {
+        let text = format!("name = 'x'\ntitle = 'x'\n[path]\nrtt = '{rtt}'\n{of_path}\n[[step]]\nname = 'a'\n");
         Scenario::parse("x.toml", &text).unwrap().path
     }
 
-    fn of(program: Program, rtt: &str) -> (f64, Limit) {
+    fn predicted(program: Program, path: &Path) -> ProgramPrediction {
         let host = HostSettings::of_linux_6_18();
-        let (path, hosts) = (path(rtt), [&host, &host]);
-        let (rate, limit) = predicted(program.application(), program.connections(&path, hosts), &path, hosts);
-        (rate.as_mbps().round(), limit)
+        let size = ByteCount::new(100_000_000);
+        Predicted { path, hosts: [&host, &host], size }.of(program, Interrupt(&AtomicBool::new(false)))
+    }
+
+    fn of(program: Program, rtt: &str) -> (f64, Limit) {
+        let prediction = predicted(program, &path(rtt, "rate = '1Gbit/s'\nmtu = 9000"));
+        assert_eq!(prediction.range, None, "nothing falls to chance");
+        (prediction.rate.as_mbps().round(), prediction.limit)
     }
 
     #[test]
@@ -76,5 +145,27 @@ mod tests {
     fn connections_side_by_side_carry_more() {
         assert!(of(Program::Aria2, "98ms").0 > 900.0);
         assert!(of(Program::Copy, "98ms").0 > 900.0);
+    }
+
+    #[test]
+    fn a_transfer_that_meets_few_losses_is_not_predicted_as_one_without_end() {
+        let path = path("40ms", "rate = '500Mbit/s'\nloss = '0.005%'");
+        let without_end = {
+            let host = HostSettings::of_linux_6_18();
+            predict(&path, &host, &host, &request(1)).kernel_model
+        };
+        let curl = predicted(Program::Curl, &path);
+        let [low, high] = curl.range.expect("losses fall to chance");
+        assert!(low <= curl.rate && curl.rate <= high && low < high, "{curl:?}");
+        assert!(curl.rate > without_end.scaled(1.2), "{curl:?}, without end {without_end}");
+        assert_eq!(curl.limit, Limit::Loss);
+    }
+
+    #[test]
+    fn a_window_that_losses_do_not_bind_is_the_limit_over_a_lossy_path_too() {
+        let path = path("200ms", "rate = '1Gbit/s'\nloss = '0.001%'");
+        let scp = predicted(Program::Scp, &path);
+        assert_eq!(scp.limit, Limit::ApplicationWindow, "{scp:?}");
+        assert!(scp.rate < predicted(Program::Curl, &path).rate, "{scp:?}");
     }
 }

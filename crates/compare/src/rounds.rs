@@ -2,8 +2,8 @@
 
 use fullpipe_experiment::Interrupt;
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{Limit, ProgramRow, ProgramRun};
-use fullpipe_units::{BitRate, Ratio, Span, median};
+use fullpipe_record::{ProgramPrediction, ProgramRow, ProgramRun};
+use fullpipe_units::{Ratio, Span, median};
 
 use crate::error::CompareError;
 use crate::participant::Participant;
@@ -55,15 +55,16 @@ impl Rounds<'_> {
 }
 
 /// Returns the row of a program from its runs.
-pub(crate) fn row(program: &str, prediction: Option<(BitRate, Limit)>, runs: Vec<ProgramRun>) -> ProgramRow {
+pub(crate) fn row(program: &str, prediction: Option<&ProgramPrediction>, runs: Vec<ProgramRun>) -> ProgramRow {
     let counted = || runs.iter().filter(|run| run.counts());
     let rates = || counted().filter_map(|run| run.goodput);
     let goodput = median(rates().collect());
     let spread = (rates().count() > 1).then(|| Some([rates().min()?, rates().max()?])).flatten();
     ProgramRow {
         program: program.to_owned(),
-        predicted: prediction.map(|(rate, _)| rate),
-        predicted_limit: prediction.map(|(_, limit)| limit),
+        predicted: prediction.map(|prediction| prediction.rate),
+        predicted_range: prediction.and_then(|prediction| prediction.range),
+        predicted_limit: prediction.map(|prediction| prediction.limit),
         goodput,
         spread,
         steady: median(counted().filter_map(|run| run.steady).collect()),
@@ -97,6 +98,7 @@ fn use_of_cpu<'r>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_units::BitRate;
     use std::sync::atomic::AtomicBool;
 
     use crate::program::Program;
@@ -115,8 +117,7 @@ mod tests {
         let failed = ProgramRun { failed: Some("no".to_owned()), ..run(2) };
         let took = Some(Span::from_secs(10));
         let busy = ProgramRun { took, sender_cpu: Some(Span::from_secs(4)), ..run(95) };
-        let prediction = Some((BitRate::from_mbps(100), Limit::Capacity));
-        let row = row("scp", prediction, vec![run(90), late(), run(80), failed, busy]);
+        let row = row("scp", None, vec![run(90), late(), run(80), failed, busy]);
         assert_eq!(row.goodput, Some(BitRate::from_mbps(90)));
         assert_eq!(row.spread, Some([BitRate::from_mbps(80), BitRate::from_mbps(95)]));
         assert_eq!((row.sender_cpu, row.receiver_cpu), (Some(Ratio::new(0.4)), None));

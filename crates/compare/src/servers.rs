@@ -15,7 +15,7 @@ use crate::findings::findings;
 use crate::folder::Folder;
 use crate::local::{self, Ended};
 use crate::participant::{Participant, filled};
-use crate::prediction::predictions;
+use crate::prediction::Predicted;
 use crate::program::{Program, copying, fetching, fetching_in_parts, located};
 use crate::rounds::{Rounds, by_rate, row};
 
@@ -69,7 +69,7 @@ pub fn compare_with_servers(
     let mut transfer =
         |participant: &Participant, round: u32| move_once(servers, &mut folders, participant, round, wishes, interrupt);
     let runs = rounds.run(&mut transfer, observe)?;
-    let batch = batch(servers, sender, &participants, runs);
+    let batch = batch(servers, sender, &participants, runs, wishes.size, interrupt);
     let batches = vec![batch];
     report(ProgramsReport {
         scenario: None,
@@ -251,13 +251,16 @@ fn batch(
     sender: HostSettings,
     participants: &[Participant],
     runs: Vec<Vec<ProgramRun>>,
+    size: ByteCount,
+    interrupt: Interrupt<'_>,
 ) -> ProgramBatch {
     let rtt = runs.iter().flatten().filter_map(|run| run.least_rtt).min().unwrap_or_default();
     let path = Path::symmetric(&PathDirection::of_rate(servers.bandwidth), rtt);
     let is_known = servers.bandwidth.is_some() && rtt > Span::ZERO;
     // Nothing is known of the host that receives, which therefore sets no ceiling.
     let receiver = HostSettings::unbounded();
-    let predictions = if is_known { predictions(&path, [&sender, &receiver]) } else { Vec::new() };
+    let predicted = Predicted { path: &path, hosts: [&sender, &receiver], size };
+    let predictions = if is_known { predicted.all(interrupt) } else { Vec::new() };
     // What is fetched comes from a host of which nothing is known.
     let sends = |participant: &Participant| match participant {
         Participant::Known(program) => program.server_host() == fullpipe_lab::Host::Receiver,

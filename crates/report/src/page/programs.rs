@@ -51,7 +51,8 @@ fn drawn(row: &ProgramRow) -> Row {
     let figure = row.goodput.map_or_else(|| "no valid run".to_owned(), |rate| rate.to_string());
     let steady = row.steady.map_or_else(String::new, |rate| format!(", steady {rate}"));
     let predicted = row.predicted.map_or_else(String::new, |rate| format!(", predicted {rate}"));
-    let drawn = Row::new(&row.program, &figure, Hue::Blue).detail(&format!("{limit}{steady}{predicted}"));
+    let range = row.predicted_range.map_or_else(String::new, |[low, high]| format!(" ({low} to {high})"));
+    let drawn = Row::new(&row.program, &figure, Hue::Blue).detail(&format!("{limit}{steady}{predicted}{range}"));
     let drawn = row.predicted.map_or(drawn.clone(), |rate| drawn.expected(rate));
     row.goodput.map_or(drawn.clone(), |rate| drawn.bar(rate))
 }

@@ -33,6 +33,13 @@ pub fn programs(report: &ProgramsReport, style: Style) -> String {
         2,
         str::to_owned,
     );
+    if report.batches.iter().flat_map(|batch| &batch.rows).any(|row| row.predicted_range.is_some()) {
+        text += &wrapped(
+            "Where losses fall to chance, four fifths of simulated transfers are predicted.",
+            2,
+            str::to_owned,
+        );
+    }
     if !report.command.is_empty() {
         text += &wrapped(&format!("command: {}", report.command.join(" ")), 2, str::to_owned);
     }
@@ -86,12 +93,19 @@ fn cells(row: &ProgramRow) -> [String; 8] {
         row.program.clone(),
         whole(row),
         rate(row.steady),
-        rate(row.predicted),
+        predicted(row),
         or_dash(row.start_up.map(|time: Span| format!("{:.1} s", time.as_secs_f64()))),
         or_dash(row.rtt.map(round_trip)),
         of_processors(row),
         or_dash(limit),
     ]
+}
+
+/// Returns the predicted rate or, where losses fall to chance, its range.
+fn predicted(row: &ProgramRow) -> String {
+    let figure = |rate: BitRate| format!("{:.0}", rate.as_mbps());
+    let range = row.predicted_range.map(|[low, high]| format!("{}–{}", figure(low), figure(high)));
+    or_dash(range.or_else(|| row.predicted.map(figure)))
 }
 
 /// Returns the rate of the whole with its interval.

@@ -34,6 +34,7 @@ pub(crate) fn compared() -> ProgramsReport {
     let row = |program: &str, run: ProgramRun| ProgramRow {
         program: program.to_owned(),
         predicted: Some(BitRate::from_mbps(420)),
+        predicted_range: (program == "scp").then_some([BitRate::from_mbps(310), BitRate::from_mbps(640)]),
         predicted_limit: Some(Limit::SendBuffer),
         goodput: run.goodput.filter(|_| run.counts()),
         spread: run.counts().then_some([BitRate::from_mbps(310), BitRate::from_mbps(330)]),
