@@ -92,7 +92,7 @@ impl Predicted<'_> {
     }
 }
 
-/// What simulated transfers come to.
+/// The outcome of simulated transfers.
 struct Simulated {
     median: BitRate,
     range: [BitRate; 2],

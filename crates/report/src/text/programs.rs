@@ -35,7 +35,7 @@ pub fn programs(report: &ProgramsReport, style: Style) -> String {
     );
     if report.batches.iter().flat_map(|batch| &batch.rows).any(|row| row.predicted_range.is_some()) {
         text += &wrapped(
-            "Where losses fall to chance, four fifths of simulated transfers are predicted.",
+            "Where losses fall to chance, the prediction is the range of four fifths of simulated transfers.",
             2,
             str::to_owned,
         );
