@@ -95,6 +95,7 @@ mod tests {
             retransmits: None,
             together: None,
             load: None,
+            device: None,
             broken: Vec::new(),
         }
     }

@@ -29,6 +29,7 @@ fn main() -> io::Result<()> {
     page.plot("Distributions of round trips", &distributions());
     page.plot("Time–sequence: acknowledged data, data in flight, the window's edge", &sequence());
     page.plot("Runs over 90 days", &history());
+    page.plot("Means over parts of an hour, one in front of another", &utilisation());
     page.heat("Window × streams, with knee, edge and BDP", &tiles());
     page.rows("Ceilings, and the limit", &ceilings());
     page.rows("Runs of a step, with median and interval, predicted as a tick", &strip());
@@ -144,6 +145,18 @@ fn distributions() -> Plot {
         Panel::new("share of the round trips")
             .with(Series::distribution("idle", Hue::Blue, values(100_000, 40)).labelled("idle"))
             .with(Series::distribution("loaded", Hue::Plum, values(120_000, 600)).labelled("loaded")),
+    )
+}
+
+fn utilisation() -> Plot {
+    let minute = |minute: u64| Span::from_secs(60 * minute);
+    let share = |percent: u64| Ratio::new(percent as f64 / 100.0);
+    let runs = (0..20).map(|run| (minute(3 * run), minute(3 * run + 1), share(30 + noise(run) / 2)));
+    let others = (0..60).map(|at| (minute(at), minute(at + 1), share(5 + noise(at) / 5)));
+    Plot::new("Utilisation over an hour").with(
+        Panel::new("use of eth0, 1 Gbit/s")
+            .with(Series::bars("with the runs", Hue::Blue, runs).labelled("with the runs"))
+            .with(Series::bars("other traffic", Hue::Green, others).labelled("other traffic")),
     )
 }
 

@@ -8,7 +8,7 @@ mod text;
 use crate::figures::Figures;
 use crate::quantity::{Dimension, Quantity};
 use crate::svg::{Hue, escape, shown};
-use crate::thin::{thinned, thinned_dots, thinned_ranges};
+use crate::thin::{thinned, thinned_bars, thinned_dots, thinned_ranges};
 
 /// The sentence in place of a chart without data.
 pub(crate) const NOTHING: &str = "Nothing to draw: there are no samples.";
@@ -24,6 +24,8 @@ pub enum Mark {
     Dots,
     /// A vertical line for each pair of points, from the first to the second.
     Ranges,
+    /// A bar for each pair of points of the same height: it stands on the axis from the first to the second.
+    Bars,
 }
 
 /// Points of one quantity over another, drawn alike.
@@ -53,12 +55,21 @@ impl Series {
         if !points.is_sorted_by(|one, next| one.0 <= next.0) {
             points.sort_by(|one, next| one.0.total_cmp(&next.0));
         }
-        points = match mark {
-            Mark::Line | Mark::Steps => thinned(&points),
-            Mark::Dots => thinned_dots(&points),
-            Mark::Ranges => thinned_ranges(&points),
+        Self { points, ..Self::empty::<X, Y>(name, mark, hue) }.thinned()
+    }
+
+    fn empty<X: Quantity, Y: Quantity>(name: &str, mark: Mark, hue: Hue) -> Self {
+        Self { name: shown(name), label: None, mark, hue, x: X::DIMENSION, y: Y::DIMENSION, points: Vec::new() }
+    }
+
+    fn thinned(self) -> Self {
+        let points = match self.mark {
+            Mark::Line | Mark::Steps => thinned(&self.points),
+            Mark::Dots => thinned_dots(&self.points),
+            Mark::Ranges => thinned_ranges(&self.points),
+            Mark::Bars => thinned_bars(&self.points),
         };
-        Self { name: shown(name), label: None, mark, hue, x: X::DIMENSION, y: Y::DIMENSION, points }
+        Self { points, ..self }
     }
 
     /// Returns a series of vertical lines, each at a place from a low to a high value, as intervals have them.
@@ -66,10 +77,22 @@ impl Series {
         Self::new(name, Mark::Ranges, hue, ranges.into_iter().flat_map(|(x, low, high)| [(x, low), (x, high)]))
     }
 
+    /// Returns a series of bars, each from a place to another and of one height, as means over parts of the axis have
+    /// them. A bar that reaches into the next one ends there; one without width is left out.
+    pub fn bars<X: Quantity, Y: Quantity>(name: &str, hue: Hue, bars: impl IntoIterator<Item = (X, X, Y)>) -> Self {
+        let numbers = bars.into_iter().map(|(from, to, y)| [from.number(), to.number(), y.number()]);
+        let mut bars: Vec<[f64; 3]> = numbers.filter(|bar| bar.iter().all(|number| number.is_finite())).collect();
+        bars.sort_by(|one, next| one[0].total_cmp(&next[0]));
+        let ends: Vec<f64> = bars.iter().skip(1).map(|next| next[0]).chain([f64::MAX]).collect();
+        let cut = bars.into_iter().zip(ends).map(|([from, to, y], end)| [(from, y), (to.min(end), y)]);
+        let points = cut.filter(|[from, to]| from.0 < to.0).flatten().collect();
+        Self { points, ..Self::empty::<X, Y>(name, Mark::Bars, hue) }.thinned()
+    }
+
     /// Returns the share of `values` that are at most as large as each: their empirical distribution.
     pub fn distribution<X: Quantity + Ord>(name: &str, hue: Hue, mut values: Vec<X>) -> Self {
-        /// Steps of the curve that can be distinguished.
-        const MAX_STEPS: usize = 400;
+        /// Steps of the curve that can be distinguished: a panel is 160 pixels high.
+        const MAX_STEPS: usize = 200;
         values.sort_unstable();
         let (count, every) = (values.len(), values.len().div_ceil(MAX_STEPS).max(1));
         let share = |index: usize| fullpipe_units::Ratio::of((index + 1) as f64, count as f64);
@@ -91,10 +114,20 @@ impl Series {
         Self { label: Some(shown(label)), ..self }
     }
 
+    /// Returns the points at which a value begins to hold: all, and of bars their left ends.
+    fn begins(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.points.iter().copied().step_by(if self.mark == Mark::Bars { 2 } else { 1 })
+    }
+
     /// Returns the points as a line passes through them.
     fn vertices(&self) -> Vec<(f64, f64)> {
-        if self.mark != Mark::Steps {
-            return self.points.clone();
+        match self.mark {
+            Mark::Line | Mark::Dots | Mark::Ranges => return self.points.clone(),
+            Mark::Bars => {
+                let outline = |ends: &[(f64, f64)]| [(ends[0].0, 0.0), ends[0], ends[1], (ends[1].0, 0.0)];
+                return self.points.chunks_exact(2).flat_map(outline).collect();
+            }
+            Mark::Steps => {}
         }
         let corners = self.points.windows(2).flat_map(|pair| [(pair[1].0, pair[0].1), pair[1]]);
         let mut vertices: Vec<(f64, f64)> = self.points.first().copied().into_iter().chain(corners).collect();

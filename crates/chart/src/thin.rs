@@ -87,6 +87,23 @@ pub(crate) fn thinned_ranges(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     groups.flat_map(reach).collect()
 }
 
+/// Returns bars, of which each pair of points is one, or a bar as high as the highest of each of 720 columns if there
+/// are more than 1 000.
+pub(crate) fn thinned_bars(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let [Some(first), Some(last)] = [points.first(), points.last()] else { return Vec::new() };
+    if points.len() <= MAX_POINTS {
+        return points.to_vec();
+    }
+    let per_column = COLUMNS as f64 / (last.0 - first.0).max(f64::MIN_POSITIVE);
+    let column = |bar: &[(f64, f64)]| (((bar[0].0 - first.0) * per_column) as usize).min(COLUMNS - 1);
+    let bars: Vec<&[(f64, f64)]> = points.chunks_exact(2).collect();
+    let highest = |group: &[&[(f64, f64)]]| {
+        let height = group.iter().map(|bar| bar[0].1).fold(f64::MIN, f64::max);
+        [(group[0][0].0, height), (group[group.len() - 1][1].0, height)]
+    };
+    bars.chunk_by(|one, next| column(one) == column(next)).flat_map(highest).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +113,18 @@ mod tests {
         let points = [(0.0, 1.0), (1.0, 2.0)];
         assert_eq!(thinned(&points), points);
         assert_eq!(thinned(&[]), []);
+    }
+
+    #[test]
+    fn the_highest_bar_of_each_column_stays() {
+        let bar = |index: u32| {
+            let height = if index == 77_777 { 9.0 } else { 1.0 };
+            [(f64::from(index), height), (f64::from(index) + 0.5, height)]
+        };
+        let kept = thinned_bars(&(0..100_000).flat_map(bar).collect::<Vec<_>>());
+        assert!(kept.len() <= 2 * COLUMNS && kept.chunks(2).all(|ends| ends[0].0 < ends[1].0), "{}", kept.len());
+        assert_eq!(kept.iter().filter(|end| end.1 > 8.0).count(), 2);
+        assert_eq!(thinned_bars(&bar(7)), bar(7));
     }
 
     #[test]

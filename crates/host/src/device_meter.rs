@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use fullpipe_record::{DeviceReport, QdiscReport};
+use fullpipe_record::{DeviceCounts, DeviceReport, QdiscReport};
 use fullpipe_sys::{DeviceState, QueueState, device_speed, device_state, output_device, queue_states};
 
 /// Maximum number of queueing disciplines that are reported: a device may have one for each of its queues.
@@ -58,6 +58,24 @@ impl DeviceMeter {
         self.report.dropped_in = now.dropped_in.saturating_sub(self.before.dropped_in);
         Some(self.report.clone())
     }
+}
+
+/// Returns the counts of the device `name`.
+///
+/// # Errors
+/// Fails if there is no such device.
+pub fn device_counts(name: &str) -> io::Result<DeviceCounts> {
+    let state = device_state(name)?;
+    Ok(DeviceCounts {
+        name: name.to_owned(),
+        speed: device_speed(name).ok().flatten(),
+        mtu: state.mtu,
+        link_header: state.link_header,
+        sent_packets: state.sent_packets,
+        sent: state.sent,
+        received_packets: state.received_packets,
+        received: state.received,
+    })
 }
 
 /// Takes the counts of the `queues` that are there over into what was `seen`. One that was removed stays as it was.

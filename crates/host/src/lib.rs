@@ -29,7 +29,7 @@ mod sysctl;
 pub use advise::{advise, who_else};
 pub use allow::{allowances, usual_path};
 pub use apply::{Applied, ApplyError, apply};
-pub use device_meter::DeviceMeter;
+pub use device_meter::{DeviceMeter, device_counts};
 pub use elsewhere::elsewhere;
 pub use inspect::{inspect, settings_of};
 pub use journal_dir::{ApplyOptions, JournalDir, Step, check, planned};

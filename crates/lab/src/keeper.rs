@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, ExitCode, Stdio};
 
-use fullpipe_host::{Applied, SysctlTree, apply, inspect};
+use fullpipe_host::{Applied, SysctlTree, apply, device_counts, inspect};
 use fullpipe_record::Segmentation;
 use fullpipe_sys::{
     CpuTime, Fork, Ipv4Link, NetNamespace, Offload, children_cpu_time, configure_ipv4, create_veth, enter_before_exec,
@@ -337,6 +337,10 @@ impl Keeper<'_> {
             Request::DeviceDrops { host } => {
                 self.enter(host)?;
                 Ok(Reply::Count(device_drops()? + self.host(host)?.drops_on_the_way()?))
+            }
+            Request::Device { host } => {
+                self.enter(host)?;
+                device_counts(TO_HOST).map(Reply::Device)
             }
             Request::Counts => self.counts().map(Reply::Counts),
         }

@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use fullpipe_record::{Change, HostSettings, Path, PathChange, Validity};
+use fullpipe_record::{Change, DeviceCounts, HostSettings, Path, PathChange, Validity};
 use fullpipe_units::{BitRate, ByteCount};
 use tracing::{debug, info};
 
@@ -153,6 +153,19 @@ impl Lab {
         let action = format!("read the settings of the {}", host.name());
         match self.remote.ask(&action, &Request::Inspect { host }, &[])? {
             Reply::Settings(settings) => Ok(settings),
+            _ => Err(LabError::Gone { action }),
+        }
+    }
+
+    /// Returns the counts of a host's device, with the rate of the path that leads away from it as its speed.
+    ///
+    /// # Errors
+    /// If they cannot be read, or the lab is gone.
+    pub fn device(&self, host: Host) -> Result<DeviceCounts, LabError> {
+        let action = format!("count what the device of the {} carried", host.name());
+        let away = if host == Host::Receiver { &self.path.reverse } else { &self.path.forward };
+        match self.remote.ask(&action, &Request::Device { host }, &[])? {
+            Reply::Device(counts) => Ok(DeviceCounts { speed: away.rate, ..counts }),
             _ => Err(LabError::Gone { action }),
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fullpipe_record::{Change, HostSettings, Segmentation};
+use fullpipe_record::{Change, DeviceCounts, HostSettings, Segmentation};
 use fullpipe_sys::{receive_with_descriptors, send_with_descriptors};
 use fullpipe_units::{ByteCount, Span};
 use serde::de::DeserializeOwned;
@@ -160,6 +160,8 @@ pub(crate) enum Request {
     Undo { host: Host },
     /// Count the packets that a host's device dropped, and the device between the routers on the way to its own.
     DeviceDrops { host: Host },
+    /// Count what a host's device sent and received.
+    Device { host: Host },
     /// Count what the routers carried in each direction.
     Counts,
 }
@@ -178,6 +180,8 @@ pub(crate) enum Reply {
     Settings(HostSettings),
     /// A count.
     Count(u64),
+    /// Counts of a device.
+    Device(DeviceCounts),
     /// Counts of each direction, forward first.
     Counts([Counts; 2]),
     /// It could not be done; one sentence says why.

@@ -295,6 +295,7 @@ mod tests {
             retransmits: None,
             together: None,
             load: None,
+            device: None,
             broken: Vec::new(),
         };
         let runs = measured.map(run).to_vec();

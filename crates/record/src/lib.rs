@@ -87,7 +87,7 @@ pub use legal::{
     MtuVerdict, PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict,
     SenderApplicationVerdict, UnknownVerdict,
 };
-pub use machine::{CpuSample, CpuTime, DeviceReport, Machine, QdiscReport};
+pub use machine::{CpuSample, CpuTime, DeviceCounts, DeviceReport, Machine, QdiscReport};
 pub use measurement::{
     Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval, MAX_STREAM_INTERVALS, Measurement, Peer,
     RttMethod, RttReport, RttStats, RunTotals, SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary,
@@ -108,8 +108,8 @@ pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE
 pub use simulation::{Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport};
 pub use steady::{least_rtt, steady, steady_of_receiver};
 pub use sweep::{
-    SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepLoad, SweepOrder,
-    SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepRunRecord, SweepShape,
+    SweepAnswer, SweepCell, SweepCost, SweepDevice, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepLoad,
+    SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepRunRecord, SweepShape, SweepTraffic,
 };
 pub use thinning::{MAX_SAMPLES, Thinning};
 pub use truth::{DirectionTruth, EditTruth, Fate, PacketTruth, PathTruth, SegmentTruth};

@@ -82,6 +82,42 @@ pub struct DeviceReport {
     pub qdiscs: Vec<QdiscReport>,
 }
 
+/// Counts of a network device in both directions, since it was made.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DeviceCounts {
+    /// Its name, such as `eth0`.
+    pub name: String,
+    /// Speed of its link; `None` if the driver reports none.
+    pub speed: Option<BitRate>,
+    /// Largest IP packet.
+    pub mtu: ByteCount,
+    /// Bytes of the header of the link that are counted with each packet.
+    pub link_header: ByteCount,
+    /// Packets that it sent; some drivers count a train of segments as one.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent: ByteCount,
+    /// Packets that it received, likewise.
+    pub received_packets: u64,
+    /// Their bytes.
+    pub received: ByteCount,
+}
+
+impl DeviceCounts {
+    /// Returns the counts since `earlier`; `None` if they are of another device, or began anew.
+    pub fn since(&self, earlier: &Self) -> Option<Self> {
+        let more = |now: ByteCount, before: ByteCount| now.get().checked_sub(before.get()).map(ByteCount::new);
+        (self.name == earlier.name).then_some(())?;
+        Some(Self {
+            sent_packets: self.sent_packets.checked_sub(earlier.sent_packets)?,
+            sent: more(self.sent, earlier.sent)?,
+            received_packets: self.received_packets.checked_sub(earlier.received_packets)?,
+            received: more(self.received, earlier.received)?,
+            ..self.clone()
+        })
+    }
+}
+
 /// Queueing discipline for outgoing packets of a network interface. Counts cover the time since data began to flow, or
 /// since the queueing discipline was added if that was later.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

@@ -71,6 +71,54 @@ impl SweepLoad {
     pub const STEP: Span = Span::from_millis(500);
 }
 
+/// The traffic of a network device over a part of a sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepTraffic {
+    /// Length of that part.
+    pub span: Span,
+    /// Bytes that the device sent, with headers.
+    pub sent: ByteCount,
+    /// Bytes that it received, with headers.
+    pub received: ByteCount,
+}
+
+impl SweepTraffic {
+    /// Returns the rate of all bytes that went in the direction of the data.
+    pub fn rate(&self, direction: Direction) -> BitRate {
+        BitRate::of(self.bytes(direction), self.span)
+    }
+
+    const fn bytes(&self, direction: Direction) -> ByteCount {
+        match direction {
+            Direction::Upload | Direction::Both => self.sent,
+            Direction::Download => self.received,
+        }
+    }
+}
+
+/// The network device of this end that carries the data of a sweep, and what else it carried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepDevice {
+    /// Its name, such as `eth0`.
+    pub name: String,
+    /// Speed of its link, or the rate of an emulated path; `None` if it is not known.
+    pub speed: Option<BitRate>,
+    /// Its traffic since the end of the run before; `None` before the first run, and where the sweep was resumed.
+    pub before: Option<SweepTraffic>,
+    /// Its traffic during the run, set-up and drain included.
+    pub during: SweepTraffic,
+    /// Bytes of the run itself among these, in the direction of the data: its payload, what was sent again, and headers,
+    /// as far as they follow from sizes of packets. The rest is other traffic.
+    pub own: ByteCount,
+}
+
+impl SweepDevice {
+    /// Returns the rate of other traffic during the run, in the direction of the data.
+    pub fn other(&self, direction: Direction) -> BitRate {
+        BitRate::of(self.during.bytes(direction).saturating_sub(self.own), self.during.span)
+    }
+}
+
 /// A run of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepRun {
@@ -96,6 +144,10 @@ pub struct SweepRun {
     /// Its course over time, the kernel's round-trip time and the processors; `None` where they were not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<SweepLoad>,
+    /// The device that carried its data, with other traffic before and during the run; `None` where it is not counted,
+    /// as in virtual time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<SweepDevice>,
     /// The reasons why the run does not count, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<String>,
@@ -115,6 +167,7 @@ impl SweepRun {
             retransmits: None,
             together: None,
             load: None,
+            device: None,
             broken: Vec::new(),
         }
     }

@@ -9,6 +9,7 @@ pub mod iperf3;
 mod json;
 mod page;
 mod text;
+mod timeline;
 
 pub use json::{document, event_schema, schema};
 pub use page::{PageError, Source, html_page, text_page};

@@ -4,6 +4,7 @@
 //! the next begins, so that a sweep that was ended goes on with the very run that it would have made.
 
 mod course;
+mod device;
 mod kept;
 mod prepare;
 mod run;

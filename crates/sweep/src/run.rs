@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_campaign::{Next, Plan, dips, growth_of_rtt, spent, together};
 use fullpipe_record::{
-    DailyHours, Direction, Measurement, Request, Summary, SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun,
-    SweepRunRecord,
+    DailyHours, DeviceCounts, Direction, Measurement, Request, Summary, SweepCell, SweepLoad, SweepReason, SweepReport,
+    SweepRun, SweepRunRecord,
 };
 use fullpipe_units::{ByteCount, Span};
 
 use crate::course::load;
+use crate::device::{Account, device};
 use crate::prepare::{idle_rtt, request, wall};
 
 /// Samples of each end that are kept with a run.
@@ -31,6 +32,10 @@ pub trait Measure {
     /// # Errors
     /// If it cannot be made. One that broke off is none, and an interrupt neither.
     fn measure(&mut self, number: u32, request: &Request) -> Result<Measurement, Self::Error>;
+
+    /// Returns the counts of the device of this end that carries the data, as they are now; `None` where they are not
+    /// known, as in virtual time.
+    fn device(&mut self) -> Option<DeviceCounts>;
 
     /// Waits, without load, or less if the user interrupts.
     fn rest(&mut self, span: Span);
@@ -61,6 +66,7 @@ impl Sweep<'_> {
         measure: &mut M,
         keep: &mut dyn FnMut(SweepRunRecord) -> Result<(), M::Error>,
     ) -> Result<SweepReport, M::Error> {
+        let mut account = Account::default();
         while let Next::Run { cell, reason } = self.plan.next(&self.runs) {
             let number = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
             if let Some(hours) = self.plan.fixed().hours {
@@ -69,11 +75,14 @@ impl Sweep<'_> {
             if self.is_interrupted() {
                 return Ok(self.report(true));
             }
+            let before = account.passed(measure.device());
             let measurement = measure.measure(number, &self.request(cell))?;
+            let during = account.passed(measure.device());
             if measurement.interrupted || self.is_interrupted() {
                 return Ok(self.report(true));
             }
-            let run = self.figures(cell, reason, &measurement);
+            let device = device(before, during, &measurement, payload(&measurement));
+            let run = SweepRun { device, ..self.figures(cell, reason, &measurement) };
             let rest = run.took.saturating_sub(wall(&measurement));
             keep(record(self.plan, number, &run, measurement))?;
             self.runs.push(run);
@@ -109,6 +118,7 @@ impl Sweep<'_> {
             retransmits: summary.retransmits,
             together: together(measurement),
             load: load(measurement),
+            device: None,
             broken,
         }
     }
@@ -143,6 +153,15 @@ fn sent(measurement: &Measurement) -> ByteCount {
     match (carried, measurement.carried_out().direction) {
         (Some(carried), Direction::Upload) => carried,
         (carried, _) => carried.unwrap_or(received) + again,
+    }
+}
+
+/// Returns the payload that passed this end's device in the direction of the data, of an upload with what was sent
+/// again.
+fn payload(measurement: &Measurement) -> ByteCount {
+    match measurement.carried_out().direction {
+        Direction::Download => measurement.run.and_then(|run| run.carried).unwrap_or(measurement.summary.received),
+        Direction::Upload | Direction::Both => sent(measurement),
     }
 }
 

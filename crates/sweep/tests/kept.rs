@@ -55,6 +55,7 @@ fn next_run(plan: &Plan, runs: &[SweepRun]) -> Option<SweepRun> {
         retransmits: None,
         together: None,
         load: None,
+        device: None,
         broken: Vec::new(),
     })
 }

@@ -15,10 +15,16 @@ pub struct DeviceState {
     pub index: u32,
     /// Its MTU.
     pub mtu: ByteCount,
-    /// Packets that it has sent.
+    /// Bytes of the header of the link that its counts include with each packet: 14 of Ethernet, else none.
+    pub link_header: ByteCount,
+    /// Packets that it has sent; some drivers count a train of segments as one.
     pub sent_packets: u64,
     /// Their bytes, with the headers of the link.
     pub sent: ByteCount,
+    /// Packets that it has received, likewise.
+    pub received_packets: u64,
+    /// Their bytes, with the headers of the link.
+    pub received: ByteCount,
     /// Packets that may wait for it (`txqueuelen`).
     pub queue_length: SegCount,
     /// Packets that it has dropped on their way out.
@@ -81,6 +87,10 @@ const ANSWER: usize = 32 << 10;
 /// `struct ifinfomsg`, with the device's number at [`INDEX_AT`].
 const LINK_LENGTH: usize = 16;
 
+/// Offset of the kind of the link in it (`ARPHRD_ETHER` and others), and bytes of Ethernet's header.
+const KIND_AT: usize = 2;
+const ETHERNET_HEADER: ByteCount = ByteCount::new(14);
+
 /// `struct tcmsg`: family, the device's number, handle, parent.
 const QUEUE_LENGTH: usize = 20;
 
@@ -88,7 +98,9 @@ const QUEUE_LENGTH: usize = 20;
 const INDEX_AT: usize = 4;
 
 /// Of `struct rtnl_link_stats64`: the counts are 64 bits each.
+const RX_PACKETS: usize = 0;
 const TX_PACKETS: usize = 1;
+const RX_BYTES: usize = 2;
 const TX_BYTES: usize = 3;
 const RX_DROPPED: usize = 6;
 const TX_DROPPED: usize = 7;
@@ -116,9 +128,14 @@ fn read_device(body: &[u8]) -> Option<DeviceState> {
     let count = |at: usize| whole64(counts.get(at * 8..)?);
     let missed = count(RX_MISSED).unwrap_or(0);
     let word = |kind: u16| number(attribute(attributes, kind)?);
+    let kind = body.get(KIND_AT..)?.first_chunk().copied().map(u16::from_ne_bytes);
+    let is_ethernet = kind == Some(libc::ARPHRD_ETHER);
     Some(DeviceState {
         index: number(body.get(INDEX_AT..)?)?,
         mtu: ByteCount::new(word(libc::IFLA_MTU)?.into()),
+        link_header: if is_ethernet { ETHERNET_HEADER } else { ByteCount::ZERO },
+        received_packets: count(RX_PACKETS).unwrap_or(0),
+        received: ByteCount::new(count(RX_BYTES).unwrap_or(0)),
         queue_length: SegCount::new(word(libc::IFLA_TXQLEN).unwrap_or(0).into()),
         sent_packets: count(TX_PACKETS).unwrap_or(0),
         sent: ByteCount::new(count(TX_BYTES).unwrap_or(0)),
@@ -295,6 +312,8 @@ mod tests {
     fn loopback_is_there_and_holds_nothing_to_a_rate() {
         let state = device_state("lo").unwrap();
         assert!(state.index > 0 && state.mtu > ByteCount::ZERO, "{state:?}");
+        assert_eq!(state.link_header, ByteCount::ZERO, "{state:?}");
+        assert!(state.received <= device_state("lo").unwrap().sent, "what it receives, it sent");
         assert!(queue_states(state.index).unwrap().iter().all(|queue| queue.rate.is_none()));
         assert_eq!(device_state("no-such-device").unwrap_err().raw_os_error(), Some(libc::ENODEV));
     }

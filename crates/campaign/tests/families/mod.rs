@@ -178,6 +178,7 @@ impl SimulatedPath {
             retransmits: None,
             together: None,
             load: None,
+            device: None,
             broken: Vec::new(),
         }
     }
@@ -259,6 +260,7 @@ pub fn broken(cell: SweepCell) -> SweepRun {
         retransmits: None,
         together: None,
         load: None,
+        device: None,
         broken: vec!["the connection was reset".to_owned()],
     }
 }

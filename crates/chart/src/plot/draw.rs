@@ -132,7 +132,8 @@ fn draw_series(series: &Series, axis: &Axis, values: &Height, are_titled: bool) 
     let (low, high) = axis.ends();
     // A logarithm has one more, for its number to be right.
     let across = places(high - low) + usize::from(axis.is_logarithmic);
-    let up = value_places(values.end);
+    // Means over parts of the axis, of which there are many, need not be exact beyond a pixel.
+    let up = value_places(values.end).saturating_sub(usize::from(series.mark == Mark::Bars));
     let place = |(x, y): (f64, f64)| (number(axis.coordinate(x), across), number(-y / values.unit.size, up));
     let class = series.hue.class();
     let path = |mark: &str, d: &str, title: &str| {
@@ -157,6 +158,10 @@ fn draw_series(series: &Series, axis: &Axis, values: &Height, are_titled: bool) 
         Mark::Ranges => {
             let range = |ends: &[(f64, f64)]| format!("M{}", joined(ends));
             path("range", &series.points.chunks(2).map(range).collect::<String>(), &summary(series))
+        }
+        Mark::Bars => {
+            let places: Vec<Place> = series.points.iter().map(|at| place(*at)).collect();
+            path("area", &outlines(&places), &summary(series))
         }
         _ if are_titled || series.points.len() == 1 => {
             let titled = |(at, place): ((f64, f64), Place)| {
@@ -191,6 +196,29 @@ fn steps(places: &[Place]) -> String {
         }
     }
     path
+}
+
+/// Returns the outlines of bars, of which each pair of places is the top of one; bars that touch have one outline. The way
+/// back along the axis is written with a small letter and a blank, which the script passes over: it has no values.
+fn outlines(tops: &[Place]) -> String {
+    let bars: Vec<&[Place]> = tops.chunks_exact(2).collect();
+    bars.chunk_by(|one, next| one[1].0 == next[0].0).map(outline).collect()
+}
+
+fn outline(bars: &[&[Place]]) -> String {
+    let [Some([first, _]), Some([_, last])] = [bars.first(), bars.last()] else { return String::new() };
+    let mut path = format!("M{}", pair(first));
+    let mut top = first;
+    for bar in bars {
+        if bar[0].1 != top.1 {
+            path += &format!("V{}", bar[0].1);
+        }
+        if bar[0].0 != bar[1].0 {
+            path += &format!("H{}", bar[1].0);
+        }
+        top = &bar[1];
+    }
+    path + &format!("v{}L{} 0z", last.1.trim_start_matches('-'), first.0)
 }
 
 /// Draws the labels at the right of a panel, moved apart where they would overlap.
@@ -235,6 +263,16 @@ mod tests {
         let places = [("0", "0"), ("1", "0"), ("2", "-3"), ("2", "-4")];
         assert_eq!(steps(&places.map(|(x, y)| (x.to_owned(), y.to_owned()))), "M0,0H1H2V-3V-4");
         assert_eq!((pair(&("1".into(), "-2".into())), pair(&("1".into(), "0".into()))), ("1-2".into(), "1,0".into()));
+    }
+
+    #[test]
+    fn bars_stand_on_the_axis_and_touch_or_not() {
+        let bars = [("0", "-3"), ("1", "-3"), ("1", "-4"), ("2", "-4"), ("5", "0"), ("6", "0"), ("6", "0"), ("7", "0")];
+        let outlines = |bars: &[(&str, &str)]| {
+            outlines(&bars.iter().map(|(x, y)| ((*x).to_owned(), (*y).to_owned())).collect::<Vec<_>>())
+        };
+        assert_eq!(outlines(&bars), "M0-3H1V-4H2v4L0 0zM5,0H6H7v0L5 0z");
+        assert_eq!(outlines(&[]), "");
     }
 
     #[test]

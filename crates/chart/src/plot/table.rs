@@ -11,7 +11,7 @@ const BINS: usize = 40;
 
 pub(super) fn figures(plot: &Plot) -> Figures {
     let series: Vec<&Series> = plot.panels.iter().flat_map(|panel| &panel.series).collect();
-    let mut places: Vec<f64> = plot.points().map(|point| point.0).collect();
+    let mut places: Vec<f64> = series.iter().flat_map(|series| series.begins()).map(|point| point.0).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
     let [Some(&low), Some(&high)] = [places.first(), places.last()] else { return Figures::default() };
@@ -38,8 +38,8 @@ fn head(panel: &Panel, series: &Series) -> String {
 
 /// Returns the least and the most of a series from one place to the next.
 fn cell(series: &Series, (from, to): (f64, f64)) -> String {
-    let begin = series.points.partition_point(|point| point.0 < from);
-    let within = series.points[begin..].iter().take_while(|point| point.0 < to).map(|point| point.1);
+    let within = series.begins().skip_while(|point| point.0 < from).take_while(|point| point.0 < to);
+    let within = within.map(|point| point.1);
     let (least, most) = within.fold((f64::MAX, f64::MIN), |(least, most), y| (least.min(y), most.max(y)));
     match (least, most) {
         _ if least > most => String::new(),

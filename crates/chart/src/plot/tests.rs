@@ -77,10 +77,24 @@ fn a_line_is_drawn_in_text() {
 }
 
 #[test]
+fn bars_are_drawn_from_their_begin_to_their_end_and_have_a_row_each() {
+    let of = |from, to, mbps| (second(from), second(to), BitRate::from_mbps(mbps));
+    // In any order; one reaches into the next, and one has no width.
+    let bars = Series::bars("others", Hue::Green, [of(300, 400, 7), of(0, 200, 3), of(100, 300, 5), of(500, 500, 9)]);
+    let plot = Plot::new("Others").with(Panel::new("others").with(bars));
+    let svg = plot.svg();
+    assert!(svg.contains("class=\"m area c2\""), "{svg}");
+    assert!(svg.contains("d=\"M0-3H1V-5H3V-7H4v7L0 0z\"") && svg.contains("3 to 7 Mbit/s"), "{svg}");
+    assert_eq!(plot.figures().rows, [["0 s", "3 Mbit/s"], ["1 s", "5 Mbit/s"], ["3 s", "7 Mbit/s"]]);
+    assert!(plot.text().contains('⡇'), "{}", plot.text());
+    assert!(Series::bars("none", Hue::Blue, Vec::<(Span, Span, BitRate)>::new()).points.is_empty());
+}
+
+#[test]
 fn a_distribution_ends_at_its_whole() {
     let values = (1..=1_000).map(Span::from_millis).collect();
     let series = Series::distribution("round trips", Hue::Plum, values);
-    assert!(series.points.len() < 410);
+    assert!(series.points.len() < 210);
     assert_eq!((series.points.first(), series.points.last()), (Some(&(0.001, 0.0)), Some(&(1.0, 1.0))));
     assert!(Series::distribution("none", Hue::Plum, Vec::<Span>::new()).points.is_empty());
 }

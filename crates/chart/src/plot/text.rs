@@ -40,7 +40,7 @@ fn draw_panel(panel: &Panel, axis: &Axis, width: usize, lines: usize) -> String 
         let at = |point: (f64, f64)| (axis.share(point.0), values.share(point.1));
         let points: Vec<(f64, f64)> = series.vertices().into_iter().map(at).collect();
         match series.mark {
-            Mark::Line | Mark::Steps => points.windows(2).for_each(|pair| grid.line(pair[0], pair[1])),
+            Mark::Line | Mark::Steps | Mark::Bars => points.windows(2).for_each(|pair| grid.line(pair[0], pair[1])),
             Mark::Ranges => points.chunks_exact(2).for_each(|pair| grid.line(pair[0], pair[1])),
             Mark::Dots => {}
         }

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use fullpipe_campaign::{Grid, Next, Plan, spent};
 use fullpipe_experiment::{Emulated, Interrupt, LabTarget, VirtualTarget};
-use fullpipe_lab::{Backend, Lab, Plan as LabPlan};
+use fullpipe_host::device_counts;
+use fullpipe_lab::{Backend, Host as LabHost, Lab, Plan as LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
 use fullpipe_probe::{Destination, TestEvent, measure, watch_closely};
 use fullpipe_record::{
-    Content, DailyHours, Direction, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan, SweepRun,
-    SweepRunRecord,
+    Content, DailyHours, DeviceCounts, Direction, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan,
+    SweepRun, SweepRunRecord,
 };
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, Scenario, Step, parse_path_flag_with};
@@ -141,7 +142,8 @@ impl Run for Arguments {
         let needs_consent = !self.sweep.yes && !stays_here(&target);
         let path = |rtt: Span| self.bandwidth.map(|rate| known_path(rate, rtt)).transpose();
         let picture = Drawing::default();
-        let mut host = Host { destination, interrupt: Arc::clone(&interrupts.flag), picture: &picture, terminal };
+        let interrupt = Arc::clone(&interrupts.flag);
+        let mut host = Host { destination, device: None, interrupt, picture: &picture, terminal };
         let direction = if self.reverse { Direction::Download } else { Direction::Upload };
         let load = (direction, self.hours);
         let place = Place { target, is_virtual: false, needs_consent, path: &path, load, picture: &picture };
@@ -383,15 +385,15 @@ fn checked(plan: SweepPlan, place: &Place<'_>) -> Result<Plan, Failure> {
 /// A real host.
 struct Host<'p> {
     destination: Destination,
+    /// Name of the device of the last measurement; each of them states it anew, as the route may change.
+    device: Option<String>,
     interrupt: Arc<AtomicBool>,
     picture: &'p Drawing,
     terminal: &'p Terminal,
 }
 
-impl Measure for Host<'_> {
-    type Error = Failure;
-
-    fn measure(&mut self, _: u32, request: &Request) -> Result<Measurement, Failure> {
+impl Host<'_> {
+    fn measurement(&self, request: &Request) -> Result<Measurement, Failure> {
         let Some(picture) = &*self.picture.borrow() else {
             return Ok(measure(&self.destination, request, &self.interrupt, &mut |_| {})?);
         };
@@ -400,6 +402,20 @@ impl Measure for Host<'_> {
                 picture.send(SweepUpdate::Snapshot(snapshot.clone()));
             }
         })?)
+    }
+}
+
+impl Measure for Host<'_> {
+    type Error = Failure;
+
+    fn measure(&mut self, _: u32, request: &Request) -> Result<Measurement, Failure> {
+        let measurement = self.measurement(request)?;
+        self.device = measurement.local.device.as_ref().map(|device| device.name.clone());
+        Ok(measurement)
+    }
+
+    fn device(&mut self) -> Option<DeviceCounts> {
+        device_counts(self.device.as_deref()?).ok()
     }
 
     fn rest(&mut self, span: Span) {
@@ -446,6 +462,10 @@ impl Measure for EmulatedPath<'_> {
         let [sender, receiver] = self.scenario.hosts_of(self.step);
         let target = VirtualTarget::new(self.scenario.path_of(self.step).clone(), [&sender, &receiver], seed);
         Ok(Emulated::Virtual(&target).measure(request, load, interrupt)?)
+    }
+
+    fn device(&mut self) -> Option<DeviceCounts> {
+        self.lab?.device(LabHost::Sender).ok()
     }
 
     fn rest(&mut self, span: Span) {

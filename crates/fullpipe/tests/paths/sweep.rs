@@ -41,7 +41,32 @@ fn the_account_of_a_sweep_is_that_of_the_path() {
         let spent = sweep["spent"]["bytes"].as_f64().unwrap();
         assert!(sweep["runs"].as_array().unwrap().len() >= 2, "{sweep}");
         assert!((spent / counted - 1.0).abs() < 0.01, "{spent} of {counted} bytes, {way:?}");
+        for run in sweep["runs"].as_array().unwrap() {
+            let (all, other) = of_device(run, way);
+            assert!(all > 20e6 && other < 0.02 * all, "{other} of {all} bit/s are of others: {run}");
+        }
     }
+    let datagrams = [program, "measure", &receiver, "-u", "-b", "5M", "-t", "60"];
+    let _others = Running::start(&mut lab.join("sender", &datagrams));
+    let two = ["--windows", "256KiB", "--streams", "1..2", "--full", "--duty", "90%", "--max-bytes", "100M", "--yes"];
+    let sweep = [&[program, "sweep", &receiver, "--no-store", "--json"][..], &two].concat();
+    let sweep = document(&run(&mut lab.join("sender", &sweep), 60))["sweep"].clone();
+    let runs = sweep["runs"].as_array().unwrap();
+    let rest = &runs[1]["device"]["before"];
+    let between = rest["sent"].as_f64().unwrap() * 8.0 / rest["span"].as_f64().unwrap();
+    for other in [of_device(&runs[0], &[]).1, between, of_device(&runs[1], &[]).1] {
+        assert!((4.7e6..5.7e6).contains(&other), "{other} bit/s of 5 Mbit/s and headers: {sweep}");
+    }
+}
+
+/// Returns the rate of all that the device carried this way during a run, and that of what others sent, in bit/s.
+fn of_device(run: &Value, way: &[&str]) -> (f64, f64) {
+    let device = &run["device"];
+    assert_eq!(device["name"], "path0", "{run}");
+    let during = &device["during"];
+    let bytes = during[if way.is_empty() { "sent" } else { "received" }].as_f64().unwrap();
+    let (own, seconds) = (device["own"].as_f64().unwrap(), during["span"].as_f64().unwrap());
+    (bytes * 8.0 / seconds, (bytes - own).max(0.0) * 8.0 / seconds)
 }
 
 /// Returns the bytes that the path has carried this way since the last call.

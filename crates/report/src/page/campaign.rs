@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
+use fullpipe_chart::{Hue, Mark, Panel, Plot, Quantity, Row, Rows, Series};
 use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
+use super::course::{level_changes, levels, mean_so_far};
 use super::{Section, published};
 use crate::text::round_trip;
+use crate::timeline::{Placed, Traffic, placed, traffic};
 
 /// Settings that are drawn, those with the most runs.
 const MAX_SETTINGS: usize = 12;
@@ -193,24 +195,22 @@ pub(super) fn processors(report: &SweepReport) -> Option<Section> {
 pub(super) fn fastest(report: &SweepReport) -> Option<Section> {
     let with_load = counted(report).filter_map(|(run, rate)| Some((run, rate, run.load.as_ref()?)));
     let (run, rate, load) = with_load.max_by_key(|(_, rate, _)| *rate)?;
-    let at = |index: usize| SweepLoad::STEP * (index as u64 + 1);
-    let each = load.rates.iter().enumerate().map(|(index, rate)| (at(index), *rate));
-    let sums = load.rates.iter().scan(0.0, |sum, rate| {
-        *sum += rate.as_f64();
-        Some(*sum)
-    });
-    let means: Vec<(Span, BitRate)> =
-        sums.enumerate().map(|(index, sum)| (at(index), BitRate::from_bps_f64(sum / (index + 1) as f64))).collect();
-    let whole = means.last()?.1;
+    let each: Vec<(Span, BitRate)> = (1..).map(|step| SweepLoad::STEP * step).zip(load.rates.iter().copied()).collect();
+    let means = mean_so_far(&each);
+    let (end, whole) = *means.last()?;
+    let ramp = load.ramp.unwrap_or_default();
     let panel = Panel::new("rate")
         .with(Series::new("mean so far", Mark::Line, Hue::Grey, means).labelled("mean so far"))
+        .with(levels(&level_changes(&each, ramp), ramp, end))
         .with(Series::new("each half second", Mark::Line, Hue::Blue, each).labelled("each half second"));
     let mut plot = Plot::new("The fastest run over time").with(panel);
-    if let Some(ramp) = load.ramp.filter(|ramp| *ramp > Span::ZERO) {
+    if ramp > Span::ZERO {
         plot = plot.shade(Span::ZERO, ramp, &format!("ramp {}", round_trip(ramp)));
     }
     let title = format!("The fastest run, {}: {rate} after the ramp, {whole} with it", run.cell);
-    Some(Section::new(title, "Payload that arrived in each half second, and the mean from the start on.", plot))
+    let method = "Payload that arrived in each half second, and the mean from the start on; orange: the levels between \
+                  changes, where there are any.";
+    Some(Section::new(title, method, plot))
 }
 
 /// Returns the round trips of all runs, without and under load, on one scale; `None` where either are not known.
@@ -226,32 +226,66 @@ pub(super) fn distributions(report: &SweepReport) -> Option<Section> {
     Some(Section::new(title, "The least round trip before each run, and the median under its load.", plot))
 }
 
-/// Returns the runs in the order of time, with their rests; `None` without any.
+/// Returns the runs in the order of time, with their rests and, where the device that carried them was read, what else
+/// it carried; `None` without any.
 pub(super) fn timeline(report: &SweepReport) -> Option<Section> {
-    let mut at = Span::ZERO;
-    let mut begun = Vec::new();
-    for run in &report.runs {
-        begun.push((at, run));
-        at += run.took;
-    }
-    let (_, last) = *begun.last()?;
-    let bars = begun.iter().filter_map(|(from, run)| {
-        let loaded = *from + run.took.scaled(report.plan.duty.get());
-        Some([(*from, run.rate?), (loaded, BitRate::ZERO)])
-    });
-    let references = begun.iter().filter(|(_, run)| run.reason == SweepReason::Reference);
-    let references = references.filter_map(|(from, run)| Some((*from, run.rate?)));
-    let idle = begun.iter().filter_map(|(from, run)| Some((*from, run.idle_rtt?)));
-    let loaded = begun.iter().filter_map(|(from, run)| Some((*from, run.loaded_rtt?)));
-    let rate = Panel::new("rate")
-        .with(Series::new("runs and rests", Mark::Steps, Hue::Blue, bars.flatten()))
-        .with(Series::new("reference", Mark::Dots, Hue::Orange, references).labelled("reference"));
+    let runs = placed(report);
+    let last = runs.last()?;
+    let idle = runs.iter().filter_map(|at| Some((at.from, at.run.idle_rtt?)));
+    let loaded = runs.iter().filter_map(|at| Some((at.from, at.run.loaded_rtt?)));
     let delay = Panel::new("round trip")
         .with(Series::new("under load", Mark::Dots, Hue::Plum, loaded).labelled("under load"))
         .with(Series::new("idle", Mark::Steps, Hue::Grey, idle).labelled("idle"));
-    let title =
-        format!("{} runs in {:.0} min, the last with {}", report.runs.len(), at.as_secs_f64() / 60.0, last.cell);
-    let method = "Loads and rests by their planned parts; orange: the setting that is measured again and again, which \
-                  shows a path that changes.";
-    Some(Section::new(title, method, Plot::new("The campaign over time").with(rate).with(delay)))
+    let length = format!("{} runs in {:.0} min", runs.len(), last.to.as_secs_f64() / 60.0);
+    let orange = "Orange: the setting that is measured again and again, which shows a path that changes.";
+    let (title, method, first) = match traffic(report, &runs) {
+        Some(traffic) => (
+            format!("{length}; {}", traffic.of_others()),
+            format!(
+                "All that {} carried in the direction of the data, headers included, and green what was not of the \
+                 sweep; in runs that is known to about 1 % of their rate. {orange}",
+                traffic.device
+            ),
+            device(&traffic, &runs),
+        ),
+        None => {
+            let bars = runs.iter().filter_map(|at| Some((at.from, at.to, at.run.rate?)));
+            let panel = Panel::new("rate").with(Series::bars("runs", Hue::Blue, bars));
+            (
+                format!("{length}, the last with {}", last.run.cell),
+                format!("Bars: runs after their ramps, with rests between them. {orange}"),
+                panel.with(references(&runs, |rate| rate)),
+            )
+        }
+    };
+    Some(Section::new(title, &method, Plot::new("The campaign over time").with(first).with(delay)))
+}
+
+/// Returns the rates of the setting that is measured again and again.
+fn references<Y: Quantity>(runs: &[Placed<'_>], shown: impl Fn(BitRate) -> Y) -> Series {
+    let again = runs.iter().filter(|at| at.run.reason == SweepReason::Reference);
+    let points = again.filter_map(|at| Some((at.from, shown(at.run.rate?))));
+    Series::new("reference", Mark::Dots, Hue::Orange, points).labelled("reference")
+}
+
+/// Returns the utilisation of the device, or the rates that it carried where its speed is not known.
+fn device(traffic: &Traffic, runs: &[Placed<'_>]) -> Panel {
+    let name = &traffic.device;
+    match traffic.speed {
+        Some(speed) => {
+            let share = |rate: BitRate| Ratio::of(rate.as_f64(), speed.as_f64());
+            carried(traffic, &format!("use of {name}, {speed}"), share).with(references(runs, share))
+        }
+        None => carried(traffic, &format!("carried by {name}"), |rate| rate).with(references(runs, |rate| rate)),
+    }
+}
+
+fn carried<Y: Quantity>(traffic: &Traffic, name: &str, shown: impl Fn(BitRate) -> Y) -> Panel {
+    let own = traffic.parts.iter().filter(|part| part.is_run);
+    let all = Series::bars("with the runs", Hue::Blue, own.map(|part| (part.from, part.to, shown(part.all))));
+    let other = traffic.parts.iter().map(|part| (part.from, part.to, shown(part.other)));
+    // Drawn in front: what remains to be seen of the bars behind is the sweep's own part.
+    Panel::new(name)
+        .with(all.labelled("with the runs"))
+        .with(Series::bars("other traffic", Hue::Green, other).labelled("other traffic"))
 }

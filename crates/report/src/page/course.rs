@@ -2,13 +2,17 @@
 
 use fullpipe_chart::{Hue, Mark, Series};
 use fullpipe_record::{EndReport, Measurement, Sample};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_stats::changes;
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
 /// Points of a rate over the whole of a transfer.
 const RATES: u64 = 300;
 
 /// Part of a round trip over which a rate is taken at least: data comes in bursts of one.
 const ROUND: f64 = 0.95;
+
+/// Rates of which changes of level are sought: the time grows with their square.
+const MAX_SOUGHT: usize = 1_000;
 
 /// Samples of all streams at one time.
 pub(super) struct Snapshot<'s> {
@@ -80,6 +84,52 @@ pub(super) fn by_bytes(
         }
     }
     rates
+}
+
+/// Returns the mean from the start on, at the places of rates of which each is of the time up to its place.
+pub(super) fn mean_so_far(rates: &[(Span, BitRate)]) -> Vec<(Span, BitRate)> {
+    let (mut before, mut bits) = (Span::ZERO, 0.0);
+    let mean = |(at, rate): &(Span, BitRate)| {
+        bits += rate.as_f64() * at.saturating_sub(before).as_secs_f64();
+        before = *at;
+        (*at, BitRate::from_bps_f64(bits / at.as_secs_f64().max(f64::MIN_POSITIVE)))
+    };
+    rates.iter().map(mean).collect()
+}
+
+/// A change of level in the course of a rate.
+pub(super) struct LevelChange {
+    pub(super) at: Span,
+    /// Median rate since the change before it.
+    pub(super) before: BitRate,
+    /// Median rate until the change after it.
+    pub(super) after: BitRate,
+}
+
+/// Returns the changes of level after the ramp of rates of which each is of the time up to its place.
+pub(super) fn level_changes(rates: &[(Span, BitRate)], ramp: Span) -> Vec<LevelChange> {
+    let steady: Vec<(Span, BitRate)> = rates.iter().copied().filter(|(at, _)| *at > ramp).collect();
+    let each = steady.len().div_ceil(MAX_SOUGHT).max(1);
+    let mean = |group: &[(Span, BitRate)]| {
+        let sum: f64 = group.iter().map(|(_, rate)| rate.as_f64()).sum();
+        (Time::ZERO + group[group.len() - 1].0, BitRate::from_bps_f64(sum / group.len() as f64))
+    };
+    let moments: Vec<(Time, BitRate)> = steady.chunks(each).map(mean).collect();
+    let place = |index: usize| moments[index.saturating_sub(1)].0.since(Time::ZERO);
+    let change = |found: fullpipe_stats::Change| LevelChange {
+        at: place(found.index),
+        before: found.before,
+        after: found.after,
+    };
+    changes(&moments).into_iter().map(change).collect()
+}
+
+/// Returns the levels between changes, from the ramp to the end; without points where there is no change.
+pub(super) fn levels(changes: &[LevelChange], ramp: Span, end: Span) -> Series {
+    let first = changes.first().map(|change| (ramp, change.before));
+    let last = changes.last().map(|change| (end, change.after));
+    let points = first.into_iter().chain(changes.iter().map(|change| (change.at, change.after))).chain(last);
+    Series::new("level between changes", Mark::Steps, Hue::Orange, points).labelled("level")
 }
 
 /// Returns the round-trip times of echo requests during the load or, without those, the kernel's estimates.

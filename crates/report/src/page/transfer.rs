@@ -6,7 +6,10 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::course::{Snapshot, by_bytes, bytes, estimates, of_end, rate, rates, round_trips, sent_again, snapshots};
+use super::course::{
+    LevelChange, Snapshot, by_bytes, bytes, estimates, level_changes, levels, mean_so_far, of_end, rate, rates,
+    round_trips, sent_again, snapshots,
+};
 use super::limits::{ceilings_over_time, held_back, processors};
 use super::remedy::{effect, remedies, tried};
 use super::{Article, Section, figures};
@@ -156,7 +159,15 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> Section 
     let mut rate_panel = Panel::new("rate");
     let steady = measured.summary.steady;
     let label = steady.map_or_else(String::new, |steady| format!("steady {}", steady.rate));
-    rate_panel = rate_panel.with(Series::new("rate", Mark::Line, Hue::Blue, rates(measured)).labelled(&label));
+    let course = rates(measured);
+    let ramp = steady.map_or(Span::ZERO, |steady| steady.ramp);
+    let changes = level_changes(&course, ramp);
+    let end = course.last().map_or(ramp, |(at, _)| *at);
+    let mean = mean_so_far(&course);
+    rate_panel = rate_panel
+        .with(Series::new("mean so far", Mark::Line, Hue::Grey, mean).labelled("mean so far"))
+        .with(Series::new("rate", Mark::Line, Hue::Blue, course).labelled(&label))
+        .with(levels(&changes, ramp, end));
     if let Some(prediction) = predicted {
         rate_panel = rate_panel.level(prediction.kernel_model, &format!("predicted {}", prediction.kernel_model));
     }
@@ -172,12 +183,24 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> Section 
     if let Some(steady) = steady.filter(|steady| steady.ramp > Span::ZERO) {
         plot = plot.shade(Span::ZERO, steady.ramp, &format!("ramp {}", seconds(steady.ramp)));
     }
-    let method = "Payload that arrived, and round trips on the same axis of time; dotted: predicted, and idle.";
-    Section::new(course_title(measured), method, plot)
+    let method = "Payload that arrived, and round trips on the same axis of time; dotted: predicted, and idle; orange: \
+                  the levels between changes of the rate, where there are any.";
+    Section::new(course_title(measured) + &changed(&changes), method, plot)
 }
 
 fn seconds(span: Span) -> String {
     format!("{:.1} s", span.as_secs_f64())
+}
+
+/// Returns the changes of level as the end of a title.
+fn changed(changes: &[LevelChange]) -> String {
+    match changes {
+        [] => String::new(),
+        [one] => {
+            format!("; at {} {}", seconds(one.at), from_to(&one.before.to_string(), &one.after.to_string()))
+        }
+        many => format!("; {} changes of level", many.len()),
+    }
 }
 
 fn course_title(measured: &Measurement) -> String {

@@ -10,6 +10,7 @@ use fullpipe_units::{ByteCount, Span};
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table, or_dash};
+use crate::timeline::{placed, traffic};
 
 /// Rank correlation from which on two figures go together.
 const RELATED: f64 = 0.6;
@@ -169,6 +170,7 @@ pub(crate) fn sweep_sentences(report: &SweepReport) -> Vec<String> {
     said.extend(report.dips.iter().flat_map(|dips| of_dips(dips, report.plan.order)));
     said.extend(of_rtt(report));
     said.extend(of_streams(report));
+    said.extend(of_others(report));
     said
 }
 
@@ -306,6 +308,13 @@ fn of_streams(report: &SweepReport) -> Option<String> {
          {meaning}.",
         quotients.len()
     ))
+}
+
+/// Returns what else the device of the runs carried.
+fn of_others(report: &SweepReport) -> Option<String> {
+    let traffic = traffic(report, &placed(report))?;
+    let speed = traffic.speed.map_or_else(String::new, |speed| format!(" of {speed}"));
+    Some(format!("The device {}{speed} carried {}.", traffic.device, traffic.of_others()))
 }
 
 fn costs(report: &SweepReport, style: Style) -> String {

@@ -5,8 +5,8 @@ use std::fs;
 use fullpipe_record::{
     Buffer, Content, CpuSample, CpuTime, DiagnosisReport, Direction, Document, Echo, EchoReport, ErrorReport,
     LabReport, LoadTime, Measurement, Published, Sample, SimulatedTransfer, SweepAnswer, SweepCell, SweepCost,
-    SweepEstimate, SweepForecast, SweepLoad, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun,
-    SweepShape, TcpInfo,
+    SweepDevice, SweepEstimate, SweepForecast, SweepLoad, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt,
+    SweepRun, SweepShape, SweepTraffic, TcpInfo,
 };
 use fullpipe_report::{Source, Style, html_page, text_page};
 use fullpipe_testkit::{Browser, require};
@@ -14,6 +14,9 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use serde_json::Value;
 
 use crate::{archived, diagnosed, fixture};
+
+/// Speed of a device.
+const GIGABIT: BitRate = BitRate::from_mbps(1_000);
 
 /// Largest page of one result.
 const MAX_SIZE: usize = 150_000;
@@ -214,6 +217,7 @@ pub(crate) fn swept(is_answered: bool) -> SweepReport {
         retransmits: Some(SegCount::new(u64::from(cell.streams / 8))),
         together: None,
         load: None,
+        device: None,
         broken: Vec::new(),
     };
     let [knee, best] = [estimate(cells[1], 1), estimate(cells[3], 2)];
@@ -262,6 +266,25 @@ pub(crate) fn swept(is_answered: bool) -> SweepReport {
     }
 }
 
+/// Returns the same sweep with what a device carried: 20 Mbit/s of other traffic in each rest, 10 in each run.
+fn with_device(mut sweep: SweepReport, name: &str, speed: Option<BitRate>) -> SweepReport {
+    let carried = |seconds: u64, mbps: u64, own: ByteCount| {
+        let span = Span::from_secs(seconds);
+        SweepTraffic { span, sent: own + BitRate::from_mbps(mbps).bytes_in(span), received: ByteCount::ZERO }
+    };
+    for (number, run) in sweep.runs.iter_mut().enumerate() {
+        let own = run.rate.unwrap().bytes_in(Span::from_secs(10));
+        run.device = Some(SweepDevice {
+            name: name.to_owned(),
+            speed,
+            before: (number > 0).then(|| carried(10, 20, ByteCount::ZERO)),
+            during: carried(10, 10, own),
+            own,
+        });
+    }
+    sweep
+}
+
 /// Returns a document of each kind that a page shows.
 fn documents() -> Vec<Document> {
     let mut experiment = fixture::experiment();
@@ -281,7 +304,7 @@ fn documents() -> Vec<Document> {
         document(Content::Sweep { sweep: Box::new(swept(false)) }),
         document(Content::Programs { programs: Box::new(crate::programs::compared()) }),
         document(Content::Sweep { sweep: Box::new(slac()) }),
-        document(Content::Sweep { sweep: Box::new(whole_grid()) }),
+        document(Content::Sweep { sweep: Box::new(with_device(whole_grid(), "eth0", Some(GIGABIT))) }),
         document(Content::Lab { lab: vec![oci()] }),
         document(Content::Difference { difference: Box::new(archived::difference(12)) }),
         document(Content::Difference { difference: Box::new(archived::difference(1)) }),
@@ -400,6 +423,48 @@ fn the_figures_of_a_source_stand_next_to_those_of_the_scenario() {
     assert!(tables.contains("12.5 MB, source") && tables.contains("119 Mbit/s, 150 at most"), "{tables}");
     let other = html(&[document(Content::Sweep { sweep: Box::new(swept(true)) })]);
     assert!(!other.contains("469 Mbit/s"), "{other}");
+}
+
+#[test]
+fn other_traffic_of_the_device_is_drawn_between_and_below_the_runs() {
+    let page = |speed, name: &str| {
+        let sweep = document(Content::Sweep { sweep: Box::new(with_device(swept(true), name, speed)) });
+        (html(std::slice::from_ref(&sweep)), text(&sweep))
+    };
+    // Three runs of 10 s at 10 Mbit/s and two rests at 20.
+    let (fast, _) = page(Some(GIGABIT), "eth0");
+    for part in [
+        "<h2>3 runs in 1 min; 14 Mbit/s of other traffic on average, 20 Mbit/s at most</h2>",
+        "The device eth0 of 1 Gbit/s carried 14 Mbit/s",
+        "data-n=\"use of eth0, 1 Gbit/s\" data-y=\"%\"",
+        "d=\"M0-1H10V-2H20V-1H30V-2H40V-1H50v1L0 0z\"",
+    ] {
+        assert!(fast.contains(part), "{part}: {fast}");
+    }
+    // A speed that is less than what was carried is none.
+    for (speed, name) in [(None, "eth0"), (Some(BitRate::from_mbps(10)), "tun0")] {
+        let (html, text) = page(speed, name);
+        let head = format!("carried by {name}");
+        assert!(html.contains(&head) && text.contains(&head), "{text}");
+    }
+    let (hostile, _) = page(None, "</svg><script>\u{202e}");
+    assert!(!hostile.contains("<script>\u{202e}") && !hostile.contains('\u{202e}'), "{hostile}");
+    let quiet = html(&[document(Content::Sweep { sweep: Box::new(swept(true)) })]);
+    assert!(!quiet.contains("other traffic") && !quiet.contains("carried by"), "{quiet}");
+}
+
+#[test]
+fn a_rate_that_falls_amid_a_run_has_its_levels_and_one_that_does_not_has_none() {
+    let mut measured = sampled();
+    let steady = html(&[of_measurement(measured.clone())]);
+    assert!(steady.contains("data-n=\"mean so far\"") && !steady.contains("data-n=\"level between"), "{steady}");
+    let until = measured.remote.samples[119].bytes;
+    for sample in &mut measured.remote.samples[120..] {
+        sample.bytes = until + ByteCount::new(sample.bytes.saturating_sub(until).get() / 2);
+    }
+    let fallen = html(&[of_measurement(measured)]);
+    assert!(fallen.contains("at 6.0 s 300 → 150 Mbit/s</h2>"), "{fallen}");
+    assert!(fallen.contains("data-n=\"level between changes\""), "{fallen}");
 }
 
 #[test]
