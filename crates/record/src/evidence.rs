@@ -38,7 +38,7 @@ pub struct Evidence {
     /// Distribution of the round-trip times of the idle path, where they were taken on their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_spread: Option<RttStats>,
-    /// Median round-trip time under load.
+    /// Median round-trip time under load, after the ramp where there is a steady part.
     pub loaded_rtt: Option<Span>,
     /// Steady part of the transfer, where it had one.
     pub steady: Option<Steady>,
@@ -56,6 +56,7 @@ impl Evidence {
     /// goes both ways, whose streams are numbered first.
     pub fn of(measurement: &Measurement, bandwidth: Option<BitRate>, framing: Framing) -> Self {
         let (sender, receiver) = (measurement.sender(), measurement.receiver());
+        let steady = measurement.summary.steady;
         let judged = |sample: &&Sample| sample.stream < measurement.request.streams;
         Self {
             request: measurement.carried_out().clone(),
@@ -70,8 +71,8 @@ impl Evidence {
             receiver_samples: receiver.samples.iter().filter(judged).cloned().collect(),
             idle_rtt: measurement.rtt.idle.map(|rtt| rtt.min),
             idle_spread: measurement.rtt.idle.filter(|_| measurement.rtt.method != RttMethod::TcpInfo),
-            loaded_rtt: measurement.rtt.loaded.map(|rtt| rtt.median),
-            steady: measurement.summary.steady,
+            loaded_rtt: measurement.rtt.loaded_after(steady.map_or(Span::ZERO, |steady| steady.ramp)),
+            steady,
             bandwidth,
             framing,
             capture: None,

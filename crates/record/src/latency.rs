@@ -1,4 +1,4 @@
-use fullpipe_units::{Ratio, Span};
+use fullpipe_units::{Ratio, Span, median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +78,9 @@ impl EchoReport {
     /// Samples that are kept.
     pub const MAX_SAMPLES: usize = 500;
 
+    /// Fewer answers than this in a part of the load do not stand for it.
+    const MIN_OF_PART: usize = 5;
+
     /// Returns the report of `echoes`, in the order in which they were sent, about a `load`.
     fn of(echoes: &[Echo], load: LoadTime) -> Self {
         let [before, during, after] = phases(echoes, load);
@@ -89,6 +92,20 @@ impl EchoReport {
             after: EchoPhase::of(&after),
             samples: echoes.iter().step_by(step).copied().collect(),
         }
+    }
+}
+
+impl RttReport {
+    /// Returns the median round-trip time under load after a `ramp` that lasted so long since data began to flow: no
+    /// queue need have stood in it. That of the whole load where too few requests were answered later.
+    pub(crate) fn loaded_after(&self, ramp: Span) -> Option<Span> {
+        let later = self.echoes.as_ref().map(|echoes| {
+            let part = echoes.load.began + ramp..=echoes.load.to;
+            let sent_in = echoes.samples.iter().filter(|echo| part.contains(&echo.at));
+            sent_in.filter_map(|echo| echo.rtt).collect::<Vec<_>>()
+        });
+        let later = later.filter(|rtts| rtts.len() >= EchoReport::MIN_OF_PART).and_then(median);
+        later.or_else(|| self.loaded.map(|rtt| rtt.median))
     }
 }
 
@@ -221,6 +238,15 @@ mod tests {
     }
 
     #[test]
+    fn the_ramp_is_no_part_of_the_load_that_is_judged() {
+        let echoes: Vec<Echo> = (0..20).map(|n| echo(n * 10, Some(if n < 12 { 10 } else { 30 }))).collect();
+        let load = LoadTime { began: Span::ZERO, from: Span::ZERO, to: millis(190), settled: None };
+        let rtt = RttReport::of_echoes(RttMethod::Icmp, &echoes, load, Some(millis(10)), vec![]);
+        assert_eq!(rtt.loaded.map(|loaded| loaded.median), Some(millis(10)));
+        assert_eq!(rtt.loaded_after(millis(110)), Some(millis(30)));
+    }
+
+    #[test]
     fn phases_are_reported_apart_by_when_requests_were_sent_and_answered() {
         let echoes = [
             echo(0, Some(10)),
@@ -253,6 +279,7 @@ mod tests {
         let unseen = RttReport::of_echoes(RttMethod::Icmp, &echoes[5..8], load, Some(millis(12)), vec![millis(40)]);
         assert_eq!(unseen.idle.map(|idle| (idle.count, idle.median)), Some((1, millis(12))));
         assert_eq!(unseen.responsiveness.unwrap().by_load, Some(1_500));
+        assert_eq!(rtt.loaded_after(millis(30)), Some(millis(34)), "too few were sent since then");
         let later = EchoReport::of(&echoes, LoadTime { from: millis(65), settled: None, ..load });
         assert_eq!((later.during.sent, later.after), (2, EchoPhase::default()));
     }
