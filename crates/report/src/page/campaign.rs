@@ -239,29 +239,32 @@ pub(super) fn timeline(report: &SweepReport) -> Option<Section> {
     let delay = Panel::new("round trip")
         .with(Series::new("under load", Mark::Dots, Hue::Plum, loaded).labelled("under load"))
         .with(Series::new("idle", Mark::Steps, Hue::Grey, idle).labelled("idle"));
-    let length = format!("{} runs in {}", runs.len(), minutes(last.to));
-    let orange = "Orange: the setting that is measured again and again, which shows a path that changes.";
-    let (title, method, first) = match traffic(report, &runs) {
-        Some(traffic) => (
-            format!("{length}; {}", traffic.of_others()),
-            format!(
-                "All that {} carried in the direction of the data, headers included, and green what was not of the \
-                 sweep; in runs that is known to about 1 % of their rate. {orange}",
-                traffic.device
-            ),
-            device(&traffic, &runs),
-        ),
-        None => {
-            let bars = runs.iter().filter_map(|at| Some((at.from, at.to, at.run.rate?)));
-            let panel = Panel::new("rate").with(Series::bars("runs", Hue::Blue, bars));
-            (
-                format!("{length}, the last with {}", last.run.cell),
-                format!("Bars: runs after their ramps, with rests between them. {orange}"),
-                panel.with(references(&runs, |rate| rate)),
-            )
-        }
+    let (finding, method, first) = match traffic(report, &runs) {
+        Some(traffic) => of_device(&traffic, &runs),
+        None => of_rates(&runs, last),
     };
-    Some(Section::new(title, &method, Plot::new("The campaign over time").with(first).with(delay)))
+    let title = format!("{} runs in {}{finding}", runs.len(), minutes(last.to));
+    let orange = "Orange: the setting that is measured again and again, which shows a path that changes.";
+    let plot = Plot::new("The campaign over time").with(first).with(delay);
+    Some(Section::new(title, &format!("{method} {orange}"), plot))
+}
+
+/// Returns the end of the title, the method and the panel of what the device carried.
+fn of_device(traffic: &Traffic, runs: &[Placed<'_>]) -> (String, String, Panel) {
+    let method = format!(
+        "All that {} carried in the direction of the data, headers included, and green what was not of the sweep; in \
+         runs that is known to about 1 % of their rate.",
+        traffic.device
+    );
+    (format!("; {}", traffic.of_others()), method, device(traffic, runs))
+}
+
+/// Returns the same of the rates of the runs, where no device was read.
+fn of_rates(runs: &[Placed<'_>], last: &Placed<'_>) -> (String, String, Panel) {
+    let bars = runs.iter().filter_map(|at| Some((at.from, at.to, at.run.rate?)));
+    let panel = Panel::new("rate").with(Series::bars("runs", Hue::Blue, bars)).with(references(runs, |rate| rate));
+    let method = "Bars: runs after their ramps, with rests between them.";
+    (format!(", the last with {}", last.run.cell), method.to_owned(), panel)
 }
 
 /// Returns the rates of the setting that is measured again and again.
