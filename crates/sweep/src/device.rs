@@ -32,7 +32,7 @@ impl Account {
 /// Returns the device `during` a run with this `measurement`, and since the run `before` it. `payload` is what the path
 /// carried in the direction of the data.
 pub(crate) fn device(
-    before: Option<Passed>,
+    before: Option<&Passed>,
     during: Option<Passed>,
     measurement: &Measurement,
     payload: ByteCount,
@@ -44,7 +44,7 @@ pub(crate) fn device(
         own: with_headers(payload, &during.1, measurement.request.direction, headers),
         name: during.1.name.clone(),
         speed: during.1.speed,
-        before: before.as_ref().map(traffic),
+        before: before.map(traffic),
         during: traffic(&during),
     })
 }

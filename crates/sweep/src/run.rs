@@ -81,7 +81,7 @@ impl Sweep<'_> {
             if measurement.interrupted || self.is_interrupted() {
                 return Ok(self.report(true));
             }
-            let device = device(before, during, &measurement, payload(&measurement));
+            let device = device(before.as_ref(), during, &measurement, payload(&measurement));
             let run = SweepRun { device, ..self.figures(cell, reason, &measurement) };
             let rest = run.took.saturating_sub(wall(&measurement));
             keep(record(self.plan, number, &run, measurement))?;

@@ -6,9 +6,9 @@ use fullpipe_chart::{Hue, Mark, Panel, Plot, Quantity, Row, Rows, Series};
 use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
-use super::course::{level_changes, levels, mean_so_far};
+use super::course::{level_changes, levels, mean_so_far, note};
 use super::{Section, published};
-use crate::text::round_trip;
+use crate::text::{minutes, round_trip};
 use crate::timeline::{Placed, Traffic, placed, traffic};
 
 /// Settings that are drawn, those with the most runs.
@@ -16,6 +16,9 @@ const MAX_SETTINGS: usize = 12;
 
 /// Windows that have a panel each, those of which the runs of one setting differ most.
 const MAX_WINDOWS: usize = 4;
+
+/// Percent of their median by which runs that hardly differ do.
+const HARDLY: f64 = 0.5;
 
 /// Share of the best rate from which on runs have about the same rate.
 const NEARLY: f64 = 0.9;
@@ -85,7 +88,10 @@ pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
         .filter_map(|(cell, rates)| Some((spread(rates)?, cell)))
         .max_by(|one, other| one.0.get().total_cmp(&other.0.get()));
     let (widest, at) = widest?;
-    let title = format!("The rates of one setting differ by {:.0} % at most, with {at}", widest.percent());
+    let title = match widest.percent() {
+        percent if percent < HARDLY => "The rates of one setting hardly differ".to_owned(),
+        percent => format!("The rates of one setting differ by {percent:.0} % at most, with {at}"),
+    };
     if all.len() > MAX_SETTINGS {
         all.sort_by(|(_, one), (_, other)| {
             other.len().cmp(&one.len()).then_with(|| width(other).total_cmp(&width(one)))
@@ -105,7 +111,7 @@ pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
 }
 
 /// Returns all runs by streams with their mean and their most, for a few windows, and the range of the runs of one
-/// setting; `None` unless settings with several numbers of streams were measured more than once.
+/// setting; `None` unless settings with several numbers of streams were measured more than once, and differ.
 pub(super) fn spread_by_streams(report: &SweepReport) -> Option<Section> {
     const MIN_NUMBERS: usize = 3;
     let repeated = repetitions(report);
@@ -117,7 +123,7 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<Section> {
         sorted[sorted.len() / 2]
     });
     let (widest, most) = *typical.iter().max_by(|one, other| one.1.get().total_cmp(&other.1.get()))?;
-    if typical.len() < MIN_NUMBERS {
+    if typical.len() < MIN_NUMBERS || most.percent() < HARDLY {
         return None;
     }
     let mut widths: BTreeMap<ByteCount, f64> = BTreeMap::new();
@@ -136,10 +142,7 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<Section> {
     let panel = Panel::new("range ÷ median")
         .with(Series::new("a setting", Mark::Dots, Hue::Grey, spreads))
         .with(Series::new("median", Mark::Line, Hue::Plum, typical).labelled("median"));
-    let title = match most.percent() {
-        percent if percent < 0.5 => "Runs of most settings hardly differ".to_owned(),
-        percent => format!("Runs of one setting differ most with {widest} streams, by {percent:.0} %"),
-    };
+    let title = format!("Runs of one setting differ most with {widest} streams, by {:.0} %", most.percent());
     let method = "A panel for each of the windows whose runs differ most: dots are runs, blue their mean, orange the \
                   fastest. Below: the range of the runs of each setting, of all windows, by streams.";
     Some(Section::new(title, method, plot.with(panel)))
@@ -199,18 +202,18 @@ pub(super) fn fastest(report: &SweepReport) -> Option<Section> {
     let means = mean_so_far(&each);
     let (end, whole) = *means.last()?;
     let ramp = load.ramp.unwrap_or_default();
+    let changes = level_changes(&each, ramp);
     let panel = Panel::new("rate")
         .with(Series::new("mean so far", Mark::Line, Hue::Grey, means).labelled("mean so far"))
-        .with(levels(&level_changes(&each, ramp), ramp, end))
+        .with(levels(&changes, ramp, end))
         .with(Series::new("each half second", Mark::Line, Hue::Blue, each).labelled("each half second"));
     let mut plot = Plot::new("The fastest run over time").with(panel);
     if ramp > Span::ZERO {
         plot = plot.shade(Span::ZERO, ramp, &format!("ramp {}", round_trip(ramp)));
     }
     let title = format!("The fastest run, {}: {rate} after the ramp, {whole} with it", run.cell);
-    let method = "Payload that arrived in each half second, and the mean from the start on; orange: the levels between \
-                  changes, where there are any.";
-    Some(Section::new(title, method, plot))
+    let method = format!("Payload that arrived in each half second, and the mean from the start on{}.", note(&changes));
+    Some(Section::new(title, &method, plot))
 }
 
 /// Returns the round trips of all runs, without and under load, on one scale; `None` where either are not known.
@@ -236,29 +239,32 @@ pub(super) fn timeline(report: &SweepReport) -> Option<Section> {
     let delay = Panel::new("round trip")
         .with(Series::new("under load", Mark::Dots, Hue::Plum, loaded).labelled("under load"))
         .with(Series::new("idle", Mark::Steps, Hue::Grey, idle).labelled("idle"));
-    let length = format!("{} runs in {:.0} min", runs.len(), last.to.as_secs_f64() / 60.0);
-    let orange = "Orange: the setting that is measured again and again, which shows a path that changes.";
-    let (title, method, first) = match traffic(report, &runs) {
-        Some(traffic) => (
-            format!("{length}; {}", traffic.of_others()),
-            format!(
-                "All that {} carried in the direction of the data, headers included, and green what was not of the \
-                 sweep; in runs that is known to about 1 % of their rate. {orange}",
-                traffic.device
-            ),
-            device(&traffic, &runs),
-        ),
-        None => {
-            let bars = runs.iter().filter_map(|at| Some((at.from, at.to, at.run.rate?)));
-            let panel = Panel::new("rate").with(Series::bars("runs", Hue::Blue, bars));
-            (
-                format!("{length}, the last with {}", last.run.cell),
-                format!("Bars: runs after their ramps, with rests between them. {orange}"),
-                panel.with(references(&runs, |rate| rate)),
-            )
-        }
+    let (finding, method, first) = match traffic(report, &runs) {
+        Some(traffic) => of_device(&traffic, &runs),
+        None => of_rates(&runs, last),
     };
-    Some(Section::new(title, &method, Plot::new("The campaign over time").with(first).with(delay)))
+    let title = format!("{} runs in {}{finding}", runs.len(), minutes(last.to));
+    let orange = "Orange: the setting that is measured again and again, which shows a path that changes.";
+    let plot = Plot::new("The campaign over time").with(first).with(delay);
+    Some(Section::new(title, &format!("{method} {orange}"), plot))
+}
+
+/// Returns the end of the title, the method and the panel of what the device carried.
+fn of_device(traffic: &Traffic, runs: &[Placed<'_>]) -> (String, String, Panel) {
+    let method = format!(
+        "All that {} carried in the direction of the data, headers included, and green what was not of the sweep; in \
+         runs that is known to about 1 % of their rate.",
+        traffic.device
+    );
+    (format!("; {}", traffic.of_others()), method, device(traffic, runs))
+}
+
+/// Returns the same of the rates of the runs, where no device was read.
+fn of_rates(runs: &[Placed<'_>], last: &Placed<'_>) -> (String, String, Panel) {
+    let bars = runs.iter().filter_map(|at| Some((at.from, at.to, at.run.rate?)));
+    let panel = Panel::new("rate").with(Series::bars("runs", Hue::Blue, bars)).with(references(runs, |rate| rate));
+    let method = "Bars: runs after their ramps, with rests between them.";
+    (format!(", the last with {}", last.run.cell), method.to_owned(), panel)
 }
 
 /// Returns the rates of the setting that is measured again and again.

@@ -132,6 +132,11 @@ pub(super) fn levels(changes: &[LevelChange], ramp: Span, end: Span) -> Series {
     Series::new("level between changes", Mark::Steps, Hue::Orange, points).labelled("level")
 }
 
+/// Returns the part of a description that explains the levels, if there are any.
+pub(super) fn note(changes: &[LevelChange]) -> &'static str {
+    if changes.is_empty() { "" } else { "; orange: the median between changes of level" }
+}
+
 /// Returns the round-trip times of echo requests during the load or, without those, the kernel's estimates.
 pub(super) fn round_trips(measured: &Measurement, hue: Hue) -> Series {
     if let Some(echoes) = &measured.rtt.echoes {

@@ -42,11 +42,16 @@ fn text(foreign: &str) -> String {
     escape(&shown(foreign))
 }
 
+/// Returns a title, in which a number and its percent sign stay on one line.
+fn title(finding: &str) -> String {
+    text(finding).replace(" %", "\u{a0}%")
+}
+
 fn article(article: &Article) -> String {
     let source =
         if article.source.is_empty() { String::new() } else { format!("<span>{}</span>", text(&article.source)) };
     let mut html = format!("<article>\n<p class=\"origin\"><span>{}</span>{source}</p>\n", text(&article.origin));
-    html += &format!("<h1>{}</h1>\n", text(&article.headline));
+    html += &format!("<h1>{}</h1>\n", title(&article.headline));
     for sentence in &article.sentences {
         html += &format!("<p>{}</p>\n", escape(&whole(sentence)));
     }
@@ -74,7 +79,7 @@ fn whole(sentence: &str) -> String {
 }
 
 fn section(section: &Section) -> String {
-    let mut html = format!("<section>\n<h2>{}</h2>\n", text(&section.title));
+    let mut html = format!("<section>\n<h2>{}</h2>\n", title(&section.title));
     if !section.method.is_empty() {
         html += &format!("<p class=\"method\">{}</p>\n", escape(&whole(&section.method)));
     }

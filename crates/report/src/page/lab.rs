@@ -134,8 +134,11 @@ fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
 
 /// Returns a row with a dot at measured by predicted.
 fn difference(name: &str, accuracy: Ratio, hue: Hue) -> Row {
-    let percent = (accuracy.get() - 1.0) * 100.0;
-    Row::new(name, &format!("{percent:+.1} %").replace('-', "−"), hue).dot(Change(accuracy))
+    let percent = match (accuracy.get() - 1.0) * 100.0 {
+        near if near.abs() < 0.05 => "0 %".to_owned(),
+        percent => format!("{percent:+.1} %").replace('-', "−"),
+    };
+    Row::new(name, &percent, hue).dot(Change(accuracy))
 }
 
 /// Returns the valid runs of each step with their median, next to the prediction; `None` if every step has one run.

@@ -7,7 +7,7 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::course::{
-    LevelChange, Snapshot, by_bytes, bytes, estimates, level_changes, levels, mean_so_far, of_end, rate, rates,
+    LevelChange, Snapshot, by_bytes, bytes, estimates, level_changes, levels, mean_so_far, note, of_end, rate, rates,
     round_trips, sent_again, snapshots,
 };
 use super::limits::{ceilings_over_time, held_back, processors};
@@ -183,9 +183,8 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> Section 
     if let Some(steady) = steady.filter(|steady| steady.ramp > Span::ZERO) {
         plot = plot.shade(Span::ZERO, steady.ramp, &format!("ramp {}", seconds(steady.ramp)));
     }
-    let method = "Payload that arrived, and round trips on the same axis of time; dotted: predicted, and idle; orange: \
-                  the levels between changes of the rate, where there are any.";
-    Section::new(course_title(measured) + &changed(&changes), method, plot)
+    let method = "Payload that arrived, and round trips on the same axis of time; dotted: predicted, and idle";
+    Section::new(course_title(measured) + &changed(&changes), &format!("{method}{}.", note(&changes)), plot)
 }
 
 fn seconds(span: Span) -> String {

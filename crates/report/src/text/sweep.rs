@@ -335,7 +335,8 @@ fn size(bytes: ByteCount) -> String {
     bytes.to_string()
 }
 
-fn minutes(span: Span) -> String {
+/// Returns a length of time in seconds, or in minutes if it is long.
+pub(crate) fn minutes(span: Span) -> String {
     let seconds = span.as_secs_f64();
     if seconds < 100.0 { format!("{seconds:.0} s") } else { format!("{:.1} min", seconds / 60.0) }
 }

@@ -401,7 +401,7 @@ fn the_figures_of_a_source_stand_next_to_those_of_the_scenario() {
         "Rate by streams, for each window",
         "The campaign over time",
         "Round trips of the runs, idle and loaded",
-        "The rates of one setting differ by 4 % at most",
+        "The rates of one setting differ by 4\u{a0}% at most",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
@@ -434,7 +434,7 @@ fn other_traffic_of_the_device_is_drawn_between_and_below_the_runs() {
     // Three runs of 10 s at 10 Mbit/s and two rests at 20.
     let (fast, _) = page(Some(GIGABIT), "eth0");
     for part in [
-        "<h2>3 runs in 1 min; 14 Mbit/s of other traffic on average, 20 Mbit/s at most</h2>",
+        "<h2>3 runs in 50 s; 14 Mbit/s of other traffic on average, 20 Mbit/s at most</h2>",
         "The device eth0 of 1 Gbit/s carried 14 Mbit/s",
         "data-n=\"use of eth0, 1 Gbit/s\" data-y=\"%\"",
         "d=\"M0-1H10V-2H20V-1H30V-2H40V-1H50v1L0 0z\"",
@@ -471,7 +471,10 @@ fn a_rate_that_falls_amid_a_run_has_its_levels_and_one_that_does_not_has_none() 
 fn a_remedy_that_was_tried_is_drawn_before_and_after() {
     let page = html(&[tried()]);
     assert!(page.contains("before the remedy and with it") && page.contains("sender, of one core"), "{page}");
-    assert!(page.contains("The sender spends up to 20 % of a core") && page.contains("Ceilings over time"), "{page}");
+    assert!(
+        page.contains("The sender spends up to 20\u{a0}% of a core") && page.contains("Ceilings over time"),
+        "{page}"
+    );
 }
 
 #[test]
