@@ -570,8 +570,8 @@ mod tests_alone {
     fn a_pair_of_relays_fills_the_long_stretch_for_hosts_with_small_windows() {
         require!(Lab);
         let _path = path();
-        let steps = "[[step]]\nname = \"direct\"\nwindow = \"32KiB\"\nduration = \"6s\"\n\n\
-                     [[step]]\nname = \"relays\"\nrelays = true\nwindow = \"32KiB\"\nduration = \"8s\"\n";
+        let steps = "[[step]]\nname = \"direct\"\nwindow = \"32KiB\"\nduration = \"3s\"\n\n\
+                     [[step]]\nname = \"relays\"\nrelays = true\nwindow = \"32KiB\"\nduration = \"5s\"\n";
         let report = measured(&scenario("relays", &format!("{STRETCHES}{steps}")), 120);
         let rate = |step: usize| report["steps"][step]["measured"].as_f64().unwrap();
         let predicted = |step: usize| report["steps"][step]["prediction"]["kernel_model"].as_f64().unwrap();
