@@ -17,44 +17,6 @@ fn bench(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn one_case_compares_all_that_is_installed() {
-    require!(Iperf3, Iperf2);
-    let (case, text) = short_case("tcp");
-    assert_every_figure(&case);
-    assert!(text.contains("arrived") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
-}
-
-#[test]
-fn programs_are_compared_between_namespaces_too() {
-    require!(Root, Iperf3, Iperf2);
-    assert_every_figure(&short_case("streams-veth").0);
-}
-
-#[test]
-fn nothing_remains_after_an_interrupt() {
-    require!(Iperf3);
-    let _path = path();
-    let running = Running::start(&mut bench(&["rx-copy", "--time", "60"]));
-    let children = client_and_server(&running);
-    running.interrupt();
-    let output = running.finish(TIMEOUT);
-    assert_eq!(output.status.code(), Some(130), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("interrupted: what there is"), "{said}");
-    assert_gone(&children);
-}
-
-#[test]
-fn nothing_remains_when_it_is_killed() {
-    require!(Iperf3);
-    let _path = path();
-    let mut running = Running::start(&mut bench(&["rx-copy", "--time", "60"]));
-    let children = client_and_server(&running);
-    running.kill();
-    assert_gone(&children);
-}
-
-#[test]
 fn without_fullpipe_it_says_how_to_get_it() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
     let output = Running::start(command.args(["--fullpipe", "/nowhere/fullpipe"])).finish(TIMEOUT);
@@ -113,4 +75,47 @@ fn stat(pid: u32) -> Option<(String, u32)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
+}
+
+/// Tests that load the machine.
+mod tests_alone {
+    use super::*;
+
+    #[test]
+    fn one_case_compares_all_that_is_installed() {
+        require!(Iperf3, Iperf2);
+        let (case, text) = short_case("tcp");
+        assert_every_figure(&case);
+        assert!(text.contains("arrived") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn programs_are_compared_between_namespaces_too() {
+        require!(Root, Iperf3, Iperf2);
+        assert_every_figure(&short_case("streams-veth").0);
+    }
+
+    #[test]
+    fn nothing_remains_after_an_interrupt() {
+        require!(Iperf3);
+        let _path = path();
+        let running = Running::start(&mut bench(&["rx-copy", "--time", "60"]));
+        let children = client_and_server(&running);
+        running.interrupt();
+        let output = running.finish(TIMEOUT);
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("interrupted: what there is"), "{said}");
+        assert_gone(&children);
+    }
+
+    #[test]
+    fn nothing_remains_when_it_is_killed() {
+        require!(Iperf3);
+        let _path = path();
+        let mut running = Running::start(&mut bench(&["rx-copy", "--time", "60"]));
+        let children = client_and_server(&running);
+        running.kill();
+        assert_gone(&children);
+    }
 }

@@ -13,7 +13,7 @@ const FIRST_DATA: ByteCount = ByteCount::from_kib(64);
 
 /// Returns the report that `diagnose --json` printed; an error message where there is none.
 pub(crate) fn watched(text: &str) -> Result<DiagnosisReport, String> {
-    let document: Document = serde_json::from_str(text).map_err(|_| "nothing was watched".to_owned())?;
+    let document = Document::from_json(text.as_bytes()).map_err(|_| "nothing was watched".to_owned())?;
     match (document.content, document.error) {
         (Content::Diagnosis { diagnosis, .. }, _) => Ok(*diagnosis),
         (_, Some(error)) => Err(error.message),

@@ -1,7 +1,7 @@
 //! The record of what the link did to the packets of a capture.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::fs;
+use std::io;
 use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -74,8 +74,7 @@ pub(crate) fn write(file: &FilePath, name: &str, began: Span, path: &Path, logs:
         rtt: path.rtt(),
         directions: Host::ALL.map(|host| logs[host.index()].take()),
     });
-    let mut file = BufWriter::new(File::create(file)?);
-    serde_json::to_writer(&mut file, &Document::new(Content::PathTruth { path_truth }))?;
-    file.write_all(b"\n")?;
-    file.flush()
+    let mut line = Document::new(Content::PathTruth { path_truth }).to_json();
+    line.push(b'\n');
+    fs::write(file, line)
 }

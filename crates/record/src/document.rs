@@ -51,6 +51,34 @@ impl Document {
     }
 }
 
+// The code that reads and writes a document is large. It is compiled here, once, in place of once for each room that
+// reads or writes one.
+impl Document {
+    /// Returns the document that `json` holds.
+    ///
+    /// # Errors
+    /// Fails if it holds anything else.
+    pub fn from_json(json: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(json)
+    }
+
+    /// Returns the document that is the JSON value `value`.
+    ///
+    /// # Errors
+    /// Fails if it is anything else.
+    pub fn from_value(value: serde_json::Value) -> serde_json::Result<Self> {
+        serde_json::from_value(value)
+    }
+
+    /// Returns this document as JSON on one line, without a newline at its end.
+    ///
+    /// # Panics
+    /// Never: records hold strings, numbers and lists, all of which can be written.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a record can always be written as JSON")
+    }
+}
+
 /// Result of a command; the JSON key `kind` names the variant in kebab case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -210,16 +238,16 @@ mod tests {
     fn a_failed_command_prints_the_kind_error_and_the_error() {
         let error = ErrorReport { message: "no route to host".to_owned(), exit_code: 1 };
         let document = Document::failed(error);
-        let json = serde_json::to_string(&document).unwrap();
+        let json = String::from_utf8(document.to_json()).unwrap();
         assert_eq!(json, r#"{"schema":2,"kind":"error","error":{"message":"no route to host","exit_code":1}}"#);
-        assert_eq!(serde_json::from_str::<Document>(&json).unwrap(), document);
+        assert_eq!(Document::from_json(json.as_bytes()).unwrap(), document);
     }
 
     #[test]
     fn a_result_is_printed_next_to_its_kind() {
         let document = Document::new(Content::Table { table: Vec::new() });
-        let json = serde_json::to_string(&document).unwrap();
+        let json = String::from_utf8(document.to_json()).unwrap();
         assert_eq!(json, r#"{"schema":2,"kind":"table","table":[]}"#);
-        assert_eq!(serde_json::from_str::<Document>(&json).unwrap(), document);
+        assert_eq!(Document::from_value(json.parse().unwrap()).unwrap(), document);
     }
 }

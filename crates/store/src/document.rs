@@ -36,8 +36,7 @@ impl NewDocument {
     }
 
     fn whole(document: &Document, now: Timestamp) -> Self {
-        let body = serde_json::to_vec(document).unwrap_or_default();
-        Self { head: head(document, now), body }
+        Self { head: head(document, now), body: document.to_json() }
     }
 }
 

@@ -71,7 +71,7 @@ fn of_kind(kind: &str) -> Filter {
 
 fn content(store: &mut Store, head: &StoredDocument, what: &'static str) -> Result<Content, KeptError> {
     let body = store.body(head)?;
-    let document = serde_json::from_slice::<Document>(&body);
+    let document = Document::from_json(&body);
     document.map(|document| document.content).or_else(|_| other(head, what))
 }
 

@@ -13,11 +13,15 @@ pub struct PathLock {
 }
 
 /// Waits until no other test on this machine uses an emulated path or loads the machine, in this process or another:
-/// two paths on two processors would spoil each other's figures.
+/// two paths on two processors would spoil each other's figures. Such a test is in a module `tests_alone`, so that CI
+/// runs it when nothing is compiled either.
 ///
 /// # Panics
-/// If the lock's files cannot be made or locked.
+/// If the test is elsewhere, or if the lock's files cannot be made or locked.
 pub fn path() -> PathLock {
+    // The thread of a test has its name, but for that of a binary which runs one test at a time.
+    let test = thread::current().name().unwrap_or("main").to_owned();
+    assert!(test == "main" || test.contains("tests_alone::"), "{test} belongs into a module `tests_alone`");
     let lock = |slot| {
         let file = slot_file(slot);
         flock(&file, FlockOperation::LockExclusive).expect("a file can be locked");
@@ -59,6 +63,12 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "belongs into a module `tests_alone`")]
+    fn a_path_is_for_tests_alone() {
+        path();
+    }
 
     #[test]
     fn a_path_waits_for_every_load() {

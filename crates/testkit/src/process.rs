@@ -21,13 +21,17 @@ pub fn fullpipe() -> Command {
 /// Asks cargo for the program, because cargo passes its path to tests of its own package only.
 fn build() -> PathBuf {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let arguments = ["build", "--quiet", "--package", "fullpipe", "--message-format", "json"];
+    // With a test of the workspace, so that libraries have the features that tests of the workspace are built with, and
+    // are there already.
+    let of_tests = ["--workspace", "--test", "words", "--bin", "fullpipe"];
+    let arguments = [&["build", "--quiet", "--message-format", "json"], &of_tests[..]].concat();
     let output = cargo.args(arguments).stderr(Stdio::inherit()).output().expect("cargo can be started");
     assert!(output.status.success(), "the program under test cannot be built");
     let messages = String::from_utf8_lossy(&output.stdout);
     let executable = messages
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == "fullpipe")
         .find_map(|message| message["executable"].as_str().map(PathBuf::from));
     executable.expect("cargo names the program that it built")
 }

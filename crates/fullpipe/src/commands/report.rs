@@ -130,5 +130,5 @@ fn shown(store: &mut Store, stored: Vec<StoredDocument>) -> Result<Vec<(String, 
 }
 
 fn parsed(document: &StoredDocument, body: &[u8]) -> Result<Document, Failure> {
-    serde_json::from_slice(body).map_err(|error| super::document::not_a_document(&document.id, &error))
+    Document::from_json(body).map_err(|error| super::document::not_a_document(&document.id, &error))
 }

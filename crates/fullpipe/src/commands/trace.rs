@@ -250,7 +250,7 @@ fn host_settings(file: &Path) -> Result<HostSettings, Failure> {
     let mut text = String::new();
     let opened = File::open(file).map_err(|error| refused(&error))?;
     opened.take(MAX_SIZE).read_to_string(&mut text).map_err(|error| refused(&error))?;
-    match serde_json::from_str(&text) {
+    match Document::from_json(text.as_bytes()) {
         Ok(Document { content: Content::HostSettings { host_settings }, .. }) => {
             settings_of(&host_settings).map_err(|error| refused(&error))
         }

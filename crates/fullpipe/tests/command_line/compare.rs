@@ -1,9 +1,10 @@
 //! Programs of others side by side, in a lab.
 
 use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use fullpipe_testkit::{Running, document, load_slot, path, require, within};
+use fullpipe_testkit::{Running, document, load_slot, require, within};
 
 use crate::common::{fullpipe, run};
 
@@ -15,6 +16,9 @@ const FAILED: i32 = 1;
 
 /// The programs of which CI has all parts.
 const PROGRAMS: [&str; 8] = ["iperf3", "copy", "scp", "rsync", "rsyncd", "curl", "curl-h2", "ftp"];
+
+/// Comparisons in a lab, which have servers and folders of the same names: a test that looks for those writes.
+static COMPARISONS: RwLock<()> = RwLock::new(());
 
 /// Returns a scenario of one set of settings.
 fn scenario() -> String {
@@ -28,6 +32,7 @@ fn scenario() -> String {
 #[test]
 fn each_program_moves_the_file_whole_and_its_connection_is_watched() {
     require!(Lab, Root, Iperf3, Sshd, Rsync, Curl, Nginx, Vsftpd);
+    let _one = COMPARISONS.read().unwrap_or_else(PoisonError::into_inner);
     let _slot = load_slot();
     let with = PROGRAMS.join(",");
     let arguments = ["lab", "compare", &scenario(), "--with", &with, "--size", "1MB", "--require", "--json"];
@@ -79,6 +84,7 @@ fn row_of(script: &str, flags: &[&str]) -> (Option<i32>, serde_json::Value) {
 #[test]
 fn a_command_of_the_users_takes_part() {
     require!(Lab, Root, Sshd);
+    let _one = COMPARISONS.read().unwrap_or_else(PoisonError::into_inner);
     let _slot = load_slot();
     let (code, row) = row_of("{ssh} {host} 'cat > {copy}' < {file}", &[]);
     assert_eq!((code, row["program"].as_str()), (Some(0), Some("command")), "{row:#}");
@@ -89,6 +95,7 @@ fn a_command_of_the_users_takes_part() {
 #[test]
 fn programs_that_do_not_move_the_file_have_one_clear_row() {
     require!(Lab, Root, Sshd);
+    let _one = COMPARISONS.read().unwrap_or_else(PoisonError::into_inner);
     let _slot = load_slot();
     for (script, reason) in [
         // Asks for input, of which there is none.
@@ -130,8 +137,8 @@ fn a_host_without_ssh_has_its_other_programs() {
 #[test]
 fn programs_move_the_file_to_servers_that_are_there_and_leave_nothing() {
     require!(Lab, Root, Sshd, Rsync);
-    // Other comparisons have servers and folders of the same names.
-    let _path = path();
+    let _only = COMPARISONS.write().unwrap_or_else(PoisonError::into_inner);
+    let _slot = load_slot();
     // The lab of a comparison has the servers; the command is a comparison of its own, with those.
     let inner = "FULLPIPE compare {host} --ssh-config /run/compare/ssh.conf \
                  --with scp,rsync --require --no-store --bandwidth 20M --size 1MB --json > /tmp/RESULT; \
@@ -162,8 +169,8 @@ fn folders() -> Vec<PathBuf> {
 #[test]
 fn a_folder_is_gone_after_a_kill() {
     require!(Lab, Root, Sshd);
-    // Other comparisons have servers and folders of the same names.
-    let _path = path();
+    let _only = COMPARISONS.write().unwrap_or_else(PoisonError::into_inner);
+    let _slot = load_slot();
     let scenario = scenario();
     let arguments = ["lab", "compare", &scenario, "--with", "scp", "--size", "50MB", "--disk"];
     let mut running = Running::start(&mut fullpipe(&arguments));
@@ -175,8 +182,8 @@ fn a_folder_is_gone_after_a_kill() {
 #[test]
 fn nothing_of_a_comparison_that_is_killed_remains() {
     require!(Lab, Root, Sshd);
-    // Other comparisons have servers and folders of the same names.
-    let _path = path();
+    let _only = COMPARISONS.write().unwrap_or_else(PoisonError::into_inner);
+    let _slot = load_slot();
     let mut running =
         Running::start(&mut fullpipe(&["lab", "compare", &scenario(), "--with", "scp", "--size", "50MB"]));
     // The configuration names the folder of the lab, which no other program does.

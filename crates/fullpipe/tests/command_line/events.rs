@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{fullpipe, run};
 use fullpipe_record::{Event, EventLine};
-use fullpipe_testkit::{FalseServer, Part, Running, free_port, path, require, wait_for_listener};
+use fullpipe_testkit::{FalseServer, Part, Running, free_port, load_slot, require, wait_for_listener};
 
 /// Longest time for a command, in seconds.
 const TIMEOUT: u64 = 60;
@@ -66,7 +66,7 @@ fn failures_are_events_too() {
 #[test]
 fn commands_that_build_a_lab_print_only_events() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let demo = run(&mut fullpipe(&["demo", "-t", "2", "--path", "rate=50M,rtt=10ms", "--json-lines"]), TIMEOUT);
     let names = without_intervals(&demo);
     assert_eq!((names[0].as_str(), names.last().unwrap().as_str()), ("predicted", "experiment"), "{names:?}");

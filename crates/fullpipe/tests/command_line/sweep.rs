@@ -87,24 +87,6 @@ fn sweeps_that_are_killed_at_fifty_moments_in_virtual_time() {
     kills_in_virtual_time(50, 2);
 }
 
-/// A sweep over an emulated path, measured with the machine's own TCP: 2.3 s a run.
-#[test]
-#[ignore = "it takes four minutes"]
-fn sweeps_that_are_killed_at_fifty_moments_over_a_lab() {
-    require!(Lab);
-    let _path = path();
-    let scenario = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
-    std::fs::write(scenario.path(), SLOW).unwrap();
-    let begin = |data: &Path, more: &[&str]| {
-        let mut command = fullpipe(&["lab", "sweep", scenario.path().to_str().unwrap(), "--duty", "100%"]);
-        command.args(["--windows", "16KiB..64KiB", "--streams", "1..4", "--budget", "100%"]);
-        // A dozen runs.
-        command.args(["--max-bytes", "70M"]).args(more).env("XDG_DATA_HOME", data);
-        command
-    };
-    kill(&begin, 50, 3, Duration::from_secs(5));
-}
-
 fn kills_in_virtual_time(kills: u64, seed: u64) {
     let begin = |data: &Path, more: &[&str]| sweep(data, &[&["--budget", "100%"], more].concat());
     let (whole, begun) = (tempfile::tempdir().unwrap(), Instant::now());
@@ -230,5 +212,28 @@ fn a_resumed_sweep_must_exist() {
         let refused = run(&mut sweep(data.path(), resume), 30);
         assert_eq!(refused.status.code(), Some(2), "{resume:?}");
         assert!(String::from_utf8_lossy(&refused.stderr).contains(says), "{refused:?}");
+    }
+}
+
+/// Tests whose figures are judged.
+mod tests_alone {
+    use super::*;
+
+    /// A sweep over an emulated path, measured with the machine's own TCP: 2.3 s a run.
+    #[test]
+    #[ignore = "it takes four minutes"]
+    fn sweeps_that_are_killed_at_fifty_moments_over_a_lab() {
+        require!(Lab);
+        let _path = path();
+        let scenario = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+        std::fs::write(scenario.path(), SLOW).unwrap();
+        let begin = |data: &Path, more: &[&str]| {
+            let mut command = fullpipe(&["lab", "sweep", scenario.path().to_str().unwrap(), "--duty", "100%"]);
+            command.args(["--windows", "16KiB..64KiB", "--streams", "1..4", "--budget", "100%"]);
+            // A dozen runs.
+            command.args(["--max-bytes", "70M"]).args(more).env("XDG_DATA_HOME", data);
+            command
+        };
+        kill(&begin, 50, 3, Duration::from_secs(5));
     }
 }

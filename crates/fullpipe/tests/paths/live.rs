@@ -106,31 +106,36 @@ fn mean(values: &[f64]) -> (f64, f64) {
     (mean, T * (variance / count).sqrt())
 }
 
-#[test]
-#[ignore = "prints figures, which judge the machine too"]
-fn a_picture_costs_no_rate() {
-    require!(Lab, Unshare);
-    let _path = path();
-    let mark = Mark::new();
-    let bench = Bench::start(&mark);
-    bench.measure(false);
-    let pair = |number: usize| {
-        let order = [number.is_multiple_of(2), !number.is_multiple_of(2)];
-        let mut runs = order.map(|is_live| bench.measure(is_live));
-        if !order[0] {
-            runs.swap(0, 1);
-        }
-        runs
-    };
-    let (pairs, late) = lateness(|| (0..PAIRS).map(pair).collect::<Vec<[Run; 2]>>());
-    let of = |figure: &dyn Fn(&[Run; 2]) -> f64| mean(&pairs.iter().map(figure).collect::<Vec<f64>>());
-    let (live, plain) = (of(&|[live, _]| live.rate), of(&|[_, plain]| plain.rate));
-    let difference = of(&|[live, plain]| (live.rate / plain.rate - 1.0) * 100.0);
-    let cpu = of(&|[live, plain]| (live.cpu - plain.cpu) * 100.0);
-    let drawing = of(&|[live, _]| live.drawing.unwrap_or(f64::NAN) * 100.0);
-    println!("{PAIRS} pairs of {SECONDS} s over 1 Gbit/s × 20 ms; the machine was late by {late:?} at most");
-    println!("with --live {:.1} ± {:.1} Mbit/s, without {:.1} ± {:.1} Mbit/s", live.0, live.1, plain.0, plain.1);
-    println!("difference of the rates {:+.2} % ± {:.2} %", difference.0, difference.1);
-    println!("processor time of the whole program {:+.2} % ± {:.2} % of a core", cpu.0, cpu.1);
-    println!("processor time of the drawing thread {:.2} % ± {:.2} % of a core", drawing.0, drawing.1);
+/// Tests whose figures are judged.
+mod tests_alone {
+    use super::*;
+
+    #[test]
+    #[ignore = "prints figures, which judge the machine too"]
+    fn a_picture_costs_no_rate() {
+        require!(Lab, Unshare);
+        let _path = path();
+        let mark = Mark::new();
+        let bench = Bench::start(&mark);
+        bench.measure(false);
+        let pair = |number: usize| {
+            let order = [number.is_multiple_of(2), !number.is_multiple_of(2)];
+            let mut runs = order.map(|is_live| bench.measure(is_live));
+            if !order[0] {
+                runs.swap(0, 1);
+            }
+            runs
+        };
+        let (pairs, late) = lateness(|| (0..PAIRS).map(pair).collect::<Vec<[Run; 2]>>());
+        let of = |figure: &dyn Fn(&[Run; 2]) -> f64| mean(&pairs.iter().map(figure).collect::<Vec<f64>>());
+        let (live, plain) = (of(&|[live, _]| live.rate), of(&|[_, plain]| plain.rate));
+        let difference = of(&|[live, plain]| (live.rate / plain.rate - 1.0) * 100.0);
+        let cpu = of(&|[live, plain]| (live.cpu - plain.cpu) * 100.0);
+        let drawing = of(&|[live, _]| live.drawing.unwrap_or(f64::NAN) * 100.0);
+        println!("{PAIRS} pairs of {SECONDS} s over 1 Gbit/s × 20 ms; the machine was late by {late:?} at most");
+        println!("with --live {:.1} ± {:.1} Mbit/s, without {:.1} ± {:.1} Mbit/s", live.0, live.1, plain.0, plain.1);
+        println!("difference of the rates {:+.2} % ± {:.2} %", difference.0, difference.1);
+        println!("processor time of the whole program {:+.2} % ± {:.2} % of a core", cpu.0, cpu.1);
+        println!("processor time of the drawing thread {:.2} % ± {:.2} % of a core", drawing.0, drawing.1);
+    }
 }

@@ -9,7 +9,7 @@ use crate::common::{fullpipe, run};
 use fullpipe_link::{Direction, Edited, Incident, Train, cut_train};
 use fullpipe_record::{Content, Document, Edit, Fate, Path, PathTruth, SegmentTruth};
 use fullpipe_scenario::Scenario;
-use fullpipe_testkit::{document, path, require};
+use fullpipe_testkit::{document, load_slot, path, require};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use fullpipe_wire::{Captured, LinkType, read_captured};
 
@@ -229,25 +229,16 @@ impl Train for Replayed {
 #[test]
 fn random_losses_hit_the_same_packets_in_both_clocks() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let step = Step::run("rate = \"50Mbit/s\"\nrtt = \"10ms\"\nqueue = \"1MiB\"\nloss = \"0.5%\"");
     let [there, back] = step.replay();
     assert!(there > 10 && back > 0, "{there} and {back} packets were lost");
 }
 
 #[test]
-fn a_shallow_queue_drops_the_same_packets_of_trains_in_both_clocks() {
-    require!(Lab);
-    let _path = path();
-    let step = Step::run("rate = \"1Gbit/s\"\nrtt = \"10ms\"\nqueue = \"150KiB\"");
-    let [there, _] = step.replay();
-    assert!(there > 10, "{there} packets were dropped");
-}
-
-#[test]
 fn packets_are_late_and_overtaken_alike_in_both_clocks() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let keys = "rate = \"50Mbit/s\"\nrtt = \"10ms\"\nreorder = \"1% 3ms\"\njitter = \"exponential 1ms\"";
     let [there, _] = Step::run(keys).replay();
     assert!(there > 10, "{there} packets were overtaken");
@@ -258,7 +249,7 @@ fn packets_are_late_and_overtaken_alike_in_both_clocks() {
 fn listed_data_packets_of_the_test_are_lost_and_no_others() {
     const NUMBERS: [usize; 5] = [1, 3, 4, 40, 2_000];
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let numbers = NUMBERS.map(|number| number.to_string()).join(" ");
     // The queue holds whatever window there is, so that it drops nothing.
     let keys =
@@ -271,4 +262,18 @@ fn listed_data_packets_of_the_test_are_lost_and_no_others() {
     let data = packets.filter(full).filter_map(|packet| packet.segment).filter(|data| data.ports == lost[0].ports);
     let data: Vec<SegmentTruth> = data.collect();
     assert_eq!(lost, NUMBERS.map(|number| data[number - 1]), "counted from one");
+}
+
+/// Tests that load the machine.
+mod tests_alone {
+    use super::*;
+
+    #[test]
+    fn a_shallow_queue_drops_the_same_packets_of_trains_in_both_clocks() {
+        require!(Lab);
+        let _path = path();
+        let step = Step::run("rate = \"1Gbit/s\"\nrtt = \"10ms\"\nqueue = \"150KiB\"");
+        let [there, _] = step.replay();
+        assert!(there > 10, "{there} packets were dropped");
+    }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use fullpipe_testkit::{Mark, Running, document, path, require};
+use fullpipe_testkit::{Mark, Running, document, load_slot, require};
 use serde_json::Value;
 
 use crate::common::run;
@@ -21,7 +21,7 @@ const DATA: f64 = 1448.0;
 #[test]
 fn the_account_of_a_sweep_is_that_of_the_path() {
     require!(Lab);
-    let _path = path();
+    let _slot = load_slot();
     let mark = Mark::new();
     let scenario = format!("{}/sweep-{}.toml", env!("CARGO_TARGET_TMPDIR"), mark.as_str());
     fs::write(&scenario, SCENARIO).unwrap();

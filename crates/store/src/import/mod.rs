@@ -103,7 +103,7 @@ fn own(value: &Value, schema: u64, kind: &str, now: Timestamp) -> Result<StoredD
     if schema > SCHEMA_VERSION.into() {
         return Err(format!("it has schema {schema} of a newer fullpipe; this one knows up to {SCHEMA_VERSION}"));
     }
-    let document: Document = serde_json::from_value(value.clone())
+    let document = Document::from_value(value.clone())
         .map_err(|error| format!("it is no document of fullpipe: {}", printable(&error.to_string())))?;
     let head = document::head(&document, now);
     if head.facts.is_empty() && !head.kind.starts_with("sweep") {

@@ -51,7 +51,7 @@ fn measurement(name: &str, value: Value) -> Result<Option<Measurement>, Failure>
         }
         Some(_) => Ok(None),
         None => {
-            let document = serde_json::from_value(value).map_err(|error| not_a_document(name, &error))?;
+            let document = Document::from_value(value).map_err(|error| not_a_document(name, &error))?;
             of_document(name, document).map(Some)
         }
     }
