@@ -195,7 +195,7 @@ impl Relay {
             Part::Near(pool, to) => {
                 let unusable = |error| io::Error::other(format!("the far relay {} cannot be used: {error}", pool.via));
                 let Ready { peer, compress } = pool.ask(to).await.map_err(unusable)?;
-                let (far, tls) = peer.control.into_parts();
+                let (far, tls) = peer.into_records()?;
                 let target = Leg::new(far.into_std()?, tls);
                 let joint = Joint::Near { compress };
                 Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), joint }))
@@ -204,7 +204,7 @@ impl Relay {
                 let mut peer = far.answer(stream).await?;
                 drop(pending);
                 let Some((request, target)) = far.serve(&mut peer).await? else { return Ok(None) };
-                let (near, tls) = peer.control.into_parts();
+                let (near, tls) = peer.into_records()?;
                 let client = Leg::new(near.into_std()?, tls);
                 let joint = Joint::Far { compress: request.compress };
                 Ok(Some(Sides { client, target: plain(target)?, whither: request.target.to_string(), joint }))
