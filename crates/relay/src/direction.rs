@@ -104,6 +104,11 @@ impl Direction {
         }
     }
 
+    /// Returns whether bytes wait here until the destination takes them.
+    pub(crate) const fn is_held_up(&self) -> bool {
+        self.pipe.is_some() || !self.rest.is_empty()
+    }
+
     /// Returns the bytes of blocks between the relays; `None` if they do not compress.
     pub(crate) fn block_bytes(&self) -> Option<u64> {
         match &self.blocks {

@@ -22,7 +22,7 @@ use crate::leg::Leg;
 use crate::near::{Pool, Ready};
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
 use crate::pending::{Pending, PendingCaller};
-use crate::pipes::MAX_PIPES;
+use crate::pipes::{MAX_PIPES, Pipes};
 use crate::rules::Target;
 use crate::sockets::{listen, prepare, raise_descriptors, reach};
 use crate::worker::{Inbox, Joint, Pair, Worker};
@@ -48,7 +48,7 @@ pub fn relay(
 ) -> Result<(), RelayError> {
     raise_descriptors(options.max_connections)?;
     let (events, mut received) = unbounded_channel();
-    let workers = Workers::start(&events)?;
+    let workers = Workers::start(&events, options.interval)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(RelayError::io("the runtime"))?;
     let served = LocalSet::new().block_on(&runtime, async {
         let relay = Rc::new(Relay::new(options, &workers, events)?);
@@ -237,14 +237,14 @@ struct Workers {
 }
 
 impl Workers {
-    fn start(events: &UnboundedSender<RelayEvent>) -> Result<Self, RelayError> {
+    fn start(events: &UnboundedSender<RelayEvent>, interval: Option<Span>) -> Result<Self, RelayError> {
         let failed = RelayError::io("starting a thread for data");
         let count = available_parallelism().map_or(1, usize::from);
         let mut workers = Self { inboxes: Vec::new(), threads: Vec::new() };
         for _ in 0..count {
             let inbox = Arc::new(Inbox::new().map_err(&failed)?);
-            let pipes = MAX_PIPES.div_ceil(count);
-            let mut worker = Worker::new(Arc::clone(&inbox), events.clone(), pipes).map_err(&failed)?;
+            let pipes = Pipes::new(MAX_PIPES.div_ceil(count));
+            let mut worker = Worker::new(Arc::clone(&inbox), events.clone(), pipes, interval).map_err(&failed)?;
             let thread = thread::Builder::new().name("relay".to_owned()).spawn(move || worker.run());
             workers.threads.push(thread.map_err(&failed)?);
             workers.inboxes.push(inbox);
