@@ -57,8 +57,8 @@ const LISTENER: &[u8] = b"listen";
 /// TLS 1.3 between programs that prove by their key who they are.
 #[derive(Clone)]
 pub struct PeerTls {
-    server: ServerConfig,
-    client: ClientConfig,
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
 }
 
 /// A connection whose other end has the same key.
@@ -207,12 +207,12 @@ impl PeerTls {
             .with_custom_certificate_verifier(Arc::new(AnyKey(provider.signature_verification_algorithms)))
             .with_no_client_auth();
         client.enable_secret_extraction = true;
-        Ok(Self { server, client })
+        Ok(Self { server: Arc::new(server), client: Arc::new(client) })
     }
 
     /// Answers a handshake, which states its `secrets`. Returns keying material, too.
     async fn accept(&self, stream: TcpStream, secrets: &Arc<Secrets>) -> io::Result<(Control, [u8; LENGTH])> {
-        let mut config = self.server.clone();
+        let mut config = ServerConfig::clone(&self.server);
         config.key_log = Arc::<Secrets>::clone(secrets);
         let stream = TlsAcceptor::from(Arc::new(config)).accept(RecordStream::new(stream)).await?;
         let binding = exported(stream.get_ref().1)?;
@@ -223,7 +223,7 @@ impl PeerTls {
     async fn connect(&self, stream: TcpStream, secrets: &Arc<Secrets>) -> io::Result<(Control, [u8; LENGTH])> {
         // Nobody reads the name.
         let name = ServerName::IpAddress(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED).into());
-        let mut config = self.client.clone();
+        let mut config = ClientConfig::clone(&self.client);
         config.key_log = Arc::<Secrets>::clone(secrets);
         let stream = TlsConnector::from(Arc::new(config)).connect(name, RecordStream::new(stream)).await?;
         let binding = exported(stream.get_ref().1)?;
