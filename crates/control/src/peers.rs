@@ -68,7 +68,7 @@ pub struct Peer {
     pub control: Control,
     key: Key,
     nonces: [[u8; LENGTH]; 2],
-    /// Where its handshake states the secrets of TLS.
+    /// The secrets of TLS, once its handshake is over.
     secrets: Arc<Secrets>,
 }
 

@@ -47,8 +47,8 @@ type Secret = Zeroizing<[u8; 48]>;
 
 /// The keys of both directions of a TLS connection, and what has come and not been read.
 pub struct Records {
-    sealing: Keys,
-    opening: Keys,
+    sending: Keys,
+    receiving: Keys,
     /// The other end has asked for new keys of this one.
     owes_update: bool,
     /// The other end has closed its direction.
@@ -85,12 +85,12 @@ impl From<Unspecified> for RecordError {
 impl Records {
     /// Takes over the two directions, each with its secret and the number of its next record, after `arrived` was read.
     pub(crate) fn new(
-        [sealing, opening]: [(Secret, u64); 2],
+        [sending, receiving]: [(Secret, u64); 2],
         arrived: Vec<u8>,
         has_ended: bool,
     ) -> Result<Self, RecordError> {
-        let [sealing, opening] = [Keys::new(sealing)?, Keys::new(opening)?];
-        Ok(Self { sealing, opening, owes_update: false, has_ended, arrived, held: Vec::new() })
+        let [sending, receiving] = [Keys::new(sending)?, Keys::new(receiving)?];
+        Ok(Self { sending, receiving, owes_update: false, has_ended, arrived, held: Vec::new() })
     }
 
     /// Appends `payload` to `into`, in records of at most 16 KiB.
@@ -98,14 +98,14 @@ impl Records {
     /// # Errors
     /// Fails if the library cannot encrypt.
     pub fn seal(&mut self, payload: &[u8], into: &mut Vec<u8>) -> Result<(), RecordError> {
-        let mut key = self.sealing.key()?;
+        let mut key = self.sending.key()?;
         for content in payload.chunks(MAX_CONTENT) {
-            if take(&mut self.owes_update) || self.sealing.next >= MAX_RECORDS {
-                self.sealing.seal(&key, HANDSHAKE, &KEY_UPDATE, into)?;
-                self.sealing = self.sealing.updated()?;
-                key = self.sealing.key()?;
+            if take(&mut self.owes_update) || self.sending.next >= MAX_RECORDS {
+                self.sending.seal(&key, HANDSHAKE, &KEY_UPDATE, into)?;
+                self.sending = self.sending.updated()?;
+                key = self.sending.key()?;
             }
-            self.sealing.seal(&key, DATA, content, into)?;
+            self.sending.seal(&key, DATA, content, into)?;
         }
         Ok(())
     }
@@ -115,8 +115,8 @@ impl Records {
     /// # Errors
     /// Fails if the library cannot encrypt.
     pub fn seal_end(&mut self, into: &mut Vec<u8>) -> Result<(), RecordError> {
-        let key = self.sealing.key()?;
-        Ok(self.sealing.seal(&key, ALERT, &CLOSE_NOTIFY, into)?)
+        let key = self.sending.key()?;
+        Ok(self.sending.seal(&key, ALERT, &CLOSE_NOTIFY, into)?)
     }
 
     /// Returns payload that came before the keys were taken over, at most 16 KiB; it is empty the second time.
@@ -135,12 +135,12 @@ impl Records {
     /// # Errors
     /// Fails if they are no records of the other end. Then nothing that follows can be read.
     pub fn open(&mut self, bytes: &mut [u8]) -> Result<usize, RecordError> {
-        let mut key = self.opening.key()?;
+        let mut key = self.receiving.key()?;
         let (mut opened, mut begin) = (0, 0);
         while !self.has_ended
             && let Some(end) = end_of_record(&bytes[begin..])?.map(|length| begin + length)
         {
-            let (kind, length) = self.opening.open(&key, &mut bytes[begin..end])?;
+            let (kind, length) = self.receiving.open(&key, &mut bytes[begin..end])?;
             let content = begin + HEADER..begin + HEADER + length;
             match kind {
                 DATA => {
@@ -150,7 +150,7 @@ impl Records {
                 ALERT => self.note_alert(&bytes[content])?,
                 HANDSHAKE => {
                     self.note_update(&bytes[content])?;
-                    key = self.opening.key()?;
+                    key = self.receiving.key()?;
                 }
                 _ => return Err(RecordError::Content),
             }
@@ -181,7 +181,7 @@ impl Records {
             _ => return Err(RecordError::Content),
         }
         self.owes_update |= message.ends_with(&[1]);
-        self.opening = self.opening.updated()?;
+        self.receiving = self.receiving.updated()?;
         Ok(())
     }
 }
@@ -336,8 +336,8 @@ mod tests {
 
     fn sealed(records: &mut Records, kind: u8, content: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let key = records.sealing.key().unwrap();
-        records.sealing.seal(&key, kind, content, &mut bytes).unwrap();
+        let key = records.sending.key().unwrap();
+        records.sending.seal(&key, kind, content, &mut bytes).unwrap();
         bytes
     }
 
@@ -404,12 +404,12 @@ mod tests {
     #[test]
     fn keys_are_updated_before_they_have_sealed_too_much() {
         let [mut near, mut far] = ends();
-        (near.sealing.next, far.opening.next) = (MAX_RECORDS - 1, MAX_RECORDS - 1);
+        (near.sending.next, far.receiving.next) = (MAX_RECORDS - 1, MAX_RECORDS - 1);
         let payload = vec![5; 3 * MAX_CONTENT];
         let mut bytes = Vec::new();
         near.seal(&payload, &mut bytes).unwrap();
         assert_eq!(receive(&mut far, &bytes).unwrap(), payload);
-        assert_eq!((near.sealing.next, far.opening.next), (2, 2));
+        assert_eq!((near.sending.next, far.receiving.next), (2, 2));
         assert!(!far.owes_update);
     }
 
@@ -417,12 +417,12 @@ mod tests {
     fn an_end_that_is_asked_for_new_keys_makes_them_before_it_sends_payload() {
         let [mut near, mut far] = ends();
         let asks = sealed(&mut near, HANDSHAKE, &[24, 0, 0, 1, 1]);
-        near.sealing = near.sealing.updated().unwrap();
+        near.sending = near.sending.updated().unwrap();
         assert_eq!(receive(&mut far, &asks).unwrap(), b"");
         let mut answer = Vec::new();
         far.seal(b"payload", &mut answer).unwrap();
         assert_eq!(receive(&mut near, &answer).unwrap(), b"payload");
-        assert_eq!((far.opening.next, far.sealing.next, near.opening.next), (0, 1, 1));
+        assert_eq!((far.receiving.next, far.sending.next, near.receiving.next), (0, 1, 1));
     }
 
     proptest! {

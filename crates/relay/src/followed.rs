@@ -1,4 +1,4 @@
-//! What a connection carried since it was last reported.
+//! The part of a connection since it was last reported.
 
 use std::array;
 use std::mem::replace;
