@@ -17,6 +17,8 @@ use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
+use crate::record_stream::RecordStream;
+
 /// The first byte of a TLS client: the type of a handshake record (RFC 8446, section 5.1). No cookie begins so.
 pub const HANDSHAKE: u8 = 0x16;
 
@@ -63,7 +65,7 @@ impl TlsIdentity {
     /// # Errors
     /// If the client does not speak it, or closes the connection.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<Control> {
-        let stream = TlsAcceptor::from(Arc::clone(&self.0)).accept(stream).await?;
+        let stream = TlsAcceptor::from(Arc::clone(&self.0)).accept(RecordStream::new(stream)).await?;
         Ok(Control::Encrypted(Box::new(stream.into())))
     }
 }
@@ -89,7 +91,7 @@ impl TlsTrust {
     /// If it does not speak it, or has no trusted certificate for its name.
     pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<Control> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, stream).await?;
+        let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, RecordStream::new(stream)).await?;
         Ok(Control::Encrypted(Box::new(stream.into())))
     }
 }
@@ -202,7 +204,7 @@ pub enum Control {
     /// In the clear.
     Plain(TcpStream),
     /// Inside TLS.
-    Encrypted(Box<TlsStream<TcpStream>>),
+    Encrypted(Box<TlsStream<RecordStream>>),
 }
 
 impl Control {
@@ -210,7 +212,7 @@ impl Control {
     pub fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
-            Self::Encrypted(stream) => stream.get_ref().0,
+            Self::Encrypted(stream) => &stream.get_ref().0.tcp,
         }
     }
 
@@ -218,16 +220,10 @@ impl Control {
     pub fn into_parts(self) -> (TcpStream, Option<rustls::Connection>) {
         match self {
             Self::Plain(stream) => (stream, None),
-            Self::Encrypted(stream) => match *stream {
-                TlsStream::Client(stream) => {
-                    let (stream, tls) = stream.into_inner();
-                    (stream, Some(tls.into()))
-                }
-                TlsStream::Server(stream) => {
-                    let (stream, tls) = stream.into_inner();
-                    (stream, Some(tls.into()))
-                }
-            },
+            Self::Encrypted(stream) => {
+                let (stream, tls) = parts(*stream);
+                (stream.tcp, Some(tls))
+            }
         }
     }
 
@@ -276,6 +272,20 @@ impl Control {
     pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes).await?;
         self.flush().await
+    }
+}
+
+/// Returns the stream below TLS, and the state of TLS.
+pub(crate) fn parts(stream: TlsStream<RecordStream>) -> (RecordStream, rustls::Connection) {
+    match stream {
+        TlsStream::Client(stream) => {
+            let (stream, tls) = stream.into_inner();
+            (stream, tls.into())
+        }
+        TlsStream::Server(stream) => {
+            let (stream, tls) = stream.into_inner();
+            (stream, tls.into())
+        }
     }
 }
 

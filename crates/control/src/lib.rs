@@ -5,6 +5,7 @@
 //! * In: a user name, a password and an RSA key. Out: the token of iperf3's login ([`Login`]), which the server checks
 //!   with an [`Authenticator`].
 //! * In: a connected TCP stream and a key that both ends share. Out: a [`Peer`] that has proved that it has the key.
+//!   Its TLS may be left to [`Records`], which take no memory while nothing moves.
 //! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant.
 //!
@@ -15,6 +16,8 @@ mod listening;
 mod login;
 mod network;
 mod peers;
+mod record_stream;
+mod records;
 mod unix_seconds;
 
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
@@ -22,4 +25,6 @@ pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
 pub use network::{Network, NetworkError};
 pub use peers::{Peer, PeerTls};
+pub use record_stream::RecordStream;
+pub use records::{MAX_RECORD, RecordError, Records};
 pub use unix_seconds::unix_seconds;

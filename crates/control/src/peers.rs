@@ -12,7 +12,7 @@
 //! is valid for the other role, and nobody in the middle of two TLS connections can pass one on. The listener's TLS key
 //! is made anew by each process and needs no certificate (RFC 7250), because the proof is about this very connection.
 
-use std::io;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
@@ -21,19 +21,21 @@ use fullpipe_iperf::Key;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
+use tokio_rustls::rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use tokio_rustls::rustls::pki_types::{
     CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
 };
 use tokio_rustls::rustls::server::AlwaysResolvesServerRawPublicKeys;
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{
-    ClientConfig, ConnectionCommon, DigitallySignedStruct, Error as RustlsError, ServerConfig, SideData,
-    SignatureScheme,
+    CipherSuite, ClientConfig, Connection, ConnectionCommon, DigitallySignedStruct, Error as RustlsError, ServerConfig,
+    SideData, SignatureScheme,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use crate::connection::{VERSIONS, provider};
+use crate::connection::{VERSIONS, parts, provider};
+use crate::record_stream::RecordStream;
+use crate::records::{Records, Secrets};
 use crate::{Control, TlsError};
 
 /// First bytes of a caller, with the version of the exchange.
@@ -66,6 +68,8 @@ pub struct Peer {
     pub control: Control,
     key: Key,
     nonces: [[u8; LENGTH]; 2],
+    /// The secrets of TLS, once its handshake is over.
+    secrets: Arc<Secrets>,
 }
 
 impl Peer {
@@ -77,8 +81,9 @@ impl Peer {
     /// # Errors
     /// Fails with `PermissionDenied` if the other end does not have the key, and if it closes the connection.
     pub async fn call(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+        let secrets = Arc::default();
         let (mut control, binding) = match tls {
-            Some(tls) => tls.connect(stream).await?,
+            Some(tls) => tls.connect(stream, &secrets).await?,
             None => (Control::Plain(stream), [0; LENGTH]),
         };
         let ours = random()?;
@@ -89,7 +94,7 @@ impl Peer {
             return Err(no_key());
         }
         control.send(&key.tag(&proved(CALLER, &binding, &nonces))).await?;
-        Ok(Self { control, key: key.clone(), nonces })
+        Ok(Self { control, key: key.clone(), nonces, secrets })
     }
 
     /// Answers the program that called, inside TLS if `tls` is given. Deadlines are the caller's affair.
@@ -98,8 +103,9 @@ impl Peer {
     /// Fails with `PermissionDenied` if the caller does not have the key, with `InvalidData` if it is no such program,
     /// and if it closes the connection.
     pub async fn answer(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+        let secrets = Arc::default();
         let (mut control, binding) = match tls {
-            Some(tls) => tls.accept(stream).await?,
+            Some(tls) => tls.accept(stream, &secrets).await?,
             None => (Control::Plain(stream), [0; LENGTH]),
         };
         if receive(&mut control).await? != *GREETING {
@@ -112,12 +118,38 @@ impl Peer {
         if !key.verifies(&proof, &proved(CALLER, &binding, &nonces)) {
             return Err(no_key());
         }
-        Ok(Self { control, key: key.clone(), nonces })
+        Ok(Self { control, key: key.clone(), nonces, secrets })
     }
 
     /// Returns the tag of `text` on this connection: nobody without the key can make it, and it is valid on no other.
     pub fn tag(&self, text: &[u8]) -> [u8; Self::TAG] {
         self.key.tag(&[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
+    }
+
+    /// Returns the TCP stream and, if the connection is encrypted, its records: their keys, and what came already.
+    ///
+    /// # Errors
+    /// Fails if a message was read or written in part.
+    pub fn into_records(self) -> io::Result<(TcpStream, Option<Records>)> {
+        let encrypted = match self.control {
+            Control::Plain(stream) => return Ok((stream, None)),
+            Control::Encrypted(stream) => stream,
+        };
+        let (stream, mut tls) = parts(*encrypted);
+        let partly = || io::Error::other("a record of TLS was read in part");
+        let [client, server] = self.secrets.take().filter(|_| stream.is_between_records()).ok_or_else(partly)?;
+        let mut arrived = Vec::new();
+        let has_ended = match tls.reader().read_to_end(&mut arrived) {
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) => return Err(error),
+        };
+        let is_client = matches!(tls, Connection::Client(_));
+        let numbers = tls.dangerous_extract_secrets().map_err(io::Error::other)?;
+        let [ours, theirs] = if is_client { [client, server] } else { [server, client] };
+        let secrets = [(ours, numbers.tx.0), (theirs, numbers.rx.0)];
+        let records = Records::new(secrets, arrived, has_ended).map_err(io::Error::other)?;
+        Ok((stream.tcp, Some(records)))
     }
 
     /// Returns whether `tag` is that of [`Peer::tag`], in constant time.
@@ -152,7 +184,10 @@ impl PeerTls {
     /// # Errors
     /// Fails if the library has no random bytes.
     pub fn new() -> Result<Self, TlsError> {
-        let provider = provider();
+        let mut provider = CryptoProvider::clone(&provider());
+        // The one whose records this room seals itself.
+        provider.cipher_suites.retain(|suite| suite.suite() == CipherSuite::TLS13_AES_256_GCM_SHA384);
+        let provider = Arc::new(provider);
         let general = |what: &str| RustlsError::General(what.to_owned());
         let pair = Ed25519KeyPair::generate().map_err(|_| general("no key could be made"))?;
         let der = pair.to_pkcs8().map_err(|_| general("no key could be written"))?;
@@ -165,24 +200,32 @@ impl PeerTls {
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(certified))));
         // Nobody resumes a session. A listener that says nothing of its own accord can be seen to have gone.
         server.send_tls13_tickets = 0;
-        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        server.enable_secret_extraction = true;
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(VERSIONS)?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AnyKey(provider.signature_verification_algorithms)))
             .with_no_client_auth();
+        client.enable_secret_extraction = true;
         Ok(Self { server: Arc::new(server), client: Arc::new(client) })
     }
 
-    async fn accept(&self, stream: TcpStream) -> io::Result<(Control, [u8; LENGTH])> {
-        let stream = TlsAcceptor::from(Arc::clone(&self.server)).accept(stream).await?;
+    /// Answers a handshake, which states its `secrets`. Returns keying material, too.
+    async fn accept(&self, stream: TcpStream, secrets: &Arc<Secrets>) -> io::Result<(Control, [u8; LENGTH])> {
+        let mut config = ServerConfig::clone(&self.server);
+        config.key_log = Arc::<Secrets>::clone(secrets);
+        let stream = TlsAcceptor::from(Arc::new(config)).accept(RecordStream::new(stream)).await?;
         let binding = exported(stream.get_ref().1)?;
         Ok((Control::Encrypted(Box::new(TlsStream::Server(stream))), binding))
     }
 
-    async fn connect(&self, stream: TcpStream) -> io::Result<(Control, [u8; LENGTH])> {
+    /// Begins a handshake, which states its `secrets`. Returns keying material, too.
+    async fn connect(&self, stream: TcpStream, secrets: &Arc<Secrets>) -> io::Result<(Control, [u8; LENGTH])> {
         // Nobody reads the name.
         let name = ServerName::IpAddress(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED).into());
-        let stream = TlsConnector::from(Arc::clone(&self.client)).connect(name, stream).await?;
+        let mut config = ClientConfig::clone(&self.client);
+        config.key_log = Arc::<Secrets>::clone(secrets);
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, RecordStream::new(stream)).await?;
         let binding = exported(stream.get_ref().1)?;
         Ok((Control::Encrypted(Box::new(TlsStream::Client(stream))), binding))
     }
@@ -279,6 +322,90 @@ mod tests {
                 assert!(answered.verifies(&called.tag(b"text"), b"text"));
                 assert!(!answered.verifies(&called.tag(b"text"), b"test"));
             }
+        });
+    }
+
+    /// Two ends that know each other, inside TLS.
+    async fn peers() -> [Peer; 2] {
+        let (tls, key) = (PeerTls::new().unwrap(), key("correct horse battery"));
+        let (caller, listener) = connected().await;
+        let (called, answered) =
+            tokio::join!(Peer::call(caller, &key, Some(&tls)), Peer::answer(listener, &key, Some(&tls)));
+        [called.unwrap(), answered.unwrap()]
+    }
+
+    /// Reads until `length` bytes of payload have come.
+    async fn read_records(stream: &mut TcpStream, records: &mut Records, length: usize) -> Vec<u8> {
+        let mut payload = records.take_arrived();
+        while payload.len() < length {
+            let mut buffer = records.held().to_vec();
+            stream.read_buf(&mut buffer).await.unwrap();
+            let opened = records.open(&mut buffer).unwrap();
+            payload.extend_from_slice(&buffer[..opened]);
+        }
+        payload
+    }
+
+    async fn read_control(control: &mut Control, length: usize) -> Vec<u8> {
+        let mut payload = vec![0; length];
+        control.read_exact(&mut payload).await.unwrap();
+        payload
+    }
+
+    fn refresh_keys(control: &mut Control) {
+        let Control::Encrypted(stream) = control else { panic!("it is encrypted") };
+        match &mut **stream {
+            TlsStream::Client(stream) => stream.get_mut().1.refresh_traffic_keys(),
+            TlsStream::Server(stream) => stream.get_mut().1.refresh_traffic_keys(),
+        }
+        .unwrap();
+    }
+
+    #[test]
+    fn an_end_that_takes_its_records_over_understands_the_tls_library_at_the_other_end() {
+        run(async {
+            let payload: Vec<u8> = (0..40_000_u32).map(|number| (number % 251) as u8).collect();
+            for caller_takes_over in [true, false] {
+                let [called, answered] = peers().await;
+                let (taken, mut other) = if caller_takes_over { (called, answered) } else { (answered, called) };
+                let (mut stream, records) = taken.into_records().unwrap();
+                let mut records = records.expect("it is encrypted");
+                for round in 0..3 {
+                    let mut sealed = Vec::new();
+                    records.seal(&payload, &mut sealed).unwrap();
+                    stream.write_all(&sealed).await.unwrap();
+                    assert!(read_control(&mut other.control, payload.len()).await == payload, "{round}");
+                    // Its next message asks for new keys of both directions.
+                    refresh_keys(&mut other.control);
+                    other.control.send(&payload).await.unwrap();
+                    assert!(read_records(&mut stream, &mut records, payload.len()).await == payload, "{round}");
+                }
+                let mut end = Vec::new();
+                records.seal_end(&mut end).unwrap();
+                stream.write_all(&end).await.unwrap();
+                assert!(other.control.receive().await.unwrap().is_empty());
+                other.control.shutdown().await.unwrap();
+                while !records.has_ended() {
+                    let mut buffer = records.held().to_vec();
+                    assert!(stream.read_buf(&mut buffer).await.unwrap() > 0);
+                    assert_eq!(records.open(&mut buffer), Ok(0));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn what_came_with_a_message_is_not_lost_when_records_are_taken_over() {
+        run(async {
+            let [mut called, mut answered] = peers().await;
+            called.control.send(b"request and more").await.unwrap();
+            called.control.send(b" and the next").await.unwrap();
+            called.control.shutdown().await.unwrap();
+            assert_eq!(read_control(&mut answered.control, 7).await, b"request");
+            let (mut stream, records) = answered.into_records().unwrap();
+            let mut records = records.expect("it is encrypted");
+            assert!(!records.has_ended());
+            assert_eq!(read_records(&mut stream, &mut records, 22).await, b" and more and the next");
         });
     }
 

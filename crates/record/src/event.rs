@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     CopyProgress, CopyReport, DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair, FlowReport,
     GridCell, GridReport, Interval, LabReport, Measurement, Path, PathDirection, PathStatus, Prediction, ProgramRun,
-    ProgramsReport, RampReport, RampStep, RelayedConnection, Remedy, Request, RouteReport, SimulatedTransfer,
-    SweepPlan, SweepReport, SweepRun, Undone, WhatIfReport,
+    ProgramsReport, RampReport, RampStep, RelayJoined, RelayProgress, RelayedConnection, Remedy, Request, RouteReport,
+    SimulatedTransfer, SweepPlan, SweepReport, SweepRun, Undone, WhatIfReport,
 };
 
 /// One line of `--json-lines`: an event and its time.
@@ -127,6 +127,10 @@ pub enum Event {
     /// A copy is over.
     Copy(Box<CopyReport>),
 
+    /// A relay begins to carry a connection.
+    RelayJoined(RelayJoined),
+    /// A relay reports what it carried of a connection since the last report.
+    RelayProgress(Box<RelayProgress>),
     /// A connection through a relay is over.
     Relayed(Box<RelayedConnection>),
     /// A client of a relay could not be joined to its target.

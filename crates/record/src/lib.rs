@@ -100,7 +100,9 @@ pub use prediction::{Ceiling, Limit, Prediction, Ramp};
 pub use programs::{ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun, ProgramsReport};
 pub use progress::{Progress, SNAPSHOT_SPREAD};
 pub use ramp::{RampReport, RampStep};
-pub use relay::{RelayCompression, RelayEnding, RelayLimit, RelayStretch, RelayedConnection};
+pub use relay::{
+    RelayCompression, RelayEnding, RelayJoined, RelayLimit, RelayProgress, RelayStretch, RelayedConnection,
+};
 pub use request::{Buffer, Request, ResolvedRequest, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};

@@ -48,6 +48,40 @@ pub struct RelayCompression {
     pub wire_rate: BitRate,
 }
 
+/// The two ends of a connection that a relay begins to carry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RelayJoined {
+    /// Address and port of the client; at the far relay of a pair, of the near relay.
+    pub client: SocketAddr,
+    /// The target, as HOST:PORT.
+    pub target: String,
+}
+
+/// The part of a relayed connection since its last report, or since its begin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RelayProgress {
+    /// Address and port of the client; at the far relay of a pair, of the near relay.
+    pub client: SocketAddr,
+    /// The target, as HOST:PORT.
+    pub target: String,
+    /// Time since both sides were connected.
+    pub duration: Span,
+    /// Length of this part.
+    pub interval: Span,
+    /// Payload that came from the client in this part.
+    pub from_client: ByteCount,
+    /// Payload that came from the target in this part.
+    pub from_target: ByteCount,
+    /// Rate of the payload from the client.
+    pub client_rate: BitRate,
+    /// Rate of the payload from the target.
+    pub target_rate: BitRate,
+    /// The stretch between the client and this relay, in this part.
+    pub client_stretch: RelayStretch,
+    /// The stretch between this relay and the target, or the other relay, in this part.
+    pub target_stretch: RelayStretch,
+}
+
 /// The end of a relayed connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -104,22 +138,44 @@ pub enum RelayLimit {
 impl RelayStretch {
     /// Returns the figures of a stretch from the kernel's, after a connection of `duration`.
     pub fn of(info: &TcpInfo, duration: Span) -> Self {
-        let span = |of: Option<Span>| of.unwrap_or_default();
-        let (busy, window, buffer) = (span(info.busy), span(info.rwnd_limited), span(info.sndbuf_limited));
-        let limit = match () {
-            () if busy * 2 < duration || busy == Span::ZERO => RelayLimit::Idle,
-            () if window * 2 > busy => RelayLimit::ReceiveWindow,
-            () if buffer * 2 > busy => RelayLimit::SendBuffer,
-            () => RelayLimit::CongestionWindow,
-        };
-        Self {
+        let figures = Self {
             rtt: info.rtt,
             retransmitted: info.total_retrans,
-            busy,
-            receive_window_limited: window,
-            send_buffer_limited: buffer,
-            limit,
-        }
+            busy: info.busy.unwrap_or_default(),
+            receive_window_limited: info.rwnd_limited.unwrap_or_default(),
+            send_buffer_limited: info.sndbuf_limited.unwrap_or_default(),
+            limit: RelayLimit::Idle,
+        };
+        figures.limited(duration)
+    }
+
+    /// Returns the figures of the `interval` since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self, interval: Span) -> Self {
+        let span = |of: fn(&Self) -> Span| of(self).saturating_sub(of(before));
+        let segments = |of: Option<SegCount>| of.map_or(0, SegCount::get);
+        let again = segments(self.retransmitted).saturating_sub(segments(before.retransmitted));
+        let figures = Self {
+            rtt: self.rtt,
+            retransmitted: self.retransmitted.map(|_| SegCount::new(again)),
+            busy: span(|stretch| stretch.busy),
+            receive_window_limited: span(|stretch| stretch.receive_window_limited),
+            send_buffer_limited: span(|stretch| stretch.send_buffer_limited),
+            limit: RelayLimit::Idle,
+        };
+        figures.limited(interval)
+    }
+
+    /// Sets the limit in a time of `duration`.
+    fn limited(mut self, duration: Span) -> Self {
+        let busy = self.busy;
+        self.limit = match () {
+            () if busy * 2 < duration || busy == Span::ZERO => RelayLimit::Idle,
+            () if self.receive_window_limited * 2 > busy => RelayLimit::ReceiveWindow,
+            () if self.send_buffer_limited * 2 > busy => RelayLimit::SendBuffer,
+            () => RelayLimit::CongestionWindow,
+        };
+        self
     }
 }
 
@@ -144,5 +200,24 @@ mod tests {
         assert_eq!(limit(900, 100, 500), RelayLimit::SendBuffer);
         assert_eq!(limit(900, 100, 100), RelayLimit::CongestionWindow);
         assert_eq!(RelayStretch::of(&TcpInfo::default(), Span::ZERO).limit, RelayLimit::Idle);
+    }
+
+    #[test]
+    fn the_limit_since_a_report_is_not_that_of_the_whole() {
+        let stretch = |busy, window, again| {
+            let info = TcpInfo {
+                busy: Some(Span::from_millis(busy)),
+                rwnd_limited: Some(Span::from_millis(window)),
+                total_retrans: Some(SegCount::new(again)),
+                ..TcpInfo::default()
+            };
+            RelayStretch::of(&info, Span::from_millis(busy))
+        };
+        let (before, now) = (stretch(9000, 8000, 4), stretch(10_000, 8100, 7));
+        assert_eq!(now.limit, RelayLimit::ReceiveWindow);
+        let since = now.since(&before, Span::from_secs(1));
+        assert_eq!((since.limit, since.retransmitted), (RelayLimit::CongestionWindow, Some(SegCount::new(3))));
+        assert_eq!((since.busy, since.receive_window_limited), (Span::from_secs(1), Span::from_millis(100)));
+        assert_eq!(now.since(&now, Span::from_secs(1)).limit, RelayLimit::Idle);
     }
 }

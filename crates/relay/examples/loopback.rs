@@ -80,6 +80,7 @@ fn serve(port: u16, to: &str) -> Result<(), Box<dyn Error>> {
         allow: Vec::new(),
         max_connections: 16,
         drain: Span::ZERO,
+        interval: None,
         role: Role::Alone { to: to.parse()? },
     };
     Ok(relay(&options, &AtomicBool::new(false), &mut |_| {})?)

@@ -1,9 +1,9 @@
 //! One direction of a relayed connection: bytes read from one side, held if need be, and written to the other.
 
-use std::io::{self, BufRead, Write};
+use std::io;
 
+use fullpipe_control::{MAX_RECORD, RecordError};
 use rustix::pipe::{SpliceFlags, splice};
-use tokio_rustls::rustls::Connection;
 
 use crate::blocks::{BlockError, BlockReader, Codec};
 use crate::leg::{Got, Leg};
@@ -14,6 +14,9 @@ use crate::pipes::{PIPE_BYTES, Pipe, Pipes};
 /// Bytes that are copied at once, and at most those that a direction without a pipe holds.
 pub(crate) const COPY_BYTES: usize = 32 << 10;
 
+/// Bytes of TLS that are opened at once: the begin of a record that is held, and at least one whole record.
+const RECORD_BYTES: usize = 2 * MAX_RECORD;
+
 /// Reads of one direction before the next connection has its turn.
 const TURNS: usize = 4;
 
@@ -21,7 +24,10 @@ const TURNS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) pipes: Pipes,
-    pub(crate) scratch: Box<[u8]>,
+    /// Bytes that have just been read.
+    scratch: Box<[u8]>,
+    /// Records that are about to be written.
+    sealed: Vec<u8>,
     /// Made for the first connection that compresses.
     codec: Option<Box<Codec>>,
 }
@@ -44,7 +50,7 @@ pub(crate) struct Direction {
     /// Payload that was read.
     pub(crate) read: u64,
     pipe: Option<(Pipe, usize)>,
-    /// Bytes that were read and not yet written.
+    /// Bytes that were read, and sealed if they go into TLS, and not yet written.
     rest: Vec<u8>,
     /// The source has closed.
     has_ended: bool,
@@ -88,7 +94,7 @@ impl Direction {
     }
 
     /// Returns the payload, at most, that was read and of which the destination has not acknowledged the last
-    /// `unacknowledged` bytes, without what TLS holds.
+    /// `unacknowledged` bytes.
     pub(crate) fn undelivered(&self, unacknowledged: u64) -> u64 {
         let held = (self.rest.len() + self.pipe.as_ref().map_or(0, |(_, bytes)| *bytes)) as u64;
         match &self.blocks {
@@ -96,6 +102,11 @@ impl Direction {
             Blocks::Made(packer) => packer.payload_in(held + unacknowledged),
             Blocks::Read(reader) => held + unacknowledged + reader.held_payload(),
         }
+    }
+
+    /// Returns whether bytes wait here until the destination takes them.
+    pub(crate) const fn is_held_up(&self) -> bool {
+        self.pipe.is_some() || !self.rest.is_empty()
     }
 
     /// Returns the bytes of blocks between the relays; `None` if they do not compress.
@@ -129,13 +140,13 @@ impl Direction {
 
     fn advance(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Result<Turn, Failed> {
         for _ in 0..TURNS {
-            if !self.flush(from, to, shared).map_err(Failed::Destination)? {
+            if !self.flush(to, shared).map_err(Failed::Destination)? {
                 return Ok(Turn::Waits);
             }
             if self.has_ended {
                 return Ok(Turn::Ended);
             }
-            if self.read_block(from, to, shared)? {
+            if self.read_block(to, shared)? {
                 continue;
             }
             if from.tls_has_ended() {
@@ -162,20 +173,16 @@ impl Direction {
         }
         self.has_ended = true;
         if let Some(tls) = &mut to.tls {
-            tls.send_close_notify();
+            let mut end = Vec::new();
+            tls.seal_end(&mut end).map_err(unsealed)?;
+            self.write_or_rest(&end, to)?;
         }
         Ok(())
     }
 
     /// Writes what is held. Returns whether nothing is left.
-    fn flush(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> io::Result<bool> {
-        if !self.flush_pipe(to, shared)? || !self.flush_rest(to)? || !to.flush_tls()? {
-            return Ok(false);
-        }
-        match &mut from.tls {
-            Some(tls) if !self.expects_status && matches!(self.blocks, Blocks::None) => self.read_plaintext(tls, to),
-            _ => Ok(true),
-        }
+    fn flush(&mut self, to: &mut Leg, shared: &mut Shared) -> io::Result<bool> {
+        Ok(self.flush_pipe(to, shared)? && self.flush_rest(to)?)
     }
 
     fn flush_pipe(&mut self, to: &mut Leg, shared: &mut Shared) -> io::Result<bool> {
@@ -206,53 +213,29 @@ impl Direction {
         Ok(true)
     }
 
-    /// Writes what TLS has decrypted. Returns whether nothing is left.
-    fn read_plaintext(&mut self, tls: &mut Connection, to: &mut Leg) -> io::Result<bool> {
-        let mut reader = tls.reader();
-        loop {
-            // An end, or nothing more: both show when the next records are read.
-            let Ok(bytes) = reader.fill_buf() else { return Ok(true) };
-            if bytes.is_empty() {
-                return Ok(true);
-            }
-            if !to.writable {
-                return Ok(false);
-            }
-            let written = to.write(bytes)?;
-            reader.consume(written);
-            self.read += written as u64;
-        }
-    }
-
     /// Reads one block of the other relay, and writes its payload. Returns false if none is complete.
-    fn read_block(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Result<bool, Failed> {
+    fn read_block(&mut self, to: &mut Leg, shared: &mut Shared) -> Result<bool, Failed> {
         let Blocks::Read(reader) = &mut self.blocks else { return Ok(false) };
-        if let Some(tls) = &mut from.tls
-            && !self.expects_status
-        {
-            take_plaintext(tls, reader);
-        }
         if reader.is_empty() {
             return Ok(false);
         }
-        let codec = shared.codec().map_err(Failed::Source)?;
+        let codec = made(&mut shared.codec).map_err(Failed::Source)?;
         let invalid = |error: BlockError| Failed::Source(io::Error::new(io::ErrorKind::InvalidData, error));
         let Some(payload) = reader.next(codec).map_err(invalid)? else { return Ok(false) };
         self.read += payload.len() as u64;
-        let written = to.write(payload).map_err(Failed::Destination)?;
-        self.rest = payload[written..].to_vec();
+        self.write_or_rest(payload, to)?;
         Ok(true)
     }
 
     /// Reads payload, and writes one block to the other relay.
     fn write_block(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Result<Got, Failed> {
         let Blocks::Made(packer) = &mut self.blocks else { return Ok(Got::Nothing) };
-        let codec = shared.codec().map_err(Failed::Source)?;
+        let codec = made(&mut shared.codec).map_err(Failed::Source)?;
         let got = from.read(&mut codec.input).map_err(Failed::Source)?;
         let Got::Bytes(count) = got else { return Ok(got) };
         self.read += count as u64;
         let length = packer.pack(codec, count, || to.info().delivery_rate);
-        self.write_or_keep(codec.block(length), to)?;
+        self.write_or_keep(codec.block(length), to, &mut shared.sealed)?;
         Ok(got)
     }
 
@@ -260,13 +243,8 @@ impl Direction {
         if matches!(self.blocks, Blocks::Made(_)) {
             return self.write_block(from, to, shared);
         }
-        if let Some(mut tls) = from.tls.take() {
-            let got = from.read_records(&mut tls).map_err(Failed::Source);
-            let status = self.status_of(&mut tls);
-            from.tls = Some(tls);
-            return status.and(got);
-        }
         if self.is_bulk
+            && from.tls.is_none()
             && to.tls.is_none()
             && matches!(self.blocks, Blocks::None)
             && let Some(pipe) = shared.pipes.take()
@@ -274,17 +252,6 @@ impl Direction {
             return self.fill_pipe(pipe, from, shared);
         }
         self.copy(from, to, shared)
-    }
-
-    /// Takes the status from the first bytes that TLS decrypted.
-    fn status_of(&mut self, tls: &mut Connection) -> Result<(), Failed> {
-        let mut reader = tls.reader();
-        if !self.expects_status {
-            return Ok(());
-        }
-        let Some(byte) = reader.fill_buf().ok().and_then(|bytes| bytes.first().copied()) else { return Ok(()) };
-        reader.consume(1);
-        self.note_status(byte)
     }
 
     fn note_status(&mut self, byte: u8) -> Result<(), Failed> {
@@ -313,27 +280,36 @@ impl Direction {
     }
 
     fn copy(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Result<Got, Failed> {
-        let got = from.read(&mut shared.scratch).map_err(Failed::Source)?;
+        let got = from.read_payload(&mut shared.scratch).map_err(Failed::Source)?;
         let Got::Bytes(count) = got else { return Ok(got) };
-        self.is_bulk = count == shared.scratch.len();
+        self.is_bulk = count == COPY_BYTES;
         let mut bytes = &shared.scratch[..count];
-        if self.expects_status {
-            self.note_status(bytes[0])?;
-            bytes = &bytes[1..];
+        if self.expects_status
+            && let Some((status, rest)) = bytes.split_first()
+        {
+            self.note_status(*status)?;
+            bytes = rest;
         }
         if let Blocks::Read(reader) = &mut self.blocks {
             reader.push(bytes);
             return Ok(got);
         }
         self.read += bytes.len() as u64;
-        self.write_or_keep(bytes, to)?;
+        self.write_or_keep(bytes, to, &mut shared.sealed)?;
         Ok(got)
     }
 
-    /// Writes bytes, and keeps those that the destination does not take now.
-    fn write_or_keep(&mut self, bytes: &[u8], to: &mut Leg) -> Result<(), Failed> {
-        if let Some(tls) = &mut to.tls {
-            return tls.writer().write_all(bytes).map_err(Failed::Destination);
+    /// Writes payload, in records if there is TLS, and keeps what the destination does not take now.
+    fn write_or_keep(&mut self, payload: &[u8], to: &mut Leg, sealed: &mut Vec<u8>) -> Result<(), Failed> {
+        let Some(tls) = &mut to.tls else { return self.write_or_rest(payload, to) };
+        sealed.clear();
+        tls.seal(payload, sealed).map_err(unsealed)?;
+        self.write_or_rest(sealed, to)
+    }
+
+    fn write_or_rest(&mut self, bytes: &[u8], to: &mut Leg) -> Result<(), Failed> {
+        if bytes.is_empty() {
+            return Ok(());
         }
         let written = to.write(bytes).map_err(Failed::Destination)?;
         self.rest = bytes[written..].to_vec();
@@ -341,27 +317,19 @@ impl Direction {
     }
 }
 
+fn unsealed(error: RecordError) -> Failed {
+    Failed::Destination(io::Error::other(error))
+}
+
 impl Shared {
     pub(crate) fn new(pipes: Pipes) -> Self {
-        Self { pipes, scratch: vec![0; COPY_BYTES].into(), codec: None }
-    }
-
-    fn codec(&mut self) -> io::Result<&mut Codec> {
-        match &mut self.codec {
-            Some(codec) => Ok(codec),
-            none => Ok(none.insert(Box::new(Codec::new()?))),
-        }
+        Self { pipes, scratch: vec![0; RECORD_BYTES].into(), sealed: Vec::new(), codec: None }
     }
 }
 
-/// Moves what TLS has decrypted to the blocks.
-fn take_plaintext(tls: &mut Connection, reader: &mut BlockReader) {
-    let mut plaintext = tls.reader();
-    while let Ok(bytes) = plaintext.fill_buf()
-        && !bytes.is_empty()
-    {
-        reader.push(bytes);
-        let count = bytes.len();
-        plaintext.consume(count);
+fn made(codec: &mut Option<Box<Codec>>) -> io::Result<&mut Codec> {
+    match codec {
+        Some(codec) => Ok(codec),
+        none => Ok(none.insert(Box::new(Codec::new()?))),
     }
 }

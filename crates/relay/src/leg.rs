@@ -1,20 +1,22 @@
 //! One of the two sockets of a relayed connection, in the clear or inside TLS.
 
-use std::io::{self, BufRead, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
+use fullpipe_control::Records;
 use fullpipe_record::TcpInfo;
 use fullpipe_sys::tcp_info;
 use fullpipe_units::ByteCount;
 use rustix::event::epoll::EventFlags;
 use socket2::SockRef;
-use tokio_rustls::rustls::Connection;
+
+use crate::direction::COPY_BYTES;
 
 /// A socket, and what epoll said of it last.
 #[derive(Debug)]
 pub(crate) struct Leg {
     pub(crate) socket: TcpStream,
-    pub(crate) tls: Option<Box<Connection>>,
+    pub(crate) tls: Option<Box<Records>>,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     /// Its FIN or a reset has come, so that a short read is not the last.
@@ -33,13 +35,9 @@ pub(crate) enum Got {
 }
 
 impl Leg {
-    pub(crate) fn new(socket: TcpStream, tls: Option<Connection>) -> Self {
+    pub(crate) fn new(socket: TcpStream, tls: Option<Records>) -> Self {
         let before = tcp_info(&socket).map_or(0, |info| sent_before(&info));
-        let tls = tls.map(|mut tls| {
-            tls.set_buffer_limit(None);
-            Box::new(tls)
-        });
-        Self { socket, tls, readable: true, writable: true, has_hung_up: false, written: 0, before }
+        Self { socket, tls: tls.map(Box::new), readable: true, writable: true, has_hung_up: false, written: 0, before }
     }
 
     /// Notes what epoll says; each event is reported once.
@@ -97,46 +95,40 @@ impl Leg {
         }
     }
 
-    /// Sends what TLS has encrypted. Returns whether nothing is left.
-    pub(crate) fn flush_tls(&mut self) -> io::Result<bool> {
-        let Some(mut tls) = self.tls.take() else { return Ok(true) };
-        let result = self.send_records(&mut tls);
-        self.tls = Some(tls);
-        result
-    }
-
-    fn send_records(&mut self, tls: &mut Connection) -> io::Result<bool> {
-        while tls.wants_write() {
-            if !self.writable {
-                return Ok(false);
-            }
-            let written = tls.write_tls(&mut &self.socket);
-            self.wrote(written)?;
-        }
-        Ok(true)
-    }
-
-    /// Reads records from the socket, and decrypts them.
+    /// Reads payload to the front of `buffer`, out of records if there is TLS. Zero bytes are no end then: parts of
+    /// records came.
     ///
     /// # Errors
-    /// Fails with `UnexpectedEof` for a FIN that TLS did not announce, which anybody on the path can send.
-    pub(crate) fn read_records(&mut self, tls: &mut Connection) -> io::Result<Got> {
-        match tls.read_tls(&mut &self.socket) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.readable = false;
-                return Ok(Got::Nothing);
-            }
-            Err(error) => return Err(error),
+    /// Fails with `InvalidData` for what is no record of the other end, and with `UnexpectedEof` for a FIN that TLS did
+    /// not announce, which anybody on the path can send.
+    pub(crate) fn read_payload(&mut self, buffer: &mut [u8]) -> io::Result<Got> {
+        let Some(mut tls) = self.tls.take() else { return self.read(&mut buffer[..COPY_BYTES]) };
+        let got = self.read_records(&mut tls, buffer);
+        self.tls = Some(tls);
+        got
+    }
+
+    fn read_records(&mut self, tls: &mut Records, buffer: &mut [u8]) -> io::Result<Got> {
+        let arrived = tls.take_arrived();
+        if !arrived.is_empty() {
+            buffer[..arrived.len()].copy_from_slice(&arrived);
+            return Ok(Got::Bytes(arrived.len()));
         }
-        let state = tls.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-        Ok(Got::Bytes(state.plaintext_bytes_to_read()))
+        let held = tls.held().len();
+        buffer[..held].copy_from_slice(tls.held());
+        match self.read(&mut buffer[held..])? {
+            Got::Bytes(count) => {
+                let opened = tls.open(&mut buffer[..held + count]);
+                opened.map(Got::Bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+            }
+            Got::Nothing => Ok(Got::Nothing),
+            Got::End => Err(ErrorKind::UnexpectedEof.into()),
+        }
     }
 
     /// Returns whether the other end closed its direction of TLS, and everything before that has been read.
-    pub(crate) fn tls_has_ended(&mut self) -> bool {
-        self.tls.as_mut().is_some_and(|tls| tls.reader().fill_buf().is_ok_and(<[u8]>::is_empty))
+    pub(crate) fn tls_has_ended(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_ended())
     }
 
     /// Sends the FIN, after that of TLS.

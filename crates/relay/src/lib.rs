@@ -4,6 +4,7 @@
 //!   Out: [`RelayEvent`]s, until it is interrupted.
 //! * Connections are accepted, authenticated and joined on one thread (tokio); data moves on others, one a processor,
 //!   each with its own epoll. From socket to socket it moves by `splice(2)`.
+//! * TLS between two relays is opened and sealed in buffers that all connections of a thread share.
 //! * Between two relays that compress, it moves in blocks ([`BlockReader`]), which are compressed where that wins.
 //! * The end of one side is passed on exactly: every byte before a FIN is delivered, a reset never becomes a FIN,
 //!   and a reset after a FIN discards nothing.
@@ -15,6 +16,7 @@ mod blocks;
 mod direction;
 mod ending;
 mod far;
+mod followed;
 mod leg;
 mod message;
 mod near;

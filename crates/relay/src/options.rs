@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use fullpipe_control::{ListenError, Network, TlsError};
 use fullpipe_iperf::Key;
-use fullpipe_record::RelayedConnection;
+use fullpipe_record::{RelayJoined, RelayProgress, RelayedConnection};
 use fullpipe_units::Span;
 use thiserror::Error;
 
@@ -24,6 +24,8 @@ pub struct RelayOptions {
     pub max_connections: u32,
     /// Time that connections have to end by themselves once the relay stops.
     pub drain: Span,
+    /// Time between two reports of a connection while it lasts; `None` for none before its end.
+    pub interval: Option<Span>,
     /// The part that it plays.
     pub role: Role,
 }
@@ -67,6 +69,10 @@ pub enum Role {
 pub enum RelayEvent {
     /// It listens.
     Listening(SocketAddr),
+    /// A connection begins, where an interval of reports was asked for.
+    Joined(RelayJoined),
+    /// A connection lasts, and was not idle since the last report.
+    Progress(Box<RelayProgress>),
     /// A connection is over.
     Relayed(Box<RelayedConnection>),
     /// A client could not be joined to its target, and was reset.

@@ -22,7 +22,7 @@ use crate::leg::Leg;
 use crate::near::{Pool, Ready};
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
 use crate::pending::{Pending, PendingCaller};
-use crate::pipes::MAX_PIPES;
+use crate::pipes::{MAX_PIPES, Pipes};
 use crate::rules::Target;
 use crate::sockets::{listen, prepare, raise_descriptors, reach};
 use crate::worker::{Inbox, Joint, Pair, Worker};
@@ -48,7 +48,7 @@ pub fn relay(
 ) -> Result<(), RelayError> {
     raise_descriptors(options.max_connections)?;
     let (events, mut received) = unbounded_channel();
-    let workers = Workers::start(&events)?;
+    let workers = Workers::start(&events, options.interval)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(RelayError::io("the runtime"))?;
     let served = LocalSet::new().block_on(&runtime, async {
         let relay = Rc::new(Relay::new(options, &workers, events)?);
@@ -195,7 +195,7 @@ impl Relay {
             Part::Near(pool, to) => {
                 let unusable = |error| io::Error::other(format!("the far relay {} cannot be used: {error}", pool.via));
                 let Ready { peer, compress } = pool.ask(to).await.map_err(unusable)?;
-                let (far, tls) = peer.control.into_parts();
+                let (far, tls) = peer.into_records()?;
                 let target = Leg::new(far.into_std()?, tls);
                 let joint = Joint::Near { compress };
                 Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), joint }))
@@ -204,7 +204,7 @@ impl Relay {
                 let mut peer = far.answer(stream).await?;
                 drop(pending);
                 let Some((request, target)) = far.serve(&mut peer).await? else { return Ok(None) };
-                let (near, tls) = peer.control.into_parts();
+                let (near, tls) = peer.into_records()?;
                 let client = Leg::new(near.into_std()?, tls);
                 let joint = Joint::Far { compress: request.compress };
                 Ok(Some(Sides { client, target: plain(target)?, whither: request.target.to_string(), joint }))
@@ -237,14 +237,14 @@ struct Workers {
 }
 
 impl Workers {
-    fn start(events: &UnboundedSender<RelayEvent>) -> Result<Self, RelayError> {
+    fn start(events: &UnboundedSender<RelayEvent>, interval: Option<Span>) -> Result<Self, RelayError> {
         let failed = RelayError::io("starting a thread for data");
         let count = available_parallelism().map_or(1, usize::from);
         let mut workers = Self { inboxes: Vec::new(), threads: Vec::new() };
         for _ in 0..count {
             let inbox = Arc::new(Inbox::new().map_err(&failed)?);
-            let pipes = MAX_PIPES.div_ceil(count);
-            let mut worker = Worker::new(Arc::clone(&inbox), events.clone(), pipes).map_err(&failed)?;
+            let pipes = Pipes::new(MAX_PIPES.div_ceil(count));
+            let mut worker = Worker::new(Arc::clone(&inbox), events.clone(), pipes, interval).map_err(&failed)?;
             let thread = thread::Builder::new().name("relay".to_owned()).spawn(move || worker.run());
             workers.threads.push(thread.map_err(&failed)?);
             workers.inboxes.push(inbox);

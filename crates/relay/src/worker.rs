@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use fullpipe_record::{RelayCompression, RelayEnding, RelayStretch, RelayedConnection, TcpInfo};
+use fullpipe_record::{
+    RelayCompression, RelayEnding, RelayJoined, RelayProgress, RelayStretch, RelayedConnection, TcpInfo,
+};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -19,6 +21,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::blocks::BlockReader;
 use crate::direction::{Blocks, Direction, Shared, Turn};
 use crate::ending::{Ending, Next, Side};
+use crate::followed::Followed;
 use crate::leg::Leg;
 use crate::message::Status;
 use crate::options::RelayEvent;
@@ -142,6 +145,8 @@ struct Joined {
     who: SocketAddr,
     whither: String,
     began: Instant,
+    /// The last report, where an interval of reports was asked for.
+    followed: Option<Box<Followed>>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -157,13 +162,20 @@ pub(crate) struct Worker {
     resetting: Vec<usize>,
     shared: Shared,
     checked: Instant,
+    /// Time between two reports of a connection, and the time of the last ones.
+    interval: Option<Span>,
+    reported: Instant,
 }
 
 impl Worker {
-    pub(crate) fn new(inbox: Arc<Inbox>, events: UnboundedSender<RelayEvent>, pipes: usize) -> io::Result<Self> {
+    pub(crate) fn new(
+        inbox: Arc<Inbox>,
+        events: UnboundedSender<RelayEvent>,
+        pipes: Pipes,
+        interval: Option<Span>,
+    ) -> io::Result<Self> {
         let epoll = create(CreateFlags::CLOEXEC)?;
         add(&epoll, &inbox.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        let shared = Shared::new(Pipes::new(pipes));
         Ok(Self {
             inbox,
             events,
@@ -172,8 +184,10 @@ impl Worker {
             free: Vec::new(),
             queue: VecDeque::new(),
             resetting: Vec::new(),
-            shared,
+            shared: Shared::new(pipes),
             checked: Instant::now(),
+            interval,
+            reported: Instant::now(),
         })
     }
 
@@ -197,6 +211,7 @@ impl Worker {
             }
             self.finish_resets();
             self.end_silent();
+            self.report_progress();
             if self.has_stopped() {
                 return Ok(());
             }
@@ -207,7 +222,7 @@ impl Worker {
         let timeout = match () {
             () if !self.queue.is_empty() => Duration::ZERO,
             () if !self.resetting.is_empty() || self.inbox.deadline().is_some() => SHORT,
-            () => LONG,
+            () => LONG.min(self.until_report().unwrap_or(LONG)),
         };
         Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() }
     }
@@ -246,8 +261,14 @@ impl Worker {
             self.joined.push(None);
             self.joined.len() - 1
         });
+        let legs = [pair.client, pair.target];
+        let followed = self.interval.map(|_| Box::new(Followed::begin(&legs)));
+        if followed.is_some() {
+            let joined = RelayJoined { client: pair.who, target: pair.whither.clone() };
+            let _ = self.events.send(RelayEvent::Joined(joined));
+        }
         let joined = Joined {
-            legs: [pair.client, pair.target],
+            legs,
             directions: pair.joint.directions(),
             ending: Ending::new(),
             is_queued: false,
@@ -255,6 +276,7 @@ impl Worker {
             who: pair.who,
             whither: pair.whither,
             began: Instant::now(),
+            followed,
             _permit: pair.permit,
         };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
@@ -355,6 +377,24 @@ impl Worker {
         }
     }
 
+    /// Returns the time until connections are to be reported, if they are.
+    fn until_report(&self) -> Option<Duration> {
+        Some(Duration::from(self.interval?).saturating_sub(self.reported.elapsed()))
+    }
+
+    /// Reports connections that were not idle since they were last reported.
+    fn report_progress(&mut self) {
+        if self.until_report() != Some(Duration::ZERO) {
+            return;
+        }
+        self.reported = Instant::now();
+        for joined in self.joined.iter_mut().flatten() {
+            if let Some(progress) = joined.progress() {
+                let _ = self.events.send(RelayEvent::Progress(Box::new(progress)));
+            }
+        }
+    }
+
     fn has_stopped(&mut self) -> bool {
         let Some(deadline) = self.inbox.deadline() else { return false };
         if Instant::now() >= deadline {
@@ -384,6 +424,27 @@ impl Joined {
         let [client, target] = &mut self.legs;
         let (from, to) = if side == Side::Client { (client, target) } else { (target, client) };
         self.directions[side as usize].turn(from, to, shared)
+    }
+
+    /// Returns what was carried since the last report; `None` if nothing was, and nothing is held up.
+    fn progress(&mut self) -> Option<RelayProgress> {
+        let read = [self.directions[0].read, self.directions[1].read];
+        let is_held_up = self.directions.iter().any(Direction::is_held_up);
+        let part = self.followed.as_mut()?.part(read, is_held_up, &self.legs)?;
+        let [from_client, from_target] = part.read;
+        let [client_stretch, target_stretch] = part.stretches;
+        Some(RelayProgress {
+            client: self.who,
+            target: self.whither.clone(),
+            duration: Span::from(self.began.elapsed()),
+            interval: part.interval,
+            from_client,
+            from_target,
+            client_rate: BitRate::of(from_client, part.interval),
+            target_rate: BitRate::of(from_target, part.interval),
+            client_stretch,
+            target_stretch,
+        })
     }
 
     fn report(&self, ending: RelayEnding) -> RelayedConnection {

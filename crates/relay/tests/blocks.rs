@@ -35,6 +35,7 @@ fn with_far_relay(target: SocketAddr, test: impl FnOnce(SocketAddr)) -> Vec<Rela
         allow: Vec::new(),
         max_connections: 20,
         drain: Span::ZERO,
+        interval: None,
         role: Role::Far { targets: vec![target.to_string().parse().unwrap()], key: key(), plain: true },
     };
     let interrupt = Arc::new(AtomicBool::new(false));

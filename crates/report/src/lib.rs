@@ -18,6 +18,6 @@ pub use text::{
     diagnosis, difference, elsewhere, figures, grid_report, history, host_advice, host_applied, host_settings,
     host_undone, imported, interval_head, interval_line, judged, lab_report, lab_summary, measurement, one_flow,
     own_capture, pair_forecast, path, prediction, program_moved, programs, proof_begins, ramp, ramp_step, redacted,
-    relayed, remedies, result, route, seeds, simulations, simulations_csv_head, simulations_csv_row, stored,
-    stored_document, sweep, sweep_forecast, sweep_plan, sweep_run, table, trial, undone, what_if,
+    relay_progress, relayed, remedies, result, route, seeds, simulations, simulations_csv_head, simulations_csv_row,
+    stored, stored_document, sweep, sweep_forecast, sweep_plan, sweep_run, table, trial, undone, what_if,
 };

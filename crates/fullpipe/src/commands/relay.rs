@@ -10,6 +10,7 @@ use fullpipe_relay::{AllowedTargets, RelayError, RelayEvent, RelayOptions, Role,
 use fullpipe_report as report;
 use fullpipe_units::Span;
 
+use super::every::interval;
 use super::log_thread::LogThread;
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, USAGE};
@@ -79,6 +80,11 @@ pub(crate) struct Arguments {
     /// Time for open connections to end after Ctrl-C; the rest is reset
     #[arg(long, default_value = "30", value_parser = duration, value_name = "SECONDS", help_heading = "Limits")]
     drain: Span,
+    /// Report each connection also at its start and this often, unless it is idle
+    ///
+    /// With the rate and the limit of each stretch since the last report. Seconds where no unit is given.
+    #[arg(long, value_parser = interval, value_name = "TIME", help_heading = "Output")]
+    interval: Option<Span>,
     /// Print one JSON object a line for each event
     #[arg(long, help_heading = "Output")]
     json_lines: bool,
@@ -112,6 +118,7 @@ impl Arguments {
             allow: self.allow.clone(),
             max_connections: self.max_connections,
             drain: self.drain,
+            interval: self.interval,
             role: self.role()?,
         })
     }
@@ -162,6 +169,8 @@ fn note(event: &RelayEvent, format: Format) {
 fn describe(event: &RelayEvent) -> String {
     match event {
         RelayEvent::Listening(address) => format!("listening on {address}"),
+        RelayEvent::Joined(ends) => format!("{} → {}: connected", ends.client, ends.target),
+        RelayEvent::Progress(progress) => report::relay_progress(progress),
         RelayEvent::Relayed(done) => report::relayed(done),
         RelayEvent::NotRelayed { client, why } => format!("{client}: reset, because {why}"),
         RelayEvent::Rejected { client, why, connections: 1 } => format!("{client}: rejected, because {why}"),
@@ -179,6 +188,8 @@ fn describe(event: &RelayEvent) -> String {
 fn as_event(event: &RelayEvent) -> Event {
     match event.clone() {
         RelayEvent::Listening(address) => Event::Listening(Listening { address }),
+        RelayEvent::Joined(ends) => Event::RelayJoined(ends),
+        RelayEvent::Progress(progress) => Event::RelayProgress(progress),
         RelayEvent::Relayed(done) => Event::Relayed(done),
         RelayEvent::NotRelayed { client, why } => Event::NotRelayed(ClientFailure { client, why }),
         RelayEvent::Rejected { client, why, connections } => {

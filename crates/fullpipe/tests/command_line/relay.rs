@@ -206,6 +206,36 @@ fn a_pair_that_compresses_reports_what_crossed_and_a_far_relay_needs_no_option()
 }
 
 #[test]
+fn a_connection_is_reported_while_it_lasts() {
+    const BYTES: usize = 32 << 20;
+    let (listener, to) = listener();
+    let port = free_port();
+    let running = relay(port, &["--to", &format!("127.0.0.1:{to}"), "--interval", "1"]);
+    let mut client = connect(port);
+    let mut target = with_timeouts(listener.accept().unwrap().0);
+    let sender = thread::spawn(move || client.write_all(&vec![3; BYTES]).unwrap());
+    // Until then the window of the target is closed.
+    thread::sleep(Duration::from_millis(1200));
+    assert_eq!(read_all(&mut target).unwrap().len(), BYTES);
+    drop(target);
+    sender.join().unwrap();
+    running.interrupt();
+    let printed = lines(&running.finish(TIMEOUT));
+    let named = |name: &str| {
+        let events = printed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        events.filter(|event| event["event"] == name).map(|event| event["data"].clone()).collect::<Vec<_>>()
+    };
+    let (joined, progress, done) = (named("relay-joined"), named("relay-progress"), named("relayed"));
+    assert_eq!((joined.len(), done.len()), (1, 1), "{printed}");
+    let first = progress.first().expect("it is reported");
+    assert_eq!((&first["client"], &first["target"]), (&joined[0]["client"], &joined[0]["target"]));
+    assert!(progress.iter().any(|event| event["target_stretch"]["limit"] == "receive-window"), "{printed}");
+    let reported: u64 = progress.iter().filter_map(|event| event["from_client"].as_u64()).sum();
+    assert!((1..=BYTES as u64).contains(&reported), "{printed}");
+    assert_eq!(done[0]["from_client"], BYTES);
+}
+
+#[test]
 fn one_side_may_close_and_still_receive() {
     for kind in KINDS {
         for client_first in [true, false] {

@@ -78,7 +78,8 @@ pub(crate) fn serve_if_asked(arguments: &[String]) -> Result<(), Box<dyn Error>>
         _ => return Err("a relay is alone, far or near".into()),
     };
     let (address, drain) = (Some([127, 0, 0, 1].into()), Span::ZERO);
-    let options = RelayOptions { address, port: port.parse()?, allow: Vec::new(), max_connections, drain, role };
+    let (port, allow, interval) = (port.parse()?, Vec::new(), None);
+    let options = RelayOptions { address, port, allow, max_connections, drain, interval, role };
     relay(&options, &AtomicBool::new(false), &mut |_| {})?;
     Ok(())
 }

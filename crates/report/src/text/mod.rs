@@ -47,7 +47,7 @@ pub use measurement::{figures, interval_head, interval_line, measurement};
 pub use prediction::prediction;
 pub use programs::{program_moved, programs};
 pub use ramp::{ramp, ramp_step};
-pub use relay::relayed;
+pub use relay::{relay_progress, relayed};
 pub use route::route;
 pub use simulation::{seeds, simulations, simulations_csv_head, simulations_csv_row, what_if};
 pub use style::Style;

@@ -1,6 +1,6 @@
-//! Connections that a relay has carried.
+//! Connections that a relay carries, or has carried.
 
-use fullpipe_record::{RelayEnding, RelayLimit, RelayStretch, RelayedConnection};
+use fullpipe_record::{RelayEnding, RelayLimit, RelayProgress, RelayStretch, RelayedConnection};
 use fullpipe_units::{BitRate, ByteCount};
 
 /// Returns the line of a relayed connection that has ended.
@@ -20,11 +20,21 @@ pub fn relayed(done: &RelayedConnection) -> String {
         ByteCount::ZERO => String::new(),
         bytes => format!(", up to {bytes} acknowledged and not delivered"),
     };
-    let limits =
-        format!("to the client {}, to the target {}", limit(&done.client_stretch), limit(&done.target_stretch));
+    let limits = limits(&done.client_stretch, &done.target_stretch);
     let wire = done.compression.map_or_else(String::new, |blocks| format!(", {} between the relays", blocks.wire_rate));
     let bytes = format!("{from_client} sent, {from_target} received in {duration} ({rate}{wire})");
     format!("{client} → {target}: {bytes}, {ending}{lost}; {limits}")
+}
+
+/// Returns the line of a relayed connection that lasts.
+pub fn relay_progress(progress: &RelayProgress) -> String {
+    let RelayProgress { client, target, client_rate, target_rate, client_stretch, target_stretch, .. } = progress;
+    let limits = limits(client_stretch, target_stretch);
+    format!("{client} → {target}: {client_rate} sent, {target_rate} received; {limits}")
+}
+
+fn limits(client: &RelayStretch, target: &RelayStretch) -> String {
+    format!("to the client {}, to the target {}", limit(client), limit(target))
 }
 
 fn limit(stretch: &RelayStretch) -> String {
@@ -35,4 +45,34 @@ fn limit(stretch: &RelayStretch) -> String {
         RelayLimit::CongestionWindow => "limited by the congestion window",
     };
     stretch.rtt.map_or_else(|| limit.to_owned(), |rtt| format!("{limit} (RTT {rtt})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::TcpInfo;
+    use fullpipe_units::Span;
+
+    #[test]
+    fn a_connection_that_lasts_is_one_line_with_the_limit_of_each_stretch() {
+        let second = Span::from_secs(1);
+        let window = TcpInfo { busy: Some(second), rwnd_limited: Some(second), ..TcpInfo::default() };
+        let line = relay_progress(&RelayProgress {
+            client: ([192, 0, 2, 1], 4000).into(),
+            target: "host:22".to_owned(),
+            duration: second * 9,
+            interval: second,
+            from_client: ByteCount::new(12_500_000),
+            from_target: ByteCount::ZERO,
+            client_rate: BitRate::from_mbps(100),
+            target_rate: BitRate::ZERO,
+            client_stretch: RelayStretch::of(&TcpInfo::default(), second),
+            target_stretch: RelayStretch::of(&window, second),
+        });
+        assert_eq!(
+            line,
+            "192.0.2.1:4000 → host:22: 100 Mbit/s sent, 0 bit/s received; to the client mostly idle, to the target \
+             limited by the receiver's window"
+        );
+    }
 }

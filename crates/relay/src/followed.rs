@@ -1,0 +1,74 @@
+//! The part of a connection since it was last reported.
+
+use std::array;
+use std::mem::replace;
+use std::time::Instant;
+
+use fullpipe_record::RelayStretch;
+use fullpipe_units::{ByteCount, Span};
+
+use crate::leg::Leg;
+
+/// A connection at its last report: of the client first, then of the target.
+pub(crate) struct Followed {
+    at: Instant,
+    read: [u64; 2],
+    stretches: [RelayStretch; 2],
+}
+
+/// The part of a connection since the report before.
+pub(crate) struct Part {
+    pub(crate) interval: Span,
+    pub(crate) read: [ByteCount; 2],
+    pub(crate) stretches: [RelayStretch; 2],
+}
+
+impl Followed {
+    /// Begins with a connection that has just been joined.
+    pub(crate) fn begin(legs: &[Leg; 2]) -> Self {
+        Self { at: Instant::now(), read: [0; 2], stretches: figures(legs) }
+    }
+
+    /// Returns the part until now, in which payload was `read` to these counts; `None` if that is nothing more, and
+    /// nothing is held up.
+    pub(crate) fn part(&mut self, read: [u64; 2], is_held_up: bool, legs: &[Leg; 2]) -> Option<Part> {
+        let now = Instant::now();
+        let interval = Span::from(now - replace(&mut self.at, now));
+        let before = replace(&mut self.read, read);
+        if read == before && !is_held_up {
+            return None;
+        }
+        let stretches = figures(legs);
+        let earlier = replace(&mut self.stretches, stretches.clone());
+        Some(Part {
+            interval,
+            read: array::from_fn(|side| ByteCount::new(read[side] - before[side])),
+            stretches: array::from_fn(|side| stretches[side].since(&earlier[side], interval)),
+        })
+    }
+}
+
+/// Returns the figures of both stretches so far. Only differences of them are used, so their limits mean nothing.
+fn figures(legs: &[Leg; 2]) -> [RelayStretch; 2] {
+    legs.each_ref().map(|leg| RelayStretch::of(&leg.info(), Span::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn an_idle_connection_has_no_part_and_one_that_is_held_up_has() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let legs = [caller, listener.accept().unwrap().0].map(|stream| Leg::new(stream, None));
+        let mut followed = Followed::begin(&legs);
+        assert!(followed.part([0, 0], false, &legs).is_none());
+        let read = |part: Option<Part>| part.map(|part| part.read.map(ByteCount::get));
+        assert_eq!(read(followed.part([5, 7], false, &legs)), Some([5, 7]));
+        assert_eq!(read(followed.part([5, 9], false, &legs)), Some([0, 2]));
+        assert_eq!(read(followed.part([5, 9], true, &legs)), Some([0, 0]));
+        assert!(followed.part([5, 9], false, &legs).is_none());
+    }
+}
