@@ -1,4 +1,4 @@
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, Span, median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -71,13 +71,21 @@ impl Evidence {
             receiver_samples: receiver.samples.iter().filter(judged).cloned().collect(),
             idle_rtt: measurement.rtt.idle.map(|rtt| rtt.min),
             idle_spread: measurement.rtt.idle.filter(|_| measurement.rtt.method != RttMethod::TcpInfo),
-            loaded_rtt: measurement.rtt.loaded_after(steady.map_or(Span::ZERO, |steady| steady.ramp)),
+            loaded_rtt: loaded_rtt(measurement, steady.map_or(Span::ZERO, |steady| steady.ramp)),
             steady,
             bandwidth,
             framing,
             capture: None,
         }
     }
+}
+
+/// Returns the median round-trip time under load after the `ramp`: of echo requests or, without them, of the connections.
+fn loaded_rtt(measurement: &Measurement, ramp: Span) -> Option<Span> {
+    let later = measurement.sender().samples.iter().filter(|sample| sample.at >= ramp);
+    let of_kernel = median(later.filter_map(|sample| sample.tcp.rtt).collect());
+    let of_kernel = of_kernel.filter(|_| measurement.rtt.method == RttMethod::TcpInfo);
+    of_kernel.or_else(|| measurement.rtt.loaded_after(ramp))
 }
 
 fn machine(end: &EndReport) -> Machine {

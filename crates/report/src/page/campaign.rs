@@ -45,7 +45,7 @@ pub(super) fn by_streams(report: &SweepReport) -> Option<Section> {
     }
     let measured = counted(report).map(|(run, rate)| (u64::from(run.cell.streams), rate));
     panel = panel.with(Series::new("runs", Mark::Dots, Hue::Grey, measured));
-    let best = report.surface.iter().map(|of| of.rate).max()?;
+    let (_, best) = fastest_run(report).filter(|_| !report.surface.is_empty())?;
     let plot = Plot::logarithmic("Rate by streams, for each window").axis("streams").with(panel);
     let title = format!("Up to {best}, by streams and window");
     let method = "A line a window, by the surface fitted to all runs, orange that of the knee, with its 95 % \
@@ -56,6 +56,11 @@ pub(super) fn by_streams(report: &SweepReport) -> Option<Section> {
 /// Returns the runs that count, with their rates.
 pub(super) fn counted(report: &SweepReport) -> impl Iterator<Item = (&SweepRun, BitRate)> {
     report.runs.iter().filter_map(|run| Some((run, run.rate?)))
+}
+
+/// Returns the fastest run that counts, with its rate.
+pub(super) fn fastest_run(report: &SweepReport) -> Option<(&SweepRun, BitRate)> {
+    counted(report).max_by_key(|(_, rate)| *rate)
 }
 
 /// Returns the settings that were measured more than once, with their rates, by streams × window.

@@ -4,7 +4,7 @@ use fullpipe_chart::Figures;
 use fullpipe_record::{LabReport, ProgramRow, ProgramsReport, SweepReport};
 use fullpipe_units::{BitRate, Ratio, median};
 
-use super::campaign::{counted, repetitions, spread};
+use super::campaign::{counted, fastest_run, repetitions, spread};
 use super::{Section, figures};
 
 /// Scenario that rebuilds Cottrell, "Bulk Throughput Measurements: Manchester University" (SLAC, 2002).
@@ -34,7 +34,7 @@ pub(super) fn climb(report: &SweepReport) -> Option<(BitRate, BitRate)> {
 /// Returns the figures of the source of a sweep's scenario next to those of the sweep; `None` of another path.
 pub(super) fn of_sweep(report: &SweepReport) -> Option<Section> {
     let answer = report.answer.as_ref().filter(|_| report.plan.target == SLAC)?;
-    let best = answer.best.rate;
+    let (fastest, best) = fastest_run(report)?;
     let capacity = report.plan.predicted.iter().max();
     let of_capacity =
         capacity.map_or_else(String::new, |most| format!(", {} of the {most} predicted", percent(best, *most)));
@@ -54,7 +54,7 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<Section> {
     let begins = format!("the knee is {}, {} in flight; BDP {bdp}", answer.knee.cell, answer.knee.cell.product());
     let rows = [
         ["top rate", "469 Mbit/s, 75 % of 622 Mbit/s", &format!("{best}{of_capacity}")],
-        ["at", "90 × 1024 KB", &answer.best.cell.to_string()],
+        ["at", "90 × 1024 KB", &fastest.cell.to_string()],
         ["round trips grow", "from about 320 Mbit/s on, 68 % of the top", &climbs],
         ["their growth goes with", "very little with window, streams or their product", &related],
         ["spread of repeated runs", "largest on the slope up to the knee, less with many streams", &widths],

@@ -4,7 +4,9 @@ use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
 use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
 use fullpipe_units::{Ratio, Span};
 
-use super::campaign::{by_streams, distributions, fastest, processors, repeated, spread_by_streams, timeline};
+use super::campaign::{
+    by_streams, distributions, fastest, fastest_run, processors, repeated, spread_by_streams, timeline,
+};
 use super::{Article, Section, figures, published};
 use crate::text::{added_rtt, interval, named_settings, rate_map, round_trip, sweep_sentences};
 
@@ -50,10 +52,8 @@ fn facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
     } else {
         (format!("{:.0} %", share.percent()), "of the bytes of the whole grid".to_owned())
     };
-    [Some((answer.best.rate.to_string(), format!("the fastest, {}", answer.best.cell))), added, Some(spent)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let fastest = fastest_run(report).map(|(run, rate)| (rate.to_string(), format!("the fastest run, {}", run.cell)));
+    [fastest, added, Some(spent)].into_iter().flatten().collect()
 }
 
 fn surface(report: &SweepReport) -> Section {
