@@ -17,7 +17,8 @@ const FAILED: i32 = 1;
 /// The programs of which CI has all parts.
 const PROGRAMS: [&str; 8] = ["iperf3", "copy", "scp", "rsync", "rsyncd", "curl", "curl-h2", "ftp"];
 
-/// Comparisons in a lab, which have servers and folders of the same names: a test that looks for those writes.
+/// Comparisons in a lab, which have servers and folders of the same names. Held for writing by a test that searches for
+/// them.
 static COMPARISONS: RwLock<()> = RwLock::new(());
 
 /// Returns a scenario of one set of settings.

@@ -456,7 +456,8 @@ fn what_the_other_end_must_change_is_printed() {
 mod tests_alone {
     use super::*;
 
-    /// 2 MiB over 250 ms: 67 Mbit/s, on a path of 200 Mbit/s; slow enough for what a busy machine has left for its ciphers.
+    /// 2 MiB over 250 ms: 67 Mbit/s, on a path of 200 Mbit/s; slow enough for what a busy machine has left for its
+    /// ciphers.
     #[test]
     fn the_window_of_a_real_ssh_is_named_from_either_end() {
         require!(Lab, Root, Sshd);
@@ -469,7 +470,8 @@ mod tests_alone {
             assert!(made.unwrap().success());
         }
         let lines = format!(
-            "Port 2222\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\n",
+            "Port 2222\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\n\
+             PermitRootLogin yes\n",
             file("host"),
             file("user.pub")
         );
@@ -479,7 +481,8 @@ mod tests_alone {
         let lab = Lab::start(&mark, "rate = \"200Mbit/s\"\nrtt = \"250ms\"\nqueue = \"1bdp\"", "tcp_wmem = \"32MiB\"");
         let _server = lab.serve(&["/usr/sbin/sshd", "-D", "-e", "-f", &file("sshd.conf")], 2222);
         let ssh = format!(
-            "ssh -F none -p 2222 -i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR {}",
+            "ssh -F none -p 2222 -i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+             -o LogLevel=ERROR {}",
             file("user"),
             Lab::RECEIVER
         );

@@ -635,7 +635,8 @@ mod tests_alone {
                 let broken = measurement["validity"]["broken"].as_array().unwrap();
                 let mut broken: Vec<String> = broken.iter().map(Value::to_string).collect();
                 let share = rate / GOODPUT;
-                // No link of ours is in this path to report that the machine stood still for longer than the queue lasts.
+                // No link of ours is in this path to report that the machine stood still for longer than the queue
+                // lasts.
                 let stood_still = share < 0.97 && late > QUEUE_LASTS;
                 broken.extend(
                     stood_still.then(|| format!("{share} of what the path carries, the machine {late:?} late")),

@@ -256,7 +256,8 @@ mod tests_alone {
         let (idle, loaded) = (figure(&rtt["idle"]["median"]), figure(&rtt["loaded"]["median"]));
         let during = &rtt["echoes"]["during"];
         assert!(figure(&during["sent"]) > 50.0 && figure(&during["lost"]) == 0.0, "{during}");
-        // The time that the program waited for its processor is reported next to the round trips, not as a part of them.
+        // The time that the program waited for its processor is reported next to the round trips, not as a part of
+        // them.
         assert!(figure(&during["host"]["median"]) > 0.0, "{during}");
         assert!(loaded - idle < 100e-6, "{idle} s idle, {loaded} s loaded");
     }
