@@ -80,7 +80,8 @@ impl Evidence {
     }
 }
 
-/// Returns the median round-trip time under load after the `ramp`: of echo requests or, without them, of the connections.
+/// Returns the median round-trip time under load after the `ramp`: of echo requests or, without them, of the
+/// connections.
 fn loaded_rtt(measurement: &Measurement, ramp: Span) -> Option<Span> {
     let later = measurement.sender().samples.iter().filter(|sample| sample.at >= ramp);
     let of_kernel = median(later.filter_map(|sample| sample.tcp.rtt).collect());

@@ -6,13 +6,10 @@ use fullpipe_control::{MAX_RECORD, RecordError};
 use rustix::pipe::{SpliceFlags, splice};
 
 use crate::blocks::{BlockError, BlockReader, Codec};
-use crate::leg::{Got, Leg};
+use crate::leg::{COPY_BYTES, Got, Leg};
 use crate::message::{Status, StatusError};
 use crate::packer::Packer;
 use crate::pipes::{PIPE_BYTES, Pipe, Pipes};
-
-/// Bytes that are copied at once, and at most those that a direction without a pipe holds.
-pub(crate) const COPY_BYTES: usize = 32 << 10;
 
 /// Bytes of TLS that are opened at once: the begin of a record that is held, and at least one whole record.
 const RECORD_BYTES: usize = 2 * MAX_RECORD;

@@ -10,7 +10,8 @@ use fullpipe_units::ByteCount;
 use rustix::event::epoll::EventFlags;
 use socket2::SockRef;
 
-use crate::direction::COPY_BYTES;
+/// Bytes that are copied at once, and at most those that a direction without a pipe holds.
+pub(crate) const COPY_BYTES: usize = 32 << 10;
 
 /// A socket, and what epoll said of it last.
 #[derive(Debug)]
