@@ -107,8 +107,8 @@ pub struct SweepDevice {
     pub before: Option<SweepTraffic>,
     /// Its traffic during the run, set-up and drain included.
     pub during: SweepTraffic,
-    /// Bytes of the run itself among these, in the direction of the data: its payload, what was sent again, and headers,
-    /// as far as they follow from sizes of packets. The rest is other traffic.
+    /// Bytes of the run itself among these, in the direction of the data: its payload, what was sent again, and
+    /// headers, as far as they follow from sizes of packets. The rest is other traffic.
     pub own: ByteCount,
 }
 

@@ -198,8 +198,8 @@ fn steps(places: &[Place]) -> String {
     path
 }
 
-/// Returns the outlines of bars, of which each pair of places is the top of one; bars that touch have one outline. The way
-/// back along the axis is written with a small letter and a blank, which the script passes over: it has no values.
+/// Returns the outlines of bars, of which each pair of places is the top of one; bars that touch have one outline. The
+/// way back along the axis is written with a small letter and a blank, which the script passes over: it has no values.
 fn outlines(tops: &[Place]) -> String {
     let bars: Vec<&[Place]> = tops.chunks_exact(2).collect();
     bars.chunk_by(|one, next| one[1].0 == next[0].0).map(outline).collect()
