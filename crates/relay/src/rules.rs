@@ -50,8 +50,8 @@ impl FromStr for Target {
         let error = || RuleError::Target(text.to_owned());
         let (host, port) = split(text).ok_or_else(error)?;
         let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(error)?;
-        let is_printable = host.bytes().all(|byte| byte.is_ascii_graphic());
-        if host.is_empty() || host.len() > MAX_HOST || !is_printable {
+        let may_hold = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'[' | b']');
+        if host.is_empty() || host.len() > MAX_HOST || !host.bytes().all(may_hold) {
             return Err(error());
         }
         Ok(Self { host: host.to_owned(), port })
@@ -157,6 +157,9 @@ mod tests {
         {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }
+        for brackets in ["[[z8F8]:7", "[[::1]]:7", "a]:7", "a[:7"] {
+            assert!(brackets.parse::<Target>().is_err(), "{brackets}");
+        }
         for text in ["", "10.0.0.0/8", "10.0.0.0/8:", "10.0.0.0/8:x", "10.0.0.0/33:22", "host:22", "2001:db8::/32:22"] {
             assert!(text.parse::<AllowedTargets>().is_err(), "{text}");
         }
@@ -164,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_target_that_is_read_is_written_as_it_was(text in "\\[?[a-z0-9:.]{0,20}\\]?:[0-9]{1,6}") {
+        fn a_target_that_is_read_is_written_as_it_was(text in "\\[?[a-z0-9:.\\[\\]]{0,20}\\]?:[0-9]{1,6}") {
             if let Ok(target) = text.parse::<Target>() {
                 prop_assert_eq!(target.to_string().parse::<Target>(), Ok(target));
             }
