@@ -83,7 +83,7 @@ pub(crate) struct Arguments {
     /// Report each connection also at its start and this often, unless it is idle
     ///
     /// With the rate and the limit of each stretch since the last report. Seconds where no unit is given.
-    #[arg(long, value_parser = interval, value_name = "TIME", help_heading = "Output")]
+    #[arg(long, short, value_parser = interval, value_name = "SECONDS", help_heading = "Output")]
     interval: Option<Span>,
     /// Print one JSON object a line for each event
     #[arg(long, help_heading = "Output")]
