@@ -1,14 +1,15 @@
 //! The steady rate of a program: of its TCP connections, and of what it keeps above TCP.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::thread;
 
 use fullpipe_experiment::{Interrupt, NamedPlan, simulate_each};
 use fullpipe_model::kernel::{asked_fill, send_buffer};
 use fullpipe_model::{predict, window};
-use fullpipe_record::{HostSettings, Limit, Path, ProgramPrediction, Request, Writer};
+use fullpipe_record::{HostSettings, Limit, Measurement, Path, ProgramPrediction, Request, Sample, Writer, steady};
 use fullpipe_sim::Plan;
-use fullpipe_units::{BitRate, ByteCount};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::program::Program;
 
@@ -20,6 +21,12 @@ const FOUR_FIFTHS: [usize; 2] = [1, 17];
 
 /// Share of the rate of what a program keeps above TCP from which on that is the limit, and not the losses.
 const FILLED: f64 = 0.95;
+
+/// Multiple of the time of a transfer without end for which several connections are simulated, after their ramp.
+const LONGER: f64 = 2.0;
+
+/// Slow start fills a path within so many round trips.
+const RAMP_ROUND_TRIPS: u64 = 10;
 
 /// A transfer whose rate is predicted.
 #[derive(Clone, Copy)]
@@ -73,13 +80,13 @@ impl Predicted<'_> {
     fn simulated(self, connections: u16, own: Option<(BitRate, Limit)>, interrupt: Interrupt<'_>) -> Option<Simulated> {
         let rate = own.map(|(rate, _)| rate.scaled(1.0 / f64::from(connections)));
         let rate = rate.filter(|rate| self.path.forward.rate.is_none_or(|of_link| *rate < of_link));
-        let request = Request { bytes: Some(self.size), rate, ..request(connections) };
+        let request = Request { rate, ..self.until_moved(connections) };
         let plan = Plan::new(self.path.clone(), self.hosts.map(Clone::clone), request, 1);
         let jobs = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let mut all = Vec::new();
         let plans = [NamedPlan { name: None, plan }];
         simulate_each(&plans, SIMULATED, jobs, interrupt, &mut |measurement| {
-            let rate = measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate);
+            let rate = self.steady_rate(&measurement);
             all.push((rate, measurement.limit.map_or(Limit::Loss, |verdict| verdict.kind)));
         })
         .ok()?;
@@ -90,6 +97,39 @@ impl Predicted<'_> {
         let range = FOUR_FIFTHS.map(|place| all[place].0);
         Some(Simulated { median, range, limit })
     }
+
+    /// Returns a load that lasts until the file has been moved. Programs with several connections give each the next
+    /// piece of the file when it has moved one, so that all have something to move until the end: that load is one for
+    /// a time, for most of which it moves the file.
+    fn until_moved(self, connections: u16) -> Request {
+        if connections == 1 {
+            return Request { bytes: Some(self.size), ..request(1) };
+        }
+        let without_end = predict(self.path, self.hosts[0], self.hosts[1], &request(connections)).kernel_model;
+        let duration = without_end.time_for(self.size).scaled(LONGER) + self.path.rtt() * RAMP_ROUND_TRIPS;
+        Request { duration, ..request(connections) }
+    }
+
+    /// Returns the rate of the steady part, or the mean, until the size has been moved.
+    fn steady_rate(self, measurement: &Measurement) -> BitRate {
+        let samples = &measurement.sender().samples;
+        let moved = moved_at(samples, self.size).unwrap_or(Span::MAX);
+        let part: Vec<Sample> = samples.iter().filter(|sample| sample.at <= moved).cloned().collect();
+        let steady = steady(&part, Some(self.path.rtt()), moved);
+        steady.map_or(measurement.summary.rate, |steady| steady.rate)
+    }
+}
+
+/// Returns when so many bytes had been acknowledged, all streams together; `None` if they never were.
+fn moved_at(samples: &[Sample], size: ByteCount) -> Option<Span> {
+    let mut acked: BTreeMap<u16, ByteCount> = BTreeMap::new();
+    let mut ordered: Vec<&Sample> = samples.iter().collect();
+    ordered.sort_by_key(|sample| sample.at);
+    let mut reaches = |sample: &&&Sample| {
+        acked.insert(sample.stream, sample.tcp.bytes_acked.unwrap_or_default());
+        acked.values().copied().sum::<ByteCount>() >= size
+    };
+    ordered.iter().find(|sample| reaches(sample)).map(|sample| sample.at)
 }
 
 /// The outcome of simulated transfers.
