@@ -99,7 +99,7 @@ impl Predicted<'_> {
     }
 
     /// Returns a load that lasts until the file has been moved. Programs with several connections give each the next
-    /// piece of the file when it has moved one, so that all have something to move until the end: that load is one for
+    /// part of the file when it has moved one, so that all have something to move until the end: that load is one for
     /// a time, for most of which it moves the file.
     fn until_moved(self, connections: u16) -> Request {
         if connections == 1 {
