@@ -259,7 +259,7 @@ fn a_repeated_measurement_has_a_picture_each_time_and_its_result_between() {
     desk.ours.write_all(b"q").unwrap();
     let output = desk.finish(child);
     assert_eq!(output.status.code(), Some(130), "{output:?}");
-    assert!(result(&output).matches("20 Mbit/s").count() >= 2, "{output:?}");
+    assert!(result(&output).matches("limited by").count() >= 2, "{output:?}");
 }
 
 #[test]
