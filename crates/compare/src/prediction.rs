@@ -1,13 +1,15 @@
 //! The steady rate of a program: of its TCP connections, and of what it keeps above TCP.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::thread;
 
 use fullpipe_experiment::{Interrupt, NamedPlan, simulate_each};
 use fullpipe_model::kernel::{asked_fill, send_buffer};
 use fullpipe_model::{predict, window};
-use fullpipe_record::{HostSettings, Limit, Measurement, Path, ProgramPrediction, Request, Sample, Writer, steady};
+use fullpipe_record::{
+    HostSettings, Limit, Measurement, Path, ProgramPrediction, Progress, RAMP_ROUND_TRIPS, Request, Sample, Writer,
+    steady,
+};
 use fullpipe_sim::Plan;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -24,9 +26,6 @@ const FILLED: f64 = 0.95;
 
 /// Multiple of the time of a transfer without end for which several connections are simulated, after their ramp.
 const LONGER: f64 = 2.0;
-
-/// Slow start fills a path within so many round trips.
-const RAMP_ROUND_TRIPS: u64 = 10;
 
 /// A transfer whose rate is predicted.
 #[derive(Clone, Copy)]
@@ -113,23 +112,11 @@ impl Predicted<'_> {
     /// Returns the rate of the steady part, or the mean, until the size has been moved.
     fn steady_rate(self, measurement: &Measurement) -> BitRate {
         let samples = &measurement.sender().samples;
-        let moved = moved_at(samples, self.size).unwrap_or(Span::MAX);
+        let moved = Progress::of(samples, Span::MAX).reached(self.size).unwrap_or(Span::MAX);
         let part: Vec<Sample> = samples.iter().filter(|sample| sample.at <= moved).cloned().collect();
         let steady = steady(&part, Some(self.path.rtt()), moved);
         steady.map_or(measurement.summary.rate, |steady| steady.rate)
     }
-}
-
-/// Returns when so many bytes had been acknowledged, all streams together; `None` if they never were.
-fn moved_at(samples: &[Sample], size: ByteCount) -> Option<Span> {
-    let mut acked: BTreeMap<u16, ByteCount> = BTreeMap::new();
-    let mut ordered: Vec<&Sample> = samples.iter().collect();
-    ordered.sort_by_key(|sample| sample.at);
-    let mut reaches = |sample: &&&Sample| {
-        acked.insert(sample.stream, sample.tcp.bytes_acked.unwrap_or_default());
-        acked.values().copied().sum::<ByteCount>() >= size
-    };
-    ordered.iter().find(|sample| reaches(sample)).map(|sample| sample.at)
 }
 
 /// The outcome of simulated transfers.

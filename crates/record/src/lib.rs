@@ -108,7 +108,7 @@ pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
 pub use simulation::{Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport};
-pub use steady::{least_rtt, steady, steady_of_receiver};
+pub use steady::{RAMP_ROUND_TRIPS, least_rtt, steady, steady_of_receiver};
 pub use sweep::{
     SweepAnswer, SweepCell, SweepCost, SweepDevice, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepLoad,
     SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepRunRecord, SweepShape, SweepTraffic,

@@ -73,6 +73,11 @@ impl Progress {
         RATE_WINDOW.max(rtt)
     }
 
+    /// Returns the first snapshot at which so many bytes had passed; `None` if they never had.
+    pub fn reached(&self, size: ByteCount) -> Option<Span> {
+        self.snapshots().into_iter().find(|at| self.passed(*at) >= size)
+    }
+
     fn passed(&self, at: Span) -> ByteCount {
         self.streams.iter().map(|curve| interpolated(curve, at)).sum()
     }
@@ -127,6 +132,8 @@ mod tests {
         assert_eq!(progress.passed(Span::from_millis(150)), ByteCount::new(2000 + 2020));
         assert_eq!(progress.passed(Span::from_millis(50)), ByteCount::new(500 + 1000));
         assert_eq!(progress.snapshots(), [Span::from_millis(100), Span::from_millis(200)]);
+        let reached = [3000, 3001, 5021].map(|bytes| progress.reached(ByteCount::new(bytes)));
+        assert_eq!(reached, [Some(Span::from_millis(100)), Some(Span::from_millis(200)), None]);
     }
 
     #[test]

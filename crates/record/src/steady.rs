@@ -19,7 +19,7 @@ const COME_DOWN: f64 = 1.25;
 const MIN_CALM: Span = Span::from_secs(1);
 
 /// Slow start fills any path of this field within so many round trips.
-const RAMP_ROUND_TRIPS: u64 = 10;
+pub const RAMP_ROUND_TRIPS: u64 = 10;
 
 /// The fewest round trips of a steady part.
 const MIN_ROUND_TRIPS: u64 = 5;

@@ -3,12 +3,9 @@
 use std::mem::replace;
 use std::time::Instant;
 
-use fullpipe_record::{DeviceCounts, Direction, Measurement, SweepDevice, SweepTraffic};
+use fullpipe_model::framing::tcp_headers;
+use fullpipe_record::{DeviceCounts, Direction, IpVersion, Measurement, SweepDevice, SweepTraffic};
 use fullpipe_units::{ByteCount, Span};
-
-/// Bytes of the headers of IPv4 and of TCP with time stamps, and those that IPv6 has more.
-const HEADERS: u64 = 20 + 32;
-const MORE_OF_IPV6: u64 = 20;
 
 /// The device at the last reading of its counts.
 #[derive(Debug, Default)]
@@ -39,7 +36,7 @@ pub(crate) fn device(
 ) -> Option<SweepDevice> {
     let during = during?;
     let is_ipv6 = measurement.connection().is_some_and(|[local, _]| local.ip().to_canonical().is_ipv6());
-    let headers = HEADERS + if is_ipv6 { MORE_OF_IPV6 } else { 0 };
+    let headers = tcp_headers(if is_ipv6 { IpVersion::V6 } else { IpVersion::V4 }, true);
     Some(SweepDevice {
         own: with_headers(payload, &during.1, measurement.request.direction, headers),
         name: during.1.name.clone(),
@@ -55,11 +52,11 @@ fn traffic((span, counts): &Passed) -> SweepTraffic {
 
 /// Returns the bytes of a device for this `payload`, in packets as large as its MTU permits. A driver that counts a
 /// train of segments as one packet counts its headers once, so there are not more headers than packets.
-fn with_headers(payload: ByteCount, device: &DeviceCounts, direction: Direction, headers: u64) -> ByteCount {
-    let segment = device.mtu.get().saturating_sub(headers).max(1);
+fn with_headers(payload: ByteCount, device: &DeviceCounts, direction: Direction, headers: ByteCount) -> ByteCount {
+    let segment = device.mtu.saturating_sub(headers).get().max(1);
     let packets = if direction == Direction::Download { device.received_packets } else { device.sent_packets };
     let packets = payload.get().div_ceil(segment).min(packets);
-    payload + ByteCount::new(packets.saturating_mul(headers + device.link_header.get()))
+    payload + (headers + device.link_header) * packets
 }
 
 #[cfg(test)]
@@ -93,11 +90,12 @@ mod tests {
     #[test]
     fn a_run_has_a_header_for_each_packet_that_the_device_counts() {
         let payload = ByteCount::new(1_448_000);
-        let of = |packets| with_headers(payload, &counts(packets, 0), Direction::Upload, HEADERS).get();
+        let headers = tcp_headers(IpVersion::V4, true);
+        let of = |packets| with_headers(payload, &counts(packets, 0), Direction::Upload, headers).get();
         // Segments on the wire, with packets of others; and trains of 45.
         assert_eq!(of(1_000), 1_514_000);
         assert_eq!(of(9_000), 1_514_000);
         assert_eq!(of(23), 1_448_000 + 23 * 66);
-        assert_eq!(with_headers(payload, &counts(1_000, 0), Direction::Download, HEADERS), payload);
+        assert_eq!(with_headers(payload, &counts(1_000, 0), Direction::Download, headers), payload);
     }
 }

@@ -86,7 +86,7 @@ fn failure(row: &ProgramRow) -> Option<String> {
 }
 
 fn cells(row: &ProgramRow) -> [String; 8] {
-    let rate = |rate: Option<BitRate>| or_dash(rate.map(|rate| format!("{:.0}", rate.as_mbps())));
+    let rate = |rate: Option<BitRate>| or_dash(rate.map(figure));
     let limit = row.verdict.as_ref().map(|verdict| verdict.kind.name().to_owned());
     let limit = if row.goodput.is_none() { Some("failed".to_owned()) } else { limit };
     [
@@ -101,16 +101,19 @@ fn cells(row: &ProgramRow) -> [String; 8] {
     ]
 }
 
+/// Returns a rate in whole Mbit/s.
+fn figure(rate: BitRate) -> String {
+    format!("{:.0}", rate.as_mbps())
+}
+
 /// Returns the predicted rate or, where losses fall to chance, its range.
 fn predicted(row: &ProgramRow) -> String {
-    let figure = |rate: BitRate| format!("{:.0}", rate.as_mbps());
     let range = row.predicted_range.map(|[low, high]| format!("{}–{}", figure(low), figure(high)));
     or_dash(range.or_else(|| row.predicted.map(figure)))
 }
 
 /// Returns the rate of the whole with its interval.
 fn whole(row: &ProgramRow) -> String {
-    let figure = |rate: BitRate| format!("{:.0}", rate.as_mbps());
     let spread = row.spread.map_or_else(String::new, |[least, most]| format!(" ({}–{})", figure(least), figure(most)));
     or_dash(row.goodput.map(|rate| figure(rate) + &spread))
 }
