@@ -7,7 +7,7 @@ use fullpipe_lab::{Backend, Captured, Lab, LabError, Plan};
 use fullpipe_model::{left_by_cross_traffic, predict, predict_with_cross_traffic, predict_with_relays};
 use fullpipe_record::event::{ScenarioBegan, StepBegan};
 use fullpipe_record::{
-    CaptureReport, Event, HostSettings, Interval, LabCrossTraffic, LabReport, LabStep, Measurement, OwnCapture,
+    CaptureReport, Change, Event, HostSettings, Interval, LabCrossTraffic, LabReport, LabStep, Measurement, OwnCapture,
     Request, Transport,
 };
 use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp, Stretches};
@@ -72,14 +72,14 @@ pub fn run_scenario(
             // The old one ends before the new one begins: they have the same addresses, and the machine is small.
             old => {
                 drop(old);
-                let lab = start(&plan, stretches)?;
+                let lab = start(&plan, stretches, &scenario.relay)?;
                 standing.insert((plan, stretches.cloned(), lab))
             }
         };
         let target = &LabTarget::new(lab);
         let capture = capture.map(|to| (to, file_name(&format!("{}-{}", scenario.name, step.name))));
         let place = Place::Lab { target, seed: scenario.seed, capture, runs: Cell::new(0) };
-        Running { place, step, stretches, time_scale, interrupt }.run(observe)
+        Running { place, step, stretches, relay: &scenario.relay, time_scale, interrupt }.run(observe)
     })
 }
 
@@ -100,7 +100,7 @@ pub fn run_scenario_virtually(
         let [sender, receiver] = scenario.hosts_of(step);
         let target = VirtualTarget::new(scenario.path_of(step).clone(), [&sender, &receiver], scenario.seed);
         let (place, stretches) = (Place::Virtual(&target, scenario.seed), scenario.stretches_of(step));
-        Running { place, step, stretches, time_scale, interrupt }.run(observe)
+        Running { place, step, stretches, relay: &scenario.relay, time_scale, interrupt }.run(observe)
     })
 }
 
@@ -139,8 +139,8 @@ fn run_steps(
     })
 }
 
-fn start(plan: &Plan, stretches: Option<&Stretches>) -> Result<Lab, LabError> {
-    stretches.map_or_else(|| Lab::start(plan), |stretches| Lab::start_with_relays(plan, stretches))
+fn start(plan: &Plan, stretches: Option<&Stretches>, relay: &[Change]) -> Result<Lab, LabError> {
+    stretches.map_or_else(|| Lab::start(plan), |stretches| Lab::start_with_relays(plan, stretches, relay))
 }
 
 fn plan(scenario: &Scenario, step: &Step, backend: Backend) -> Plan {
@@ -172,6 +172,8 @@ struct Running<'r> {
     place: Place<'r>,
     step: &'r Step,
     stretches: Option<&'r Stretches>,
+    /// Settings of the relays that differ from the machine's.
+    relay: &'r [Change],
     time_scale: Ratio,
     interrupt: Interrupt<'r>,
 }
@@ -221,7 +223,7 @@ impl Running<'_> {
     fn relay_settings(&self) -> Result<HostSettings, ExperimentError> {
         match self.place {
             Place::Lab { target, .. } => target.relay_settings(),
-            Place::Virtual(..) => Ok(HostSettings::of_linux_6_18()),
+            Place::Virtual(..) => Ok(HostSettings::of_linux_6_18().changed_by(self.relay)),
         }
     }
 

@@ -169,8 +169,9 @@ fn build_host(host: Host, blueprint: &Blueprint, layout: Option<Layout>) -> Resu
     let tree = SysctlTree::of_this_host();
     // A remembered slow-start threshold would leak from one measurement into the next.
     tree.write("net.ipv4.tcp_no_metrics_save", "1").map_err(|error| Refusal::setting(error.into()))?;
+    let changes = blueprint.changes.get(host.index()).unwrap_or(&blueprint.relay_changes);
+    apply(&tree, changes).map_err(Refusal::setting)?;
     let router = if host.is_end() {
-        apply(&tree, &blueprint.changes[host.index()]).map_err(Refusal::setting)?;
         layout.is_none().then(|| Router::build(host, &network, blueprint)).transpose()?
     } else {
         tree.write("net.ipv4.ip_forward", "1").map_err(|error| Refusal::setting(error.into()))?;

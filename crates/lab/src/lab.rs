@@ -63,27 +63,28 @@ impl Lab {
     pub fn start(plan: &Plan) -> Result<Self, LabError> {
         plan.backend.check_path_support(&plan.path)?;
         let path = if plan.backend == Backend::Kernel { made_exact(&plan.path) } else { plan.path.clone() };
-        Self::over(vec![path.clone()], path, plan)
+        Self::over(vec![path.clone()], path, plan, &[])
     }
 
     /// Builds four hosts in a row: sender, near relay, far relay and receiver, joined by `stretches`, of which the path
-    /// of `plan` is the whole. The relays have this machine's settings and forward packets.
+    /// of `plan` is the whole. The relays forward packets, and have this machine's settings but for `relay`.
     ///
     /// # Errors
     /// As [`Lab::start`]; [`LabError::Unsupported`] where the kernel is the path.
-    pub fn start_with_relays(plan: &Plan, stretches: &[Path; 3]) -> Result<Self, LabError> {
+    pub fn start_with_relays(plan: &Plan, stretches: &[Path; 3], relay: &[Change]) -> Result<Self, LabError> {
         if plan.backend == Backend::Kernel {
             return Err(LabError::Unsupported { what: "stretches" });
         }
-        Self::over(stretches.to_vec(), plan.path.clone(), plan)
+        Self::over(stretches.to_vec(), plan.path.clone(), plan, relay)
     }
 
-    fn over(stretches: Vec<Path>, path: Path, plan: &Plan) -> Result<Self, LabError> {
+    fn over(stretches: Vec<Path>, path: Path, plan: &Plan, relay: &[Change]) -> Result<Self, LabError> {
         let blueprint = Blueprint {
             backend: plan.backend,
             stretches: stretches.iter().map(devices_of).collect(),
             segmentation: path.segmentation,
             changes: [plan.sender.clone(), plan.receiver.clone()],
+            relay_changes: relay.to_vec(),
             disciplines: if plan.backend == Backend::Kernel { disciplines(&path) } else { [vec![], vec![]] },
         };
         info!(backend = ?plan.backend, hosts = blueprint.hosts().len(), "starting hosts in namespaces");

@@ -125,6 +125,8 @@ pub(crate) struct Blueprint {
     pub(crate) segmentation: Segmentation,
     /// Settings of each end from the beginning, in the order of [`Host::ALL`].
     pub(crate) changes: [Vec<Change>; 2],
+    /// Settings of each relay from the beginning.
+    pub(crate) relay_changes: Vec<Change>,
     /// Disciplines of each host's router, in the same order; none where there is a link.
     pub(crate) disciplines: [Vec<Discipline>; 2],
 }

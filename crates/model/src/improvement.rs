@@ -7,7 +7,7 @@ use crate::kernel;
 use crate::loss::CongestionControl;
 
 /// Name of the congestion control that does not reduce its rate at each loss.
-const LOSS_TOLERANT: &str = "bbr";
+pub const LOSS_TOLERANT: &str = "bbr";
 
 /// The setting that limits the size of a window or of a socket buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,8 @@
 //! * [`ramp`]: slow start;
 //! * [`short`]: transfers that end before the rate is steady;
 //! * [`rfc6349`]: the metrics of the framework for TCP throughput testing;
-//! * [`systems`]: operating systems that do not scale windows as they come.
+//! * [`systems`]: operating systems that do not scale windows as they come;
+//! * [`unqueued`]: loss without a queue, as a sender sees it.
 //!
 //! [`predict()`] puts them together and is the one predictor: a command line, a scenario and a remedy all ask it;
 //! [`predict_with_cross_traffic()`] asks it about the part of the path that other loads leave, and
@@ -39,6 +40,7 @@ pub mod rfc6349;
 pub mod short;
 pub mod streams;
 pub mod systems;
+pub mod unqueued;
 pub mod window;
 
 mod ceilings;

@@ -3,7 +3,9 @@
 use fullpipe_record::{Buffer, HostSettings, Path, Prediction, Request};
 use fullpipe_units::Span;
 
+use crate::improvement::{LOSS_TOLERANT, can_tolerate_loss};
 use crate::predict::predict;
+use crate::unqueued::LOSSY;
 
 /// Round-trip time between a relay and its host where nobody states one: that of two machines in one building.
 pub const USUAL_RELAY_RTT: Span = Span::from_millis(1);
@@ -13,7 +15,7 @@ pub const USUAL_RELAY_RTT: Span = Span::from_millis(1);
 /// least, with the ramp of the middle one, which is the longest.
 ///
 /// `ends` are sender and receiver. Both relays have the settings `relay`, choose no buffers, and leave the congestion
-/// control to their kernel.
+/// control to their kernel, but for BBR where the middle stretch loses packets and their kernel has it.
 pub fn predict_with_relays(
     stretches: &[Path; 3],
     [sender, receiver]: [&HostSettings; 2],
@@ -21,7 +23,9 @@ pub fn predict_with_relays(
     request: &Request,
 ) -> Prediction {
     let [near, middle, far] = stretches;
-    let own = Request { buffer: Buffer::Automatic, congestion: None, ..request.clone() };
+    let loses = middle.forward.loss.is_some_and(|loss| loss.get() >= LOSSY);
+    let congestion = (loses && can_tolerate_loss(relay)).then(|| LOSS_TOLERANT.to_owned());
+    let own = Request { buffer: Buffer::Automatic, congestion, ..request.clone() };
     let middle = predict(middle, relay, relay, &own);
     let ramp = middle.ramp;
     let outer = [predict(near, sender, relay, request), predict(far, relay, receiver, request)];
@@ -61,12 +65,16 @@ mod tests {
     }
 
     #[test]
-    fn loss_of_the_long_stretch_limits_the_relays() {
+    fn loss_of_the_long_stretch_limits_relays_without_bbr() {
         let lan = path(BitRate::from_mbps(1000), Span::from_micros(200));
         let mut wan = path(BitRate::from_mbps(100), Span::from_millis(173));
         wan.forward.loss = Some(Ratio::new(1e-3));
+        let stretches = [lan.clone(), wan, lan];
         let host = HostSettings::of_linux_6_18();
-        let relayed = predict_with_relays(&[lan.clone(), wan, lan], [&host, &host], &host, &window(65_536));
-        assert_eq!(relayed.limit, Limit::Loss);
+        let with_bbr = predict_with_relays(&stretches, [&host, &host], &host, &window(65_536));
+        assert!(with_bbr.kernel_model > BitRate::from_mbps(80), "{with_bbr:?}");
+        let relay = HostSettings { available_congestion_controls: vec!["cubic".to_owned()], ..host.clone() };
+        let without = predict_with_relays(&stretches, [&host, &host], &relay, &window(65_536));
+        assert_eq!(without.limit, Limit::Loss);
     }
 }

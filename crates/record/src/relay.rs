@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -111,6 +111,10 @@ pub struct RelayStretch {
     /// Segments that were sent again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted: Option<SegCount>,
+    /// Share of packets that were lost without a queue, if that is so. This host has used BBR since, if its kernel
+    /// permits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Ratio>,
     /// Time during which data was on its way.
     pub busy: Span,
     /// Time during which the receiver's window was full.
@@ -136,11 +140,13 @@ pub enum RelayLimit {
 }
 
 impl RelayStretch {
-    /// Returns the figures of a stretch from the kernel's, after a connection of `duration`.
-    pub fn of(info: &TcpInfo, duration: Span) -> Self {
+    /// Returns the figures of a stretch from the kernel's, after a connection of `duration`; the share that was `lost`
+    /// without a queue is known or not.
+    pub fn of(info: &TcpInfo, lost: Option<Ratio>, duration: Span) -> Self {
         let figures = Self {
             rtt: info.rtt,
             retransmitted: info.total_retrans,
+            lost,
             busy: info.busy.unwrap_or_default(),
             receive_window_limited: info.rwnd_limited.unwrap_or_default(),
             send_buffer_limited: info.sndbuf_limited.unwrap_or_default(),
@@ -158,6 +164,7 @@ impl RelayStretch {
         let figures = Self {
             rtt: self.rtt,
             retransmitted: self.retransmitted.map(|_| SegCount::new(again)),
+            lost: self.lost,
             busy: span(|stretch| stretch.busy),
             receive_window_limited: span(|stretch| stretch.receive_window_limited),
             send_buffer_limited: span(|stretch| stretch.send_buffer_limited),
@@ -193,13 +200,13 @@ mod tests {
                 sndbuf_limited: span(buffer),
                 ..TcpInfo::default()
             };
-            RelayStretch::of(&info, Span::from_millis(1000)).limit
+            RelayStretch::of(&info, None, Span::from_millis(1000)).limit
         };
         assert_eq!(limit(400, 400, 0), RelayLimit::Idle);
         assert_eq!(limit(900, 500, 100), RelayLimit::ReceiveWindow);
         assert_eq!(limit(900, 100, 500), RelayLimit::SendBuffer);
         assert_eq!(limit(900, 100, 100), RelayLimit::CongestionWindow);
-        assert_eq!(RelayStretch::of(&TcpInfo::default(), Span::ZERO).limit, RelayLimit::Idle);
+        assert_eq!(RelayStretch::of(&TcpInfo::default(), None, Span::ZERO).limit, RelayLimit::Idle);
     }
 
     #[test]
@@ -211,7 +218,7 @@ mod tests {
                 total_retrans: Some(SegCount::new(again)),
                 ..TcpInfo::default()
             };
-            RelayStretch::of(&info, Span::from_millis(busy))
+            RelayStretch::of(&info, None, Span::from_millis(busy))
         };
         let (before, now) = (stretch(9000, 8000, 4), stretch(10_000, 8100, 7));
         assert_eq!(now.limit, RelayLimit::ReceiveWindow);

@@ -5,7 +5,7 @@ use std::io;
 use fullpipe_control::{MAX_RECORD, RecordError};
 use rustix::pipe::{SpliceFlags, splice};
 
-use crate::blocks::{BlockError, BlockReader, Codec};
+use crate::blocks::{BLOCK_BYTES, BlockError, BlockReader, Codec};
 use crate::leg::{COPY_BYTES, Got, Leg};
 use crate::message::{Status, StatusError};
 use crate::packer::Packer;
@@ -13,6 +13,13 @@ use crate::pipes::{PIPE_BYTES, Pipe, Pipes};
 
 /// Bytes of TLS that are opened at once: the begin of a record that is held, and at least one whole record.
 const RECORD_BYTES: usize = 2 * MAX_RECORD;
+
+/// Payload of a block, at most, where there are very many connections: less hardly shrinks.
+const MIN_BLOCK_BYTES: usize = 16 << 10;
+
+/// Memory of a worker for blocks of which a part was written, or has arrived, as long as that leaves each connection
+/// enough.
+const MAX_IN_BLOCKS: usize = 32 << 20;
 
 /// Reads of one direction before the next connection has its turn.
 const TURNS: usize = 4;
@@ -27,6 +34,8 @@ pub(crate) struct Shared {
     sealed: Vec<u8>,
     /// Made for the first connection that compresses.
     codec: Option<Box<Codec>>,
+    /// Payload of a block, at most.
+    block_bytes: usize,
 }
 
 /// The blocks of a direction between relays that compress.
@@ -228,7 +237,7 @@ impl Direction {
     fn write_block(&mut self, from: &mut Leg, to: &mut Leg, shared: &mut Shared) -> Result<Got, Failed> {
         let Blocks::Made(packer) = &mut self.blocks else { return Ok(Got::Nothing) };
         let codec = made(&mut shared.codec).map_err(Failed::Source)?;
-        let got = from.read(&mut codec.input).map_err(Failed::Source)?;
+        let got = from.read(&mut codec.input[..shared.block_bytes]).map_err(Failed::Source)?;
         let Got::Bytes(count) = got else { return Ok(got) };
         self.read += count as u64;
         let length = packer.pack(codec, count, || to.info().delivery_rate);
@@ -320,7 +329,13 @@ fn unsealed(error: RecordError) -> Failed {
 
 impl Shared {
     pub(crate) fn new(pipes: Pipes) -> Self {
-        Self { pipes, scratch: vec![0; RECORD_BYTES].into(), sealed: Vec::new(), codec: None }
+        let scratch = vec![0; RECORD_BYTES].into();
+        Self { pipes, scratch, sealed: Vec::new(), codec: None, block_bytes: BLOCK_BYTES }
+    }
+
+    /// Divides the memory for blocks that are on their way among so many connections.
+    pub(crate) fn share_among(&mut self, connections: usize) {
+        self.block_bytes = (MAX_IN_BLOCKS / connections.max(1)).clamp(MIN_BLOCK_BYTES, BLOCK_BYTES);
     }
 }
 

@@ -50,7 +50,7 @@ impl Followed {
 
 /// Returns the figures of both stretches so far. Only differences of them are used, so their limits mean nothing.
 fn figures(legs: &[Leg; 2]) -> [RelayStretch; 2] {
-    legs.each_ref().map(|leg| RelayStretch::of(&leg.info(), Span::ZERO))
+    legs.each_ref().map(|leg| RelayStretch::of(&leg.info(), leg.lost(), Span::ZERO))
 }
 
 #[cfg(test)]

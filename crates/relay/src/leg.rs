@@ -1,12 +1,15 @@
 //! One of the two sockets of a relayed connection, in the clear or inside TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem::replace;
 use std::net::{Shutdown, TcpStream};
 
 use fullpipe_control::Records;
+use fullpipe_model::improvement::LOSS_TOLERANT;
+use fullpipe_model::unqueued::{SenderSample, UnqueuedLoss};
 use fullpipe_record::TcpInfo;
 use fullpipe_sys::tcp_info;
-use fullpipe_units::ByteCount;
+use fullpipe_units::{ByteCount, Ratio};
 use rustix::event::epoll::EventFlags;
 use socket2::SockRef;
 
@@ -26,6 +29,16 @@ pub(crate) struct Leg {
     pub(crate) written: u64,
     /// Bytes that were given to the socket before, which count as acknowledged.
     before: u64,
+    losses: Losses,
+}
+
+/// What is lost on the way from a leg to its other end.
+#[derive(Debug)]
+enum Losses {
+    /// And the bytes that had been written at the last sample.
+    Watched(Box<UnqueuedLoss>, u64),
+    /// This share, without a queue, and BBR is used since, if this host permits it.
+    Known(Ratio),
 }
 
 /// The result of a read from a side.
@@ -38,7 +51,40 @@ pub(crate) enum Got {
 impl Leg {
     pub(crate) fn new(socket: TcpStream, tls: Option<Records>) -> Self {
         let before = tcp_info(&socket).map_or(0, |info| sent_before(&info));
-        Self { socket, tls: tls.map(Box::new), readable: true, writable: true, has_hung_up: false, written: 0, before }
+        Self {
+            socket,
+            tls: tls.map(Box::new),
+            readable: true,
+            writable: true,
+            has_hung_up: false,
+            written: 0,
+            before,
+            losses: Losses::Watched(Box::default(), 0),
+        }
+    }
+
+    /// Takes a sample, unless nothing was written since the last one, and changes to BBR once packets are lost without
+    /// a queue: other congestion controls take that for a full path.
+    pub(crate) fn watch_losses(&mut self) {
+        let Losses::Watched(loss, written) = &mut self.losses else { return };
+        if replace(written, self.written) == self.written {
+            return;
+        }
+        let Ok(info) = tcp_info(&self.socket) else { return };
+        if let Some(share) = loss.follow(SenderSample::of(&[info])) {
+            // Where this host does not permit it, the connection goes on as it is.
+            let changed = SockRef::from(&self.socket).set_tcp_congestion(LOSS_TOLERANT.as_bytes());
+            tracing::info!(?changed, %share, "packets are lost without a queue");
+            self.losses = Losses::Known(share);
+        }
+    }
+
+    /// Returns the share of packets that are lost without a queue, if it is known.
+    pub(crate) fn lost(&self) -> Option<Ratio> {
+        match self.losses {
+            Losses::Watched(..) => None,
+            Losses::Known(share) => Some(share),
+        }
     }
 
     /// Notes what epoll says; each event is reported once.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use fullpipe_model::unqueued::INTERVAL;
 use fullpipe_record::{
     RelayCompression, RelayEnding, RelayJoined, RelayProgress, RelayStretch, RelayedConnection, TcpInfo,
 };
@@ -161,6 +162,7 @@ pub(crate) struct Worker {
     /// Connections that wait for last acknowledgements.
     resetting: Vec<usize>,
     shared: Shared,
+    sampled: Instant,
     checked: Instant,
     /// Time between two reports of a connection, and the time of the last ones.
     interval: Option<Span>,
@@ -185,6 +187,7 @@ impl Worker {
             queue: VecDeque::new(),
             resetting: Vec::new(),
             shared: Shared::new(pipes),
+            sampled: Instant::now(),
             checked: Instant::now(),
             interval,
             reported: Instant::now(),
@@ -210,6 +213,7 @@ impl Worker {
                 }
             }
             self.finish_resets();
+            self.watch_losses();
             self.end_silent();
             self.report_progress();
             if self.has_stopped() {
@@ -284,6 +288,7 @@ impl Worker {
             add(&self.epoll, &leg.socket, EventData::new_u64((slot as u64) << 1 | side), flags).is_ok()
         });
         self.joined[slot] = Some(Box::new(joined));
+        self.shared.share_among(self.joined.len() - self.free.len());
         if watched {
             self.enqueue(slot);
         } else {
@@ -362,6 +367,15 @@ impl Worker {
         }
     }
 
+    /// Samples the connections, for those that lose packets without a queue.
+    fn watch_losses(&mut self) {
+        if self.sampled.elapsed() < Duration::from(INTERVAL) {
+            return;
+        }
+        self.sampled = Instant::now();
+        self.joined.iter_mut().flatten().flat_map(|joined| &mut joined.legs).for_each(Leg::watch_losses);
+    }
+
     /// Ends connections of which a side has long acknowledged nothing. A receiver whose window is closed answers
     /// probes, so it may take its time; `TCP_USER_TIMEOUT` would end it.
     fn end_silent(&mut self) {
@@ -410,6 +424,7 @@ impl Worker {
     fn end(&mut self, slot: usize, ending: RelayEnding) {
         let Some(mut joined) = self.joined[slot].take() else { return };
         self.free.push(slot);
+        self.shared.share_among(self.joined.len() - self.free.len());
         let report = joined.report(ending);
         joined.directions.iter_mut().for_each(|direction| direction.release(&mut self.shared));
         // Who does not listen any more does not want to know.
@@ -472,8 +487,8 @@ impl Joined {
                 effective_rate: BitRate::of(payload, duration),
                 wire_rate: BitRate::of(ByteCount::new(from_client + from_target), duration),
             }),
-            client_stretch: RelayStretch::of(client, duration),
-            target_stretch: RelayStretch::of(target, duration),
+            client_stretch: RelayStretch::of(client, self.legs[0].lost(), duration),
+            target_stretch: RelayStretch::of(target, self.legs[1].lost(), duration),
         }
     }
 }

@@ -231,6 +231,7 @@ impl Cell<'_> {
             seed,
             sender: vec![Change::TcpWmemMax(wmem)],
             receiver: vec![Change::TcpRmemMax(rmem)],
+            relay: Vec::new(),
             steps: vec![step],
             bounds: Vec::new(),
             controls: Vec::new(),

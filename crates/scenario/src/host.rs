@@ -2,7 +2,7 @@ use fullpipe_record::Change;
 
 use crate::key::{Key, buffer_size};
 
-/// The keys of `[sender]` and `[receiver]`, and of `--sender` and `--receiver`: sysctls by their names.
+/// The keys of `[sender]`, `[receiver]` and `[relay]`, and of `--sender` and `--receiver`: sysctls by their names.
 pub(crate) const HOST_KEYS: &[Key<Vec<Change>>] = &[
     Key { name: "tcp_rmem", set: |changes, text| push(changes, buffer_size(text).map(Change::TcpRmemMax)) },
     Key { name: "tcp_wmem", set: |changes, text| push(changes, buffer_size(text).map(Change::TcpWmemMax)) },

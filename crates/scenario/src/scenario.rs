@@ -31,6 +31,8 @@ pub struct Scenario {
     pub sender: Vec<Change>,
     /// Settings of the host that receives that differ from the machine's.
     pub receiver: Vec<Change>,
+    /// Settings of the hosts between the stretches that differ from the machine's.
+    pub relay: Vec<Change>,
     /// The measurements, in order; at least one.
     pub steps: Vec<Step>,
     /// Bounds between steps.
@@ -92,6 +94,10 @@ impl Scenario {
         let (path, stretches) = joined(path, outer.as_ref());
         let seed = section.value("seed", read_seed)?.unwrap_or(1);
         let (sender, receiver) = (read_host(&root, "sender")?, read_host(&root, "receiver")?);
+        let relay = read_host(&root, "relay")?;
+        if stretches.is_none() && !relay.is_empty() {
+            return Err(root.error_at("relay", NO_RELAYS));
+        }
         let steps = read_steps(&root, &Between { spec: &spec, outer: outer.as_ref(), files })?;
         let controls = read_controls(&root, &steps)?;
         let bounds = root.sections("bound")?.iter().map(|bound| read_bound(bound, &steps)).collect::<Result<_, _>>()?;
@@ -104,6 +110,7 @@ impl Scenario {
             seed,
             sender,
             receiver,
+            relay,
             steps,
             bounds,
             controls,
@@ -111,7 +118,11 @@ impl Scenario {
     }
 }
 
-const ROOT_KEYS: &[&str] = &["name", "title", "source", "path", "near", "far", "sender", "receiver", "step", "bound"];
+const ROOT_KEYS: &[&str] =
+    &["name", "title", "source", "path", "near", "far", "sender", "receiver", "relay", "step", "bound"];
+
+/// The error of a scenario of two hosts that says what relays are to do.
+const NO_RELAYS: &str = "no hosts can relay; write [near] and [far]";
 
 /// The path that `section` makes of `spec`; `others` are keys that the caller reads.
 fn read_path(
@@ -293,7 +304,7 @@ fn unfit(step: &Step, path: &PathSpec) -> Option<(&'static str, &'static str)> {
 /// The key whose value fits no relays like those of this step, and why.
 fn unfit_relays(step: &Step, between: &Between<'_>) -> Option<(&'static str, &'static str)> {
     [
-        ("no hosts can relay; write [near] and [far]", between.outer.is_none()),
+        (NO_RELAYS, between.outer.is_none()),
         ("they carry TCP; write transport = \"tcp\"", step.request.transport == Transport::Udp),
         ("the receiver cannot ask for data through them; write direction = \"upload\"", {
             step.request.direction != Direction::Upload

@@ -584,7 +584,7 @@ fn execute(
 /// Builds the hosts of `scenario`, with relays if its path has stretches.
 pub(super) fn start(scenario: &Scenario, plan: &Plan) -> Result<Lab, LabError> {
     match &scenario.stretches {
-        Some(stretches) => Lab::start_with_relays(plan, stretches),
+        Some(stretches) => Lab::start_with_relays(plan, stretches, &scenario.relay),
         None => Lab::start(plan),
     }
 }

@@ -108,9 +108,7 @@ fn accuracy(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
         let hue = if step.passed == Some(false) { Hue::Orange } else { Hue::Blue };
         rows = rows.with(difference(&format!("{} · {}", report.scenario, step.name), accuracy, hue));
     }
-    errors.sort_by(f64::total_cmp);
-    let middle = *errors.get(errors.len() / 2)?;
-    let title = format!("Half of the steps are within {:.1} % of the prediction", middle * 100.0);
+    let title = format!("Half of the steps are within {:.1} % of the prediction", half_within(errors, 0.1)?);
     Some(Section::new(title, "Measured by predicted; on the line in the middle they are equal.", rows))
 }
 
@@ -126,10 +124,16 @@ fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
         let row = Row::new(&format!("{} · {}", report.scenario, step.name), &measured.to_string(), Hue::Blue);
         rows = rows.with(row.detail(&format!("published {published}")).bar(measured).expected(published));
     }
-    differences.sort_by(f64::total_cmp);
-    let middle = *differences.get(differences.len() / 2)?;
-    let title = format!("Half of the steps are within {:.0} % of the published rate", middle * 100.0);
+    let title = format!("Half of the steps are within {:.0} % of the published rate", half_within(differences, 1.0)?);
     Some(Section::new(title, "Bars: measured here. Ticks: the figure of the source.", rows))
+}
+
+/// Returns the percentage within which half of the `differences` are, rounded up to a multiple of `unit`; `None` if
+/// there are none.
+fn half_within(mut differences: Vec<f64>, unit: f64) -> Option<f64> {
+    differences.sort_by(f64::total_cmp);
+    let middle = differences.get(differences.len() / 2)? * 100.0;
+    Some((middle / unit).ceil().max(1.0) * unit)
 }
 
 /// Returns a row with a dot at measured by predicted.

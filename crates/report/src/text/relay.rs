@@ -44,14 +44,17 @@ fn limit(stretch: &RelayStretch) -> String {
         RelayLimit::SendBuffer => "limited by the send buffer",
         RelayLimit::CongestionWindow => "limited by the congestion window",
     };
-    stretch.rtt.map_or_else(|| limit.to_owned(), |rtt| format!("{limit} (RTT {rtt})"))
+    let rtt = stretch.rtt.map(|rtt| format!("RTT {rtt}"));
+    let lost = stretch.lost.map(|lost| format!("{:.2} % lost without a queue", lost.percent()));
+    let details: Vec<String> = rtt.into_iter().chain(lost).collect();
+    if details.is_empty() { limit.to_owned() } else { format!("{limit} ({})", details.join(", ")) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use fullpipe_record::TcpInfo;
-    use fullpipe_units::Span;
+    use fullpipe_units::{Ratio, Span};
 
     #[test]
     fn a_connection_that_lasts_is_one_line_with_the_limit_of_each_stretch() {
@@ -66,13 +69,13 @@ mod tests {
             from_target: ByteCount::ZERO,
             client_rate: BitRate::from_mbps(100),
             target_rate: BitRate::ZERO,
-            client_stretch: RelayStretch::of(&TcpInfo::default(), second),
-            target_stretch: RelayStretch::of(&window, second),
+            client_stretch: RelayStretch::of(&TcpInfo::default(), None, second),
+            target_stretch: RelayStretch::of(&window, Some(Ratio::new(1e-3)), second),
         });
         assert_eq!(
             line,
             "192.0.2.1:4000 → host:22: 100 Mbit/s sent, 0 bit/s received; to the client mostly idle, to the target \
-             limited by the receiver's window"
+             limited by the receiver's window (0.10 % lost without a queue)"
         );
     }
 }

@@ -171,7 +171,7 @@ fn unknown_keys_are_reported_with_those_there_are() {
             "title = \"t\"",
             "colour = 1",
             "x.toml:2:1: \"colour\" is not a key here; the keys are name, title, source, path, near, far, sender, \
-             receiver, step, bound",
+             receiver, relay, step, bound",
         ),
         (
             "rtt = \"10ms\"",
@@ -483,6 +483,8 @@ fn relays_need_stretches_and_a_load_that_they_can_carry() {
         (both, "transport = 'udp'\nrate = '1M'", "relays: they carry TCP; write transport = \"tcp\""),
         (both, "direction = 'download'", "relays: the receiver cannot ask for data through them"),
         (both, "[[step.cross_traffic]]\nafter = '1s'", "relays: cross traffic does not go through them"),
+        ("relay.tcp_wmem = '8MiB'\n", "", "relay: no hosts can relay; write [near] and [far]"),
+        ("near.rtt = '1ms'\nfar.rtt = '1ms'\nrelay.congestion = 'bbr'\n", "", "\"congestion\" is not a key here"),
     ] {
         let said = refused(outer, step);
         assert!(said.contains(sentence), "{said}");

@@ -320,6 +320,9 @@ fn a_path_of_three_stretches_is_as_long_as_all_and_as_slow_as_the_slowest() {
     assert_eq!(stretches(1), [2, 50, 4].map(Span::from_millis));
     assert_eq!(scenario.path_of(&scenario.steps[1]).rtt(), Span::from_millis(56));
     assert_eq!([0, 1].map(|step: usize| scenario.steps[step].relays), [false, true]);
+    assert_eq!(scenario.relay, vec![]);
+    let large = parse(&format!("{CHAIN}relay = {{ tcp_rmem = '4MiB', tcp_wmem = '8MiB' }}\n{steps}"));
+    assert_eq!(large.relay, [Change::TcpRmemMax(ByteCount::from_mib(4)), Change::TcpWmemMax(ByteCount::from_mib(8))]);
     let two_hosts = parse("name = 'n'\ntitle = 't'\npath = { rtt = '1ms' }\n[[step]]\nname = 's'\n");
     assert_eq!(two_hosts.stretches_of(&two_hosts.steps[0]), None);
 }
