@@ -210,7 +210,8 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
     if hello.far_sends && hello.limit > 0 {
         paces.push(Arc::new(Pace::new(BitRate::from_bps(hello.limit))));
     }
-    let common = Common::new(out.clone(), tally, None).within(Bounds::new(paces, scope.most));
+    let bounds = Bounds::new(paces, scope.most).scavenging(hello.scavenge);
+    let common = Common::new(out.clone(), tally, None).within(bounds);
     let excludes = Excludes::new(hello.excludes.iter().map(Vec::as_slice));
     let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.path(path)).collect();
     if hello.far_sends {
@@ -255,6 +256,7 @@ mod tests {
             dry_run: false,
             delete: false,
             verify_disk: false,
+            scavenge: false,
             timeout: 30,
             secret: [0; 32],
             ports: (0, 0),

@@ -32,6 +32,7 @@ mod pulse;
 mod queue;
 mod receiver;
 mod root;
+mod scavenging;
 mod sender;
 mod server;
 mod session;

@@ -215,6 +215,7 @@ impl Run {
             dry_run: self.options.dry_run,
             delete: self.options.delete,
             verify_disk: self.options.verify_disk,
+            scavenge: self.options.scavenge,
             timeout: self.pulse.timeout().as_secs() as u16,
             secret,
             ports: self.options.ports.unwrap_or_default(),
@@ -231,7 +232,7 @@ impl Run {
         let excludes = Excludes::new(self.options.excludes.iter().map(Vec::as_slice));
         if !self.plan.far_sends {
             let paces = self.options.limit.map(Pace::new).map(Arc::new).into_iter().collect();
-            let common = common.within(Bounds::new(paces, None));
+            let common = common.within(Bounds::new(paces, None).scavenging(self.options.scavenge));
             return End::Sender(Arc::new(Sender::new(common, sources, excludes)));
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();
@@ -300,6 +301,7 @@ impl Run {
             FarHost::Ssh { .. } => "ssh carries the data, within its own windows",
             FarHost::Server { .. } => "the connection of the messages carries the data",
         };
+        let what = if self.options.scavenge { format!("{what}, and does not give way") } else { what.to_owned() };
         let reason = format!("{what}: {why}, and it cannot reach this host");
         Connected { streams: Vec::new(), transport: CopyTransport::Ssh, rtt: None, reason }
     }
@@ -358,6 +360,7 @@ impl Run {
             rtt: way.rtt,
             congestion_control: figures.sender.congestion_control,
             retransmitted: SegCount::new(figures.sender.retransmitted),
+            gave_way: figures.sender.gave_way,
             limit,
         }
     }
@@ -432,6 +435,7 @@ mod tests {
             ports: None,
             streams: None,
             verify_disk: false,
+            scavenge: false,
             timeout: Span::from_secs(30),
             unencrypted: Vec::new(),
             key: None,

@@ -1,7 +1,7 @@
 //! The number of connections, by prediction, and what is changed while they run.
 
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use fullpipe_sys::tcp_info;
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use socket2::SockRef;
 
+use crate::locks::lock;
+use crate::scavenging::{INTERVAL as PACE_INTERVAL, Pacer};
 use crate::sender::Sender;
 use crate::summary::Figures;
 
@@ -97,6 +99,8 @@ pub(crate) struct Monitor {
     sender: Arc<Sender>,
     rtt: Span,
     settings: [HostSettings; 2],
+    /// Part of the time for which the connections gave way to other traffic, if they do.
+    gave_way: Mutex<Option<Ratio>>,
 }
 
 /// The figures of all connections together.
@@ -134,13 +138,16 @@ enum Change {
 impl Monitor {
     /// Returns a monitor of these sockets. `settings` are those of the sender and the receiver.
     pub(crate) fn new(sender: &Arc<Sender>, sockets: Vec<TcpStream>, rtt: Span, settings: [HostSettings; 2]) -> Self {
-        Self { sockets, sender: Arc::clone(sender), rtt, settings }
+        Self { sockets, sender: Arc::clone(sender), rtt, settings, gave_way: Mutex::default() }
     }
 
     /// Watches until the transfer has ended.
     pub(crate) fn watch(&self) {
+        if self.sender.common.bounds.scavenge && !self.sockets.is_empty() {
+            return self.give_way();
+        }
         let mut course = Course::default();
-        while !self.sender.common.has_failed() && !self.sender.queue.is_over() {
+        while !self.is_over() {
             thread::sleep(INTERVAL);
             let infos: Vec<TcpInfo> = self.infos().collect();
             match course.follow(Sample::of(&infos)) {
@@ -151,10 +158,22 @@ impl Monitor {
         }
     }
 
+    fn give_way(&self) {
+        let mut pacer = Pacer::new(&self.sockets, self.rtt);
+        while !self.is_over() {
+            *lock(&self.gave_way) = Some(pacer.step());
+            thread::sleep(PACE_INTERVAL);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.sender.common.has_failed() || self.sender.queue.is_over()
+    }
+
     /// Returns the figures of all connections up to now.
     pub(crate) fn figures(&self) -> Figures {
         let infos: Vec<TcpInfo> = self.infos().collect();
-        Figures::of_sender(&infos, self.congestion_control())
+        Figures::of_sender(&infos, self.congestion_control(), *lock(&self.gave_way))
     }
 
     fn infos(&self) -> impl Iterator<Item = TcpInfo> {

@@ -6,6 +6,7 @@
 //!   whole file, as `b3sum` prints it.
 //! * In: bytes of the other end. Out: [`Message`]s, with bounds on everything that has a length.
 //! * In: bytes of a journal. Out: the chunks that an earlier run has verified ([`Recovered`]).
+//! * In: samples of connections. Out: the rate of a transfer that gives way to all other traffic ([`Scavenger`]).
 //!
 //! Whatever the other end sends is taken for hostile: nothing here panics or allocates more than was sent.
 
@@ -16,6 +17,7 @@ mod journal;
 mod message;
 mod path;
 mod pattern;
+mod scavenger;
 
 pub use chunks::{CHUNK, Chunks, Digest, Verified, ZEROS, chunk_hash, hexadecimal};
 pub use entry::{Entry, EntryKind, Identity, ModificationTime, UnknownKind};
@@ -25,3 +27,4 @@ pub use message::{
 };
 pub use path::{EntryPath, PathError, escaped};
 pub use pattern::Excludes;
+pub use scavenger::{Scavenger, ScavengerSample, unsmoothed};

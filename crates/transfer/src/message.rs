@@ -8,7 +8,7 @@ use crate::entry::EntryError;
 use crate::{CHUNK, Chunks, Digest, Entry, EntryPath};
 
 /// Version of the messages. Ends of different versions do not understand each other.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// The frame without a message: its sender is there and has nothing to say.
 pub const ALIVE: [u8; 4] = [0; 4];
@@ -45,6 +45,8 @@ pub struct Hello {
     pub delete: bool,
     /// The receiver reads every file back from its disk.
     pub verify_disk: bool,
+    /// The sender gives way to all other traffic.
+    pub scavenge: bool,
     /// Seconds after which an end that receives nothing gives up.
     pub timeout: u16,
     /// Secret of the connections for data.
@@ -458,7 +460,7 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
 impl Hello {
     fn put(&self, into: &mut Vec<u8>) {
         into.extend(self.version.to_le_bytes());
-        into.extend([self.far_sends, self.dry_run, self.delete, self.verify_disk].map(u8::from));
+        into.extend([self.far_sends, self.dry_run, self.delete, self.verify_disk, self.scavenge].map(u8::from));
         into.extend(self.timeout.to_le_bytes());
         into.extend(self.secret);
         into.extend(self.ports.0.to_le_bytes());
@@ -478,6 +480,7 @@ impl Hello {
             dry_run: flag(reader)?,
             delete: flag(reader)?,
             verify_disk: flag(reader)?,
+            scavenge: flag(reader)?,
             timeout: reader.u16()?,
             secret: reader.array()?,
             ports: (reader.u16()?, reader.u16()?),
@@ -563,6 +566,7 @@ mod tests {
                 dry_run: false,
                 delete: true,
                 verify_disk: true,
+                scavenge: false,
                 timeout: 30,
                 secret: [5; 32],
                 ports: (4000, 4010),

@@ -1,0 +1,156 @@
+//! Connections that give way to all other traffic: the kernel paces them, at the rate that follows from its figures.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use fullpipe_record::{CongestionState, TcpInfo};
+use fullpipe_sys::{set_pacing_rate, tcp_info};
+use fullpipe_transfer::{Scavenger, ScavengerSample, unsmoothed};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
+use socket2::SockRef;
+
+/// Time between two samples.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
+
+/// State of a connection that carries data (`include/net/tcp_states.h`).
+const ESTABLISHED: u8 = 1;
+
+/// Payload of a segment where the kernel does not say.
+const USUAL_MSS: ByteCount = ByteCount::new(1448);
+
+/// Congestion controls that send what the pace permits, unless packets are lost. BBR would follow its own probes.
+const BY_LOSS: [&str; 2] = ["cubic", "reno"];
+
+const BBR: &str = "bbr";
+
+/// Paces connections, which count as one.
+pub(crate) struct Pacer<'s> {
+    sockets: &'s [TcpStream],
+    scavenger: Scavenger,
+    began: Instant,
+    last: Vec<TcpInfo>,
+}
+
+impl<'s> Pacer<'s> {
+    /// Returns a pacer of connections over a path of this round-trip time.
+    pub(crate) fn new(sockets: &'s [TcpStream], rtt: Span) -> Self {
+        for socket in sockets {
+            if !BY_LOSS.contains(&congestion_control(socket).as_str()) {
+                use_first(socket, &BY_LOSS);
+            }
+        }
+        let last = infos(sockets);
+        let mss = last.iter().find_map(|info| info.snd_mss).unwrap_or(USUAL_MSS);
+        Self { sockets, scavenger: Scavenger::new(rtt, mss), began: Instant::now(), last }
+    }
+
+    /// Samples the connections and sets their pace. Returns the part of the time up to now for which it gave way.
+    pub(crate) fn step(&mut self) -> Ratio {
+        let infos = infos(self.sockets);
+        let at = Time::from_nanos(self.began.elapsed().as_nanos() as u64);
+        let rate = self.scavenger.follow(at, &sample(&self.last, &infos));
+        let open = infos.iter().filter(|info| info.state == Some(ESTABLISHED)).count().max(1) as u64;
+        let pace = BitRate::from_bps(rate.bps() / open);
+        for (socket, info) in self.sockets.iter().zip(&infos) {
+            // A connection that has ended needs no pace.
+            let _ = set_pacing_rate(socket, pace);
+            let window = self.scavenger.growing_to().map(|window| window.get() / open);
+            if window.is_some_and(|window| cannot_grow_to(info, window)) {
+                forget_losses(socket);
+            }
+        }
+        self.last = infos;
+        self.scavenger.gave_way()
+    }
+}
+
+fn infos(sockets: &[TcpStream]) -> Vec<TcpInfo> {
+    sockets.iter().map(|socket| tcp_info(socket).unwrap_or_default()).collect()
+}
+
+fn sample(before: &[TcpInfo], infos: &[TcpInfo]) -> ScavengerSample {
+    let rtt = |(before, info): (&TcpInfo, &TcpInfo)| {
+        let acknowledgements = info.segs_in?.saturating_sub(before.segs_in?).get();
+        unsmoothed(before.rtt?, info.rtt?, acknowledgements)
+    };
+    ScavengerSample {
+        acknowledged: infos.iter().filter_map(|info| info.bytes_acked).sum(),
+        retransmitted: infos.iter().filter_map(|info| info.total_retrans).sum(),
+        rtt: before.iter().zip(infos).filter_map(rtt).min(),
+        mss: infos.iter().find_map(|info| info.snd_mss).unwrap_or(USUAL_MSS),
+    }
+}
+
+/// Returns true if earlier losses let a connection grow to a window only slowly, by their threshold of slow start.
+fn cannot_grow_to(info: &TcpInfo, window: u64) -> bool {
+    let mss = info.snd_mss.unwrap_or(USUAL_MSS);
+    let threshold = info.ssthresh.map(|threshold| SegCount::of_size(threshold, mss).get());
+    info.congestion_state == Some(CongestionState::Open) && threshold.is_some_and(|threshold| threshold < window)
+}
+
+/// Lets a connection begin anew with slow start, from the window that it has: others have loaded the path, and its
+/// threshold is theirs. Only BBR forgets it as it begins (`bbr_init`), so the connection has that for a moment, if the
+/// host permits it.
+fn forget_losses(socket: &TcpStream) {
+    let name = congestion_control(socket);
+    if use_first(socket, &[BBR]) {
+        use_first(socket, &[&name, BY_LOSS[0], BY_LOSS[1]]);
+    }
+}
+
+/// Lets a connection use the first of these congestion controls that the host permits.
+fn use_first(socket: &TcpStream, names: &[&str]) -> bool {
+    names.iter().any(|name| SockRef::from(socket).set_tcp_congestion(name.as_bytes()).is_ok())
+}
+
+fn congestion_control(socket: &TcpStream) -> String {
+    let name = SockRef::from(socket).tcp_congestion().unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn connections_share_one_pace_which_follows_from_what_arrives() {
+        let pairs: Vec<_> = (0..2).map(|_| connected()).collect();
+        let sockets: Vec<TcpStream> = pairs.iter().map(|(near, _)| near.try_clone().unwrap()).collect();
+        let mut pacer = Pacer::new(&sockets, Span::from_millis(20));
+        pacer.step();
+        let pace = |socket: &TcpStream| tcp_info(socket).unwrap().max_pacing_rate.unwrap();
+        let first = pace(&sockets[0]);
+        assert_eq!(first, pace(&sockets[1]));
+        thread::scope(|threads| {
+            for (mut near, mut far) in pairs {
+                threads.spawn(move || near.write_all(&[0; 1 << 20]).unwrap());
+                threads.spawn(move || far.read_exact(&mut vec![0; 1 << 20]).unwrap());
+            }
+            for _ in 0..10 {
+                thread::sleep(INTERVAL);
+                pacer.step();
+            }
+        });
+        assert!(pace(&sockets[0]) > first, "{first}");
+        assert!(sockets.iter().all(|socket| BY_LOSS.contains(&congestion_control(socket).as_str())));
+    }
+
+    #[test]
+    fn a_connection_that_forgets_losses_keeps_its_congestion_control() {
+        let (near, _far) = connected();
+        use_first(&near, &BY_LOSS);
+        let before = congestion_control(&near);
+        forget_losses(&near);
+        assert_eq!(congestion_control(&near), before);
+        assert_eq!(tcp_info(&near).unwrap().ssthresh, None);
+    }
+}
