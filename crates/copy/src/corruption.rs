@@ -171,6 +171,7 @@ fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>) {
         delete: false,
         excludes: Excludes::default(),
         verify_disk: false,
+        attributes: false,
         timeout: pulse.timeout(),
         tops: None,
     };
@@ -198,7 +199,7 @@ fn send(
     let (events, noted) = channel();
     let tally = Arc::new(Tally::default());
     let common = Common::new(out.clone(), Arc::clone(&tally), Some(events));
-    let sender = Sender::new(common, vec![Source::open(&Root::User, file).unwrap()], Excludes::default());
+    let sender = Sender::new(common, vec![Source::open(&Root::User, file).unwrap()], Excludes::default(), false);
     let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
     let end = End::Sender(Arc::new(sender));
     let done = end.run(&mut Frames::new(control, &pulse), streams, Span::from_millis(1), settings);

@@ -216,7 +216,7 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
     let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.path(path)).collect();
     if hello.far_sends {
         let sources = paths.iter().map(|path| Source::open(&scope.root, path)).collect::<Result<Vec<_>, _>>()?;
-        return Ok(End::Sender(Arc::new(Sender::new(common, sources, excludes))));
+        return Ok(End::Sender(Arc::new(Sender::new(common, sources, excludes, hello.attributes))));
     }
     if scope.is_read_only && !hello.dry_run {
         return Err(CopyError::Refused { code: 1, why: "the server lets its folder be read, not changed".to_owned() });
@@ -231,6 +231,7 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
         delete: hello.delete,
         excludes,
         verify_disk: hello.verify_disk,
+        attributes: hello.attributes,
         timeout: pulse.timeout(),
         tops: None,
     };
@@ -257,6 +258,7 @@ mod tests {
             delete: false,
             verify_disk: false,
             scavenge: false,
+            attributes: false,
             timeout: 30,
             secret: [0; 32],
             ports: (0, 0),

@@ -216,6 +216,7 @@ impl Run {
             delete: self.options.delete,
             verify_disk: self.options.verify_disk,
             scavenge: self.options.scavenge,
+            attributes: self.options.attributes,
             timeout: self.pulse.timeout().as_secs() as u16,
             secret,
             ports: self.options.ports.unwrap_or_default(),
@@ -233,7 +234,7 @@ impl Run {
         if !self.plan.far_sends {
             let paces = self.options.limit.map(Pace::new).map(Arc::new).into_iter().collect();
             let common = common.within(Bounds::new(paces, None).scavenging(self.options.scavenge));
-            return End::Sender(Arc::new(Sender::new(common, sources, excludes)));
+            return End::Sender(Arc::new(Sender::new(common, sources, excludes, self.options.attributes)));
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();
         let options = ReceiveOptions {
@@ -243,6 +244,7 @@ impl Run {
             delete: self.options.delete,
             excludes,
             verify_disk: self.options.verify_disk,
+            attributes: self.options.attributes,
             timeout: self.pulse.timeout(),
             tops: self.plan.tops(),
         };
@@ -436,6 +438,7 @@ mod tests {
             streams: None,
             verify_disk: false,
             scavenge: false,
+            attributes: false,
             timeout: Span::from_secs(30),
             unencrypted: Vec::new(),
             key: None,

@@ -37,6 +37,8 @@ pub struct CopyOptions {
     pub verify_disk: bool,
     /// The connections for data give way to all other traffic.
     pub scavenge: bool,
+    /// Extended attributes of users and POSIX access lists are kept.
+    pub attributes: bool,
     /// Time after which an end that receives nothing of the other one gives up: two seconds to an hour.
     pub timeout: Span,
     /// Networks between whose addresses the data is not encrypted.

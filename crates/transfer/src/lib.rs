@@ -10,6 +10,7 @@
 //!
 //! Whatever the other end sends is taken for hostile: nothing here panics or allocates more than was sent.
 
+mod attributes;
 mod bytes;
 mod chunks;
 mod entry;
@@ -19,6 +20,7 @@ mod path;
 mod pattern;
 mod scavenger;
 
+pub use attributes::{AttributeError, AttributeKind, Attributes};
 pub use chunks::{CHUNK, Chunks, Digest, Verified, ZEROS, chunk_hash, hexadecimal};
 pub use entry::{Entry, EntryKind, Identity, ModificationTime, UnknownKind};
 pub use journal::{Boot, Journal, Recovered};

@@ -47,6 +47,8 @@ pub struct Hello {
     pub verify_disk: bool,
     /// The sender gives way to all other traffic.
     pub scavenge: bool,
+    /// Extended attributes and access lists are kept.
+    pub attributes: bool,
     /// Seconds after which an end that receives nothing gives up.
     pub timeout: u16,
     /// Secret of the connections for data.
@@ -460,7 +462,8 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
 impl Hello {
     fn put(&self, into: &mut Vec<u8>) {
         into.extend(self.version.to_le_bytes());
-        into.extend([self.far_sends, self.dry_run, self.delete, self.verify_disk, self.scavenge].map(u8::from));
+        let flags = [self.far_sends, self.dry_run, self.delete, self.verify_disk, self.scavenge, self.attributes];
+        into.extend(flags.map(u8::from));
         into.extend(self.timeout.to_le_bytes());
         into.extend(self.secret);
         into.extend(self.ports.0.to_le_bytes());
@@ -481,6 +484,7 @@ impl Hello {
             delete: flag(reader)?,
             verify_disk: flag(reader)?,
             scavenge: flag(reader)?,
+            attributes: flag(reader)?,
             timeout: reader.u16()?,
             secret: reader.array()?,
             ports: (reader.u16()?, reader.u16()?),
@@ -546,7 +550,7 @@ fn put_sentence(into: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{EntryKind, Identity, ModificationTime};
+    use crate::{Attributes, EntryKind, Identity, ModificationTime};
     use fullpipe_units::ByteCount;
     use proptest::prelude::*;
 
@@ -558,7 +562,11 @@ mod tests {
         let modified = ModificationTime { seconds: -5, nanoseconds: 999_999_999 };
         let file =
             EntryKind::File { mode: 0o640, modified, size: ByteCount::new(1 << 50), identity: Identity([9; 32]) };
-        let entry = |kind| Message::Entry(Entry { path: path("a/b\u{fffd}"), kind });
+        let entry = |kind| Message::Entry(Entry { path: path("a/b\u{fffd}"), kind, attributes: Attributes::default() });
+        let mut attributes = Attributes::default();
+        for (name, value) in [("user.a", &b"value"[..]), ("user.b", b""), ("system.posix_acl_access", b"\x02")] {
+            attributes.insert(name.as_bytes(), value).unwrap();
+        }
         vec![
             Message::Hello(Hello {
                 version: VERSION,
@@ -567,6 +575,7 @@ mod tests {
                 delete: true,
                 verify_disk: true,
                 scavenge: false,
+                attributes: true,
                 timeout: 30,
                 secret: [5; 32],
                 ports: (4000, 4010),
@@ -583,7 +592,7 @@ mod tests {
             Message::Begin { single: true, content: false },
             entry(EntryKind::Folder { mode: 0o755, modified }),
             entry(file.clone()),
-            Message::Again { file: 7, entry: Entry { path: path("a"), kind: file } },
+            Message::Again { file: 7, entry: Entry { path: path("a"), kind: file, attributes } },
             entry(EntryKind::SymbolicLink { target: b"../x".to_vec() }),
             entry(EntryKind::HardLink { first: path("c") }),
             Message::EndOfList { complete: false },
@@ -661,7 +670,7 @@ mod tests {
     #[test]
     fn bits_that_let_a_program_run_as_another_user_are_dropped() {
         let kind = EntryKind::Folder { mode: 0o7777, modified: ModificationTime::default() };
-        let frame = Message::Entry(Entry { path: path("a"), kind }).frame();
+        let frame = Message::Entry(Entry { path: path("a"), kind, attributes: Attributes::default() }).frame();
         let Ok(Message::Entry(Entry { kind: EntryKind::Folder { mode, .. }, .. })) = Message::read(&frame[4..]) else {
             panic!("it is an entry");
         };
