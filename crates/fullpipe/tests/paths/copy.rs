@@ -56,6 +56,15 @@ mod tests_alone {
         rates.iter().sum::<f64>() / rates.len() as f64
     }
 
+    /// Returns the mean rate of a measurement once it has lasted so many seconds.
+    fn rate_after(measurement: &Value, seconds: f64) -> f64 {
+        let number = |value: &Value| value.as_f64().unwrap();
+        let intervals = measurement["intervals"].as_array().unwrap().iter();
+        let rates = intervals.filter(|interval| number(&interval["from"]) > seconds - 0.1);
+        let rates: Vec<f64> = rates.map(|interval| number(&interval["rate"])).collect();
+        rates.iter().sum::<f64>() / rates.len() as f64
+    }
+
     fn copied(output: &Output) -> Value {
         document(output)["copy"].clone()
     }
@@ -68,14 +77,14 @@ mod tests_alone {
         let (up, _server) = scene(&mark, folder.path());
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         // What is judged begins three seconds after its start, and two after that of the copy.
-        let measure = [PROGRAM, "measure", RECEIVER, "-C", "cubic", "-O", "3", "-t", "5", "--json"];
+        let measure = [PROGRAM, "measure", RECEIVER, "-C", "cubic", "-t", "8", "--json"];
         let other = Running::start(&mut up.join("sender", &measure));
         thread::sleep(Duration::from_secs(1));
         let to = format!("fullpipe://{RECEIVER}/");
         let copy = [PROGRAM, "copy", &at("file"), &to, "--key-file", &at("key"), "--scavenge", "--json"];
         let copy = Running::start(&mut up.join("sender", &copy));
         let measured = document(&other.finish(TIMEOUT))["measurement"].clone();
-        let kept = measured["summary"]["rate"].as_f64().unwrap() / (RATE * PAYLOAD);
+        let kept = rate_after(&measured, 3.0) / (RATE * PAYLOAD);
         thread::sleep(Duration::from_secs(1));
         let alone = rate_now(&up) / RATE;
         let done = copied(&copy.finish(TIMEOUT));
