@@ -21,6 +21,7 @@ use crate::data_stream::DataStream;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::queue::{Job, Next, Queue, SSH};
+use crate::session::Connections;
 use crate::walk::{List, Source, SourceFile, attributes_of, file_now, identity, walk};
 
 /// Bytes that small files are gathered to before TLS encrypts them.
@@ -52,13 +53,13 @@ impl Sender {
     ///
     /// # Errors
     /// Fails if a thread cannot be started.
-    pub(crate) fn start(self: &Arc<Self>, streams: Vec<DataStream>) -> io::Result<()> {
+    pub(crate) fn start(self: &Arc<Self>, connections: Connections) -> io::Result<()> {
         let start = |name: &str, work: Work| {
             let sender = Arc::clone(self);
             thread::Builder::new().name(name.to_owned()).spawn(move || work(&sender)).map(drop)
         };
-        self.queue.set_streams(streams.len());
-        for (index, stream) in streams.into_iter().enumerate() {
+        self.queue.set_streams(connections.streams.len(), connections.active.into());
+        for (index, stream) in connections.streams.into_iter().enumerate() {
             start("copy-send", Box::new(move |sender| sender.carry(index as u16, stream)))?;
         }
         start(

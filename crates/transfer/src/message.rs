@@ -132,10 +132,12 @@ pub enum Message<'b> {
         /// The port.
         port: u16,
     },
-    /// Near → far: so many connections carry data; with none, this one does.
+    /// Near → far: these connections carry data; with none, this one does.
     Streams {
         /// Their number.
         count: u16,
+        /// Those of them that carry data at first. The others wait until they are needed.
+        active: u16,
     },
     /// Sender → receiver: the list begins.
     Begin {
@@ -319,9 +321,8 @@ impl<'b> Message<'b> {
                 into.push(*code);
                 put_sentence(into, why);
             }
-            Self::Dial { port: number } | Self::Streams { count: number } | Self::Lost { index: number } => {
-                into.extend(number.to_le_bytes());
-            }
+            Self::Dial { port: number } | Self::Lost { index: number } => into.extend(number.to_le_bytes()),
+            Self::Streams { count, active } => into.extend([*count, *active].map(u16::to_le_bytes).concat()),
             Self::Begin { single, content } => into.extend([*single, *content].map(u8::from)),
             Self::EndOfList { complete } => into.push((*complete).into()),
             Self::Entry(entry) => entry.put(into),
@@ -426,7 +427,7 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
         }),
         REFUSED => Message::Refused { code: reader.u8()?, why: sentence(reader)? },
         DIAL => Message::Dial { port: reader.u16()? },
-        STREAMS => Message::Streams { count: reader.u16()? },
+        STREAMS => Message::Streams { count: reader.u16()?, active: reader.u16()? },
         BEGIN => Message::Begin { single: flag(reader)?, content: flag(reader)? },
         ENTRY => Message::Entry(Entry::read(reader)?),
         END_OF_LIST => Message::EndOfList { complete: flag(reader)? },
@@ -588,7 +589,7 @@ mod tests {
             Message::Ready(Ready { port: 4000, address: b"192.0.2.1".to_vec(), settings: Vec::new() }),
             Message::Refused { code: 2, why: "no".to_owned() },
             Message::Dial { port: 1 },
-            Message::Streams { count: 4 },
+            Message::Streams { count: 4, active: 3 },
             Message::Begin { single: true, content: false },
             entry(EntryKind::Folder { mode: 0o755, modified }),
             entry(file.clone()),
