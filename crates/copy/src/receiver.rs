@@ -314,7 +314,14 @@ impl Receiver {
             self.say_attributes(tree, &file.path, Some(attributes));
             return Ok(());
         }
-        let open = tree.open_entry(&file.path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let open = match tree.open_entry(&file.path, OFlags::RDONLY | OFlags::NONBLOCK) {
+            Ok(open) => open,
+            Err(error) => {
+                let what = NotKept { kind: "attributes".to_owned(), why: error.to_string() };
+                self.common.not_kept(&file.path, what);
+                return Ok(());
+            }
+        };
         if differ(&open, attributes) {
             // The system lets even its owner set them only if he may write to it.
             rustix::fs::fchmod(&open, Mode::RUSR | Mode::WUSR)?;

@@ -28,11 +28,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(crate) fn of_sender(
-        infos: &[TcpInfo],
-        congestion_control: Option<String>,
-        gave_way: Option<Ratio>,
-    ) -> Self {
+    pub(crate) fn of_sender(infos: &[TcpInfo], congestion_control: Option<String>, gave_way: Option<Ratio>) -> Self {
         let sum = |of: fn(&TcpInfo) -> Option<Span>| infos.iter().filter_map(of).map(Span::as_secs_f64).sum();
         Self {
             busy: sum(|info| info.busy),

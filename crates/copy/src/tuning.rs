@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fullpipe_model::{evaluate, streams};
 use fullpipe_record::{
@@ -14,7 +14,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use socket2::SockRef;
 
 use crate::locks::lock;
-use crate::scavenging::{INTERVAL as PACE_INTERVAL, Pacer};
+use crate::pacing::{INTERVAL as PACE_INTERVAL, Pacer};
 use crate::sender::Sender;
 use crate::summary::Figures;
 
@@ -166,27 +166,27 @@ impl Monitor {
 
     /// Watches until the transfer has ended.
     pub(crate) fn watch(&self) {
-        if self.sender.common.bounds.scavenge && !self.sockets.is_empty() {
-            return self.give_way();
-        }
-        let mut course = Course::default();
+        let scavenges = self.sender.common.bounds.scavenge;
+        let mut pacer = Pacer::new(&self.sockets, self.rtt, scavenges);
+        let (mut course, mut sampled) = (Course::default(), Instant::now());
         while !self.is_over() {
-            thread::sleep(INTERVAL);
+            pacer.step(self.sender.queue.active().0);
+            *lock(&self.gave_way) = pacer.gave_way();
+            thread::sleep(PACE_INTERVAL);
+            if scavenges || sampled.elapsed() < INTERVAL {
+                continue;
+            }
+            sampled = Instant::now();
             let infos: Vec<TcpInfo> = self.infos().collect();
             match course.follow(Sample::of(&infos)) {
-                Some(Change::Lossy(loss)) => self.use_bbr(loss),
+                Some(Change::Lossy(loss)) => {
+                    pacer.release();
+                    self.use_bbr(loss);
+                }
                 Some(Change::Queued(rate)) => self.rest(rate),
                 Some(Change::Held) => self.add(),
                 None => {}
             }
-        }
-    }
-
-    fn give_way(&self) {
-        let mut pacer = Pacer::new(&self.sockets, self.rtt);
-        while !self.is_over() {
-            *lock(&self.gave_way) = Some(pacer.step());
-            thread::sleep(PACE_INTERVAL);
         }
     }
 

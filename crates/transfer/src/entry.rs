@@ -1,8 +1,8 @@
 use fullpipe_units::ByteCount;
 use thiserror::Error;
 
-use crate::bytes::{Reader, Short, put_counted};
 use crate::attributes::Wrong;
+use crate::bytes::{Reader, Short, put_counted};
 use crate::{Attributes, Digest, EntryPath};
 
 /// A file, folder or link of the tree that is sent.

@@ -1,19 +1,17 @@
-//! Connections that give way to all other traffic: the kernel paces them, at the rate that follows from its figures.
+//! Connections that count as one user, or give way to all others: the kernel paces them, at the rate that follows from
+//! its figures.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{CongestionState, TcpInfo};
 use fullpipe_sys::{set_pacing_rate, tcp_info};
-use fullpipe_transfer::{Scavenger, ScavengerSample, unsmoothed};
+use fullpipe_transfer::{Coupling, Scavenger, StreamsSample, unsmoothed};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use socket2::SockRef;
 
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
-
-/// State of a connection that carries data (`include/net/tcp_states.h`).
-const ESTABLISHED: u8 = 1;
 
 /// Payload of a segment where the kernel does not say.
 const USUAL_MSS: ByteCount = ByteCount::new(1448);
@@ -23,57 +21,98 @@ const BY_LOSS: [&str; 2] = ["cubic", "reno"];
 
 const BBR: &str = "bbr";
 
+/// A rate that bounds nobody.
+const UNBOUNDED: BitRate = BitRate::from_bps(u64::MAX);
+
 /// Paces connections, which count as one.
 pub(crate) struct Pacer<'s> {
     sockets: &'s [TcpStream],
-    scavenger: Scavenger,
+    governor: Option<Governor>,
     began: Instant,
     last: Vec<TcpInfo>,
 }
 
+/// The one who decides the rate of all connections together.
+enum Governor {
+    Scavenger(Scavenger),
+    Coupling(Coupling),
+}
+
 impl<'s> Pacer<'s> {
-    /// Returns a pacer of connections over a path of this round-trip time.
-    pub(crate) fn new(sockets: &'s [TcpStream], rtt: Span) -> Self {
-        for socket in sockets {
-            if !BY_LOSS.contains(&congestion_control(socket).as_str()) {
+    /// Returns a pacer of connections over a path of this round-trip time, which give way to all others if they
+    /// scavenge. Under another congestion control than by loss, others that do not are left alone.
+    pub(crate) fn new(sockets: &'s [TcpStream], rtt: Span, scavenge: bool) -> Self {
+        if scavenge {
+            for socket in sockets.iter().filter(|socket| !is_by_loss(socket)) {
                 use_first(socket, &BY_LOSS);
             }
         }
         let last = infos(sockets);
         let mss = last.iter().find_map(|info| info.snd_mss).unwrap_or(USUAL_MSS);
-        Self { sockets, scavenger: Scavenger::new(rtt, mss), began: Instant::now(), last }
+        let governor = match sockets {
+            _ if scavenge => Some(Governor::Scavenger(Scavenger::new(rtt, mss))),
+            [first, _, ..] if is_by_loss(first) => Some(Governor::Coupling(Coupling::new(rtt))),
+            _ => None,
+        };
+        Self { sockets, governor, began: Instant::now(), last }
     }
 
-    /// Samples the connections and sets their pace. Returns the part of the time up to now for which it gave way.
-    pub(crate) fn step(&mut self) -> Ratio {
+    /// Samples the connections and sets their pace, of which `active` carry data.
+    pub(crate) fn step(&mut self, active: usize) {
         let infos = infos(self.sockets);
         let at = Time::from_nanos(self.began.elapsed().as_nanos() as u64);
-        let rate = self.scavenger.follow(at, &sample(&self.last, &infos));
-        let open = infos.iter().filter(|info| info.state == Some(ESTABLISHED)).count().max(1) as u64;
-        let pace = BitRate::from_bps(rate.bps() / open);
+        let sample = sample(&self.last, &infos);
+        let (rate, window) = match &mut self.governor {
+            Some(Governor::Scavenger(scavenger)) => (Some(scavenger.follow(at, &sample)), scavenger.growing_to()),
+            Some(Governor::Coupling(coupling)) => (coupling.follow(at, &sample), None),
+            None => (None, None),
+        };
+        let parts = active.max(1) as u64;
+        let (pace, window) =
+            (rate.map(|rate| BitRate::from_bps(rate.bps() / parts)), window.map(|all| all.get() / parts));
         for (socket, info) in self.sockets.iter().zip(&infos) {
             // A connection that has ended needs no pace.
-            let _ = set_pacing_rate(socket, pace);
-            let window = self.scavenger.growing_to().map(|window| window.get() / open);
+            let _ = pace.map(|pace| set_pacing_rate(socket, pace));
             if window.is_some_and(|window| cannot_grow_to(info, window)) {
                 forget_losses(socket);
             }
         }
         self.last = infos;
-        self.scavenger.gave_way()
     }
+
+    /// Returns the part of the time up to now for which the connections gave way to others, if they do.
+    pub(crate) fn gave_way(&self) -> Option<Ratio> {
+        match &self.governor {
+            Some(Governor::Scavenger(scavenger)) => Some(scavenger.gave_way()),
+            _ => None,
+        }
+    }
+
+    /// Leaves the connections to themselves from now on.
+    pub(crate) fn release(&mut self) {
+        if self.governor.take().is_some() {
+            for socket in self.sockets {
+                // A connection that has ended needs no pace.
+                let _ = set_pacing_rate(socket, UNBOUNDED);
+            }
+        }
+    }
+}
+
+fn is_by_loss(socket: &TcpStream) -> bool {
+    BY_LOSS.contains(&congestion_control(socket).as_str())
 }
 
 fn infos(sockets: &[TcpStream]) -> Vec<TcpInfo> {
     sockets.iter().map(|socket| tcp_info(socket).unwrap_or_default()).collect()
 }
 
-fn sample(before: &[TcpInfo], infos: &[TcpInfo]) -> ScavengerSample {
+fn sample(before: &[TcpInfo], infos: &[TcpInfo]) -> StreamsSample {
     let rtt = |(before, info): (&TcpInfo, &TcpInfo)| {
         let acknowledgements = info.segs_in?.saturating_sub(before.segs_in?).get();
         unsmoothed(before.rtt?, info.rtt?, acknowledgements)
     };
-    ScavengerSample {
+    StreamsSample {
         acknowledged: infos.iter().filter_map(|info| info.bytes_acked).sum(),
         retransmitted: infos.iter().filter_map(|info| info.total_retrans).sum(),
         rtt: before.iter().zip(infos).filter_map(rtt).min(),
@@ -125,8 +164,8 @@ mod tests {
     fn connections_share_one_pace_which_follows_from_what_arrives() {
         let pairs: Vec<_> = (0..2).map(|_| connected()).collect();
         let sockets: Vec<TcpStream> = pairs.iter().map(|(near, _)| near.try_clone().unwrap()).collect();
-        let mut pacer = Pacer::new(&sockets, Span::from_millis(20));
-        pacer.step();
+        let mut pacer = Pacer::new(&sockets, Span::from_millis(20), true);
+        pacer.step(2);
         let pace = |socket: &TcpStream| tcp_info(socket).unwrap().max_pacing_rate.unwrap();
         let first = pace(&sockets[0]);
         assert_eq!(first, pace(&sockets[1]));
@@ -137,10 +176,12 @@ mod tests {
             }
             for _ in 0..10 {
                 thread::sleep(INTERVAL);
-                pacer.step();
+                pacer.step(2);
             }
         });
-        assert!(pace(&sockets[0]) > first, "{first}");
+        assert!(pace(&sockets[0]) > first && pacer.gave_way().is_some(), "{first}");
+        pacer.release();
+        assert!(pace(&sockets[0]) > BitRate::from_mbps(1_000_000));
         assert!(sockets.iter().all(|socket| BY_LOSS.contains(&congestion_control(socket).as_str())));
     }
 
