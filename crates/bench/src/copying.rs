@@ -14,7 +14,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::process::{Process, RunError, last_words};
 use crate::statistics::{Ratio, ratio};
-use crate::{INTERRUPTED, say};
+use crate::{INTERRUPTED, fairness, say};
 
 /// This program's own.
 const OURS: &str = "copy";
@@ -160,6 +160,9 @@ impl Copying {
         }
         if self.includes("small-files") {
             say(false, &bench.small_files()?);
+        }
+        for case in fairness::CASES.iter().filter(|case| self.includes(case.name)) {
+            say(false, &case.run(bench.fullpipe, self.rounds, bench.stop)?);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ mod comparison;
 mod copying;
 mod diagnosis;
 mod emulated;
+mod fairness;
 mod figures;
 mod independent;
 mod lab;

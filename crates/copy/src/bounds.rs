@@ -16,13 +16,20 @@ pub(crate) struct Bounds {
     pub(crate) paces: Vec<Arc<Pace>>,
     /// Bytes of files at most.
     pub(crate) most: Option<ByteCount>,
+    /// Its connections give way to all other traffic.
+    pub(crate) scavenge: bool,
     taken: AtomicU64,
 }
 
 impl Bounds {
     /// Returns bounds of these rates and bytes.
     pub(crate) fn new(paces: Vec<Arc<Pace>>, most: Option<ByteCount>) -> Self {
-        Self { paces, most, taken: AtomicU64::new(0) }
+        Self { paces, most, scavenge: false, taken: AtomicU64::new(0) }
+    }
+
+    /// Returns the same for connections that give way to all other traffic, or do not.
+    pub(crate) fn scavenging(self, scavenge: bool) -> Self {
+        Self { scavenge, ..self }
     }
 
     /// Counts bytes of a file that are to cross.

@@ -1,11 +1,13 @@
 //! Shared by both ends of a transfer: the way to the other, the counts, and the error that ends it.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use fullpipe_transfer::{Digest, EntryPath, Message, Outcome};
 
+use crate::attributes::NotKept;
 use crate::bounds::Bounds;
 use crate::control::Outgoing;
 use crate::locks::lock;
@@ -62,6 +64,8 @@ pub(crate) struct Common {
     pub(crate) bounds: Bounds,
     /// The one who shows events; at the far end there is none.
     pub(crate) events: Option<Sender<CopyEvent>>,
+    /// Kinds of attributes that are not kept, of which the user knows.
+    not_kept: Mutex<HashSet<String>>,
     failed: Mutex<Option<CopyError>>,
     has_failed: AtomicBool,
 }
@@ -73,6 +77,7 @@ impl Common {
             tally,
             bounds: Bounds::default(),
             events,
+            not_kept: Mutex::default(),
             failed: Mutex::default(),
             has_failed: AtomicBool::new(false),
         }
@@ -88,6 +93,14 @@ impl Common {
         match &self.events {
             Some(events) => drop(events.send(CopyEvent::Note(text))),
             None => self.out.send(&Message::Note { text }),
+        }
+    }
+
+    /// Says that attributes are not kept, once for each kind.
+    pub(crate) fn not_kept(&self, path: &EntryPath, what: NotKept) {
+        let NotKept { kind, why } = what;
+        if lock(&self.not_kept).insert(kind.clone()) {
+            self.note(format!("{path} does not keep its {kind}: {why}; others of this kind are not named"));
         }
     }
 

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{HANDSHAKE, Network, Peer, PeerTls, listen_tcp};
 use fullpipe_iperf::Key;
+use fullpipe_sys::tcp_info;
 use fullpipe_transfer::hexadecimal;
+use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
@@ -145,7 +147,8 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
     }
 }
 
-/// Makes `count` connections at once to the first of `hosts` that answers on `port`, and returns those that were made.
+/// Makes connections to the first of `hosts` that answers on `port`, as many as `count` says for its round-trip time,
+/// and returns those that were made.
 ///
 /// # Errors
 /// Fails if none was made, with the last reason.
@@ -153,38 +156,51 @@ pub(crate) fn dial(
     hosts: &[IpAddr],
     port: u16,
     credentials: &Credentials,
-    count: usize,
+    count: &mut dyn FnMut(Span) -> u16,
 ) -> io::Result<(IpAddr, Vec<DataStream>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
     for host in hosts {
-        let streams = LocalSet::new().block_on(&runtime, async {
-            let mut calls = JoinSet::new();
-            for _ in 0..count {
-                let (address, credentials) = (SocketAddr::new(*host, port), credentials.clone());
-                calls.spawn_local(async move {
-                    let called = timeout(CONNECT_DEADLINE, call(address, &credentials)).await;
-                    called.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-                });
-            }
-            calls.join_all().await
-        });
-        let mut made = Vec::new();
-        for stream in streams {
-            match stream {
-                Ok(stream) => made.push(stream),
-                Err(error) => failed = error,
-            }
-        }
-        if !made.is_empty() {
-            return Ok((*host, made));
+        match LocalSet::new().block_on(&runtime, dial_one(SocketAddr::new(*host, port), credentials, count)) {
+            Ok(made) => return Ok((*host, made)),
+            Err(error) => failed = error,
         }
     }
     Err(failed)
 }
 
-async fn call(address: SocketAddr, credentials: &Credentials) -> io::Result<DataStream> {
-    let stream = TcpStream::connect(address).await?;
+/// The number of connections is known after one round trip, in the middle of the first, so that all take no longer than
+/// two and one more round trip.
+async fn dial_one(
+    address: SocketAddr,
+    credentials: &Credentials,
+    count: &mut dyn FnMut(Span) -> u16,
+) -> io::Result<Vec<DataStream>> {
+    let first = within_deadline(TcpStream::connect(address)).await?;
+    let mut calls = JoinSet::new();
+    for _ in 1..count(tcp_info(&first)?.rtt.unwrap_or_default()) {
+        let credentials = credentials.clone();
+        calls.spawn_local(within_deadline(async move { prove(TcpStream::connect(address).await?, &credentials).await }));
+    }
+    let first = within_deadline(prove(first, credentials)).await;
+    let (mut made, mut failed) = (Vec::new(), None);
+    for stream in std::iter::once(first).chain(calls.join_all().await) {
+        match stream {
+            Ok(stream) => made.push(stream),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if made.is_empty() => Err(error),
+        _ => Ok(made),
+    }
+}
+
+async fn within_deadline<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(CONNECT_DEADLINE, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+async fn prove(stream: TcpStream, credentials: &Credentials) -> io::Result<DataStream> {
     DataStream::of(credentials.call(stream).await?)
 }
 
@@ -212,7 +228,7 @@ mod tests {
     fn connections_are_made_by_who_knows_the_secret_and_by_nobody_else() {
         let credentials = Credentials::new(&[7; 32], &[]).unwrap();
         let listener = Listener::start(None, (0, 0), &credentials).unwrap();
-        let (_, mut made) = dial(&[LOOPBACK], listener.port, &credentials, 3).unwrap();
+        let (_, mut made) = dial(&[LOOPBACK], listener.port, &credentials, &mut |_| 3).unwrap();
         let mut taken = listener.take(3, CONNECT_DEADLINE);
         assert_eq!((made.len(), taken.len()), (3, 3));
         made[0].write_all(b"data").unwrap();
@@ -220,7 +236,7 @@ mod tests {
         let received: Vec<bool> = taken.iter_mut().map(|stream| stream.read_exact(&mut [0; 4]).is_ok()).collect();
         assert_eq!(received.iter().filter(|received| **received).count(), 1);
         let other = Credentials::new(&[8; 32], &[]).unwrap();
-        assert!(dial(&[LOOPBACK], listener.port, &other, 1).is_err());
+        assert!(dial(&[LOOPBACK], listener.port, &other, &mut |_| 1).is_err());
         assert!(listener.take(1, Duration::from_millis(50)).is_empty());
     }
 
@@ -234,7 +250,7 @@ mod tests {
             ("192.0.2.0/24", "127.0.0.0/8", false),
         ] {
             let listening = Listener::start(None, (0, 0), &named(listener)).unwrap();
-            let (_, mut made) = dial(&[LOOPBACK], listening.port, &named(caller), 1).unwrap();
+            let (_, mut made) = dial(&[LOOPBACK], listening.port, &named(caller), &mut |_| 1).unwrap();
             let mut taken = listening.take(1, CONNECT_DEADLINE);
             made[0].write_all(b"data").unwrap();
             let mut seen = [0; 4];
@@ -245,7 +261,7 @@ mod tests {
         }
         // And a listener that encrypts refuses a caller that does not.
         let listening = Listener::start(None, (0, 0), &named("192.0.2.0/24")).unwrap();
-        assert!(dial(&[LOOPBACK], listening.port, &named("127.0.0.0/8"), 1).is_err());
+        assert!(dial(&[LOOPBACK], listening.port, &named("127.0.0.0/8"), &mut |_| 1).is_err());
     }
 
     #[test]
@@ -255,6 +271,6 @@ mod tests {
         assert!(Listener::start(None, (first.port, first.port), &credentials).is_err());
         let port = first.port;
         drop(first);
-        assert!(dial(&[LOOPBACK], port, &Credentials::new(&[9; 32], &[]).unwrap(), 1).is_err());
+        assert!(dial(&[LOOPBACK], port, &Credentials::new(&[9; 32], &[]).unwrap(), &mut |_| 1).is_err());
     }
 }

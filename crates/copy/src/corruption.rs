@@ -25,7 +25,7 @@ use crate::pulse::Pulse;
 use crate::receiver::{ReceiveOptions, Receiver};
 use crate::root::Root;
 use crate::sender::Sender;
-use crate::session::End;
+use crate::session::{Connections, End};
 use crate::walk::Source;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -144,7 +144,7 @@ impl Scene {
         let chunk = if let Some(Flip::Messages(chunk)) = flip { Some(chunk) } else { None };
         if chunk.is_none() {
             let through = proxy(listener.port, at);
-            made = dial(&[LOOPBACK], through, &credentials, 1).map_err(|error| error.to_string())?.1;
+            made = dial(&[LOOPBACK], through, &credentials, &mut |_| 1).map_err(|error| error.to_string())?.1;
             taken = listener.take(1, CONNECT_DEADLINE);
         }
         let (near, far) = UnixStream::pair().unwrap();
@@ -171,6 +171,7 @@ fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>) {
         delete: false,
         excludes: Excludes::default(),
         verify_disk: false,
+        attributes: false,
         timeout: pulse.timeout(),
         tops: None,
     };
@@ -178,12 +179,16 @@ fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>) {
     let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
     let mut frames = Frames::new(control, &pulse);
     // Its reason is that of the sender, which the test sees.
-    if let Err(error) = End::Receiver(receiver).run(&mut frames, streams, Span::from_millis(1), settings) {
+    if let Err(error) = End::Receiver(receiver).run(&mut frames, connections(streams), settings) {
         let refused = fullpipe_transfer::Message::Refused { code: 1, why: error.to_string() };
         out.send(&refused);
     }
     out.close();
     writer.join().unwrap();
+}
+
+fn connections(streams: Vec<DataStream>) -> Connections {
+    Connections { active: streams.len() as u16, streams, rtt: Span::from_millis(1) }
 }
 
 fn send(
@@ -198,10 +203,10 @@ fn send(
     let (events, noted) = channel();
     let tally = Arc::new(Tally::default());
     let common = Common::new(out.clone(), Arc::clone(&tally), Some(events));
-    let sender = Sender::new(common, vec![Source::open(&Root::User, file).unwrap()], Excludes::default());
+    let sender = Sender::new(common, vec![Source::open(&Root::User, file).unwrap()], Excludes::default(), false);
     let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
     let end = End::Sender(Arc::new(sender));
-    let done = end.run(&mut Frames::new(control, &pulse), streams, Span::from_millis(1), settings);
+    let done = end.run(&mut Frames::new(control, &pulse), connections(streams), settings);
     out.close();
     writer.join().unwrap();
     done.map_err(|error| error.to_string())?;

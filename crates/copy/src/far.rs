@@ -23,7 +23,7 @@ use crate::pulse::Pulse;
 use crate::receiver::{ReceiveOptions, Receiver};
 use crate::root::Root;
 use crate::sender::Sender;
-use crate::session::{End, own_settings, settings_of};
+use crate::session::{Connections, End, own_settings, settings_of};
 use crate::ssh::GREETING;
 use crate::walk::Source;
 
@@ -149,9 +149,8 @@ fn serve<R: Read>(
         address: scope.own.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         settings: serde_json::to_vec(&settings).unwrap_or_default(),
     }));
-    let streams = connect(frames, listener, scope.near, &credentials)?;
-    let rtt = streams.first().and_then(DataStream::rtt).unwrap_or(Span::from_millis(1));
-    end.run(frames, streams, rtt, [settings, settings_of(&hello.settings)]).map(drop)
+    let connections = connect(frames, listener, scope.near, &credentials)?;
+    end.run(frames, connections, [settings, settings_of(&hello.settings)]).map(drop)
 }
 
 fn listener(hello: &Hello, scope: &Scope, credentials: &Credentials) -> Option<Listener> {
@@ -159,38 +158,53 @@ fn listener(hello: &Hello, scope: &Scope, credentials: &Credentials) -> Option<L
     is_permitted.then(|| Listener::start(scope.bind, hello.ports, credentials).ok()).flatten()
 }
 
-/// Waits until the near end says how many connections carry data, and returns them.
+/// Waits until the near end says which connections carry data, and returns them.
 fn connect<R: Read>(
     frames: &mut Frames<R>,
     listener: Option<Listener>,
     near: Option<IpAddr>,
     credentials: &Credentials,
-) -> Result<Vec<DataStream>, CopyError> {
-    let mut dialled: Option<(IpAddr, u16, Vec<DataStream>)> = None;
+) -> Result<Connections, CopyError> {
+    let mut dialled: Option<Dialled> = None;
     loop {
         match next(frames)? {
             Message::Dial { port } => {
-                let hosts = near.as_slice();
                 // The near end notices when nothing comes.
-                dialled = dial(hosts, port, credentials, 1).ok().map(|(host, made)| (host, port, made));
+                let called = dial(near.as_slice(), port, credentials, &mut |_| 1);
+                dialled = called.ok().map(|(host, streams)| Dialled { host, port, streams });
             }
-            Message::Streams { count } => {
-                let count = usize::from(count);
-                let Some((host, port, mut made)) = dialled else {
-                    return Ok(listener.map_or_else(Vec::new, |listener| listener.take(count, CONNECT_DEADLINE)));
+            Message::Streams { count, active } => {
+                let streams = match dialled {
+                    Some(dialled) => dialled.up_to(count, credentials),
+                    None => listener.map_or_else(Vec::new, |listener| listener.take(count.into(), CONNECT_DEADLINE)),
                 };
-                let more = count.saturating_sub(made.len());
-                if more > 0
-                    && let Ok((_, others)) = dial(&[host], port, credentials, more)
-                {
-                    made.extend(others);
-                }
-                made.truncate(count);
-                return Ok(made);
+                let rtt = streams.first().and_then(DataStream::rtt).unwrap_or(Span::from_millis(1));
+                return Ok(Connections { streams, active, rtt });
             }
             Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
             _ => return Err(CopyError::Protocol("it does not say which connections carry data".to_owned())),
         }
+    }
+}
+
+/// Connections that this end has made.
+struct Dialled {
+    host: IpAddr,
+    port: u16,
+    streams: Vec<DataStream>,
+}
+
+impl Dialled {
+    /// Makes more of them, and returns `count`, or as many as there are.
+    fn up_to(mut self, count: u16, credentials: &Credentials) -> Vec<DataStream> {
+        let more = count.saturating_sub(self.streams.len() as u16);
+        if more > 0
+            && let Ok((_, others)) = dial(&[self.host], self.port, credentials, &mut |_| more)
+        {
+            self.streams.extend(others);
+        }
+        self.streams.truncate(count.into());
+        self.streams
     }
 }
 
@@ -210,12 +224,13 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
     if hello.far_sends && hello.limit > 0 {
         paces.push(Arc::new(Pace::new(BitRate::from_bps(hello.limit))));
     }
-    let common = Common::new(out.clone(), tally, None).within(Bounds::new(paces, scope.most));
+    let bounds = Bounds::new(paces, scope.most).scavenging(hello.scavenge);
+    let common = Common::new(out.clone(), tally, None).within(bounds);
     let excludes = Excludes::new(hello.excludes.iter().map(Vec::as_slice));
     let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.path(path)).collect();
     if hello.far_sends {
         let sources = paths.iter().map(|path| Source::open(&scope.root, path)).collect::<Result<Vec<_>, _>>()?;
-        return Ok(End::Sender(Arc::new(Sender::new(common, sources, excludes))));
+        return Ok(End::Sender(Arc::new(Sender::new(common, sources, excludes, hello.attributes))));
     }
     if scope.is_read_only && !hello.dry_run {
         return Err(CopyError::Refused { code: 1, why: "the server lets its folder be read, not changed".to_owned() });
@@ -230,6 +245,7 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
         delete: hello.delete,
         excludes,
         verify_disk: hello.verify_disk,
+        attributes: hello.attributes,
         timeout: pulse.timeout(),
         tops: None,
     };
@@ -255,6 +271,8 @@ mod tests {
             dry_run: false,
             delete: false,
             verify_disk: false,
+            scavenge: false,
+            attributes: false,
             timeout: 30,
             secret: [0; 32],
             ports: (0, 0),

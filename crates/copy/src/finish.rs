@@ -9,7 +9,7 @@ use fullpipe_transfer::{EntryPath, Message};
 use rustix::fs::{FileType, OFlags, fsync};
 
 use crate::locks::lock;
-use crate::receiver::{Receiver, path_hash};
+use crate::receiver::{ListedFolder, Receiver, path_hash};
 use crate::summary::Figures;
 use crate::tree::{Tree, kind, modified, names, set_attributes};
 
@@ -84,7 +84,7 @@ fn link_one(tree: &Tree, path: &EntryPath, first: &EntryPath) -> io::Result<()> 
 
 /// Deletes what the sender does not have, in the folders that it has sent.
 fn delete(receiver: &Receiver, tree: &Tree) {
-    let sent: Vec<EntryPath> = lock(&receiver.list).folders.iter().map(|(path, ..)| path.clone()).collect();
+    let sent: Vec<EntryPath> = lock(&receiver.list).folders.iter().map(|folder| folder.path.clone()).collect();
     let mirrored = receiver.place.get().is_some_and(|place| place.takes_content).then_some(None);
     let folders = mirrored.into_iter().chain(sent.into_iter().map(Some));
     for folder in folders {
@@ -120,8 +120,9 @@ fn delete_one(receiver: &Receiver, tree: &Tree, path: EntryPath) {
 /// Gives folders their attributes, the inner ones first, and makes the names in them durable.
 fn settle_folders(receiver: &Receiver, tree: &Tree) {
     let folders = std::mem::take(&mut lock(&receiver.list).folders);
-    for (path, mode, time) in folders.iter().rev() {
+    for ListedFolder { path, mode, modified: time, attributes } in folders.iter().rev() {
         let settled = tree.open_entry(path, OFlags::RDONLY | OFlags::DIRECTORY).and_then(|folder| {
+            receiver.set_extended(path, &folder, attributes.as_deref());
             fsync(&folder)?;
             let stat = rustix::fs::fstat(&folder)?;
             if (stat.st_mode & 0o777) as u16 == *mode && modified(&stat) == *time {

@@ -117,7 +117,7 @@ mod tests {
         let credentials = Credentials::new(&[7; 32], &[]).unwrap();
         let listener = Listener::start(None, (0, 0), &credentials).unwrap();
         let hosts = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
-        let made = dial(&hosts, listener.port, &credentials, 1).unwrap().1.pop().unwrap();
+        let made = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1.pop().unwrap();
         let taken = listener.take(1, CONNECT_DEADLINE).pop().unwrap();
         let content: Vec<u8> = (0..SIZE).map(|at| (at / 3) as u8).collect();
         thread::scope(|threads| {

@@ -14,6 +14,7 @@
 //! A thread a connection, as for every load of this project: reading, hashing, encrypting and sending a chunk, or
 //! receiving, decrypting, verifying and writing it.
 
+mod attributes;
 mod bounds;
 mod common;
 mod connect;
@@ -27,6 +28,7 @@ mod halves;
 mod locks;
 mod near;
 mod options;
+mod pacing;
 mod part;
 mod pulse;
 mod queue;

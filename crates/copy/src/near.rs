@@ -1,6 +1,6 @@
 //! The near end: it starts the far one, makes the connections, and reports to its user.
 
-use std::io::Read;
+use std::io::{BufRead, Read};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::receiver::{ReceiveOptions, Receiver};
 use crate::root::Root;
 use crate::sender::Sender;
 use crate::server::{call, peer};
-use crate::session::{BothFigures, End, own_settings, settings_of};
-use crate::ssh::{Link, end, kill, start};
+use crate::session::{BothFigures, Connections, End, own_settings, settings_of};
+use crate::ssh::{Link, Pipes, end, greeted, kill, not_there, start};
 use crate::summary::{Figures, is_limited};
-use crate::tuning::choose;
+use crate::tuning::{Choice, choose};
 use crate::walk::Source;
 
 /// Time between two reports of progress, and two checks for an interrupt.
@@ -150,9 +150,8 @@ struct Run {
 
 /// The connections for data.
 struct Connected {
-    streams: Vec<DataStream>,
+    connections: Connections,
     transport: CopyTransport,
-    rtt: Option<Span>,
     reason: String,
 }
 
@@ -160,12 +159,12 @@ impl Run {
     fn copy(self) -> CopyResult {
         let began = Instant::now();
         let sources = if self.plan.far_sends { Vec::new() } else { self.sources()? };
-        let pipes = match &self.plan.host {
+        let Pipes { to, from } = match &self.plan.host {
             FarHost::Ssh { name } => start(&self.options.ssh, name, &self.options.far_path, &self.link)?,
             FarHost::Server { name, port } => call(name, *port, self.options.key.as_ref(), &self.link)?,
         };
-        let (out, _) = Outgoing::start(pipes.to, &self.pulse).map_err(CopyError::io("cannot speak to the far end"))?;
-        let copied = self.copy_over(&mut Frames::new(pipes.from, &self.pulse), &out, sources, began);
+        let (out, _) = Outgoing::start(to, &self.pulse).map_err(CopyError::io("cannot speak to the far end"))?;
+        let copied = self.copy_over(from, &out, sources, began);
         if let Err(error) = &copied
             && let Some(code) = error.code_for_peer()
         {
@@ -180,9 +179,9 @@ impl Run {
         self.plan.near.iter().map(|path| Source::open(&Root::User, path)).collect()
     }
 
-    fn copy_over<R: Read>(
+    fn copy_over(
         &self,
-        frames: &mut Frames<R>,
+        mut from: Box<dyn BufRead + Send>,
         out: &Outgoing,
         sources: Vec<Source>,
         began: Instant,
@@ -191,17 +190,29 @@ impl Run {
         let secret = random().map_err(&failed)?;
         let credentials = Credentials::new(&secret, &self.options.unencrypted).map_err(&failed)?;
         let own = own_settings();
+        // It is there when the far end begins, which saves a round trip.
         out.send(&Message::Hello(self.hello(secret, &own)));
+        if !greeted(&mut from) {
+            return Err(self.not_there(out));
+        }
+        let frames = &mut Frames::new(from, &self.pulse);
         let ready = ready(frames)?;
         let other = settings_of(&ready.settings);
-        let connected = self.connect(out, &ready, &credentials, [&own, &other]);
-        let (set_up, count) = (began.elapsed(), connected.streams.len() as u16);
-        self.note(&connected.reason);
-        let rtt = connected.rtt.unwrap_or(Span::from_millis(1));
-        let end = self.end(out, sources);
-        let figures = end.run(frames, connected.streams, rtt, [own, other])?;
-        let way = Way { transport: connected.transport, rtt: connected.rtt, reason: connected.reason, streams: count };
-        Ok(self.report(way, figures, began.elapsed(), set_up))
+        let Connected { connections, transport, reason } = self.connect(out, &ready, &credentials, [&own, &other]);
+        let (set_up, streams) = (began.elapsed(), connections.streams.len() as u16);
+        self.note(&reason);
+        let rtt = (streams > 0).then_some(connections.rtt);
+        let figures = self.end(out, sources).run(frames, connections, [own, other])?;
+        Ok(self.report(Way { transport, rtt, reason, streams }, figures, began.elapsed(), set_up))
+    }
+
+    /// Returns the error of a far end that did not greet.
+    fn not_there(&self, out: &Outgoing) -> CopyError {
+        out.close();
+        match &self.plan.host {
+            FarHost::Ssh { name } => not_there(&self.options.ssh, name, &self.options.far_path, &self.link),
+            FarHost::Server { .. } => CopyError::Gone,
+        }
     }
 
     fn note(&self, text: &str) {
@@ -215,6 +226,8 @@ impl Run {
             dry_run: self.options.dry_run,
             delete: self.options.delete,
             verify_disk: self.options.verify_disk,
+            scavenge: self.options.scavenge,
+            attributes: self.options.attributes,
             timeout: self.pulse.timeout().as_secs() as u16,
             secret,
             ports: self.options.ports.unwrap_or_default(),
@@ -231,8 +244,8 @@ impl Run {
         let excludes = Excludes::new(self.options.excludes.iter().map(Vec::as_slice));
         if !self.plan.far_sends {
             let paces = self.options.limit.map(Pace::new).map(Arc::new).into_iter().collect();
-            let common = common.within(Bounds::new(paces, None));
-            return End::Sender(Arc::new(Sender::new(common, sources, excludes)));
+            let common = common.within(Bounds::new(paces, None).scavenging(self.options.scavenge));
+            return End::Sender(Arc::new(Sender::new(common, sources, excludes, self.options.attributes)));
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();
         let options = ReceiveOptions {
@@ -242,6 +255,7 @@ impl Run {
             delete: self.options.delete,
             excludes,
             verify_disk: self.options.verify_disk,
+            attributes: self.options.attributes,
             timeout: self.pulse.timeout(),
             tops: self.plan.tops(),
         };
@@ -256,11 +270,14 @@ impl Run {
         credentials: &Credentials,
         settings: [&HostSettings; 2],
     ) -> Connected {
-        let streams = |count| out.send(&Message::Streams { count });
+        let carry = |count, active| out.send(&Message::Streams { count, active });
+        let none = |reason| {
+            carry(0, 0);
+            let connections = Connections { streams: Vec::new(), active: 0, rtt: Span::from_millis(1) };
+            Connected { connections, transport: CopyTransport::Ssh, reason }
+        };
         if self.options.dry_run {
-            streams(0);
-            let reason = "nothing is copied: this is a dry run".to_owned();
-            return Connected { streams: Vec::new(), transport: CopyTransport::Ssh, rtt: None, reason };
+            return none("nothing is copied: this is a dry run".to_owned());
         }
         let choice = |rtt| {
             let [own, other] = settings;
@@ -269,39 +286,36 @@ impl Run {
         };
         let known = peer(&self.link).or_else(|| address(&ready.address));
         let hosts = addresses(known, self.plan.host.name());
-        let why = match self.reach(&hosts, ready.port, credentials) {
-            Ok((host, mut made)) => {
-                let rtt = made.first().and_then(DataStream::rtt).unwrap_or_default();
-                let choice = choice(rtt);
-                streams(choice.count);
-                let more = usize::from(choice.count) - 1;
-                if more > 0 {
-                    made.extend(dial(&[host], ready.port, credentials, more).map(|(_, made)| made).unwrap_or_default());
-                }
-                let (transport, reason) = (CopyTransport::Tcp, choice.reason + self.encryption(&made));
-                return Connected { streams: made, transport, rtt: Some(rtt), reason };
+        let why = match self.reach(&hosts, ready.port, credentials, &mut |rtt| choice(rtt).count) {
+            Ok(streams) => {
+                let rtt = streams.first().and_then(DataStream::rtt).unwrap_or_default();
+                let Choice { active, reason, .. } = choice(rtt);
+                carry(streams.len() as u16, active);
+                let reason = reason + self.encryption(&streams);
+                let connections = Connections { streams, active, rtt };
+                return Connected { connections, transport: CopyTransport::Tcp, reason };
             }
             Err(why) => why,
         };
         if let Ok(listener) = Listener::start(None, self.options.ports.unwrap_or_default(), credentials) {
             out.send(&Message::Dial { port: listener.port });
-            let mut made = listener.take(1, CONNECT_DEADLINE);
-            if let Some(rtt) = made.first().map(|stream| stream.rtt().unwrap_or_default()) {
-                let choice = choice(rtt);
-                streams(choice.count);
-                made.extend(listener.take(usize::from(choice.count) - 1, CONNECT_DEADLINE));
-                let encryption = self.encryption(&made);
-                let reason = format!("{}{encryption}; they come from the far end, because {why}", choice.reason);
-                return Connected { streams: made, transport: CopyTransport::TcpFromFarEnd, rtt: Some(rtt), reason };
+            let mut streams = listener.take(1, CONNECT_DEADLINE);
+            if let Some(rtt) = streams.first().map(|stream| stream.rtt().unwrap_or_default()) {
+                let Choice { count, active, reason } = choice(rtt);
+                carry(count, active);
+                streams.extend(listener.take(usize::from(count) - 1, CONNECT_DEADLINE));
+                let encryption = self.encryption(&streams);
+                let reason = format!("{reason}{encryption}; they come from the far end, because {why}");
+                let connections = Connections { streams, active, rtt };
+                return Connected { connections, transport: CopyTransport::TcpFromFarEnd, reason };
             }
         }
-        streams(0);
         let what = match self.plan.host {
             FarHost::Ssh { .. } => "ssh carries the data, within its own windows",
             FarHost::Server { .. } => "the connection of the messages carries the data",
         };
-        let reason = format!("{what}: {why}, and it cannot reach this host");
-        Connected { streams: Vec::new(), transport: CopyTransport::Ssh, rtt: None, reason }
+        let what = if self.options.scavenge { format!("{what}, and does not give way") } else { what.to_owned() };
+        none(format!("{what}: {why}, and it cannot reach this host"))
     }
 
     /// Returns what is to be said of the encryption, if the user did without.
@@ -320,12 +334,14 @@ impl Run {
         hosts: &[IpAddr],
         port: u16,
         credentials: &Credentials,
-    ) -> Result<(IpAddr, Vec<DataStream>), String> {
+        count: &mut dyn FnMut(Span) -> u16,
+    ) -> Result<Vec<DataStream>, String> {
         if port == 0 {
             return Err("the far end has no free port of the range".to_owned());
         }
         let host = escaped(self.plan.host.name().as_bytes());
-        dial(hosts, port, credentials, 1).map_err(|error| format!("{host} cannot be reached at port {port} ({error})"))
+        let made = dial(hosts, port, credentials, count);
+        made.map(|(_, made)| made).map_err(|error| format!("{host} cannot be reached at port {port} ({error})"))
     }
 
     fn report(&self, way: Way, figures: BothFigures, duration: Duration, set_up: Duration) -> CopyReport {
@@ -358,6 +374,7 @@ impl Run {
             rtt: way.rtt,
             congestion_control: figures.sender.congestion_control,
             retransmitted: SegCount::new(figures.sender.retransmitted),
+            gave_way: figures.sender.gave_way,
             limit,
         }
     }
@@ -432,6 +449,8 @@ mod tests {
             ports: None,
             streams: None,
             verify_disk: false,
+            scavenge: false,
+            attributes: false,
             timeout: Span::from_secs(30),
             unencrypted: Vec::new(),
             key: None,

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 /// A copy that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct CopyOptions {
     /// The files and folders to copy, all at one end. As for rsync, a folder with a `/` at its end stands for what is
     /// in it.
@@ -34,6 +35,10 @@ pub struct CopyOptions {
     pub streams: Option<u16>,
     /// Every file is read back from the receiver's disk before it gets its name.
     pub verify_disk: bool,
+    /// The connections for data give way to all other traffic.
+    pub scavenge: bool,
+    /// Extended attributes of users and POSIX access lists are kept.
+    pub attributes: bool,
     /// Time after which an end that receives nothing of the other one gives up: two seconds to an hour.
     pub timeout: Span,
     /// Networks between whose addresses the data is not encrypted.

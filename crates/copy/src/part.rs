@@ -205,6 +205,11 @@ impl Part {
         Ok(verified.hashes().filter(is_wrong).map(|(index, _)| index).collect())
     }
 
+    /// The file, under its working name.
+    pub(crate) const fn file(&self) -> &File {
+        &self.data
+    }
+
     /// Makes the file durable and gives it its name.
     pub(crate) fn finish(self, mode: u16, modified: ModificationTime) -> io::Result<()> {
         set_attributes(&self.data, mode, modified)?;

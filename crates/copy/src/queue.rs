@@ -48,10 +48,10 @@ struct State {
 }
 
 impl Queue {
-    /// Sets the number of connections, before the first asks for work.
-    pub(crate) fn set_streams(&self, streams: usize) {
+    /// Sets the number of connections, and of those that carry data, before the first asks for work.
+    pub(crate) fn set_streams(&self, streams: usize, active: usize) {
         let mut state = lock(&self.state);
-        (state.live, state.active) = (streams, streams);
+        (state.live, state.active) = (streams, active.max(1));
     }
 
     /// Adds chunks at the end. One that was sent before is sent again. Returns false if too many are wanted.
@@ -95,14 +95,15 @@ impl Queue {
     }
 
     /// Lets only the first `active` connections carry data.
-    pub(crate) fn restrict(&self, active: usize) {
+    pub(crate) fn set_active(&self, active: usize) {
         lock(&self.state).active = active.max(1);
+        self.changed.notify_all();
     }
 
-    /// Returns how many connections carry data.
-    pub(crate) fn active(&self) -> usize {
+    /// Returns how many connections carry data, and how many could.
+    pub(crate) fn active(&self) -> (usize, usize) {
         let state = lock(&self.state);
-        state.active.min(state.live)
+        (state.active.min(state.live), state.live)
     }
 
     /// Ends the work of all connections.
@@ -164,7 +165,7 @@ mod tests {
 
     fn queue(streams: usize) -> Queue {
         let queue = Queue::default();
-        queue.set_streams(streams);
+        queue.set_streams(streams, streams);
         queue
     }
 
@@ -207,10 +208,10 @@ mod tests {
     fn connections_beyond_those_that_may_send_rest() {
         let queue = queue(3);
         queue.want(1, Chunks { first: 0, count: 9 });
-        queue.restrict(1);
+        queue.set_active(1);
         assert_eq!((queue.next(2, false), queue.next(0, false)), (Next::Nothing, job(0)));
         queue.lose(0);
         assert_eq!(queue.next(1, false), job(0));
-        assert_eq!(queue.active(), 1);
+        assert_eq!(queue.active(), (1, 2));
     }
 }

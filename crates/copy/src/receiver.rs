@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufReader, Read};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,12 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    AGAIN, Boot, CHUNK, Chunks, DATA_HEADER, DataHeader, Digest, Entry, EntryKind, EntryPath, Excludes, Head, Identity,
-    Message, ModificationTime, Outcome, Verified, ZEROS, chunk_hash,
+    AGAIN, Attributes, Boot, CHUNK, Chunks, DATA_HEADER, DataHeader, Digest, Entry, EntryKind, EntryPath, Excludes,
+    Head, Identity, Message, ModificationTime, Outcome, Verified, ZEROS, chunk_hash,
 };
 use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, Mode, OFlags};
 
+use crate::attributes::{Held, NotKept, differ, settle};
 use crate::common::{Common, Tally};
 use crate::data_stream::DataStream;
 use crate::locks::lock;
@@ -45,6 +47,7 @@ pub(crate) struct Receiver {
     pub(crate) options: ReceiveOptions,
     pub(crate) place: OnceLock<Destination>,
     incoming: Mutex<HashMap<u32, Arc<Incoming>>>,
+    held: Held,
     files: AtomicU32,
     corrupt: AtomicU32,
     boot: Boot,
@@ -67,6 +70,8 @@ pub(crate) struct ReceiveOptions {
     pub(crate) excludes: Excludes,
     /// Every file is read back from its disk.
     pub(crate) verify_disk: bool,
+    /// Extended attributes and access lists are kept.
+    pub(crate) attributes: bool,
     /// Time after which an end that receives nothing gives up.
     pub(crate) timeout: Duration,
     /// The names that were asked for at the top; any if absent.
@@ -88,11 +93,21 @@ pub(crate) struct Destination {
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     pub(crate) seen: HashSet<PathHash>,
-    pub(crate) folders: Vec<(EntryPath, u16, ModificationTime)>,
+    pub(crate) folders: Vec<ListedFolder>,
     pub(crate) links: Vec<(EntryPath, EntryPath)>,
     /// True if the list is complete, once it has ended.
     pub(crate) end: Option<bool>,
     pub(crate) is_over: bool,
+}
+
+/// A folder of the list, which gets its attributes at the end.
+#[derive(Debug)]
+pub(crate) struct ListedFolder {
+    pub(crate) path: EntryPath,
+    pub(crate) mode: u16,
+    pub(crate) modified: ModificationTime,
+    /// Those to set, if any shall be.
+    pub(crate) attributes: Option<Arc<Attributes>>,
 }
 
 /// A file of which chunks are wanted.
@@ -104,6 +119,7 @@ struct Incoming {
     modified: ModificationTime,
     size: ByteCount,
     identity: Identity,
+    attributes: Option<Arc<Attributes>>,
     state: Mutex<State>,
 }
 
@@ -128,6 +144,7 @@ impl Receiver {
             options,
             place: OnceLock::new(),
             incoming: Mutex::default(),
+            held: Held::default(),
             files: AtomicU32::new(0),
             corrupt: AtomicU32::new(0),
             boot: boot(),
@@ -172,7 +189,7 @@ impl Receiver {
                 None => self.common.out.send(&Message::Unreadable { file: u32::MAX, why }),
             },
             Message::Unreadable { file, why } => self.fail(file, why),
-            Message::Again { file, entry } => self.again(file, &entry.kind)?,
+            Message::Again { file, entry } => self.again(file, entry)?,
             Message::Note { text } => self.common.note(text),
             Message::Data { header, content } => self.take(&header, content)?,
             Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
@@ -226,8 +243,11 @@ impl Receiver {
                 return Err(wrong(format!("it sent {} twice", entry.path)));
             }
         }
+        let attributes = self.hold(&entry.path, entry.attributes);
         match entry.kind {
-            EntryKind::Folder { mode, modified } => self.folder(place, entry.path, mode, modified),
+            EntryKind::Folder { mode, modified } => {
+                self.folder(place, ListedFolder { path: entry.path, mode, modified, attributes });
+            }
             EntryKind::SymbolicLink { target } => self.symbolic_link(place, &entry.path, &target),
             EntryKind::HardLink { first } => lock(&self.list).links.push((entry.path, first)),
             EntryKind::File { mode, modified, size, identity } => {
@@ -236,21 +256,85 @@ impl Receiver {
                     return Err(wrong(format!("{} has an impossible size", entry.path)));
                 }
                 let state = Mutex::new(State { part: None, verified: Verified::new(size), is_closed: false });
-                let file = Incoming { number, path: entry.path, mode, modified, size, identity, state };
+                let file = Incoming { number, path: entry.path, mode, modified, size, identity, attributes, state };
                 self.file(place, Arc::new(file));
             }
         }
         Ok(())
     }
 
-    fn folder(&self, place: &Destination, path: EntryPath, mode: u16, modified: ModificationTime) {
-        if let Some(tree) = place.tree.as_ref().filter(|_| !self.options.dry_run) {
-            let made = tree.within(&path).and_then(|within| within.make_folder()).and_then(|()| writable(tree, &path));
-            if let Err(error) = made {
-                return self.problem(&path, &error.to_string());
+    fn folder(&self, place: &Destination, folder: ListedFolder) {
+        let path = &folder.path;
+        if let Some(tree) = place.tree.as_ref() {
+            if self.options.dry_run {
+                self.say_attributes(tree, path, folder.attributes.as_deref());
+            } else {
+                let made = tree.within(path).and_then(|within| within.make_folder());
+                if let Err(error) = made.and_then(|()| writable(tree, path)) {
+                    return self.problem(path, &error.to_string());
+                }
             }
         }
-        lock(&self.list).folders.push((path, mode, modified));
+        lock(&self.list).folders.push(folder);
+    }
+
+    /// Returns attributes of an entry to hold until it is there; `None` if nobody asked for them.
+    fn hold(&self, path: &EntryPath, attributes: Attributes) -> Option<Arc<Attributes>> {
+        if !self.options.attributes {
+            return None;
+        }
+        let held = self.held.hold(attributes);
+        if held.is_none() {
+            let why = "those of files that have not come yet are too many".to_owned();
+            self.common.not_kept(path, NotKept { kind: "attributes".to_owned(), why });
+        }
+        held
+    }
+
+    /// Gives what is open its attributes, if there are any to set.
+    pub(crate) fn set_extended(&self, path: &EntryPath, open: impl AsFd, attributes: Option<&Attributes>) {
+        if let Some(attributes) = attributes {
+            settle(open, attributes, &mut |what| self.common.not_kept(path, what));
+        }
+    }
+
+    /// In a dry run, says that something that is there would get other attributes.
+    fn say_attributes(&self, tree: &Tree, path: &EntryPath, attributes: Option<&Attributes>) {
+        let Some(attributes) = attributes else { return };
+        let open = tree.open_entry(path, OFlags::RDONLY | OFlags::NONBLOCK);
+        if open.is_ok_and(|open| differ(open, attributes)) {
+            self.common.note(format!("{path} would get other extended attributes"));
+        }
+    }
+
+    /// Gives a file that is there already its attributes, or says that it would get them.
+    fn update_attributes(&self, tree: &Tree, file: &Incoming) -> io::Result<()> {
+        let Some(attributes) = file.attributes.as_deref() else { return Ok(()) };
+        if self.options.dry_run {
+            self.say_attributes(tree, &file.path, Some(attributes));
+            return Ok(());
+        }
+        let open = match tree.open_entry(&file.path, OFlags::RDONLY | OFlags::NONBLOCK) {
+            Ok(open) => open,
+            Err(error) => {
+                let what = NotKept { kind: "attributes".to_owned(), why: error.to_string() };
+                self.common.not_kept(&file.path, what);
+                return Ok(());
+            }
+        };
+        if differ(&open, attributes) {
+            // The system lets even its owner set them only if he may write to it.
+            rustix::fs::fchmod(&open, Mode::RUSR | Mode::WUSR)?;
+            self.set_extended(&file.path, &open, Some(attributes));
+            set_attributes(&open, file.mode, file.modified)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a complete file durable under its name, with all that is kept of it.
+    fn finish_part(&self, file: &Incoming, part: Part) -> io::Result<()> {
+        self.set_extended(&file.path, part.file(), file.attributes.as_deref());
+        part.finish(file.mode, file.modified)
     }
 
     fn symbolic_link(&self, place: &Destination, path: &EntryPath, target: &[u8]) {
@@ -298,6 +382,7 @@ impl Receiver {
             return Ok(None);
         };
         if is_present(tree, file, self.options.dry_run)? {
+            self.update_attributes(tree, file)?;
             self.report(file, Outcome::Present);
             return Ok(None);
         }
@@ -311,7 +396,7 @@ impl Receiver {
         if let Some(digest) = state.verified.digest() {
             let part = self.open_part(tree, file, &state.verified)?;
             if self.wrong_on_disk(file, &part, &mut state.verified)?.is_empty() {
-                part.finish(file.mode, file.modified)?;
+                self.finish_part(file, part)?;
                 self.report(file, Outcome::Copied(digest));
                 return Ok(None);
             }
@@ -346,9 +431,9 @@ impl Receiver {
     }
 
     /// Starts a file anew in the state that it has now: it changed while it was read.
-    fn again(&self, number: u32, kind: &EntryKind) -> Result<(), CopyError> {
+    fn again(&self, number: u32, entry: Entry) -> Result<(), CopyError> {
         let wrong = || CopyError::Protocol("it repeats what it cannot repeat".to_owned());
-        let EntryKind::File { mode, modified, size, identity } = *kind else { return Err(wrong()) };
+        let EntryKind::File { mode, modified, size, identity } = entry.kind else { return Err(wrong()) };
         let place = self.place.get().filter(|_| number < self.files.load(Ordering::Relaxed)).ok_or_else(wrong)?;
         if Chunks::of(size).is_none() {
             return Err(wrong());
@@ -358,7 +443,9 @@ impl Receiver {
             return Ok(());
         }
         let state = Mutex::new(State { part: None, verified: Verified::new(size), is_closed: false });
-        let file = Incoming { number: number | AGAIN, path: old.path.clone(), mode, modified, size, identity, state };
+        let (number_again, path) = (number | AGAIN, old.path.clone());
+        let attributes = self.hold(&path, entry.attributes);
+        let file = Incoming { number: number_again, path, mode, modified, size, identity, attributes, state };
         self.file(place, Arc::new(file));
         self.remove(number);
         Ok(())
@@ -478,7 +565,7 @@ impl Receiver {
 
     fn complete(&self, file: &Incoming, part: Part, digest: Digest) {
         let finished = match self.is_right_on_disk(file, part) {
-            Ok(Some(part)) => part.finish(file.mode, file.modified),
+            Ok(Some(part)) => self.finish_part(file, part),
             Ok(None) => return,
             Err(error) => Err(error),
         };
@@ -685,6 +772,7 @@ mod tests {
                 delete: true,
                 excludes: Excludes::default(),
                 verify_disk: true,
+                attributes: true,
                 timeout: Duration::from_secs(2),
                 tops: tops.map(|tops| tops.iter().map(|top| top.as_bytes().to_vec()).collect()),
             };
@@ -694,7 +782,11 @@ mod tests {
         }
 
         fn entry(&self, path: &str, kind: EntryKind) -> Result<(), CopyError> {
-            self.receiver.handle(Message::Entry(Entry { path: EntryPath::new(path).unwrap(), kind }))
+            self.entry_with(path, kind, Attributes::default())
+        }
+
+        fn entry_with(&self, path: &str, kind: EntryKind, attributes: Attributes) -> Result<(), CopyError> {
+            self.receiver.handle(Message::Entry(Entry { path: EntryPath::new(path).unwrap(), kind, attributes }))
         }
 
         fn file(&self, path: &str, size: u64) -> Result<(), CopyError> {
@@ -752,6 +844,22 @@ mod tests {
         assert_eq!((state.permissions().mode() & 0o777, state.modified().unwrap().elapsed().is_ok()), (0o640, true));
     }
 
+    #[test]
+    fn attributes_that_cannot_be_set_are_said_once_and_nothing_fails() {
+        let bench = Bench::new(None);
+        for name in ["one", "two"] {
+            let mut attributes = Attributes::default();
+            attributes.insert(b"system.posix_acl_access", b"nonsense").unwrap();
+            let kind = EntryKind::Folder { mode: 0o755, modified: ModificationTime::default() };
+            bench.entry_with(name, kind, attributes).unwrap();
+        }
+        let (sent, folder) = bench.end();
+        let notes = sent.iter().filter(|message| matches!(message, Message::Note { .. })).count();
+        let failed = sent.iter().any(|message| matches!(message, Message::Unreadable { .. }));
+        assert_eq!((notes, failed), (1, false), "{sent:?}");
+        assert!(folder.path().join("one").is_dir() && folder.path().join("two").is_dir());
+    }
+
     /// Changes a byte of the working file of `file`, as a disk might.
     fn spoil(bench: &Bench, offset: u64) {
         let name = EntryPath::new("file").unwrap().working_name(false);
@@ -791,7 +899,7 @@ mod tests {
     fn again(bench: &Bench, file: u32, size: u64) -> Result<(), CopyError> {
         let modified = ModificationTime { seconds: 2_000_000, nanoseconds: 0 };
         let kind = EntryKind::File { mode: 0o600, modified, size: ByteCount::new(size), identity: Identity([2; 32]) };
-        let entry = Entry { path: EntryPath::new("ignored").unwrap(), kind };
+        let entry = Entry { path: EntryPath::new("ignored").unwrap(), kind, attributes: Attributes::default() };
         bench.receiver.handle(Message::Again { file, entry })
     }
 

@@ -9,18 +9,20 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use fullpipe_transfer::{
-    AGAIN, CHUNK, Chunks, DATA_HEADER, DataHeader, Entry, EntryPath, Excludes, Head, Message, Outcome, Verified, ZEROS,
-    chunk_hash,
+    AGAIN, Attributes, CHUNK, Chunks, DATA_HEADER, DataHeader, Entry, EntryPath, Excludes, Head, Message, Outcome,
+    Verified, ZEROS, chunk_hash,
 };
 use fullpipe_units::ByteCount;
 use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
 
+use crate::attributes::NotKept;
 use crate::common::{Common, Tally};
 use crate::data_stream::DataStream;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::queue::{Job, Next, Queue, SSH};
-use crate::walk::{List, Source, SourceFile, file_now, identity, walk};
+use crate::session::Connections;
+use crate::walk::{List, Source, SourceFile, attributes_of, file_now, identity, walk};
 
 /// Bytes that small files are gathered to before TLS encrypts them.
 const GATHERED: usize = 256 << 10;
@@ -35,28 +37,29 @@ pub(crate) struct Sender {
     pub(crate) queue: Queue,
     sources: Vec<Source>,
     excludes: Excludes,
+    keeps_attributes: bool,
     files: Mutex<Vec<SourceFile>>,
     /// Files that are sent again, in their new state, by their new number.
     again: Mutex<HashMap<u32, SourceFile>>,
 }
 
 impl Sender {
-    pub(crate) fn new(common: Common, sources: Vec<Source>, excludes: Excludes) -> Self {
+    pub(crate) fn new(common: Common, sources: Vec<Source>, excludes: Excludes, keeps_attributes: bool) -> Self {
         let (files, again) = (Mutex::default(), Mutex::default());
-        Self { common, queue: Queue::default(), sources, excludes, files, again }
+        Self { common, queue: Queue::default(), sources, excludes, keeps_attributes, files, again }
     }
 
     /// Starts to list the files, and to send over each connection, and inside ssh when none is left.
     ///
     /// # Errors
     /// Fails if a thread cannot be started.
-    pub(crate) fn start(self: &Arc<Self>, streams: Vec<DataStream>) -> io::Result<()> {
+    pub(crate) fn start(self: &Arc<Self>, connections: Connections) -> io::Result<()> {
         let start = |name: &str, work: Work| {
             let sender = Arc::clone(self);
             thread::Builder::new().name(name.to_owned()).spawn(move || work(&sender)).map(drop)
         };
-        self.queue.set_streams(streams.len());
-        for (index, stream) in streams.into_iter().enumerate() {
+        self.queue.set_streams(connections.streams.len(), connections.active.into());
+        for (index, stream) in connections.streams.into_iter().enumerate() {
             start("copy-send", Box::new(move |sender| sender.carry(index as u16, stream)))?;
         }
         start(
@@ -73,7 +76,7 @@ impl Sender {
         let single = matches!(self.sources.as_slice(), [only] if only.is_single());
         let content = self.sources.iter().any(|source| source.top.is_none());
         self.common.out.send(&Message::Begin { single, content });
-        let complete = walk(&self.sources, &self.excludes, &mut Listing(self));
+        let complete = walk(&self.sources, &self.excludes, self.keeps_attributes, &mut Listing(self));
         self.common.out.send(&Message::EndOfList { complete });
     }
 
@@ -208,8 +211,17 @@ impl Sender {
             Slot::Vacant(slot) => slot.insert(new),
         };
         self.common.note(format!("{} changed while it was copied; it is copied once more", old.path));
-        self.common.out.send(&Message::Again { file, entry: Entry { path: old.path, kind } });
+        let attributes = self.attributes_now(&old);
+        self.common.out.send(&Message::Again { file, entry: Entry { path: old.path, kind, attributes } });
         Ok(())
+    }
+
+    fn attributes_now(&self, file: &SourceFile) -> Attributes {
+        if !self.keeps_attributes {
+            return Attributes::default();
+        }
+        let not_kept = &mut |what| self.common.not_kept(&file.path, what);
+        attributes_of(&self.sources[file.source], &file.path, not_kept).unwrap_or_default()
     }
 }
 
@@ -300,6 +312,10 @@ impl List for Listing<'_> {
             Some(_) => self.0.common.tally.fail(text),
             None => self.0.common.out.send(&Message::Unreadable { file: u32::MAX, why: text }),
         }
+    }
+
+    fn not_kept(&mut self, path: &EntryPath, what: NotKept) {
+        self.0.common.not_kept(path, what);
     }
 
     fn skipped(&mut self, path: &EntryPath, why: &str) {

@@ -15,7 +15,7 @@ use crate::data_stream::DataStream;
 use crate::halves::halves;
 use crate::locks::lock;
 use crate::options::CopyError;
-use crate::ssh::{Held, Link, Pipes, greeted};
+use crate::ssh::{Held, Link, Pipes};
 
 /// Time to connect, and for both proofs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -31,8 +31,7 @@ pub(crate) fn call(host: &str, port: u16, key: Option<&Key>, link: &Link) -> Res
     let stream = connect(host, port, key).map_err(&failed)?;
     *lock(link) = Some(Held::Connection(stream.socket().try_clone().map_err(&failed)?));
     let (from, to) = halves(stream).map_err(&failed)?;
-    let mut from = BufReader::with_capacity(128 << 10, from);
-    if greeted(&mut from) { Ok(Pipes { to: Box::new(to), from: Box::new(from) }) } else { Err(CopyError::Gone) }
+    Ok(Pipes { to: Box::new(to), from: Box::new(BufReader::with_capacity(128 << 10, from)) })
 }
 
 fn connect(host: &str, port: u16, key: &Key) -> io::Result<DataStream> {

@@ -26,6 +26,15 @@ pub(crate) enum End {
     Receiver(Arc<Receiver>),
 }
 
+/// Connections for data.
+pub(crate) struct Connections {
+    /// Each; none if the connection of the messages carries the data.
+    pub(crate) streams: Vec<DataStream>,
+    /// Those that carry data at first.
+    pub(crate) active: u16,
+    pub(crate) rtt: Span,
+}
+
 /// Figures of the sender and the receiver.
 #[derive(Debug, Default)]
 pub(crate) struct BothFigures {
@@ -48,14 +57,14 @@ impl End {
     pub(crate) fn run<R: Read>(
         &self,
         frames: &mut Frames<R>,
-        streams: Vec<DataStream>,
-        rtt: Span,
+        connections: Connections,
         settings: [HostSettings; 2],
     ) -> Result<BothFigures, CopyError> {
+        let streams = &connections.streams;
         let sockets = || streams.iter().map(|stream| stream.socket().try_clone()).collect::<io::Result<Vec<_>>>();
         let [watched, ours] = [sockets(), sockets()].map(|sockets| sockets.map_err(CopyError::io("cannot watch")));
         let (watched, ours) = (watched?, ours?);
-        let result = self.run_to_end(frames, streams, watched, rtt, settings);
+        let result = self.run_to_end(frames, connections, watched, settings);
         if result.is_err() {
             self.end(&ours);
         }
@@ -77,23 +86,22 @@ impl End {
     fn run_to_end<R: Read>(
         &self,
         frames: &mut Frames<R>,
-        streams: Vec<DataStream>,
+        connections: Connections,
         watched: Vec<TcpStream>,
-        rtt: Span,
         settings: [HostSettings; 2],
     ) -> Result<BothFigures, CopyError> {
         let failed = CopyError::io("cannot start a thread");
         match self {
             Self::Sender(sender) => {
-                let monitor = watch(sender, watched, rtt, settings).map_err(&failed)?;
-                sender.start(streams).map_err(&failed)?;
+                let monitor = watch(sender, watched, connections.rtt, settings).map_err(&failed)?;
+                sender.start(connections).map_err(&failed)?;
                 let receiver = self.follow(frames, |message| sender.handle(message))?;
                 let figures = monitor.figures();
                 sender.common.out.send(&Message::Figures(figures.to_json()));
                 Ok(BothFigures { sender: figures, receiver })
             }
             Self::Receiver(receiver) => {
-                receiver.start(streams).map_err(&failed)?;
+                receiver.start(connections.streams).map_err(&failed)?;
                 let finisher = Arc::clone(receiver);
                 thread::spawn(move || finish(&finisher));
                 let sender = self.follow(frames, |message| receiver.handle(message).map(|()| false))?;

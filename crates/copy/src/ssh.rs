@@ -38,35 +38,37 @@ pub(crate) enum Held {
 /// Bytes to and from the far end.
 pub(crate) struct Pipes {
     pub(crate) to: Box<dyn Write + Send>,
-    pub(crate) from: Box<dyn Read + Send>,
+    pub(crate) from: Box<dyn BufRead + Send>,
 }
 
-/// Starts the far end, and waits until it answers.
+/// Starts the far end, which is there once it has [`greeted`].
 ///
 /// # Errors
-/// Fails if ssh cannot be started or connect, or there is no such program at the other end.
+/// Fails if ssh cannot be started.
 pub(crate) fn start(ssh: &[String], host: &str, far_path: &str, link: &Link) -> Result<Pipes, CopyError> {
     let (program, arguments) = ssh.split_first().ok_or(CopyError::Places("no program is named to reach the host"))?;
     let mut command = Command::new(program);
     command.args(arguments).arg(host).arg(format!("{far_path} copy --far"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let failed = |what: &str, error| CopyError::Ssh(format!("{program} {what}: {error}"));
-    let mut child = command.spawn().map_err(|error| failed("cannot be started", error))?;
+    let mut child =
+        command.spawn().map_err(|error| CopyError::Ssh(format!("{program} cannot be started: {error}")))?;
     let (to, from) = (child.stdin.take(), child.stdout.take());
     *lock(link) = Some(Held::Process(child));
     let (Some(to), Some(from)) = (to, from) else { return Err(CopyError::Gone) };
-    let mut from = BufReader::with_capacity(128 << 10, from);
-    if greeted(&mut from) {
-        return Ok(Pipes { to: Box::new(to), from: Box::new(from) });
-    }
-    drop((to, from));
-    Err(match end(link) {
+    Ok(Pipes { to: Box::new(to), from: Box::new(BufReader::with_capacity(128 << 10, from)) })
+}
+
+/// Returns the error of a far end that has not greeted: ssh cannot connect, or there is no such program at the other
+/// end.
+pub(crate) fn not_there(ssh: &[String], host: &str, far_path: &str, link: &Link) -> CopyError {
+    match end(link) {
         Some(NOT_FOUND) => CopyError::NotThere { host: host.to_owned(), program: far_path.to_owned() },
         code => {
+            let program = ssh.first().map_or("ssh", String::as_str);
             let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
             CopyError::Ssh(format!("{program} ended with {code} before fullpipe at {host} answered"))
         }
-    })
+    }
 }
 
 /// Returns true once the line of the far end has come.
@@ -147,10 +149,15 @@ mod tests {
     fn a_program_that_is_not_there_is_named() {
         let start = |ssh: &[&str]| {
             let ssh: Vec<String> = ssh.iter().map(|word| (*word).to_owned()).collect();
-            start(&ssh, "host", "fullpipe", &Link::default()).err().unwrap().to_string()
+            let link = Link::default();
+            let mut pipes = start(&ssh, "host", "fullpipe", &link).map_err(|error| error.to_string()).unwrap();
+            assert!(!greeted(&mut pipes.from));
+            drop(pipes);
+            not_there(&ssh, "host", "fullpipe", &link).to_string()
         };
         assert!(start(&["sh", "-c", "exit 127"]).contains("--far-path"));
         assert!(start(&["sh", "-c", "exit 255"]).contains("exit code 255"));
-        assert!(start(&["/nowhere/ssh"]).contains("cannot be started"));
+        let nowhere = super::start(&["/nowhere/ssh".to_owned()], "host", "fullpipe", &Link::default());
+        assert!(nowhere.err().unwrap().to_string().contains("cannot be started"));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fullpipe_record::{CopyLimit, TcpInfo};
-use fullpipe_units::{BitRate, SegCount, Span};
+use fullpipe_units::{BitRate, Ratio, SegCount, Span};
 use serde::{Deserialize, Serialize};
 
 /// The part of the time from which a limit is named.
@@ -23,10 +23,12 @@ pub(crate) struct Figures {
     working: f64,
     pub(crate) retransmitted: u64,
     pub(crate) congestion_control: Option<String>,
+    /// Part of the time for which a sender that gives way to other traffic did.
+    pub(crate) gave_way: Option<Ratio>,
 }
 
 impl Figures {
-    pub(crate) fn of_sender(infos: &[TcpInfo], congestion_control: Option<String>) -> Self {
+    pub(crate) fn of_sender(infos: &[TcpInfo], congestion_control: Option<String>, gave_way: Option<Ratio>) -> Self {
         let sum = |of: fn(&TcpInfo) -> Option<Span>| infos.iter().filter_map(of).map(Span::as_secs_f64).sum();
         Self {
             busy: sum(|info| info.busy),
@@ -35,6 +37,7 @@ impl Figures {
             working: 0.0,
             retransmitted: infos.iter().filter_map(|info| info.total_retrans).map(SegCount::get).sum(),
             congestion_control,
+            gave_way,
         }
     }
 
@@ -50,6 +53,7 @@ impl Figures {
     pub(crate) fn from_json(json: &[u8]) -> Self {
         let mut figures: Self = serde_json::from_slice(json).unwrap_or_default();
         figures.congestion_control = figures.congestion_control.map(|name| fullpipe_transfer::escaped(name.as_bytes()));
+        figures.gave_way = figures.gave_way.filter(|part| *part <= Ratio::ONE);
         figures
     }
 
@@ -57,6 +61,7 @@ impl Figures {
     pub(crate) fn limit(sender: &Self, receiver: &Self, streams: u16, duration: Duration) -> CopyLimit {
         let whole = duration.as_secs_f64() * f64::from(streams);
         match () {
+            () if sender.gave_way.is_some_and(|part| part.get() > HALF) => CopyLimit::OtherTraffic,
             () if receiver.working > HALF * whole => CopyLimit::Storage,
             () if sender.busy < HALF * whole => CopyLimit::Source,
             () if sender.receive_window > HALF * sender.busy => CopyLimit::ReceiveWindow,
@@ -86,6 +91,9 @@ mod tests {
         assert_eq!(limit(19.0, 15.0, 0.0, 2.0), CopyLimit::ReceiveWindow);
         assert_eq!(limit(19.0, 1.0, 15.0, 2.0), CopyLimit::SendBuffer);
         assert_eq!(limit(19.0, 1.0, 1.0, 2.0), CopyLimit::CongestionWindow);
+        let sender = Figures { gave_way: Some(Ratio::new(0.6)), ..Figures::default() };
+        let gave_way = Figures::limit(&sender, &Figures::default(), 2, Duration::from_secs(10));
+        assert_eq!(gave_way, CopyLimit::OtherTraffic);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The number of connections, by prediction, and what is changed while they run.
 
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fullpipe_model::{evaluate, streams};
 use fullpipe_record::{
@@ -13,6 +13,8 @@ use fullpipe_sys::tcp_info;
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use socket2::SockRef;
 
+use crate::locks::lock;
+use crate::pacing::{INTERVAL as PACE_INTERVAL, Pacer};
 use crate::sender::Sender;
 use crate::summary::Figures;
 
@@ -24,6 +26,9 @@ const MAX_CHOSEN: u16 = 8;
 
 /// Connections at least: two processors encrypt, and a loss halves only one.
 const MIN_CHOSEN: u16 = 2;
+
+/// The round-trip time from which only as many connections carry data at first as the path may need.
+const LONG: Span = Span::from_millis(10);
 
 /// Time between two samples of the connections.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -40,34 +45,47 @@ const QUIET_INTERVALS: u32 = 2;
 /// Intervals with a queue until connections rest.
 const QUEUED_INTERVALS: u32 = 3;
 
+/// Intervals in which full buffers hold the connections back, without a queue, until another carries data.
+const HELD_INTERVALS: u32 = 2;
+
 const BBR: &str = "bbr";
 
 /// A number of connections, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) count: u16,
+    /// Those of them that carry data at first.
+    pub(crate) active: u16,
     pub(crate) reason: String,
 }
 
 /// Returns the number of connections for a path of this round-trip time.
 pub(crate) fn choose(asked: Option<u16>, rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> Choice {
     if let Some(count) = asked {
-        return Choice { count, reason: format!("{}, as asked for", counted(count)) };
+        return Choice { count, active: count, reason: format!("{}, as asked for", counted(count)) };
     }
     let each = carried_by_one(rtt, sender, receiver);
     let needed = streams::to_fill(each, TARGET).unwrap_or(MAX_CHOSEN);
     let count = needed.clamp(MIN_CHOSEN, MAX_CHOSEN);
-    let reason = if each >= TARGET {
-        format!("{}: at {rtt} the buffers let one carry {TARGET} or more", counted(count))
-    } else {
-        format!("{}: at {rtt} the buffers let one carry {each}", counted(count))
-    };
-    Choice { count, reason }
+    let active = active_at_first(rtt, each).min(count);
+    let carried = if each >= TARGET { format!("{TARGET} or more") } else { each.to_string() };
+    let at_first = if active < count { format!(", {active} at first") } else { String::new() };
+    let reason = format!("{}{at_first}: at {rtt} the buffers let one carry {carried}", counted(count));
+    Choice { count, active, reason }
 }
 
-/// Returns how many connections a copy makes over a path of this round-trip time.
+/// Returns how many connections carry data at first, if the buffers let each carry that much. One more than the path
+/// needs makes its queue overflow while all of them find out its rate, which takes long where round trips are long.
+fn active_at_first(rtt: Span, each: BitRate) -> u16 {
+    if rtt < LONG {
+        return MAX_CHOSEN;
+    }
+    TARGET.relative_to(each).round().clamp(1.0, f64::from(MAX_CHOSEN)) as u16
+}
+
+/// Returns how many connections of a copy carry data at first over a path of this round-trip time.
 pub fn connections(rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> u16 {
-    choose(None, rtt, sender, receiver).count
+    choose(None, rtt, sender, receiver).active
 }
 
 fn counted(count: u16) -> String {
@@ -97,6 +115,8 @@ pub(crate) struct Monitor {
     sender: Arc<Sender>,
     rtt: Span,
     settings: [HostSettings; 2],
+    /// Part of the time for which the connections gave way to other traffic, if they do.
+    gave_way: Mutex<Option<Ratio>>,
 }
 
 /// The figures of all connections together.
@@ -108,6 +128,9 @@ struct Sample {
     /// The shortest of the connections: a queue delays all of them, and a busy host only some.
     rtt: Span,
     min_rtt: Span,
+    /// Times of all, in which they had data, and in which a full buffer of either end held it back.
+    busy: Span,
+    held: Span,
 }
 
 /// Conclusions from successive samples.
@@ -119,7 +142,9 @@ struct Course {
     segments: u64,
     retransmitted: u64,
     queued: u32,
+    held: u32,
     has_changed: bool,
+    has_queued: bool,
 }
 
 /// A change that the samples ask for.
@@ -129,32 +154,50 @@ enum Change {
     Lossy(Ratio),
     /// A queue stands, at this rate.
     Queued(BitRate),
+    /// Full buffers hold the connections back, and there is no queue.
+    Held,
 }
 
 impl Monitor {
     /// Returns a monitor of these sockets. `settings` are those of the sender and the receiver.
     pub(crate) fn new(sender: &Arc<Sender>, sockets: Vec<TcpStream>, rtt: Span, settings: [HostSettings; 2]) -> Self {
-        Self { sockets, sender: Arc::clone(sender), rtt, settings }
+        Self { sockets, sender: Arc::clone(sender), rtt, settings, gave_way: Mutex::default() }
     }
 
     /// Watches until the transfer has ended.
     pub(crate) fn watch(&self) {
-        let mut course = Course::default();
-        while !self.sender.common.has_failed() && !self.sender.queue.is_over() {
-            thread::sleep(INTERVAL);
+        let scavenges = self.sender.common.bounds.scavenge;
+        let mut pacer = Pacer::new(&self.sockets, self.rtt, scavenges);
+        let (mut course, mut sampled) = (Course::default(), Instant::now());
+        while !self.is_over() {
+            pacer.step(self.sender.queue.active().0);
+            *lock(&self.gave_way) = pacer.gave_way();
+            thread::sleep(PACE_INTERVAL);
+            if scavenges || sampled.elapsed() < INTERVAL {
+                continue;
+            }
+            sampled = Instant::now();
             let infos: Vec<TcpInfo> = self.infos().collect();
             match course.follow(Sample::of(&infos)) {
-                Some(Change::Lossy(loss)) => self.use_bbr(loss),
+                Some(Change::Lossy(loss)) => {
+                    pacer.release();
+                    self.use_bbr(loss);
+                }
                 Some(Change::Queued(rate)) => self.rest(rate),
+                Some(Change::Held) => self.add(),
                 None => {}
             }
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.sender.common.has_failed() || self.sender.queue.is_over()
+    }
+
     /// Returns the figures of all connections up to now.
     pub(crate) fn figures(&self) -> Figures {
         let infos: Vec<TcpInfo> = self.infos().collect();
-        Figures::of_sender(&infos, self.congestion_control())
+        Figures::of_sender(&infos, self.congestion_control(), *lock(&self.gave_way))
     }
 
     fn infos(&self) -> impl Iterator<Item = TcpInfo> {
@@ -166,7 +209,18 @@ impl Monitor {
         Some(String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned())
     }
 
+    /// Lets another connection carry data, if there is one.
+    fn add(&self) {
+        let (active, live) = self.sender.queue.active();
+        if active < live {
+            self.sender.queue.set_active(active + 1);
+            self.sender.common.note(format!("{} from here on: full buffers hold back fewer", counted(active as u16 + 1)));
+        }
+    }
+
     fn use_bbr(&self, loss: Ratio) {
+        // A loss halves only one of them.
+        self.sender.queue.set_active(usize::MAX);
         if self.congestion_control().as_deref() == Some(BBR) {
             return;
         }
@@ -185,9 +239,9 @@ impl Monitor {
     fn rest(&self, rate: BitRate) {
         let each = carried_by_one(self.rtt, &self.settings[0], &self.settings[1]);
         let needed = streams::to_fill(each, rate).unwrap_or(MAX_CHOSEN).max(1);
-        let active = self.sender.queue.active();
+        let (active, _) = self.sender.queue.active();
         if usize::from(needed) < active && self.congestion_control().as_deref() != Some(BBR) {
-            self.sender.queue.restrict(active - 1);
+            self.sender.queue.set_active(active - 1);
             let text = format!("one of {active} connections rests: it would only fill the queue of the path");
             self.sender.common.note(text);
         }
@@ -203,6 +257,8 @@ impl Sample {
             acknowledged: infos.iter().filter_map(|info| info.bytes_acked).map(ByteCount::get).sum(),
             rtt: infos.iter().filter_map(|info| info.rtt).min().unwrap_or_default(),
             min_rtt: infos.iter().filter_map(|info| info.min_rtt).min().unwrap_or_default(),
+            busy: infos.iter().filter_map(|info| info.busy).sum(),
+            held: infos.iter().flat_map(|info| [info.rwnd_limited, info.sndbuf_limited]).flatten().sum(),
         }
     }
 
@@ -221,7 +277,8 @@ impl Course {
     fn follow(&mut self, sample: Sample) -> Option<Change> {
         let last = std::mem::replace(&mut self.last, sample);
         // What overflows a queue is lost while packets wait in it, before or after.
-        if last.segments > 0 && last.has_no_queue() && sample.has_no_queue() {
+        let is_quiet = last.segments > 0 && last.has_no_queue() && sample.has_no_queue();
+        if is_quiet {
             self.quiet += 1;
             self.segments += sample.segments.saturating_sub(last.segments);
             self.retransmitted += sample.retransmitted.saturating_sub(last.retransmitted);
@@ -229,14 +286,22 @@ impl Course {
         let loss = Ratio::of(self.retransmitted as f64, self.segments.max(1) as f64);
         let is_lossy = self.retransmitted >= MIN_LOST && loss.get() >= LOSSY;
         self.queued = if sample.has_queue() { self.queued + 1 } else { 0 };
+        let [busy, held] = [sample.busy.saturating_sub(last.busy), sample.held.saturating_sub(last.held)];
+        self.held = if is_quiet && held * 2 > busy { self.held + 1 } else { 0 };
         if is_lossy && self.quiet >= QUIET_INTERVALS && !self.has_changed {
             self.has_changed = true;
             return Some(Change::Lossy(loss));
         }
         if self.queued >= QUEUED_INTERVALS && !self.has_changed {
             self.queued = 0;
+            self.has_queued = true;
             let bytes = ByteCount::new(sample.acknowledged.saturating_sub(last.acknowledged));
             return Some(Change::Queued(BitRate::of(bytes, Span::from_secs(INTERVAL.as_secs()))));
+        }
+        // Where a queue stood, the path carries no more.
+        if self.held >= HELD_INTERVALS && !self.has_queued {
+            self.held = 0;
+            return Some(Change::Held);
         }
         None
     }
@@ -245,16 +310,43 @@ impl Course {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_record::Change as RecordChange;
+
+    /// A maximum of buffers, as in the third batch of the OCI experiments.
+    const WIDE: ByteCount = ByteCount::new(24_500_000);
 
     #[test]
     fn short_buffers_on_a_long_path_take_more_connections() {
         let host = HostSettings::of_linux_6_18();
         let long = choose(None, Span::from_millis(98), &host, &host);
-        assert!((4..=8).contains(&long.count), "{long:?}");
+        assert!((4..=8).contains(&long.count) && long.active == long.count, "{long:?}");
         assert!(long.reason.contains("at 98 ms the buffers let one carry"), "{long:?}");
         let short = choose(None, Span::from_micros(200), &host, &host);
-        assert_eq!(short.count, MIN_CHOSEN);
-        assert_eq!(choose(Some(3), Span::from_millis(98), &host, &host).count, 3);
+        assert_eq!((short.count, short.active), (MIN_CHOSEN, MIN_CHOSEN));
+        let asked = choose(Some(3), Span::from_millis(98), &host, &host);
+        assert_eq!((asked.count, asked.active), (3, 3));
+        // One carries 990 Mbit/s, and another would only make the queue overflow.
+        let wide = host.changed_by(&[RecordChange::TcpRmemMax, RecordChange::TcpWmemMax].map(|of| of(WIDE)));
+        let one = choose(None, Span::from_millis(98), &wide, &wide);
+        assert_eq!((one.count, one.active), (2, 1));
+        assert!(one.reason.starts_with("2 connections, 1 at first: at 98 ms"), "{one:?}");
+    }
+
+    #[test]
+    fn another_connection_is_added_where_buffers_hold_back_and_no_queue_stands() {
+        let follow = |rtts: [u64; 6], held: f64| {
+            let mut course = Course::default();
+            let changes = rtts.into_iter().zip(1..).filter_map(|(rtt, at)| {
+                let busy = Span::from_secs(at);
+                course.follow(Sample { busy, held: busy.scaled(held), ..sample(at, 0, rtt) })
+            });
+            changes.collect::<Vec<_>>()
+        };
+        assert_eq!(follow([100; 6], 0.9), [Change::Held, Change::Held]);
+        assert_eq!(follow([100; 6], 0.4), []);
+        // The queue shows that one more does not help.
+        let full = follow([190, 190, 190, 100, 100, 100], 0.9);
+        assert_eq!(full, [Change::Queued(BitRate::from_mbps(10))]);
     }
 
     fn sample(second: u64, retransmitted: u64, rtt: u64) -> Sample {
@@ -264,6 +356,7 @@ mod tests {
             acknowledged: second * 1_250_000,
             rtt: Span::from_millis(rtt),
             min_rtt: Span::from_millis(100),
+            ..Sample::default()
         }
     }
 

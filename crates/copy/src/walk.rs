@@ -5,10 +5,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use fullpipe_transfer::{Entry, EntryKind, EntryPath, Excludes, Identity};
+use fullpipe_transfer::{Attributes, Entry, EntryKind, EntryPath, Excludes, Identity};
 use fullpipe_units::ByteCount;
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 
+use crate::attributes::{self, NotKept};
 use crate::options::CopyError;
 use crate::root::Root;
 use crate::tree::{Tree, kind, modified, names};
@@ -36,6 +37,8 @@ pub(crate) trait List {
     fn entry(&mut self, entry: Entry, file: Option<SourceFile>);
     /// Takes something that cannot be sent.
     fn problem(&mut self, path: &[u8], why: &str);
+    /// Takes attributes that are not sent.
+    fn not_kept(&mut self, path: &EntryPath, what: NotKept);
     /// Takes something that is not sent on purpose.
     fn skipped(&mut self, path: &EntryPath, why: &str);
     /// Returns true if nobody wants the rest.
@@ -69,9 +72,10 @@ impl Source {
     }
 }
 
-/// Walks all sources. Returns whether all of them could be read.
-pub(crate) fn walk(sources: &[Source], excludes: &Excludes, list: &mut dyn List) -> bool {
-    let mut walk = Walk { excludes, list, names_of: HashMap::new(), folders: Vec::new(), is_complete: true };
+/// Walks all sources, with attributes if `keeps_attributes`. Returns whether all of them could be read.
+pub(crate) fn walk(sources: &[Source], excludes: &Excludes, keeps_attributes: bool, list: &mut dyn List) -> bool {
+    let (names_of, folders) = (HashMap::new(), Vec::new());
+    let mut walk = Walk { excludes, keeps_attributes, list, names_of, folders, is_complete: true };
     for (index, source) in sources.iter().enumerate() {
         match &source.top {
             Some(top) => walk.visit(index, source, top.clone()),
@@ -104,8 +108,22 @@ fn file_of(stat: &Stat, source: usize, path: &EntryPath) -> (EntryKind, SourceFi
     (kind, SourceFile { source, path: path.clone(), size, identity })
 }
 
+/// Returns the attributes that an entry has now. `not_kept` takes those that are left out.
+///
+/// # Errors
+/// Fails if it cannot be opened.
+pub(crate) fn attributes_of(
+    source: &Source,
+    path: &EntryPath,
+    not_kept: &mut dyn FnMut(NotKept),
+) -> io::Result<Attributes> {
+    let open = source.tree.open_entry(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    Ok(attributes::read(open, not_kept))
+}
+
 struct Walk<'w> {
     excludes: &'w Excludes,
+    keeps_attributes: bool,
     list: &'w mut dyn List,
     /// The first name of each file that has several, by source, device and inode.
     names_of: HashMap<(usize, u64, u64), EntryPath>,
@@ -136,22 +154,34 @@ impl Walk<'_> {
 
     fn visit(&mut self, index: usize, source: &Source, path: EntryPath) {
         match self.entry(index, source, &path) {
-            Ok(Some(EntryKind::Folder { mode, modified })) => {
-                self.list.entry(Entry { path: path.clone(), kind: EntryKind::Folder { mode, modified } }, None);
+            Ok(Some(kind @ EntryKind::Folder { .. })) => {
+                let attributes = self.attributes(source, &path);
+                self.list.entry(Entry { path: path.clone(), kind, attributes }, None);
                 self.folders.push(Some(path));
             }
             Ok(Some(kind)) => {
+                let is_file = matches!(kind, EntryKind::File { .. });
+                let attributes = if is_file { self.attributes(source, &path) } else { Attributes::default() };
                 let file = match &kind {
                     EntryKind::File { size, identity, .. } => {
                         Some(SourceFile { source: index, path: path.clone(), size: *size, identity: *identity })
                     }
                     _ => None,
                 };
-                self.list.entry(Entry { path, kind }, file);
+                self.list.entry(Entry { path, kind, attributes }, file);
             }
             Ok(None) => {}
             Err(error) => self.problem(path.as_bytes(), &error.to_string()),
         }
+    }
+
+    /// Returns the attributes to send with an entry. What cannot be opened has none; that is named when it is read.
+    fn attributes(&mut self, source: &Source, path: &EntryPath) -> Attributes {
+        if !self.keeps_attributes {
+            return Attributes::default();
+        }
+        let mut not_kept = |what| self.list.not_kept(path, what);
+        attributes_of(source, path, &mut not_kept).unwrap_or_default()
     }
 
     fn entry(&mut self, index: usize, source: &Source, path: &EntryPath) -> io::Result<Option<EntryKind>> {
@@ -226,6 +256,10 @@ mod tests {
             self.1.push(format!("{} {why}", path.escape_ascii()));
         }
 
+        fn not_kept(&mut self, path: &EntryPath, what: NotKept) {
+            self.1.push(format!("{path} {}", what.kind));
+        }
+
         fn skipped(&mut self, path: &EntryPath, _: &str) {
             self.1.push(path.to_string());
         }
@@ -250,7 +284,7 @@ mod tests {
         let excludes = Excludes::new([&b"skip/"[..]]);
         let list = |path: &Path| {
             let mut taken = Taken::default();
-            assert!(walk(&[Source::open(&Root::User, path).unwrap()], &excludes, &mut taken));
+            assert!(walk(&[Source::open(&Root::User, path).unwrap()], &excludes, false, &mut taken));
             taken
         };
         let named = list(&tree);

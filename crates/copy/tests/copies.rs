@@ -157,6 +157,117 @@ fn a_tree_crosses_both_ways_and_is_the_same() {
     assert_eq!(listing(&scene.path("near")), listing(&scene.path("back")));
 }
 
+/// An access list that lets a user of this number read and write, as the kernel has it in an attribute
+/// (`include/uapi/linux/posix_acl_xattr.h`).
+fn access_list(user: u32) -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    // The owner, a user, the group, the mask, others.
+    let entries = [(1_u16, 6_u16, NOBODY), (2, 6, user), (4, 0, NOBODY), (16, 6, NOBODY), (32, 0, NOBODY)];
+    let fields = |(tag, permissions, id): (u16, u16, u32)| {
+        let (tag, permissions, id) = (tag.to_le_bytes(), permissions.to_le_bytes(), id.to_le_bytes());
+        [&tag[..], &permissions, &id].concat()
+    };
+    [2_u32.to_le_bytes().to_vec()].into_iter().chain(entries.map(fields)).flatten().collect()
+}
+
+fn set(path: &Path, name: &str, value: &[u8]) -> bool {
+    rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).is_ok()
+}
+
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; 1 << 16];
+    let length = rustix::fs::getxattr(path, name, &mut value[..]).ok()?;
+    Some(value[..length].to_vec())
+}
+
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+/// Attributes that a tree shall have, by path and name. Returns false if the file system has none.
+fn set_attributes(root: &Path) -> bool {
+    fs::create_dir_all(root.join("a/inner")).unwrap();
+    fs::write(root.join("a/file"), "content").unwrap();
+    fs::write(root.join("a/plain"), "content").unwrap();
+    fs::write(root.join("a/large"), vec![7; 3 << 20]).unwrap();
+    let all = [
+        ("a", "user.folder", b"of a folder".to_vec()),
+        ("a", DEFAULT, access_list(1234)),
+        ("a/file", "user.one", b"1".to_vec()),
+        ("a/file", "user.empty", Vec::new()),
+        ("a/file", ACCESS, access_list(4321)),
+        ("a/large", "user.long", vec![0xff; 2000]),
+    ];
+    all.iter().all(|(path, name, value)| set(&root.join(path), name, value))
+}
+
+#[test]
+fn access_lists_and_attributes_cross_if_that_is_asked_for() {
+    let scene = Scene::new();
+    let (near, far) = (scene.path("near"), scene.path("far"));
+    if !set_attributes(&near) {
+        return;
+    }
+    let source = text(&near.join("a")).to_owned();
+    scene.copy(&[&source, &scene.far("far")]);
+    assert_eq!((attribute(&far.join("a/file"), "user.one"), attribute(&far.join("a"), DEFAULT)), (None, None));
+    // What is there gets them, and a dry run says so.
+    let mut dry = scene.command_in_text(&[&source, &scene.far("far"), "-a", "--dry-run"]);
+    let dry = Running::start(&mut dry).finish(TIMEOUT);
+    let said = String::from_utf8_lossy(&[dry.stdout, dry.stderr].concat()).into_owned();
+    assert!(said.contains("a/file would get other extended attributes") && !said.contains("a/plain"), "{said}");
+    assert_eq!(attribute(&far.join("a/file"), "user.one"), None);
+    let again = scene.copy(&["-a", &source, &scene.far("far")]);
+    assert_eq!((again["files"].as_u64(), again["failed"].as_u64()), (Some(0), Some(0)), "{again}");
+    // And so does what is new, both ways; a file without any inherits none of its folder.
+    assert!(set(scene.folder.path(), DEFAULT, &access_list(99)));
+    let back = scene.path("back");
+    scene.copy(&["-a", &scene.far("far/a"), &format!("{}/", text(&back))]);
+    for root in [&far, &back] {
+        for (path, name) in [
+            ("a", "user.folder"),
+            ("a", DEFAULT),
+            ("a", ACCESS),
+            ("a/inner", DEFAULT),
+            ("a/file", "user.one"),
+            ("a/file", "user.empty"),
+            ("a/file", ACCESS),
+            ("a/plain", ACCESS),
+            ("a/large", "user.long"),
+        ] {
+            let expected = attribute(&near.join(path), name);
+            assert_eq!(attribute(&root.join(path), name), expected, "{} {path} {name}", root.display());
+        }
+        assert_eq!(listing(&near.join("a")), listing(&root.join("a")));
+    }
+    // What the sender no longer has goes.
+    rustix::fs::removexattr(near.join("a/file"), "user.one").unwrap();
+    scene.copy(&["-a", &source, &scene.far("far")]);
+    assert_eq!(attribute(&far.join("a/file"), "user.one"), None);
+    assert!(attribute(&far.join("a/file"), ACCESS).is_some());
+}
+
+#[test]
+fn attributes_that_give_rights_stay_behind_which_is_said_once() {
+    let scene = Scene::new();
+    for name in ["one", "two"] {
+        let path = scene.path("near").join(name);
+        fs::write(&path, name).unwrap();
+        if !(is_root() && set(&path, "trusted.x", b"x") && set(&path, "user.x", b"x")) {
+            return;
+        }
+    }
+    let arguments = ["-a".to_owned(), format!("{}/", text(&scene.path("near"))), scene.far("far")];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = Running::start(&mut scene.command_in_text(&arguments)).finish(TIMEOUT);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(said.matches("does not keep its trusted.*").count(), 1, "{said}");
+    for name in ["one", "two"] {
+        let path = scene.path("far").join(name);
+        assert_eq!((attribute(&path, "trusted.x"), attribute(&path, "user.x")), (None, Some(b"x".to_vec())));
+    }
+}
+
 #[test]
 fn a_file_gets_another_name_and_its_digest_is_that_of_b3sum() {
     let scene = Scene::new();

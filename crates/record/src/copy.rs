@@ -1,6 +1,6 @@
 //! The result of a copy.
 
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,9 @@ pub struct CopyReport {
     pub congestion_control: Option<String>,
     /// Segments that were sent again.
     pub retransmitted: SegCount,
+    /// Part of the time for which it sent next to nothing, because others loaded the path; with `--scavenge` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gave_way: Option<Ratio>,
     /// The limit of the rate.
     pub limit: CopyLimit,
 }
@@ -87,6 +90,8 @@ pub enum CopyLimit {
     SendBuffer,
     /// The congestion windows: the path.
     CongestionWindow,
+    /// Other traffic, to which it gave way.
+    OtherTraffic,
     /// The rate that the user permits.
     RateLimit,
     /// The windows of ssh.

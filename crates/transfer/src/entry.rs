@@ -1,8 +1,9 @@
 use fullpipe_units::ByteCount;
 use thiserror::Error;
 
+use crate::attributes::Wrong;
 use crate::bytes::{Reader, Short, put_counted};
-use crate::{Digest, EntryPath};
+use crate::{Attributes, Digest, EntryPath};
 
 /// A file, folder or link of the tree that is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub struct Entry {
     pub path: EntryPath,
     /// Its kind.
     pub kind: EntryKind,
+    /// Extended attributes of a file or folder.
+    pub attributes: Attributes,
 }
 
 /// The kind of an entry, with what is kept of it.
@@ -98,6 +101,7 @@ impl Entry {
                 put_counted(into, first.as_bytes());
             }
         }
+        self.attributes.put(into);
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, EntryError> {
@@ -116,7 +120,7 @@ impl Entry {
             3 => EntryKind::HardLink { first: EntryPath::new(reader.counted()?)? },
             other => return Err(UnknownKind(other).into()),
         };
-        Ok(Self { path, kind })
+        Ok(Self { path, kind, attributes: Attributes::read(reader)? })
     }
 }
 
@@ -129,6 +133,8 @@ pub(crate) enum EntryError {
     Path(#[from] crate::PathError),
     #[error(transparent)]
     Kind(#[from] UnknownKind),
+    #[error(transparent)]
+    Attributes(#[from] Wrong),
 }
 
 impl From<Short> for EntryError {

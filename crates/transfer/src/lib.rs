@@ -6,18 +6,28 @@
 //!   whole file, as `b3sum` prints it.
 //! * In: bytes of the other end. Out: [`Message`]s, with bounds on everything that has a length.
 //! * In: bytes of a journal. Out: the chunks that an earlier run has verified ([`Recovered`]).
+//! * In: samples of connections. Out: the rate of a transfer that gives way to all other traffic ([`Scavenger`]), or of
+//!   one whose connections count as one user ([`Coupling`]).
 //!
 //! Whatever the other end sends is taken for hostile: nothing here panics or allocates more than was sent.
 
+mod attributes;
 mod bytes;
 mod chunks;
+mod coupling;
 mod entry;
+#[cfg(test)]
+mod fluid;
 mod journal;
 mod message;
 mod path;
 mod pattern;
+mod rounds;
+mod scavenger;
 
+pub use attributes::{AttributeError, AttributeKind, Attributes};
 pub use chunks::{CHUNK, Chunks, Digest, Verified, ZEROS, chunk_hash, hexadecimal};
+pub use coupling::Coupling;
 pub use entry::{Entry, EntryKind, Identity, ModificationTime, UnknownKind};
 pub use journal::{Boot, Journal, Recovered};
 pub use message::{
@@ -25,3 +35,5 @@ pub use message::{
 };
 pub use path::{EntryPath, PathError, escaped};
 pub use pattern::Excludes;
+pub use rounds::{StreamsSample, unsmoothed};
+pub use scavenger::Scavenger;

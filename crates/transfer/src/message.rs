@@ -8,7 +8,7 @@ use crate::entry::EntryError;
 use crate::{CHUNK, Chunks, Digest, Entry, EntryPath};
 
 /// Version of the messages. Ends of different versions do not understand each other.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// The frame without a message: its sender is there and has nothing to say.
 pub const ALIVE: [u8; 4] = [0; 4];
@@ -45,6 +45,10 @@ pub struct Hello {
     pub delete: bool,
     /// The receiver reads every file back from its disk.
     pub verify_disk: bool,
+    /// The sender gives way to all other traffic.
+    pub scavenge: bool,
+    /// Extended attributes and access lists are kept.
+    pub attributes: bool,
     /// Seconds after which an end that receives nothing gives up.
     pub timeout: u16,
     /// Secret of the connections for data.
@@ -128,10 +132,12 @@ pub enum Message<'b> {
         /// The port.
         port: u16,
     },
-    /// Near → far: so many connections carry data; with none, this one does.
+    /// Near → far: these connections carry data; with none, this one does.
     Streams {
         /// Their number.
         count: u16,
+        /// Those of them that carry data at first. The others wait until they are needed.
+        active: u16,
     },
     /// Sender → receiver: the list begins.
     Begin {
@@ -315,9 +321,8 @@ impl<'b> Message<'b> {
                 into.push(*code);
                 put_sentence(into, why);
             }
-            Self::Dial { port: number } | Self::Streams { count: number } | Self::Lost { index: number } => {
-                into.extend(number.to_le_bytes());
-            }
+            Self::Dial { port: number } | Self::Lost { index: number } => into.extend(number.to_le_bytes()),
+            Self::Streams { count, active } => into.extend([*count, *active].map(u16::to_le_bytes).concat()),
             Self::Begin { single, content } => into.extend([*single, *content].map(u8::from)),
             Self::EndOfList { complete } => into.push((*complete).into()),
             Self::Entry(entry) => entry.put(into),
@@ -422,7 +427,7 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
         }),
         REFUSED => Message::Refused { code: reader.u8()?, why: sentence(reader)? },
         DIAL => Message::Dial { port: reader.u16()? },
-        STREAMS => Message::Streams { count: reader.u16()? },
+        STREAMS => Message::Streams { count: reader.u16()?, active: reader.u16()? },
         BEGIN => Message::Begin { single: flag(reader)?, content: flag(reader)? },
         ENTRY => Message::Entry(Entry::read(reader)?),
         END_OF_LIST => Message::EndOfList { complete: flag(reader)? },
@@ -458,7 +463,8 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
 impl Hello {
     fn put(&self, into: &mut Vec<u8>) {
         into.extend(self.version.to_le_bytes());
-        into.extend([self.far_sends, self.dry_run, self.delete, self.verify_disk].map(u8::from));
+        let flags = [self.far_sends, self.dry_run, self.delete, self.verify_disk, self.scavenge, self.attributes];
+        into.extend(flags.map(u8::from));
         into.extend(self.timeout.to_le_bytes());
         into.extend(self.secret);
         into.extend(self.ports.0.to_le_bytes());
@@ -478,6 +484,8 @@ impl Hello {
             dry_run: flag(reader)?,
             delete: flag(reader)?,
             verify_disk: flag(reader)?,
+            scavenge: flag(reader)?,
+            attributes: flag(reader)?,
             timeout: reader.u16()?,
             secret: reader.array()?,
             ports: (reader.u16()?, reader.u16()?),
@@ -543,7 +551,7 @@ fn put_sentence(into: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{EntryKind, Identity, ModificationTime};
+    use crate::{Attributes, EntryKind, Identity, ModificationTime};
     use fullpipe_units::ByteCount;
     use proptest::prelude::*;
 
@@ -555,7 +563,11 @@ mod tests {
         let modified = ModificationTime { seconds: -5, nanoseconds: 999_999_999 };
         let file =
             EntryKind::File { mode: 0o640, modified, size: ByteCount::new(1 << 50), identity: Identity([9; 32]) };
-        let entry = |kind| Message::Entry(Entry { path: path("a/b\u{fffd}"), kind });
+        let entry = |kind| Message::Entry(Entry { path: path("a/b\u{fffd}"), kind, attributes: Attributes::default() });
+        let mut attributes = Attributes::default();
+        for (name, value) in [("user.a", &b"value"[..]), ("user.b", b""), ("system.posix_acl_access", b"\x02")] {
+            attributes.insert(name.as_bytes(), value).unwrap();
+        }
         vec![
             Message::Hello(Hello {
                 version: VERSION,
@@ -563,6 +575,8 @@ mod tests {
                 dry_run: false,
                 delete: true,
                 verify_disk: true,
+                scavenge: false,
+                attributes: true,
                 timeout: 30,
                 secret: [5; 32],
                 ports: (4000, 4010),
@@ -575,11 +589,11 @@ mod tests {
             Message::Ready(Ready { port: 4000, address: b"192.0.2.1".to_vec(), settings: Vec::new() }),
             Message::Refused { code: 2, why: "no".to_owned() },
             Message::Dial { port: 1 },
-            Message::Streams { count: 4 },
+            Message::Streams { count: 4, active: 3 },
             Message::Begin { single: true, content: false },
             entry(EntryKind::Folder { mode: 0o755, modified }),
             entry(file.clone()),
-            Message::Again { file: 7, entry: Entry { path: path("a"), kind: file } },
+            Message::Again { file: 7, entry: Entry { path: path("a"), kind: file, attributes } },
             entry(EntryKind::SymbolicLink { target: b"../x".to_vec() }),
             entry(EntryKind::HardLink { first: path("c") }),
             Message::EndOfList { complete: false },
@@ -657,7 +671,7 @@ mod tests {
     #[test]
     fn bits_that_let_a_program_run_as_another_user_are_dropped() {
         let kind = EntryKind::Folder { mode: 0o7777, modified: ModificationTime::default() };
-        let frame = Message::Entry(Entry { path: path("a"), kind }).frame();
+        let frame = Message::Entry(Entry { path: path("a"), kind, attributes: Attributes::default() }).frame();
         let Ok(Message::Entry(Entry { kind: EntryKind::Folder { mode, .. }, .. })) = Message::read(&frame[4..]) else {
             panic!("it is an entry");
         };

@@ -84,6 +84,12 @@ pub(crate) struct Arguments {
     /// Connections for data, 1 to 64, or auto
     #[arg(long, value_name = "N", default_value = "auto", value_parser = streams, help_heading = "Copy")]
     streams: Streams,
+    /// Give way to all other traffic: take only what it leaves
+    #[arg(long, help_heading = "Copy")]
+    scavenge: bool,
+    /// Keep access lists and extended attributes of users, too
+    #[arg(long, short = 'a', help_heading = "Copy")]
+    attributes: bool,
     /// Read each file back from the receiver's disk before it gets its name
     #[arg(long, help_heading = "Copy")]
     verify_disk: bool,
@@ -187,6 +193,8 @@ impl Arguments {
             ports: self.ports,
             streams: self.streams.0,
             verify_disk: self.verify_disk,
+            scavenge: self.scavenge,
+            attributes: self.attributes,
             timeout: self.timeout,
             unencrypted: self.insecure_data.clone(),
             key: self.key_file.clone(),

@@ -3,6 +3,7 @@
 mod captures;
 #[path = "../common/mod.rs"]
 mod common;
+mod copy;
 mod diagnose;
 mod lab;
 mod lab_up;

@@ -50,7 +50,10 @@ fn path(done: &CopyReport) -> String {
     };
     let rtt = done.rtt.map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
     let CopyReport { rate, set_up, .. } = done;
-    format!("{rate} {transport}{control}{rtt}{lost}; {set_up} to connect\nlimit: {}\n", limit(done.limit))
+    let gave_way = done.gave_way.map_or_else(String::new, |part| {
+        format!("scavenging: gave way to other traffic {:.0} % of the time\n", part.percent())
+    });
+    format!("{rate} {transport}{control}{rtt}{lost}; {set_up} to connect\n{gave_way}limit: {}\n", limit(done.limit))
 }
 
 /// Returns the line of progress.
@@ -79,6 +82,7 @@ const fn limit(limit: CopyLimit) -> &'static str {
         CopyLimit::ReceiveWindow => "the receiver's windows (tcp_rmem); --streams opens more connections",
         CopyLimit::SendBuffer => "the sender's buffers (tcp_wmem); --streams opens more connections",
         CopyLimit::CongestionWindow => "the path: the congestion windows",
+        CopyLimit::OtherTraffic => "other traffic, to which --scavenge gives way",
         CopyLimit::RateLimit => "the rate that --bwlimit permits",
         CopyLimit::Ssh => "ssh, whose channel has a window of 2 MiB",
     }

@@ -1,0 +1,308 @@
+//! `fullpipe copy` next to one connection under CUBIC over an emulated path: the share of each.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_record::{Content, Document, Event};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+use crate::process::{Process, RunError, last_words};
+use crate::statistics::{Ratio, ratio};
+
+/// The path, between a sender of both and a receiver of both.
+const RATE: BitRate = BitRate::from_mbps(100);
+const RTT: Span = Span::from_millis(50);
+
+const RECEIVER: &str = "198.18.0.2";
+
+/// Time that CUBIC has the path alone, then that both have to find their shares, then that is judged, and then that a
+/// copy has alone. What of it is judged begins a little later.
+const ALONE: Duration = Duration::from_secs(4);
+const TO_SETTLE: Duration = Duration::from_secs(8);
+const JUDGED: Duration = Duration::from_secs(30);
+const BEHIND: Duration = Duration::from_secs(12);
+const TO_FILL: Duration = Duration::from_secs(4);
+
+/// Time for a lab, a server and the last words of a measurement.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A path and a copy next to CUBIC.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    path: &'static str,
+    flags: &'static [&'static str],
+}
+
+/// All of them.
+pub(crate) const CASES: [Case; 8] = [
+    Case { name: "fairness-0.3bdp", path: "queue = '0.3bdp'", flags: &[] },
+    Case { name: "fairness-1bdp", path: "queue = '1bdp'", flags: &[] },
+    Case { name: "fairness-3bdp", path: "queue = '3bdp'", flags: &[] },
+    Case { name: "fairness-loss-1e-3", path: "queue = '1bdp'\nloss = '1e-3'", flags: &[] },
+    Case { name: "fairness-scavenge-0.3bdp", path: "queue = '0.3bdp'", flags: &["--scavenge"] },
+    Case { name: "fairness-scavenge-1bdp", path: "queue = '1bdp'", flags: &["--scavenge"] },
+    Case { name: "fairness-scavenge-3bdp", path: "queue = '3bdp'", flags: &["--scavenge"] },
+    Case { name: "fairness-scavenge-loss-1e-3", path: "queue = '1bdp'\nloss = '1e-3'", flags: &["--scavenge"] },
+];
+
+/// Rates of a run.
+#[derive(Debug, Clone, Copy)]
+struct Shares {
+    /// CUBIC without a copy, if that was measured, and next to it.
+    alone: Option<BitRate>,
+    cubic: BitRate,
+    /// The copy next to CUBIC, and after it.
+    copy: BitRate,
+    behind: BitRate,
+}
+
+impl Case {
+    /// Runs it so many times. Returns its text.
+    ///
+    /// # Errors
+    /// Fails if the user stops it, or a program cannot be started.
+    pub(crate) fn run(&self, fullpipe: &Path, rounds: u16, stop: &AtomicBool) -> Result<String, RunError> {
+        let mut shares = Vec::new();
+        let mut failures = String::new();
+        for _ in 0..rounds {
+            match self.round(fullpipe, stop) {
+                Ok(round) => shares.push(round),
+                Err(RunError::Interrupted) => return Err(RunError::Interrupted),
+                Err(RunError::Failed(why)) => drop(writeln!(failures, "  {why}")),
+            }
+        }
+        Ok(self.text(&shares) + &failures)
+    }
+
+    fn round(&self, fullpipe: &Path, stop: &AtomicBool) -> Result<Shares, RunError> {
+        let alone = match self.has_loss() {
+            true => Some(Scene::start(self, fullpipe, stop)?.cubic()?.finished()?),
+            false => None,
+        };
+        let scene = Scene::start(self, fullpipe, stop)?;
+        let cubic = scene.cubic()?;
+        scene.wait(ALONE)?;
+        let began = Instant::now();
+        let copy = scene.copy(self.flags)?;
+        let progress = scene.watch(&copy, || began.elapsed() > TO_SETTLE + JUDGED + BEHIND)?;
+        let between = |from: Duration, until: Duration| rate(&progress, began + from, began + until);
+        let judged = TO_SETTLE + JUDGED;
+        Ok(Shares {
+            alone,
+            cubic: cubic.finished()?,
+            copy: between(TO_SETTLE, judged),
+            behind: between(judged + TO_FILL, judged + BEHIND),
+        })
+    }
+
+    fn has_loss(&self) -> bool {
+        self.path.contains("loss")
+    }
+
+    fn scenario(&self) -> String {
+        let Self { name, path, .. } = self;
+        format!(
+            "name = 'fairness'\ntitle = '{name}'\n[path]\nrate = '{RATE}'\nrtt = '{RTT}'\n{path}\n\
+             [[step]]\nname = 'none'\n"
+        )
+    }
+
+    fn text(&self, shares: &[Shares]) -> String {
+        let figures = |of: &dyn Fn(&Shares) -> Option<f64>| shares.iter().filter_map(of).collect::<Vec<_>>();
+        let mbps = |rate: BitRate| Some(rate.as_mbps());
+        let mut text = format!("\n{}: {RATE} × {RTT}, {}\n", self.name, self.path.replace('\n', ", "));
+        let rows: [(&str, &dyn Fn(&Shares) -> Option<f64>); 6] = [
+            ("CUBIC next to the copy, Mbit/s", &|shares| mbps(shares.cubic)),
+            ("copy next to CUBIC, Mbit/s", &|shares| mbps(shares.copy)),
+            ("Jain index", &|shares| Some(jain(shares.cubic, shares.copy))),
+            ("copy's part of both", &|shares| {
+                Some(shares.copy.as_f64() / (shares.copy.as_f64() + shares.cubic.as_f64()))
+            }),
+            ("copy after CUBIC, Mbit/s", &|shares| mbps(shares.behind)),
+            ("CUBIC next to the copy ÷ alone", &|shares| Some(shares.cubic.as_f64() / shares.alone?.as_f64())),
+        ];
+        for (what, of) in rows {
+            if !what.contains("alone") || self.has_loss() {
+                let _ = writeln!(text, "  {what:<32} {}", shown(ratio(&figures(of))));
+            }
+        }
+        text
+    }
+}
+
+/// Jain's index of two users: 1 if both have as much, 0.5 if one has all (Jain, Chiu and Hawe, 1984).
+fn jain(one: BitRate, other: BitRate) -> f64 {
+    let (one, other) = (one.as_f64(), other.as_f64());
+    (one + other).powi(2) / (2.0 * (one * one + other * other)).max(f64::MIN_POSITIVE)
+}
+
+fn shown(ratio: Option<Ratio>) -> String {
+    match ratio {
+        Some(Ratio { median, interval: Some([low, high]) }) => format!("{median:.2} [{low:.2}, {high:.2}]"),
+        Some(Ratio { median, interval: None }) => format!("{median:.2}"),
+        None => "none".to_owned(),
+    }
+}
+
+/// Bytes that were verified, and when.
+type Progress = BTreeMap<Instant, ByteCount>;
+
+/// Returns the mean rate between two times.
+fn rate(progress: &Progress, from: Instant, until: Instant) -> BitRate {
+    let at = |time: Instant| progress.range(..=time).next_back().map(|(at, bytes)| (*at, *bytes));
+    let Some(((first, before), (last, behind))) = at(from).zip(at(until)) else { return BitRate::ZERO };
+    BitRate::of(behind.saturating_sub(before), Span::from(last - first))
+}
+
+/// A lab that stands, with a server in its receiver and a file to copy.
+struct Scene<'s> {
+    fullpipe: &'s Path,
+    stop: &'s AtomicBool,
+    folder: tempfile::TempDir,
+    name: String,
+    _lab: Process,
+    _server: Process,
+}
+
+impl<'s> Scene<'s> {
+    fn start(case: &Case, fullpipe: &'s Path, stop: &'s AtomicBool) -> Result<Self, RunError> {
+        // The files are in memory, so that no disk limits them.
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).map_err(RunError::failed)?;
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("path.toml"), case.scenario()).map_err(RunError::failed)?;
+        std::fs::write(at("key"), "correct horse battery").map_err(RunError::failed)?;
+        std::fs::create_dir(at("to")).map_err(RunError::failed)?;
+        let most = RATE.bytes_in(Span::from(TO_SETTLE + JUDGED + BEHIND + TIMEOUT)).get() as usize;
+        std::fs::write(at("file"), vec![1; most]).map_err(RunError::failed)?;
+        let name = format!("fairness-{}", std::process::id());
+        let mut command = Command::new(fullpipe);
+        command.args(["lab", "up"]).arg(at("path.toml")).args(["--json-lines", "--interval", "1", "--name", &name]);
+        let mut lab = Process::start(&mut command)?;
+        lab.wait_until("come up", TIMEOUT, stop, |lab| !lab.stdout().is_empty())?;
+        let mut command = join(fullpipe, &name, "receiver");
+        command.args(["serve", "--no-iperf2", "--share"]).arg(at("to")).arg("--key-file").arg(at("key"));
+        let mut server = Process::start(&mut command)?;
+        server.wait_until("answer", TIMEOUT, stop, |_| listens(fullpipe, &name))?;
+        Ok(Self { fullpipe, stop, folder, name, _lab: lab, _server: server })
+    }
+
+    fn cubic(&self) -> Result<Cubic<'s>, RunError> {
+        let mut command = join(self.fullpipe, &self.name, "sender");
+        command.args(["measure", RECEIVER, "-C", "cubic", "--json", "--no-store", "-t"]);
+        command.arg((ALONE + TO_SETTLE + JUDGED).as_secs().to_string());
+        Ok(Cubic { process: Process::start(&mut command)?, stop: self.stop })
+    }
+
+    fn copy(&self, flags: &[&str]) -> Result<Process, RunError> {
+        let mut command = join(self.fullpipe, &self.name, "sender");
+        command.arg("copy").arg(self.folder.path().join("file")).arg(format!("fullpipe://{RECEIVER}/"));
+        command.arg("--key-file").arg(self.folder.path().join("key")).arg("--json-lines").args(flags);
+        Process::start(&mut command)
+    }
+
+    fn wait(&self, time: Duration) -> Result<(), RunError> {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(RunError::Interrupted);
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Notes how far a copy is, until `is_over`.
+    fn watch(&self, copy: &Process, is_over: impl Fn() -> bool) -> Result<Progress, RunError> {
+        let mut progress = Progress::from([(Instant::now(), ByteCount::ZERO)]);
+        let mut seen = 0;
+        while !is_over() {
+            self.wait(POLL_INTERVAL)?;
+            let said = copy.stdout();
+            let whole = said.rfind('\n').map_or(0, |end| end + 1);
+            for line in said[seen..whole].lines() {
+                if let Ok(Event::CopyProgress(at)) = serde_json::from_str(line) {
+                    progress.insert(Instant::now(), at.verified);
+                }
+            }
+            seen = whole;
+        }
+        Ok(progress)
+    }
+}
+
+/// A measurement under CUBIC.
+struct Cubic<'s> {
+    process: Process,
+    stop: &'s AtomicBool,
+}
+
+impl Cubic<'_> {
+    fn finished(self) -> Result<BitRate, RunError> {
+        let ended = self.process.finish(ALONE + TO_SETTLE + JUDGED + TIMEOUT, self.stop)?;
+        let document: Result<Document, _> = serde_json::from_str(&ended.stdout);
+        let Ok(Document { content: Content::Measurement { measurement }, .. }) = document else {
+            return Err(RunError::Failed(last_words(&ended.stderr, "fullpipe measure printed no result")));
+        };
+        let judged = measurement
+            .intervals
+            .iter()
+            .filter(|interval| Duration::from(interval.from) > ALONE + TO_SETTLE - POLL_INTERVAL);
+        let (bytes, time) = judged.fold((ByteCount::ZERO, Span::ZERO), |(bytes, time), interval| {
+            (bytes + interval.bytes, time + interval.to.saturating_sub(interval.from))
+        });
+        Ok(BitRate::of(bytes, time))
+    }
+}
+
+/// Returns a command in a host of a lab, to which the arguments of fullpipe are to be added.
+fn join(fullpipe: &Path, lab: &str, host: &str) -> Command {
+    let mut command = Command::new(fullpipe);
+    command.args(["lab", "exec", "--join", lab, host, "--"]).arg(fullpipe);
+    command
+}
+
+/// Returns true if the server in the receiver takes measurements and copies.
+fn listens(fullpipe: &Path, lab: &str) -> bool {
+    let mut command = Command::new(fullpipe);
+    command.args(["lab", "exec", "--join", lab, "receiver", "--", "cat", "/proc/net/tcp", "/proc/net/tcp6"]);
+    let tables = command.output().map(|output| output.stdout).unwrap_or_default();
+    let tables = String::from_utf8_lossy(&tables).into_owned();
+    [":1451 ", ":1452 "].iter().all(|port| tables.contains(port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_is_one_for_equals_and_a_half_if_one_has_all() {
+        let of = |one, other| jain(BitRate::from_mbps(one), BitRate::from_mbps(other));
+        assert!((of(40, 40) - 1.0).abs() < 1e-9 && (of(0, 90) - 0.5).abs() < 1e-9);
+        assert!((of(77, 16) - 0.699).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_rate_is_that_between_two_reports() {
+        let began = Instant::now();
+        let report = |seconds, mib| (began + Duration::from_secs(seconds), ByteCount::from_mib(mib));
+        let progress = Progress::from([report(0, 0), report(2, 10), report(4, 30), report(6, 90)]);
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let between = |from, until| rate(&progress, at(from), at(until));
+        assert_eq!(between(2, 5), BitRate::of(ByteCount::from_mib(20), Span::from_secs(2)));
+        assert_eq!(between(9, 9), BitRate::ZERO);
+    }
+
+    #[test]
+    fn every_path_is_a_scenario() {
+        for case in &CASES {
+            fullpipe_scenario::Scenario::parse("x.toml", &case.scenario()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Extended attributes and access lists of what is open, as far as a copy keeps them.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+
+use fullpipe_transfer::{AttributeKind, Attributes, escaped};
+use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
+use rustix::io::Errno;
+
+use crate::locks::lock;
+
+/// Bytes of a value, and of all names, at most (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
+const MAX_BYTES: usize = 64 << 10;
+
+/// Bytes of attributes that wait for their files at most. Files with the same ones share them.
+const MAX_HELD: usize = 256 << 20;
+
+/// Something that is not kept, of a kind of which only the first is said.
+#[derive(Debug)]
+pub(crate) struct NotKept {
+    pub(crate) kind: String,
+    pub(crate) why: String,
+}
+
+/// Reads the attributes of what is open. `not_kept` takes those that are left out.
+pub(crate) fn read(open: impl AsFd, not_kept: &mut dyn FnMut(NotKept)) -> Attributes {
+    let mut attributes = Attributes::default();
+    let names = names(&open).unwrap_or_else(|error| {
+        not_kept(NotKept { kind: "attributes".to_owned(), why: error.to_string() });
+        Vec::new()
+    });
+    for name in names {
+        let taken = match AttributeKind::of(&name) {
+            Some(_) => value(&open, &name).and_then(|value| {
+                let Some(value) = value else { return Ok(()) };
+                attributes.insert(&name, &value).map_err(io::Error::other)
+            }),
+            None => Err(io::Error::other("attributes of this kind are not kept")),
+        };
+        if let Err(error) = taken {
+            not_kept(NotKept { kind: namespace(&name), why: error.to_string() });
+        }
+    }
+    attributes
+}
+
+/// Gives what is open these attributes, and no others of the kinds that are kept. `not_kept` takes those that the
+/// system refuses.
+pub(crate) fn settle(open: impl AsFd, wanted: &Attributes, not_kept: &mut dyn FnMut(NotKept)) {
+    let found = read(&open, &mut |_| {});
+    let more = found.iter().filter(|(name, _)| wanted.get(name).is_none());
+    let removed = more.map(|(name, _)| (name, fremovexattr(&open, name)));
+    let missing = wanted.iter().filter(|(name, value)| found.get(name) != Some(*value));
+    let set = missing.map(|(name, value)| (name, fsetxattr(&open, name, value, XattrFlags::empty())));
+    for (name, done) in removed.chain(set) {
+        if let (Err(error), Some(kind)) = (done, AttributeKind::of(name)) {
+            not_kept(NotKept { kind: kind.words().to_owned(), why: io::Error::from(error).to_string() });
+        }
+    }
+}
+
+/// Returns true if what is open does not have exactly these attributes.
+pub(crate) fn differ(open: impl AsFd, wanted: &Attributes) -> bool {
+    read(open, &mut |_| {}) != *wanted
+}
+
+fn names(open: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+    let mut list = vec![0; MAX_BYTES];
+    let length = match flistxattr(open, &mut list[..]) {
+        Err(Errno::NOTSUP) => 0,
+        listed => listed?,
+    };
+    let names = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(<[u8]>::to_vec).collect())
+}
+
+/// Returns the value of an attribute; `None` if it has gone meanwhile.
+fn value(open: impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    let mut value = vec![0; MAX_BYTES];
+    match fgetxattr(open, name, &mut value[..]) {
+        Ok(length) => {
+            value.truncate(length);
+            Ok(Some(value))
+        }
+        Err(Errno::NODATA) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the namespace of a name, as `security.*`.
+fn namespace(name: &[u8]) -> String {
+    let end = name.iter().position(|byte| *byte == b'.').unwrap_or(name.len());
+    format!("{}.*", escaped(&name[..end]))
+}
+
+/// The attributes that wait for their files.
+#[derive(Debug, Default)]
+pub(crate) struct Held(Mutex<(HashSet<Arc<Attributes>>, usize)>);
+
+impl Held {
+    /// Returns attributes to hold; `None` if those that wait are too many.
+    pub(crate) fn hold(&self, attributes: Attributes) -> Option<Arc<Attributes>> {
+        let mut held = lock(&self.0);
+        let (all, bytes) = &mut *held;
+        if let Some(same) = all.get(&attributes) {
+            return Some(Arc::clone(same));
+        }
+        let size = |attributes: &Attributes| attributes.bytes().get() as usize + size_of::<Attributes>();
+        if *bytes + size(&attributes) > MAX_HELD {
+            all.retain(|attributes| Arc::strong_count(attributes) > 1);
+            *bytes = all.iter().map(|attributes| size(attributes)).sum();
+        }
+        *bytes += size(&attributes);
+        let attributes = Arc::new(attributes);
+        (*bytes <= MAX_HELD && all.insert(Arc::clone(&attributes))).then_some(attributes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn attributes(of: &[(&str, &[u8])]) -> Attributes {
+        let mut attributes = Attributes::default();
+        for (name, value) in of {
+            attributes.insert(name.as_bytes(), value).unwrap();
+        }
+        attributes
+    }
+
+    /// A file on a file system that has attributes of users; `None` if this one does not.
+    fn file(folder: &tempfile::TempDir) -> Option<File> {
+        let file = File::create(folder.path().join("file")).unwrap();
+        fsetxattr(&file, "user.old", b"old", XattrFlags::empty()).is_ok().then_some(file)
+    }
+
+    #[test]
+    fn a_file_gets_what_is_wanted_and_loses_what_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(file) = file(&folder) else { return };
+        let wanted = attributes(&[("user.new", b"new"), ("user.empty", b""), ("user.caf\u{e9}", &[0xff; 100])]);
+        assert!(differ(&file, &wanted));
+        settle(&file, &wanted, &mut |not_kept| panic!("{not_kept:?}"));
+        assert!(!differ(&file, &wanted));
+        assert_eq!(read(&file, &mut |_| {}), wanted);
+    }
+
+    #[test]
+    fn what_the_system_refuses_is_said_and_the_rest_is_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(file) = file(&folder) else { return };
+        // No list of access has such a form.
+        let wanted = attributes(&[("system.posix_acl_access", b"nonsense"), ("user.new", b"new")]);
+        let mut said = Vec::new();
+        settle(&file, &wanted, &mut |not_kept| said.push(not_kept.kind));
+        assert_eq!(said, ["access lists"]);
+        assert_eq!(read(&file, &mut |_| {}), attributes(&[("user.new", b"new")]));
+    }
+
+    #[test]
+    fn files_share_attributes_and_too_many_are_refused() {
+        let held = Held::default();
+        let first = held.hold(attributes(&[("user.a", b"1")])).unwrap();
+        let second = held.hold(attributes(&[("user.a", b"1")])).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+        lock(&held.0).1 = MAX_HELD;
+        // What nobody waits for any more does not count.
+        let third = held.hold(attributes(&[("user.a", b"2")]));
+        assert!(third.is_some() && lock(&held.0).0.len() == 2);
+        drop((first, second));
+        lock(&held.0).1 = MAX_HELD;
+        assert!(held.hold(attributes(&[("user.a", b"3")])).is_some() && lock(&held.0).0.len() == 2);
+    }
+}

@@ -1,0 +1,197 @@
+//! Connections that count as one user, or give way to all others: the kernel paces them, at the rate that follows from
+//! its figures.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use fullpipe_record::{CongestionState, TcpInfo};
+use fullpipe_sys::{set_pacing_rate, tcp_info};
+use fullpipe_transfer::{Coupling, Scavenger, StreamsSample, unsmoothed};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
+use socket2::SockRef;
+
+/// Time between two samples.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Payload of a segment where the kernel does not say.
+const USUAL_MSS: ByteCount = ByteCount::new(1448);
+
+/// Congestion controls that send what the pace permits, unless packets are lost. BBR would follow its own probes.
+const BY_LOSS: [&str; 2] = ["cubic", "reno"];
+
+const BBR: &str = "bbr";
+
+/// A rate that bounds nobody.
+const UNBOUNDED: BitRate = BitRate::from_bps(u64::MAX);
+
+/// Paces connections, which count as one.
+pub(crate) struct Pacer<'s> {
+    sockets: &'s [TcpStream],
+    governor: Option<Governor>,
+    began: Instant,
+    last: Vec<TcpInfo>,
+}
+
+/// The one who decides the rate of all connections together.
+enum Governor {
+    Scavenger(Scavenger),
+    Coupling(Coupling),
+}
+
+impl<'s> Pacer<'s> {
+    /// Returns a pacer of connections over a path of this round-trip time, which give way to all others if they
+    /// scavenge. Under another congestion control than by loss, others that do not are left alone.
+    pub(crate) fn new(sockets: &'s [TcpStream], rtt: Span, scavenge: bool) -> Self {
+        if scavenge {
+            for socket in sockets.iter().filter(|socket| !is_by_loss(socket)) {
+                use_first(socket, &BY_LOSS);
+            }
+        }
+        let last = infos(sockets);
+        let mss = last.iter().find_map(|info| info.snd_mss).unwrap_or(USUAL_MSS);
+        let governor = match sockets {
+            _ if scavenge => Some(Governor::Scavenger(Scavenger::new(rtt, mss))),
+            [first, _, ..] if is_by_loss(first) => Some(Governor::Coupling(Coupling::new(rtt))),
+            _ => None,
+        };
+        Self { sockets, governor, began: Instant::now(), last }
+    }
+
+    /// Samples the connections and sets their pace, of which `active` carry data.
+    pub(crate) fn step(&mut self, active: usize) {
+        let infos = infos(self.sockets);
+        let at = Time::from_nanos(self.began.elapsed().as_nanos() as u64);
+        let sample = sample(&self.last, &infos);
+        let (rate, window) = match &mut self.governor {
+            Some(Governor::Scavenger(scavenger)) => (Some(scavenger.follow(at, &sample)), scavenger.growing_to()),
+            Some(Governor::Coupling(coupling)) => (coupling.follow(at, &sample), None),
+            None => (None, None),
+        };
+        let parts = active.max(1) as u64;
+        let (pace, window) =
+            (rate.map(|rate| BitRate::from_bps(rate.bps() / parts)), window.map(|all| all.get() / parts));
+        for (socket, info) in self.sockets.iter().zip(&infos) {
+            // A connection that has ended needs no pace.
+            let _ = pace.map(|pace| set_pacing_rate(socket, pace));
+            if window.is_some_and(|window| cannot_grow_to(info, window)) {
+                forget_losses(socket);
+            }
+        }
+        self.last = infos;
+    }
+
+    /// Returns the part of the time up to now for which the connections gave way to others, if they do.
+    pub(crate) fn gave_way(&self) -> Option<Ratio> {
+        match &self.governor {
+            Some(Governor::Scavenger(scavenger)) => Some(scavenger.gave_way()),
+            _ => None,
+        }
+    }
+
+    /// Leaves the connections to themselves from now on.
+    pub(crate) fn release(&mut self) {
+        if self.governor.take().is_some() {
+            for socket in self.sockets {
+                // A connection that has ended needs no pace.
+                let _ = set_pacing_rate(socket, UNBOUNDED);
+            }
+        }
+    }
+}
+
+fn is_by_loss(socket: &TcpStream) -> bool {
+    BY_LOSS.contains(&congestion_control(socket).as_str())
+}
+
+fn infos(sockets: &[TcpStream]) -> Vec<TcpInfo> {
+    sockets.iter().map(|socket| tcp_info(socket).unwrap_or_default()).collect()
+}
+
+fn sample(before: &[TcpInfo], infos: &[TcpInfo]) -> StreamsSample {
+    let rtt = |(before, info): (&TcpInfo, &TcpInfo)| {
+        let acknowledgements = info.segs_in?.saturating_sub(before.segs_in?).get();
+        unsmoothed(before.rtt?, info.rtt?, acknowledgements)
+    };
+    StreamsSample {
+        acknowledged: infos.iter().filter_map(|info| info.bytes_acked).sum(),
+        retransmitted: infos.iter().filter_map(|info| info.total_retrans).sum(),
+        rtt: before.iter().zip(infos).filter_map(rtt).min(),
+        mss: infos.iter().find_map(|info| info.snd_mss).unwrap_or(USUAL_MSS),
+    }
+}
+
+/// Returns true if earlier losses let a connection grow to a window only slowly, by their threshold of slow start.
+fn cannot_grow_to(info: &TcpInfo, window: u64) -> bool {
+    let mss = info.snd_mss.unwrap_or(USUAL_MSS);
+    let threshold = info.ssthresh.map(|threshold| SegCount::of_size(threshold, mss).get());
+    info.congestion_state == Some(CongestionState::Open) && threshold.is_some_and(|threshold| threshold < window)
+}
+
+/// Lets a connection begin anew with slow start, from the window that it has: others have loaded the path, and its
+/// threshold is theirs. Only BBR forgets it as it begins (`bbr_init`), so the connection has that for a moment, if the
+/// host permits it.
+fn forget_losses(socket: &TcpStream) {
+    let name = congestion_control(socket);
+    if use_first(socket, &[BBR]) {
+        use_first(socket, &[&name, BY_LOSS[0], BY_LOSS[1]]);
+    }
+}
+
+/// Lets a connection use the first of these congestion controls that the host permits.
+fn use_first(socket: &TcpStream, names: &[&str]) -> bool {
+    names.iter().any(|name| SockRef::from(socket).set_tcp_congestion(name.as_bytes()).is_ok())
+}
+
+fn congestion_control(socket: &TcpStream) -> String {
+    let name = SockRef::from(socket).tcp_congestion().unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn connections_share_one_pace_which_follows_from_what_arrives() {
+        let pairs: Vec<_> = (0..2).map(|_| connected()).collect();
+        let sockets: Vec<TcpStream> = pairs.iter().map(|(near, _)| near.try_clone().unwrap()).collect();
+        let mut pacer = Pacer::new(&sockets, Span::from_millis(20), true);
+        pacer.step(2);
+        let pace = |socket: &TcpStream| tcp_info(socket).unwrap().max_pacing_rate.unwrap();
+        let first = pace(&sockets[0]);
+        assert_eq!(first, pace(&sockets[1]));
+        thread::scope(|threads| {
+            for (mut near, mut far) in pairs {
+                threads.spawn(move || near.write_all(&[0; 1 << 20]).unwrap());
+                threads.spawn(move || far.read_exact(&mut vec![0; 1 << 20]).unwrap());
+            }
+            for _ in 0..10 {
+                thread::sleep(INTERVAL);
+                pacer.step(2);
+            }
+        });
+        assert!(pace(&sockets[0]) > first && pacer.gave_way().is_some(), "{first}");
+        pacer.release();
+        assert!(pace(&sockets[0]) > BitRate::from_mbps(1_000_000));
+        assert!(sockets.iter().all(|socket| BY_LOSS.contains(&congestion_control(socket).as_str())));
+    }
+
+    #[test]
+    fn a_connection_that_forgets_losses_keeps_its_congestion_control() {
+        let (near, _far) = connected();
+        use_first(&near, &BY_LOSS);
+        let before = congestion_control(&near);
+        forget_losses(&near);
+        assert_eq!(congestion_control(&near), before);
+        assert_eq!(tcp_info(&near).unwrap().ssthresh, None);
+    }
+}

@@ -1,0 +1,96 @@
+//! A copy that gives way to other traffic over an emulated path.
+
+/// Tests whose figures are judged.
+mod tests_alone {
+    use std::fs;
+    use std::path::Path;
+    use std::process::Output;
+    use std::thread;
+    use std::time::Duration;
+
+    use crate::common::run;
+    use crate::lab_up::Up;
+    use fullpipe_testkit::{Mark, Running, document, path, require, within};
+    use serde_json::Value;
+
+    const PROGRAM: &str = env!("CARGO_BIN_EXE_fullpipe");
+    const TIMEOUT: Duration = Duration::from_secs(40);
+
+    const RECEIVER: &str = "198.18.0.2";
+
+    /// Rate of the path, and the part of it that payload has in segments of 1448 bytes, with their headers.
+    const RATE: f64 = 20e6;
+    const PAYLOAD: f64 = 1448.0 / 1514.0;
+
+    /// Bytes that cross in seven seconds at the rate of the path.
+    const SIZE: usize = 17_000_000;
+
+    /// Starts a path with a queue of one BDP, a server in its receiver, and writes a file for it.
+    fn scene(mark: &Mark, folder: &Path) -> (Up, Running) {
+        let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        let text = "name = \"shared\"\ntitle = \"A shared path\"\n[path]\nrate = \"20Mbit/s\"\nrtt = \"40ms\"\n\
+                    queue = \"1bdp\"\n[[step]]\nname = \"none\"\n";
+        fs::write(at("path.toml"), text).unwrap();
+        fs::write(at("key"), "correct horse battery").unwrap();
+        fs::write(at("file"), (0..SIZE).map(|at| ((at as u64 * at as u64) >> 7) as u8).collect::<Vec<_>>()).unwrap();
+        fs::create_dir(at("to")).unwrap();
+        let up = Up::of(&at("path.toml"), mark, &["--json-lines"]);
+        up.event();
+        let serve = [PROGRAM, "serve", "--no-iperf2", "--share", &at("to"), "--key-file", &at("key")];
+        let server = Running::start(&mut up.join("receiver", &serve));
+        let listens = || {
+            let tables = run(&mut up.join("receiver", &["cat", "/proc/net/tcp", "/proc/net/tcp6"]), 20).stdout;
+            let tables = String::from_utf8_lossy(&tables).into_owned();
+            [":1451 ", ":1452 "].iter().all(|port| tables.contains(port))
+        };
+        assert!(within(TIMEOUT, listens), "nobody listens");
+        (up, server)
+    }
+
+    /// Returns the mean rate of the path over three seconds from now.
+    fn rate_now(up: &Up) -> f64 {
+        up.events();
+        thread::sleep(Duration::from_millis(2500));
+        let rate = |event: &Value| event["data"]["forward"]["rate"].as_f64();
+        let rates: Vec<f64> = up.events().iter().filter_map(rate).collect();
+        rates.iter().sum::<f64>() / rates.len() as f64
+    }
+
+    /// Returns the mean rate of a measurement once it has lasted so many seconds.
+    fn rate_after(measurement: &Value, seconds: f64) -> f64 {
+        let number = |value: &Value| value.as_f64().unwrap();
+        let intervals = measurement["intervals"].as_array().unwrap().iter();
+        let rates = intervals.filter(|interval| number(&interval["from"]) > seconds - 0.1);
+        let rates: Vec<f64> = rates.map(|interval| number(&interval["rate"])).collect();
+        rates.iter().sum::<f64>() / rates.len() as f64
+    }
+
+    fn copied(output: &Output) -> Value {
+        document(output)["copy"].clone()
+    }
+
+    #[test]
+    fn a_scavenging_copy_leaves_a_path_to_others_and_fills_it_when_they_stop() {
+        require!(Lab);
+        let _path = path();
+        let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
+        let (up, _server) = scene(&mark, folder.path());
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        // What is judged begins three seconds after its start, and two after that of the copy.
+        let measure = [PROGRAM, "measure", RECEIVER, "-C", "cubic", "-t", "8", "--json"];
+        let other = Running::start(&mut up.join("sender", &measure));
+        thread::sleep(Duration::from_secs(1));
+        let to = format!("fullpipe://{RECEIVER}/");
+        let copy = [PROGRAM, "copy", &at("file"), &to, "--key-file", &at("key"), "--scavenge", "--json"];
+        let copy = Running::start(&mut up.join("sender", &copy));
+        let measured = document(&other.finish(TIMEOUT))["measurement"].clone();
+        let kept = rate_after(&measured, 3.0) / (RATE * PAYLOAD);
+        thread::sleep(Duration::from_secs(1));
+        let alone = rate_now(&up) / RATE;
+        let done = copied(&copy.finish(TIMEOUT));
+        let gave_way = done["gave_way"].as_f64().unwrap();
+        assert!(kept > 0.9 && alone > 0.9, "the other kept {kept}, then it took {alone}: {done}");
+        assert!((0.3..0.8).contains(&gave_way), "{done}");
+        assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
+    }
+}

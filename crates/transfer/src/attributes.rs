@@ -1,0 +1,183 @@
+use std::collections::BTreeMap;
+
+use fullpipe_units::ByteCount;
+use thiserror::Error;
+
+use crate::bytes::{Reader, Short, put_counted};
+
+/// Attributes of a file or folder at most.
+const MAX_COUNT: usize = 256;
+
+/// Bytes of a name at most (`XATTR_NAME_MAX`).
+const MAX_NAME: usize = 255;
+
+/// Bytes of a value at most: Linux has one more (`XATTR_SIZE_MAX`), which the count of a message does not.
+const MAX_VALUE: usize = u16::MAX as usize;
+
+/// Bytes of all names and values of a file or folder at most, so that they fit into a message.
+const MAX_BYTES: usize = 256 << 10;
+
+/// Extended attributes of a file or folder, of the kinds that a copy keeps ([`AttributeKind`]).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Attributes(BTreeMap<Vec<u8>, Vec<u8>>);
+
+/// The kind of an attribute that a copy keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttributeKind {
+    /// A POSIX access list, or the one for what is made in a folder.
+    AccessList,
+    /// One of `user.*`.
+    User,
+}
+
+/// The error of an attribute that is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum AttributeError {
+    /// Its name is of another kind, such as `security.*`, which may let a program run with more rights.
+    #[error("attributes of this kind are not kept")]
+    Kind,
+    /// It has this name already.
+    #[error("an attribute comes twice")]
+    Twice,
+    /// It is too long, or they are too many.
+    #[error("attributes are bounded by {MAX_COUNT} with {MAX_VALUE} bytes each and {MAX_BYTES} together")]
+    TooLong,
+}
+
+impl AttributeKind {
+    /// Returns the kind of a name; `None` if a copy does not keep it.
+    pub fn of(name: &[u8]) -> Option<Self> {
+        match name {
+            b"system.posix_acl_access" | b"system.posix_acl_default" => Some(Self::AccessList),
+            _ if name.len() > MAX_NAME || name.contains(&0) => None,
+            _ => name.strip_prefix(b"user.").filter(|rest| !rest.is_empty()).map(|_| Self::User),
+        }
+    }
+
+    /// Returns the kind in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::AccessList => "access lists",
+            Self::User => "extended attributes",
+        }
+    }
+}
+
+impl Attributes {
+    /// Adds an attribute.
+    ///
+    /// # Errors
+    /// Fails if its kind is not kept, it is there already, or it exceeds a bound.
+    pub fn insert(&mut self, name: &[u8], value: &[u8]) -> Result<(), AttributeError> {
+        AttributeKind::of(name).ok_or(AttributeError::Kind)?;
+        if self.0.contains_key(name) {
+            return Err(AttributeError::Twice);
+        }
+        let bytes = self.bytes().get() as usize + name.len() + value.len();
+        if self.0.len() >= MAX_COUNT || value.len() > MAX_VALUE || bytes > MAX_BYTES {
+            return Err(AttributeError::TooLong);
+        }
+        self.0.insert(name.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    /// Returns the value of an attribute.
+    pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.0.get(name).map(Vec::as_slice)
+    }
+
+    /// Returns names and values, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
+    }
+
+    /// Returns the bytes of all names and values.
+    pub fn bytes(&self) -> ByteCount {
+        ByteCount::new(self.0.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum())
+    }
+
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn put(&self, into: &mut Vec<u8>) {
+        into.extend((self.0.len() as u16).to_le_bytes());
+        for (name, value) in &self.0 {
+            put_counted(into, name);
+            put_counted(into, value);
+        }
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+        let mut attributes = Self::default();
+        for _ in 0..reader.u16()? {
+            let (name, value) = (reader.counted()?, reader.counted()?);
+            attributes.insert(name, value)?;
+        }
+        Ok(attributes)
+    }
+}
+
+/// The error of bytes that are no attributes.
+#[derive(Debug, Error)]
+pub(crate) enum Wrong {
+    #[error("it ends too early")]
+    Short,
+    #[error(transparent)]
+    Attribute(#[from] AttributeError),
+}
+
+impl From<Short> for Wrong {
+    fn from(_: Short) -> Self {
+        Self::Short
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_kinds_that_give_no_rights_are_kept() {
+        assert_eq!(AttributeKind::of(b"user.a"), Some(AttributeKind::User));
+        assert_eq!(AttributeKind::of(b"system.posix_acl_default"), Some(AttributeKind::AccessList));
+        let long = [&b"user."[..], &[b'a'; MAX_NAME]].concat();
+        for name in [&b"user."[..], b"user", b"security.capability", b"trusted.x", b"user.a\0b", b"", &long] {
+            assert_eq!(AttributeKind::of(name), None, "{}", name.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn sizes_and_counts_are_bounded() {
+        let mut attributes = Attributes::default();
+        assert_eq!(attributes.insert(b"user.a", &[0; MAX_VALUE + 1]), Err(AttributeError::TooLong));
+        assert_eq!(attributes.insert(b"security.capability", b""), Err(AttributeError::Kind));
+        assert_eq!(attributes.insert(b"user.a", b""), Ok(()));
+        assert_eq!(attributes.insert(b"user.a", b"x"), Err(AttributeError::Twice));
+        for index in 1..MAX_COUNT {
+            attributes.insert(format!("user.{index}").as_bytes(), b"x").unwrap();
+        }
+        assert_eq!(attributes.insert(b"user.b", b""), Err(AttributeError::TooLong));
+        let mut large = Attributes::default();
+        let mut insert = |index: u8| large.insert(&[b"user.", &[b'a' + index][..]].concat(), &[1; 40_000]);
+        assert_eq!((0..9).take_while(|index| insert(*index).is_ok()).count(), MAX_BYTES / 40_000);
+        assert!(large.bytes().get() <= MAX_BYTES as u64);
+    }
+
+    #[test]
+    fn hostile_bytes_are_refused() {
+        let read = |bytes: &[u8]| Attributes::read(&mut Reader(bytes)).map_err(|error| error.to_string());
+        assert!(read(&[0xff, 0xff]).unwrap_err().contains("too early"));
+        let mut twice = vec![2, 0];
+        for _ in 0..2 {
+            put_counted(&mut twice, b"user.a");
+            put_counted(&mut twice, b"x");
+        }
+        assert!(read(&twice).unwrap_err().contains("twice"));
+        let mut rights = vec![1, 0];
+        put_counted(&mut rights, b"security.capability");
+        put_counted(&mut rights, b"x");
+        assert!(read(&rights).unwrap_err().contains("not kept"));
+    }
+}

@@ -1,0 +1,163 @@
+//! The rate of several connections that count as one user.
+//!
+//! Of n connections under CUBIC only some lose packets when a queue overflows, so that all together give way less than
+//! one would, and grow n times as fast. From the first overflow on, their sum is bounded by the window that a single
+//! connection would have under CUBIC (RFC 9438). Loss without a queue is not taken for one.
+
+use fullpipe_units::{BitRate, Span, Time};
+
+use crate::rounds::{Rounds, Seen, StreamsSample};
+
+/// Constants of CUBIC: C in segments ÷ s³, β, and the growth of Reno with the same β (RFC 9438, sections 4.1 to 4.6).
+const C: f64 = 0.4;
+const BETA: f64 = 0.7;
+const RENO_GROWTH: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+
+/// Share of the base round-trip time that packets wait in a queue that overflows, at least, and on top of that the
+/// variation of any path.
+const QUEUE: f64 = 1.1;
+const VARIATION: Span = Span::from_millis(2);
+
+/// Rounds for which segments that one overflow has dropped are sent again.
+const ROUNDS_OF_RECOVERY: u32 = 2;
+
+/// Decides the rate of a transfer from its samples, one each 50 ms or so.
+#[derive(Debug)]
+pub struct Coupling {
+    rounds: Rounds,
+    last: Option<Seen>,
+    course: Option<Course>,
+    since_overflow: u32,
+}
+
+/// The window of a connection from an overflow on, in segments.
+#[derive(Debug, Clone, Copy)]
+struct Course {
+    began: Time,
+    /// The window that overflowed the queue, and the one behind that.
+    most: f64,
+    first: f64,
+}
+
+impl Coupling {
+    /// Returns one for a path of this round-trip time.
+    pub fn new(rtt: Span) -> Self {
+        Self { rounds: Rounds::new(rtt), last: None, course: None, since_overflow: ROUNDS_OF_RECOVERY }
+    }
+
+    /// Takes a sample. Returns the rate that all connections together may have until the next one, if it is bounded.
+    pub fn follow(&mut self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
+        if let Some(seen) = self.rounds.follow(at, sample) {
+            let last = self.last.replace(seen).unwrap_or(seen);
+            self.since_overflow += 1;
+            let rtt = seen.most.max(last.most);
+            let overflowed = seen.lost && rtt > self.rounds.base().scaled(QUEUE) + VARIATION;
+            if overflowed && self.since_overflow > ROUNDS_OF_RECOVERY {
+                let window = seen.delivered.max(last.delivered) * rtt.as_secs_f64() / seen.mss.max(1.0);
+                self.course = Some(Course::begin(at, window, self.course));
+                self.since_overflow = 0;
+            }
+        }
+        let rtt = self.rounds.rtt().as_secs_f64();
+        let window = self.course?.window(at, rtt) * sample.mss.as_f64();
+        Some(BitRate::from_bps_f64(8.0 * window / rtt))
+    }
+}
+
+impl Course {
+    fn begin(at: Time, window: f64, before: Option<Self>) -> Self {
+        // Fast convergence (section 4.7): one that has less than before leaves more to others.
+        let shrinks = before.is_some_and(|before| window < before.most);
+        let most = if shrinks { window * f64::midpoint(1.0, BETA) } else { window };
+        Self { began: at, most, first: BETA * window }
+    }
+
+    /// Returns the window at a time, with round trips of so many seconds.
+    fn window(&self, at: Time, rtt: f64) -> f64 {
+        let time = at.since(self.began).as_secs_f64();
+        let plateau = ((self.most - self.first).max(0.0) / C).cbrt();
+        let cubic = C * (time - plateau).powi(3) + self.most;
+        cubic.max(self.first + RENO_GROWTH * time / rtt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fluid::{Cubic, Link, PATHS};
+
+    /// Connections under CUBIC, coupled or not.
+    struct Streams {
+        streams: Vec<Cubic>,
+        coupling: Option<Coupling>,
+        bound: Option<f64>,
+    }
+
+    impl Streams {
+        fn on(link: &Link, count: usize, are_coupled: bool) -> Self {
+            let coupling = are_coupled.then(|| Coupling::new(Span::from_secs_f64(link.rtt())));
+            Self { streams: (0..count).map(|_| Cubic::new()).collect(), coupling, bound: None }
+        }
+
+        /// Sends for so many seconds. Returns their share of the link.
+        fn run(&mut self, link: &mut Link, seconds: f64) -> f64 {
+            link.run(seconds, |link, sample, overflows| {
+                if let (Some(coupling), Some(sample)) = (&mut self.coupling, sample) {
+                    self.bound = coupling.follow(link.time(), &sample).map(|rate| rate.as_f64() / 8.0);
+                }
+                let each = self.bound.map_or(f64::INFINITY, |bound| bound / self.streams.len() as f64);
+                let rate = |stream: &mut Cubic| {
+                    // A window grows only if it is full.
+                    if overflows || stream.window / link.rtt() < each {
+                        stream.step(link.now, link.rtt(), overflows);
+                    }
+                    (stream.window / link.rtt()).min(each)
+                };
+                self.streams.iter_mut().map(rate).sum()
+            })
+        }
+    }
+
+    fn share(path: (f64, f64, f64), are_coupled: bool) -> f64 {
+        let mut link = Link::new(path);
+        link.other = Some(Cubic::new());
+        link.run(10.0, |_, _, _| 0.0);
+        let mut streams = Streams::on(&link, 6, are_coupled);
+        streams.run(&mut link, 30.0);
+        streams.run(&mut link, 60.0)
+    }
+
+    #[test]
+    fn several_connections_have_the_share_of_one_user() {
+        for path in PATHS {
+            let (coupled, apart) = (share(path, true), share(path, false));
+            // Jain's index of both users is 0.86 or more.
+            assert!((0.3..0.65).contains(&coupled) && coupled < apart, "{path:?}: {coupled} in place of {apart}");
+        }
+    }
+
+    #[test]
+    fn alone_they_fill_the_link_as_one_would() {
+        for path in PATHS {
+            let mut link = Link::new(path);
+            let mut streams = Streams::on(&link, 6, true);
+            streams.run(&mut link, 10.0);
+            let share = streams.run(&mut link, 60.0);
+            assert!(share > 0.9, "{path:?}: {share}");
+        }
+    }
+
+    #[test]
+    fn loss_without_a_queue_binds_nobody() {
+        let mut coupling = Coupling::new(Span::from_millis(50));
+        for tick in 1..400 {
+            let sample = StreamsSample {
+                acknowledged: fullpipe_units::ByteCount::new(tick * 100_000),
+                retransmitted: fullpipe_units::SegCount::new(tick),
+                rtt: Some(Span::from_millis(50 + tick % 3)),
+                mss: fullpipe_units::ByteCount::new(1448),
+            };
+            assert_eq!(coupling.follow(Time::from_nanos(tick * 50_000_000), &sample), None);
+        }
+    }
+}

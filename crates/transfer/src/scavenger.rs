@@ -1,0 +1,315 @@
+//! The rate of a transfer that gives way to all other traffic.
+//!
+//! After LEDBAT (RFC 6817) and LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus): the queue that the transfer adds is held
+//! at a target far below what others make of it. Growth from little is exponential, and ended by delay. More delay than
+//! the target shrinks the window; much more, for two round trips, is the queue of others, and then next to nothing is
+//! sent until it has gone. What LEDBAT++ does to see the base round-trip time, slowing down, happens only if nothing
+//! else has shown it for a while, and does not empty the path. A LEDBAT that begins next to others takes their queue
+//! for the path; here the changes of that queue end its growth.
+
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
+
+use crate::rounds::{MIN_ROUND, Rounds, Seen, StreamsSample};
+
+/// Share of the base round-trip time that the queue of this transfer may add, and its bounds. RFC 6817 permits 100 ms
+/// at most, which is the whole queue of many paths.
+const TARGET: f64 = 1.0 / 16.0;
+const TARGETS: (Span, Span) = (Span::from_millis(3), Span::from_millis(10));
+
+/// Segments that cross in each [`MIN_ROUND`] while others load the path: without any, nobody would see that they stop.
+const MIN_SEGMENTS: f64 = 4.0;
+
+/// Segments of the first window (RFC 6928).
+const FIRST_SEGMENTS: u64 = 10;
+
+/// Factor by which the window grows in a round while no queue does, and the share of the target that ends that.
+const GROWTH: f64 = 1.5;
+const GROWTH_ENDS: f64 = 0.75;
+
+/// Share by which the window grows in a round next to a queue below the target. It doubles in so many rounds without a
+/// queue: the path then carries more than it did.
+const GENTLE_GROWTH: f64 = 1.0 / 64.0;
+const QUIET_DOUBLING: f64 = 16.0;
+
+/// Rounds from one decrease to the next: only then its effect is seen.
+const ROUNDS_TO_DECREASE: u32 = 2;
+
+/// Multiples of the target that are the queue of others, and rounds in a row with them until this one yields.
+const QUEUE_OF_OTHERS: f64 = 2.0;
+const ROUNDS_OF_OTHERS: u32 = 2;
+
+/// Rounds after a change for which its own queue and losses last.
+const ROUNDS_TO_SETTLE: u32 = 3;
+
+/// Rounds in a row without a queue after which more is tried after yielding.
+const QUIET_AFTER_YIELD: u32 = 3;
+
+/// Rounds of a steady state after which others did not drive this one away from the beginning, and multiples of the
+/// time to wait if they did.
+const LASTING: u32 = 30;
+const MAX_BACKOFF: u32 = 8;
+
+/// Time without a round-trip time near the base after which a slowdown shows it, its rounds, and its rate.
+const SLOWDOWN_INTERVAL: Span = Span::from_secs(10);
+const SLOWDOWN_ROUNDS: u32 = 2;
+const SLOWDOWN: f64 = 0.5;
+
+/// Decides the rate of a transfer from its samples, one each 50 ms or so.
+#[derive(Debug)]
+pub struct Scavenger {
+    phase: Phase,
+    /// Bytes that all connections together may have on their way.
+    window: f64,
+    rounds: Rounds,
+    base_seen: Time,
+    /// Rounds in a row without a queue, and with one of others.
+    quiet: u32,
+    of_others: u32,
+    /// Rounds since the last large change.
+    settled: u32,
+    since_decrease: u32,
+    slowdown: u32,
+    backoff: u32,
+    total: Span,
+    yielding: Span,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Start,
+    Steady,
+    Yield,
+}
+
+impl Scavenger {
+    /// Returns one for a path of this round-trip time and connections with segments of this payload.
+    pub fn new(rtt: Span, mss: ByteCount) -> Self {
+        Self {
+            phase: Phase::Start,
+            window: SegCount::new(FIRST_SEGMENTS).of_size(mss).as_f64(),
+            rounds: Rounds::new(rtt),
+            base_seen: Time::default(),
+            quiet: 0,
+            of_others: 0,
+            settled: 0,
+            since_decrease: 0,
+            slowdown: 0,
+            backoff: 1,
+            total: Span::ZERO,
+            yielding: Span::ZERO,
+        }
+    }
+
+    /// Takes a sample. Returns the rate that all connections together may have until the next one.
+    pub fn follow(&mut self, at: Time, sample: &StreamsSample) -> BitRate {
+        let (base, target) = (self.rounds.base(), self.target());
+        let seen = self.rounds.follow(at, sample);
+        if base.saturating_sub(self.rounds.base()) > target.scaled(0.5) {
+            // A part of what seemed to be the path was the queue of others.
+            self.backoff = 1;
+        }
+        if let Some(seen) = seen {
+            self.total += seen.length;
+            if self.phase == Phase::Yield {
+                self.yielding += seen.length;
+            }
+            self.decide(at, &seen);
+        }
+        self.rate(sample.mss)
+    }
+
+    /// Returns the part of the time for which it sent next to nothing, because others loaded the path.
+    pub fn gave_way(&self) -> Ratio {
+        Ratio::of(self.yielding.as_secs_f64(), self.total.as_secs_f64())
+    }
+
+    /// Returns the window to which the connections together must be able to grow without a delay of their own; `None`
+    /// unless it grows fast.
+    pub fn growing_to(&self) -> Option<ByteCount> {
+        (self.phase == Phase::Start).then(|| ByteCount::from_f64(GROWTH * self.window))
+    }
+
+    fn target(&self) -> Span {
+        self.rounds.base().scaled(TARGET).clamp(TARGETS.0, TARGETS.1)
+    }
+
+    fn rate(&self, mss: ByteCount) -> BitRate {
+        let rtt = self.rounds.rtt();
+        let least = MIN_SEGMENTS * mss.as_f64() / rtt.max(MIN_ROUND).as_secs_f64();
+        let factor = if self.slowdown > 0 { SLOWDOWN } else { 1.0 };
+        let rate = (factor * self.window / rtt.as_secs_f64()).max(least);
+        BitRate::from_bps_f64(8.0 * rate)
+    }
+
+    fn decide(&mut self, at: Time, seen: &Seen) {
+        // In multiples of the target.
+        let delay = seen.rtt.saturating_sub(self.rounds.base()).as_secs_f64() / self.target().as_secs_f64();
+        self.settled += 1;
+        self.since_decrease += 1;
+        self.quiet = if !seen.lost && delay <= 0.5 { self.quiet + 1 } else { 0 };
+        self.of_others = if delay > QUEUE_OF_OTHERS { self.of_others + 1 } else { 0 };
+        if delay <= 0.25 {
+            self.base_seen = at;
+        }
+        self.slowdown = self.slowdown.saturating_sub(1);
+        match self.phase {
+            Phase::Start => self.start(seen, delay),
+            Phase::Steady => self.stay(at, seen, delay),
+            Phase::Yield => self.give_way(seen, delay),
+        }
+        let least = MIN_SEGMENTS * seen.mss * (seen.rtt.as_secs_f64() / MIN_ROUND.as_secs_f64()).min(1.0);
+        self.window = self.window.max(least);
+    }
+
+    fn start(&mut self, seen: &Seen, delay: f64) {
+        if seen.lost {
+            self.settle(self.window / 2.0);
+        } else if delay > GROWTH_ENDS {
+            let arrives = seen.delivered * (self.rounds.base() + self.target().scaled(0.5)).as_secs_f64();
+            self.settle(arrives.min(self.window));
+        } else {
+            // No faster than what was sent arrives: there may be nothing more to send.
+            let most = self.window.max(2.0 * seen.delivered * seen.rtt.as_secs_f64());
+            self.window = (GROWTH * self.window).min(most);
+        }
+    }
+
+    fn stay(&mut self, at: Time, seen: &Seen, delay: f64) {
+        let has_settled = self.settled > ROUNDS_TO_SETTLE;
+        if has_settled && self.of_others >= ROUNDS_OF_OTHERS {
+            self.backoff = if self.settled < LASTING { (2 * self.backoff).min(MAX_BACKOFF) } else { 1 };
+            self.window /= 2.0;
+            self.enter(Phase::Yield);
+        } else if seen.lost && has_settled {
+            self.settle(self.window / 2.0);
+        } else if delay > 1.0 && has_settled {
+            self.decrease(seen);
+        } else if delay <= 1.0 && self.slowdown == 0 {
+            self.grow_gently(at, seen, delay);
+        }
+    }
+
+    /// Takes away what makes its own queue longer than the target.
+    fn decrease(&mut self, seen: &Seen) {
+        if self.since_decrease >= ROUNDS_TO_DECREASE {
+            self.since_decrease = 0;
+            self.window *= (self.rounds.base() + self.target()).as_secs_f64() / seen.rtt.as_secs_f64();
+        }
+    }
+
+    fn grow_gently(&mut self, at: Time, seen: &Seen, delay: f64) {
+        if seen.delivered * seen.rtt.as_secs_f64() > 0.7 * self.window {
+            let growth = (GENTLE_GROWTH * (f64::from(self.quiet) / QUIET_DOUBLING).exp2()).min(GROWTH - 1.0);
+            self.window += (growth * self.window).max(seen.mss) * (1.0 - delay);
+        }
+        if at.since(self.base_seen) >= SLOWDOWN_INTERVAL {
+            (self.base_seen, self.slowdown) = (at, SLOWDOWN_ROUNDS);
+        }
+    }
+
+    fn give_way(&mut self, seen: &Seen, delay: f64) {
+        if seen.lost || delay > 0.5 {
+            self.window /= 2.0;
+        }
+        if self.quiet >= QUIET_AFTER_YIELD * self.backoff {
+            self.enter(Phase::Start);
+        }
+    }
+
+    /// Goes on with a window at which neither a queue grew nor packets were lost.
+    fn settle(&mut self, window: f64) {
+        self.window = window;
+        self.enter(Phase::Steady);
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        (self.phase, self.settled, self.quiet, self.of_others) = (phase, 0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fluid::{Cubic, Link, MSS, PATHS};
+
+    /// A scavenger on a link, and the rate that it has decided last.
+    struct Sender {
+        scavenger: Scavenger,
+        rate: f64,
+    }
+
+    impl Sender {
+        fn on(link: &Link) -> Self {
+            let scavenger = Scavenger::new(Span::from_secs_f64(link.rtt()), ByteCount::from_f64(MSS));
+            Self { rate: 10.0 * MSS / link.rtt(), scavenger }
+        }
+
+        /// Sends for so many seconds. Returns its share of the link.
+        fn run(&mut self, link: &mut Link, seconds: f64) -> f64 {
+            link.run(seconds, |link, sample, _| {
+                if let Some(sample) = sample {
+                    self.rate = self.scavenger.follow(link.time(), &sample).as_f64() / 8.0;
+                }
+                self.rate
+            })
+        }
+    }
+
+    #[test]
+    fn alone_it_fills_the_link_with_a_short_queue() {
+        for path in PATHS {
+            let mut link = Link::new(path);
+            let mut sender = Sender::on(&link);
+            sender.run(&mut link, 8.0);
+            let share = sender.run(&mut link, 60.0);
+            let (gave_way, delay) = (sender.scavenger.gave_way(), link.queue / link.capacity);
+            assert!(share > 0.96 && delay < 0.02 && gave_way.get() < 0.02, "{path:?}: {share} {delay} {gave_way}");
+        }
+    }
+
+    #[test]
+    fn next_to_a_connection_that_was_there_before_it_takes_little_and_all_when_that_ends() {
+        for path in PATHS {
+            let mut link = Link::new(path);
+            link.other = Some(Cubic::new());
+            link.run(25.0, |_, _, _| 0.0);
+            let mut sender = Sender::on(&link);
+            let during = sender.run(&mut link, 40.0);
+            link.other = None;
+            sender.run(&mut link, 5.0);
+            let behind = sender.run(&mut link, 20.0);
+            assert!(during < 0.05 && behind > 0.93, "{path:?}: {during}, then {behind}");
+        }
+    }
+
+    #[test]
+    fn it_leaves_the_link_to_a_connection_that_comes_later() {
+        for path in PATHS {
+            let mut link = Link::new(path);
+            let mut sender = Sender::on(&link);
+            sender.run(&mut link, 20.0);
+            link.other = Some(Cubic::new());
+            // A window that overflows a short queue in slow start grows to that of the path only slowly.
+            sender.run(&mut link, 80.0);
+            let during = sender.run(&mut link, 40.0);
+            let gave_way = sender.scavenger.gave_way();
+            assert!(during < 0.05 && gave_way.get() > 0.15, "{path:?}: {during}, gave way {gave_way}");
+        }
+    }
+
+    #[test]
+    fn a_transfer_with_nothing_to_send_does_not_grow() {
+        let mut scavenger = Scavenger::new(Span::from_millis(50), ByteCount::new(1448));
+        let mut rate = BitRate::ZERO;
+        for tick in 1..400 {
+            let sample = StreamsSample {
+                acknowledged: ByteCount::new(tick * 1000),
+                retransmitted: SegCount::ZERO,
+                rtt: Some(Span::from_millis(50)),
+                mss: ByteCount::new(1448),
+            };
+            rate = scavenger.follow(Time::from_nanos(tick * 50_000_000), &sample);
+        }
+        assert!(rate < BitRate::from_mbps(4), "{rate}");
+    }
+}
