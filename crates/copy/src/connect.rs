@@ -180,7 +180,8 @@ async fn dial_one(
     let mut calls = JoinSet::new();
     for _ in 1..count(tcp_info(&first)?.rtt.unwrap_or_default()) {
         let credentials = credentials.clone();
-        calls.spawn_local(within_deadline(async move { prove(TcpStream::connect(address).await?, &credentials).await }));
+        calls
+            .spawn_local(within_deadline(async move { prove(TcpStream::connect(address).await?, &credentials).await }));
     }
     let first = within_deadline(prove(first, credentials)).await;
     let (mut made, mut failed) = (Vec::new(), None);

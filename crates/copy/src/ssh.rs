@@ -50,8 +50,7 @@ pub(crate) fn start(ssh: &[String], host: &str, far_path: &str, link: &Link) -> 
     let mut command = Command::new(program);
     command.args(arguments).arg(host).arg(format!("{far_path} copy --far"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child =
-        command.spawn().map_err(|error| CopyError::Ssh(format!("{program} cannot be started: {error}")))?;
+    let mut child = command.spawn().map_err(|error| CopyError::Ssh(format!("{program} cannot be started: {error}")))?;
     let (to, from) = (child.stdin.take(), child.stdout.take());
     *lock(link) = Some(Held::Process(child));
     let (Some(to), Some(from)) = (to, from) else { return Err(CopyError::Gone) };

@@ -5,14 +5,16 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_model::improvement::LOSS_TOLERANT;
 use fullpipe_model::{evaluate, streams};
 use fullpipe_record::{
     Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, Request, TcpInfo, Writer,
 };
 use fullpipe_sys::tcp_info;
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use socket2::SockRef;
 
+use crate::course::{Change, Course};
 use crate::locks::lock;
 use crate::pacing::{INTERVAL as PACE_INTERVAL, Pacer};
 use crate::sender::Sender;
@@ -29,26 +31,6 @@ const MIN_CHOSEN: u16 = 2;
 
 /// The round-trip time from which only as many connections carry data at first as the path may need.
 const LONG: Span = Span::from_millis(10);
-
-/// Time between two samples of the connections.
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// A share of lost segments above which CUBIC suffers: at 100 ms it carries less than 100 Mbit/s.
-const LOSSY: f64 = 5e-5;
-
-/// Lost segments from which a share can be taken.
-const MIN_LOST: u64 = 5;
-
-/// Intervals without a queue from which a share can be taken.
-const QUIET_INTERVALS: u32 = 2;
-
-/// Intervals with a queue until connections rest.
-const QUEUED_INTERVALS: u32 = 3;
-
-/// Intervals in which full buffers hold the connections back, without a queue, until another carries data.
-const HELD_INTERVALS: u32 = 2;
-
-const BBR: &str = "bbr";
 
 /// A number of connections, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +70,12 @@ pub fn connections(rtt: Span, sender: &HostSettings, receiver: &HostSettings) ->
     choose(None, rtt, sender, receiver).active
 }
 
+/// Returns whether fewer connections than those that are `active` carry `rate`, over a path of this round-trip time.
+pub fn one_may_rest(active: usize, rate: BitRate, rtt: Span, [sender, receiver]: [&HostSettings; 2]) -> bool {
+    let each = carried_by_one(rtt, sender, receiver);
+    usize::from(streams::to_fill(each, rate).unwrap_or(MAX_CHOSEN).max(1)) < active
+}
+
 fn counted(count: u16) -> String {
     if count == 1 { "1 connection".to_owned() } else { format!("{count} connections") }
 }
@@ -119,45 +107,6 @@ pub(crate) struct Monitor {
     gave_way: Mutex<Option<Ratio>>,
 }
 
-/// The figures of all connections together.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sample {
-    segments: u64,
-    retransmitted: u64,
-    acknowledged: u64,
-    /// The shortest of the connections: a queue delays all of them, and a busy host only some.
-    rtt: Span,
-    min_rtt: Span,
-    /// Times of all, in which they had data, and in which a full buffer of either end held it back.
-    busy: Span,
-    held: Span,
-}
-
-/// Conclusions from successive samples.
-#[derive(Debug, Default)]
-struct Course {
-    last: Sample,
-    /// Intervals without a queue, and the segments that were sent and sent again in them.
-    quiet: u32,
-    segments: u64,
-    retransmitted: u64,
-    queued: u32,
-    held: u32,
-    has_changed: bool,
-    has_queued: bool,
-}
-
-/// A change that the samples ask for.
-#[derive(Debug, PartialEq)]
-enum Change {
-    /// Loss without a queue, of this share.
-    Lossy(Ratio),
-    /// A queue stands, at this rate.
-    Queued(BitRate),
-    /// Full buffers hold the connections back, and there is no queue.
-    Held,
-}
-
 impl Monitor {
     /// Returns a monitor of these sockets. `settings` are those of the sender and the receiver.
     pub(crate) fn new(sender: &Arc<Sender>, sockets: Vec<TcpStream>, rtt: Span, settings: [HostSettings; 2]) -> Self {
@@ -173,12 +122,12 @@ impl Monitor {
             pacer.step(self.sender.queue.active().0);
             *lock(&self.gave_way) = pacer.gave_way();
             thread::sleep(PACE_INTERVAL);
-            if scavenges || sampled.elapsed() < INTERVAL {
+            if scavenges || sampled.elapsed() < Duration::from(Course::INTERVAL) {
                 continue;
             }
             sampled = Instant::now();
             let infos: Vec<TcpInfo> = self.infos().collect();
-            match course.follow(Sample::of(&infos)) {
+            match course.follow(&infos) {
                 Some(Change::Lossy(loss)) => {
                     pacer.release();
                     self.use_bbr(loss);
@@ -214,20 +163,24 @@ impl Monitor {
         let (active, live) = self.sender.queue.active();
         if active < live {
             self.sender.queue.set_active(active + 1);
-            self.sender.common.note(format!("{} from here on: full buffers hold back fewer", counted(active as u16 + 1)));
+            self.sender
+                .common
+                .note(format!("{} from here on: full buffers hold back fewer", counted(active as u16 + 1)));
         }
     }
 
     fn use_bbr(&self, loss: Ratio) {
         // A loss halves only one of them.
         self.sender.queue.set_active(usize::MAX);
-        if self.congestion_control().as_deref() == Some(BBR) {
+        if self.congestion_control().as_deref() == Some(LOSS_TOLERANT) {
             return;
         }
         let path = format!("this path loses {:.2} % of its packets without a queue", loss.percent());
-        let changed =
-            self.sockets.iter().filter(|socket| SockRef::from(*socket).set_tcp_congestion(BBR.as_bytes()).is_ok());
-        let text = if changed.count() > 0 && self.congestion_control().as_deref() == Some(BBR) {
+        let changed = self
+            .sockets
+            .iter()
+            .filter(|socket| SockRef::from(*socket).set_tcp_congestion(LOSS_TOLERANT.as_bytes()).is_ok());
+        let text = if changed.count() > 0 && self.congestion_control().as_deref() == Some(LOSS_TOLERANT) {
             format!("BBR from here on: {path}")
         } else {
             format!("{path}; BBR would carry more, but net.ipv4.tcp_allowed_congestion_control does not list it")
@@ -237,73 +190,14 @@ impl Monitor {
 
     /// Lets one connection rest, if the others can carry the rate. BBR keeps a queue with any number of connections.
     fn rest(&self, rate: BitRate) {
-        let each = carried_by_one(self.rtt, &self.settings[0], &self.settings[1]);
-        let needed = streams::to_fill(each, rate).unwrap_or(MAX_CHOSEN).max(1);
+        let [sender, receiver] = &self.settings;
         let (active, _) = self.sender.queue.active();
-        if usize::from(needed) < active && self.congestion_control().as_deref() != Some(BBR) {
+        let one_may = one_may_rest(active, rate, self.rtt, [sender, receiver]);
+        if one_may && self.congestion_control().as_deref() != Some(LOSS_TOLERANT) {
             self.sender.queue.set_active(active - 1);
             let text = format!("one of {active} connections rests: it would only fill the queue of the path");
             self.sender.common.note(text);
         }
-    }
-}
-
-impl Sample {
-    fn of(infos: &[TcpInfo]) -> Self {
-        let count = |of: fn(&TcpInfo) -> Option<SegCount>| infos.iter().filter_map(of).map(SegCount::get).sum();
-        Self {
-            segments: count(|info| info.data_segs_out),
-            retransmitted: count(|info| info.total_retrans),
-            acknowledged: infos.iter().filter_map(|info| info.bytes_acked).map(ByteCount::get).sum(),
-            rtt: infos.iter().filter_map(|info| info.rtt).min().unwrap_or_default(),
-            min_rtt: infos.iter().filter_map(|info| info.min_rtt).min().unwrap_or_default(),
-            busy: infos.iter().filter_map(|info| info.busy).sum(),
-            held: infos.iter().flat_map(|info| [info.rwnd_limited, info.sndbuf_limited]).flatten().sum(),
-        }
-    }
-
-    /// Packets wait for less than a tenth of the propagation time.
-    fn has_no_queue(self) -> bool {
-        self.rtt <= self.min_rtt.scaled(1.1) + Span::from_millis(2)
-    }
-
-    /// Packets wait for more than half of it.
-    fn has_queue(self) -> bool {
-        self.rtt > self.min_rtt.scaled(1.5) + Span::from_millis(5)
-    }
-}
-
-impl Course {
-    fn follow(&mut self, sample: Sample) -> Option<Change> {
-        let last = std::mem::replace(&mut self.last, sample);
-        // What overflows a queue is lost while packets wait in it, before or after.
-        let is_quiet = last.segments > 0 && last.has_no_queue() && sample.has_no_queue();
-        if is_quiet {
-            self.quiet += 1;
-            self.segments += sample.segments.saturating_sub(last.segments);
-            self.retransmitted += sample.retransmitted.saturating_sub(last.retransmitted);
-        }
-        let loss = Ratio::of(self.retransmitted as f64, self.segments.max(1) as f64);
-        let is_lossy = self.retransmitted >= MIN_LOST && loss.get() >= LOSSY;
-        self.queued = if sample.has_queue() { self.queued + 1 } else { 0 };
-        let [busy, held] = [sample.busy.saturating_sub(last.busy), sample.held.saturating_sub(last.held)];
-        self.held = if is_quiet && held * 2 > busy { self.held + 1 } else { 0 };
-        if is_lossy && self.quiet >= QUIET_INTERVALS && !self.has_changed {
-            self.has_changed = true;
-            return Some(Change::Lossy(loss));
-        }
-        if self.queued >= QUEUED_INTERVALS && !self.has_changed {
-            self.queued = 0;
-            self.has_queued = true;
-            let bytes = ByteCount::new(sample.acknowledged.saturating_sub(last.acknowledged));
-            return Some(Change::Queued(BitRate::of(bytes, Span::from_secs(INTERVAL.as_secs()))));
-        }
-        // Where a queue stood, the path carries no more.
-        if self.held >= HELD_INTERVALS && !self.has_queued {
-            self.held = 0;
-            return Some(Change::Held);
-        }
-        None
     }
 }
 
@@ -330,48 +224,5 @@ mod tests {
         let one = choose(None, Span::from_millis(98), &wide, &wide);
         assert_eq!((one.count, one.active), (2, 1));
         assert!(one.reason.starts_with("2 connections, 1 at first: at 98 ms"), "{one:?}");
-    }
-
-    #[test]
-    fn another_connection_is_added_where_buffers_hold_back_and_no_queue_stands() {
-        let follow = |rtts: [u64; 6], held: f64| {
-            let mut course = Course::default();
-            let changes = rtts.into_iter().zip(1..).filter_map(|(rtt, at)| {
-                let busy = Span::from_secs(at);
-                course.follow(Sample { busy, held: busy.scaled(held), ..sample(at, 0, rtt) })
-            });
-            changes.collect::<Vec<_>>()
-        };
-        assert_eq!(follow([100; 6], 0.9), [Change::Held, Change::Held]);
-        assert_eq!(follow([100; 6], 0.4), []);
-        // The queue shows that one more does not help.
-        let full = follow([190, 190, 190, 100, 100, 100], 0.9);
-        assert_eq!(full, [Change::Queued(BitRate::from_mbps(10))]);
-    }
-
-    fn sample(second: u64, retransmitted: u64, rtt: u64) -> Sample {
-        Sample {
-            segments: second * 1000,
-            retransmitted,
-            acknowledged: second * 1_250_000,
-            rtt: Span::from_millis(rtt),
-            min_rtt: Span::from_millis(100),
-            ..Sample::default()
-        }
-    }
-
-    #[test]
-    fn loss_without_a_queue_is_found_and_loss_by_a_full_queue_is_not() {
-        let follow = |samples: &[(u64, u64)]| {
-            let mut course = Course::default();
-            let samples = samples.iter().enumerate();
-            let changes = samples.map(|(at, (lost, rtt))| course.follow(sample(at as u64 + 1, *lost, *rtt)));
-            changes.flatten().collect::<Vec<_>>()
-        };
-        let lossy = follow(&[(10, 101), (20, 101), (30, 102), (40, 101)]);
-        assert_eq!(lossy, [Change::Lossy(Ratio::new(0.01))]);
-        assert_eq!(follow(&[(0, 100), (0, 101), (0, 100), (0, 100)]), []);
-        let full = follow(&[(500, 199), (510, 190), (520, 180), (520, 101), (520, 101)]);
-        assert_eq!(full, [Change::Queued(BitRate::from_mbps(10))]);
     }
 }

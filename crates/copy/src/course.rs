@@ -1,0 +1,129 @@
+//! The changes that the connections of a copy ask for while they run: the rule alone, from the kernel's figures.
+
+use fullpipe_model::unqueued::{self, SenderSample, UnqueuedLoss};
+use fullpipe_record::TcpInfo;
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+/// Intervals with a queue until connections rest.
+const QUEUED_INTERVALS: u32 = 3;
+
+/// Intervals in which full buffers hold the connections back, without a queue, until another carries data.
+const HELD_INTERVALS: u32 = 2;
+
+/// Conclusions from successive figures of the connections of a copy.
+#[derive(Debug, Default)]
+pub struct Course {
+    loss: UnqueuedLoss,
+    buffers: Buffers,
+    queued: u32,
+    held: u32,
+    has_changed: bool,
+    has_queued: bool,
+}
+
+/// A change that the figures ask for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Change {
+    /// Loss without a queue, of this share.
+    Lossy(Ratio),
+    /// A queue stands, at this rate.
+    Queued(BitRate),
+    /// Full buffers hold the connections back, and there is no queue.
+    Held,
+}
+
+/// Times of all connections, in which they had data, and in which a full buffer of either end held it back.
+#[derive(Debug, Clone, Copy, Default)]
+struct Buffers {
+    busy: Span,
+    held: Span,
+}
+
+impl Course {
+    /// Time from the start of the data to the first figures, and between two.
+    pub const INTERVAL: Span = unqueued::INTERVAL;
+
+    /// Takes the figures of the sending end of each connection in. Returns the change that is due.
+    pub fn follow(&mut self, connections: &[TcpInfo]) -> Option<Change> {
+        self.take(SenderSample::of(connections), Buffers::of(connections))
+    }
+
+    fn take(&mut self, sample: SenderSample, buffers: Buffers) -> Option<Change> {
+        let last = self.loss.last();
+        let loss = self.loss.follow(sample);
+        let hold_back = std::mem::replace(&mut self.buffers, buffers).hold_back(buffers);
+        self.queued = if sample.has_queue() { self.queued + 1 } else { 0 };
+        self.held = if sample.has_no_queue() && hold_back { self.held + 1 } else { 0 };
+        if let Some(loss) = loss.filter(|_| !self.has_changed) {
+            self.has_changed = true;
+            return Some(Change::Lossy(loss));
+        }
+        if self.queued >= QUEUED_INTERVALS && !self.has_changed {
+            self.queued = 0;
+            self.has_queued = true;
+            let bytes = ByteCount::new(sample.acknowledged.saturating_sub(last.acknowledged));
+            return Some(Change::Queued(BitRate::of(bytes, Self::INTERVAL)));
+        }
+        // Where a queue stood, the path carries no more.
+        if self.held >= HELD_INTERVALS && !self.has_queued {
+            self.held = 0;
+            return Some(Change::Held);
+        }
+        None
+    }
+}
+
+impl Buffers {
+    fn of(infos: &[TcpInfo]) -> Self {
+        Self {
+            busy: infos.iter().filter_map(|info| info.busy).sum(),
+            held: infos.iter().flat_map(|info| [info.rwnd_limited, info.sndbuf_limited]).flatten().sum(),
+        }
+    }
+
+    /// Returns whether full buffers held data back for most of the time up to `next`.
+    fn hold_back(self, next: Self) -> bool {
+        next.held.saturating_sub(self.held) * 2 > next.busy.saturating_sub(self.busy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the changes of a connection with 1 000 segments a second, so many retransmissions and such round trips
+    /// at the end of each, and of which a full buffer holds back this share of the time.
+    fn changes(seconds: &[(u64, u64)], held: f64) -> Vec<Change> {
+        let mut course = Course::default();
+        let follow = |((retransmitted, rtt), second): (&(u64, u64), u64)| {
+            let sample = SenderSample {
+                segments: second * 1000,
+                retransmitted: *retransmitted,
+                acknowledged: second * 1_250_000,
+                rtt: Span::from_millis(*rtt),
+                min_rtt: Span::from_millis(100),
+            };
+            let busy = Span::from_secs(second);
+            course.take(sample, Buffers { busy, held: busy.scaled(held) })
+        };
+        seconds.iter().zip(1..).filter_map(follow).collect()
+    }
+
+    #[test]
+    fn loss_without_a_queue_is_found_once_and_a_queue_lets_connections_rest() {
+        let lossy = changes(&[(10, 101), (20, 101), (30, 102), (40, 101), (50, 101)], 0.0);
+        assert_eq!(lossy, [Change::Lossy(Ratio::new(0.01))]);
+        assert_eq!(changes(&[(0, 100), (0, 101), (0, 100), (0, 100)], 0.0), []);
+        let full = changes(&[(500, 199), (510, 190), (520, 180), (520, 101), (520, 101)], 0.0);
+        assert_eq!(full, [Change::Queued(BitRate::from_mbps(10))]);
+    }
+
+    #[test]
+    fn another_connection_is_added_where_buffers_hold_back_and_no_queue_stands() {
+        assert_eq!(changes(&[(0, 100); 5], 0.9), [Change::Held, Change::Held]);
+        assert_eq!(changes(&[(0, 100); 5], 0.4), []);
+        // The queue shows that one more does not help.
+        let full = changes(&[(0, 190), (0, 190), (0, 190), (0, 100), (0, 100), (0, 100)], 0.9);
+        assert_eq!(full, [Change::Queued(BitRate::from_mbps(10))]);
+    }
+}
