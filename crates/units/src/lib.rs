@@ -31,7 +31,7 @@ mod span;
 pub use bytes::{ByteCount, SegCount};
 pub use checked::{quantity, require};
 pub use distance::Distance;
-pub use median::median;
+pub use median::{median, median_rate};
 pub use parse::ParseError;
 pub use printable::{is_one_line, printable, without_control_characters};
 pub use rate::BitRate;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Quantity, Row, Rows, Series};
 use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median, median_rate};
 
 use super::course::{level_changes, levels, mean_so_far, note};
 use super::{Section, published};
@@ -76,9 +76,9 @@ pub(super) fn repetitions(report: &SweepReport) -> Vec<(SweepCell, Vec<BitRate>)
 /// Returns the range of rates relative to their median.
 pub(super) fn spread(rates: &[BitRate]) -> Option<Ratio> {
     let (least, most) = (rates.iter().min()?, rates.iter().max()?);
-    let middle = median(rates.to_vec())?;
-    Some(Ratio::of(most.as_f64() - least.as_f64(), middle.as_f64()))
+    Some(Ratio::of(most.as_f64() - least.as_f64(), median_rate(rates)?.as_f64()))
 }
+
 
 /// Returns the same as a number, 0 where it is not known.
 fn width(rates: &[BitRate]) -> f64 {
@@ -106,7 +106,7 @@ pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
     }
     let mut rows = Rows::new("Runs of one setting", ["streams × window", "median, runs"]);
     for (cell, rates) in all {
-        let middle = median(rates.clone()).unwrap_or_default();
+        let middle = median_rate(&rates).unwrap_or_default();
         let row = Row::new(&cell.to_string(), &middle.to_string(), Hue::Blue);
         rows = rows.with(row.detail(&format!("{} runs", rates.len())).dots(rates).dot(middle));
     }
