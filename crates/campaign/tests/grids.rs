@@ -106,6 +106,7 @@ fn the_knee_is_within_one_step_of_that_of_the_whole_grid_for_a_fifth_of_its_byte
         ("far, the kernel's", include_str!("grids/far-kernel.csv"), 154),
         ("shared", include_str!("grids/shared.csv"), 154),
         ("near", include_str!("grids/near.csv"), 20),
+        ("near, the kernel's", include_str!("grids/near-kernel.csv"), 20),
         ("lossy", include_str!("grids/lossy.csv"), 40),
         ("clamped", include_str!("grids/clamped.csv"), 154),
     ] {
