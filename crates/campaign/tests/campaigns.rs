@@ -2,7 +2,7 @@
 
 mod families;
 
-use families::{Change, Family, SEVEN, SimulatedPath};
+use families::{Change, FURTHER, Family, SEVEN, SimulatedPath};
 use fullpipe_campaign::{End, Next, Plan};
 use fullpipe_record::{SweepCell, SweepForecast, SweepPlan, SweepReason, SweepRun, SweepShape};
 use fullpipe_units::{ByteCount, Span};
@@ -13,7 +13,8 @@ fn plan(path: &SimulatedPath) -> Plan {
 
 #[test]
 fn most_campaigns_find_a_knee_for_a_fifth_of_the_grid() {
-    let outcomes = SEVEN.iter().flat_map(|family| (0..3).map(|seed| SimulatedPath::new(*family, seed).campaign()));
+    let families = SEVEN.iter().chain(&FURTHER);
+    let outcomes = families.flat_map(|family| (0..3).map(|seed| SimulatedPath::new(*family, seed).campaign()));
     let outcomes: Vec<_> = outcomes.collect();
     let good = outcomes.iter().filter(|outcome| outcome.rate >= 0.95).count();
     assert!(good * 100 >= outcomes.len() * 95, "{good} of {}", outcomes.len());

@@ -100,6 +100,7 @@ fn campaign(csv: &str, rtt: Span) -> Outcome {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "figures of a run, shown by --nocapture")]
 fn the_knee_is_within_one_step_of_that_of_the_whole_grid_for_a_fifth_of_its_bytes() {
     for (name, csv, rtt) in [
         ("far", include_str!("grids/far.csv"), 154),
@@ -111,6 +112,7 @@ fn the_knee_is_within_one_step_of_that_of_the_whole_grid_for_a_fifth_of_its_byte
         ("clamped", include_str!("grids/clamped.csv"), 154),
     ] {
         let Outcome { knee, steps, rate, share } = campaign(csv, Span::from_millis(rtt));
+        println!("{name}: {knee}, {steps:.2} steps away, {rate:.3} of the best rate for {share:.3} of the bytes");
         assert!((-1.01..=1.01).contains(&steps), "{name}: {knee}, {steps:.2} steps away");
         assert!(rate >= 0.93 && share <= 0.2, "{name}: {knee} has {rate:.3} for {share:.3}");
     }
