@@ -8,14 +8,14 @@ mod families;
 use fullpipe_record::{SweepReason, SweepRun, SweepShape};
 use fullpipe_units::Span;
 
-use families::{Change, Family, Outcome, SEVEN, SimulatedPath};
+use families::{Change, FURTHER, Family, Outcome, SEVEN, SimulatedPath};
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>().expect("a number"));
     let (campaigns, seed) = (arguments.next().unwrap_or(100), arguments.next().unwrap_or(1));
     println!(
-        "family      ok %   p5 rate  product  bytes %    p95  time %    p95   runs  sure %  segments  knee flat beyond \
-         plateaus"
+        "family          ok %   p5 rate  product  bytes %    p95  time %    p95   runs  sure %  segments  knee flat \
+         beyond plateaus"
     );
     let outcomes = |family: Family| -> Vec<Outcome> {
         (0..campaigns).map(|number| path(family, seed, number).campaign()).collect()
@@ -26,6 +26,12 @@ fn main() {
         row(&format!("{family:?}"), &all[all.len() - campaigns as usize..]);
     }
     row("all", &all);
+    let mut further = Vec::new();
+    for family in FURTHER {
+        further.extend(outcomes(family));
+        row(&format!("{family:?}"), &further[further.len() - campaigns as usize..]);
+    }
+    row("further", &further);
     for family in [Family::Flat, Family::Beyond, Family::Plateaus] {
         row(&format!("{family:?}"), &outcomes(family));
     }
@@ -87,7 +93,7 @@ fn row(name: &str, outcomes: &[Outcome]) {
         values[((values.len() - 1) as f64 * share).round() as usize]
     };
     println!(
-        "{name:10}{:6.1}{:10.3}{:9.2}{:9.1}{:7.1}{:8.1}{:7.1}{:7.1}{:8.1}{:10.2}  {:?}",
+        "{name:14}{:6.1}{:10.3}{:9.2}{:9.1}{:7.1}{:8.1}{:7.1}{:7.1}{:8.1}{:10.2}  {:?}",
         100.0 * mean(&|of| f64::from(u8::from(of.rate >= 0.95))),
         quantile(&|of| of.rate, 0.05),
         quantile(&|of| of.product, 0.5),

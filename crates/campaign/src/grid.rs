@@ -86,6 +86,12 @@ impl Grid {
         streams * self.windows.len() + window
     }
 
+    /// Returns whether two cells are the same, or one step apart on one axis or both.
+    pub(crate) fn are_neighbours(&self, one: Index, other: Index) -> bool {
+        let windows = self.windows.len();
+        (one % windows).abs_diff(other % windows) <= 1 && (one / windows).abs_diff(other / windows) <= 1
+    }
+
     /// Returns the place of the smallest window that `streams`, a place in [`Grid::streams`], fill `bytes` with; of the
     /// largest window if none does.
     pub(crate) fn filling(&self, bytes: f64, streams: usize) -> Index {

@@ -3,6 +3,7 @@
 use fullpipe_record::SweepRun;
 
 use crate::grid::{Grid, Index};
+use crate::left_out::{Attempts, waiting};
 use crate::surface::{Observation, Plane, Surface};
 
 /// Share of the fastest cell's rate that is enough.
@@ -34,6 +35,8 @@ pub(crate) struct Judged {
     means: Vec<f64>,
     deviations: Vec<f64>,
     chances: Vec<f64>,
+    /// Cells that may not be measured now: those that are left out, the one that waits, and those next to them.
+    skipped: Vec<Index>,
     /// Cheapest first: by product, then by streams.
     order: Vec<Index>,
     best: Index,
@@ -48,9 +51,16 @@ impl Judged {
         let level = level(&seen, &typical);
         let noise = noise(&seen, &typical);
         let surface = Surface::fit(plane, &seen, level - LEVEL, noise);
-        let measured = (0..plane.len()).filter(|cell| counts[*cell] > 0);
+        let left_out: Vec<Index> = Attempts::of(runs).left_out().filter_map(|cell| grid.index(cell)).collect();
+        let measured = (0..plane.len()).filter(|cell| counts[*cell] > 0 && !left_out.contains(cell));
         let best = measured.max_by(|a, b| surface.mean(*a).total_cmp(&surface.mean(*b))).unwrap_or(0);
-        let chances: Vec<f64> = (0..plane.len()).map(|cell| chance(&surface, cell, best)).collect();
+        let mut chances: Vec<f64> = (0..plane.len()).map(|cell| chance(&surface, cell, best)).collect();
+        left_out.iter().for_each(|cell| chances[*cell] = 0.0);
+        let waiting = waiting(runs).and_then(|cell| grid.index(cell));
+        let may_not = |cell: &Index| {
+            Some(*cell) == waiting || left_out.contains(cell) || is_doubtful(grid, *cell, &counts, &left_out)
+        };
+        let skipped = (0..plane.len()).filter(may_not).collect();
         let order = order(grid);
         let knee = order.iter().copied().find(|cell| counts[*cell] > 0 && chances[*cell] >= SURE).unwrap_or(best);
         Self {
@@ -61,6 +71,7 @@ impl Judged {
             counts,
             typical,
             chances,
+            skipped,
             order,
             best,
             knee,
@@ -97,7 +108,17 @@ impl Judged {
         &self.order
     }
 
-    /// Returns the measured cell that is expected to be the fastest.
+    /// Returns whether a cell may be measured now.
+    pub(crate) fn may_run(&self, cell: Index) -> bool {
+        !self.skipped.contains(&cell)
+    }
+
+    /// Returns whether any cell may be measured.
+    pub(crate) fn can_go_on(&self) -> bool {
+        self.skipped.len() < self.cells()
+    }
+
+    /// Returns the measured cell that is expected to be the fastest, of those that are not left out.
     pub(crate) fn best(&self) -> Index {
         self.best
     }
@@ -107,7 +128,7 @@ impl Judged {
         self.knee
     }
 
-    /// Returns the chance that a cell has 95 % of the fastest cell's rate.
+    /// Returns the chance that a cell has 95 % of the fastest cell's rate; 0 for one that is left out.
     pub(crate) fn chance(&self, cell: Index) -> f64 {
         self.chances[cell]
     }
@@ -140,6 +161,14 @@ pub(crate) fn observations(grid: &Grid, runs: &[SweepRun]) -> Vec<Observation> {
 
 fn observation(grid: &Grid, run: &SweepRun) -> Option<Observation> {
     Some((grid.index(run.cell)?, libm::log(run.rate?.as_f64().max(1.0))))
+}
+
+/// Returns whether a cell is next to one that is left out, and no run of it or next to it counts: it may be too much as
+/// well.
+fn is_doubtful(grid: &Grid, cell: Index, counts: &[usize], left_out: &[Index]) -> bool {
+    let near = |other: &Index| grid.are_neighbours(cell, *other);
+    let counted = || (0..counts.len()).filter(|other| counts[*other] > 0 && !left_out.contains(other));
+    left_out.iter().any(near) && !counted().any(|other| near(&other))
 }
 
 fn counts(cells: usize, seen: &[Observation]) -> Vec<usize> {

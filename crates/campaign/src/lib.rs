@@ -10,6 +10,7 @@ mod figures;
 mod forecast;
 mod grid;
 mod judged;
+mod left_out;
 mod order;
 mod plan;
 mod random;

@@ -7,6 +7,7 @@ use crate::answer::{answer, estimates};
 use crate::cost::{GRID_RUN, Length, grid_cost, permitted, run_cost, spent};
 use crate::grid::{Grid, Index};
 use crate::judged::{ENOUGH, Judged, order};
+use crate::left_out::{Attempts, failing};
 use crate::order::ordered;
 use crate::segment::{Segment, segments};
 use crate::shape::{cheapest_of_flat, level};
@@ -15,6 +16,9 @@ use crate::surface::Plane;
 /// Streams of the anchors, in this order; the first have the largest window, the others one that gives twice the flight
 /// of the fastest so far.
 const ANCHORS: [u16; 4] = [8, 90, 1, 24];
+
+/// Numbers of streams in the grid from one to its double.
+const STEPS_OF_DOUBLING: usize = 2;
 
 /// Flight of an anchor, in rates so far × round-trip times.
 const AMPLE: f64 = 2.0;
@@ -37,8 +41,9 @@ const MIN_RUNS_OF_BEST: usize = 3;
 /// Runs of a campaign.
 const MIN_RUNS: usize = 10;
 
-/// Runs in a row that do not count with which a campaign ends: it would never have an answer, and no end.
-const MAX_BROKEN: usize = 6;
+/// Settings in a row of which no run counts with which a campaign ends: it would never have an answer, and no end. Each
+/// is tried twice.
+const MAX_FAILING: usize = 3;
 
 /// Runs from one reference to the next.
 const REFERENCE_EVERY: usize = 6;
@@ -83,7 +88,7 @@ pub enum End {
     Sure,
     /// The next run does not fit into the budget.
     Budget,
-    /// Run after run does not count.
+    /// No run of several settings, one after another, counts.
     Broken,
 }
 
@@ -122,12 +127,15 @@ impl Plan {
             let next = whole.get(runs.len()).map(|cell| Next::Run { cell: *cell, reason: SweepReason::Grid });
             return next.filter(|_| self.permits(spent(runs))).unwrap_or(Next::Done(End::Sure));
         }
-        if runs.len() >= MAX_BROKEN && runs[runs.len() - MAX_BROKEN..].iter().all(|run| run.rate.is_none()) {
+        let state = self.state(runs);
+        let Some(wanted) = self.wanted(&state, runs) else {
+            return Next::Done(if state.judged.can_go_on() { End::Sure } else { End::Broken });
+        };
+        if failing(runs) >= MAX_FAILING && wanted.1 != SweepReason::Again {
             return Next::Done(End::Broken);
         }
-        let state = self.state(runs);
-        let Some(wanted) = self.wanted(&state, runs) else { return Next::Done(End::Sure) };
-        let affordable = [Some(wanted), self.last_reference(&state.segment)];
+        let reference = self.last_reference(&state.segment).filter(|(cell, _)| state.judged.may_run(*cell));
+        let affordable = [Some(wanted), reference];
         match affordable.into_iter().flatten().find(|(cell, reason)| self.affords(runs, &state.judged, *cell, *reason))
         {
             Some((cell, reason)) => Next::Run { cell: self.grid.cells()[cell], reason },
@@ -140,7 +148,7 @@ impl Plan {
         let state = self.state(runs);
         let is_changing =
             state.begins.len() > 1 && state.judged.runs() <= self.anchors() || state.segment.suspicious > 0;
-        let sure = self.whole.is_none() && self.wanted(&state, runs).is_none();
+        let sure = self.whole.is_none() && state.judged.can_go_on() && self.wanted(&state, runs).is_none();
         let flight = flight(self.fixed.rtt, &state.judged);
         (state.judged.runs() > 0 && !is_changing).then(|| answer(&self.grid, &state.judged, flight, sure))
     }
@@ -159,6 +167,15 @@ impl Plan {
     /// path, or before a setting was known whose rate shows a change of the path.
     pub fn counts_from(&self, runs: &[SweepRun]) -> usize {
         segments(runs, self.anchors()).1.from
+    }
+
+    /// Returns the settings that are left out over the path as it is now: at least two of their runs, and more than
+    /// half, do not count, as on a machine for which they are too much. Of a sweep over the whole grid, none is.
+    pub fn left_out(&self, runs: &[SweepRun]) -> Vec<SweepCell> {
+        if self.whole.is_some() {
+            return Vec::new();
+        }
+        Attempts::of(&runs[self.counts_from(runs)..]).left_out().collect()
     }
 
     /// Returns the length of every run.
@@ -196,15 +213,30 @@ impl Plan {
     /// Returns the cell that is wanted next, or nothing if the answer is sure.
     fn wanted(&self, state: &State, runs: &[SweepRun]) -> Option<(Index, SweepReason)> {
         let State { judged, segment, .. } = state;
-        if let Some(again) = again(&runs[segment.from..]).and_then(|cell| self.grid.index(cell)) {
+        let again = again(&runs[segment.from..]).and_then(|cell| self.grid.index(cell));
+        if let Some(again) = again.filter(|cell| judged.may_run(*cell)) {
             return Some((again, SweepReason::Again));
         }
+        if let Some(control) = self.control(state, runs) {
+            return Some(control);
+        }
         if judged.runs() < self.anchors() {
-            return Some((self.anchor(judged), SweepReason::Anchor));
+            return self.anchor(judged).map(|cell| (cell, SweepReason::Anchor));
         }
         let is_due = segment.suspicious > 0 || segment.references < 2 || segment.since_reference + 1 >= REFERENCE_EVERY;
-        let due = self.reference(segment).filter(|_| is_due);
-        due.or_else(|| self.of_shape(judged)).or_else(|| undecided(judged)).or_else(|| self.last_reference(segment))
+        let due = self.reference(segment).filter(|(cell, _)| is_due && judged.may_run(*cell));
+        due.or_else(|| self.of_shape(judged)).or_else(|| undecided(judged)).or_else(|| self.last(judged, segment))
+    }
+
+    /// Returns a cell whose runs count, once those of two others did not: it shows if they are too much for the machine,
+    /// or if the machine is busy.
+    fn control(&self, State { judged, segment, .. }: &State, runs: &[SweepRun]) -> Option<(Index, SweepReason)> {
+        if failing(&runs[segment.from..]) + 1 != MAX_FAILING || judged.runs() == 0 {
+            return None;
+        }
+        let best = (judged.best(), SweepReason::Repeat);
+        let mut known = self.reference(segment).into_iter().chain([best]);
+        known.find(|(cell, _)| judged.count(*cell) > 0 && judged.may_run(*cell))
     }
 
     fn reference(&self, segment: &Segment) -> Option<(Index, SweepReason)> {
@@ -217,19 +249,38 @@ impl Plan {
         self.reference(segment).filter(|_| segment.since_reference > 0 || segment.suspicious > 0)
     }
 
+    /// Returns the reference with which a campaign ends; if that waits, another run before it.
+    fn last(&self, judged: &Judged, segment: &Segment) -> Option<(Index, SweepReason)> {
+        let reference = self.last_reference(segment)?;
+        if judged.may_run(reference.0) { Some(reference) } else { most_promising(judged) }
+    }
+
     fn anchors(&self) -> usize {
         ANCHORS.len() + usize::from(self.predicted.is_some())
     }
 
-    fn anchor(&self, judged: &Judged) -> Index {
-        let Some(streams) = ANCHORS.get(judged.runs()) else { return self.predicted.unwrap_or(0) };
+    /// Returns the next anchor, or the one that takes its place if that is left out: with half the streams, and so on;
+    /// `None` if all are left out.
+    fn anchor(&self, judged: &Judged) -> Option<Index> {
+        let Some(streams) = ANCHORS.get(judged.runs()) else { return self.predicted_anchor(judged) };
         let streams = self.grid.nearest(*streams);
         let cells = self.grid.cells();
         let largest = judged.measured().map(|cell| cells[cell].product()).max();
         let flight = flight(self.fixed.rtt, judged);
         // Where windows alone limit the fastest, nobody knows what would be ample.
         let by_window = largest.is_none_or(|product| flight >= BY_WINDOW * product.as_f64());
-        self.grid.filling(if by_window { f64::MAX } else { AMPLE * flight }, streams)
+        let ample = if by_window { f64::MAX } else { AMPLE * flight };
+        let halved = (0..=streams).rev().step_by(STEPS_OF_DOUBLING);
+        let places = halved.chain(0..self.grid.streams().len());
+        let ample = places.map(|streams| self.grid.filling(ample, streams)).find(|cell| judged.may_run(*cell));
+        ample.or_else(|| (0..cells.len()).find(|cell| judged.may_run(*cell)))
+    }
+
+    /// Returns the cheapest cell that is predicted to do, or the next dearer one that is not left out.
+    fn predicted_anchor(&self, judged: &Judged) -> Option<Index> {
+        let from = judged.order().iter().position(|cell| Some(*cell) == self.predicted).unwrap_or(0);
+        let (cheaper, dearer) = judged.order().split_at(from);
+        dearer.iter().chain(cheaper).copied().find(|cell| judged.may_run(*cell))
     }
 
     /// Returns the cell that shows if the surface is flat, or has a lower level.
@@ -237,11 +288,12 @@ impl Plan {
         if judged.runs() < MIN_RUNS {
             return None;
         }
-        if let Some(cheapest) = cheapest_of_flat(judged) {
+        let may_run = |cell: &Index| judged.may_run(*cell);
+        if let Some(cheapest) = cheapest_of_flat(judged).filter(may_run) {
             return Some((cheapest, SweepReason::Edge));
         }
         let level = level(&self.grid, judged, flight(self.fixed.rtt, judged))?;
-        Some((level.next(judged)?, SweepReason::Level))
+        Some((level.next(judged).filter(may_run)?, SweepReason::Level))
     }
 
     /// Returns true if a run of `cell` stays within the budget, of which a part is kept for references.
@@ -288,13 +340,14 @@ fn undecided(judged: &Judged) -> Option<(Index, SweepReason)> {
     let edge = edge.map(|cell| (cell, SweepReason::Edge));
     let repeat = repeat.map(|cell| (cell, SweepReason::Repeat));
     let wanted = if judged.runs().is_multiple_of(2) { None } else { edge.or(repeat) };
-    wanted.or_else(|| Some((most_promising(judged), SweepReason::Best)))
+    wanted.filter(|(cell, _)| judged.may_run(*cell)).or_else(|| most_promising(judged))
 }
 
 /// Returns the cell whose rate may be the highest.
-fn most_promising(judged: &Judged) -> Index {
+fn most_promising(judged: &Judged) -> Option<(Index, SweepReason)> {
     let hope = |cell: &Index| judged.logarithm(*cell, 1.0) - REPEAT_COST * judged.count(*cell) as f64;
-    (0..judged.cells()).max_by(|a, b| hope(a).total_cmp(&hope(b))).unwrap_or(0)
+    let cells = (0..judged.cells()).filter(|cell| judged.may_run(*cell));
+    cells.max_by(|a, b| hope(a).total_cmp(&hope(b))).map(|cell| (cell, SweepReason::Best))
 }
 
 /// Returns the bytes in flight of the fastest runs.

@@ -3,6 +3,8 @@
 use fullpipe_record::{SweepCell, SweepRun};
 use fullpipe_units::Span;
 
+use crate::left_out::Attempts;
+
 /// A reference that differs by more than this from the usual one, in logarithms, is a suspicion: 15 %.
 const SUSPICION: f64 = 0.163;
 
@@ -61,12 +63,20 @@ struct Course {
 fn follow(runs: &[SweepRun], anchors: usize) -> Course {
     let mut references = References::default();
     let mut rtts = RoundTrips::default();
+    let mut attempts = Attempts::default();
     let mut course = Course::default();
     for (number, run) in runs.iter().enumerate() {
         if let Some(changed) = rtts.follow(number, run.idle_rtt) {
             return Course { changed: Some(changed), ..course };
         }
-        let Some(rate) = run.rate else { continue };
+        attempts.add(run);
+        let Some(rate) = run.rate else {
+            if course.segment.reference == Some(run.cell) && attempts.is_left_out(run.cell) {
+                references = references.without(run.cell);
+                course.segment = Segment { reference: None, suspicious: 0, ..course.segment };
+            }
+            continue;
+        };
         let rate = libm::log(rate.as_f64().max(1.0));
         course.segment.since_reference += 1;
         if course.segment.reference == Some(run.cell) {
@@ -76,8 +86,8 @@ fn follow(runs: &[SweepRun], anchors: usize) -> Course {
             }
         } else if course.segment.reference.is_none() {
             references.anchors.push((run.cell, rate));
-            if references.anchors.len() == anchors {
-                course.segment.reference = references.choose();
+            if references.anchors.len() >= anchors {
+                course.segment.reference = references.choose(&attempts);
             }
         } else if references.are_slower(rate) {
             // What windows limit does not show that the path has less to give: until now it may have changed unseen.
@@ -103,11 +113,18 @@ struct References {
 
 impl References {
     /// Returns the first anchor that is about as fast as the fastest: from there on a change of the path shows.
-    fn choose(&mut self) -> Option<SweepCell> {
-        let best = self.anchors.iter().map(|(_, rate)| *rate).max_by(f64::total_cmp)?;
-        let (cell, rate) = self.anchors.iter().find(|(_, rate)| best - rate <= ALIKE)?;
+    fn choose(&mut self, attempts: &Attempts) -> Option<SweepCell> {
+        let mut anchors = self.anchors.iter().filter(|(cell, _)| !attempts.is_left_out(*cell));
+        let best = anchors.clone().map(|(_, rate)| *rate).max_by(f64::total_cmp)?;
+        let (cell, rate) = anchors.find(|(_, rate)| best - rate <= ALIKE)?;
         self.usual = vec![*rate];
         Some(*cell)
+    }
+
+    /// Returns the state without a reference that is left out: the next run that counts leads to another.
+    fn without(self, left_out: SweepCell) -> Self {
+        let anchors = self.anchors.into_iter().filter(|(cell, _)| *cell != left_out).collect();
+        Self { anchors, ..Self::default() }
     }
 
     /// Returns true if another setting is so much faster that it is to be the reference.

@@ -2,9 +2,9 @@
 
 mod families;
 
-use families::{Change, Family, SEVEN, SimulatedPath};
+use families::{Change, FURTHER, Family, SEVEN, SimulatedPath};
 use fullpipe_campaign::{End, Next, Plan};
-use fullpipe_record::{SweepForecast, SweepPlan, SweepReason, SweepShape};
+use fullpipe_record::{SweepCell, SweepForecast, SweepPlan, SweepReason, SweepRun, SweepShape};
 use fullpipe_units::{ByteCount, Span};
 
 fn plan(path: &SimulatedPath) -> Plan {
@@ -13,7 +13,8 @@ fn plan(path: &SimulatedPath) -> Plan {
 
 #[test]
 fn most_campaigns_find_a_knee_for_a_fifth_of_the_grid() {
-    let outcomes = SEVEN.iter().flat_map(|family| (0..3).map(|seed| SimulatedPath::new(*family, seed).campaign()));
+    let families = SEVEN.iter().chain(&FURTHER);
+    let outcomes = families.flat_map(|family| (0..3).map(|seed| SimulatedPath::new(*family, seed).campaign()));
     let outcomes: Vec<_> = outcomes.collect();
     let good = outcomes.iter().filter(|outcome| outcome.rate >= 0.95).count();
     assert!(good * 100 >= outcomes.len() * 95, "{good} of {}", outcomes.len());
@@ -77,6 +78,47 @@ fn a_campaign_of_which_no_run_counts_ends() {
         assert!(runs.len() <= 6, "it goes on for ever");
     }
     assert_eq!((plan.next(&runs), plan.answer(&runs)), (Next::Done(End::Broken), None));
+}
+
+#[test]
+fn settings_that_are_too_much_for_the_machine_are_left_out_and_the_others_have_a_knee() {
+    for (family, seed) in [(Family::Clean, 1), (Family::Cross, 2), (Family::Loss, 3), (Family::Mixed, 4)] {
+        let mut path = SimulatedPath::new(family, seed);
+        let plan = plan(&path);
+        let is_too_much = |cell: SweepCell| cell.streams > 48;
+        let runs = path.runs_but(&plan, |_, run| is_too_much(run.cell));
+        let left_out = plan.left_out(&runs);
+        assert!(!left_out.is_empty() && left_out.iter().all(|cell| is_too_much(*cell)), "{left_out:?}");
+        for cell in left_out {
+            assert_eq!(runs.iter().filter(|run| run.cell == cell).count(), 2, "{family:?}: {cell}");
+        }
+        assert_ne!(plan.next(&runs), Next::Done(End::Broken), "{family:?}");
+        let knee = plan.answer(&runs).unwrap().knee.cell;
+        assert!(knee.streams <= 48 && path.rate(knee) >= 0.93 * path.best(), "{family:?}: {knee}");
+    }
+}
+
+#[test]
+fn half_as_many_streams_take_the_place_of_an_anchor_that_is_left_out() {
+    let mut path = SimulatedPath::new(Family::Clean, 1);
+    let plan = plan(&path);
+    let runs = path.runs_but(&plan, |_, run| run.cell.streams == 90);
+    let streams: Vec<u16> = runs.iter().take(6).map(|run| run.cell.streams).collect();
+    assert_eq!(streams, [8, 90, 90, 48, 1, 24]);
+}
+
+#[test]
+fn a_reference_that_the_machine_no_longer_bears_is_followed_by_another() {
+    let mut path = SimulatedPath::new(Family::Clean, 1);
+    let plan = plan(&path);
+    let first = |runs: &[SweepRun]| runs.iter().find(|run| run.reason == SweepReason::Reference).map(|run| run.cell);
+    let runs = path.runs_but(&plan, |runs, run| runs.len() >= 12 && first(runs) == Some(run.cell));
+    let lost = first(&runs).unwrap();
+    assert_eq!(plan.left_out(&runs), [lost]);
+    let is_reference = |run: &&SweepRun| run.reason == SweepReason::Reference && run.rate.is_some();
+    let other = runs.iter().rfind(is_reference).unwrap().cell;
+    assert_ne!(other, lost);
+    assert!(plan.answer(&runs).is_some() && plan.next(&runs) != Next::Done(End::Broken), "{:?}", plan.next(&runs));
 }
 
 #[test]

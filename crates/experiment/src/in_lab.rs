@@ -83,7 +83,7 @@ impl<'l> LabTarget<'l> {
         for relay in relays {
             relay.finish(Duration::ZERO)?;
         }
-        let measured = measured?;
+        let measured = whole(measured?)?;
         let samples = &measured.receiver().samples;
         let ended_at = samples.last().map_or(Span::ZERO, |sample| sample.at);
         let steady = steady_of_receiver(samples, Some(self.path().rtt()), ended_at);
@@ -128,7 +128,17 @@ impl<'l> LabTarget<'l> {
         Err(ExperimentError::FarEnd(sentence(&output)))
     }
 
-    /// Sends what `request` asks for to a far end that this starts, by way of `address`.
+    /// Measures as [`Target::measure`] does; one that broke off is returned as far as it came.
+    pub(crate) fn measure_even_part(
+        &self,
+        request: &Request,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Measurement, ExperimentError> {
+        let to = self.lab.address(near_end(request).peer());
+        self.measure_to(&to.to_string(), request, interrupt, &mut |_| {})
+    }
+
+    /// Sends what `request` asks for to a far end that this starts, by way of `address`. It may break off.
     fn measure_to(
         &self,
         address: &str,
@@ -153,7 +163,7 @@ impl<'l> LabTarget<'l> {
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
         let to = self.lab.address(near_end(request).peer());
-        self.send_to(&to.to_string(), request, flags, interrupt, progress)
+        whole(self.send_to(&to.to_string(), request, flags, interrupt, progress)?)
     }
 
     fn send_to(
@@ -169,19 +179,22 @@ impl<'l> LabTarget<'l> {
         let client = self.lab.start_self(near_end(request), &arguments)?;
         let followed = follow(&client, time_for(request), interrupt, progress)?;
         let output = client.finish(TIMEOUT)?;
-        let why = match followed {
-            Followed::Measured(measurement) => match measurement.broken_off {
-                Some(why) => why,
-                None => return Ok(*measurement),
-            },
-            Followed::Failed(message) => message,
-            Followed::Ended => sentence(&output),
-        };
-        // Interrupted before data flowed, it has nothing to show.
-        if interrupt.requested() || output.code == INTERRUPTED {
-            return Err(ExperimentError::Interrupted);
+        let is_interrupted = interrupt.requested() || output.code == INTERRUPTED;
+        match followed {
+            Followed::Measured(done) if done.broken_off.is_none() || !is_interrupted => Ok(*done),
+            // Interrupted before data flowed, it has nothing to show.
+            _ if is_interrupted => Err(ExperimentError::Interrupted),
+            Followed::Failed(message) => Err(ExperimentError::Measurement(message)),
+            Followed::Measured(_) | Followed::Ended => Err(ExperimentError::Measurement(sentence(&output))),
         }
-        Err(ExperimentError::Measurement(why))
+    }
+}
+
+/// Returns a measurement, unless it broke off.
+fn whole(measurement: Measurement) -> Result<Measurement, ExperimentError> {
+    match measurement.broken_off {
+        Some(why) => Err(ExperimentError::Measurement(why)),
+        None => Ok(measurement),
     }
 }
 
@@ -210,7 +223,7 @@ impl Target for LabTarget<'_> {
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
         let to = self.lab.address(near_end(request).peer());
-        self.measure_to(&to.to_string(), request, interrupt, progress)
+        whole(self.measure_to(&to.to_string(), request, interrupt, progress)?)
     }
 
     fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {

@@ -6,7 +6,7 @@ use fullpipe_scenario::CrossTraffic;
 use crate::cross_traffic::{measure_with_cross_traffic, run_with_cross_traffic};
 use crate::error::ExperimentError;
 use crate::in_lab::LabTarget;
-use crate::target::{Interrupt, Target};
+use crate::target::{Interrupt, Target as _};
 use crate::virtual_target::VirtualTarget;
 
 /// A lab or a simulation.
@@ -29,20 +29,19 @@ impl Emulated<'_> {
     /// Makes one measurement while `cross_traffic` runs, whose loads with a range of rates draw from `seed`.
     ///
     /// # Errors
-    /// If it fails, or something is not modelled. One that was interrupted in a lab is no failure.
+    /// If it fails, or something is not modelled. One that broke off or was interrupted in a lab is no failure.
     pub fn measure(
         &self,
         request: &Request,
         (cross_traffic, seed): (&[CrossTraffic], u64),
         interrupt: Interrupt<'_>,
     ) -> Result<Measurement, ExperimentError> {
-        let progress = &mut |_: &_| {};
         let load = (cross_traffic, seed);
         let done = match self {
             Self::Lab(target) => run_with_cross_traffic(target, load, request, interrupt, || {
-                target.measure(request, interrupt, progress)
+                target.measure_even_part(request, interrupt)
             }),
-            Self::Virtual(target) => measure_with_cross_traffic(target, load, request, interrupt, progress),
+            Self::Virtual(target) => measure_with_cross_traffic(target, load, request, interrupt, &mut |_| {}),
         };
         Ok(done?.0)
     }

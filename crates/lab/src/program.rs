@@ -21,6 +21,12 @@ const MAX_ERRORS: ByteCount = ByteCount::from_mib(1);
 /// Maximum time after the end of a program for what it wrote.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
 
+/// Longest time from the signal that kills a program to the report of its end.
+const LAST_END: Duration = Duration::from_secs(10);
+
+/// The action of whoever ends a program.
+const ENDING: &str = "end a program";
+
 /// Interval of the checks for it.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -107,10 +113,11 @@ impl<'l> Program<'l> {
     /// Waits for its end, for at most `timeout`, after which it is killed.
     ///
     /// # Errors
-    /// If the keeper is gone.
+    /// If the keeper is gone, or does not report the end of what was killed.
     pub fn finish(mut self, timeout: Duration) -> Result<Output, LabError> {
         if self.wait_for(timeout).is_none() {
             self.signal(Signal::KILL)?;
+            self.wait_for(LAST_END).ok_or_else(|| LabError::Gone { action: ENDING.to_owned() })?;
         }
         Ok(self.wait())
     }
@@ -136,7 +143,7 @@ impl<'l> Program<'l> {
 
     fn signal(&self, signal: Signal) -> Result<(), LabError> {
         let request = Request::Signal { pid: self.pid, signal: signal.as_raw() };
-        self.remote.ask("end a program", &request, &[]).map(drop)
+        self.remote.ask(ENDING, &request, &[]).map(drop)
     }
 }
 

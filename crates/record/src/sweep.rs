@@ -390,6 +390,9 @@ pub struct SweepReport {
     pub segments: Vec<u32>,
     /// The answer; `None` if too few runs were made over the path as it is now.
     pub answer: Option<SweepAnswer>,
+    /// Settings that are left out, since at least two of their runs, and more than half, do not count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<SweepCell>,
     /// The cheapest setting for which 95 % of the best rate is predicted, where the capacity is known.
     pub predicted_knee: Option<SweepCell>,
     /// Rates of all settings: all windows with the fewest streams first.

@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use crate::changes::{changes, usual_limit};
 use crate::columns::{Reader, direction_name};
 use crate::document::compared_rate;
-use crate::engine::Row;
+use crate::engine::{Row, Value};
 use crate::statements::{DOCUMENT, FACT, of_table};
-use crate::{Filter, Store, StoreError};
+use crate::store::at;
+use crate::{Store, StoreError};
 
 /// Key of a series: path, request, direction.
 type Key = (String, String, &'static str);
@@ -21,12 +22,13 @@ impl Store {
     /// # Errors
     /// Fails if the database refuses.
     pub fn history(&mut self, host: &str, since: Option<Timestamp>) -> Result<HistoryReport, StoreError> {
-        let filter = Filter { peer: Some(host.to_owned()), since, ..Filter::default() };
-        let (condition, values) = filter.condition();
         let columns = format!("{}, {}", of_table("document", DOCUMENT), of_table("fact", FACT));
         let rows = self.read(
-            &format!("SELECT {columns} FROM document JOIN fact ON fact.document = document.id {condition}"),
-            &values,
+            &format!(
+                "SELECT {columns} FROM document JOIN fact ON fact.document = document.id
+                 WHERE (peer = $1 OR address = $1) AND started >= $2 ORDER BY started DESC, id DESC"
+            ),
+            &[host.into(), since.map_or(Value::Integer(i64::MIN), at)],
         )?;
         let mut series: BTreeMap<Key, Vec<HistoryPoint>> = BTreeMap::new();
         // The newest is first.

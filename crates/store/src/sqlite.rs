@@ -164,7 +164,18 @@ impl ToSql for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{KNOWN, migrate};
     use crate::{Location, Store};
+
+    #[test]
+    fn an_archive_of_an_earlier_version_is_changed_after_a_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("archive.db");
+        migrate(&mut Sqlite::open(&file, true).unwrap(), 0, 1).unwrap();
+        assert_eq!(Store::open(&Location::File(file)).unwrap().report().unwrap().version, KNOWN);
+        let copy = Sqlite::open(&folder.path().join("archive.db.version-1"), false).unwrap().version();
+        assert_eq!(copy, Ok(1));
+    }
 
     #[test]
     fn a_copy_before_a_change_is_an_archive() {

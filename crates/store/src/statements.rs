@@ -2,7 +2,8 @@
 
 /// Changes of the tables, in order: the first makes them, and the version of an archive is how many it has. A change is
 /// added, never edited. `{BLOB}` stands for the type of bytes.
-pub(crate) const MIGRATIONS: &[&str] = &["
+pub(crate) const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE document (
         id TEXT NOT NULL PRIMARY KEY,
         kind TEXT NOT NULL,
@@ -54,7 +55,15 @@ pub(crate) const MIGRATIONS: &[&str] = &["
         sent_bytes BIGINT,
         duration_ns BIGINT,
         PRIMARY KEY (document, part)
-    )"];
+    )",
+    "
+    DROP INDEX document_started;
+    DROP INDEX document_peer;
+    DROP INDEX document_address;
+    CREATE INDEX document_started ON document (started, id, kind);
+    CREATE INDEX document_peer ON document (peer, started, id, kind);
+    CREATE INDEX document_address ON document (address, started, id, kind)",
+];
 
 /// Columns of `document`, in the order of [`crate::columns`], without `origin`.
 pub(crate) const DOCUMENT: &str = "id, kind, schema, started, host, peer, address, path_key, campaign, cell, \

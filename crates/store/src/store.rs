@@ -119,10 +119,12 @@ impl Store {
     /// # Errors
     /// Fails if the database refuses.
     pub fn list(&mut self, filter: &Filter) -> Result<Vec<StoredDocument>, StoreError> {
-        let (condition, values) = filter.condition();
-        let documents = self.read(&format!("SELECT {DOCUMENT} FROM document {condition}"), &values)?;
+        let (ids, values) = filter.ids();
+        let limit = filter.limit.map_or_else(String::new, |limit| format!(" LIMIT {limit}"));
+        let newest = format!("WHERE id IN ({ids}) ORDER BY started DESC, id DESC{limit}");
+        let documents = self.read(&format!("SELECT {DOCUMENT} FROM document {newest}"), &values)?;
         let facts = format!(
-            "SELECT document, {FACT} FROM fact WHERE document IN (SELECT id FROM document {condition}) ORDER BY part"
+            "SELECT document, {FACT} FROM fact WHERE document IN (SELECT id FROM document {newest}) ORDER BY part"
         );
         let mut by_document: BTreeMap<String, Vec<StoredFacts>> = BTreeMap::new();
         for row in self.read(&facts, &values)? {
@@ -148,7 +150,9 @@ impl Store {
             return Err(StoreError::Unknown(fullpipe_units::printable(&id)));
         }
         let like = format!("%{id}");
-        let sql = format!("SELECT {DOCUMENT} FROM document WHERE id LIKE $1 LIMIT 2");
+        // Identifiers alone are in an index.
+        let ids = "SELECT id FROM document WHERE id LIKE $1 LIMIT 2";
+        let sql = format!("SELECT {DOCUMENT} FROM document WHERE id IN ({ids})");
         let mut found = self.read(&sql, &[like.as_str().into()])?;
         let row = found.pop().ok_or_else(|| StoreError::Unknown(id.clone()))?;
         if !found.is_empty() {
@@ -231,7 +235,7 @@ impl Store {
 pub(crate) const KNOWN: u32 = MIGRATIONS.len() as u32;
 
 /// Brings the tables from version `from` to version `to`, whole or not at all; another program may do so first.
-fn migrate(engine: &mut dyn Engine, from: u32, to: u32) -> Result<u32, EngineError> {
+pub(crate) fn migrate(engine: &mut dyn Engine, from: u32, to: u32) -> Result<u32, EngineError> {
     if from > 0 {
         engine.copy_before_change(from)?;
     }
@@ -311,16 +315,14 @@ fn is_id(text: &str) -> bool {
 }
 
 impl Filter {
-    /// Returns condition, order and limit of a query of documents, with the values of its parameters.
-    pub(crate) fn condition(&self) -> (String, Vec<Value>) {
+    /// Returns a query of the identifiers of documents, with the values of its parameters: with a limit and a peer, of
+    /// up to twice as many as the limit. Each part of it follows an index that has all that it asks for.
+    fn ids(&self) -> (String, Vec<Value>) {
         let (mut conditions, mut values) = (Vec::new(), Vec::new());
         let mut add = |condition: &str, value: Value| {
             values.push(value);
             conditions.push(condition.replace("$?", &format!("${}", values.len())));
         };
-        if let Some(peer) = &self.peer {
-            add("(peer = $? OR address = $?)", peer.as_str().into());
-        }
         if let Some(kind) = &self.kind {
             add("(kind = $? OR kind LIKE CAST($? AS TEXT) || '/%')", kind.as_str().into());
         }
@@ -333,17 +335,29 @@ impl Filter {
         if let Some(before) = self.before {
             add("started < $?", at(before));
         }
-        let mut sql = if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-        sql += " ORDER BY started DESC, id DESC";
-        if let Some(limit) = self.limit {
-            sql = format!("{sql} LIMIT {limit}");
-        }
-        (sql, values)
+        let Some(peer) = &self.peer else { return (self.newest(&conditions, "newest"), values) };
+        values.push(peer.as_str().into());
+        let parts = ["peer", "address"].map(|name| {
+            let of_peer = format!("{name} = ${}", values.len());
+            self.newest(&[&[of_peer], &conditions[..]].concat(), name)
+        });
+        (parts.join(" UNION "), values)
+    }
+
+    /// Returns a query of the identifiers of the newest documents that meet these conditions, as a part called `name`.
+    fn newest(&self, conditions: &[String], name: &str) -> String {
+        let conditions =
+            if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
+        let Some(limit) = self.limit else { return format!("SELECT id FROM document {conditions}") };
+        format!(
+            "SELECT id FROM (SELECT id, started FROM document {conditions} ORDER BY started DESC, id DESC LIMIT {limit})
+             AS of_{name}"
+        )
     }
 }
 
 /// Returns nanoseconds since 1970; times that a BIGINT does not hold are its ends.
-fn at(time: Timestamp) -> Value {
+pub(crate) fn at(time: Timestamp) -> Value {
     let nanoseconds = time.as_nanosecond();
     Value::Integer(nanoseconds.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
 }

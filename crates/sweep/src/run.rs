@@ -130,6 +130,7 @@ impl Sweep<'_> {
             plan: plan.fixed().clone(),
             segments: plan.segments(&runs).into_iter().map(count).collect(),
             answer: plan.answer(&runs),
+            left_out: plan.left_out(&runs),
             predicted_knee: plan.predicted_knee(),
             surface: plan.surface(&runs),
             rtt: growth_of_rtt(&runs),

@@ -32,11 +32,20 @@ pub enum Family {
     Beyond,
     /// Few streams use one half of the path, many use both.
     Plateaus,
+    /// A policer drops what exceeds its rate: beyond it, few streams recover slowly.
+    Policer,
+    /// The receiver reads more slowly than the path carries, and not evenly.
+    Reader,
+    /// A second bottleneck, whose other traffic takes the more of it the more streams compete.
+    TwoBottlenecks,
 }
 
 /// The families that decide.
 pub const SEVEN: [Family; 7] =
     [Family::Clean, Family::Cross, Family::Loss, Family::Decline, Family::Cpu, Family::Clamp, Family::Mixed];
+
+/// Families after which nothing of the plan was chosen.
+pub const FURTHER: [Family; 3] = [Family::Policer, Family::Reader, Family::TwoBottlenecks];
 
 /// A change of a path.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +68,8 @@ pub struct SimulatedPath {
     /// Load of each cell relative to the capacity.
     load: Vec<f64>,
     noise: Vec<f64>,
+    /// Standard deviation of the drift, in logarithms, and the seconds after which it is another.
+    drifts: (f64, f64),
     drift: f64,
     clock: f64,
     pub change: Option<Change>,
@@ -83,8 +94,9 @@ pub struct Outcome {
     pub answer: Option<SweepAnswer>,
 }
 
-const DRIFT: f64 = 0.03;
-const DRIFT_SECONDS: f64 = 600.0;
+/// Drift of a path, and of a receiver that reads from a busy disk.
+const DRIFT: (f64, f64) = (0.03, 600.0);
+const DRIFT_OF_READER: (f64, f64) = (0.05, 60.0);
 const BURSTS: f64 = 0.04;
 
 pub fn slac_grid() -> Grid {
@@ -102,15 +114,16 @@ impl SimulatedPath {
         let truth: Vec<f64> = cells.iter().map(|cell| shape.rate(*cell)).collect();
         let load: Vec<f64> = cells.iter().map(|cell| shape.offered(*cell) / shape.capacity(cell.1)).collect();
         let noise = cells.iter().zip(&load).map(|((_, streams), load)| random.noise(*streams, *load)).collect();
-        let drift = random.normal() * DRIFT;
+        let drifts = if family == Family::Reader { DRIFT_OF_READER } else { DRIFT };
+        let drift = random.normal() * drifts.0;
         let rtt = Span::from_secs_f64(rtt);
-        Self { grid, rtt, capacity: rate, truth, load, noise, drift, clock: 0.0, change: None, random }
+        Self { grid, rtt, capacity: rate, truth, load, noise, drifts, drift, clock: 0.0, change: None, random }
     }
 
     /// Returns the same path with other noise.
     pub fn with_noise(mut self, seed: u64) -> Self {
         self.random = Random(Pcg64Mcg::seed_from_u64(seed));
-        self.drift = self.random.normal() * DRIFT;
+        self.drift = self.random.normal() * self.drifts.0;
         self
     }
 
@@ -184,8 +197,9 @@ impl SimulatedPath {
     }
 
     fn pass(&mut self, seconds: f64) {
-        let keeps = libm::exp(-seconds / DRIFT_SECONDS);
-        self.drift = keeps * self.drift + (1.0 - keeps * keeps).sqrt() * DRIFT * self.random.normal();
+        let (deviation, lasting) = self.drifts;
+        let keeps = libm::exp(-seconds / lasting);
+        self.drift = keeps * self.drift + (1.0 - keeps * keeps).sqrt() * deviation * self.random.normal();
         self.clock += seconds;
     }
 
@@ -214,9 +228,16 @@ impl SimulatedPath {
 
     /// Carries out `plan`.
     pub fn runs(&mut self, plan: &Plan) -> Vec<SweepRun> {
+        self.runs_but(plan, |_, _| false)
+    }
+
+    /// Carries out `plan`; a run after others does not count if `fails` says so.
+    pub fn runs_but(&mut self, plan: &Plan, fails: impl Fn(&[SweepRun], &SweepRun) -> bool) -> Vec<SweepRun> {
         let mut runs = Vec::new();
         while let Next::Run { cell, reason } = plan.next(&runs) {
-            runs.push(self.run(cell, reason, plan));
+            let run = self.run(cell, reason, plan);
+            let rate = run.rate.filter(|_| !fails(&runs, &run));
+            runs.push(SweepRun { rate, ..run });
         }
         runs
     }
@@ -280,6 +301,12 @@ struct Shape {
     decline: Option<(f64, f64)>,
     /// Rate that fewer streams than this can have.
     plateau: Option<(f64, f64)>,
+    /// Loss of a single stream far beyond a policer's rate, and the bucket in BDP.
+    policer: Option<(f64, f64)>,
+    /// Rate at which the receiver reads.
+    reader: Option<(f64, f64)>,
+    /// Rate of a second bottleneck, and the other streams there.
+    second: Option<(f64, f64)>,
 }
 
 impl Shape {
@@ -294,9 +321,11 @@ impl Shape {
             has(Family::Decline, 0.5),
             has(Family::Plateaus, 0.0),
         ];
-        let mut draw = |kind: usize, ranges: [(f64, f64); 2]| {
-            kinds[kind].then(|| (random.between(ranges[0].0, ranges[0].1), random.between(ranges[1].0, ranges[1].1)))
+        let [policer, reader, second] = FURTHER.map(|of| family == of);
+        let mut draw_if = |is: bool, ranges: [(f64, f64); 2]| {
+            is.then(|| (random.between(ranges[0].0, ranges[0].1), random.between(ranges[1].0, ranges[1].1)))
         };
+        let mut draw = |kind: usize, ranges| draw_if(kinds[kind], ranges);
         let clamp = draw(0, [(6.0, 11.0), (0.0, 1.0)]);
         Self {
             rate,
@@ -308,6 +337,9 @@ impl Shape {
             cpu: draw(3, [(0.5, 1.2), (0.02, 0.1)]),
             decline: draw(4, [(0.2, 2.0), (0.05, 0.35)]),
             plateau: draw(5, [(0.4, 0.75), (6.0, 20.0)]),
+            policer: draw_if(policer, [(0.15, 0.5), (0.05, 0.5)]),
+            reader: draw_if(reader, [(0.3, 0.9), (0.0, 1.0)]),
+            second: draw_if(second, [(0.7, 1.5), (0.3, 5.0)]),
         }
     }
 
@@ -321,7 +353,13 @@ impl Shape {
             share * self.rate * (1.0 - decline * libm::log2(streams / 4.0).max(0.0))
         });
         let plateau = self.plateau.map_or(1.0, |(share, from)| if streams < from { share } else { 1.0 });
-        (self.rate * cross * plateau).min(cpu)
+        // The more streams probe for bandwidth, the more losses, and the more of them others take.
+        let second = self.second.map_or(f64::INFINITY, |(share, others)| {
+            let others = others * (1.0 + 0.2 * libm::log2(streams));
+            share * self.rate * streams / (streams + others)
+        });
+        let reader = self.reader.map_or(f64::INFINITY, |(share, _)| share * self.rate);
+        (self.rate * cross * plateau).min(cpu).min(reader).min(second)
     }
 
     fn rate(&self, cell: (f64, f64)) -> f64 {
@@ -332,7 +370,15 @@ impl Shape {
         let declined = self.decline.map_or(0.0, |(queue, decline)| {
             decline * (libm::log2(flight * 8.0 / (self.rate * self.rtt * (1.0 + queue))) / 4.0).clamp(0.0, 1.0)
         });
-        rate * (1.0 - declined)
+        rate * (1.0 - declined) * (1.0 - self.policed(cell))
+    }
+
+    /// Returns the part of the rate that is lost to a policer: more the further beyond rate and bucket, until every
+    /// round trip ends with losses, and less with many streams, of which few recover at a time.
+    fn policed(&self, cell: (f64, f64)) -> f64 {
+        let Some((loss, bucket)) = self.policer else { return 0.0 };
+        let excess = libm::log2(self.offered(cell) / (self.rate * (1.0 + bucket))).clamp(0.0, 1.0);
+        loss * excess / cell.1.sqrt()
     }
 }
 

@@ -280,6 +280,9 @@ impl SweepArguments {
         if light.interrupted {
             return Err(Failure::new(INTERRUPTED, "interrupted before anything was measured"));
         }
+        if let Some(why) = &light.broken_off {
+            return Err(Failure::new(FAILED, format!("the measurement before the first run broke off: {why}")));
+        }
         let rtt = light.rtt.idle.map_or(Span::ZERO, |idle| idle.min);
         let plan = Plan::new(plan(wishes, &light, (place.path)(rtt)?.as_ref())).map_err(usage)?;
         Ok(plan.with_forecast())

@@ -66,7 +66,7 @@ fn a_measurement_is_kept_once_there_is_an_archive() {
     assert_eq!(sentence(&user.run(&["store", "list"]), 2).matches("fullpipe store create").count(), 1);
     assert_eq!(user.json(&["store", "path"])["archive"]["exists"], false);
 
-    assert_eq!(user.json(&["store", "create"])["archive"]["version"], 1);
+    assert_eq!(user.json(&["store", "create"])["archive"]["version"], 2);
     let measured = user.json(&measure);
     assert!(user.run(&[&measure[..], &["--no-store"]].concat()).status.success());
     let stored = user.stored();

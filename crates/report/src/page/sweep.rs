@@ -8,7 +8,7 @@ use super::campaign::{
     by_streams, distributions, fastest, fastest_run, processors, repeated, spread_by_streams, timeline,
 };
 use super::{Article, Section, figures, published};
-use crate::text::{added_rtt, interval, named_settings, rate_map, round_trip, sweep_sentences};
+use crate::text::{added_rtt, ended_early, interval, named_settings, rate_map, round_trip, sweep_sentences};
 
 /// Returns the article on a sweep.
 pub(super) fn article(report: &SweepReport) -> Article {
@@ -16,6 +16,9 @@ pub(super) fn article(report: &SweepReport) -> Article {
     let headline = match answer {
         Some(answer) if answer.sure || report.plan.order.is_some() => {
             format!("{} is enough: {}", answer.knee.cell, answer.knee.rate)
+        }
+        Some(answer) if ended_early(report) => {
+            format!("{} is the best by the runs that count: {}", answer.knee.cell, answer.knee.rate)
         }
         Some(answer) => format!("{} is the best within the budget: {}", answer.knee.cell, answer.knee.rate),
         None => "Too few runs for an answer".to_owned(),

@@ -165,6 +165,7 @@ pub(crate) fn added_rtt(report: &SweepReport, of: &SweepEstimate) -> Option<Span
 pub(crate) fn sweep_sentences(report: &SweepReport) -> Vec<String> {
     let mut said = Vec::new();
     said.extend(change(report));
+    said.extend(left_out(report));
     said.extend(verdict(report));
     said.extend(next_to_prediction(report));
     said.extend(report.dips.iter().flat_map(|dips| of_dips(dips, report.plan.order)));
@@ -179,6 +180,15 @@ fn change(report: &SweepReport) -> Option<String> {
     Some(format!("The path changed during the sweep: only the runs from number {} on count for the answer.", begun + 1))
 }
 
+/// Returns the settings that are left out, with the reason of the last run of them.
+fn left_out(report: &SweepReport) -> Option<String> {
+    let is_left_out = |run: &&SweepRun| run.rate.is_none() && report.left_out.contains(&run.cell);
+    let last = report.runs.iter().rfind(is_left_out)?;
+    let settings: Vec<String> = report.left_out.iter().map(ToString::to_string).collect();
+    let why = last.broken.first().map_or_else(String::new, |why| format!(" ({why})"));
+    Some(format!("Left out, as their runs do not count{why}: {}.", settings.join(", ")))
+}
+
 fn verdict(report: &SweepReport) -> Option<String> {
     let Some(answer) = &report.answer else {
         let few = "No knee: too few runs count over the path as it is now.";
@@ -188,6 +198,7 @@ fn verdict(report: &SweepReport) -> Option<String> {
     let certainty = match (answer.sure, report.plan.order) {
         (_, Some(_)) => "the cheapest setting of the whole grid with 95 % of the best rate",
         (true, None) => "sure to have 95 % of the best rate",
+        (false, None) if ended_early(report) => "the best by the runs that count; not sure",
         (false, None) => "the best within the budget; not sure",
     };
     let interval = match (answer.cheapest == knee.cell, answer.dearest == knee.cell) {
@@ -203,6 +214,11 @@ fn verdict(report: &SweepReport) -> Option<String> {
         SweepShape::TwoPlateaus => " There are two plateaus: more streams do not help for a while, and then they do.",
     };
     Some(format!("Take {}: {certainty}; {interval}.{shape}", knee.cell))
+}
+
+/// Returns whether a sweep ended since its runs did not count any more.
+pub(crate) fn ended_early(report: &SweepReport) -> bool {
+    !report.interrupted && report.runs.last().is_some_and(|run| run.rate.is_none())
 }
 
 fn next_to_prediction(report: &SweepReport) -> Option<String> {

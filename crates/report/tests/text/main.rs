@@ -7,7 +7,7 @@ mod host;
 mod page;
 mod programs;
 
-use fullpipe_record::Steady;
+use fullpipe_record::{Steady, SweepRun};
 use fullpipe_report::{self as report, Style};
 use fullpipe_units::{BitRate, Span};
 
@@ -200,6 +200,20 @@ fn a_sweep_has_its_forecast_with_an_interval() {
     let done = report::sweep(&swept, Style::PLAIN);
     let costs: Vec<&str> = done.lines().rev().take(5).collect();
     assert!(costs[1].contains("spent on 3 runs") && costs[3].contains("25 MiB"), "{done}");
+}
+
+#[test]
+fn a_sweep_names_the_settings_that_are_left_out_and_does_not_blame_its_budget() {
+    let mut swept = page::swept(true);
+    let broken = |run: &SweepRun| SweepRun { rate: None, broken: vec!["packets were late".to_owned()], ..run.clone() };
+    let last = broken(&swept.runs[2]);
+    swept.left_out = vec![last.cell];
+    swept.runs.extend([last.clone(), last]);
+    swept.answer.as_mut().unwrap().sure = false;
+    let done = textbook(&|style| report::sweep(&swept, style));
+    let said = done.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("Left out, as their runs do not count (packets were late): 8 × 1 MiB."), "{done}");
+    assert!(said.contains("the best by the runs that count; not sure") && !said.contains("budget"), "{done}");
 }
 
 #[test]

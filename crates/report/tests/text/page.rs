@@ -255,6 +255,7 @@ pub(crate) fn swept(is_answered: bool) -> SweepReport {
         runs: if is_answered { vec![run(cells[0]), run(cells[1]), run(cells[3])] } else { Vec::new() },
         segments: vec![0],
         answer: is_answered.then_some(answer),
+        left_out: Vec::new(),
         predicted_knee: None,
         surface: cells.iter().map(|cell| estimate(*cell, u32::from(is_answered))).collect(),
         rtt: None,

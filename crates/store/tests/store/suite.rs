@@ -93,7 +93,7 @@ fn nothing_is_there_until_it_is_made(place: &Location) {
     assert!(matches!(missing, StoreError::Missing(_)), "{missing}");
     assert!(missing.to_string().contains("fullpipe store create"), "{missing}");
     for _ in 0..2 {
-        assert_eq!(Store::create(place).unwrap().report().unwrap().version, 1);
+        assert_eq!(Store::create(place).unwrap().report().unwrap().version, 2);
     }
     assert_eq!(Store::open(place).unwrap().list(&Filter::default()).unwrap(), []);
 }
