@@ -40,8 +40,8 @@ enum Governor {
 
 impl<'s> Pacer<'s> {
     /// Returns a pacer of connections over a path of this round-trip time, which give way to all others if they
-    /// scavenge. All begin under CUBIC if the host permits it: BBR leaves little to others where queues are short. Those
-    /// that keep BBR and do not scavenge are left alone.
+    /// scavenge. All begin under CUBIC if the host permits it, as BBR leaves little to others where queues are short.
+    /// Those that keep BBR and do not scavenge are left alone.
     pub(crate) fn new(sockets: &'s [TcpStream], rtt: Span, scavenge: bool) -> Self {
         let permitted = if scavenge { &BY_LOSS[..] } else { &BY_LOSS[..1] };
         for socket in sockets.iter().filter(|socket| !is_by_loss(socket)) {
