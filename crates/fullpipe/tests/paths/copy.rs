@@ -86,12 +86,12 @@ mod tests_alone {
         let copy = Running::start(&mut up.join("sender", &copy));
         let measured = document(&other.finish(TIMEOUT))["measurement"].clone();
         let kept = rate_after(&measured, 3.0) / (RATE * PAYLOAD);
-        thread::sleep(Duration::from_secs(1));
+        thread::sleep(Duration::from_secs(2));
         let alone = rate_now(&up) / RATE;
         let done = copied(&copy.finish(TIMEOUT));
         let gave_way = done["gave_way"].as_f64().unwrap();
         assert!(kept > 0.9 && alone > 0.9, "the other kept {kept}, then it took {alone}: {done}");
-        assert!((0.3..0.8).contains(&gave_way), "{done}");
+        assert!((0.2..0.8).contains(&gave_way), "{done}");
         assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
     }
 }
