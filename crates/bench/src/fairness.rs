@@ -195,7 +195,8 @@ impl<'s> Scene<'s> {
 
     fn cubic(&self) -> Result<Cubic<'s>, RunError> {
         let mut command = join(self.fullpipe, &self.name, "sender");
-        command.args(["measure", RECEIVER, "-C", "cubic", "--json", "--no-store", "-t"]);
+        command.args(["measure", RECEIVER, "-C", "cubic", "--json", "--no-store", "--key-file"]);
+        command.arg(self.folder.path().join("key")).arg("-t");
         command.arg((ALONE + TO_SETTLE + JUDGED).as_secs().to_string());
         Ok(Cubic { process: Process::start(&mut command)?, stop: self.stop })
     }

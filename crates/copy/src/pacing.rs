@@ -40,12 +40,12 @@ enum Governor {
 
 impl<'s> Pacer<'s> {
     /// Returns a pacer of connections over a path of this round-trip time, which give way to all others if they
-    /// scavenge. Under another congestion control than by loss, others that do not are left alone.
+    /// scavenge. All begin under CUBIC if the host permits it, as BBR leaves little to others where queues are short.
+    /// Those that keep BBR and do not scavenge are left alone.
     pub(crate) fn new(sockets: &'s [TcpStream], rtt: Span, scavenge: bool) -> Self {
-        if scavenge {
-            for socket in sockets.iter().filter(|socket| !is_by_loss(socket)) {
-                use_first(socket, &BY_LOSS);
-            }
+        let permitted = if scavenge { &BY_LOSS[..] } else { &BY_LOSS[..1] };
+        for socket in sockets.iter().filter(|socket| !is_by_loss(socket)) {
+            use_first(socket, permitted);
         }
         let last = infos(sockets);
         let mss = last.iter().find_map(|info| info.snd_mss).unwrap_or(USUAL_MSS);
@@ -57,17 +57,17 @@ impl<'s> Pacer<'s> {
         Self { sockets, governor, began: Instant::now(), last }
     }
 
-    /// Samples the connections and sets their pace, of which `active` carry data.
-    pub(crate) fn step(&mut self, active: usize) {
+    /// Samples the connections and sets their pace: equal parts for all that have something on its way.
+    pub(crate) fn step(&mut self) {
         let infos = infos(self.sockets);
         let at = Time::from_nanos(self.began.elapsed().as_nanos() as u64);
         let sample = sample(&self.last, &infos);
         let (rate, window) = match &mut self.governor {
-            Some(Governor::Scavenger(scavenger)) => (Some(scavenger.follow(at, &sample)), scavenger.growing_to()),
+            Some(Governor::Scavenger(scavenger)) => (Some(scavenger.follow(at, &sample)), scavenger.window()),
             Some(Governor::Coupling(coupling)) => (coupling.follow(at, &sample), None),
             None => (None, None),
         };
-        let parts = active.max(1) as u64;
+        let parts = infos.iter().filter(|info| has_data(info)).count().max(1) as u64;
         let (pace, window) =
             (rate.map(|rate| BitRate::from_bps(rate.bps() / parts)), window.map(|all| all.get() / parts));
         for (socket, info) in self.sockets.iter().zip(&infos) {
@@ -78,6 +78,11 @@ impl<'s> Pacer<'s> {
             }
         }
         self.last = infos;
+    }
+
+    /// Returns true if the connections are bounded as one.
+    pub(crate) const fn couples(&self) -> bool {
+        matches!(self.governor, Some(Governor::Coupling(_)))
     }
 
     /// Returns the part of the time up to now for which the connections gave way to others, if they do.
@@ -118,6 +123,10 @@ fn sample(before: &[TcpInfo], infos: &[TcpInfo]) -> StreamsSample {
         rtt: before.iter().zip(infos).filter_map(rtt).min(),
         mss: infos.iter().find_map(|info| info.snd_mss).unwrap_or(USUAL_MSS),
     }
+}
+
+fn has_data(info: &TcpInfo) -> bool {
+    info.unacked > Some(SegCount::ZERO) || info.not_sent > Some(ByteCount::ZERO)
 }
 
 /// Returns true if earlier losses let a connection grow to a window only slowly, by their threshold of slow start.
@@ -165,7 +174,7 @@ mod tests {
         let pairs: Vec<_> = (0..2).map(|_| connected()).collect();
         let sockets: Vec<TcpStream> = pairs.iter().map(|(near, _)| near.try_clone().unwrap()).collect();
         let mut pacer = Pacer::new(&sockets, Span::from_millis(20), true);
-        pacer.step(2);
+        pacer.step();
         let pace = |socket: &TcpStream| tcp_info(socket).unwrap().max_pacing_rate.unwrap();
         let first = pace(&sockets[0]);
         assert_eq!(first, pace(&sockets[1]));
@@ -176,7 +185,7 @@ mod tests {
             }
             for _ in 0..10 {
                 thread::sleep(INTERVAL);
-                pacer.step(2);
+                pacer.step();
             }
         });
         assert!(pace(&sockets[0]) > first && pacer.gave_way().is_some(), "{first}");

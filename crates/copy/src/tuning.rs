@@ -119,7 +119,7 @@ impl Monitor {
         let mut pacer = Pacer::new(&self.sockets, self.rtt, scavenges);
         let (mut course, mut sampled) = (Course::default(), Instant::now());
         while !self.is_over() {
-            pacer.step(self.sender.queue.active().0);
+            pacer.step();
             *lock(&self.gave_way) = pacer.gave_way();
             thread::sleep(PACE_INTERVAL);
             if scavenges || sampled.elapsed() < Duration::from(Course::INTERVAL) {
@@ -132,6 +132,8 @@ impl Monitor {
                     pacer.release();
                     self.use_bbr(loss);
                 }
+                // Bounded as one, they leave a queue to others as one would.
+                Some(Change::Queued(_)) if pacer.couples() => {}
                 Some(Change::Queued(rate)) => self.rest(rate),
                 Some(Change::Held) => self.add(),
                 None => {}

@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn sizes_and_counts_are_bounded() {
         let mut attributes = Attributes::default();
-        assert_eq!(attributes.insert(b"user.a", &[0; MAX_VALUE + 1]), Err(AttributeError::TooLong));
+        assert_eq!(attributes.insert(b"user.a", &vec![0; MAX_VALUE + 1]), Err(AttributeError::TooLong));
         assert_eq!(attributes.insert(b"security.capability", b""), Err(AttributeError::Kind));
         assert_eq!(attributes.insert(b"user.a", b""), Ok(()));
         assert_eq!(attributes.insert(b"user.a", b"x"), Err(AttributeError::Twice));
@@ -160,7 +160,8 @@ mod tests {
         }
         assert_eq!(attributes.insert(b"user.b", b""), Err(AttributeError::TooLong));
         let mut large = Attributes::default();
-        let mut insert = |index: u8| large.insert(&[b"user.", &[b'a' + index][..]].concat(), &[1; 40_000]);
+        let value = vec![1; 40_000];
+        let mut insert = |index: u8| large.insert(&[b"user.", &[b'a' + index][..]].concat(), &value);
         assert_eq!((0..9).take_while(|index| insert(*index).is_ok()).count(), MAX_BYTES / 40_000);
         assert!(large.bytes().get() <= MAX_BYTES as u64);
     }

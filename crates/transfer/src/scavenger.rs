@@ -14,7 +14,7 @@ use crate::rounds::{MIN_ROUND, Rounds, Seen, StreamsSample};
 /// Share of the base round-trip time that the queue of this transfer may add, and its bounds. RFC 6817 permits 100 ms
 /// at most, which is the whole queue of many paths.
 const TARGET: f64 = 1.0 / 16.0;
-const TARGETS: (Span, Span) = (Span::from_millis(3), Span::from_millis(10));
+const TARGETS: (Span, Span) = (Span::from_millis(5), Span::from_millis(10));
 
 /// Segments that cross in each [`MIN_ROUND`] while others load the path: without any, nobody would see that they stop.
 const MIN_SEGMENTS: f64 = 4.0;
@@ -31,7 +31,8 @@ const GROWTH_ENDS: f64 = 0.75;
 const GENTLE_GROWTH: f64 = 1.0 / 64.0;
 const QUIET_DOUBLING: f64 = 16.0;
 
-/// Rounds from one decrease to the next: only then its effect is seen.
+/// Rounds in a row above the target until the window shrinks: one may be the delay of a busy host, and only then the
+/// effect of the last time is seen.
 const ROUNDS_TO_DECREASE: u32 = 2;
 
 /// Multiples of the target that are the queue of others, and rounds in a row with them until this one yields.
@@ -62,12 +63,12 @@ pub struct Scavenger {
     window: f64,
     rounds: Rounds,
     base_seen: Time,
-    /// Rounds in a row without a queue, and with one of others.
+    /// Rounds in a row without a queue, with one of others, and with one above the target.
     quiet: u32,
     of_others: u32,
+    above: u32,
     /// Rounds since the last large change.
     settled: u32,
-    since_decrease: u32,
     slowdown: u32,
     backoff: u32,
     total: Span,
@@ -92,7 +93,7 @@ impl Scavenger {
             quiet: 0,
             of_others: 0,
             settled: 0,
-            since_decrease: 0,
+            above: 0,
             slowdown: 0,
             backoff: 1,
             total: Span::ZERO,
@@ -123,10 +124,10 @@ impl Scavenger {
         Ratio::of(self.yielding.as_secs_f64(), self.total.as_secs_f64())
     }
 
-    /// Returns the window to which the connections together must be able to grow without a delay of their own; `None`
-    /// unless it grows fast.
-    pub fn growing_to(&self) -> Option<ByteCount> {
-        (self.phase == Phase::Start).then(|| ByteCount::from_f64(GROWTH * self.window))
+    /// Returns the window that the connections together must be able to reach soon, whatever they have lost before;
+    /// `None` while it gives way.
+    pub fn window(&self) -> Option<ByteCount> {
+        (self.phase != Phase::Yield).then(|| ByteCount::from_f64(self.window))
     }
 
     fn target(&self) -> Span {
@@ -145,7 +146,7 @@ impl Scavenger {
         // In multiples of the target.
         let delay = seen.rtt.saturating_sub(self.rounds.base()).as_secs_f64() / self.target().as_secs_f64();
         self.settled += 1;
-        self.since_decrease += 1;
+        self.above = if delay > 1.0 { self.above + 1 } else { 0 };
         self.quiet = if !seen.lost && delay <= 0.5 { self.quiet + 1 } else { 0 };
         self.of_others = if delay > QUEUE_OF_OTHERS { self.of_others + 1 } else { 0 };
         if delay <= 0.25 {
@@ -162,9 +163,7 @@ impl Scavenger {
     }
 
     fn start(&mut self, seen: &Seen, delay: f64) {
-        if seen.lost {
-            self.settle(self.window / 2.0);
-        } else if delay > GROWTH_ENDS {
+        if seen.lost || delay > GROWTH_ENDS {
             let arrives = seen.delivered * (self.rounds.base() + self.target().scaled(0.5)).as_secs_f64();
             self.settle(arrives.min(self.window));
         } else {
@@ -191,8 +190,8 @@ impl Scavenger {
 
     /// Takes away what makes its own queue longer than the target.
     fn decrease(&mut self, seen: &Seen) {
-        if self.since_decrease >= ROUNDS_TO_DECREASE {
-            self.since_decrease = 0;
+        if self.above >= ROUNDS_TO_DECREASE {
+            self.above = 0;
             self.window *= (self.rounds.base() + self.target()).as_secs_f64() / seen.rtt.as_secs_f64();
         }
     }
@@ -263,7 +262,7 @@ mod tests {
             sender.run(&mut link, 8.0);
             let share = sender.run(&mut link, 60.0);
             let (gave_way, delay) = (sender.scavenger.gave_way(), link.queue / link.capacity);
-            assert!(share > 0.96 && delay < 0.02 && gave_way.get() < 0.02, "{path:?}: {share} {delay} {gave_way}");
+            assert!(share > 0.96 && delay < 0.025 && gave_way.get() < 0.02, "{path:?}: {share} {delay} {gave_way}");
         }
     }
 
@@ -293,7 +292,7 @@ mod tests {
             sender.run(&mut link, 80.0);
             let during = sender.run(&mut link, 40.0);
             let gave_way = sender.scavenger.gave_way();
-            assert!(during < 0.05 && gave_way.get() > 0.15, "{path:?}: {during}, gave way {gave_way}");
+            assert!(during < 0.08 && gave_way.get() > 0.15, "{path:?}: {during}, gave way {gave_way}");
         }
     }
 

@@ -79,7 +79,6 @@ pub(super) fn spread(rates: &[BitRate]) -> Option<Ratio> {
     Some(Ratio::of(most.as_f64() - least.as_f64(), median_rate(rates)?.as_f64()))
 }
 
-
 /// Returns the same as a number, 0 where it is not known.
 fn width(rates: &[BitRate]) -> f64 {
     spread(rates).map_or(0.0, Ratio::get)

@@ -86,7 +86,8 @@ fn percent(part: BitRate, whole: BitRate) -> String {
 fn spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
     [true, false].map(|on_slope| {
         let all = repetitions(report);
-        let is_own = |rates: &[BitRate]| median_rate(rates).is_some_and(|middle| (middle < best.scaled(SLOPE)) == on_slope);
+        let is_own =
+            |rates: &[BitRate]| median_rate(rates).is_some_and(|middle| (middle < best.scaled(SLOPE)) == on_slope);
         let own = all.iter().filter(|(_, rates)| is_own(rates));
         let mut widths: Vec<f64> = own.filter_map(|(_, rates)| spread(rates).map(Ratio::percent)).collect();
         widths.sort_by(f64::total_cmp);
