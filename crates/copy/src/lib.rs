@@ -20,6 +20,7 @@ mod connect;
 mod control;
 #[cfg(test)]
 mod corruption;
+mod course;
 mod data_stream;
 mod far;
 mod finish;
@@ -42,8 +43,10 @@ mod tree;
 mod tuning;
 mod walk;
 
+pub use course::{Change, Course};
 pub use far::far_end;
+pub use fullpipe_transfer::CHUNK;
 pub use near::copy;
 pub use options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, PlaceError, SHARE_PORT};
 pub use share::{Share, ShareError, ShareEvent, ShareOptions};
-pub use tuning::connections;
+pub use tuning::{BBR, connections, one_may_rest};
