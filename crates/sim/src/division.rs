@@ -12,8 +12,9 @@ pub enum Division {
     Queue(ByteCount),
     /// The receiver asks each connection for a range of pieces of this size, as aria2 does. The first request is for
     /// all, and the others follow when it is answered; each later one is for the second half of the largest range that
-    /// nobody has begun. A connection that comes to a piece of another one takes it where nothing of it has arrived. Else
-    /// it is closed, with what is still on its way, and opened again; one whose range ends there asks again at once.
+    /// nobody has begun. A connection that comes to a piece of another one takes it where nothing of it has arrived.
+    /// Else it is closed, with what is still on its way, and opened again; one whose range ends there asks again at
+    /// once.
     Ranges(ByteCount),
 }
 

@@ -531,8 +531,8 @@ impl Simulation {
         }
     }
 
-    /// Lets the receiving program of a connection ask for more when it has what it asked for, and close it when it comes
-    /// to what another one receives. Returns whether everything is there.
+    /// Lets the receiving program of a connection ask for more when it has what it asked for, and close it when it
+    /// comes to what another one receives. Returns whether everything is there.
     fn follow_ranges(&mut self, index: usize) -> bool {
         let (Some(flow), Divided::Ranges(ranges)) = (self.flows.get_mut(index), &mut self.divided) else {
             return false;

@@ -188,8 +188,8 @@ fn sockets(simulation: &Simulation, samples: &[Sample], [sends, receives]: [bool
         .collect()
 }
 
-/// The last sample of `stream` up to `at`. A snapshot is one sample of each stream that is open, in order; none is found
-/// where others were closed.
+/// The last sample of `stream` up to `at`. A snapshot is one sample of each stream that is open, in order; none is
+/// found where others were closed.
 fn latest(samples: &[Sample], stream: u16, at: Span) -> Option<&Sample> {
     let up_to = &samples[..samples.partition_point(|sample| sample.at <= at)];
     let snapshot = up_to.len().saturating_sub(usize::from(up_to.last()?.stream) + 1);

@@ -303,7 +303,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_program_that_asks_never_has_more_in_flight_than_the_buffer(buffer: u64, each: u64, more in 0_u64..1 << 30) {
+        fn a_program_that_asks_has_no_more_in_flight_than_its_buffer(buffer: u64, each: u64, more in 0_u64..1 << 30) {
             let each = ByteCount::new(each >> 1);
             let [small, large] = [buffer >> 1, (buffer >> 1) + more].map(ByteCount::new);
             let in_flight = asked_in_flight(small, each);
