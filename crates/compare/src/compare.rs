@@ -16,7 +16,7 @@ use crate::folder::{Folder, Medium};
 use crate::hosts::{Ended, Hosts, last_line};
 use crate::participant::Participant;
 use crate::prediction::Predicted;
-use crate::program::Program;
+use crate::program::{Program, version_of_iperf3};
 use crate::rounds::{Rounds, by_rate, row};
 
 /// A transfer that takes longer than this many times what its prediction says is ended.
@@ -154,7 +154,9 @@ fn batch(
     wishes: &Wishes,
     observe: &mut dyn FnMut(ProgramMoved),
 ) -> Result<ProgramBatch, CompareError> {
-    let predictions = Predicted { path, hosts: [&sender, &receiver], size: wishes.size }.all(hosts.interrupt());
+    let ends = [&sender, &receiver];
+    let predicted = Predicted { path, hosts: ends, size: wishes.size, iperf3: version_of_iperf3() };
+    let predictions = predicted.all(hosts.interrupt());
     let rounds = Rounds { batch: &name, participants, count: wishes.rounds, interrupt: hosts.interrupt() };
     let mut transfer = |participant: &Participant, round: u32| {
         // The user's own command has at least the time of the slowest program.

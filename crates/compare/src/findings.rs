@@ -22,16 +22,31 @@ pub(crate) fn findings(batches: &[ProgramBatch]) -> Vec<String> {
     last.rows.iter().filter_map(|row| of_program(row, last, batches)).chain(as_predicted(batches)).collect()
 }
 
-/// Returns in how many rows the limit that was named is the one that the prediction has, and the steady rate is near
-/// the predicted one.
+/// Returns in how many rows the limit that was named is the one that the prediction has, in how many the steady rate is
+/// near the predicted one, and which others there are.
 fn as_predicted(batches: &[ProgramBatch]) -> Vec<String> {
-    let rows = || batches.iter().flat_map(|batch| &batch.rows);
-    let named: Vec<bool> = rows().filter_map(|row| Some(allows(row.verdict.as_ref()?, row.predicted_limit?))).collect();
-    let rates: Vec<bool> = rows().filter_map(is_near).collect();
+    let rows = || batches.iter().flat_map(|batch| batch.rows.iter().map(move |row| (batch, row)));
+    let named: Vec<bool> =
+        rows().filter_map(|(_, row)| Some(allows(row.verdict.as_ref()?, row.predicted_limit?))).collect();
+    let near: Vec<bool> = rows().filter_map(|(_, row)| is_near(row)).collect();
     let limits = share(&named).map(|share| format!("The limit that was named is the predicted one in {share} rows."));
-    let rates = share(&rates)
+    let rates = share(&near)
         .map(|share| format!("The steady rate is within {} of the prediction in {share} rows.", Ratio::new(NEAR)));
-    limits.into_iter().chain(rates).collect()
+    let is_off = |(_, row): &(&ProgramBatch, &ProgramRow)| is_near(row) == Some(false);
+    let off: Vec<String> = rows().filter(is_off).filter_map(|(batch, row)| off_by(batch, row, batches)).collect();
+    let others = (!off.is_empty()).then(|| format!("It is not that of {}.", off.join("; ")));
+    limits.into_iter().chain(rates).chain(others).collect()
+}
+
+/// Returns what a row has and what was predicted, with its batch where there are several.
+fn off_by(batch: &ProgramBatch, row: &ProgramRow, batches: &[ProgramBatch]) -> Option<String> {
+    let (steady, predicted) = (row.steady?, row.predicted?);
+    let predicted = match row.predicted_range {
+        Some([low, high]) => format!("{low} to {high}"),
+        None => predicted.to_string(),
+    };
+    let place = if batches.len() > 1 { format!(" ({})", batch.name) } else { String::new() };
+    Some(format!("{}{place}, {steady} where {predicted} was predicted", row.program))
 }
 
 /// Returns "n of m"; `None` of nothing.
@@ -40,8 +55,8 @@ fn share(all: &[bool]) -> Option<String> {
     (!all.is_empty()).then(|| format!("{right} of {}", all.len()))
 }
 
-/// Returns true if the steady rate of a row is near the predicted one or, where losses fall to chance, its range.
-fn is_near(row: &ProgramRow) -> Option<bool> {
+/// Returns true if the steady rate of a row is near the predicted one or, where it falls to chance, its range.
+pub(crate) fn is_near(row: &ProgramRow) -> Option<bool> {
     let (steady, predicted) = (row.steady?, row.predicted?);
     let [low, high] = row.predicted_range.unwrap_or([predicted; 2]);
     Some(steady >= low.scaled(1.0 - NEAR) && steady <= high.scaled(1.0 + NEAR))
@@ -150,7 +165,8 @@ mod tests {
         let text = "name = 'x'\ntitle = 'x'\n[path]\nrate = '1Gbit/s'\nrtt = '50ms'\n[[step]]\nname = 'a'\n";
         let path = Scenario::parse("x.toml", text).unwrap().path;
         let rows = rates.iter().map(row).collect();
-        let predicted = Predicted { path: &path, hosts: [&host, &host], size: ByteCount::new(250_000_000) };
+        let size = ByteCount::from_mib(1);
+        let predicted = Predicted { path: &path, hosts: [&host, &host], size, iperf3: Some((3, 12)) };
         let predictions = predicted.all(Interrupt(&AtomicBool::new(false)));
         ProgramBatch { name: "x".to_owned(), path, sender: host.clone(), receiver: Some(host), predictions, rows }
     }
@@ -177,8 +193,9 @@ mod tests {
             "sentence": "", "ceilings": {}, "evidence": {} }"#;
         alone.rows[0].verdict = Some(serde_json::from_str(verdict).unwrap());
         let found = findings(&[alone]).join(" ");
-        assert!(found.starts_with("scp is held to 130 Mbit/s by its channel; iperf3, curl, curl-h2 or ftp"), "{found}");
-        assert!(found.contains("rsyncd would carry 441.8 Mbit/s") && found.ends_with("(predicted)."), "{found}");
+        assert!(found.starts_with("scp is held to 130 Mbit/s by its channel; iperf3 would carry 532.1"), "{found}");
+        assert!(found.contains("curl, curl-h2 or ftp would carry") && found.ends_with("(predicted)."), "{found}");
+        assert!(found.contains("rsyncd would carry 439.5 Mbit/s"), "{found}");
     }
 
     #[test]
@@ -201,7 +218,12 @@ mod tests {
             (row.steady, row.predicted) = (Some(mbps(steady)), Some(mbps(990)));
         }
         batch.rows[2].predicted_range = Some([mbps(300), mbps(820)]);
-        assert_eq!(findings(&[batch]), ["The steady rate is within 10 % of the prediction in 1 of 3 rows."]);
+        let near = "The steady rate is within 10 % of the prediction in 1 of 3 rows.";
+        let others = "It is not that of scp, 889 Mbit/s where 990 Mbit/s was predicted; ftp, 911 Mbit/s where \
+            300 Mbit/s to 820 Mbit/s was predicted.";
+        assert_eq!(findings(&[batch.clone()]), [near, others]);
+        let several = findings(&[batch.clone(), batch]).join(" ");
+        assert!(several.contains("not that of scp (x), 889 Mbit/s where"), "{several}");
     }
 
     #[test]

@@ -18,8 +18,11 @@ mod local;
 mod participant;
 mod prediction;
 mod program;
+#[cfg(test)]
+mod recorded;
 mod rounds;
 mod servers;
+mod simulation;
 
 pub use compare::{Wishes, compare};
 pub use error::CompareError;

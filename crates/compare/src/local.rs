@@ -67,6 +67,18 @@ pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) ->
     Ok(Ended { is_late, document: text(documents), errors: text(errors) })
 }
 
+/// Returns what a program prints within this time, after which it is killed; nothing if it cannot be started.
+pub(crate) fn printed_by(command: &mut Command, within: Duration) -> String {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    end_with_this_thread(command);
+    let Ok(mut child) = command.spawn() else { return String::new() };
+    let output = child.stdout.take().map(|pipe| LastOutput::of(File::from(OwnedFd::from(pipe)), MAX_ERRORS));
+    let printed = output.map(|output| output.until(Instant::now() + within)).unwrap_or_default();
+    let _ = child.kill();
+    let _ = child.wait();
+    printed
+}
+
 /// Asks it to end, unless it has, and kills it if it does not.
 fn end(child: &mut Child) {
     let is_there = |child: &mut Child| matches!(child.try_wait(), Ok(None));

@@ -1,10 +1,15 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use fullpipe_lab::Host;
 use fullpipe_model::application::{self, Application};
 use fullpipe_record::HostSettings;
+use fullpipe_sim::Division;
 use fullpipe_units::ByteCount;
+
+use crate::local::printed_by;
 
 /// The file that is moved, at the host of a lab that sends it.
 pub(crate) const SOURCE: &str = "/run/compare/from/file";
@@ -20,6 +25,15 @@ const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Connections that aria2c is asked for.
 const CONNECTIONS_OF_ARIA2: u16 = 8;
+
+/// Pieces in which aria2c divides a file (`--piece-length`).
+const PIECE_OF_ARIA2: ByteCount = ByteCount::from_mib(1);
+
+/// The first version of iperf3 in which each stream has a thread that sleeps in its writes.
+const WRITES_IN_THREADS: (u32, u32) = (3, 16);
+
+/// Maximum time for a program to print its version.
+const PRINTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A program that moves a file from one host to another. The closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,14 +184,39 @@ impl Program {
         }
     }
 
-    /// Returns what is known of its way to write, and of the window that it keeps above TCP.
-    pub(crate) fn application(self) -> Option<&'static Application> {
+    /// Returns how its connections divide the file.
+    pub(crate) fn division(self) -> Division {
+        match self {
+            Self::Copy => Division::Queue(ByteCount::new(fullpipe_copy::CHUNK as u64)),
+            Self::Aria2 => Division::Ranges(PIECE_OF_ARIA2),
+            _ => Division::Equal,
+        }
+    }
+
+    /// Returns what is known of its way to write, and of the window that it keeps above TCP. `iperf3` is the version of
+    /// that program, if it is known.
+    pub(crate) fn application(self, iperf3: Option<(u32, u32)>) -> Option<&'static Application> {
         application::named(match self {
             Self::Rsync => "rsync over ssh",
             Self::CurlTls | Self::Aria2 => "curl",
+            Self::Iperf3 if iperf3.is_some_and(|version| version < WRITES_IN_THREADS) => "iperf3 before 3.16",
             program => program.name(),
         })
     }
+}
+
+/// Returns the version of the iperf3 of this host: its client is what sends.
+pub(crate) fn version_of_iperf3() -> Option<(u32, u32)> {
+    let mut command = Command::new(installed("iperf3")?);
+    command.arg("--version");
+    version(&printed_by(&mut command, PRINTS_WITHIN))
+}
+
+/// Reads the version in the first line of what `iperf3 --version` prints.
+fn version(printed: &str) -> Option<(u32, u32)> {
+    let (major, minor) = printed.split_whitespace().nth(1)?.split_once('.')?;
+    let minor = minor.split(|one: char| !one.is_ascii_digit()).next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Returns the words by which this program copies `from` to `to` over `ssh`; the program there has the name `far_path`,
@@ -268,6 +307,16 @@ mod tests {
     fn words_with_spaces_stay_whole() {
         let words = Program::Rsync.client(Ipv4Addr::LOCALHOST, ByteCount::from_mib(1));
         assert!(words.contains(&"ssh -F /run/compare/ssh.conf".to_owned()), "{words:?}");
+    }
+
+    #[test]
+    fn iperf3_prints_its_version() {
+        assert_eq!(version("iperf 3.12 (cJSON 1.7.15)\nLinux host"), Some((3, 12)));
+        assert_eq!(version("iperf 3.1.3"), Some((3, 1)));
+        assert_eq!(version("iperf 3.17-mt-beta1 (cJSON 1.7.15)"), Some((3, 17)));
+        assert_eq!((version(""), version("iperf x.y")), (None, None));
+        let named = |version| Program::Iperf3.application(version).map(|known| known.asks_after.is_some());
+        assert_eq!([Some((3, 12)), Some((3, 16)), None].map(named), [Some(true), Some(false), Some(false)]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::folder::Folder;
 use crate::local::{self, Ended};
 use crate::participant::{Participant, filled};
 use crate::prediction::Predicted;
-use crate::program::{Program, copying, fetching, fetching_in_parts, located};
+use crate::program::{Program, copying, fetching, fetching_in_parts, located, version_of_iperf3};
 use crate::rounds::{Rounds, by_rate, row};
 
 /// The other host, and what it offers.
@@ -259,7 +259,7 @@ fn batch(
     let is_known = servers.bandwidth.is_some() && rtt > Span::ZERO;
     // Nothing is known of the host that receives, which therefore sets no ceiling.
     let receiver = HostSettings::unbounded();
-    let predicted = Predicted { path: &path, hosts: [&sender, &receiver], size };
+    let predicted = Predicted { path: &path, hosts: [&sender, &receiver], size, iperf3: version_of_iperf3() };
     let predictions = if is_known { predicted.all(interrupt) } else { Vec::new() };
     // What is fetched comes from a host of which nothing is known.
     let sends = |participant: &Participant| match participant {

@@ -47,6 +47,7 @@ mod walk;
 
 pub use course::{Change, Course};
 pub use far::far_end;
+pub use fullpipe_transfer::CHUNK;
 pub use near::copy;
 pub use options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, PlaceError, SHARE_PORT};
 pub use share::{Share, ShareError, ShareEvent, ShareOptions};

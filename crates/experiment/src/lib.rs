@@ -35,7 +35,8 @@ pub use ramp::{RAMP_STEP, Ramp, RampLoads, run_ramp};
 pub use real::OwnPart;
 pub use run::run;
 pub use simulated::{
-    NamedPlan, TracePoint, simulate, simulate_captured, simulate_each, simulate_summaries, simulate_traced,
+    Attendant, NamedPlan, TracePoint, simulate, simulate_attended, simulate_captured, simulate_each,
+    simulate_summaries, simulate_traced,
 };
 pub use steps::{CaptureTo, run_scenario, run_scenario_virtually};
 pub use target::{Ends, Interrupt, Target};

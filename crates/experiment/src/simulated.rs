@@ -143,7 +143,39 @@ pub fn simulate_each(
     interrupt: Interrupt<'_>,
     each: &mut dyn FnMut(Measurement),
 ) -> Result<(), ExperimentError> {
-    with_seeds(plans, seeds, jobs, interrupt, |measurement| measurement, |_, measurement| each(measurement))
+    let run = |plan| simulate(plan, interrupt);
+    with_seeds(plans, seeds, jobs, run, |_, measurement| each(measurement))
+}
+
+/// What a program does to its own transfer while it runs.
+pub type Attendant = Box<dyn FnMut(&mut Simulation)>;
+
+/// As [`simulate_each`], of one plan. Each transfer has an attendant of its own, which is called every `interval` of
+/// virtual time.
+///
+/// # Errors
+/// As [`simulate_each`].
+pub fn simulate_attended(
+    plan: &NamedPlan,
+    (seeds, jobs): (u16, NonZeroUsize),
+    (interval, attendant): (Span, &(dyn Fn() -> Attendant + Sync)),
+    interrupt: Interrupt<'_>,
+    each: &mut dyn FnMut(Measurement),
+) -> Result<(), ExperimentError> {
+    let run = |plan| {
+        let judge = Judge::of(&plan);
+        let mut simulation = Simulation::new(plan)?;
+        let mut attend = attendant();
+        while !simulation.is_over() {
+            if interrupt.requested() {
+                return Err(ExperimentError::Interrupted);
+            }
+            simulation.run_until(simulation.now() + interval);
+            attend(&mut simulation);
+        }
+        Ok(judge.judged(simulation.measure()))
+    };
+    with_seeds(std::slice::from_ref(plan), seeds, jobs, run, |_, measurement| each(measurement))
 }
 
 /// Simulates each of `plans` with `seeds` seeds, from its own on, on `jobs` threads. Passes what each plan comes to to
@@ -159,7 +191,8 @@ pub fn simulate_summaries(
     each: &mut dyn FnMut(SimulatedTransfer),
 ) -> Result<(), ExperimentError> {
     let mut of_plan = Vec::new();
-    with_seeds(plans, seeds, jobs, interrupt, Outcome::of, |plan, outcome| {
+    let run = |plan| simulate(plan, interrupt).map(Outcome::of);
+    with_seeds(plans, seeds, jobs, run, |plan, outcome| {
         of_plan.push(outcome);
         if of_plan.len() == usize::from(seeds) {
             summary(plan, std::mem::take(&mut of_plan)).into_iter().for_each(&mut *each);
@@ -167,13 +200,12 @@ pub fn simulate_summaries(
     })
 }
 
-/// Simulates `plans` with `seeds` seeds each, and passes what `reduce` makes of each measurement to `each`, in order.
+/// Runs `plans` by `run` with `seeds` seeds each, and passes the results to `each`, in order.
 fn with_seeds<R: Send>(
     plans: &[NamedPlan],
     seeds: u16,
     jobs: NonZeroUsize,
-    interrupt: Interrupt<'_>,
-    reduce: impl Fn(Measurement) -> R + Sync,
+    run: impl Fn(Plan) -> Result<R, ExperimentError> + Sync,
     mut each: impl FnMut(&NamedPlan, R),
 ) -> Result<(), ExperimentError> {
     for named in plans {
@@ -182,8 +214,7 @@ fn with_seeds<R: Send>(
     let runs: Vec<(&NamedPlan, u64)> =
         plans.iter().flat_map(|plan| (0..u64::from(seeds)).map(move |seed| (plan, seed))).collect();
     let run = |(named, seed): &(&NamedPlan, u64)| {
-        let plan = Plan { seed: named.plan.seed.wrapping_add(*seed), ..named.plan.clone() };
-        simulate(plan, interrupt).map(&reduce)
+        run(Plan { seed: named.plan.seed.wrapping_add(*seed), ..named.plan.clone() })
     };
     let mut failed = None;
     in_order(jobs, &runs, run, |(named, _), result| match result {

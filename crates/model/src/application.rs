@@ -22,9 +22,9 @@ pub struct Application {
     pub source: &'static str,
     /// Bytes that the receiving end takes before it grants them again; zero where it grants each at once.
     pub grants_after: ByteCount,
-    /// True if it asks before each write whether its socket takes more (`poll`, `select`): see
-    /// [`crate::kernel::asked_fill`].
-    pub asks: bool,
+    /// The most that it writes each time that it has asked whether its socket takes more (`poll`, `select`), before it
+    /// asks again: see [`crate::kernel::asked_in_flight`]. `None` where it writes until the kernel takes no more.
+    pub asks_after: Option<ByteCount>,
 }
 
 /// An application of which only a window is known.
@@ -35,7 +35,7 @@ const PLAIN: Application = Application {
     why: "",
     source: "",
     grants_after: ByteCount::ZERO,
-    asks: false,
+    asks_after: None,
 };
 
 impl Application {
@@ -80,7 +80,7 @@ pub const APPLICATIONS: &[Application] = &[
         why: "A channel has a window of 64 packets of 32 KiB that never grows, and half of it with a terminal.",
         source: "OpenSSH, channels.h: CHAN_SES_WINDOW_DEFAULT; channels.c: channel_check_window",
         grants_after: THREE_PACKETS,
-        asks: true,
+        asks_after: Some(PACKET),
     },
     Application {
         name: "OpenSSH sftp",
@@ -90,7 +90,7 @@ pub const APPLICATIONS: &[Application] = &[
               binds.",
         source: "OpenSSH, sftp-client.c: DEFAULT_NUM_REQUESTS, DEFAULT_COPY_BUFLEN",
         grants_after: THREE_PACKETS,
-        asks: true,
+        asks_after: Some(PACKET),
     },
     Application {
         name: "HPN-SSH",
@@ -179,14 +179,26 @@ pub const APPLICATIONS: &[Application] = &[
         aliases: &["rsyncd"],
         window: None,
         why: "Data goes to TCP as it is, but is written only when a third of the send buffer is free.",
-        source: "rsync, io.c: perform_io; Linux, net/ipv4/tcp.c: tcp_poll",
-        asks: true,
+        source: "rsync, io.c: perform_io, IO_BUFFER_SIZE; Linux, net/ipv4/tcp.c: tcp_poll",
+        asks_after: Some(ByteCount::from_kib(32)),
+        ..PLAIN
+    },
+    Application {
+        name: "iperf3 before 3.16",
+        aliases: &[],
+        window: None,
+        why: "Data goes to TCP as it is: ten blocks of 128 KiB each time that a third of the send buffer is free.",
+        source: "iperf 3.12, iperf_api.c: iperf_send, multisend; iperf.h: DEFAULT_TCP_BLKSIZE",
+        asks_after: Some(ByteCount::from_kib(10 * 128)),
         ..PLAIN
     },
 ];
 
 /// 64 packets of 32 KiB.
 const SSH_CHANNEL: ByteCount = ByteCount::from_mib(2);
+
+/// `CHAN_SES_PACKET_DEFAULT`.
+const PACKET: ByteCount = ByteCount::from_kib(32);
 
 /// Three packets of 32 KiB, after which a channel is granted what the program behind it has read.
 const THREE_PACKETS: ByteCount = ByteCount::from_kib(96);

@@ -50,7 +50,13 @@ pub fn transfers(watched: &Watched, bandwidth: Option<BitRate>) -> Vec<(Transfer
 
 fn keep_those_with_data(group: &mut Vec<Course>) {
     let most = group.iter().map(|course| course.offered).max().unwrap_or_default();
-    group.retain(|course| course.offered >= most.scaled(MIN_SHARE));
+    group.retain(|course| carries_data(course.offered, most));
+}
+
+/// Returns whether a connection of a transfer is one that carries its data, where it moved so many bytes, and the one
+/// that moved most moved `most`.
+pub fn carries_data(moved: ByteCount, most: ByteCount) -> bool {
+    moved >= most.scaled(MIN_SHARE)
 }
 
 /// One connection over the time for which it was watched.
@@ -184,7 +190,7 @@ fn course_of_all(group: &[Course], samples: &[Sample], receives: bool, rate: Bit
 
 /// Returns the time of the sample in which the last data of a stream had arrived; of its last sample where more than a
 /// segment is still on its way. Programs exchange a few messages after the data, which take round trips.
-fn last_data(samples: &[Sample], stream: u16) -> Span {
+pub fn last_data(samples: &[Sample], stream: u16) -> Span {
     let own = || samples.iter().filter(move |sample| sample.stream == stream);
     let Some(last) = own().next_back() else { return Span::ZERO };
     let segment = last.tcp.snd_mss.unwrap_or_default();

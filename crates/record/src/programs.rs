@@ -60,7 +60,7 @@ pub struct ProgramPrediction {
     pub program: String,
     /// The rate: of its TCP connections, or of the window that it keeps above TCP, if that is less.
     pub rate: BitRate,
-    /// Rates between which four fifths of simulated transfers of this size lie; `None` where nothing is lost by chance.
+    /// Rates between which four fifths of simulated transfers of this size lie; `None` where nothing falls to chance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<[BitRate; 2]>,
     /// The limit that sets it.
@@ -74,7 +74,7 @@ pub struct ProgramRow {
     pub program: String,
     /// Predicted steady rate; `None` of a program of which nothing is known.
     pub predicted: Option<BitRate>,
-    /// Rates between which four fifths of simulated transfers lie; `None` where nothing is lost by chance.
+    /// Rates between which four fifths of simulated transfers lie; `None` where nothing falls to chance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_range: Option<[BitRate; 2]>,
     /// The limit that the prediction names.

@@ -14,11 +14,12 @@ use crate::captures::{Captures, End};
 use crate::connection::Connection;
 use crate::cross_traffic::Load;
 use crate::datagrams::{DatagramStream, Echoes};
+use crate::division::{Arrived, Divided};
 use crate::flow::{Flow, earlier};
 use crate::packet::{Content, Packet};
 use crate::program::{Sink, Source};
 use crate::sampling::{Sampler, sending_ends};
-use crate::{CrossTraffic, Granularity, NotModelled, Plan};
+use crate::{CrossTraffic, Division, Granularity, NotModelled, Plan};
 
 /// The first connection begins within so much of when it may: a program takes part of a millisecond, by which the
 /// stamps of both hosts count, to do so.
@@ -58,8 +59,11 @@ pub struct Simulation {
     pub(crate) sampler: Sampler,
     pub(crate) stage: Stage,
     events: u64,
-    /// Connections that have not sent everything, of a transfer that ends by its bytes.
+    /// Connections that have not sent everything, of a transfer that ends by its bytes in equal parts.
     pending: usize,
+    /// The bytes that are left for the connections.
+    divided: Divided,
+    maker: Maker,
     /// Of both ends, if it is captured.
     captures: Option<Captures>,
 }
@@ -106,16 +110,19 @@ impl Simulation {
         let origin = Time::ZERO + plan.lead;
         let [forward, reverse] = Direction::both(&plan.path, plan.seed);
         let mut streams = Streams::new(&plan, &forward);
-        streams.add(&plan, origin)?;
+        let mut divided = Divided::new(plan.division, plan.request.bytes);
+        streams.add(&plan, origin, &mut divided)?;
         let pending = streams.flows.len();
         let loads = streams.add_loads(&plan)?;
-        let Streams { flows, datagrams, .. } = streams;
+        let Streams { flows, datagrams, maker, .. } = streams;
         Ok(Self {
             forward,
             reverse,
             sampler: Sampler::new(&plan),
             stage: Stage::Flowing { until: origin + plan.lasts() },
             pending,
+            divided,
+            maker,
             echoes: (plan.request.transport == Transport::Udp).then(|| Echoes::new(&plan.path, origin)),
             connection,
             flows,
@@ -155,6 +162,31 @@ impl Simulation {
     /// Returns the moment up to which it has run.
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// Changes the congestion control of the connections of the transfer itself, which keep their windows.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is not modelled.
+    pub fn use_congestion(&mut self, name: &str) -> Result<(), NotModelled> {
+        let control = name.parse().map_err(NotModelled::Congestion)?;
+        self.connection.control = control;
+        for index in 0..self.own_flows().len() {
+            let seed = self.maker.random.next_u64();
+            if let Some(flow) = self.flows.get_mut(index) {
+                flow.sender.use_congestion(self.now, control, seed);
+            }
+            self.serve(index);
+        }
+        Ok(())
+    }
+
+    /// Lets only the first `active` connections take more pieces of a [queue](Division::Queue).
+    pub fn restrict(&mut self, active: usize) {
+        if let Divided::Queue(queue) = &mut self.divided {
+            queue.restrict(active);
+        }
     }
 
     /// Returns the counts of the path, forward and reverse.
@@ -356,7 +388,7 @@ impl Simulation {
         self.capture(arrives_at, packet);
         match &packet.content {
             Content::Data(data) => {
-                let Some(flow) = self.flows.get_mut(index) else { return };
+                let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_closed()) else { return };
                 let answers = [flow.receiver.arrived(now, &data.burst()), flow.read(now)];
                 answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, &ack));
                 let due = self.flows.get_mut(index).and_then(|flow| flow.arm_receiver(now));
@@ -396,15 +428,27 @@ impl Simulation {
     /// Sends what a connection may send.
     fn serve(&mut self, index: usize) {
         let now = self.now;
-        while let Some(flow) = self.flows.get_mut(index)
-            && let Some(burst) = flow.next(now)
-        {
-            let bytes = if burst.is_probe { flow.wire.empty } else { flow.wire.segment };
-            let packet = Packet::data(index as u32, bytes, &burst);
-            self.capture(End::Sender, &packet);
-            self.offer(packet);
+        loop {
+            while let Some(flow) = self.flows.get_mut(index)
+                && let Some(burst) = flow.next(now)
+            {
+                let bytes = if burst.is_probe { flow.wire.empty } else { flow.wire.segment };
+                let packet = Packet::data(index as u32, bytes, &burst);
+                self.capture(End::Sender, &packet);
+                self.offer(packet);
+            }
+            if !self.takes_piece(index) {
+                break;
+            }
         }
         self.arm(index);
+    }
+
+    /// Gives a connection that has written everything the next piece of the queue. Returns whether there was one.
+    fn takes_piece(&mut self, index: usize) -> bool {
+        let Divided::Queue(queue) = &mut self.divided else { return false };
+        let flow = self.flows.get_mut(index).filter(|flow| flow.has_written_all());
+        flow.is_some_and(|flow| queue.take(index).map(|piece| flow.grant(piece)).is_some())
     }
 
     /// Sends what is due of a stream of datagrams.
@@ -471,15 +515,59 @@ impl Simulation {
 
     /// Notes whether a connection of a transfer that ends by its bytes is over.
     fn settle(&mut self, index: usize) {
-        if index >= self.own_flows().len() {
+        if index >= self.own_flows().len() || self.is_over() {
             return;
         }
-        if self.flows.get_mut(index).is_some_and(Flow::ends_now) {
-            self.pending -= 1;
-        }
-        if self.pending == 0 && !self.is_over() {
+        let is_complete = match &self.divided {
+            Divided::Equal => {
+                self.pending -= usize::from(self.flows.get_mut(index).is_some_and(Flow::ends_now));
+                self.pending == 0
+            }
+            Divided::Queue(queue) => queue.is_empty() && self.own_flows().iter().all(Flow::has_arrived),
+            Divided::Ranges(_) => self.follow_ranges(index),
+        };
+        if is_complete {
             self.stage = Stage::Over { stopped: self.now };
         }
+    }
+
+    /// Lets the receiving program of a connection ask for more when it has what it asked for, and close it when it
+    /// comes to what another one receives. Returns whether everything is there.
+    fn follow_ranges(&mut self, index: usize) -> bool {
+        let (Some(flow), Divided::Ranges(ranges)) = (self.flows.get_mut(index), &mut self.divided) else {
+            return false;
+        };
+        let (read, knows_at) = (flow.receiver.bytes_read(), self.now + self.plan.path.reverse.delay);
+        match ranges.arrived(index, read) {
+            Arrived::Part => return false,
+            Arrived::All => {
+                if let Some(bytes) = ranges.ask(index, read) {
+                    flow.ask(knows_at, bytes);
+                }
+                self.arm(index);
+            }
+            Arrived::UpToAnother => {
+                flow.close(knows_at);
+                let next = self.own_flows().len();
+                if let Divided::Ranges(ranges) = &mut self.divided
+                    && let Some(bytes) = ranges.ask(next, ByteCount::ZERO)
+                {
+                    self.open(knows_at + self.connection.handshake, bytes);
+                }
+            }
+        }
+        matches!(&self.divided, Divided::Ranges(ranges) if ranges.is_complete())
+    }
+
+    /// Adds a connection whose sender is asked for so many bytes at `starts`.
+    fn open(&mut self, starts: Time, bytes: ByteCount) {
+        let Self { plan, connection, forward, maker, flows, .. } = self;
+        let mut flow = maker.flow((&*plan, &*connection, &*forward), [starts; 2], FIRST_START, Some(ByteCount::ZERO));
+        flow.grant(bytes);
+        let index = flows.len();
+        flows.push(flow);
+        plan.request.streams += 1;
+        self.arm(index);
     }
 }
 
@@ -507,21 +595,18 @@ fn clock(plan: &Plan, random: &mut Pcg64Mcg) -> Clock {
 struct Streams<'d> {
     /// The direction of the data.
     forward: &'d Direction<Packet>,
-    random: Pcg64Mcg,
-    clocks: [Clock; 2],
+    maker: Maker,
     flows: Vec<Flow>,
     datagrams: Vec<DatagramStream>,
 }
 
 impl<'d> Streams<'d> {
     fn new(plan: &Plan, forward: &'d Direction<Packet>) -> Self {
-        let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
-        let clocks = [clock(plan, &mut random), clock(plan, &mut random)];
-        Self { forward, random, clocks, flows: Vec::new(), datagrams: Vec::new() }
+        Self { forward, maker: Maker::new(plan), flows: Vec::new(), datagrams: Vec::new() }
     }
 
-    /// Adds the streams of the load of `plan`, which begins at `start`.
-    fn add(&mut self, plan: &Plan, start: Time) -> Result<Range<usize>, NotModelled> {
+    /// Adds the streams of the load of `plan`, which begins at `start`, with what each has of `divided`.
+    fn add(&mut self, plan: &Plan, start: Time, divided: &mut Divided) -> Result<Range<usize>, NotModelled> {
         let request = &plan.request;
         let streams = u64::from(request.streams);
         let share = |stream: u16| {
@@ -530,14 +615,24 @@ impl<'d> Streams<'d> {
         if request.transport == Transport::Udp {
             let first = self.datagrams.len();
             for stream in 0..request.streams {
-                let begin = (start, self.random.next_u64());
+                let begin = (start, self.maker.random.next_u64());
                 self.datagrams.push(DatagramStream::new(&plan.path, request, share(stream), begin)?);
             }
             return Ok(first..self.datagrams.len());
         }
         let (connection, first) = (Connection::new(plan)?, self.flows.len());
+        let of_divided = divided.at_first(usize::from(request.streams));
         for stream in 0..request.streams {
-            let flow = self.flow(plan, &connection, (start, stream), share(stream));
+            let spread = if stream == 0 { FIRST_START } else { START_SPREAD };
+            // The other end opens further connections when the first one has been answered, and asks then.
+            let waits = stream > 0 && matches!(divided, Divided::Ranges(_));
+            let starts = if waits { start + connection.handshake * 2 } else { start };
+            let part = of_divided.as_ref().map(|parts| parts[usize::from(stream)]);
+            let total = if part.is_some() { Some(ByteCount::ZERO) } else { share(stream) };
+            let mut flow = self.maker.flow((plan, &connection, self.forward), [start, starts], spread, total);
+            if let Some(bytes) = part {
+                flow.grant(bytes);
+            }
             self.flows.push(flow);
         }
         Ok(first..self.flows.len())
@@ -546,26 +641,41 @@ impl<'d> Streams<'d> {
     /// Adds those of other loads.
     fn add_loads(&mut self, plan: &Plan) -> Result<Vec<Load>, NotModelled> {
         let mut load = |other: &CrossTraffic| {
-            let alone = resolved(Plan { request: other.request.clone(), ..plan.clone() });
-            let streams = self.add(&alone, Time::ZERO + other.starts)?;
+            let alone = Plan { request: other.request.clone(), division: Division::Equal, ..plan.clone() };
+            let streams = self.add(&resolved(alone), Time::ZERO + other.starts, &mut Divided::Equal)?;
             Ok(Load::new(plan, other, streams))
         };
         plan.cross_traffic.iter().map(&mut load).collect()
     }
+}
 
+/// The source of connections.
+#[derive(Debug)]
+struct Maker {
+    random: Pcg64Mcg,
+    clocks: [Clock; 2],
+}
+
+impl Maker {
+    fn new(plan: &Plan) -> Self {
+        let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
+        let clocks = [clock(plan, &mut random), clock(plan, &mut random)];
+        Self { random, clocks }
+    }
+
+    /// Makes a connection that is there at the first time, and whose data begins to flow within `spread` of the second.
     fn flow(
         &mut self,
-        plan: &Plan,
-        connection: &Connection,
-        (start, stream): (Time, u16),
+        (plan, connection, forward): (&Plan, &Connection, &Direction<Packet>),
+        [there, starts]: [Time; 2],
+        spread: Span,
         total: Option<ByteCount>,
     ) -> Flow {
-        let sender = Sender::new(&connection.sender(plan, self.clocks, self.random.next_u64()), start);
-        let train = Packet::data(0, connection.wire().segment, &sender.first_train(start));
-        let first = self.forward.cut(train).next().map_or(SegCount::ZERO, |first| first.segments());
-        let receiver = Receiver::new(&connection.receiver(self.clocks, first), connection.handshake, start);
-        let mut late = |most: Span| Span::from_nanos(self.random.next_u64() % most.as_nanos());
-        let starts = start + late(if stream == 0 { FIRST_START } else { START_SPREAD });
+        let sender = Sender::new(&connection.sender(plan, self.clocks, self.random.next_u64()), there);
+        let train = Packet::data(0, connection.wire().segment, &sender.first_train(there));
+        let first = forward.cut(train).next().map_or(SegCount::ZERO, |first| first.segments());
+        let receiver = Receiver::new(&connection.receiver(self.clocks, first), connection.handshake, there);
+        let starts = starts + Span::from_nanos(self.random.next_u64() % spread.as_nanos());
         let source = Source::new(&plan.request, total, connection.handshake, starts);
         let programs = (source, Sink::new(plan.reads, starts));
         Flow::new((sender, receiver), connection.wire(), programs, starts, self.random.next_u64())

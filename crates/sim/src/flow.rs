@@ -34,6 +34,10 @@ pub(crate) struct Flow {
     queued: [Option<Time>; 2],
     /// True if everything that it has to send has been read.
     ended: bool,
+    /// Bytes for which the receiving program has asked, and when the sending one knows.
+    asked: Option<(Time, ByteCount)>,
+    /// Set if the receiving program has closed the connection: when the sender knows.
+    closes: Option<Time>,
 }
 
 impl Flow {
@@ -57,19 +61,28 @@ impl Flow {
             random,
             queued: [None; 2],
             ended: false,
+            asked: None,
+            closes: None,
         }
     }
 
-    /// Lets timers go off that are due. Returns an acknowledgement that was delayed.
+    /// Lets timers go off that are due, unless the connection was closed: what its sender does for half a round trip
+    /// from then on follows the last acknowledgements alone. Returns an acknowledgement that was delayed.
     pub(crate) fn wake(&mut self, now: Time) -> Option<Ack> {
+        if self.is_closed() {
+            return None;
+        }
         self.sender.wake(now);
         self.receiver.wake(now)
     }
 
     /// Lets the sending program write, and returns the next segments to send.
     pub(crate) fn next(&mut self, now: Time) -> Option<Burst> {
-        if now < self.starts {
+        if now < self.starts || self.is_gone(now) {
             return None;
+        }
+        if let Some((_, bytes)) = self.asked.take_if(|(at, _)| *at <= now) {
+            self.grant(bytes);
         }
         loop {
             if let Some(burst) = self.sender.next(now) {
@@ -141,6 +154,41 @@ impl Flow {
         }
     }
 
+    /// Lets the sending program write so many bytes more.
+    pub(crate) fn grant(&mut self, bytes: ByteCount) {
+        self.source.grant(bytes, self.sender.mss());
+    }
+
+    /// Returns whether the sending program has written all that it has to.
+    pub(crate) fn has_written_all(&self) -> bool {
+        self.source.has_written_all(&self.sender)
+    }
+
+    /// Returns whether all that the sending program has to write has been read.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.source.total().is_some_and(|total| self.receiver.bytes_read() >= total)
+    }
+
+    /// Asks the sending program for so many bytes more, which knows at `at`.
+    pub(crate) fn ask(&mut self, at: Time, bytes: ByteCount) {
+        self.asked = Some((at, bytes));
+    }
+
+    /// Closes the connection at its receiving end; the sender knows at `at`.
+    pub(crate) fn close(&mut self, at: Time) {
+        self.closes = Some(at);
+    }
+
+    /// Returns whether the receiving program has closed the connection.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closes.is_some()
+    }
+
+    /// Returns whether the connection is closed at both ends.
+    pub(crate) fn is_gone(&self, now: Time) -> bool {
+        self.closes.is_some_and(|at| at <= now)
+    }
+
     /// Ends the sending program.
     pub(crate) fn stop(&mut self) {
         self.source.stop(&self.sender);
@@ -148,9 +196,9 @@ impl Flow {
 
     /// Returns whether everything that the program has to send has been read, the first time that this is so.
     pub(crate) fn ends_now(&mut self) -> bool {
-        let sent = self.source.total().is_some_and(|total| self.receiver.bytes_read() >= total);
-        let ends = sent && !self.ended;
-        self.ended |= sent;
+        let arrived = self.has_arrived();
+        let ends = arrived && !self.ended;
+        self.ended |= arrived;
         ends
     }
 
@@ -158,8 +206,12 @@ impl Flow {
         if now < self.starts {
             return Some(self.starts);
         }
+        if self.is_closed() {
+            return None;
+        }
         let ends = earlier(self.sender.deadline(), earlier(self.receiver.deadline(), self.reads_at));
         let programs = earlier(self.source.deadline(), self.sink.deadline(&self.receiver));
+        let programs = earlier(programs, self.asked.map(|(at, _)| at));
         earlier(ends, programs).map(|due| due.max(now))
     }
 }

@@ -11,6 +11,7 @@ mod captures;
 mod connection;
 mod cross_traffic;
 mod datagrams;
+mod division;
 mod engine;
 mod flow;
 mod outcome;
@@ -22,6 +23,7 @@ use fullpipe_record::{HostSettings, Path, Request};
 use fullpipe_units::{BitRate, Span};
 
 pub use cross_traffic::{CrossTraffic, CrossTrafficResult};
+pub use division::Division;
 pub use engine::Simulation;
 
 /// The length of the trains in which the path carries segments.
@@ -47,6 +49,8 @@ pub struct Plan {
     pub receiver: HostSettings,
     /// The load.
     pub request: Request,
+    /// How the connections divide the bytes of the load.
+    pub division: Division,
     /// Seed for what falls to chance: losses, start times, the phases of the hosts' clocks.
     pub seed: u64,
     /// Granularity of the path.
@@ -72,6 +76,7 @@ impl Plan {
             sender,
             receiver,
             request,
+            division: Division::default(),
             seed,
             granularity: Granularity::default(),
             ticks_per_second: Self::USUAL_TICKS,

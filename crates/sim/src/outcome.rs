@@ -188,10 +188,12 @@ fn sockets(simulation: &Simulation, samples: &[Sample], [sends, receives]: [bool
         .collect()
 }
 
-/// The last sample of `stream`, of so many, up to `at`. A snapshot is one sample of each stream, in order.
-fn latest(samples: &[Sample], [stream, streams]: [u16; 2], at: Span) -> Option<&Sample> {
-    let snapshot = samples.partition_point(|sample| sample.at <= at) / usize::from(streams.max(1));
-    samples.get(snapshot.checked_sub(1)? * usize::from(streams.max(1)) + usize::from(stream))
+/// The last sample of `stream` up to `at`. A snapshot is one sample of each stream that is open, in order; none is
+/// found where others were closed.
+fn latest(samples: &[Sample], stream: u16, at: Span) -> Option<&Sample> {
+    let up_to = &samples[..samples.partition_point(|sample| sample.at <= at)];
+    let snapshot = up_to.len().saturating_sub(usize::from(up_to.last()?.stream) + 1);
+    up_to.get(snapshot + usize::from(stream)).filter(|sample| sample.stream == stream)
 }
 
 /// The counts of a stream between two times.
@@ -352,7 +354,7 @@ fn interval(
     [from, to]: [Span; 2],
 ) -> Interval {
     let sends = request.direction != Direction::Download;
-    let tcp_of = |stream| latest(samples, [stream, request.streams], to).map(|sample| &sample.tcp);
+    let tcp_of = |stream| latest(samples, stream, to).map(|sample| &sample.tcp);
     let streams: Vec<StreamInterval> = (0..request.streams)
         .map(|stream| {
             let Total { written, read, again } = between(simulation, stream, from, to);

@@ -66,6 +66,18 @@ impl Source {
         self.finished = true;
     }
 
+    /// Lets it write so many bytes more, which end with a whole segment of `mss`.
+    pub(crate) fn grant(&mut self, bytes: ByteCount, mss: ByteCount) {
+        let total = self.total.unwrap_or_default() + bytes;
+        self.total = Some(mss * total.get().div_ceil(mss.get().max(1)));
+        self.finished = false;
+    }
+
+    /// Returns whether it has written all that it has to.
+    pub(crate) fn has_written_all(&self, sender: &Sender) -> bool {
+        self.total.is_some_and(|total| sender.written() >= total)
+    }
+
     /// Returns the bytes that it writes in all, where that is known.
     pub(crate) fn total(&self) -> Option<ByteCount> {
         self.total
@@ -83,7 +95,7 @@ impl Source {
         }
         let taken = sender.write(now, wanted);
         (self.blocked_since, self.wakes) = ((taken < wanted).then_some(now), None);
-        if self.total.is_some_and(|total| sender.written() >= total) && !self.finished {
+        if self.has_written_all(sender) && !self.finished {
             self.finished = true;
             sender.finish();
         }

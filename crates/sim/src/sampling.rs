@@ -23,7 +23,6 @@ pub(crate) struct Sampler {
     next: Time,
     /// Of the sending end, and of the receiving one.
     pub(crate) samples: [Vec<Sample>; 2],
-    streams: usize,
     /// Counts of streams, at the ends of the intervals and of the omitted time, and when the programs stop.
     pub(crate) totals: Vec<Totals>,
     /// When they are due next.
@@ -58,7 +57,6 @@ impl Sampler {
             origin,
             next: origin,
             samples: [Vec::new(), Vec::new()],
-            streams: usize::from(plan.request.streams),
             totals: Vec::new(),
             counts_next: origin,
             marks: Vec::new(),
@@ -95,10 +93,10 @@ impl Sampler {
     }
 
     fn snapshot(&mut self, at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) {
-        if self.samples[0].len() + self.streams <= MAX_SAMPLES.max(MIN_SNAPSHOTS * self.streams) {
+        if self.samples[0].len() + flows.len() <= MAX_SAMPLES.max(MIN_SNAPSHOTS * flows.len()) {
             self.add(at, flows, connection, plan);
         } else {
-            let leaves_this = (self.samples[0].len() / self.streams).is_multiple_of(2);
+            let leaves_this = is_even(at.since(self.origin), self.period);
             self.thin_out();
             if leaves_this {
                 self.add(at, flows, connection, plan);
@@ -123,7 +121,7 @@ impl Sampler {
     }
 
     fn add(&mut self, at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) {
-        for (flow, stream) in flows.iter().zip(0..) {
+        for (flow, stream) in flows.iter().zip(0..).filter(|(flow, _)| !flow.is_gone(at)) {
             let [sender, receiver] = sample((at, self.origin), stream, flow, connection, plan);
             self.samples[0].push(sender);
             self.samples[1].push(receiver);
@@ -132,16 +130,16 @@ impl Sampler {
 
     /// Leaves every second snapshot.
     fn thin_out(&mut self) {
-        let streams = self.streams;
         for samples in &mut self.samples {
-            let mut index = 0;
-            samples.retain(|_| {
-                index += 1;
-                ((index - 1) / streams).is_multiple_of(2)
-            });
+            samples.retain(|sample| is_even(sample.at, self.period));
         }
         self.period = self.period * 2;
     }
+}
+
+/// Returns whether an even number of whole periods have passed.
+fn is_even(passed: Span, period: Span) -> bool {
+    (passed.as_nanos() / period.as_nanos()).is_multiple_of(2)
 }
 
 /// Returns a sample of the sending end of each connection.

@@ -222,6 +222,20 @@ fn a_program_that_reads_nothing_closes_the_window_and_is_probed() {
 }
 
 #[test]
+fn a_connection_that_changes_to_bbr_fills_a_path_that_loses_by_chance() {
+    let mut link = Link::new(CongestionControl::Cubic, 100, 40, 400);
+    link.lost = (500..100_000).step_by(997).collect();
+    link.run(seconds(5));
+    let before = link.sender.acknowledged_segments();
+    link.sender.use_congestion(link.now, CongestionControl::Bbr, 1);
+    link.run(seconds(10));
+    let after = link.sender.acknowledged_segments() - before;
+    assert!(after > 2 * before, "{before} segments, then {after}");
+    let carried = BitRate::of(ByteCount::new(after * MSS), Span::from_secs(5)).as_mbps();
+    assert!(carried > 80.0, "{carried} Mbit/s");
+}
+
+#[test]
 fn extra_calls_change_nothing() {
     let run = |extra: bool| {
         let mut link = Link::new(CongestionControl::Bbr, 20, 40, 50);

@@ -15,6 +15,9 @@ mod sizing;
 pub use defaults::defaults;
 pub use receive::{ReceiveBuffer, first_window, largest_window, request_for_window};
 pub use request::{rmem_max, stored_rcvbuf, stored_sndbuf, wmem_max};
-pub use send::{asked_fill, fill, filled_window, memory_per_segment, send_buffer, send_buffer_at, send_buffer_full_at};
+pub use send::{
+    asked_in_flight, asked_rate, fill, filled_window, memory_per_segment, send_buffer, send_buffer_at,
+    send_buffer_full_at,
+};
 pub use share::Share;
 pub use sizing::{tcp_rmem_max_for, tcp_wmem_max_for};

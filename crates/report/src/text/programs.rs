@@ -34,11 +34,8 @@ pub fn programs(report: &ProgramsReport, style: Style) -> String {
         str::to_owned,
     );
     if report.batches.iter().flat_map(|batch| &batch.rows).any(|row| row.predicted_range.is_some()) {
-        text += &wrapped(
-            "Where losses fall to chance, the prediction is the range of four fifths of simulated transfers.",
-            2,
-            str::to_owned,
-        );
+        text +=
+            &wrapped("Where a prediction is a range, four fifths of simulated transfers lie in it.", 2, str::to_owned);
     }
     if !report.command.is_empty() {
         text += &wrapped(&format!("command: {}", report.command.join(" ")), 2, str::to_owned);
@@ -106,7 +103,7 @@ fn figure(rate: BitRate) -> String {
     format!("{:.0}", rate.as_mbps())
 }
 
-/// Returns the predicted rate or, where losses fall to chance, its range.
+/// Returns the predicted rate or, where it falls to chance, its range.
 fn predicted(row: &ProgramRow) -> String {
     let range = row.predicted_range.map(|[low, high]| format!("{}–{}", figure(low), figure(high)));
     or_dash(range.or_else(|| row.predicted.map(figure)))

@@ -212,22 +212,41 @@ impl Sender {
             waits_for_pace: false,
             counts: Counts::default(),
         };
-        sender.control = match setup.control {
-            CongestionControl::Reno => Control::Reno,
-            CongestionControl::Cubic => Control::Cubic(Cubic::new(clock.hz(), &sender.moment(now))),
-            CongestionControl::Bbr => Control::Bbr(Box::new(Bbr::new(
-                clock.hz(),
-                sender.mss,
-                sender.max_pacing_rate.unwrap_or(u64::MAX),
-                setup.seed,
-                handshake,
-                &sender.situation(now),
-            ))),
-        };
+        sender.control = sender.begin_control(now, setup.control, [setup.seed, handshake]);
         sender.expand_buffer();
         sender.take_greeting(now, handshake);
         sender.update_pacing_rate();
         sender
+    }
+
+    /// Changes the congestion control of the connection, as `TCP_CONGESTION` does at any time
+    /// (`tcp_reinit_congestion_control`): the window stays as it is, and what the other one had learnt is lost. `seed`
+    /// is for what falls to chance.
+    pub fn use_congestion(&mut self, now: Time, control: CongestionControl, seed: u64) {
+        self.control = self.begin_control(now, control, [seed, self.min_rtt.get()]);
+        self.prior_ssthresh = 0;
+        if self.control.bbr().is_some() {
+            // `bbr_init`
+            self.window.ssthresh = Window::UNSET;
+        }
+        self.update_pacing_rate();
+        self.pass.pending = true;
+    }
+
+    /// A congestion control from now on (`init`). BBR begins with the least round-trip time so far, in microseconds.
+    fn begin_control(&self, now: Time, control: CongestionControl, [seed, least_rtt]: [u64; 2]) -> Control {
+        match control {
+            CongestionControl::Reno => Control::Reno,
+            CongestionControl::Cubic => Control::Cubic(Cubic::new(self.clock.hz(), &self.moment(now))),
+            CongestionControl::Bbr => Control::Bbr(Box::new(Bbr::new(
+                self.clock.hz(),
+                self.mss,
+                self.max_pacing_rate.unwrap_or(u64::MAX),
+                seed,
+                least_rtt,
+                &self.situation(now),
+            ))),
+        }
     }
 
     /// The first message, of `rtt` microseconds. A window that is not in use does not grow by it, but BBR's does.
@@ -282,6 +301,11 @@ impl Sender {
         tally.sample.losses = self.counts.lost - lost;
         self.delivery.finish(&mut tally.sample, self.clock.micros(now), self.min_rtt.get());
         self.control_congestion(now, &tally);
+    }
+
+    /// Returns the payload of a segment.
+    pub fn mss(&self) -> ByteCount {
+        ByteCount::new(self.mss)
     }
 
     /// Returns the congestion window.

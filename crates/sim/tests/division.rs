@@ -1,0 +1,79 @@
+//! Connections that divide the bytes of a transfer, and change while they run.
+
+use fullpipe_record::{HostSettings, Measurement, Path, PathDirection, Request};
+use fullpipe_sim::{Division, Plan, Simulation};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+
+const SIZE: ByteCount = ByteCount::new(20_000_000);
+const PIECE: ByteCount = ByteCount::from_mib(1);
+
+/// A transfer of [`SIZE`] over 100 Mbit/s × 20 ms and four connections, divided so.
+fn plan(division: Division) -> Plan {
+    let (rate, rtt) = (BitRate::from_mbps(100), Span::from_millis(20));
+    let direction = PathDirection { queue: Some(rate.bytes_in(rtt)), ..PathDirection::of_rate(Some(rate)) };
+    let hosts = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
+    let request = Request { streams: 4, bytes: Some(SIZE), ..Request::default() };
+    Plan { division, ..Plan::new(Path::symmetric(&direction, rtt), hosts, request, 7) }
+}
+
+fn received(measurement: &Measurement) -> ByteCount {
+    measurement.streams.iter().map(|stream| stream.received).sum()
+}
+
+#[test]
+fn every_division_moves_the_file_whole_and_the_same_way_again() {
+    for division in [Division::Equal, Division::Queue(PIECE), Division::Ranges(PIECE)] {
+        let measure = || Simulation::new(plan(division)).unwrap().measure();
+        let measured = measure();
+        assert!(received(&measured) >= SIZE, "{division:?}: {}", received(&measured));
+        assert!(measured.summary.rate > BitRate::from_mbps(60), "{division:?}: {}", measured.summary.rate);
+        assert_eq!(measured, measure(), "{division:?}");
+    }
+}
+
+#[test]
+fn connections_of_a_queue_carry_what_each_can_and_those_of_ranges_begin_two_round_trips_later() {
+    let queue = Simulation::new(plan(Division::Queue(PIECE))).unwrap().measure();
+    let of_each: Vec<u64> = queue.streams.iter().map(|stream| stream.received.get()).collect();
+    assert!(of_each.iter().any(|bytes| *bytes != of_each[0]), "{of_each:?}");
+    let mut ranges = Simulation::new(plan(Division::Ranges(PIECE))).unwrap();
+    ranges.run_until(ranges.now() + Span::from_millis(39));
+    let acknowledged = |simulation: &Simulation| -> Vec<bool> {
+        simulation.senders().iter().map(|sample| sample.tcp.bytes_acked > Some(ByteCount::ZERO)).collect()
+    };
+    assert_eq!(acknowledged(&ranges), [true, false, false, false]);
+    ranges.run_until(ranges.now() + Span::from_millis(60));
+    assert_eq!(acknowledged(&ranges), [true; 4]);
+    // The first one was asked for everything, and is closed where the next one began.
+    let measured = ranges.measure();
+    assert!(measured.streams.len() > 4, "{}", measured.streams.len());
+}
+
+#[test]
+fn a_connection_that_rests_takes_no_more_of_the_queue() {
+    let mut simulation = Simulation::new(plan(Division::Queue(PIECE))).unwrap();
+    simulation.run_until(simulation.now() + Span::from_millis(500));
+    simulation.restrict(1);
+    let written = |simulation: &Simulation| simulation.senders()[3].bytes;
+    let before = written(&simulation);
+    let measured = simulation.measure();
+    assert!(measured.streams[3].received <= before + PIECE, "{before} {:?}", measured.streams);
+    assert!(received(&measured) >= SIZE);
+}
+
+#[test]
+fn a_transfer_that_changes_to_bbr_is_slowed_by_chance_losses_no_more() {
+    let lossy = || {
+        let mut plan = plan(Division::Queue(PIECE));
+        plan.path.forward.loss = Some(Ratio::new(0.01));
+        Simulation::new(plan).unwrap()
+    };
+    let cubic = lossy().measure();
+    let mut changing = lossy();
+    changing.run_until(changing.now() + Span::from_secs(1));
+    changing.use_congestion("bbr").unwrap();
+    assert!(changing.use_congestion("vegas").is_err());
+    let bbr = changing.measure();
+    assert!(bbr.summary.duration.scaled(2.0) < cubic.summary.duration, "{:?} {:?}", bbr.summary, cubic.summary);
+    assert_eq!(bbr.local.sockets[0].congestion, "bbr");
+}
