@@ -1,4 +1,4 @@
-//! What the connections of a copy ask for while they run: the rule alone, from the kernel's figures.
+//! The rule by which a copy changes its connections while they run, from the kernel's figures.
 
 use fullpipe_record::TcpInfo;
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
