@@ -26,8 +26,8 @@ const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 /// Connections that aria2c is asked for.
 const CONNECTIONS_OF_ARIA2: u16 = 8;
 
-/// Pieces in which aria2c divides a file (`--piece-length`).
-const PIECE_OF_ARIA2: ByteCount = ByteCount::from_mib(1);
+/// Chunks in which aria2c divides a file without an option for that.
+const CHUNK_OF_ARIA2: ByteCount = ByteCount::from_mib(1);
 
 /// The first version of iperf3 in which each stream has a thread that sleeps in its writes.
 const WRITES_IN_THREADS: (u32, u32) = (3, 16);
@@ -188,7 +188,7 @@ impl Program {
     pub(crate) fn division(self) -> Division {
         match self {
             Self::Copy => Division::Queue(ByteCount::new(fullpipe_copy::CHUNK as u64)),
-            Self::Aria2 => Division::Ranges(PIECE_OF_ARIA2),
+            Self::Aria2 => Division::Ranges(CHUNK_OF_ARIA2),
             _ => Division::Equal,
         }
     }

@@ -1,4 +1,4 @@
-//! The changes that the connections of a copy ask for while they run: the rule alone, from the kernel's figures.
+//! The rule by which a copy changes its connections while they run, from the kernel's figures.
 
 use fullpipe_model::unqueued::{self, SenderSample, UnqueuedLoss};
 use fullpipe_record::TcpInfo;

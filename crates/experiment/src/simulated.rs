@@ -147,7 +147,7 @@ pub fn simulate_each(
     with_seeds(plans, seeds, jobs, run, |_, measurement| each(measurement))
 }
 
-/// What a program does to its own transfer while it runs.
+/// The acts of a program on its own transfer while it runs.
 pub type Attendant = Box<dyn FnMut(&mut Simulation)>;
 
 /// As [`simulate_each`], of one plan. Each transfer has an attendant of its own, which is called every `interval` of

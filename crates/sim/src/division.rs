@@ -2,17 +2,17 @@
 
 use fullpipe_units::ByteCount;
 
-/// How connections divide the bytes of a transfer that ends by them.
+/// A way in which connections divide the bytes of a transfer that ends by them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Division {
     /// Each has an equal part from the start.
     #[default]
     Equal,
-    /// The sender keeps one queue of pieces of this size: each connection takes the next when it has written one.
+    /// The sender keeps one queue of chunks of this size: each connection takes the next when it has written one.
     Queue(ByteCount),
-    /// The receiver asks each connection for a range of pieces of this size, as aria2 does. The first request is for
+    /// The receiver asks each connection for a range of chunks of this size, as aria2 does. The first request is for
     /// all, and the others follow when it is answered; each later one is for the second half of the largest range that
-    /// nobody has begun. A connection that comes to a piece of another one takes it where nothing of it has arrived.
+    /// nobody has begun. A connection that comes to a chunk of another one takes it where nothing of it has arrived.
     /// Else it is closed, with what is still on its way, and opened again; one whose range ends there asks again at
     /// once.
     Ranges(ByteCount),
@@ -30,8 +30,8 @@ impl Divided {
     /// Of a transfer of `total` bytes.
     pub(crate) fn new(division: Division, total: Option<ByteCount>) -> Self {
         match (division, total) {
-            (Division::Queue(piece), Some(left)) => Self::Queue(Queue { left, piece, active: usize::MAX }),
-            (Division::Ranges(piece), Some(total)) => Self::Ranges(Ranges::new(total, piece)),
+            (Division::Queue(chunk), Some(left)) => Self::Queue(Queue { left, chunk, active: usize::MAX }),
+            (Division::Ranges(chunk), Some(total)) => Self::Ranges(Ranges::new(total, chunk)),
             _ => Self::Equal,
         }
     }
@@ -46,22 +46,22 @@ impl Divided {
     }
 }
 
-/// Pieces that nobody has taken.
+/// Chunks that nobody has taken.
 #[derive(Debug)]
 pub(crate) struct Queue {
     left: ByteCount,
-    piece: ByteCount,
+    chunk: ByteCount,
     /// Connections that may take more, by their number.
     active: usize,
 }
 
 impl Queue {
-    /// Returns the next piece for a connection; nothing if it rests, or all are taken.
+    /// Returns the next chunk for a connection; nothing if it rests, or all are taken.
     pub(crate) fn take(&mut self, connection: usize) -> Option<ByteCount> {
-        let piece = self.piece.min(self.left);
-        let takes = connection < self.active && piece > ByteCount::ZERO;
-        self.left = if takes { self.left.saturating_sub(piece) } else { self.left };
-        takes.then_some(piece)
+        let chunk = self.chunk.min(self.left);
+        let takes = connection < self.active && chunk > ByteCount::ZERO;
+        self.left = if takes { self.left.saturating_sub(chunk) } else { self.left };
+        takes.then_some(chunk)
     }
 
     /// Lets only the first `active` connections take more.
@@ -75,7 +75,7 @@ impl Queue {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Piece {
+enum Chunk {
     /// Nobody has begun it.
     Free,
     /// A connection receives it.
@@ -83,7 +83,7 @@ enum Piece {
     Whole,
 }
 
-/// What a connection receives.
+/// A state of a connection at its receiving end.
 #[derive(Debug, Clone, Copy)]
 enum Asked {
     /// Nothing.
@@ -91,37 +91,37 @@ enum Asked {
     /// A range of which nothing has arrived.
     Waiting(Range),
     Receiving(Range),
-    /// What another connection receives instead. It had received so many bytes when it asked.
+    /// A range that another connection receives instead. This one had received so many bytes when it asked.
     Robbed(ByteCount),
 }
 
-/// A range of pieces that a connection was asked for.
+/// A range of chunks that a connection was asked for.
 #[derive(Debug, Clone, Copy)]
 struct Range {
-    /// The piece that it receives.
+    /// The chunk that it receives.
     at: usize,
     /// The first one that it was not asked for.
     end: usize,
-    /// Bytes that the connection had received before this piece.
+    /// Bytes that the connection had received before this chunk.
     before: ByteCount,
 }
 
-/// What arrived of a connection's range.
+/// The part of a connection's range that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrived {
     /// Less than the whole.
     Part,
     /// All that it was asked for.
     All,
-    /// All up to a piece of another connection, or something of a piece that another one has taken from it.
+    /// All up to a chunk of another connection, or something of a chunk that another one has taken from it.
     UpToAnother,
 }
 
-/// The pieces of a file at the end that asks for them.
+/// The chunks of a file at the end that asks for them.
 #[derive(Debug)]
 pub(crate) struct Ranges {
-    pieces: Vec<Piece>,
-    piece: ByteCount,
+    chunks: Vec<Chunk>,
+    chunk: ByteCount,
     /// The last one.
     last: ByteCount,
     /// Of each connection.
@@ -130,18 +130,18 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    fn new(total: ByteCount, piece: ByteCount) -> Self {
-        let piece = piece.max(ByteCount::new(1));
-        let count = total.get().div_ceil(piece.get()).max(1);
-        let last = total.saturating_sub(piece * (count - 1));
+    fn new(total: ByteCount, chunk: ByteCount) -> Self {
+        let chunk = chunk.max(ByteCount::new(1));
+        let count = total.get().div_ceil(chunk.get()).max(1);
+        let last = total.saturating_sub(chunk * (count - 1));
         let count = count as usize;
-        Self { pieces: vec![Piece::Free; count], piece, last, asked: Vec::new(), left: count }
+        Self { chunks: vec![Chunk::Free; count], chunk, last, asked: Vec::new(), left: count }
     }
 
-    /// All connections know their first piece before they ask; only the first one has asked then.
+    /// All connections know their first chunk before they ask; only the first one has asked then.
     fn at_first(&mut self, connections: usize) -> Vec<ByteCount> {
         let begun: Vec<Option<usize>> = (0..connections).map(|_| self.begin()).collect();
-        let ends = |at: usize| if at == 0 { self.pieces.len() } else { self.next_begun(at) };
+        let ends = |at: usize| if at == 0 { self.chunks.len() } else { self.next_begun(at) };
         let range = |at: usize| Range { at, end: ends(at), before: ByteCount::ZERO };
         let ranges: Vec<Option<Range>> = begun.into_iter().map(|at| at.map(range)).collect();
         self.asked = ranges.iter().map(|range| range.map_or(Asked::Idle, Asked::Waiting)).collect();
@@ -173,16 +173,16 @@ impl Ranges {
                 self.asked[connection] = Asked::Receiving(range);
                 return Arrived::Part;
             }
-            self.pieces[range.at] = Piece::Whole;
+            self.chunks[range.at] = Chunk::Whole;
             self.left -= 1;
             range = Range { at: range.at + 1, before: whole, ..range };
             if range.at == range.end {
                 return self.ends(connection, Arrived::All);
             }
-            if self.pieces[range.at] != Piece::Free && !self.robs(range.at) {
+            if self.chunks[range.at] != Chunk::Free && !self.robs(range.at) {
                 return self.ends(connection, Arrived::UpToAnother);
             }
-            self.pieces[range.at] = Piece::Begun;
+            self.chunks[range.at] = Chunk::Begun;
         }
     }
 
@@ -191,10 +191,10 @@ impl Ranges {
         arrived
     }
 
-    /// Takes a piece from a connection that waits for its first byte (`SegmentMan::getCleanSegmentIfOwnerIsIdle`).
+    /// Takes a chunk from a connection that waits for its first byte (`SegmentMan::getCleanSegmentIfOwnerIsIdle`).
     /// Returns whether there is one.
-    fn robs(&mut self, piece: usize) -> bool {
-        let waits = |asked: &&mut Asked| matches!(asked, Asked::Waiting(range) if range.at == piece);
+    fn robs(&mut self, chunk: usize) -> bool {
+        let waits = |asked: &&mut Asked| matches!(asked, Asked::Waiting(range) if range.at == chunk);
         let Some(owner) = self.asked.iter_mut().find(waits) else { return false };
         if let Asked::Waiting(range) = owner {
             *owner = Asked::Robbed(range.before);
@@ -207,14 +207,14 @@ impl Ranges {
         self.left == 0
     }
 
-    /// Begins the second half of the largest range of free pieces, or all of it where nobody receives the piece before
+    /// Begins the second half of the largest range of free chunks, or all of it where nobody receives the chunk before
     /// it (`BitfieldMan::getSparseMissingUnusedIndex`).
     fn begin(&mut self) -> Option<usize> {
-        let count = self.pieces.len();
+        let count = self.chunks.len();
         let (mut best, mut from) = (None, 0);
-        while let Some(start) = (from..count).find(|at| self.pieces[*at] == Piece::Free) {
-            let end = (start..count).find(|at| self.pieces[*at] != Piece::Free).unwrap_or(count);
-            let is_received = start > 0 && self.pieces[start - 1] == Piece::Begun;
+        while let Some(start) = (from..count).find(|at| self.chunks[*at] == Chunk::Free) {
+            let end = (start..count).find(|at| self.chunks[*at] != Chunk::Free).unwrap_or(count);
+            let is_received = start > 0 && self.chunks[start - 1] == Chunk::Begun;
             let at = if is_received { start.midpoint(end) } else { start };
             if best.is_none_or(|(_, size)| size < end - at) {
                 best = Some((at, end - at));
@@ -222,18 +222,18 @@ impl Ranges {
             from = end;
         }
         let (at, _) = best?;
-        self.pieces[at] = Piece::Begun;
+        self.chunks[at] = Chunk::Begun;
         Some(at)
     }
 
     fn next_begun(&self, at: usize) -> usize {
-        (at + 1..self.pieces.len()).find(|next| self.pieces[*next] != Piece::Free).unwrap_or(self.pieces.len())
+        (at + 1..self.chunks.len()).find(|next| self.chunks[*next] != Chunk::Free).unwrap_or(self.chunks.len())
     }
 
-    /// Returns the bytes from one piece to another.
+    /// Returns the bytes from one chunk to another.
     fn size(&self, from: usize, to: usize) -> ByteCount {
-        let whole = self.piece * (to - from) as u64;
-        if to == self.pieces.len() { whole.saturating_sub(self.piece) + self.last } else { whole }
+        let whole = self.chunk * (to - from) as u64;
+        if to == self.chunks.len() { whole.saturating_sub(self.chunk) + self.last } else { whole }
     }
 }
 
@@ -241,10 +241,10 @@ impl Ranges {
 mod tests {
     use super::*;
 
-    const PIECE: ByteCount = ByteCount::new(10);
+    const CHUNK: ByteCount = ByteCount::new(10);
 
     fn ranges(total: u64) -> Ranges {
-        Ranges::new(ByteCount::new(total), PIECE)
+        Ranges::new(ByteCount::new(total), CHUNK)
     }
 
     fn bytes(all: &[u64]) -> Vec<ByteCount> {
@@ -253,19 +253,19 @@ mod tests {
 
     #[test]
     fn ranges_are_halves_at_first_and_the_first_request_is_for_all() {
-        // Sixteen pieces: 0, 8, 4, 12.
+        // Sixteen chunks: 0, 8, 4, 12.
         assert_eq!(ranges(155).at_first(4), bytes(&[155, 40, 40, 35]));
         assert_eq!(ranges(5).at_first(3), bytes(&[5, 0, 0]));
     }
 
     #[test]
-    fn a_connection_ends_at_the_first_piece_of_another_and_the_other_half_is_asked_for() {
+    fn a_connection_ends_at_the_first_chunk_of_another_and_the_other_half_is_asked_for() {
         let mut ranges = ranges(160);
         ranges.at_first(2);
         let read = ByteCount::new;
         assert_eq!(ranges.arrived(1, read(79)), Arrived::Part);
         assert_eq!(ranges.arrived(1, read(80)), Arrived::All);
-        // Of seven pieces behind the first one, that is from the fourth on.
+        // Of seven chunks behind the first one, that is from the fourth on.
         assert_eq!(ranges.ask(1, read(80)), Some(read(40)));
         assert_eq!(ranges.arrived(1, read(81)), Arrived::Part);
         assert_eq!(ranges.arrived(0, read(39)), Arrived::Part);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_of_which_nothing_has_arrived_is_taken_from_the_connection_that_waits_for_it() {
+    fn a_chunk_of_which_nothing_has_arrived_is_taken_from_the_connection_that_waits_for_it() {
         let mut ranges = ranges(40);
         let read = ByteCount::new;
         assert_eq!(ranges.at_first(2), bytes(&[40, 20]));
@@ -287,18 +287,18 @@ mod tests {
         // Its first bytes come too late: it is closed, and asks for what is left.
         assert_eq!(ranges.arrived(1, read(0)), Arrived::Part);
         assert_eq!(ranges.arrived(1, read(1)), Arrived::UpToAnother);
-        assert_eq!(ranges.ask(2, read(0)), Some(PIECE));
+        assert_eq!(ranges.ask(2, read(0)), Some(CHUNK));
         assert_eq!(ranges.arrived(2, read(10)), Arrived::All);
         assert_eq!(ranges.arrived(0, read(30)), Arrived::UpToAnother);
         assert!(ranges.is_complete());
     }
 
     #[test]
-    fn connections_that_rest_take_no_pieces() {
-        let mut queue = Queue { left: ByteCount::new(25), piece: PIECE, active: usize::MAX };
-        assert_eq!(queue.take(1), Some(PIECE));
+    fn connections_that_rest_take_no_chunks() {
+        let mut queue = Queue { left: ByteCount::new(25), chunk: CHUNK, active: usize::MAX };
+        assert_eq!(queue.take(1), Some(CHUNK));
         queue.restrict(1);
-        assert_eq!((queue.take(1), queue.take(0)), (None, Some(PIECE)));
+        assert_eq!((queue.take(1), queue.take(0)), (None, Some(CHUNK)));
         assert!(!queue.is_empty());
         assert_eq!((queue.take(0), queue.take(0)), (Some(ByteCount::new(5)), None));
         assert!(queue.is_empty());

@@ -182,7 +182,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Lets only the first `active` connections take more pieces of a [queue](Division::Queue).
+    /// Lets only the first `active` connections take more chunks of a [queue](Division::Queue).
     pub fn restrict(&mut self, active: usize) {
         if let Divided::Queue(queue) = &mut self.divided {
             queue.restrict(active);
@@ -437,18 +437,18 @@ impl Simulation {
                 self.capture(End::Sender, &packet);
                 self.offer(packet);
             }
-            if !self.takes_piece(index) {
+            if !self.takes_chunk(index) {
                 break;
             }
         }
         self.arm(index);
     }
 
-    /// Gives a connection that has written everything the next piece of the queue. Returns whether there was one.
-    fn takes_piece(&mut self, index: usize) -> bool {
+    /// Gives a connection that has written everything the next chunk of the queue. Returns whether there was one.
+    fn takes_chunk(&mut self, index: usize) -> bool {
         let Divided::Queue(queue) = &mut self.divided else { return false };
         let flow = self.flows.get_mut(index).filter(|flow| flow.has_written_all());
-        flow.is_some_and(|flow| queue.take(index).map(|piece| flow.grant(piece)).is_some())
+        flow.is_some_and(|flow| queue.take(index).map(|chunk| flow.grant(chunk)).is_some())
     }
 
     /// Sends what is due of a stream of datagrams.

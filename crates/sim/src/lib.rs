@@ -49,7 +49,7 @@ pub struct Plan {
     pub receiver: HostSettings,
     /// The load.
     pub request: Request,
-    /// How the connections divide the bytes of the load.
+    /// The way in which the connections divide the bytes of the load.
     pub division: Division,
     /// Seed for what falls to chance: losses, start times, the phases of the hosts' clocks.
     pub seed: u64,

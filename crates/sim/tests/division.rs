@@ -5,7 +5,7 @@ use fullpipe_sim::{Division, Plan, Simulation};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 const SIZE: ByteCount = ByteCount::new(20_000_000);
-const PIECE: ByteCount = ByteCount::from_mib(1);
+const CHUNK: ByteCount = ByteCount::from_mib(1);
 
 /// A transfer of [`SIZE`] over 100 Mbit/s × 20 ms and four connections, divided so.
 fn plan(division: Division) -> Plan {
@@ -22,7 +22,7 @@ fn received(measurement: &Measurement) -> ByteCount {
 
 #[test]
 fn every_division_moves_the_file_whole_and_the_same_way_again() {
-    for division in [Division::Equal, Division::Queue(PIECE), Division::Ranges(PIECE)] {
+    for division in [Division::Equal, Division::Queue(CHUNK), Division::Ranges(CHUNK)] {
         let measure = || Simulation::new(plan(division)).unwrap().measure();
         let measured = measure();
         assert!(received(&measured) >= SIZE, "{division:?}: {}", received(&measured));
@@ -33,10 +33,10 @@ fn every_division_moves_the_file_whole_and_the_same_way_again() {
 
 #[test]
 fn connections_of_a_queue_carry_what_each_can_and_those_of_ranges_begin_two_round_trips_later() {
-    let queue = Simulation::new(plan(Division::Queue(PIECE))).unwrap().measure();
+    let queue = Simulation::new(plan(Division::Queue(CHUNK))).unwrap().measure();
     let of_each: Vec<u64> = queue.streams.iter().map(|stream| stream.received.get()).collect();
     assert!(of_each.iter().any(|bytes| *bytes != of_each[0]), "{of_each:?}");
-    let mut ranges = Simulation::new(plan(Division::Ranges(PIECE))).unwrap();
+    let mut ranges = Simulation::new(plan(Division::Ranges(CHUNK))).unwrap();
     ranges.run_until(ranges.now() + Span::from_millis(39));
     let acknowledged = |simulation: &Simulation| -> Vec<bool> {
         simulation.senders().iter().map(|sample| sample.tcp.bytes_acked > Some(ByteCount::ZERO)).collect()
@@ -51,20 +51,20 @@ fn connections_of_a_queue_carry_what_each_can_and_those_of_ranges_begin_two_roun
 
 #[test]
 fn a_connection_that_rests_takes_no_more_of_the_queue() {
-    let mut simulation = Simulation::new(plan(Division::Queue(PIECE))).unwrap();
+    let mut simulation = Simulation::new(plan(Division::Queue(CHUNK))).unwrap();
     simulation.run_until(simulation.now() + Span::from_millis(500));
     simulation.restrict(1);
     let written = |simulation: &Simulation| simulation.senders()[3].bytes;
     let before = written(&simulation);
     let measured = simulation.measure();
-    assert!(measured.streams[3].received <= before + PIECE, "{before} {:?}", measured.streams);
+    assert!(measured.streams[3].received <= before + CHUNK, "{before} {:?}", measured.streams);
     assert!(received(&measured) >= SIZE);
 }
 
 #[test]
 fn a_transfer_that_changes_to_bbr_is_slowed_by_chance_losses_no_more() {
     let lossy = || {
-        let mut plan = plan(Division::Queue(PIECE));
+        let mut plan = plan(Division::Queue(CHUNK));
         plan.path.forward.loss = Some(Ratio::new(0.01));
         Simulation::new(plan).unwrap()
     };

@@ -118,8 +118,8 @@ pub fn asked_in_flight(buffer: ByteCount, each: ByteCount) -> Option<ByteCount> 
 /// Returns the rate of a program that asks whether its socket takes more and writes at most `each`, as
 /// [`asked_in_flight`] has it, over a path of this round-trip time and this rate of its link.
 ///
-/// What it writes at a time leaves as a burst. The last of it is acknowledged later than the first by its time on the
-/// link, and only then is there room for as much again.
+/// The bytes that it writes at a time leave as a burst. The last of it is acknowledged later than the first by its time
+/// on the link, and only then is there room for as much again.
 pub fn asked_rate(buffer: ByteCount, each: ByteCount, rtt: Span, link: Option<BitRate>) -> Option<BitRate> {
     let burst = link.filter(|link| *link > BitRate::ZERO).map_or(Span::ZERO, |link| link.time_for(each));
     Some(window::rate(asked_in_flight(buffer, each)?, rtt + burst))
