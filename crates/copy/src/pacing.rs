@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(first, pace(&sockets[1]));
         thread::scope(|threads| {
             for (mut near, mut far) in pairs {
-                threads.spawn(move || near.write_all(&[0; 1 << 20]).unwrap());
+                threads.spawn(move || near.write_all(&vec![0; 1 << 20]).unwrap());
                 threads.spawn(move || far.read_exact(&mut vec![0; 1 << 20]).unwrap());
             }
             for _ in 0..10 {

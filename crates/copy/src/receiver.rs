@@ -62,7 +62,7 @@ pub(crate) struct Receiver {
 
 /// The rules of a receiver.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ReceiveOptions {
     pub(crate) root: Root,
     pub(crate) path: PathBuf,
