@@ -55,7 +55,9 @@ impl Judged {
         let measured = (0..plane.len()).filter(|cell| counts[*cell] > 0 && !left_out.contains(cell));
         let best = measured.max_by(|a, b| surface.mean(*a).total_cmp(&surface.mean(*b))).unwrap_or(0);
         let mut chances: Vec<f64> = (0..plane.len()).map(|cell| chance(&surface, cell, best)).collect();
-        left_out.iter().for_each(|cell| chances[*cell] = 0.0);
+        for cell in &left_out {
+            chances[*cell] = 0.0;
+        }
         let waiting = waiting(runs).and_then(|cell| grid.index(cell));
         let may_not = |cell: &Index| {
             Some(*cell) == waiting || left_out.contains(cell) || is_doubtful(grid, *cell, &counts, &left_out)

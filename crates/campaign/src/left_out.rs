@@ -26,7 +26,9 @@ impl Attempt {
 impl Attempts {
     pub(crate) fn of(runs: &[SweepRun]) -> Self {
         let mut attempts = Self::default();
-        runs.iter().for_each(|run| attempts.add(run));
+        for run in runs {
+            attempts.add(run);
+        }
         attempts
     }
 
