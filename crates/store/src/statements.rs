@@ -60,10 +60,22 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     DROP INDEX document_started;
     DROP INDEX document_peer;
     DROP INDEX document_address;
-    CREATE INDEX document_started ON document (started, id, kind);
+    CREATE INDEX document_started ON document (started, id);
+    CREATE INDEX document_kind ON document (kind, started, id);
     CREATE INDEX document_peer ON document (peer, started, id, kind);
     CREATE INDEX document_address ON document (address, started, id, kind)",
 ];
+
+/// Kinds of documents, each found by a step in an index, of which there are few: those that are `$1`, or begin with it
+/// and a `/`.
+pub(crate) const KINDS: &str = "
+    WITH RECURSIVE known (kind) AS (
+        SELECT min(kind) FROM document
+        UNION ALL
+        SELECT (SELECT min(kind) FROM document WHERE document.kind > known.kind) FROM known
+        WHERE known.kind IS NOT NULL
+    )
+    SELECT kind FROM known WHERE kind = $1 OR kind LIKE CAST($1 AS TEXT) || '/%'";
 
 /// Columns of `document`, in the order of [`crate::columns`], without `origin`.
 pub(crate) const DOCUMENT: &str = "id, kind, schema, started, host, peer, address, path_key, campaign, cell, \

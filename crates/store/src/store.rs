@@ -10,7 +10,7 @@ use crate::document::{NewDocument, SWEEP_RUN};
 use crate::engine::{Engine, EngineError, Row, Value, transaction};
 use crate::postgresql::Postgresql;
 use crate::sqlite::Sqlite;
-use crate::statements::{DOCUMENT, FACT, MIGRATIONS, insert};
+use crate::statements::{DOCUMENT, FACT, KINDS, MIGRATIONS, insert};
 use crate::{Location, StoreError};
 
 /// Level of zstd. A measurement of 10 s has 658 kB, and 20 kB compressed.
@@ -119,7 +119,14 @@ impl Store {
     /// # Errors
     /// Fails if the database refuses.
     pub fn list(&mut self, filter: &Filter) -> Result<Vec<StoredDocument>, StoreError> {
-        let (ids, values) = filter.ids();
+        let kinds = match &filter.kind {
+            Some(kind) => self.read(KINDS, &[kind.as_str().into()])?,
+            None => vec![vec![Value::Null]],
+        };
+        if kinds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (ids, values) = filter.ids(kinds.into_iter().flatten());
         let limit = filter.limit.map_or_else(String::new, |limit| format!(" LIMIT {limit}"));
         let newest = format!("WHERE id IN ({ids}) ORDER BY started DESC, id DESC{limit}");
         let documents = self.read(&format!("SELECT {DOCUMENT} FROM document {newest}"), &values)?;
@@ -315,43 +322,49 @@ fn is_id(text: &str) -> bool {
 }
 
 impl Filter {
-    /// Returns a query of the identifiers of documents, with the values of its parameters: with a limit and a peer, of
-    /// up to twice as many as the limit. Each part of it follows an index that has all that it asks for.
-    fn ids(&self) -> (String, Vec<Value>) {
-        let (mut conditions, mut values) = (Vec::new(), Vec::new());
-        let mut add = |condition: &str, value: Value| {
+    /// Returns a query of the identifiers of documents of these `kinds`, a null for any, with the values of its
+    /// parameters. It has a part for each kind, and for name and address of a peer, which follows an index and has no
+    /// more than the limit.
+    fn ids(&self, kinds: impl Iterator<Item = Value>) -> (String, Vec<Value>) {
+        let mut values = Vec::new();
+        let mut parameter = |value: Value| {
             values.push(value);
-            conditions.push(condition.replace("$?", &format!("${}", values.len())));
+            format!("${}", values.len())
         };
-        if let Some(kind) = &self.kind {
-            add("(kind = $? OR kind LIKE CAST($? AS TEXT) || '/%')", kind.as_str().into());
+        let mut common = Vec::new();
+        common.extend(
+            self.campaign.as_ref().map(|campaign| format!("campaign = {}", parameter(campaign.as_str().into()))),
+        );
+        common.extend(self.since.map(|since| format!("started >= {}", parameter(at(since)))));
+        common.extend(self.before.map(|before| format!("started < {}", parameter(at(before)))));
+        let mut peers = vec![None];
+        if let Some(peer) = &self.peer {
+            let peer = parameter(peer.as_str().into());
+            peers = ["peer", "address"].map(|name| Some(format!("{name} = {peer}"))).to_vec();
         }
-        if let Some(campaign) = &self.campaign {
-            add("campaign = $?", campaign.as_str().into());
+        let mut parts = Vec::new();
+        for kind in kinds {
+            // With a peer, the index of that is to be followed, and not the one of kinds.
+            let column = if self.peer.is_some() { "kind || ''" } else { "kind" };
+            let kind = (kind != Value::Null).then(|| format!("{column} = {}", parameter(kind)));
+            for peer in &peers {
+                let own = [peer.clone(), kind.clone()].into_iter().flatten();
+                let conditions: Vec<String> = own.chain(common.iter().cloned()).collect();
+                parts.push(self.newest(&conditions, parts.len()));
+            }
         }
-        if let Some(since) = self.since {
-            add("started >= $?", at(since));
-        }
-        if let Some(before) = self.before {
-            add("started < $?", at(before));
-        }
-        let Some(peer) = &self.peer else { return (self.newest(&conditions, "newest"), values) };
-        values.push(peer.as_str().into());
-        let parts = ["peer", "address"].map(|name| {
-            let of_peer = format!("{name} = ${}", values.len());
-            self.newest(&[&[of_peer], &conditions[..]].concat(), name)
-        });
         (parts.join(" UNION "), values)
     }
 
-    /// Returns a query of the identifiers of the newest documents that meet these conditions, as a part called `name`.
-    fn newest(&self, conditions: &[String], name: &str) -> String {
+    /// Returns a query of the identifiers of the newest documents that meet these conditions, by the number of the part
+    /// that it is.
+    fn newest(&self, conditions: &[String], part: usize) -> String {
         let conditions =
             if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
         let Some(limit) = self.limit else { return format!("SELECT id FROM document {conditions}") };
         format!(
             "SELECT id FROM (SELECT id, started FROM document {conditions} ORDER BY started DESC, id DESC LIMIT {limit})
-             AS of_{name}"
+             AS part_{part}"
         )
     }
 }
