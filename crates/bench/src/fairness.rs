@@ -82,10 +82,8 @@ impl Case {
     }
 
     fn round(&self, fullpipe: &Path, stop: &AtomicBool) -> Result<Shares, RunError> {
-        let alone = match self.has_loss() {
-            true => Some(Scene::start(self, fullpipe, stop)?.cubic()?.finished()?),
-            false => None,
-        };
+        let measure_alone = || Scene::start(self, fullpipe, stop)?.cubic()?.finished();
+        let alone = self.has_loss().then(measure_alone).transpose()?;
         let scene = Scene::start(self, fullpipe, stop)?;
         let cubic = scene.cubic()?;
         scene.wait(ALONE)?;
@@ -115,10 +113,10 @@ impl Case {
     }
 
     fn text(&self, shares: &[Shares]) -> String {
-        let figures = |of: &dyn Fn(&Shares) -> Option<f64>| shares.iter().filter_map(of).collect::<Vec<_>>();
+        let figures = |of: Figure<'_>| shares.iter().filter_map(of).collect::<Vec<_>>();
         let mbps = |rate: BitRate| Some(rate.as_mbps());
         let mut text = format!("\n{}: {RATE} × {RTT}, {}\n", self.name, self.path.replace('\n', ", "));
-        let rows: [(&str, &dyn Fn(&Shares) -> Option<f64>); 6] = [
+        let rows: [(&str, Figure<'_>); 6] = [
             ("CUBIC next to the copy, Mbit/s", &|shares| mbps(shares.cubic)),
             ("copy next to CUBIC, Mbit/s", &|shares| mbps(shares.copy)),
             ("Jain index", &|shares| Some(jain(shares.cubic, shares.copy))),
@@ -136,6 +134,9 @@ impl Case {
         text
     }
 }
+
+/// A figure of a run.
+type Figure<'f> = &'f dyn Fn(&Shares) -> Option<f64>;
 
 /// Jain's index of two users: 1 if both have as much, 0.5 if one has all (Jain, Chiu and Hawe, 1984).
 fn jain(one: BitRate, other: BitRate) -> f64 {
@@ -254,7 +255,7 @@ impl Cubic<'_> {
         let judged = measurement
             .intervals
             .iter()
-            .filter(|interval| Duration::from(interval.from) > ALONE + TO_SETTLE - POLL_INTERVAL);
+            .filter(|interval| Duration::from(interval.from) + POLL_INTERVAL > ALONE + TO_SETTLE);
         let (bytes, time) = judged.fold((ByteCount::ZERO, Span::ZERO), |(bytes, time), interval| {
             (bytes + interval.bytes, time + interval.to.saturating_sub(interval.from))
         });
