@@ -3,7 +3,7 @@
 use fullpipe_experiment::Interrupt;
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{ProgramPrediction, ProgramRow, ProgramRun};
-use fullpipe_units::{Ratio, Span, median};
+use fullpipe_units::{BitRate, Ratio, Span, median, median_rate};
 
 use crate::error::CompareError;
 use crate::participant::Participant;
@@ -58,7 +58,10 @@ impl Rounds<'_> {
 pub(crate) fn row(program: &str, prediction: Option<&ProgramPrediction>, runs: Vec<ProgramRun>) -> ProgramRow {
     let counted = || runs.iter().filter(|run| run.counts());
     let rates = || counted().filter_map(|run| run.goodput);
-    let goodput = median(rates().collect());
+    let rate_of = |of: fn(&ProgramRun) -> Option<BitRate>| median_rate(&counted().filter_map(of).collect::<Vec<_>>());
+    let goodput = rate_of(|run| run.goodput);
+    let distance = |run: &ProgramRun| Some(run.goodput?.bps().abs_diff(goodput?.bps()));
+    let typical = counted().filter(|run| run.goodput.is_some()).min_by_key(|run| distance(run));
     let spread = (rates().count() > 1).then(|| Some([rates().min()?, rates().max()?])).flatten();
     ProgramRow {
         program: program.to_owned(),
@@ -67,13 +70,13 @@ pub(crate) fn row(program: &str, prediction: Option<&ProgramPrediction>, runs: V
         predicted_limit: prediction.map(|prediction| prediction.limit),
         goodput,
         spread,
-        steady: median(counted().filter_map(|run| run.steady).collect()),
+        steady: rate_of(|run| run.steady),
         top: counted().filter_map(|run| run.top).max(),
         start_up: median(counted().filter_map(|run| run.start_up).collect()),
         rtt: median(counted().filter_map(|run| run.rtt).collect()),
         sender_cpu: use_of_cpu(counted(), |run| run.sender_cpu),
         receiver_cpu: use_of_cpu(counted(), |run| run.receiver_cpu),
-        verdict: counted().find(|run| run.goodput == goodput).and_then(|run| run.verdict.clone()),
+        verdict: typical.and_then(|run| run.verdict.clone()),
         runs,
     }
 }
@@ -98,7 +101,6 @@ fn use_of_cpu<'r>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_units::BitRate;
     use std::sync::atomic::AtomicBool;
 
     use crate::program::Program;
