@@ -39,6 +39,8 @@ pub(crate) struct Judged {
     skipped: Vec<Index>,
     /// Cheapest first: by product, then by streams.
     order: Vec<Index>,
+    /// True if a run of a cell counts that is not left out.
+    has_best: bool,
     best: Index,
     knee: Index,
 }
@@ -53,7 +55,8 @@ impl Judged {
         let surface = Surface::fit(plane, &seen, level - LEVEL, noise);
         let left_out: Vec<Index> = Attempts::of(runs).left_out().filter_map(|cell| grid.index(cell)).collect();
         let measured = (0..plane.len()).filter(|cell| counts[*cell] > 0 && !left_out.contains(cell));
-        let best = measured.max_by(|a, b| surface.mean(*a).total_cmp(&surface.mean(*b))).unwrap_or(0);
+        let fastest = measured.max_by(|a, b| surface.mean(*a).total_cmp(&surface.mean(*b)));
+        let best = fastest.unwrap_or(0);
         let mut chances: Vec<f64> = (0..plane.len()).map(|cell| chance(&surface, cell, best)).collect();
         for cell in &left_out {
             chances[*cell] = 0.0;
@@ -75,6 +78,7 @@ impl Judged {
             chances,
             skipped,
             order,
+            has_best: fastest.is_some(),
             best,
             knee,
         }
@@ -118,6 +122,11 @@ impl Judged {
     /// Returns whether any cell may be measured.
     pub(crate) fn can_go_on(&self) -> bool {
         self.skipped.len() < self.cells()
+    }
+
+    /// Returns whether a run of a cell counts that is not left out.
+    pub(crate) fn has_best(&self) -> bool {
+        self.has_best
     }
 
     /// Returns the measured cell that is expected to be the fastest, of those that are not left out.

@@ -5,7 +5,7 @@ use fullpipe_record::{SweepCell, SweepRun};
 /// Runs that do not count with which a setting is left out.
 const BROKEN: usize = 2;
 
-/// How often each setting was tried.
+/// Runs of each setting, those that count and those that do not.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts(Vec<Attempt>);
 

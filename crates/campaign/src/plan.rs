@@ -150,7 +150,7 @@ impl Plan {
             state.begins.len() > 1 && state.judged.runs() <= self.anchors() || state.segment.suspicious > 0;
         let sure = self.whole.is_none() && state.judged.can_go_on() && self.wanted(&state, runs).is_none();
         let flight = flight(self.fixed.rtt, &state.judged);
-        (state.judged.runs() > 0 && !is_changing).then(|| answer(&self.grid, &state.judged, flight, sure))
+        (state.judged.has_best() && !is_changing).then(|| answer(&self.grid, &state.judged, flight, sure))
     }
 
     /// Returns the rates of all settings that the runs over the present path show, in the order of [`Grid::cells`].
@@ -228,8 +228,8 @@ impl Plan {
         due.or_else(|| self.of_shape(judged)).or_else(|| undecided(judged)).or_else(|| self.last(judged, segment))
     }
 
-    /// Returns a cell whose runs count, once those of two others did not: it shows if they are too much for the machine,
-    /// or if the machine is busy.
+    /// Returns a cell whose runs count, once those of two others did not: it shows if they are too much for the machine
+    /// or the machine is busy.
     fn control(&self, State { judged, segment, .. }: &State, runs: &[SweepRun]) -> Option<(Index, SweepReason)> {
         if failing(&runs[segment.from..]) + 1 != MAX_FAILING || judged.runs() == 0 {
             return None;

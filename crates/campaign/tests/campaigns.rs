@@ -99,6 +99,14 @@ fn settings_that_are_too_much_for_the_machine_are_left_out_and_the_others_have_a
 }
 
 #[test]
+fn a_setting_that_is_left_out_is_no_answer_even_if_a_run_of_it_counts() {
+    let mut path = SimulatedPath::new(Family::Clean, 1);
+    let plan = plan(&path);
+    let runs = path.runs_but(&plan, |runs, _| !runs.is_empty());
+    assert!(plan.left_out(&runs).contains(&runs[0].cell) && plan.answer(&runs).is_none(), "{runs:?}");
+}
+
+#[test]
 fn half_as_many_streams_take_the_place_of_an_anchor_that_is_left_out() {
     let mut path = SimulatedPath::new(Family::Clean, 1);
     let plan = plan(&path);
