@@ -146,7 +146,8 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<Section> {
     let panel = Panel::new("range ÷ median")
         .with(Series::new("a setting", Mark::Dots, Hue::Grey, spreads))
         .with(Series::new("median", Mark::Line, Hue::Plum, typical).labelled("median"));
-    let title = format!("Runs of one setting differ most with {widest} streams: by {:.0} % in the median", most.percent());
+    let title =
+        format!("Runs of one setting differ most with {widest} streams: by {:.0} % in the median", most.percent());
     let method = "A panel for each of the windows whose runs differ most: dots are runs, blue their mean, orange the \
                   fastest. Below: the range of the runs of each setting, of all windows, by streams.";
     Some(Section::new(title, method, plot.with(panel)))
