@@ -15,9 +15,9 @@ use crate::findings::findings;
 use crate::folder::{Folder, Medium};
 use crate::hosts::{Ended, Hosts, last_line};
 use crate::participant::Participant;
-use crate::prediction::Predicted;
 use crate::program::{Program, version_of_iperf3};
 use crate::rounds::{Rounds, by_rate, row};
+use crate::transfer::Predicted;
 
 /// A transfer that takes longer than this many times what its prediction says is ended.
 const MAX_SLOWNESS: f64 = 20.0;

@@ -153,8 +153,8 @@ mod tests {
     use fullpipe_units::ByteCount;
     use std::sync::atomic::AtomicBool;
 
-    use crate::prediction::Predicted;
     use crate::rounds::row;
+    use crate::transfer::Predicted;
 
     fn batch(rates: &[(&str, u64)]) -> ProgramBatch {
         let row = |(program, mbps): &(&str, u64)| ProgramRow {

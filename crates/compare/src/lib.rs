@@ -23,6 +23,7 @@ mod recorded;
 mod rounds;
 mod servers;
 mod simulation;
+mod transfer;
 
 pub use compare::{Wishes, compare};
 pub use error::CompareError;

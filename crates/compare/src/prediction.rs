@@ -3,27 +3,12 @@
 use fullpipe_experiment::Interrupt;
 use fullpipe_model::kernel::{asked_rate, send_buffer};
 use fullpipe_model::predict;
-use fullpipe_record::{HostSettings, Limit, Path, ProgramPrediction, Request, Writer};
-use fullpipe_units::{BitRate, ByteCount};
+use fullpipe_record::{Limit, ProgramPrediction, Request, Writer};
+use fullpipe_units::BitRate;
 
 use crate::program::Program;
 use crate::simulation::Simulated;
-
-/// A transfer whose rate is predicted.
-#[derive(Clone, Copy)]
-pub(crate) struct Predicted<'p> {
-    /// The path from the sender to the receiver.
-    pub(crate) path: &'p Path,
-    /// Settings of the sender and of the receiver.
-    pub(crate) hosts: [&'p HostSettings; 2],
-    /// Size of the file.
-    pub(crate) size: ByteCount,
-    /// Version of the iperf3 that sends, if it is known.
-    pub(crate) iperf3: Option<(u32, u32)>,
-}
-
-/// A rate, and what limits it.
-pub(crate) type Limited = (BitRate, Limit);
+use crate::transfer::{Limited, Predicted, request};
 
 impl Predicted<'_> {
     /// Returns the prediction of every program of the closed list.
@@ -75,15 +60,12 @@ impl Predicted<'_> {
     }
 }
 
-/// Returns a load of blocking writers over so many connections.
-pub(crate) fn request(connections: u16) -> Request {
-    Request { writer: Writer::Blocking, streams: connections, ..Request::default() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_record::{HostSettings, Path};
     use fullpipe_scenario::Scenario;
+    use fullpipe_units::ByteCount;
     use std::sync::atomic::AtomicBool;
 
     fn path(rtt: &str, of_path: &str) -> Path {

@@ -11,9 +11,9 @@ use fullpipe_scenario::Scenario;
 use fullpipe_units::{BitRate, ByteCount, median};
 
 use crate::findings::is_near;
-use crate::prediction::Predicted;
 use crate::program::Program;
 use crate::rounds::row;
+use crate::transfer::Predicted;
 
 /// A step of a scenario, a program, and its steady rates in Mbit/s, one of each run.
 type Recorded<'r> = (&'r str, Program, &'r [f64]);

@@ -15,9 +15,9 @@ use crate::findings::findings;
 use crate::folder::Folder;
 use crate::local::{self, Ended};
 use crate::participant::{Participant, filled};
-use crate::prediction::Predicted;
 use crate::program::{Program, copying, fetching, fetching_in_parts, located, version_of_iperf3};
 use crate::rounds::{Rounds, by_rate, row};
+use crate::transfer::Predicted;
 
 /// The other host, and what it offers.
 #[derive(Debug, Clone)]

@@ -12,8 +12,8 @@ use fullpipe_record::{Limit, Measurement, Progress, Request, Sample, TcpInfo, st
 use fullpipe_sim::{Plan, Simulation};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::prediction::{Limited, Predicted, request};
 use crate::program::Program;
+use crate::transfer::{Limited, Predicted, request};
 
 /// Transfers that are simulated.
 const COUNT: u16 = 19;

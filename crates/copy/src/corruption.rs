@@ -19,13 +19,13 @@ use fullpipe_units::Span;
 use crate::common::{Common, Tally};
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
 use crate::control::{Frames, Outgoing};
-use crate::data_stream::DataStream;
+use crate::data_stream::{Connections, DataStream};
 use crate::options::CopyEvent;
 use crate::pulse::Pulse;
 use crate::receiver::{ReceiveOptions, Receiver};
 use crate::root::Root;
 use crate::sender::Sender;
-use crate::session::{Connections, End};
+use crate::session::End;
 use crate::walk::Source;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

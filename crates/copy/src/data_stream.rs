@@ -24,6 +24,15 @@ pub(crate) struct DataStream {
     tls: Option<Connection>,
 }
 
+/// Connections for data.
+pub(crate) struct Connections {
+    /// Each; none if the connection of the messages carries the data.
+    pub(crate) streams: Vec<DataStream>,
+    /// Those that carry data at first.
+    pub(crate) active: u16,
+    pub(crate) rtt: Span,
+}
+
 impl DataStream {
     /// Returns the connection of a peer.
     ///

@@ -17,13 +17,13 @@ use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
 use crate::control::{Frames, Outgoing};
-use crate::data_stream::DataStream;
+use crate::data_stream::{Connections, DataStream};
 use crate::options::CopyError;
 use crate::pulse::Pulse;
 use crate::receiver::{ReceiveOptions, Receiver};
 use crate::root::Root;
 use crate::sender::Sender;
-use crate::session::{Connections, End, own_settings, settings_of};
+use crate::session::{End, own_settings, settings_of};
 use crate::ssh::GREETING;
 use crate::walk::Source;
 

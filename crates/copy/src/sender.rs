@@ -17,11 +17,10 @@ use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
 
 use crate::attributes::NotKept;
 use crate::common::{Common, Tally};
-use crate::data_stream::DataStream;
+use crate::data_stream::{Connections, DataStream};
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::queue::{Job, Next, Queue, SSH};
-use crate::session::Connections;
 use crate::walk::{List, Source, SourceFile, attributes_of, file_now, identity, walk};
 
 /// Bytes that small files are gathered to before TLS encrypts them.

@@ -12,7 +12,7 @@ use fullpipe_units::Span;
 
 use crate::common::Common;
 use crate::control::Frames;
-use crate::data_stream::DataStream;
+use crate::data_stream::Connections;
 use crate::finish::finish;
 use crate::options::CopyError;
 use crate::receiver::Receiver;
@@ -24,15 +24,6 @@ use crate::tuning::Monitor;
 pub(crate) enum End {
     Sender(Arc<Sender>),
     Receiver(Arc<Receiver>),
-}
-
-/// Connections for data.
-pub(crate) struct Connections {
-    /// Each; none if the connection of the messages carries the data.
-    pub(crate) streams: Vec<DataStream>,
-    /// Those that carry data at first.
-    pub(crate) active: u16,
-    pub(crate) rtt: Span,
 }
 
 /// Figures of the sender and the receiver.

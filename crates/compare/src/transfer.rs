@@ -1,0 +1,25 @@
+//! A transfer by a program, as far as predictions go.
+
+use fullpipe_record::{HostSettings, Limit, Path, Request, Writer};
+use fullpipe_units::{BitRate, ByteCount};
+
+/// A transfer whose rate is predicted.
+#[derive(Clone, Copy)]
+pub(crate) struct Predicted<'p> {
+    /// The path from the sender to the receiver.
+    pub(crate) path: &'p Path,
+    /// Settings of the sender and of the receiver.
+    pub(crate) hosts: [&'p HostSettings; 2],
+    /// Size of the file.
+    pub(crate) size: ByteCount,
+    /// Version of the iperf3 that sends, if it is known.
+    pub(crate) iperf3: Option<(u32, u32)>,
+}
+
+/// A rate, and what limits it.
+pub(crate) type Limited = (BitRate, Limit);
+
+/// Returns a load of blocking writers over so many connections.
+pub(crate) fn request(connections: u16) -> Request {
+    Request { writer: Writer::Blocking, streams: connections, ..Request::default() }
+}
