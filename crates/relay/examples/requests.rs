@@ -1,5 +1,5 @@
-//! Very many small requests through a relay or a pair, on several connections at once, each of which is opened anew after
-//! a hundred requests. Prints how many answers were wrong.
+//! Very many small requests through a relay or a pair, on several connections at once, each of which is opened anew
+//! after a hundred requests. Prints how many answers were wrong.
 //!
 //!     cargo run --release -p fullpipe-relay --example requests [alone|plain|tls|compress [REQUESTS [CLIENTS]]]
 

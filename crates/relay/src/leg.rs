@@ -32,7 +32,7 @@ pub(crate) struct Leg {
     losses: Losses,
 }
 
-/// What is lost on the way from a leg to its other end.
+/// The losses on the way from a leg to its other end.
 #[derive(Debug)]
 enum Losses {
     /// And the bytes that had been written at the last sample.
