@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::thread;
 
-use fullpipe_copy::{Change, Course, one_may_rest};
+use fullpipe_copy::{Change, Course};
 use fullpipe_experiment::{Attendant, Interrupt, NamedPlan, simulate_attended};
 use fullpipe_model::improvement::{LOSS_TOLERANT, can_tolerate_loss};
 use fullpipe_observe::{carries_data, last_data};
@@ -68,28 +68,22 @@ impl Simulated {
     }
 }
 
-/// Returns what a program does to its connections while it runs: copy follows what they meet. Those that it adds where
-/// full buffers hold the others back are not simulated.
+/// Returns what a program does to its connections while it runs: copy changes to BBR where they lose packets without a
+/// queue. Those that it adds where full buffers hold the others back, and the common bound of all from the first
+/// overflow on, are not simulated.
 fn attendant(program: Program, plan: &Plan) -> Attendant {
     if program != Program::Copy {
         return Box::new(|_| {});
     }
-    let (rtt, hosts) = (plan.path.rtt(), [plan.sender.clone(), plan.receiver.clone()]);
-    let mut active = usize::from(plan.request.streams);
-    let mut uses_bbr = plan.sender.congestion_control == LOSS_TOLERANT;
+    let may_change = plan.sender.congestion_control != LOSS_TOLERANT && can_tolerate_loss(&plan.sender);
     let mut course = Course::default();
     Box::new(move |simulation: &mut Simulation| {
         let infos: Vec<TcpInfo> = simulation.senders().into_iter().map(|sample| sample.tcp).collect();
-        let [sender, receiver] = &hosts;
-        match course.follow(&infos) {
-            Some(Change::Lossy(_)) if !uses_bbr && can_tolerate_loss(sender) => {
-                uses_bbr = simulation.use_congestion(LOSS_TOLERANT).is_ok();
-            }
-            Some(Change::Queued(rate)) if !uses_bbr && one_may_rest(active, rate, rtt, [sender, receiver]) => {
-                active -= 1;
-                simulation.restrict(active);
-            }
-            _ => {}
+        if let Some(Change::Lossy(_)) = course.follow(&infos)
+            && may_change
+        {
+            // A congestion control that is not modelled changes nothing.
+            let _ = simulation.use_congestion(LOSS_TOLERANT);
         }
     })
 }

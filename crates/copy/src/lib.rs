@@ -51,4 +51,4 @@ pub use fullpipe_transfer::CHUNK;
 pub use near::copy;
 pub use options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, PlaceError, SHARE_PORT};
 pub use share::{Share, ShareError, ShareEvent, ShareOptions};
-pub use tuning::{connections, one_may_rest};
+pub use tuning::connections;

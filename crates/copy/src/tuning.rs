@@ -70,12 +70,6 @@ pub fn connections(rtt: Span, sender: &HostSettings, receiver: &HostSettings) ->
     choose(None, rtt, sender, receiver).active
 }
 
-/// Returns whether fewer connections than those that are `active` carry `rate`, over a path of this round-trip time.
-pub fn one_may_rest(active: usize, rate: BitRate, rtt: Span, [sender, receiver]: [&HostSettings; 2]) -> bool {
-    let each = carried_by_one(rtt, sender, receiver);
-    usize::from(streams::to_fill(each, rate).unwrap_or(MAX_CHOSEN).max(1)) < active
-}
-
 fn counted(count: u16) -> String {
     if count == 1 { "1 connection".to_owned() } else { format!("{count} connections") }
 }
@@ -192,10 +186,10 @@ impl Monitor {
 
     /// Lets one connection rest, if the others can carry the rate. BBR keeps a queue with any number of connections.
     fn rest(&self, rate: BitRate) {
-        let [sender, receiver] = &self.settings;
+        let each = carried_by_one(self.rtt, &self.settings[0], &self.settings[1]);
+        let needed = streams::to_fill(each, rate).unwrap_or(MAX_CHOSEN).max(1);
         let (active, _) = self.sender.queue.active();
-        let one_may = one_may_rest(active, rate, self.rtt, [sender, receiver]);
-        if one_may && self.congestion_control().as_deref() != Some(LOSS_TOLERANT) {
+        if usize::from(needed) < active && self.congestion_control().as_deref() != Some(LOSS_TOLERANT) {
             self.sender.queue.set_active(active - 1);
             let text = format!("one of {active} connections rests: it would only fill the queue of the path");
             self.sender.common.note(text);

@@ -30,7 +30,7 @@ impl Divided {
     /// Of a transfer of `total` bytes.
     pub(crate) fn new(division: Division, total: Option<ByteCount>) -> Self {
         match (division, total) {
-            (Division::Queue(chunk), Some(left)) => Self::Queue(Queue { left, chunk, active: usize::MAX }),
+            (Division::Queue(chunk), Some(left)) => Self::Queue(Queue { left, chunk }),
             (Division::Ranges(chunk), Some(total)) => Self::Ranges(Ranges::new(total, chunk)),
             _ => Self::Equal,
         }
@@ -51,22 +51,14 @@ impl Divided {
 pub(crate) struct Queue {
     left: ByteCount,
     chunk: ByteCount,
-    /// Connections that may take more, by their number.
-    active: usize,
 }
 
 impl Queue {
-    /// Returns the next chunk for a connection; nothing if it rests, or all are taken.
-    pub(crate) fn take(&mut self, connection: usize) -> Option<ByteCount> {
+    /// Returns the next chunk for a connection; nothing if all are taken.
+    pub(crate) fn take(&mut self) -> Option<ByteCount> {
         let chunk = self.chunk.min(self.left);
-        let takes = connection < self.active && chunk > ByteCount::ZERO;
-        self.left = if takes { self.left.saturating_sub(chunk) } else { self.left };
-        takes.then_some(chunk)
-    }
-
-    /// Lets only the first `active` connections take more.
-    pub(crate) fn restrict(&mut self, active: usize) {
-        self.active = active.max(1);
+        self.left = self.left.saturating_sub(chunk);
+        (chunk > ByteCount::ZERO).then_some(chunk)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -294,13 +286,11 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_rest_take_no_chunks() {
-        let mut queue = Queue { left: ByteCount::new(25), chunk: CHUNK, active: usize::MAX };
-        assert_eq!(queue.take(1), Some(CHUNK));
-        queue.restrict(1);
-        assert_eq!((queue.take(1), queue.take(0)), (None, Some(CHUNK)));
+    fn the_last_chunk_of_a_queue_is_what_is_left() {
+        let mut queue = Queue { left: ByteCount::new(25), chunk: CHUNK };
+        assert_eq!((queue.take(), queue.take()), (Some(CHUNK), Some(CHUNK)));
         assert!(!queue.is_empty());
-        assert_eq!((queue.take(0), queue.take(0)), (Some(ByteCount::new(5)), None));
+        assert_eq!((queue.take(), queue.take()), (Some(ByteCount::new(5)), None));
         assert!(queue.is_empty());
     }
 }

@@ -182,13 +182,6 @@ impl Simulation {
         Ok(())
     }
 
-    /// Lets only the first `active` connections take more chunks of a [queue](Division::Queue).
-    pub fn restrict(&mut self, active: usize) {
-        if let Divided::Queue(queue) = &mut self.divided {
-            queue.restrict(active);
-        }
-    }
-
     /// Returns the counts of the path, forward and reverse.
     pub fn counters(&mut self) -> [Counters; 2] {
         [self.forward.counters(self.now), self.reverse.counters(self.now)]
@@ -448,7 +441,7 @@ impl Simulation {
     fn takes_chunk(&mut self, index: usize) -> bool {
         let Divided::Queue(queue) = &mut self.divided else { return false };
         let flow = self.flows.get_mut(index).filter(|flow| flow.has_written_all());
-        flow.is_some_and(|flow| queue.take(index).map(|chunk| flow.grant(chunk)).is_some())
+        flow.is_some_and(|flow| queue.take().map(|chunk| flow.grant(chunk)).is_some())
     }
 
     /// Sends what is due of a stream of datagrams.

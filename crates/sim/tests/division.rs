@@ -50,18 +50,6 @@ fn connections_of_a_queue_carry_what_each_can_and_those_of_ranges_begin_two_roun
 }
 
 #[test]
-fn a_connection_that_rests_takes_no_more_of_the_queue() {
-    let mut simulation = Simulation::new(plan(Division::Queue(CHUNK))).unwrap();
-    simulation.run_until(simulation.now() + Span::from_millis(500));
-    simulation.restrict(1);
-    let written = |simulation: &Simulation| simulation.senders()[3].bytes;
-    let before = written(&simulation);
-    let measured = simulation.measure();
-    assert!(measured.streams[3].received <= before + CHUNK, "{before} {:?}", measured.streams);
-    assert!(received(&measured) >= SIZE);
-}
-
-#[test]
 fn a_transfer_that_changes_to_bbr_is_slowed_by_chance_losses_no_more() {
     let lossy = || {
         let mut plan = plan(Division::Queue(CHUNK));
