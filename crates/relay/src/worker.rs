@@ -288,12 +288,17 @@ impl Worker {
             add(&self.epoll, &leg.socket, EventData::new_u64((slot as u64) << 1 | side), flags).is_ok()
         });
         self.joined[slot] = Some(Box::new(joined));
-        self.shared.share_among(self.joined.len() - self.free.len());
+        self.divide_memory();
         if watched {
             self.enqueue(slot);
         } else {
             self.end(slot, RelayEnding::Stopped);
         }
+    }
+
+    /// Divides the memory for blocks among the connections that there are.
+    fn divide_memory(&mut self) {
+        self.shared.share_among(self.joined.len() - self.free.len());
     }
 
     /// Gives a connection its turn.
@@ -424,7 +429,7 @@ impl Worker {
     fn end(&mut self, slot: usize, ending: RelayEnding) {
         let Some(mut joined) = self.joined[slot].take() else { return };
         self.free.push(slot);
-        self.shared.share_among(self.joined.len() - self.free.len());
+        self.divide_memory();
         let report = joined.report(ending);
         joined.directions.iter_mut().for_each(|direction| direction.release(&mut self.shared));
         // Who does not listen any more does not want to know.
