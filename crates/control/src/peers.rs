@@ -77,10 +77,13 @@ impl Peer {
     pub const TAG: usize = LENGTH;
 
     /// Calls the program at the other end of `stream`, inside TLS if `tls` is given. Deadlines are the caller's affair.
+    /// Small writes of the stream are no longer delayed: the messages of a handshake would each wait for an
+    /// acknowledgement that the other end delays.
     ///
     /// # Errors
     /// Fails with `PermissionDenied` if the other end does not have the key, and if it closes the connection.
     pub async fn call(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
         let secrets = Arc::default();
         let (mut control, binding) = match tls {
             Some(tls) => tls.connect(stream, &secrets).await?,
@@ -97,12 +100,14 @@ impl Peer {
         Ok(Self { control, key: key.clone(), nonces, secrets })
     }
 
-    /// Answers the program that called, inside TLS if `tls` is given. Deadlines are the caller's affair.
+    /// Answers the program that called, inside TLS if `tls` is given. Deadlines are the caller's affair. Small writes of
+    /// the stream are no longer delayed.
     ///
     /// # Errors
     /// Fails with `PermissionDenied` if the caller does not have the key, with `InvalidData` if it is no such program,
     /// and if it closes the connection.
     pub async fn answer(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
         let secrets = Arc::default();
         let (mut control, binding) = match tls {
             Some(tls) => tls.accept(stream, &secrets).await?,
@@ -317,6 +322,9 @@ mod tests {
                 let (called, answered) =
                     tokio::join!(Peer::call(caller, &key, tls.as_ref()), Peer::answer(listener, &key, tls.as_ref()));
                 let (mut called, mut answered) = (called.unwrap(), answered.unwrap());
+                for control in [&called.control, &answered.control] {
+                    assert!(control.tcp().nodelay().unwrap());
+                }
                 called.control.send(b"text").await.unwrap();
                 assert_eq!(answered.control.receive().await.unwrap(), b"text");
                 assert!(answered.verifies(&called.tag(b"text"), b"text"));

@@ -46,7 +46,6 @@ impl DataStream {
         let socket = socket.into_std()?;
         socket.set_nonblocking(false)?;
         let options = SockRef::from(&socket);
-        options.set_tcp_nodelay(true)?;
         options.set_tcp_user_timeout(Some(DEAD_AFTER))?;
         let keepalive = TcpKeepalive::new().with_time(DEAD_AFTER / 2).with_interval(DEAD_AFTER / 4);
         options.set_tcp_keepalive(&keepalive.with_retries(2))?;

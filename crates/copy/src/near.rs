@@ -31,9 +31,9 @@ use crate::summary::{Figures, is_limited};
 use crate::tuning::{Choice, choose};
 use crate::walk::Source;
 
-/// Time between two reports of progress, and two checks for an interrupt.
+/// Time between two reports of progress, and two checks for an interrupt or the end.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Copies files until that is done or `interrupt` is set. `report` is called with each event, on this thread.
 ///
