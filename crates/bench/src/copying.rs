@@ -16,11 +16,24 @@ use crate::process::{Process, RunError, last_words};
 use crate::statistics::{Ratio, ratio};
 use crate::{INTERRUPTED, fairness, say};
 
+mod paths;
+
 /// This program's own.
 const OURS: &str = "copy";
 
 /// The programs that it is held against.
 const RIVALS: [&str; 4] = ["scp", "rsync", "rsyncd", "curl"];
+
+/// rclone over the same server of ssh as scp: a command for `lab compare`, which does not know it.
+const RCLONE: &str = "rclone";
+const RCLONE_WORDS: [&str; 6] = [
+    RCLONE,
+    "copyto",
+    "--config",
+    "",
+    "{file}",
+    ":sftp,host={host},port=2222,user=root,key_file=/run/compare/user_key:{copy}",
+];
 
 /// Time after which a transfer, or a comparison, is ended.
 const MAX_TRANSFER: Duration = Duration::from_mins(20);
@@ -28,6 +41,9 @@ const MAX_COMPARISON: Duration = Duration::from_hours(3);
 
 /// Time that our file takes over a path that loses packets, at its capacity.
 const LOSSY_TIME: Span = Span::from_secs(10);
+
+/// Time that the queue of a path holds at least; one round trip, if that is longer.
+const SHORTEST_QUEUE: Span = Span::from_millis(20);
 
 /// Files of the tree of small ones, and those of them that scp copies, as it needs round trips for each.
 const SMALL_FILES: usize = 10_000;
@@ -98,7 +114,7 @@ impl Cell {
                 rivals: ByteCount::new(rivals * 1_000_000),
             })
         });
-        std::iter::once(clean).chain(lossy).collect()
+        std::iter::once(clean).chain(lossy).chain(paths::twelve()).collect()
     }
 
     fn capacity(&self) -> BitRate {
@@ -107,8 +123,10 @@ impl Cell {
 
     fn scenario(&self) -> String {
         let loss = if self.loss > 0.0 { format!("loss = '{:e}'\n", self.loss) } else { String::new() };
+        // A shorter queue would empty while another process has the link's processor.
+        let queue = if self.rtt < SHORTEST_QUEUE { SHORTEST_QUEUE.to_string() } else { "1bdp".to_owned() };
         format!(
-            "name = 'copying'\ntitle = '{}'\n[path]\nrate = '{}'\nrtt = '{}'\nqueue = '1bdp'\n{loss}\
+            "name = 'copying'\ntitle = '{}'\n[path]\nrate = '{}'\nrtt = '{}'\nqueue = '{queue}'\n{loss}\
              [[step]]\nname = 'defaults'\n",
             self.name, self.rate, self.rtt
         )
@@ -185,6 +203,10 @@ impl Bench<'_> {
                 let with = programs.join(",");
                 self.compare(&cell.scenario(), size, &["--with", &with], &mut results)?;
             }
+            let mut of_command = Results::new();
+            let words = [&["--"], RCLONE_WORDS.as_slice()].concat();
+            self.compare(&cell.scenario(), cell.rivals, &words, &mut of_command)?;
+            results.entry(RCLONE.to_owned()).or_default().extend(of_command.into_values().flatten());
         }
         Ok(cell_text(cell, &results))
     }
@@ -304,7 +326,7 @@ fn cell_text(cell: &Cell, results: &Results) -> String {
     let whole: fn(&ProgramRun) -> Option<f64> = |run| run.goodput.map(BitRate::as_mbps);
     let steady: fn(&ProgramRun) -> Option<f64> = |run| run.steady.map(BitRate::as_mbps);
     let took: fn(&ProgramRun) -> Option<f64> = |run| run.took.map(Span::as_secs_f64);
-    for program in std::iter::once(OURS).chain(RIVALS) {
+    for program in std::iter::once(OURS).chain(RIVALS).chain([RCLONE]) {
         let [whole, steady, took] = [whole, steady, took].map(|of| shown(ratio(&figures(program, of))));
         let times = times_as_fast(results, program);
         let _ = writeln!(text, "  {program:<7} whole {whole:<24} steady {steady:<24} {took:<22} s  {times}");
@@ -314,6 +336,10 @@ fn cell_text(cell: &Cell, results: &Results) -> String {
             let _ = writeln!(text, "  {program}: {why}");
         }
     }
+    let slower = slower_than(results);
+    if !slower.is_empty() {
+        let _ = writeln!(text, "  ours is slower, beyond the interval, than: {}", slower.join(", "));
+    }
     let of_capacity = figures(OURS, steady).iter().map(|mbps| mbps / cell.capacity().as_mbps()).collect::<Vec<_>>();
     let _ = writeln!(text, "  ours, steady ÷ what the path carries: {}", shown(ratio(&of_capacity)));
     let bound = cell.ours.get() as f64 * 8.0 / (0.95 * cell.capacity().as_f64()) + 2.0;
@@ -321,16 +347,24 @@ fn cell_text(cell: &Cell, results: &Results) -> String {
     text
 }
 
-/// Returns how many times as fast as another program ours was, by rounds.
+/// Returns how many times as fast as another program ours was, by rounds, as text.
 fn times_as_fast(results: &Results, program: &str) -> String {
-    if program == OURS {
-        return String::new();
-    }
+    if program == OURS { String::new() } else { format!("ours {} ×", shown(advantage(results, program))) }
+}
+
+/// Returns the programs than which ours was slower beyond the interval, or at all if there is none.
+fn slower_than(results: &Results) -> Vec<&'static str> {
+    let behind = |ratio: Ratio| ratio.interval.map_or(ratio.median, |[_, high]| high) < 1.0;
+    RIVALS.into_iter().chain([RCLONE]).filter(|program| advantage(results, program).is_some_and(behind)).collect()
+}
+
+/// Returns how many times as fast as another program ours was, by rounds.
+fn advantage(results: &Results, program: &str) -> Option<Ratio> {
     let rate = |run: &Result<ProgramRun, String>| run.as_ref().ok()?.goodput.map(BitRate::as_f64);
     let of = |program: &str| results.get(program).map(Vec::as_slice).unwrap_or_default();
     let rounds = of(OURS).iter().zip(of(program));
     let ratios: Vec<f64> = rounds.filter_map(|(ours, theirs)| Some(rate(ours)? / rate(theirs)?)).collect();
-    format!("ours {} ×", shown(ratio(&ratios)))
+    ratio(&ratios)
 }
 
 fn small_files_text(times: &BTreeMap<&str, Vec<f64>>) -> String {
@@ -386,6 +420,17 @@ mod tests {
     }
 
     #[test]
+    fn the_programs_than_which_ours_is_slower_are_named() {
+        let rounds = |mbps: [u64; 3]| mbps.map(|mbps| Ok(run(mbps, 10))).to_vec();
+        let results = Results::from([
+            (OURS.to_owned(), rounds([90, 91, 92])),
+            ("scp".to_owned(), rounds([89, 93, 90])),
+            ("curl".to_owned(), rounds([94, 95, 96])),
+        ]);
+        assert_eq!(slower_than(&results), ["curl"]);
+    }
+
+    #[test]
     fn the_time_of_scp_for_all_files_follows_from_a_few() {
         let times = BTreeMap::from([
             (OURS, vec![4.0]),
@@ -411,7 +456,19 @@ mod tests {
                 "loss-1e-2-100",
                 "loss-1e-4-500",
                 "loss-1e-3-500",
-                "loss-1e-2-500"
+                "loss-1e-2-500",
+                "twelve-10-4ms-clean",
+                "twelve-10-100ms-1e-3",
+                "twelve-10-300ms-clean",
+                "twelve-50-30ms-1e-4",
+                "twelve-100-4ms-1e-3",
+                "twelve-100-60ms-clean",
+                "twelve-100-300ms-1e-4",
+                "twelve-200-20ms-1e-2",
+                "twelve-300-150ms-clean",
+                "twelve-500-10ms-1e-3",
+                "twelve-1000-4ms-clean",
+                "twelve-1000-200ms-1e-4"
             ]
         );
         for cell in &cells {
