@@ -17,7 +17,7 @@ struct CandidateSet {
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 29] = [
+const TABLE: [CandidateSet; 30] = [
     CandidateSet {
         view: Basis::Receiver,
         verdicts: &[
@@ -259,6 +259,15 @@ const TABLE: [CandidateSet; 29] = [
             LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
         ],
         would_distinguish: "what the sending program waits for, and the processor time that it gets",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
+            LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
+            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        ],
+        would_distinguish: "whether the sender's program sets a pace, and the queueing discipline of its device",
     },
     CandidateSet {
         view: Basis::Capture,

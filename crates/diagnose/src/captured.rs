@@ -64,13 +64,19 @@ struct View<'v> {
 
 impl View<'_> {
     /// Finds a sender to which the receiver's offer to scale windows did not come: each of its packets holds as much as
-    /// the field of the window in the header, which both SYNs scale here.
+    /// the field of the window in the header, which both SYNs scale here. The first may hold less, as what a program
+    /// writes before the rest.
     fn unscaled_at_sender(&self) -> Option<Finding> {
-        let tcp = &self.figures.flows.first()?.whole.last()?.tcp;
+        let whole = &self.figures.flows.first()?.whole;
+        let (first, tcp) = (&whole.first()?.tcp, &whole.last()?.tcp);
         let shift = tcp.snd_wscale.filter(|shift| *shift > 0 && tcp.window_scaling == Some(true))?;
         let field = ByteCount::new(tcp.snd_wnd?.get() >> shift);
-        let packet = ByteCount::new(self.bytes().get() / tcp.data_segs_out?.get().max(1));
-        let is_full = packet <= field && packet >= field.scaled(FULL_PACKETS_SHARE);
+        let bytes = tcp.bytes_sent?.saturating_sub(first.bytes_sent?);
+        let packets = tcp.data_segs_out?.get().saturating_sub(first.data_segs_out?.get());
+        let packet = ByteCount::new(bytes.get() / packets.max(1));
+        // Each is alone in flight. A window whose field is about a segment is full by chance.
+        let is_alone = self.usual_most_in_flight()? <= field;
+        let is_full = packet <= field && packet >= field.scaled(FULL_PACKETS_SHARE) && is_alone;
         let found = !self.is_at_sender() && field < self.figures.mss? && packet > ByteCount::ZERO && is_full;
         found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE))
     }
@@ -313,10 +319,14 @@ impl View<'_> {
         if self.exceeds_its_pace() {
             return None;
         }
-        // A pace lets no more be in flight at any time, and a program that catches up with its rate does.
-        let caught_up = self.was_fuller() && !self.ever_lost_on_path() && !self.waits_on_path();
-        if self.capture.partial.get() >= MIN_PARTIAL_SHARE || self.writes_show() || caught_up {
-            return Some(Finding::new(SenderApplicationVerdict::RateLimited, held).one_of_several());
+        let program = Finding::new(SenderApplicationVerdict::RateLimited, held);
+        if self.capture.partial.get() >= MIN_PARTIAL_SHARE || self.writes_show() {
+            return Some(program.one_of_several());
+        }
+        // A pace lets no more be in flight at any time unless a round trip takes longer, and a program that catches up
+        // with its rate does.
+        if self.was_fuller() && !self.ever_lost_on_path() && !self.waits_on_path() {
+            return Some(program.or(PacingVerdict::MaxPacingRate));
         }
         if self.sees_no_queue() {
             return Some(Finding::new(CapacityVerdict::Link, held).one_of_several());
@@ -405,7 +415,15 @@ impl View<'_> {
         // A queue that is seldom empty is not short, and a policer has none.
         let denies_queue = [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
         let is_long = denies_queue.contains(&found.verdict) && self.queue_stands();
-        let found = if is_long { found.as_verdict(CapacityVerdict::Link) } else { found };
+        // Random losses do not keep a queue full; those of others, or the sender itself, do.
+        let is_busy = found.verdict == LossVerdict::Random.into() && self.queue_stands() && self.some_waits();
+        let found = if is_busy && self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true) {
+            found.as_verdict(CapacityVerdict::Shared)
+        } else if is_long || is_busy {
+            found.as_verdict(CapacityVerdict::Link)
+        } else {
+            found
+        };
         let found = capacity::behind_on_path(self.figures, &found).unwrap_or(found);
         if found.kind() == Limit::Capacity {
             // A link that the sender leaves idle so often is not full.
@@ -447,18 +465,26 @@ impl View<'_> {
         if self.is_answered_in_each_round_trip() {
             return Some(Finding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE).one_of_several());
         }
-        if !self.is_at_sender() {
-            let found = Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
-            let is_clocked = self.follows_acknowledgements();
-            // A smaller window does the same, and not every sender cuts a packet where it ends.
-            let lowered = ReceiveWindowVerdict::WindowClamped;
-            return Some(if is_clocked { found.or(lowered) } else { found.one_of_several() });
-        }
-        if self.was_fuller() {
-            return Some(Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE).one_of_several());
-        }
         let at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
         let is_uneven = self.plateau()? < MIN_PLATEAU && !self.is_level() && !self.follows_acknowledgements();
+        if !self.is_at_sender() {
+            if at_own_times && is_uneven {
+                return Some(Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several());
+            }
+            let found = Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
+            // A smaller window does the same, and not every sender cuts a packet where it ends. A pace cuts none.
+            let may_be_window = match self.capture.clocked {
+                Some(_) => self.follows_acknowledgements(),
+                None => self.cuts_packets()?,
+            };
+            let lowered = ReceiveWindowVerdict::WindowClamped;
+            return Some(if may_be_window { found.or(lowered) } else { found.one_of_several() });
+        }
+        if self.was_fuller() && !self.follows_acknowledgements() {
+            let is_rate = self.writes_show() || self.paced_share() >= Some(Ratio::new(MIN_PACED_SHARE));
+            let program = if is_rate { SenderApplicationVerdict::RateLimited } else { SenderApplicationVerdict::Idle };
+            return Some(Finding::new(program, Ratio::ONE).one_of_several());
+        }
         let found: LegalVerdict = if self.writes_show() {
             SenderApplicationVerdict::Idle.into()
         } else if !is_uneven && self.bursts_are_paced() {
@@ -645,6 +671,13 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
              nothing is lost.",
             capture.train
         )),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited) if finding.other.is_some() => {
+            Some(format!(
+                "The sender offers no more: its data comes evenly, at {rate}, and neither the receiver nor the path \
+                 holds it back. More was in flight at times, as of a program that catches up with its rate, or where \
+                 a round trip took longer under a pace of its own."
+            ))
+        }
         LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited) => Some(format!(
             "The sending program offers no more: it writes evenly, at {rate}, and {} of its packets hold no full \
              segments; neither the receiver nor the path holds it back.",

@@ -107,6 +107,9 @@ fn what_follows_acknowledgements_and_never_grows_is_a_send_buffer() {
     assert_eq!(of_afar(Some(Ratio::new(0.95))), follows);
     let which = ["send-buffer/tcp-wmem-max", "sender-application/idle", "pacing/qdisc"];
     assert_eq!((of_afar(Some(Ratio::ZERO)).as_slice(), of_afar(None).as_slice()), (&which[..], &which[..]));
+    // A pace cuts no packet short, and a window one in each round trip; 125 000 B in flight are 86 segments.
+    let cut = CaptureEvidence { clocked: None, partial: Ratio::new(1.0 / 86.0), ..seen(At::Receiver, 20.0) };
+    assert_eq!(candidates_of(cut), follows);
 }
 
 /// The candidates of a transfer with always as much in flight.
@@ -215,6 +218,48 @@ fn trains_at_the_rate_of_the_whole_are_a_pace_or_a_program_with_parts_of_segment
     assert_eq!(candidates(&found), ["pacing/max-pacing-rate", "pacing/qdisc", "sender-application/idle"]);
     let found = verdict(flat, CaptureEvidence { partial: Ratio::new(0.5), ..paced });
     assert_eq!(found.name(), "sender-application/rate-limited");
+}
+
+#[test]
+fn an_even_sender_with_more_in_flight_at_times_may_catch_up_or_have_a_pace() {
+    let even = BurstRate { rate: BitRate::from_mbps(20), share: Ratio::new(0.9) };
+    let quiet = Some(QuietRounds { of_most: Some(Ratio::new(0.5)), ..level() });
+    for point in [At::Sender, At::Receiver] {
+        let capture = CaptureEvidence {
+            departures: Some(even),
+            arrivals: Some(even),
+            clocked: Some(Ratio::ZERO),
+            quiet,
+            ..seen(point, 20.0)
+        };
+        let found = verdict(flat, capture);
+        let which = ["sender-application/rate-limited", "pacing/max-pacing-rate", "pacing/qdisc"];
+        assert_eq!(candidates(&found), which, "{point:?}");
+        assert!(found.sentence.contains("or where a round trip took longer"), "{}", found.sentence);
+        let in_part = CaptureEvidence { partial: Ratio::new(0.5), ..capture };
+        let which = ["sender-application/rate-limited", "sender-application/idle", "cpu/stolen"];
+        assert_eq!(candidates(&verdict(flat, in_part)), which, "{point:?}");
+    }
+}
+
+#[test]
+fn what_follows_acknowledgements_is_a_buffer_though_it_held_more_before() {
+    let fuller = QuietRounds { share: Ratio::ZERO, of_most: Some(Ratio::new(0.7)), ..level() };
+    let at = |clocked| {
+        let clocked = Some(Ratio::new(clocked));
+        verdict(flat, CaptureEvidence { quiet: Some(fuller), clocked, ..seen(At::Sender, 20.0) }).kind
+    };
+    assert_eq!((at(0.85), at(0.3)), (Limit::SendBuffer, Limit::SenderApplication));
+}
+
+#[test]
+fn what_comes_unevenly_and_follows_no_acknowledgements_is_of_a_slow_sender() {
+    let swings = |t: f64| Moment { in_flight: 30_000.0 + 90_000.0 * (t * 7.3).fract(), ..moment(20.0, 50.0) };
+    let capture = CaptureEvidence { clocked: Some(Ratio::ZERO), ..seen(At::Receiver, 20.0) };
+    let which = ["sender-application/idle", "cpu/stolen", "capacity/host-queue"];
+    assert_eq!(candidates(&verdict(swings, capture)), which);
+    let follows = CaptureEvidence { clocked: Some(Ratio::new(0.5)), ..capture };
+    assert_eq!(verdict(swings, follows).kind, Limit::SendBuffer);
 }
 
 #[test]
@@ -408,17 +453,36 @@ fn packets_of_the_size_of_the_window_field_show_a_sender_that_does_not_scale_it(
     let open = CaptureEvidence { closed: false, ..seen(At::Receiver, 0.001) };
     let of = |field: u64, segments: u64| {
         let mut evidence = capturing(|_| Moment { in_flight: 0.0, ..moment(0.001, 50.0) }, open);
-        for sample in &mut evidence.sender_samples {
+        let last = evidence.sender_samples.len() as u64 - 1;
+        for (index, sample) in evidence.sender_samples.iter_mut().enumerate() {
+            let so_far = |all: u64| all * index as u64 / last;
             sample.tcp.snd_wscale = Some(10);
             sample.tcp.snd_wnd = Some(ByteCount::new(field << 10));
-            sample.tcp.data_segs_out = Some(SegCount::new(segments));
-            (sample.bytes, sample.tcp.bytes_acked) = (ByteCount::new(1_280), Some(ByteCount::new(1_280)));
+            // The first packet holds what the program wrote before the rest.
+            sample.tcp.data_segs_out = Some(SegCount::new(1 + so_far(segments)));
+            sample.bytes = ByteCount::new(12 + so_far(1_280));
+            (sample.tcp.bytes_acked, sample.tcp.bytes_sent) = (Some(sample.bytes), Some(sample.bytes));
         }
         diagnose(&evidence).name()
     };
     assert_eq!(of(64, 20), "receive-window/window-scale-stripped");
+    // Others are in flight at the same time: the window is of this size by chance.
+    assert_eq!(full_by_chance().kind, Limit::SendBuffer);
     assert_eq!(of(64, 40), "mtu/black-hole");
     assert_eq!(of(32, 20), "mtu/black-hole");
+}
+
+/// The verdict on a transfer whose packets are of the size of the field, and many in flight.
+fn full_by_chance() -> Verdict {
+    let capture = seen(At::Receiver, 20.0);
+    let mut evidence = capturing(flat, capture);
+    for sample in &mut evidence.sender_samples {
+        sample.tcp.snd_wscale = Some(10);
+        sample.tcp.snd_wnd = Some(ByteCount::new(1440 << 10));
+        sample.tcp.bytes_sent = Some(sample.bytes);
+        sample.tcp.data_segs_out = Some(SegCount::new(sample.bytes.get() / 1440));
+    }
+    diagnose(&evidence)
 }
 
 /// Round trips in which always as much was in flight, since a loss at the begin, and in which the queue was empty once.
