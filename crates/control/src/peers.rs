@@ -83,6 +83,10 @@ impl Peer {
     /// # Errors
     /// Fails with `PermissionDenied` if the other end does not have the key, and if it closes the connection.
     pub async fn call(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+        Self::called(stream, key, tls).await.map_err(|error| before_proof(error, tls.is_some()))
+    }
+
+    async fn called(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
         let secrets = Arc::default();
         let (mut control, binding) = match tls {
             Some(tls) => tls.connect(stream, &secrets).await?,
@@ -105,13 +109,17 @@ impl Peer {
     /// Fails with `PermissionDenied` if the caller does not have the key, with `InvalidData` if it is no such program,
     /// and if it closes the connection.
     pub async fn answer(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+        Self::answered(stream, key, tls).await.map_err(|error| before_proof(error, tls.is_some()))
+    }
+
+    async fn answered(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
         let secrets = Arc::default();
         let (mut control, binding) = match tls {
             Some(tls) => tls.accept(stream, &secrets).await?,
             None => (Control::Plain(stream), [0; LENGTH]),
         };
         if receive(&mut control).await? != *GREETING {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no fullpipe that calls another"));
+            return Err(io::ErrorKind::InvalidData.into());
         }
         let nonces = [receive(&mut control).await?, random()?];
         let proof = key.tag(&proved(LISTENER, &binding, &nonces));
@@ -158,6 +166,20 @@ async fn receive<const N: usize>(control: &mut Control) -> io::Result<[u8; N]> {
 
 fn proved<'p>(role: &'p [u8], binding: &'p [u8], nonces: &'p [[u8; LENGTH]; 2]) -> [&'p [u8]; 5] {
     [PURPOSE, role, binding, &nonces[0], &nonces[1]]
+}
+
+/// Returns an error of the time before the other end has proved the key with what a user can do about it.
+fn before_proof(error: io::Error, encrypts: bool) -> io::Error {
+    let why = match error.kind() {
+        io::ErrorKind::InvalidData if encrypts => "the other end does not begin with TLS, as this one does",
+        io::ErrorKind::InvalidData => "the other end is no such program, or encrypts, which this one does not",
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            "the other end closed the connection before it proved the key: it has another, is another program, or only \
+             one end encrypts"
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), why)
 }
 
 fn no_key() -> io::Error {
