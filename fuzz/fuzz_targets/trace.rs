@@ -1,14 +1,16 @@
 //! Files of captures from their bytes to what is printed: whatever they hold, they are refused in one line, or give
-//! connections, a limit with its remedies, and a text that commands no terminal. A file of itself shows the same.
+//! connections, a limit with its remedies, a graph, and a text that commands no terminal. A file of itself shows the
+//! same, and one that is written anew without addresses is read again.
 #![no_main]
 
 use std::io::Cursor;
 use std::sync::atomic::AtomicBool;
+use std::{env, fs, process};
 
 use fullpipe_diagnose::{diagnose, remedies};
-use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis};
+use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis, FlowReport};
 use fullpipe_report::Style;
-use fullpipe_trace::{Explained, PacketFile, Reading, TransferEvidence, of_both, pairs, read_flows};
+use fullpipe_trace::{Explained, PacketFile, Reading, Redaction, TransferEvidence, of_both, pairs, plot, read_flows};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -16,6 +18,7 @@ fuzz_target!(|data: &[u8]| {
     let pairs = pairs(first.flows(), second.flows());
     assert_eq!(pairs.len(), first.report.flows.len());
     let flows = first.report.flows.clone();
+    draw_and_redact(data, flows.first());
     let both = of_both(first.transfers.clone(), &second.transfers, &flows, &pairs);
     print(CaptureReport { transfers: judged(first.transfers), ..first.report.clone() });
     print(CaptureReport { transfers: judged(both), pairs, other: Some(Box::new(second.report)), ..first.report });
@@ -32,6 +35,27 @@ fn read(data: &[u8]) -> Option<Reading> {
     let read = read_flows(&mut file, "input", Explained::Largest(1), &AtomicBool::new(false));
     assert!(read.error.as_ref().is_none_or(|error| error.to_string().lines().count() == 1));
     Some(read)
+}
+
+/// Draws a connection, and writes the capture anew, in a folder that then goes.
+fn draw_and_redact(data: &[u8], flow: Option<&FlowReport>) {
+    let folder = env::temp_dir().join(format!("fullpipe-fuzz-trace-{}", process::id()));
+    fs::create_dir_all(&folder).expect("a folder is made");
+    let open = || PacketFile::new(Cursor::new(data.to_vec()), "input").ok();
+    if let (Some(mut file), Some(flow)) = (open(), flow) {
+        let _ = plot(&mut file, flow, &folder, &AtomicBool::new(false));
+    }
+    if let Some(mut file) = open() {
+        let name = folder.join("redacted.pcap");
+        let mut redaction = Redaction::create(&name).expect("a file is made");
+        while let Ok(Some(packet)) = file.next_packet() {
+            redaction.write(&packet).expect("it is written");
+        }
+        redaction.finish().expect("it is written");
+        let mut again = PacketFile::open(&name).expect("what is written is read");
+        while again.next_packet().expect("what is written is read").is_some() {}
+    }
+    fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
 fn judged(transfers: Vec<TransferEvidence>) -> Vec<CapturedTransfer> {

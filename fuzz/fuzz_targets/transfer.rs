@@ -1,8 +1,11 @@
 //! Everything that an end of a copy reads of the other one, of its disk and of its user: messages, heads of chunks,
-//! journals, paths and patterns. What is read is written again.
+//! journals, attributes, paths and patterns. What is read is written again, and a journal that was damaged gives no
+//! chunk that was not verified.
 #![no_main]
 
-use fullpipe_transfer::{DATA_HEADER, DataHeader, EntryPath, Excludes, Head, Identity, Journal, Message};
+use fullpipe_transfer::{
+    AttributeKind, Attributes, DATA_HEADER, DataHeader, EntryPath, Excludes, Head, Identity, Journal, Message,
+};
 use fullpipe_units::ByteCount;
 use libfuzzer_sys::fuzz_target;
 
@@ -25,9 +28,44 @@ fuzz_target!(|bytes: &[u8]| {
     let bytes_of_journal = [&journal.header()[..], bytes].concat();
     let recovered = journal.recover(&bytes_of_journal).expect("it has a header");
     assert!(recovered.length.get() <= bytes_of_journal.len() as u64);
+    let _ = journal.recover(bytes);
+    recover_damaged(&journal, bytes);
+    keep_attributes(bytes);
     if let Ok(path) = EntryPath::new(bytes) {
         assert!(!path.as_bytes().starts_with(b"/") && !path.to_string().contains(char::is_control));
         let half = bytes.len() / 2;
         let _ = Excludes::new([&bytes[..half]]).exclude(&path, half % 2 == 0);
     }
 });
+
+/// Writes a journal of the chunks that `bytes` name, damages a byte of it, and reads it.
+fn recover_damaged(journal: &Journal, bytes: &[u8]) {
+    let Some((&[high, low, change], chunks)) = bytes.split_first_chunk() else { return };
+    let mut written = journal.header();
+    for chunk in chunks {
+        written.extend(match chunk {
+            0 => journal.durable(),
+            _ => journal.verified((*chunk).into(), &[*chunk; 32]),
+        });
+    }
+    let at = usize::from(u16::from_be_bytes([high, low])) % written.len();
+    written[at] ^= change;
+    let Some(recovered) = journal.recover(&written) else { return };
+    for (index, hash) in recovered.verified.iter().chain(&recovered.doubtful) {
+        assert!(chunks.iter().any(|chunk| u32::from(*chunk) == *index && [*chunk; 32] == *hash));
+    }
+}
+
+/// Takes `bytes` for the attributes of an entry, those of a kind that is kept among them.
+fn keep_attributes(bytes: &[u8]) {
+    let mut attributes = Attributes::default();
+    for part in bytes.split(|byte| *byte == 0) {
+        let half = part.len() / 2;
+        for name in [part[..half].to_vec(), [b"user.", &part[..half]].concat(), b"system.posix_acl_access".to_vec()] {
+            if attributes.insert(&name, &part[half..]).is_ok() {
+                assert_eq!(attributes.get(&name), Some(&part[half..]));
+                assert!(AttributeKind::of(&name).is_some());
+            }
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The estimate after one change of the inputs, which answers a what-if question.
 
-use fullpipe_model::USUAL_RELAY_RTT;
+use fullpipe_model::{USUAL_RELAY_RTT, congestion_between_relays};
 use fullpipe_record::{Estimate, Inputs, Leg, WhatIf};
 use fullpipe_units::{ParseError, Ratio, Span};
 
@@ -93,8 +93,9 @@ fn keys() -> String {
 /// the leg that is the slowest.
 ///
 /// Each outer connection has the windows of the hosts, the round-trip time `relay_rtt`, and no loss. The middle
-/// connection has the rest of the path's round-trip time, all of the path's loss, and windows that limit nothing. The
-/// transfer takes as long as the connection that takes longest for the size in the inputs.
+/// connection has the rest of the path's round-trip time, all of the path's loss, windows that limit nothing, and the
+/// congestion control of the relays, whose kernel is that of the sender: its default, or BBR if the path loses packets.
+/// The transfer takes as long as the connection that takes longest for the size in the inputs.
 ///
 /// # Errors
 /// Fails if `relay_rtt * 2` is at least the round-trip time of the path.
@@ -109,7 +110,8 @@ fn estimate_with_relays(inputs: &Inputs, hosts: &Hosts, relay_rtt: Span) -> Resu
         )));
     }
     let outer = Inputs { rtt: Some(relay_rtt), loss: None, ..inputs.clone() };
-    let middle = Inputs { rtt: Some(middle_rtt), window: None, buffer: None, ..inputs.clone() };
+    let congestion = congestion_between_relays(inputs.loss, &hosts.sender);
+    let middle = Inputs { rtt: Some(middle_rtt), window: None, buffer: None, congestion, ..inputs.clone() };
     let outer = estimate(&outer, hosts);
     let middle = estimate(&middle, &ample_hosts(hosts));
     let slowest = if middle.kernel_model <= outer.kernel_model { (middle, Leg::Middle) } else { (outer, Leg::Outer) };
@@ -130,8 +132,11 @@ mod tests {
     }
 
     fn answer(inputs: &Inputs, text: &str) -> WhatIf {
-        let hosts = fixture::hosts();
-        WhatIfChange::read(text).unwrap().answer(inputs, &hosts, &estimate(inputs, &hosts)).unwrap()
+        answer_of(&fixture::hosts(), inputs, text)
+    }
+
+    fn answer_of(hosts: &Hosts, inputs: &Inputs, text: &str) -> WhatIf {
+        WhatIfChange::read(text).unwrap().answer(inputs, hosts, &estimate(inputs, hosts)).unwrap()
     }
 
     #[test]
@@ -152,15 +157,27 @@ mod tests {
         // The hosts' windows of 4 MiB fill the link over 1 ms, and between the relays only the link limits.
         let got = answer(&gigabit(), "relay");
         assert_eq!((got.estimate.limit, got.leg), (Limit::Capacity, Some(Leg::Middle)));
+        let mut hosts = fixture::hosts();
+        hosts.sender.available_congestion_controls = vec!["cubic".to_owned()];
         let lossy = Inputs { loss: Some(Ratio::new(1e-4)), ..gigabit() };
-        let got = answer(&lossy, "relay=1ms");
+        let got = answer_of(&hosts, &lossy, "relay=1ms");
         assert_eq!((got.estimate.limit, got.leg), (Limit::Loss, Some(Leg::Middle)));
         // The middle connection has 98 of the 100 ms, and windows that limit nothing.
-        let middle = answer(&lossy, "rtt=98ms").estimate.kernel_model;
+        let middle = answer_of(&hosts, &lossy, "rtt=98ms").estimate.kernel_model;
         assert!(got.estimate.kernel_model >= middle && got.estimate.kernel_model < middle.scaled(1.001));
         let small = Inputs { window: Some(ByteCount::from_kib(64)), ..gigabit() };
         let got = answer(&small, "relay=10ms");
         assert_eq!((got.estimate.limit, got.leg), (Limit::ReceiveWindow, Some(Leg::Outer)));
+    }
+
+    #[test]
+    fn relays_change_to_bbr_where_the_path_loses_packets_whatever_the_hosts_use() {
+        let lossy = Inputs { loss: Some(Ratio::new(1e-4)), congestion: Some("cubic".to_owned()), ..gigabit() };
+        let hosts = fixture::hosts();
+        assert_eq!(estimate(&lossy, &hosts).limit, Limit::Loss);
+        let got = answer(&lossy, "relay");
+        assert_eq!((got.estimate.limit, got.leg), (Limit::Capacity, Some(Leg::Middle)));
+        assert!(got.estimate.kernel_model > BitRate::from_mbps(800), "{got:?}");
     }
 
     #[test]

@@ -12,7 +12,8 @@
 //! is valid for the other role, and nobody in the middle of two TLS connections can pass one on. The listener's TLS key
 //! is made anew by each process and needs no certificate (RFC 7250), because the proof is about this very connection.
 
-use std::io::{self, Read};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
@@ -20,6 +21,7 @@ use aws_lc_rs::signature::Ed25519KeyPair;
 use fullpipe_iperf::Key;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use tokio_rustls::rustls::pki_types::{
@@ -28,8 +30,8 @@ use tokio_rustls::rustls::pki_types::{
 use tokio_rustls::rustls::server::AlwaysResolvesServerRawPublicKeys;
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{
-    CipherSuite, ClientConfig, Connection, ConnectionCommon, DigitallySignedStruct, Error as RustlsError, ServerConfig,
-    SideData, SignatureScheme,
+    CipherSuite, ClientConfig, ConnectionCommon, DigitallySignedStruct, Error as RustlsError, ServerConfig, SideData,
+    SignatureScheme,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
@@ -84,6 +86,10 @@ impl Peer {
     /// Fails with `PermissionDenied` if the other end does not have the key, and if it closes the connection.
     pub async fn call(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
+        Self::called(stream, key, tls).await.map_err(|error| before_proof(error, tls.is_some()))
+    }
+
+    async fn called(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
         let secrets = Arc::default();
         let (mut control, binding) = match tls {
             Some(tls) => tls.connect(stream, &secrets).await?,
@@ -108,13 +114,17 @@ impl Peer {
     /// and if it closes the connection.
     pub async fn answer(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
+        Self::answered(stream, key, tls).await.map_err(|error| before_proof(error, tls.is_some()))
+    }
+
+    async fn answered(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
         let secrets = Arc::default();
         let (mut control, binding) = match tls {
             Some(tls) => tls.accept(stream, &secrets).await?,
             None => (Control::Plain(stream), [0; LENGTH]),
         };
         if receive(&mut control).await? != *GREETING {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no fullpipe that calls another"));
+            return Err(io::ErrorKind::InvalidData.into());
         }
         let nonces = [receive(&mut control).await?, random()?];
         let proof = key.tag(&proved(LISTENER, &binding, &nonces));
@@ -134,27 +144,17 @@ impl Peer {
     /// Returns the TCP stream and, if the connection is encrypted, its records: their keys, and what came already.
     ///
     /// # Errors
-    /// Fails if a message was read or written in part.
+    /// Fails if a message was read or written in part, and if the other end has changed its keys already.
     pub fn into_records(self) -> io::Result<(TcpStream, Option<Records>)> {
         let encrypted = match self.control {
             Control::Plain(stream) => return Ok((stream, None)),
             Control::Encrypted(stream) => stream,
         };
-        let (stream, mut tls) = parts(*encrypted);
-        let partly = || io::Error::other("a record of TLS was read in part");
-        let [client, server] = self.secrets.take().filter(|_| stream.is_between_records()).ok_or_else(partly)?;
-        let mut arrived = Vec::new();
-        let has_ended = match tls.reader().read_to_end(&mut arrived) {
-            Ok(_) => true,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-            Err(error) => return Err(error),
-        };
-        let is_client = matches!(tls, Connection::Client(_));
-        let numbers = tls.dangerous_extract_secrets().map_err(io::Error::other)?;
-        let [ours, theirs] = if is_client { [client, server] } else { [server, client] };
-        let secrets = [(ours, numbers.tx.0), (theirs, numbers.rx.0)];
-        let records = Records::new(secrets, arrived, has_ended).map_err(io::Error::other)?;
-        Ok((stream.tcp, Some(records)))
+        let (stream, tls) = parts(*encrypted);
+        if !stream.is_between_records() {
+            return Err(io::Error::other("a record of TLS was read in part"));
+        }
+        Ok((stream.tcp, Some(Records::take_over(tls, &self.secrets)?)))
     }
 
     /// Returns whether `tag` is that of [`Peer::tag`], in constant time.
@@ -173,6 +173,20 @@ fn proved<'p>(role: &'p [u8], binding: &'p [u8], nonces: &'p [[u8; LENGTH]; 2]) 
     [PURPOSE, role, binding, &nonces[0], &nonces[1]]
 }
 
+/// Returns an error of the time before the other end has proved the key with what a user can do about it.
+fn before_proof(error: io::Error, encrypts: bool) -> io::Error {
+    let why = match error.kind() {
+        io::ErrorKind::InvalidData if encrypts => "the other end does not begin with TLS, as this one does",
+        io::ErrorKind::InvalidData => "the other end is no such program, or encrypts, which this one does not",
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            "the other end closed the connection before it proved the key: it has another, is another program, or only \
+             one end encrypts"
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), why)
+}
+
 fn no_key() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not have the same key")
 }
@@ -189,9 +203,14 @@ impl PeerTls {
     /// # Errors
     /// Fails if the library has no random bytes.
     pub fn new() -> Result<Self, TlsError> {
-        let mut provider = CryptoProvider::clone(&provider());
         // The one whose records this room seals itself.
-        provider.cipher_suites.retain(|suite| suite.suite() == CipherSuite::TLS13_AES_256_GCM_SHA384);
+        Self::of_suite(CipherSuite::TLS13_AES_256_GCM_SHA384)
+    }
+
+    /// Makes a key for connections with this cipher suite alone.
+    pub(crate) fn of_suite(only: CipherSuite) -> Result<Self, TlsError> {
+        let mut provider = CryptoProvider::clone(&provider());
+        provider.cipher_suites.retain(|suite| suite.suite() == only);
         let provider = Arc::new(provider);
         let general = |what: &str| RustlsError::General(what.to_owned());
         let pair = Ed25519KeyPair::generate().map_err(|_| general("no key could be made"))?;
@@ -211,28 +230,38 @@ impl PeerTls {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AnyKey(provider.signature_verification_algorithms)))
             .with_no_client_auth();
+        // Nor does a caller keep the tickets of a listener that has not proved the key.
+        client.resumption = Resumption::disabled();
         client.enable_secret_extraction = true;
         Ok(Self { server: Arc::new(server), client: Arc::new(client) })
     }
 
     /// Answers a handshake, which states its `secrets`. Returns keying material, too.
     async fn accept(&self, stream: TcpStream, secrets: &Arc<Secrets>) -> io::Result<(Control, [u8; LENGTH])> {
-        let mut config = ServerConfig::clone(&self.server);
-        config.key_log = Arc::<Secrets>::clone(secrets);
-        let stream = TlsAcceptor::from(Arc::new(config)).accept(RecordStream::new(stream)).await?;
+        let stream = TlsAcceptor::from(self.server(secrets)).accept(RecordStream::new(stream)).await?;
         let binding = exported(stream.get_ref().1)?;
         Ok((Control::Encrypted(Box::new(TlsStream::Server(stream))), binding))
     }
 
     /// Begins a handshake, which states its `secrets`. Returns keying material, too.
     async fn connect(&self, stream: TcpStream, secrets: &Arc<Secrets>) -> io::Result<(Control, [u8; LENGTH])> {
-        // Nobody reads the name.
-        let name = ServerName::IpAddress(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED).into());
-        let mut config = ClientConfig::clone(&self.client);
-        config.key_log = Arc::<Secrets>::clone(secrets);
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, RecordStream::new(stream)).await?;
+        let stream = TlsConnector::from(self.client(secrets)).connect(unread_name(), RecordStream::new(stream)).await?;
         let binding = exported(stream.get_ref().1)?;
         Ok((Control::Encrypted(Box::new(TlsStream::Client(stream))), binding))
+    }
+
+    /// Returns the configuration of a listener whose handshake states its `secrets`.
+    pub(crate) fn server(&self, secrets: &Arc<Secrets>) -> Arc<ServerConfig> {
+        let mut config = ServerConfig::clone(&self.server);
+        config.key_log = Arc::<Secrets>::clone(secrets);
+        Arc::new(config)
+    }
+
+    /// Returns the configuration of a caller whose handshake states its `secrets`.
+    pub(crate) fn client(&self, secrets: &Arc<Secrets>) -> Arc<ClientConfig> {
+        let mut config = ClientConfig::clone(&self.client);
+        config.key_log = Arc::<Secrets>::clone(secrets);
+        Arc::new(config)
     }
 }
 
@@ -240,6 +269,11 @@ impl std::fmt::Debug for PeerTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PeerTls(…)")
     }
+}
+
+/// Returns a name for a listener; nobody reads it.
+pub(crate) fn unread_name() -> ServerName<'static> {
+    ServerName::IpAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into())
 }
 
 fn exported<Data>(connection: &ConnectionCommon<Data>) -> io::Result<[u8; LENGTH]>

@@ -4,6 +4,7 @@
 //! over, and seals and opens records in buffers that all its connections share.
 
 use std::fmt;
+use std::io::{self, Read};
 use std::mem::take;
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +12,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hkdf::{HKDF_SHA384, KeyType, Prk};
 use thiserror::Error;
-use tokio_rustls::rustls::KeyLog;
+use tokio_rustls::rustls::{Connection, ConnectionTrafficSecrets, KeyLog};
 use zeroize::Zeroizing;
 
 /// Bytes before each record.
@@ -42,6 +43,10 @@ const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 /// Records that are sealed with one key. AES-GCM bears 2^24.5 of full size (RFC 8446, section 5.5).
 const MAX_RECORDS: u64 = 1 << 23;
 
+/// Records without payload that may come in a row. One that updates keys costs more time than its few bytes are worth,
+/// so each is to be made up for with the payload of a full record.
+const MAX_IDLE: usize = 32;
+
 /// A secret of one direction, of the length of SHA-384.
 type Secret = Zeroizing<[u8; 48]>;
 
@@ -53,6 +58,10 @@ pub struct Records {
     owes_update: bool,
     /// The other end has closed its direction.
     has_ended: bool,
+    /// The error after which nothing more is read.
+    failed: Option<RecordError>,
+    /// Payload that records without any may still stand in for.
+    idle_left: usize,
     /// Payload that came before the keys were taken over.
     arrived: Vec<u8>,
     /// The begin of a record that is not complete.
@@ -74,6 +83,12 @@ pub enum RecordError {
     /// The other end gives up.
     #[error("the other end sent the alert {0} of TLS")]
     Alert(u8),
+    /// The other end sends too many records without payload.
+    #[error("the other end sends too many records without payload")]
+    Idle,
+    /// The secrets of the handshake are not those in use.
+    #[error("the keys of TLS were changed before its records were taken over")]
+    Updated,
 }
 
 impl From<Unspecified> for RecordError {
@@ -83,14 +98,36 @@ impl From<Unspecified> for RecordError {
 }
 
 impl Records {
-    /// Takes over the two directions, each with its secret and the number of its next record, after `arrived` was read.
-    pub(crate) fn new(
-        [sending, receiving]: [(Secret, u64); 2],
-        arrived: Vec<u8>,
-        has_ended: bool,
-    ) -> Result<Self, RecordError> {
-        let [sending, receiving] = [Keys::new(sending)?, Keys::new(receiving)?];
-        Ok(Self { sending, receiving, owes_update: false, has_ended, arrived, held: Vec::new() })
+    /// Takes over a connection of the TLS library whose handshake stated `secrets`.
+    ///
+    /// # Errors
+    /// Fails if the handshake is not over, if the library has bytes left to send, and if keys were updated since.
+    pub(crate) fn take_over(mut tls: Connection, secrets: &Secrets) -> io::Result<Self> {
+        let mut arrived = Vec::new();
+        let has_ended = match tls.reader().read_to_end(&mut arrived) {
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) => return Err(error),
+        };
+        let is_client = matches!(tls, Connection::Client(_));
+        let used = tls.dangerous_extract_secrets().map_err(io::Error::other)?;
+        let [client, server] = secrets.take().ok_or_else(|| io::Error::other("the handshake stated no secrets"))?;
+        let [ours, theirs] = if is_client { [client, server] } else { [server, client] };
+        let keys = |secret, (next, used)| Keys::taken_over(secret, next, &used).map_err(io::Error::other);
+        Ok(Self { has_ended, arrived, ..Self::new([keys(ours, used.tx)?, keys(theirs, used.rx)?]) })
+    }
+
+    fn new([sending, receiving]: [Keys; 2]) -> Self {
+        Self {
+            sending,
+            receiving,
+            owes_update: false,
+            has_ended: false,
+            failed: None,
+            idle_left: MAX_IDLE * MAX_CONTENT,
+            arrived: Vec::new(),
+            held: Vec::new(),
+        }
     }
 
     /// Appends `payload` to `into`, in records of at most 16 KiB.
@@ -133,8 +170,17 @@ impl Records {
     /// payload to the front. Returns its length. Keeps a record that is not complete.
     ///
     /// # Errors
-    /// Fails if they are no records of the other end. Then nothing that follows can be read.
+    /// Fails if they are no records of the other end. Then nothing that follows is read.
     pub fn open(&mut self, bytes: &mut [u8]) -> Result<usize, RecordError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let opened = self.open_all(bytes);
+        self.failed = opened.err();
+        opened
+    }
+
+    fn open_all(&mut self, bytes: &mut [u8]) -> Result<usize, RecordError> {
         let mut key = self.receiving.key()?;
         let (mut opened, mut begin) = (0, 0);
         while !self.has_ended
@@ -143,10 +189,12 @@ impl Records {
             let (kind, length) = self.receiving.open(&key, &mut bytes[begin..end])?;
             let content = begin + HEADER..begin + HEADER + length;
             match kind {
-                DATA => {
+                DATA if length > 0 => {
                     bytes.copy_within(content, opened);
                     opened += length;
+                    self.idle_left = (self.idle_left + length).min(MAX_IDLE * MAX_CONTENT);
                 }
+                DATA => self.note_idle()?,
                 ALERT => self.note_alert(&bytes[content])?,
                 HANDSHAKE => {
                     self.note_update(&bytes[content])?;
@@ -160,6 +208,30 @@ impl Records {
         Ok(opened)
     }
 
+    /// Returns both ends of a connection, with secrets that everybody knows.
+    ///
+    /// # Panics
+    /// Panics if the library derives no keys.
+    #[cfg(any(test, fuzzing))]
+    pub fn known_ends() -> [Self; 2] {
+        let keys = |byte| Keys::new(Zeroizing::new([byte; 48]), 7).expect("there are keys");
+        [[1, 2], [2, 1]].map(|bytes| Self::new(bytes.map(keys)))
+    }
+
+    /// Appends a record of any kind and content to `into`, as a hostile peer can. New keys follow its own update.
+    ///
+    /// # Errors
+    /// Fails if the library cannot encrypt.
+    #[cfg(any(test, fuzzing))]
+    pub fn seal_any(&mut self, kind: u8, content: &[u8], into: &mut Vec<u8>) -> Result<(), RecordError> {
+        let key = self.sending.key()?;
+        self.sending.seal(&key, kind, content, into)?;
+        if kind == HANDSHAKE && content.starts_with(&KEY_UPDATE[..4]) {
+            self.sending = self.sending.updated()?;
+        }
+        Ok(())
+    }
+
     /// Returns whether the other end has closed its direction, and all payload before that was returned.
     pub fn has_ended(&self) -> bool {
         self.has_ended && self.arrived.is_empty()
@@ -168,7 +240,7 @@ impl Records {
     fn note_alert(&mut self, alert: &[u8]) -> Result<(), RecordError> {
         match *alert {
             [_, description] if description == CLOSE_NOTIFY[1] => self.has_ended = true,
-            [_, USER_CANCELED] => {}
+            [_, USER_CANCELED] => self.note_idle()?,
             [_, description] => return Err(RecordError::Alert(description)),
             _ => return Err(RecordError::Content),
         }
@@ -180,8 +252,15 @@ impl Records {
             Some((0 | 1, rest)) if *rest == KEY_UPDATE[..4] => {}
             _ => return Err(RecordError::Content),
         }
+        self.note_idle()?;
         self.owes_update |= message.ends_with(&[1]);
         self.receiving = self.receiving.updated()?;
+        Ok(())
+    }
+
+    /// Notes a record without payload.
+    fn note_idle(&mut self) -> Result<(), RecordError> {
+        self.idle_left = self.idle_left.checked_sub(MAX_CONTENT).ok_or(RecordError::Idle)?;
         Ok(())
     }
 }
@@ -212,13 +291,27 @@ struct Keys {
 }
 
 impl Keys {
-    fn new((secret, next): (Secret, u64)) -> Result<Self, Unspecified> {
+    fn new(secret: Secret, next: u64) -> Result<Self, Unspecified> {
         Ok(Self { key: expand(&secret, "key")?, iv: expand(&secret, "iv")?, secret, next })
+    }
+
+    /// Returns the keys of `secret`, if they are those that the TLS library has `used` so far: with others, the number
+    /// of the next record would be one of theirs, and a nonce might be used twice.
+    fn taken_over(secret: Secret, next: u64, used: &ConnectionTrafficSecrets) -> Result<Self, RecordError> {
+        let keys = Self::new(secret, next)?;
+        match used {
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+                if *key.as_ref() == keys.key[..] && *iv.as_ref() == keys.iv[..] =>
+            {
+                Ok(keys)
+            }
+            _ => Err(RecordError::Updated),
+        }
     }
 
     /// Returns the keys that follow (RFC 8446, section 7.2).
     fn updated(&self) -> Result<Self, Unspecified> {
-        Self::new((expand(&self.secret, "traffic upd")?, 0))
+        Self::new(expand(&self.secret, "traffic upd")?, 0)
     }
 
     /// Returns the key with its tables, 600 bytes, which are made anew in less time than a record takes.
@@ -226,14 +319,14 @@ impl Keys {
         UnboundKey::new(&AES_256_GCM, &*self.key).map(LessSafeKey::new)
     }
 
-    /// Returns the nonce of the next record (RFC 8446, section 5.3).
-    fn nonce(&mut self) -> Nonce {
+    /// Returns the nonce of the next record (RFC 8446, section 5.3); fails if there are no more.
+    fn nonce(&mut self) -> Result<Nonce, Unspecified> {
         let mut nonce = *self.iv;
         for (byte, number) in nonce.iter_mut().rev().zip(self.next.to_le_bytes()) {
             *byte ^= number;
         }
-        self.next += 1;
-        Nonce::assume_unique_for_key(nonce)
+        self.next = self.next.checked_add(1).ok_or(Unspecified)?;
+        Ok(Nonce::assume_unique_for_key(nonce))
     }
 
     fn seal(&mut self, key: &LessSafeKey, kind: u8, content: &[u8], into: &mut Vec<u8>) -> Result<(), Unspecified> {
@@ -243,7 +336,7 @@ impl Keys {
         into.extend_from_slice(&header);
         into.extend_from_slice(content);
         into.push(kind);
-        let tag = key.seal_in_place_separate_tag(self.nonce(), Aad::from(header), &mut into[begin..])?;
+        let tag = key.seal_in_place_separate_tag(self.nonce()?, Aad::from(header), &mut into[begin..])?;
         into.extend_from_slice(tag.as_ref());
         Ok(())
     }
@@ -251,12 +344,12 @@ impl Keys {
     /// Opens one record in its place. Returns the type of its content, and the length, which begins behind the header.
     fn open(&mut self, key: &LessSafeKey, record: &mut [u8]) -> Result<(u8, usize), RecordError> {
         let (header, body) = record.split_first_chunk_mut::<HEADER>().ok_or(RecordError::Content)?;
-        let content = key.open_in_place(self.nonce(), Aad::from(*header), body)?;
-        // Behind the type there may be zeros.
-        let length = content.iter().rposition(|byte| *byte != 0).ok_or(RecordError::Content)?;
-        if length > MAX_CONTENT {
+        let content = key.open_in_place(self.nonce()?, Aad::from(*header), body)?;
+        if content.len() > MAX_CONTENT + 1 {
             return Err(RecordError::Content);
         }
+        // Behind the type there may be zeros.
+        let length = content.iter().rposition(|byte| *byte != 0).ok_or(RecordError::Content)?;
         Ok((content[length], length))
     }
 }
@@ -316,28 +409,27 @@ impl fmt::Debug for Secrets {
 }
 
 #[cfg(test)]
+mod with_rustls;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Both ends of a connection.
     fn ends() -> [Records; 2] {
-        let secrets = || [[1; 48], [2; 48]].map(|secret| (Zeroizing::new(secret), 7));
-        let [ours, theirs] = secrets();
-        [secrets(), [theirs, ours]].map(|secrets| Records::new(secrets, Vec::new(), false).unwrap())
+        Records::known_ends()
     }
 
-    fn receive(records: &mut Records, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
+    pub(super) fn receive(records: &mut Records, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
         let mut buffer = [records.held(), bytes].concat();
         let opened = records.open(&mut buffer)?;
         buffer.truncate(opened);
         Ok(buffer)
     }
 
-    fn sealed(records: &mut Records, kind: u8, content: &[u8]) -> Vec<u8> {
+    pub(super) fn sealed(records: &mut Records, kind: u8, content: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let key = records.sending.key().unwrap();
-        records.sending.seal(&key, kind, content, &mut bytes).unwrap();
+        records.seal_any(kind, content, &mut bytes).unwrap();
         bytes
     }
 
@@ -345,13 +437,112 @@ mod tests {
     fn what_was_changed_or_comes_again_is_refused() {
         let [mut near, mut far] = ends();
         let record = sealed(&mut near, DATA, b"payload");
-        for index in HEADER..record.len() {
+        for (index, bit) in (0..record.len()).flat_map(|index| (0..8).map(move |bit| (index, bit))) {
             let mut changed = record.clone();
-            changed[index] ^= 1;
-            assert_eq!(receive(&mut ends()[1], &changed), Err(RecordError::Encrypted), "{index}");
+            changed[index] ^= 1 << bit;
+            let body = usize::from(u16::from_be_bytes([changed[3], changed[4]]));
+            let expected = match index {
+                0 => Err(RecordError::Header(changed[0], body)),
+                3 | 4 if !(TAG + 1..=MAX_BODY).contains(&body) => Err(RecordError::Header(DATA, body)),
+                // The record is longer now, and not complete.
+                3 | 4 if HEADER + body > record.len() => Ok(Vec::new()),
+                _ => Err(RecordError::Encrypted),
+            };
+            assert_eq!(receive(&mut ends()[1], &changed), expected, "byte {index}, bit {bit}");
         }
         assert_eq!(receive(&mut far, &record).unwrap(), b"payload");
         assert_eq!(receive(&mut far, &record), Err(RecordError::Encrypted));
+    }
+
+    #[test]
+    fn nothing_is_read_after_an_error() {
+        for bad in [&[HANDSHAKE, 3, 3, 0, 40][..], &sealed(&mut ends()[0], HANDSHAKE, &[4, 0, 0, 1, 0])] {
+            let [mut near, mut far] = ends();
+            let error = receive(&mut far, bad).unwrap_err();
+            // The record that would follow.
+            far.receiving.next = near.sending.next;
+            let record = sealed(&mut near, DATA, b"payload");
+            assert_eq!(receive(&mut far, &record), Err(error));
+        }
+    }
+
+    #[test]
+    fn records_that_come_in_another_order_or_not_at_all_are_refused() {
+        let [mut near, mut far] = ends();
+        let records = [&b"first"[..], b"second"].map(|payload| sealed(&mut near, DATA, payload));
+        assert_eq!(receive(&mut far, &records[1]), Err(RecordError::Encrypted));
+    }
+
+    #[test]
+    fn no_number_of_a_record_comes_again() {
+        let [mut near, mut far] = ends();
+        (near.sending.next, far.receiving.next) = (u64::MAX, u64::MAX);
+        assert_eq!(near.seal_end(&mut Vec::new()), Err(RecordError::Encrypted));
+        assert_eq!(receive(&mut far, &sealed(&mut ends()[0], DATA, b"payload")), Err(RecordError::Encrypted));
+    }
+
+    /// Returns what becomes of `count` records of `content` in a row, each of them under the keys that it is due.
+    fn flooded(kind: u8, content: &[u8], count: usize) -> Result<Vec<u8>, RecordError> {
+        let [mut near, mut far] = ends();
+        let mut bytes = Vec::new();
+        for _ in 0..count {
+            bytes.extend(sealed(&mut near, kind, content));
+        }
+        bytes.extend(sealed(&mut near, DATA, b"payload"));
+        receive(&mut far, &bytes)
+    }
+
+    #[test]
+    fn a_flood_of_records_without_payload_is_refused() {
+        for (kind, content) in [(HANDSHAKE, &KEY_UPDATE[..]), (DATA, &[]), (ALERT, &[1, USER_CANCELED])] {
+            assert_eq!(flooded(kind, content, MAX_IDLE).unwrap(), b"payload", "{kind}");
+            assert_eq!(flooded(kind, content, MAX_IDLE + 1), Err(RecordError::Idle), "{kind}");
+        }
+    }
+
+    #[test]
+    fn payload_makes_up_for_records_without_any() {
+        let [mut near, mut far] = ends();
+        for _ in 0..3 * MAX_IDLE {
+            let mut bytes = Vec::new();
+            near.owes_update = true;
+            near.seal(&[5; MAX_CONTENT], &mut bytes).unwrap();
+            assert_eq!(receive(&mut far, &bytes).unwrap().len(), MAX_CONTENT);
+        }
+        // A byte does not.
+        let flood = (0..=2 * MAX_IDLE).try_for_each(|_| {
+            let mut bytes = Vec::new();
+            near.owes_update = true;
+            near.seal(&[5], &mut bytes).unwrap();
+            receive(&mut far, &bytes).map(|_| ())
+        });
+        assert_eq!(flood, Err(RecordError::Idle));
+    }
+
+    #[test]
+    fn content_has_the_length_that_it_may_have_at_most() {
+        for (padding, expected) in [(0, Ok(MAX_CONTENT)), (1, Err(RecordError::Content))] {
+            let [mut near, mut far] = ends();
+            let content = [vec![5; MAX_CONTENT], vec![DATA; usize::from(padding > 0)]].concat();
+            let record = sealed(&mut near, if padding > 0 { 0 } else { DATA }, &content);
+            assert_eq!(receive(&mut far, &record).map(|payload| payload.len()), expected, "{padding}");
+        }
+        for (length, expected) in [(0, &[][..]), (1, &[18]), (MAX_CONTENT, &[16_401]), (16_385, &[16_401, 18])] {
+            let mut bytes = Vec::new();
+            ends()[0].seal(&vec![5; length], &mut bytes).unwrap();
+            assert_eq!(bodies(&bytes), expected, "{length}");
+        }
+    }
+
+    /// Returns the lengths of the records that `bytes` consist of, without their headers.
+    pub(super) fn bodies(mut bytes: &[u8]) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        while let Some(end) = end_of_record(bytes).unwrap() {
+            lengths.push(end - HEADER);
+            bytes = &bytes[end..];
+        }
+        assert!(bytes.is_empty());
+        lengths
     }
 
     #[test]
@@ -368,7 +559,16 @@ mod tests {
             (20, &[1], RecordError::Content),
             (HANDSHAKE, &[24, 0, 0, 1, 2], RecordError::Content),
             (HANDSHAKE, &[4, 0, 0, 1, 0], RecordError::Content),
+            // A key update that is not the last message of its record, two in one, and a part of one.
+            (HANDSHAKE, &[24, 0, 0, 1, 0, 4], RecordError::Content),
+            (HANDSHAKE, &[24, 0, 0, 1, 0, 24, 0, 0, 1, 0], RecordError::Content),
+            (HANDSHAKE, &[24, 0, 0, 1], RecordError::Content),
+            // A request for a certificate of the client.
+            (HANDSHAKE, &[13, 0, 0, 3, 0, 0, 0], RecordError::Content),
             (HANDSHAKE, &[], RecordError::Content),
+            (ALERT, &[], RecordError::Content),
+            (ALERT, &[1, 0, 1, 0], RecordError::Content),
+            (24, &[1], RecordError::Content),
             (ALERT, &[2, 80], RecordError::Alert(80)),
             (ALERT, &[2], RecordError::Content),
         ] {
@@ -417,7 +617,6 @@ mod tests {
     fn an_end_that_is_asked_for_new_keys_makes_them_before_it_sends_payload() {
         let [mut near, mut far] = ends();
         let asks = sealed(&mut near, HANDSHAKE, &[24, 0, 0, 1, 1]);
-        near.sending = near.sending.updated().unwrap();
         assert_eq!(receive(&mut far, &asks).unwrap(), b"");
         let mut answer = Vec::new();
         far.seal(b"payload", &mut answer).unwrap();

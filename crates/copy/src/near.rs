@@ -286,10 +286,11 @@ impl Run {
         };
         let known = peer(&self.link).or_else(|| address(&ready.address));
         let hosts = addresses(known, self.plan.host.name());
-        let why = match self.reach(&hosts, ready.port, credentials, &mut |rtt| choice(rtt).count) {
+        let mut chosen = None;
+        let why = match self.reach(&hosts, ready.port, credentials, &mut |rtt| chosen.insert(choice(rtt)).count) {
             Ok(streams) => {
                 let rtt = streams.first().and_then(DataStream::rtt).unwrap_or_default();
-                let Choice { active, reason, .. } = choice(rtt);
+                let Choice { active, reason, .. } = chosen.unwrap_or_else(|| choice(rtt));
                 carry(streams.len() as u16, active);
                 let reason = reason + self.encryption(&streams);
                 let connections = Connections { streams, active, rtt };

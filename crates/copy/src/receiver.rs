@@ -25,7 +25,7 @@ use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::part::{Part, boot, recover};
 use crate::root::Root;
-use crate::tree::{Tree, kind, modified, set_attributes};
+use crate::tree::{Tree, check_no_device, kind, modified, set_attributes};
 
 /// Entries of a list at most: their names and hashes must fit into memory.
 const MAX_ENTRIES: usize = 8 << 20;
@@ -721,6 +721,7 @@ fn is_present(tree: &Tree, file: &Incoming, dry_run: bool) -> io::Result<bool> {
     if kind(&stat) == FileType::Directory {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "a folder has its name"));
     }
+    check_no_device(&stat)?;
     let same = kind(&stat) == FileType::RegularFile
         && stat.st_size.cast_unsigned() == file.size.get()
         && modified(&stat) == file.modified;
@@ -738,7 +739,8 @@ mod tests {
     use crate::pulse::Pulse;
     use std::fs;
     use std::io::Write;
-    use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+    use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
 
     #[derive(Clone, Default)]
     struct Sent(Arc<Mutex<Vec<u8>>>);
@@ -843,6 +845,21 @@ mod tests {
         assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"right");
         let state = fs::metadata(folder.path().join("file")).unwrap();
         assert_eq!((state.permissions().mode() & 0o777, state.modified().unwrap().elapsed().is_ok()), (0o640, true));
+    }
+
+    /// A copy to `/dev/null` by root once made a file of it.
+    #[test]
+    fn devices_pipes_and_sockets_are_not_replaced() {
+        let bench = Bench::new(None);
+        let names = ["file", "link"].map(|name| bench.folder.path().join(name));
+        let _sockets = names.each_ref().map(|name| UnixListener::bind(name).unwrap());
+        bench.file("file", 5).unwrap();
+        bench.entry("link", EntryKind::SymbolicLink { target: b"target".to_vec() }).unwrap();
+        let (sent, _folder) = bench.end();
+        let why = "a device, a pipe or a socket has its name";
+        assert_eq!(outcomes(&sent), [(0, Outcome::Failed(why.to_owned()))]);
+        assert!(sent.iter().any(|message| format!("{message:?}").contains(&format!("link: {why}"))), "{sent:?}");
+        assert!(names.iter().all(|name| fs::symlink_metadata(name).unwrap().file_type().is_socket()));
     }
 
     #[test]

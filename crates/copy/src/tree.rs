@@ -126,8 +126,9 @@ impl Within {
         Ok(rustix::fs::linkat(&first.folder, first.name(), &self.folder, self.name(), AtFlags::empty())?)
     }
 
-    /// Gives it the name of `to`, whatever has that.
+    /// Gives it the name of `to`, even if a file or a link has that.
     pub(crate) fn rename(&self, to: &Self) -> io::Result<()> {
+        to.stat()?.map_or(Ok(()), |stat| check_no_device(&stat))?;
         Ok(rustix::fs::renameat(&self.folder, self.name(), &to.folder, to.name())?)
     }
 
@@ -155,6 +156,15 @@ impl Within {
 /// Returns the kind of what has this state.
 pub(crate) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
+}
+
+/// Fails if what has this state is neither a file nor a link nor a folder: a copy to `/dev/null` would take the device
+/// away from all others.
+pub(crate) fn check_no_device(stat: &Stat) -> io::Result<()> {
+    match kind(stat) {
+        FileType::RegularFile | FileType::Symlink | FileType::Directory => Ok(()),
+        _ => Err(io::Error::other("a device, a pipe or a socket has its name")),
+    }
 }
 
 /// Returns the names in a folder, in their order.

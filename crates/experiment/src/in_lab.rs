@@ -31,6 +31,9 @@ const RELAY_KEY: &str = "relays of a lab, which nobody else can reach";
 /// Maximum time for the far end to come up, and for either program to end after its work.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Maximum time for a far end to end after its one test.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Exit code of this program when its user stopped it, by its own handler or by the signal itself. An interrupt from a
 /// terminal reaches the programs in the hosts too, and one of them may end before this one has seen the signal.
 const INTERRUPTED: i32 = 130;
@@ -100,7 +103,14 @@ impl<'l> LabTarget<'l> {
         let allowed = format!("{}/32:{PORT}", self.lab.address(Host::Receiver));
         let far = ["relay", "--listen", &format!(":{RELAY_PORT}"), "--key-file", &key, "--allow-to", &allowed];
         let near = ["relay", "--listen", &format!(":{PORT}"), "--key-file", &key, "--to", &to, "--via", &via];
-        Ok([self.listen(Host::FarRelay, &far)?, self.listen(Host::NearRelay, &near)?])
+        let far = self.listen(Host::FarRelay, &far)?;
+        match self.listen(Host::NearRelay, &near) {
+            Ok(near) => Ok([far, near]),
+            Err(error) => {
+                far.finish(Duration::ZERO)?;
+                Err(error)
+            }
+        }
     }
 
     /// A far end in `host`, once it can be reached.
@@ -147,11 +157,22 @@ impl<'l> LabTarget<'l> {
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
         let server = self.serve(near_end(request).peer(), &["--one-off"])?;
+        let measured = self.watched(|| self.send_to(address, request, &[], interrupt, progress));
+        // One that nobody measured against still waits for a client.
+        let ended = server.finish(if measured.is_ok() { LAST_WORDS } else { Duration::ZERO });
+        let measured = measured?;
+        ended?;
+        Ok(measured)
+    }
+
+    /// Returns a measurement with what the lab saw while it ran.
+    fn watched(
+        &self,
+        measure: impl FnOnce() -> Result<Measurement, ExperimentError>,
+    ) -> Result<Measurement, ExperimentError> {
         let watch = self.lab.watch()?;
-        let measured = self.send_to(address, request, &[], interrupt, progress)?;
-        let validity = watch.finish()?;
-        server.finish(Duration::from_secs(1))?;
-        Ok(Measurement { validity, ..measured })
+        let measured = measure()?;
+        Ok(Measurement { validity: watch.finish()?, ..measured })
     }
 
     /// Sends what `request` asks for to a far end that is there, as `flags` have it.

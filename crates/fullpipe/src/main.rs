@@ -42,7 +42,13 @@ fn main() -> ExitCode {
 fn finish(terminal: &Terminal, result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) if terminal.lacks_page() => ExitCode::from(FAILED),
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => match Terminal::unwritten() {
+            Some(failure) => {
+                terminal.failure(&failure);
+                ExitCode::from(failure.code)
+            }
+            None => ExitCode::SUCCESS,
+        },
         Err(failure) => {
             terminal.failure(&failure);
             ExitCode::from(failure.code)

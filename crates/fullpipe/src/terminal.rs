@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{Document, ErrorReport, Event, EventLine};
@@ -70,6 +70,12 @@ impl Terminal {
     /// Returns true if the page could not be written, which has been printed then.
     pub(crate) fn lacks_page(&self) -> bool {
         self.lacks_page.load(Ordering::Relaxed)
+    }
+
+    /// Returns the failure of a program whose standard output did not take everything, as on a full disk.
+    pub(crate) fn unwritten() -> Option<Failure> {
+        let why = UNWRITTEN.get()?;
+        Some(Failure::new(FAILED, format!("standard output is not complete: {why}")))
     }
 
     pub(crate) fn format(&self) -> Format {
@@ -339,15 +345,27 @@ impl Stream {
 
     /// A reader that went away, as `head` does, is no failure of ours.
     fn write(self, text: &str) {
-        fn write(to: &mut impl Write, text: &str) {
-            let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+        fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
+            to.write_all(text.as_bytes()).and_then(|()| to.flush())
         }
         match self {
-            Self::Output => write(&mut io::stdout(), text),
-            Self::Error => write(&mut io::stderr(), text),
+            Self::Output => match write(&mut io::stdout(), text) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    // The first reason is the one that is reported.
+                    let _ = UNWRITTEN.set(error.to_string());
+                }
+                _ => {}
+            },
+            Self::Error => {
+                // Nobody is left who could be informed.
+                let _ = write(&mut io::stderr(), text);
+            }
         }
     }
 }
+
+/// The reason for which standard output did not take a text.
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
 
 /// Texts that wait for a picture to leave the terminal, the oldest first; `None` without a picture.
 static WAITING: Mutex<Option<VecDeque<(Stream, String)>>> = Mutex::new(None);

@@ -15,6 +15,7 @@ use fullpipe_sys::{Unsharing, seqpacket_pair, unshare_before_exec};
 use fullpipe_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
+use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::error::LabError;
 use crate::join_socket::Inside;
@@ -24,6 +25,9 @@ use crate::protocol::{Blueprint, Layout, Reply, Request, receive, send};
 
 /// The longest that the keeper may take over anything. Everything that it does is a handful of system calls.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Interval of the checks whether it has ended.
+const CHECK: Duration = Duration::from_millis(2);
 
 /// The devices at both ends of a stretch, in the order of the path, and their layout.
 pub(crate) struct Devices {
@@ -86,7 +90,10 @@ impl Remote {
             }
             Err(error) => {
                 drop(ours);
-                let _ = process.wait();
+                if !ends_within(&mut process, TIMEOUT) {
+                    // What cannot be killed is gone already.
+                    let _ = process.kill();
+                }
                 Err(error)
             }
         }
@@ -136,8 +143,24 @@ impl Drop for Remote {
     /// Ends the keeper, and with it every program in the lab, and waits until the kernel has done so.
     fn drop(&mut self) {
         self.end();
-        let _ = self.process.wait();
+        if !ends_within(&mut self.process, TIMEOUT) {
+            // It is stopped, or waits for a kernel that does not answer. In the first case it ends now.
+            let _ = pidfd_send_signal(&self.inside.keeper, Signal::KILL);
+            ends_within(&mut self.process, TIMEOUT);
+        }
     }
+}
+
+/// Returns whether `process` ends within `time`.
+fn ends_within(process: &mut Child, time: Duration) -> bool {
+    let deadline = Instant::now() + time;
+    while matches!(process.try_wait(), Ok(None)) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(CHECK);
+    }
+    true
 }
 
 impl Ended {
@@ -234,4 +257,19 @@ fn listen(control: Arc<OwnedFd>) -> (Receiver<Reply>, Arc<Ended>) {
 /// A poisoned lock means that another thread panicked between two assignments; what it guards is still whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keeper_that_does_not_end_is_not_waited_for() {
+        let mut process = Command::new("sleep").arg("60").spawn().unwrap();
+        let began = Instant::now();
+        assert!(!ends_within(&mut process, Duration::from_millis(20)));
+        process.kill().unwrap();
+        assert!(ends_within(&mut process, TIMEOUT));
+        assert!(began.elapsed() < TIMEOUT);
+    }
 }

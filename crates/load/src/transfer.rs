@@ -19,7 +19,7 @@ use crate::{sampler, tcp, udp_receiver, udp_sender};
 /// Streams with data on them.
 pub struct Transfer {
     origin: Instant,
-    streams: Arc<[Stream]>,
+    streams: Arc<Vec<Stream>>,
     shared: Arc<Shared>,
     sampling: Arc<AtomicBool>,
     samples: Arc<Mutex<Vec<Sample>>>,
@@ -61,14 +61,14 @@ pub struct StreamTotals {
 pub struct Sockets(Vec<TcpStream>);
 
 impl Sockets {
-    /// Returns those of the senders; none if one of them cannot be kept.
-    fn of_senders(streams: &[Stream]) -> Self {
-        let senders = streams.iter().filter(|stream| stream.role == Role::Sender);
-        let sockets = senders.filter_map(|stream| match &stream.channel {
-            Channel::Tcp(socket) => Some(socket.try_clone()),
+    /// Returns those of the senders.
+    fn of_senders(streams: Vec<Stream>) -> Self {
+        let senders = streams.into_iter().filter(|stream| stream.role == Role::Sender);
+        let sockets = senders.filter_map(|stream| match stream.channel {
+            Channel::Tcp(socket) => Some(socket),
             Channel::Udp(_) => None,
         });
-        Self(sockets.collect::<io::Result<_>>().unwrap_or_default())
+        Self(sockets.collect())
     }
 
     /// Returns the payload that they have sent so far, retransmissions included (`tcpi_bytes_sent`, Linux 4.19); `None`
@@ -96,7 +96,7 @@ impl Transfer {
         let plan = TransferPlan { block: plan.block.max(ByteCount::new(1)), ..plan };
         let origin = Instant::now();
         let cpu = process_cpu_time()?;
-        let streams: Arc<[Stream]> = lanes.into_iter().map(Stream::new).collect();
+        let streams: Arc<Vec<Stream>> = Arc::new(lanes.into_iter().map(Stream::new).collect());
         let shared = Arc::new(Shared::new(plan.budget, storage));
         let workers = start_workers(&streams, &shared, plan)?;
         let samples = Arc::new(Mutex::new(Vec::new()));
@@ -218,7 +218,8 @@ impl Transfer {
             }
             used
         });
-        let sent_on = Sockets::of_senders(&self.streams);
+        // All threads have ended, so that nobody else holds them.
+        let sent_on = Arc::into_inner(self.streams).map(Sockets::of_senders).unwrap_or_default();
         StreamTotals { totals, samples, sent_on, cpu, storage, failures, notes: self.shared.take_notes() }
     }
 
@@ -241,7 +242,7 @@ impl Transfer {
 
 /// A thread for each stream; none remains if one cannot be started.
 fn start_workers(
-    streams: &Arc<[Stream]>,
+    streams: &Arc<Vec<Stream>>,
     shared: &Arc<Shared>,
     plan: TransferPlan,
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
@@ -252,7 +253,7 @@ fn start_workers(
 
 fn start_worker(
     index: usize,
-    streams: &Arc<[Stream]>,
+    streams: &Arc<Vec<Stream>>,
     shared: &Arc<Shared>,
     plan: TransferPlan,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
@@ -284,7 +285,7 @@ fn run_on(processor: u16) -> io::Result<()> {
 }
 
 fn start_sampler(
-    streams: &Arc<[Stream]>,
+    streams: &Arc<Vec<Stream>>,
     origin: Instant,
     sampling: &Arc<AtomicBool>,
     samples: &Arc<Mutex<Vec<Sample>>>,
@@ -316,6 +317,7 @@ mod tests {
     use socket2::{Domain, Protocol, Socket, Type};
     use std::fs::File;
     use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::os::fd::{AsRawFd, RawFd};
     use std::os::unix::fs::FileExt;
     use std::time::Duration;
 
@@ -509,6 +511,22 @@ mod tests {
             assert!(within(TIMEOUT, || moved(&receiver).get() == count * 100));
         }
         receiver.finish();
+    }
+
+    /// Each was once kept a second time, so that many streams took twice the descriptors.
+    #[test]
+    fn connections_that_are_over_are_kept_by_those_who_send_and_by_nobody_else() {
+        let (left, right) = connected(2);
+        let descriptors: Vec<RawFd> = left.iter().map(AsRawFd::as_raw_fd).collect();
+        let budget = ByteCount::new(50_000);
+        let receiver = receiver(right, plan());
+        let sender = sender(left, TransferPlan { budget: Some(budget), ..plan() });
+        assert!(within(TIMEOUT, || moved(&receiver) == budget));
+        let (sent, received) = (sender.finish(), receiver.finish());
+        let kept: Vec<RawFd> = sent.sent_on.0.iter().map(AsRawFd::as_raw_fd).collect();
+        assert_eq!(kept, descriptors);
+        assert!(sent.sent_on.carried().is_some_and(|carried| carried >= budget));
+        assert_eq!(received.sent_on.carried(), None);
     }
 
     #[test]

@@ -58,4 +58,4 @@ mod fixture;
 pub use cross_traffic::{left_by_cross_traffic, predict_with_cross_traffic};
 pub use likely::Likely;
 pub use predict::{Outlook, evaluate, predict};
-pub use relays::{USUAL_RELAY_RTT, predict_with_relays};
+pub use relays::{USUAL_RELAY_RTT, congestion_between_relays, predict_with_relays};

@@ -1,7 +1,7 @@
 //! One load through a pair of relays that split its path.
 
 use fullpipe_record::{Buffer, HostSettings, Path, Prediction, Request};
-use fullpipe_units::Span;
+use fullpipe_units::{Ratio, Span};
 
 use crate::improvement::{LOSS_TOLERANT, can_tolerate_loss};
 use crate::predict::predict;
@@ -23,8 +23,7 @@ pub fn predict_with_relays(
     request: &Request,
 ) -> Prediction {
     let [near, middle, far] = stretches;
-    let loses = middle.forward.loss.is_some_and(|loss| loss.get() >= LOSSY);
-    let congestion = (loses && can_tolerate_loss(relay)).then(|| LOSS_TOLERANT.to_owned());
+    let congestion = congestion_between_relays(middle.forward.loss, relay);
     let own = Request { buffer: Buffer::Automatic, congestion, ..request.clone() };
     let middle = predict(middle, relay, relay, &own);
     let ramp = middle.ramp;
@@ -35,10 +34,17 @@ pub fn predict_with_relays(
     Prediction { ramp, ..slowest }
 }
 
+/// Returns the congestion control that relays with the settings `relay` change to on a stretch that loses this share of
+/// its packets without a queue; `None` if they leave it to their kernel.
+pub fn congestion_between_relays(loss: Option<Ratio>, relay: &HostSettings) -> Option<String> {
+    let loses = loss.is_some_and(|loss| loss.get() >= LOSSY);
+    (loses && can_tolerate_loss(relay)).then(|| LOSS_TOLERANT.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use fullpipe_record::Limit;
-    use fullpipe_units::{BitRate, ByteCount, Ratio};
+    use fullpipe_units::{BitRate, ByteCount};
 
     use super::*;
     use crate::fixture::path;

@@ -1,6 +1,6 @@
 //! Loss without a queue, as the kernel's figures show it while a sender sends.
 
-use fullpipe_record::TcpInfo;
+use fullpipe_record::{TcpInfo, packets_wait};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 /// Time between two samples.
@@ -43,9 +43,9 @@ impl SenderSample {
         }
     }
 
-    /// Returns whether packets wait for less than a tenth of the propagation time.
+    /// Returns whether packets wait for less than a tenth of the propagation time ([`packets_wait`]).
     pub fn has_no_queue(self) -> bool {
-        self.rtt <= self.min_rtt.scaled(1.1) + Span::from_millis(2)
+        !packets_wait(self.rtt, self.min_rtt)
     }
 
     /// Returns whether packets wait for more than half of it.

@@ -105,7 +105,7 @@ pub use relay::{
 };
 pub use request::{Buffer, Request, ResolvedRequest, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
-pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo};
+pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo, packets_wait};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
 pub use simulation::{Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport};
 pub use steady::{RAMP_ROUND_TRIPS, least_rtt, steady, steady_of_receiver};

@@ -104,8 +104,9 @@ impl Direction {
     pub(crate) fn undelivered(&self, unacknowledged: u64) -> u64 {
         let held = (self.rest.len() + self.pipe.as_ref().map_or(0, |(_, bytes)| *bytes)) as u64;
         match &self.blocks {
-            Blocks::None => held + unacknowledged,
-            Blocks::Made(packer) => packer.payload_in(held + unacknowledged),
+            // TLS adds to it, and there is no more than was read.
+            Blocks::None => (held + unacknowledged).min(self.read),
+            Blocks::Made(packer) => packer.payload_in(held + unacknowledged).min(self.read),
             Blocks::Read(reader) => held + unacknowledged + reader.held_payload(),
         }
     }

@@ -1,7 +1,7 @@
 //! The near relay: connections to the far one, made and authenticated before a client needs them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,6 +41,8 @@ pub(crate) struct Pool {
     coming: Cell<usize>,
     /// Calls at once, so that the far relay does not take a burst of clients for an attack.
     calls: Semaphore,
+    /// Reasons for which the far relay cannot be used, since it could.
+    reported: RefCell<BTreeSet<String>>,
 }
 
 /// A connection to the far relay that can be used.
@@ -59,8 +61,18 @@ impl Pool {
         size: u16,
         events: UnboundedSender<RelayEvent>,
     ) -> Rc<Self> {
-        let (idle, coming, calls) = (RefCell::default(), Cell::default(), Semaphore::new(CALLS));
-        Rc::new(Self { via, key, tls, events, compress, size: size.into(), idle, coming, calls })
+        Rc::new(Self {
+            via,
+            key,
+            tls,
+            events,
+            compress,
+            size: size.into(),
+            idle: RefCell::default(),
+            coming: Cell::default(),
+            calls: Semaphore::new(CALLS),
+            reported: RefCell::default(),
+        })
     }
 
     /// Makes connections until as many wait as are to wait.
@@ -77,18 +89,23 @@ impl Pool {
     }
 
     async fn call_until_answered(&self) -> Ready {
-        let mut is_reported = false;
         loop {
             match self.call().await {
-                Ok(ready) => return ready,
-                Err(error) if !is_reported => {
-                    is_reported = true;
-                    let why = format!("the far relay {} cannot be used: {error}", self.via);
-                    let _ = self.events.send(RelayEvent::NoPeer { why });
+                Ok(ready) => {
+                    self.reported.borrow_mut().clear();
+                    return ready;
                 }
-                Err(_) => {}
+                Err(error) => self.report(&error),
             }
             sleep(RETRY).await;
+        }
+    }
+
+    /// Reports that the far relay cannot be used: once for each reason until it can, however many connections wait.
+    fn report(&self, error: &io::Error) {
+        let why = format!("the far relay {} cannot be used: {error}", self.via);
+        if self.reported.borrow_mut().insert(why.clone()) {
+            let _ = self.events.send(RelayEvent::NoPeer { why });
         }
     }
 
@@ -171,6 +188,23 @@ mod tests {
             let (ready, text) = tokio::join!(pool.ask(&target), far);
             Ok((text, ready?.compress))
         })
+    }
+
+    #[test]
+    fn connections_that_wait_in_vain_report_each_reason_once() {
+        let key = Key::from_file_content(b"correct horse battery").unwrap();
+        let (events, mut reported) = tokio::sync::mpsc::unbounded_channel();
+        let pool = Pool::new("192.0.2.1:9".parse().unwrap(), key, None, false, 8, events);
+        for why in ["refused", "refused", "no key", "refused"] {
+            pool.report(&io::Error::other(why));
+        }
+        let whys: Vec<String> = std::iter::from_fn(|| reported.try_recv().ok())
+            .map(|event| match event {
+                RelayEvent::NoPeer { why } => why,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(whys, ["refused", "no key"].map(|why| format!("the far relay 192.0.2.1:9 cannot be used: {why}")));
     }
 
     #[test]

@@ -102,8 +102,10 @@ pub fn read_flows_with(
         redacted: None,
         dropped: file.notes().drops,
     };
-    if report.unanswered > 0 {
-        report.notes.push(format!("{} SYNs got no answer.", report.unanswered));
+    match report.unanswered {
+        0 => {}
+        1 => report.notes.push("1 SYN got no answer.".to_owned()),
+        more => report.notes.push(format!("{more} SYNs got no answer.")),
     }
     report.notes.extend(left_out(finished.left_out));
     Reading { report, times: finished.times, transfers: finished.transfers, error }

@@ -6,6 +6,7 @@
 //! minutes to its share, and in the end two take √2 times as much as one, at most. Loss without a queue is not taken
 //! for one.
 
+use fullpipe_record::packets_wait;
 use fullpipe_units::{BitRate, Span, Time};
 
 use crate::rounds::{Rounds, Seen, StreamsSample};
@@ -17,11 +18,6 @@ const RENO_GROWTH: f64 = GROWTH * 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// Connections whose growth the sum has.
 const GROWTH: f64 = 2.0;
-
-/// Share of the base round-trip time that packets wait in a queue that overflows, at least, and on top of that the
-/// variation of any path.
-const QUEUE: f64 = 1.1;
-const VARIATION: Span = Span::from_millis(2);
 
 /// Rounds for which segments that one overflow has dropped are sent again.
 const ROUNDS_OF_RECOVERY: u32 = 2;
@@ -56,7 +52,7 @@ impl Coupling {
             let last = self.last.replace(seen).unwrap_or(seen);
             self.since_overflow += 1;
             let rtt = seen.most.max(last.most);
-            let overflowed = seen.lost && rtt > self.rounds.base().scaled(QUEUE) + VARIATION;
+            let overflowed = seen.lost && packets_wait(rtt, self.rounds.base());
             if overflowed && self.since_overflow > ROUNDS_OF_RECOVERY {
                 let window = seen.delivered.max(last.delivered) * rtt.as_secs_f64() / seen.mss.max(1.0);
                 self.course = Some(Course::begin(at, window, self.course));

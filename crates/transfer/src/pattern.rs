@@ -1,3 +1,5 @@
+use std::mem::{replace, swap};
+
 use crate::EntryPath;
 
 /// Patterns of what is neither sent nor deleted, as of rsync's `--exclude`.
@@ -43,62 +45,56 @@ impl Pattern {
         }
         let whole = path.as_bytes();
         match (self.is_anchored, self.has_folder) {
-            (true, _) => fits(&self.glob, whole),
-            (false, false) => fits(&self.glob, path.name()),
-            (false, true) => {
-                let starts = whole.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
-                std::iter::once(0).chain(starts).any(|start| fits(&self.glob, &whole[start..]))
+            (true, _) => fits(&self.glob, whole, false),
+            (false, false) => fits(&self.glob, path.name(), false),
+            (false, true) => fits(&self.glob, whole, true),
+        }
+    }
+}
+
+/// Returns whether `glob` fits all of `text` or, with `anywhere`, what follows one of its slashes. It goes on with all
+/// places of the glob at once, so that the time is bounded by the product of both lengths.
+fn fits(glob: &[u8], text: &[u8], anywhere: bool) -> bool {
+    let last_close = glob.iter().rposition(|byte| *byte == b']').unwrap_or_default();
+    let [mut places, mut next] = [vec![false; glob.len() + 1], vec![false; glob.len() + 1]];
+    reach(glob, 0, &mut places);
+    for &byte in text {
+        next.fill(false);
+        if anywhere && byte == b'/' {
+            reach(glob, 0, &mut next);
+        }
+        for at in (0..glob.len()).filter(|at| places[*at]) {
+            let stays = glob[at..].starts_with(b"**") || (glob[at] == b'*' && byte != b'/');
+            if stays {
+                reach(glob, at, &mut next);
+            } else if glob[at] != b'*'
+                && let Some(length) = one(&glob[at..], byte, at < last_close)
+            {
+                reach(glob, at + length, &mut next);
             }
         }
+        swap(&mut places, &mut next);
     }
+    places[glob.len()]
 }
 
-/// Returns whether `glob` fits all of `text`. Only the last star of a kind is tried again, so that the time is bounded
-/// by a power of the length.
-fn fits(glob: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut read) = (0, 0);
-    // The places to go on from after the last `*` and the last `**`, should the rest not fit.
-    let mut star: Option<(usize, usize)> = None;
-    let mut double: Option<(usize, usize)> = None;
-    loop {
-        if glob[at..].starts_with(b"**") {
-            (at, star) = (at + 2, None);
-            double = Some((at, read));
-            continue;
-        }
-        if glob.get(at) == Some(&b'*') {
-            at += 1;
-            star = Some((at, read));
-            continue;
-        }
-        if at == glob.len() && read == text.len() {
-            return true;
-        }
-        if let Some(length) = text.get(read).and_then(|byte| one(&glob[at..], *byte)) {
-            (at, read) = (at + length, read + 1);
-            continue;
-        }
-        let again = |from: &mut (usize, usize)| {
-            from.1 += 1;
-            *from
-        };
-        if let Some(from) = star.as_mut().filter(|from| text.get(from.1).is_some_and(|byte| *byte != b'/')) {
-            (at, read) = again(from);
-        } else if let Some(from) = double.as_mut().filter(|from| from.1 < text.len()) {
-            star = None;
-            (at, read) = again(from);
-        } else {
-            return false;
+/// Notes a place of `glob`, and those behind the stars that follow it, which may stand for nothing.
+fn reach(glob: &[u8], mut at: usize, places: &mut [bool]) {
+    while !replace(&mut places[at], true) {
+        match &glob[at..] {
+            [b'*', b'*', ..] => at += 2,
+            [b'*', ..] => at += 1,
+            _ => return,
         }
     }
 }
 
-/// Returns the length of the first element of `glob`, if it fits `byte`.
-fn one(glob: &[u8], byte: u8) -> Option<usize> {
+/// Returns the length of the first element of `glob`, if it fits `byte`. A class is looked for if one `may_close`.
+fn one(glob: &[u8], byte: u8, may_close: bool) -> Option<usize> {
     match glob {
         [b'?', ..] => (byte != b'/').then_some(1),
         [b'\\', escaped, ..] => (*escaped == byte).then_some(2),
-        [b'[', rest @ ..] => match rest.iter().skip(1).position(|byte| *byte == b']') {
+        [b'[', rest @ ..] if may_close => match rest.iter().skip(1).position(|byte| *byte == b']') {
             Some(end) => of_class(&rest[..=end], byte).then_some(end + 3),
             None => (byte == b'[').then_some(1),
         },
@@ -167,12 +163,43 @@ mod tests {
         let text = "a".repeat(250);
         assert!(!excludes(&("*a".repeat(60) + "b"), &text));
         assert!(!excludes(&("**a".repeat(60) + "b"), &text));
+        // Each of these once took the square of the path's length, or of the pattern's.
+        let deep = "a/".repeat(2000) + "a";
+        assert!(!excludes(&("**/*".repeat(20) + "/b"), &deep));
+        assert!(!excludes(&("**/*".to_owned() + &"[".repeat(5_000)), &deep));
+    }
+
+    /// The same without a bound on the time.
+    fn fits_slowly(glob: &[u8], text: &[u8]) -> bool {
+        let later = |length: usize, may_pass: fn(u8) -> bool| {
+            let ends = text.iter().position(|byte| !may_pass(*byte)).unwrap_or(text.len());
+            (0..=ends).any(|skipped| fits_slowly(&glob[length..], &text[skipped..]))
+        };
+        match (glob, text) {
+            ([], _) => text.is_empty(),
+            ([b'*', b'*', ..], _) => later(2, |_| true),
+            ([b'*', ..], _) => later(1, |byte| byte != b'/'),
+            (_, [byte, rest @ ..]) => one(glob, *byte, true).is_some_and(|length| fits_slowly(&glob[length..], rest)),
+            (_, []) => false,
+        }
     }
 
     proptest! {
         #[test]
         fn any_pattern_is_read(glob in proptest::collection::vec(any::<u8>(), 0..40), text in "[a-c/]{0,12}") {
-            let _ = fits(&glob, text.as_bytes());
+            prop_assert_eq!(fits(&glob, text.as_bytes(), false), fits_slowly(&glob, text.as_bytes()));
+        }
+
+        #[test]
+        fn patterns_of_stars_and_classes_fit_as_they_do_by_trying(
+            glob in "(\\*|\\*\\*|\\?|a|b|/|\\[|\\]|\\[a-b\\]|\\[!a\\]|\\\\){0,9}",
+            text in "[abc/]{0,9}",
+        ) {
+            let (glob, text) = (glob.as_bytes(), text.as_bytes());
+            prop_assert_eq!(fits(glob, text, false), fits_slowly(glob, text));
+            let starts = text.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+            let anywhere = std::iter::once(0).chain(starts).any(|start| fits_slowly(glob, &text[start..]));
+            prop_assert_eq!(fits(glob, text, true), anywhere);
         }
     }
 }

@@ -2,6 +2,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use clap::ArgGroup;
 use fullpipe_control::Network;
 use fullpipe_iperf::Key;
 use fullpipe_record::Event;
@@ -23,13 +24,17 @@ use crate::values::{duration, key};
 /// relay (--via) and the far one (--allow-to) carry the long stretch with windows that the kernel tunes, and the hosts
 /// only fill their short ones.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(
+    after_help = AFTER_HELP,
+    group = ArgGroup::new("part").args(["to", "allow_to"]).required(true),
+    override_usage = USAGES
+)]
 pub(crate) struct Arguments {
     /// Address to listen on: ADDRESS:PORT, or :PORT for all addresses
     #[arg(long, value_parser = listen, value_name = "ADDRESS:PORT", help_heading = "Relay")]
     listen: ListenAddress,
     /// Target of all connections: HOST:PORT
-    #[arg(long, value_name = "HOST:PORT", required_unless_present = "allow_to", help_heading = "Relay")]
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Relay")]
     to: Option<Target>,
     /// Far relay that connects to the target
     #[arg(long, value_name = "HOST:PORT", requires = "key_file", requires = "to", help_heading = "Pair")]
@@ -38,13 +43,7 @@ pub(crate) struct Arguments {
     ///
     /// NETWORK:PORTS, as 10.0.0.0/8:22,443 or `[2001:db8::/32]:*`. Loopback and link-local addresses are permitted only
     /// by a network that holds nothing else.
-    #[arg(
-        long,
-        value_name = "NETWORK:PORTS",
-        requires = "key_file",
-        conflicts_with_all = ["to", "via"],
-        help_heading = "Pair"
-    )]
+    #[arg(long, value_name = "NETWORK:PORTS", requires = "key_file", conflicts_with = "via", help_heading = "Pair")]
     allow_to: Vec<AllowedTargets>,
     /// Key in FILE that both relays of a pair have
     ///
@@ -89,6 +88,14 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Output")]
     json_lines: bool,
 }
+
+/// The group in one line is too wide for a terminal.
+const USAGES: &str = "\
+fullpipe relay --listen <ADDRESS:PORT> --to <HOST:PORT> [OPTIONS]
+       fullpipe relay --listen <ADDRESS:PORT> --to <HOST:PORT> --via <HOST:PORT>
+                      --key-file <FILE> [OPTIONS]
+       fullpipe relay --listen <ADDRESS:PORT> --allow-to <NETWORK:PORTS>
+                      --key-file <FILE> [OPTIONS]";
 
 const AFTER_HELP: &str = "\
 A relay acknowledges data before the other end has it. If it dies, or the long
@@ -178,6 +185,7 @@ fn describe(event: &RelayEvent) -> String {
             format!("{connections} connections rejected; the last, of {client}, because {why}")
         }
         RelayEvent::NoPeer { why } => format!("{why}; trying again each second"),
+        RelayEvent::Stopping { connections: 0, .. } => "stopping".to_owned(),
         RelayEvent::Stopping { connections, deadline } => {
             format!("stopping: {connections} connections may end by themselves within {deadline}")
         }

@@ -1,6 +1,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap::ArgGroup;
 use clap::Subcommand;
 use fullpipe_record::{ArchiveReport, Content, Document, ErrorReport, ImportedFile, StoredDocument};
 use fullpipe_report as report;
@@ -95,9 +96,10 @@ enum Action {
         json: JsonArgument,
     },
     /// Remove samples, or whole documents, that are old; facts remain
+    #[command(group = ArgGroup::new("what").args(["samples", "documents"]).required(true).multiple(true))]
     Thin {
         /// Remove samples of documents older than this: 90d, 12w
-        #[arg(long, value_parser = ago, value_name = "AGE", required_unless_present = "documents")]
+        #[arg(long, value_parser = ago, value_name = "AGE")]
         samples: Option<Timestamp>,
         /// Remove the bodies of documents older than this: 2y
         #[arg(long, value_parser = ago, value_name = "AGE")]
@@ -275,13 +277,16 @@ fn thin(
 
 /// Keeps each file; fails behind the report of all if one was refused.
 fn import(place: &Location, files: &[PathBuf], terminal: &Terminal) -> Result<(), Failure> {
-    let mut store = Store::create(place)?;
+    let mut store = None;
     let mut imported = Vec::new();
     for file in files {
-        imported.push(import_file(&mut store, file)?);
+        imported.push(import_file(&mut store, place, file)?);
     }
     let refused = imported.iter().filter(|file| file.error.is_some()).count();
-    let message = format!("{refused} of {} files were refused", files.len());
+    let message = match files.len() {
+        1 => "the file was refused".to_owned(),
+        all => format!("{refused} of {all} files were refused"),
+    };
     let error = (refused > 0).then_some(ErrorReport { message, exit_code: USAGE });
     terminal.result(&report::imported(&imported, terminal.style()));
     terminal.document(&Document::new(Content::Imported { imported }).with_error(error.clone()));
@@ -290,11 +295,11 @@ fn import(place: &Location, files: &[PathBuf], terminal: &Terminal) -> Result<()
     Err(Failure::already_printed(USAGE))
 }
 
-/// Keeps the documents in a file.
+/// Keeps the documents in a file, in an archive that is made with the first of them.
 ///
 /// # Errors
 /// Fails if the archive refuses; a file that is malformed is a result.
-fn import_file(store: &mut Store, file: &Path) -> Result<ImportedFile, Failure> {
+fn import_file(store: &mut Option<Store>, place: &Location, file: &Path) -> Result<ImportedFile, Failure> {
     let name = file.display().to_string();
     let refused =
         |error| ImportedFile { file: name.clone(), ids: Vec::new(), known: 0, kind: None, error: Some(error) };
@@ -304,6 +309,10 @@ fn import_file(store: &mut Store, file: &Path) -> Result<ImportedFile, Failure> 
     let documents = match documents {
         Ok(documents) => documents,
         Err(error) => return Ok(refused(error)),
+    };
+    let store = match store {
+        Some(store) => store,
+        none => none.insert(Store::create(place)?),
     };
     let kept: Vec<_> = documents.iter().map(|document| store.put(document)).collect::<Result<_, _>>()?;
     Ok(ImportedFile {

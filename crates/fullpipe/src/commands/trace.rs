@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use clap::ArgGroup;
 use fullpipe_experiment::{Known, judge_capture, judge_captures};
 use fullpipe_host::settings_of;
 use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, FlowReport, HostSettings};
@@ -29,16 +30,17 @@ use crate::values::duration;
 /// transfer with most data, or the one of --flow, is judged as `diagnose` judges one: its limit, the figures that
 /// decide, and what would help.
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("packets").args(["files", "interface"]).required(true))]
 pub(crate) struct Arguments {
     /// Capture file; `-` is standard input. A second one, of the same time from another place, shows what was lost and
     /// changed between both
-    #[arg(value_name = "FILE", required_unless_present = "interface", num_args = 1..=2)]
+    #[arg(value_name = "FILE", num_args = 1..=2)]
     files: Vec<PathBuf>,
     /// Capture on this network device, until Ctrl-C or for --time
     ///
     /// Reads the first 128 bytes of each TCP packet and keeps none. Needs `CAP_NET_RAW`: without it, pipe
     /// `tcpdump -w -` into `fullpipe trace -`.
-    #[arg(long, short, value_name = "DEVICE", conflicts_with = "files")]
+    #[arg(long, short, value_name = "DEVICE")]
     interface: Option<String>,
     /// Duration of the capture of --interface [default: until Ctrl-C]
     #[arg(

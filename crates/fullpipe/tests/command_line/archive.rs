@@ -191,6 +191,14 @@ fn a_malformed_file_keeps_no_other_out() {
     assert_eq!(user.stored().len(), 1);
 }
 
+/// With an archive, every measurement from then on would be kept.
+#[test]
+fn a_file_that_is_refused_makes_no_archive() {
+    let user = User::new();
+    assert_eq!(sentence(&user.run(&["store", "import", "/nonexistent"]), 2), "the file was refused");
+    assert_says(&sentence(&user.run(&["store", "list"]), 2), &["there is no archive"]);
+}
+
 #[test]
 fn what_is_exported_has_no_names_if_they_are_redacted() {
     let user = User::new();

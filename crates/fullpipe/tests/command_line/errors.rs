@@ -1,6 +1,7 @@
 //! Bad input gives one clear sentence and the right exit code, soon, and leaves nothing behind.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -84,6 +85,31 @@ fn flags_that_do_not_exist_or_do_not_fit() {
     assert_says(&refused(&["nosuch"]), &["nosuch"]);
     assert_says(&refused(&["measure", "h", "-n", "1M", "-t", "1"]), &["--bytes", "--time"]);
     assert_says(&refused(&["lab", "exec", "demo", "middle", "--", "true"]), &["middle", "`sender`", "`receiver`"]);
+}
+
+#[test]
+fn a_relay_without_a_part() {
+    let said = refused(&["relay", "--listen", "127.0.0.1:0"]);
+    assert_says(&said, &["--to <HOST:PORT>|--allow-to <NETWORK:PORTS>"]);
+    let said = refused(&["relay", "--listen", "127.0.0.1:0", "--to", "h:1", "--allow-to", "10.0.0.0/8:1"]);
+    assert_says(&said, &["--to", "cannot be used with", "--allow-to"]);
+}
+
+#[test]
+fn all_that_would_do_is_named() {
+    assert_says(&refused(&["trace"]), &["<FILE|--interface <DEVICE>>"]);
+    assert_says(&refused(&["store", "thin"]), &["<--samples <AGE>|--documents <AGE>>"]);
+    let said = refused(&["diff", "h", "--", "-C", "cubic"]);
+    assert!(said.contains("--pairs <N>") && !said.contains("<B>\n"), "{said}");
+}
+
+/// A result that was lost once ended with code 0.
+#[test]
+fn a_full_disk_under_standard_output() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = fullpipe(&["calc", "--rtt", "100ms", "--bandwidth", "1G"]);
+    let output = command.stdout(full).output().unwrap();
+    assert_says(&sentence(&output, FAILED), &["standard output is not complete", "No space left"]);
 }
 
 #[test]

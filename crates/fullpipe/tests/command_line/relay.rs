@@ -340,6 +340,30 @@ fn a_near_relay_with_another_key_is_refused() {
     assert!(listener.accept().is_err());
 }
 
+/// Eight connections wait for clients, and each of them fails.
+#[test]
+fn relays_of_which_only_one_encrypts_say_so_once() {
+    for flags in [[&[][..], &["--plain"]], [&["--plain"], &[]]] {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        std::fs::write(&key, KEY).unwrap();
+        let key = key.to_str().unwrap();
+        let (port, far) = (free_port(), free_port());
+        let via = format!("127.0.0.1:{far}");
+        let far = relay(far, &[&["--key-file", key, "--allow-to", "127.0.0.1:1"], flags[0]].concat());
+        let near = relay(port, &[&["--key-file", key, "--to", "127.0.0.1:1", "--via", &via], flags[1]].concat());
+        assert_reset(&mut connect(port), "no pair");
+        let [far, near] = [far, near].map(|relay| {
+            relay.interrupt();
+            lines(&relay.finish(TIMEOUT))
+        });
+        let of_pool: Vec<&str> = near.lines().filter(|line| line.contains("\"no-peer\"")).collect();
+        assert!(matches!(of_pool[..], [one] if one.contains("only one end encrypts")), "{near}");
+        let of_far = if flags[0].is_empty() { "does not begin with TLS" } else { "or encrypts" };
+        assert!(far.contains(of_far), "{far}");
+    }
+}
+
 #[test]
 fn unknown_callers_are_dropped_in_time_and_others_are_served() {
     for kind in [Kind::Plain, Kind::Tls] {

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "A|HOST")]
     a: String,
     /// File or files of B
-    #[arg(required_unless_present = "pairs", conflicts_with_all = ["pairs", "sides"])]
+    #[arg(required_unless_present_any = ["pairs", "sides"], conflicts_with_all = ["pairs", "sides"])]
     b: Option<String>,
     /// Flags of A, then -- and those of B
     #[arg(last = true, requires = "pairs", value_name = "FLAGS")]
