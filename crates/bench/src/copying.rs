@@ -19,6 +19,9 @@ use crate::{INTERRUPTED, fairness, say};
 /// This program's own.
 const OURS: &str = "copy";
 
+/// The same on a QUIC connection.
+const BY_QUIC: &str = "by QUIC";
+
 /// The programs that it is held against.
 const RIVALS: [&str; 4] = ["scp", "rsync", "rsyncd", "curl"];
 
@@ -185,6 +188,10 @@ impl Bench<'_> {
                 let with = programs.join(",");
                 self.compare(&cell.scenario(), size, &["--with", &with], &mut results)?;
             }
+            let by_quic = ["--", "sh", "-euc", &by_quic(self.fullpipe)];
+            self.compare(&cell.scenario(), cell.ours, &by_quic, &mut results)?;
+            let runs = results.remove("command").unwrap_or_default();
+            results.entry(BY_QUIC.to_owned()).or_default().extend(runs);
         }
         Ok(cell_text(cell, &results))
     }
@@ -246,6 +253,12 @@ impl Bench<'_> {
     }
 }
 
+/// Returns the script of the shell by which ours copies a file on a QUIC connection.
+fn by_quic(fullpipe: &Path) -> String {
+    let program = fullpipe.display();
+    format!("{program} copy --transport quic -e '{{ssh}}' --far-path {program} {{file}} {{host}}:{{copy}}")
+}
+
 /// Returns the run of the last round that counts, or else why there is none.
 fn last_valid(mut runs: Vec<ProgramRun>) -> Result<ProgramRun, String> {
     let last_round = runs.last().map_or(0, |run| run.round);
@@ -304,7 +317,7 @@ fn cell_text(cell: &Cell, results: &Results) -> String {
     let whole: fn(&ProgramRun) -> Option<f64> = |run| run.goodput.map(BitRate::as_mbps);
     let steady: fn(&ProgramRun) -> Option<f64> = |run| run.steady.map(BitRate::as_mbps);
     let took: fn(&ProgramRun) -> Option<f64> = |run| run.took.map(Span::as_secs_f64);
-    for program in std::iter::once(OURS).chain(RIVALS) {
+    for program in [OURS, BY_QUIC].into_iter().chain(RIVALS) {
         let [whole, steady, took] = [whole, steady, took].map(|of| shown(ratio(&figures(program, of))));
         let times = times_as_fast(results, program);
         let _ = writeln!(text, "  {program:<7} whole {whole:<24} steady {steady:<24} {took:<22} s  {times}");
