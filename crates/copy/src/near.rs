@@ -339,22 +339,21 @@ impl Run {
         choice: impl Fn(Span) -> Choice,
     ) -> Connected {
         let rtt = streams.first().and_then(DataStream::rtt).unwrap_or_default();
-        let mut note = String::new();
-        let mut quic = None;
-        if let Some(why) = self.reason_for_quic(far, &streams, rtt) {
-            match far.dial_quic((rtt * 4).max(SHORT_HANDSHAKE).into()) {
-                Ok(connection) if why == ReasonForQuic::Scaling => {
-                    let mut connected = self.connected_by_quic(far, connection, CopyTransport::Quic);
-                    connected.reason += ": a device on the way takes window scaling away from TCP";
-                    return connected;
-                }
-                Ok(connection) => {
-                    quic = Some((Arc::new(connection), self.quic_streams()));
-                    note = "; QUIC stands by, because the sender may not use BBR with TCP".to_owned();
-                }
-                Err(error) => note = format!("; QUIC does not stand by, because UDP does not pass ({error})"),
+        let why = self.reason_for_quic(far, &streams, rtt);
+        let dialled = why.map(|why| (why, far.dial_quic((rtt * 4).max(SHORT_HANDSHAKE).into())));
+        let (quic, note) = match dialled {
+            Some((ReasonForQuic::Scaling, Ok(connection))) => {
+                let mut connected = self.connected_by_quic(far, connection, CopyTransport::Quic);
+                connected.reason += ": a device on the way takes window scaling away from TCP";
+                return connected;
             }
-        }
+            Some((ReasonForQuic::NoBbr, Ok(connection))) => {
+                let note = "; QUIC stands by, because the sender may not use BBR with TCP".to_owned();
+                (Some((Arc::new(connection), self.quic_streams())), note)
+            }
+            Some((_, Err(error))) => (None, format!("; QUIC does not stand by, because UDP does not pass ({error})")),
+            None => (None, String::new()),
+        };
         let Choice { active, reason, .. } = choice(rtt);
         far.carry(streams.len() as u16, active, quic.as_ref().map_or(0, |(_, streams)| *streams));
         let reason = reason + self.encryption(&streams) + &note;
@@ -398,9 +397,10 @@ impl Run {
                 listener.take(HANDSHAKE_DEADLINE + MESSAGE_TIME)
             });
         let connection = from_far_end.ok_or_else(|| format!("{why}, and it cannot reach this host"))?;
-        let mut connected = self.connected_by_quic(far, connection, CopyTransport::QuicFromFarEnd);
-        connected.reason += &format!("; it comes from the far end, because {why}");
-        Ok(connected)
+        let Connected { connections, transport, reason } =
+            self.connected_by_quic(far, connection, CopyTransport::QuicFromFarEnd);
+        let reason = format!("{reason}; it comes from the far end, because {why}");
+        Ok(Connected { connections, transport, reason })
     }
 
     fn connected_by_quic(&self, far: &Reached<'_>, connection: QuicConnection, transport: CopyTransport) -> Connected {

@@ -260,10 +260,55 @@ pub(crate) fn quic_reason(asked: Option<u16>, streams: u16, rtt: Span) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::Common;
+    use crate::control::Outgoing;
+    use crate::pulse::Pulse;
+    use crate::queue::{Job, Next};
+    use crate::quic::{QuicListener, dial};
     use fullpipe_record::Change as RecordChange;
+    use fullpipe_transfer::{Chunks, Excludes};
 
     /// A maximum of buffers, as in the third batch of the OCI experiments.
     const WIDE: ByteCount = ByteCount::new(24_500_000);
+
+    /// Both ends of a QUIC connection.
+    fn quic() -> [QuicConnection; 2] {
+        let deadline = Duration::from_secs(3);
+        let listener = QuicListener::start(None, (0, 0), &[7; 32]).unwrap();
+        let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
+        let near = dial(&[loopback], listener.port, &[7; 32], deadline).unwrap();
+        [near, listener.take(deadline).unwrap()]
+    }
+
+    fn sender() -> Arc<Sender> {
+        let (out, _) = Outgoing::start(std::io::sink(), &Pulse::new(Duration::from_secs(9))).unwrap();
+        let common = Common::new(out, Arc::default(), None);
+        Arc::new(Sender::new(common, Vec::new(), Excludes::new([]), false))
+    }
+
+    #[test]
+    fn a_quic_connection_that_stands_by_takes_over_under_bbr_and_gives_back_when_it_breaks() {
+        let (sender, [near, far]) = (sender(), quic());
+        sender.queue.set_streams(1, 1);
+        sender.queue.stand_by(2);
+        sender.queue.want(0, Chunks { first: 0, count: 9 });
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (rtt, settings) = (Span::from_millis(1), [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]);
+        let monitor = Monitor::new(&sender, vec![socket], Some((Arc::new(near), 2)), rtt, settings);
+        assert!(!monitor.figures().changed_to_quic && monitor.change_over());
+        let figures = monitor.figures();
+        assert_eq!((figures.changed_to_quic, figures.congestion_control.as_deref()), (true, Some("bbr")));
+        let next = |index| sender.queue.next(index, false);
+        assert_eq!((next(0), next(1)), (Next::Nothing, Next::Send(Job { file: 0, chunk: 0 })));
+        drop(far);
+        let until = Instant::now() + Duration::from_secs(3);
+        while next(0) == Next::Nothing && Instant::now() < until {
+            monitor.check_quic();
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!((next(1), next(0)), (Next::End, Next::Send(Job { file: 0, chunk: 1 })));
+    }
 
     #[test]
     fn short_buffers_on_a_long_path_take_more_connections() {

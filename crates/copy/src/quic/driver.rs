@@ -331,7 +331,8 @@ pub(super) fn poll_socket(
     let mut waits = vec![PollFd::new(socket, flags)];
     waits.extend(wake.map(|wake| PollFd::new(wake, PollFlags::IN)));
     let time = until.map(|until| until.saturating_duration_since(Instant::now()));
-    let time = time.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) });
+    let time =
+        time.map(|time| Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: i64::from(time.subsec_nanos()) });
     poll(&mut waits, time.as_ref())?;
     if let Some(wake) = wake {
         // It is empty if the socket was the reason.

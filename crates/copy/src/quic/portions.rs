@@ -25,12 +25,16 @@ pub(super) struct Head {
 
 impl Head {
     pub(super) fn bytes(self) -> [u8; HEAD] {
-        let ([a, b], [c, d, e, f]) = (self.stream.to_le_bytes(), self.number.to_le_bytes());
-        [a, b, c, d, e, f]
+        let mut bytes = [0; HEAD];
+        bytes[..2].copy_from_slice(&self.stream.to_le_bytes());
+        bytes[2..].copy_from_slice(&self.number.to_le_bytes());
+        bytes
     }
 
-    fn read([a, b, c, d, e, f]: [u8; HEAD]) -> Self {
-        Self { stream: u16::from_le_bytes([a, b]), number: u32::from_le_bytes([c, d, e, f]) }
+    /// Returns the head in the first bytes of a portion, once all of them are there.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (stream, number) = bytes.split_first_chunk()?;
+        Some(Self { stream: u16::from_le_bytes(*stream), number: u32::from_le_bytes(*number.first_chunk()?) })
     }
 }
 
@@ -116,9 +120,9 @@ impl Portions {
                     Ok(None) | Err(ReadError::Reset(_)) => return Err(Broken),
                 }
             }
-            if let Ok(head) = head.as_slice().try_into() {
+            if let Some(head) = Head::read(head) {
                 self.begun.remove(&id);
-                self.order.insert(Head::read(head), id)?;
+                self.order.insert(head, id)?;
             }
         }
         Ok(())
@@ -159,7 +163,8 @@ mod tests {
     fn portions_are_read_in_their_order_and_none_twice() {
         let id = |index| StreamId::new(Side::Client, Dir::Uni, index);
         let head = |stream, number| Head { stream, number };
-        assert_eq!(Head::read(head(258, 70_000).bytes()), head(258, 70_000));
+        assert_eq!(Head::read(&head(258, 70_000).bytes()), Some(head(258, 70_000)));
+        assert_eq!(Head::read(&head(258, 70_000).bytes()[..HEAD - 1]), None);
         let mut order = Order::default();
         order.0.resize_with(2, Places::default);
         order.insert(head(1, 1), id(0)).unwrap();
