@@ -21,6 +21,9 @@ mod paths;
 /// This program's own.
 const OURS: &str = "copy";
 
+/// The same on a QUIC connection.
+const BY_QUIC: &str = "by QUIC";
+
 /// The programs that it is held against.
 const RIVALS: [&str; 4] = ["scp", "rsync", "rsyncd", "curl"];
 
@@ -203,12 +206,25 @@ impl Bench<'_> {
                 let with = programs.join(",");
                 self.compare(&cell.scenario(), size, &["--with", &with], &mut results)?;
             }
-            let mut of_command = Results::new();
-            let words = [&["--"], RCLONE_WORDS.as_slice()].concat();
-            self.compare(&cell.scenario(), cell.rivals, &words, &mut of_command)?;
-            results.entry(RCLONE.to_owned()).or_default().extend(of_command.into_values().flatten());
+            self.command(cell, cell.ours, BY_QUIC, &["sh", "-euc", &by_quic(self.fullpipe)], &mut results)?;
+            self.command(cell, cell.rivals, RCLONE, &RCLONE_WORDS, &mut results)?;
         }
         Ok(cell_text(cell, &results))
+    }
+
+    /// Lets a command that `lab compare` does not know move the file once, and adds what came of it under `name`.
+    fn command(
+        &self,
+        cell: &Cell,
+        size: ByteCount,
+        name: &str,
+        words: &[&str],
+        results: &mut Results,
+    ) -> Result<(), RunError> {
+        let mut of_command = Results::new();
+        self.compare(&cell.scenario(), size, &[&["--"], words].concat(), &mut of_command)?;
+        results.entry(name.to_owned()).or_default().extend(of_command.into_values().flatten());
+        Ok(())
     }
 
     /// Lets `fullpipe lab compare` move a file once, and adds what came of it.
@@ -266,6 +282,12 @@ impl Bench<'_> {
         }
         Ok(text + &small_files_text(&times))
     }
+}
+
+/// Returns the script of the shell by which ours copies a file on a QUIC connection.
+fn by_quic(fullpipe: &Path) -> String {
+    let program = fullpipe.display();
+    format!("{program} copy --transport quic -e '{{ssh}}' --far-path {program} {{file}} {{host}}:{{copy}}")
 }
 
 /// Returns the run of the last round that counts, or else why there is none.
@@ -326,7 +348,7 @@ fn cell_text(cell: &Cell, results: &Results) -> String {
     let whole: fn(&ProgramRun) -> Option<f64> = |run| run.goodput.map(BitRate::as_mbps);
     let steady: fn(&ProgramRun) -> Option<f64> = |run| run.steady.map(BitRate::as_mbps);
     let took: fn(&ProgramRun) -> Option<f64> = |run| run.took.map(Span::as_secs_f64);
-    for program in std::iter::once(OURS).chain(RIVALS).chain([RCLONE]) {
+    for program in [OURS, BY_QUIC].into_iter().chain(RIVALS).chain([RCLONE]) {
         let [whole, steady, took] = [whole, steady, took].map(|of| shown(ratio(&figures(program, of))));
         let times = times_as_fast(results, program);
         let _ = writeln!(text, "  {program:<7} whole {whole:<24} steady {steady:<24} {took:<22} s  {times}");

@@ -6,6 +6,7 @@
 //!   with an [`Authenticator`].
 //! * In: a connected TCP stream and a key that both ends share. Out: a [`Peer`] that has proved that it has the key.
 //!   Its TLS may be left to [`Records`], which take no memory while nothing moves.
+//! * In: a random secret that both ends know. Out: TLS 1.3 with keys that follow from it ([`PinnedTls`]), as for QUIC.
 //! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant.
 //!
@@ -16,6 +17,7 @@ mod listening;
 mod login;
 mod network;
 mod peers;
+mod pinned;
 mod record_stream;
 mod records;
 mod unix_seconds;
@@ -25,6 +27,7 @@ pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
 pub use network::{Network, NetworkError};
 pub use peers::{Peer, PeerTls};
+pub use pinned::PinnedTls;
 pub use record_stream::RecordStream;
 pub use records::{MAX_RECORD, RecordError, Records};
 pub use unix_seconds::unix_seconds;

@@ -188,7 +188,7 @@ fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>) {
 }
 
 fn connections(streams: Vec<DataStream>) -> Connections {
-    Connections { active: streams.len() as u16, streams, rtt: Span::from_millis(1) }
+    Connections { active: streams.len() as u16, streams, quic: None, rtt: Span::from_millis(1) }
 }
 
 fn send(

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fullpipe_control::Peer;
@@ -9,6 +10,8 @@ use fullpipe_sys::tcp_info;
 use fullpipe_units::Span;
 use socket2::{SockRef, TcpKeepalive};
 use tokio_rustls::rustls::Connection;
+
+use crate::quic::QuicConnection;
 
 /// Plaintext that TLS takes at once: as many records are written by one system call.
 const TLS_BUFFER: usize = 256 << 10;
@@ -24,13 +27,29 @@ pub(crate) struct DataStream {
     tls: Option<Connection>,
 }
 
-/// Connections for data.
+/// Connections for data. Without any, the connection of the messages carries it.
 pub(crate) struct Connections {
-    /// Each; none if the connection of the messages carries the data.
+    /// Those of TCP.
     pub(crate) streams: Vec<DataStream>,
-    /// Those that carry data at first.
+    /// Those of them that carry data at first.
     pub(crate) active: u16,
+    /// That of QUIC, with the number of its streams. They carry data if there is no TCP connection, or when these are
+    /// given up.
+    pub(crate) quic: Option<(Arc<QuicConnection>, u16)>,
     pub(crate) rtt: Span,
+}
+
+impl Connections {
+    /// Returns none at all.
+    pub(crate) const fn none() -> Self {
+        Self { streams: Vec::new(), active: 0, quic: None, rtt: Span::from_millis(1) }
+    }
+
+    /// Returns the number of those that carry data at first or later: of TCP connections, or of streams of QUIC.
+    pub(crate) fn count(&self) -> u16 {
+        let quic = self.quic.as_ref().map_or(0, |(_, streams)| *streams);
+        if self.streams.is_empty() { quic } else { self.streams.len() as u16 }
+    }
 }
 
 impl DataStream {
@@ -56,6 +75,11 @@ impl DataStream {
     pub(crate) fn rtt(&self) -> Option<Span> {
         let info = tcp_info(&self.socket).ok()?;
         info.min_rtt.or(info.rtt)
+    }
+
+    /// Returns true if a device on the way has taken window scaling away, which both hosts have.
+    pub(crate) fn lost_scaling(&self) -> bool {
+        tcp_info(&self.socket).is_ok_and(|info| info.window_scaling == Some(false))
     }
 
     /// Returns true if TLS encrypts it.

@@ -20,11 +20,13 @@ use crate::control::{Frames, Outgoing};
 use crate::data_stream::{Connections, DataStream};
 use crate::options::CopyError;
 use crate::pulse::Pulse;
+use crate::quic::{self, HANDSHAKE_DEADLINE, MAX_STREAMS, QuicConnection, QuicListener};
 use crate::receiver::{ReceiveOptions, Receiver};
 use crate::root::Root;
 use crate::sender::Sender;
 use crate::session::{End, own_settings, settings_of};
 use crate::ssh::GREETING;
+use crate::tuning::permits_bbr;
 use crate::walk::Source;
 
 /// Time for which the near end may be silent until it has said how long.
@@ -143,47 +145,90 @@ fn serve<R: Read>(
         Credentials::new(&hello.secret, &unencrypted(&hello)?).map_err(CopyError::io("cannot make a key"))?;
     let end = end(&hello, out, pulse, scope, tally)?;
     let listener = listener(&hello, scope, &credentials);
+    let quic = quic_listener(&hello, scope);
     let settings = own_settings();
     out.send(&Message::Ready(Ready {
         port: listener.as_ref().map_or(0, |listener| listener.port),
+        quic_port: quic.as_ref().map_or(0, |listener| listener.port),
+        bbr: permits_bbr(),
         address: scope.own.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         settings: serde_json::to_vec(&settings).unwrap_or_default(),
     }));
-    let connections = connect(frames, listener, scope.near, &credentials)?;
+    let mut awaited = Awaited { listener, quic, near: scope.near, credentials, secret: hello.secret };
+    let connections = awaited.connect(frames)?;
     end.run(frames, connections, [settings, settings_of(&hello.settings)]).map(drop)
 }
 
-fn listener(hello: &Hello, scope: &Scope, credentials: &Credentials) -> Option<Listener> {
-    let is_permitted = matches!(scope.root, Root::User) || hello.ports == (0, 0) || hello.ports.0 >= FIRST_PORT;
-    is_permitted.then(|| Listener::start(scope.bind, hello.ports, credentials).ok()).flatten()
+fn permits_ports(hello: &Hello, scope: &Scope) -> bool {
+    matches!(scope.root, Root::User) || hello.ports == (0, 0) || hello.ports.0 >= FIRST_PORT
 }
 
-/// Waits until the near end says which connections carry data, and returns them.
-fn connect<R: Read>(
-    frames: &mut Frames<R>,
+fn listener(hello: &Hello, scope: &Scope, credentials: &Credentials) -> Option<Listener> {
+    permits_ports(hello, scope).then(|| Listener::start(scope.bind, hello.ports, credentials).ok()).flatten()
+}
+
+fn quic_listener(hello: &Hello, scope: &Scope) -> Option<QuicListener> {
+    let is_wanted = hello.quic && permits_ports(hello, scope);
+    is_wanted.then(|| QuicListener::start(scope.bind, hello.ports, &hello.secret).ok()).flatten()
+}
+
+/// The ways in which connections for data may come.
+struct Awaited {
     listener: Option<Listener>,
+    quic: Option<QuicListener>,
     near: Option<IpAddr>,
-    credentials: &Credentials,
-) -> Result<Connections, CopyError> {
-    let mut dialled: Option<Dialled> = None;
-    loop {
-        match next(frames)? {
-            Message::Dial { port } => {
-                // The near end notices when nothing comes.
-                let called = dial(near.as_slice(), port, credentials, &mut |_| 1);
-                dialled = called.ok().map(|(host, streams)| Dialled { host, port, streams });
+    credentials: Credentials,
+    secret: [u8; 32],
+}
+
+impl Awaited {
+    /// Waits until the near end says which connections carry data, and returns them.
+    fn connect<R: Read>(&mut self, frames: &mut Frames<R>) -> Result<Connections, CopyError> {
+        let (mut dialled, mut quic) = (None, None);
+        loop {
+            // The near end notices when nothing comes.
+            match next(frames)? {
+                Message::Dial { port } => {
+                    let called = dial(self.near.as_slice(), port, &self.credentials, &mut |_| 1);
+                    dialled = called.ok().map(|(host, streams)| Dialled { host, port, streams });
+                }
+                Message::DialQuic { port } => {
+                    quic = quic::dial(self.near.as_slice(), port, &self.secret, HANDSHAKE_DEADLINE).ok();
+                }
+                Message::Streams { count, active, quic: streams } => {
+                    let quic = self.quic(quic, streams);
+                    return Ok(self.connections(dialled, count, active, quic));
+                }
+                Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
+                _ => return Err(CopyError::Protocol("it does not say which connections carry data".to_owned())),
             }
-            Message::Streams { count, active } => {
-                let streams = match dialled {
-                    Some(dialled) => dialled.up_to(count, credentials),
-                    None => listener.map_or_else(Vec::new, |listener| listener.take(count.into(), CONNECT_DEADLINE)),
-                };
-                let rtt = streams.first().and_then(DataStream::rtt).unwrap_or(Span::from_millis(1));
-                return Ok(Connections { streams, active, rtt });
-            }
-            Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
-            _ => return Err(CopyError::Protocol("it does not say which connections carry data".to_owned())),
         }
+    }
+
+    fn connections(
+        &mut self,
+        dialled: Option<Dialled>,
+        count: u16,
+        active: u16,
+        quic: Option<(Arc<QuicConnection>, u16)>,
+    ) -> Connections {
+        let take = |listener: Listener| listener.take(count.into(), CONNECT_DEADLINE);
+        let streams = match dialled {
+            Some(dialled) => dialled.up_to(count, &self.credentials),
+            None => self.listener.take().map_or_else(Vec::new, take),
+        };
+        let rtt = streams.first().and_then(DataStream::rtt).or(quic.as_ref().map(|(quic, _)| quic.rtt()));
+        Connections { streams, active, quic, rtt: rtt.unwrap_or(Span::from_millis(1)) }
+    }
+
+    /// Returns the QUIC connection if the near end speaks of one: that which this end made, or the one that came.
+    fn quic(&mut self, made: Option<QuicConnection>, streams: u16) -> Option<(Arc<QuicConnection>, u16)> {
+        let listener = self.quic.take();
+        if !(1..=MAX_STREAMS).contains(&streams) {
+            return None;
+        }
+        let connection = made.or_else(|| listener?.take(HANDSHAKE_DEADLINE))?;
+        Some((Arc::new(connection), streams))
     }
 }
 
@@ -273,6 +318,7 @@ mod tests {
             verify_disk: false,
             scavenge: false,
             attributes: false,
+            quic: false,
             timeout: 30,
             secret: [0; 32],
             ports: (0, 0),

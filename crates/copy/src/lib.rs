@@ -1,10 +1,11 @@
-//! Copies files and trees between two hosts over ssh, as fast as the path lets parallel TCP connections.
+//! Copies files and trees between two hosts over ssh, as fast as the path lets parallel TCP connections,
+//! or one of QUIC.
 //!
 //! * In: [`CopyOptions`]. Out: [`CopyEvent`]s while it runs, and a report ([`fullpipe_record::CopyReport`]).
 //! * The near end starts `fullpipe copy --far` at the other host through the user's own ssh, which runs [`far_end`].
 //!   Everything that is said crosses inside ssh, the secret of the connections for data among it. Data crosses on TCP
-//!   connections of their own, inside TLS 1.3 unless the user did without, or inside ssh if there are none. An end that
-//!   receives nothing for a while gives up.
+//!   connections of their own, inside TLS 1.3 unless the user did without, on a QUIC connection, or inside ssh if there
+//!   are none. An end that receives nothing for a while gives up.
 //! * Without ssh, the far end is a server that shares a folder ([`Share`]): both prove a shared key, inside TLS 1.3.
 //! * The receiver decides what it wants. A chunk counts when its BLAKE3 hash is right and it is written; a file has its
 //!   name when it is complete and durable.
@@ -33,6 +34,7 @@ mod pacing;
 mod part;
 mod pulse;
 mod queue;
+mod quic;
 mod receiver;
 mod root;
 mod sender;
@@ -49,6 +51,6 @@ pub use course::{Change, Course};
 pub use far::far_end;
 pub use fullpipe_transfer::CHUNK;
 pub use near::copy;
-pub use options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, PlaceError, SHARE_PORT};
+pub use options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, PlaceError, SHARE_PORT, Transport};
 pub use share::{Share, ShareError, ShareEvent, ShareOptions};
 pub use tuning::connections;

@@ -1,6 +1,6 @@
 //! The near end: it starts the far one, makes the connections, and reports to its user.
 
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, Read};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,9 +18,10 @@ use crate::common::{Common, Tally};
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, addresses, dial};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::{Connections, DataStream};
-use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place};
+use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, Transport};
 use crate::part::random;
 use crate::pulse::Pulse;
+use crate::quic::{self, HANDSHAKE_DEADLINE, QuicConnection, QuicListener, USUAL_STREAMS};
 use crate::receiver::{ReceiveOptions, Receiver};
 use crate::root::Root;
 use crate::sender::Sender;
@@ -28,12 +29,21 @@ use crate::server::{call, peer};
 use crate::session::{BothFigures, End, own_settings, settings_of};
 use crate::ssh::{Link, Pipes, end, greeted, kill, not_there, start};
 use crate::summary::{Figures, is_limited};
-use crate::tuning::{Choice, choose};
+use crate::tuning::{Choice, choose, permits_bbr, quic_reason};
 use crate::walk::Source;
 
 /// Time between two reports of progress, and two checks for an interrupt or the end.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Time for the handshake of a QUIC connection that nothing waits for but the data, if round trips are short.
+const SHORT_HANDSHAKE: Span = Span::from_millis(300);
+
+/// Time for a message to reach the far end.
+const MESSAGE_TIME: Duration = Duration::from_secs(1);
+
+/// The round-trip time from which windows of 64 KiB are short.
+const LONG_FOR_A_WINDOW: Span = Span::from_millis(2);
 
 /// Copies files until that is done or `interrupt` is set. `report` is called with each event, on this thread.
 ///
@@ -42,6 +52,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Entries that cannot be copied are in the report.
 pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMut(CopyEvent)) -> CopyResult {
     let plan = Plan::of(options)?;
+    options.check_transport()?;
     let (events, received) = channel();
     let (tally, link) = (Arc::new(Tally::default()), Link::default());
     let pulse = Pulse::new(options.timeout.into());
@@ -198,8 +209,17 @@ impl Run {
         let frames = &mut Frames::new(from, &self.pulse);
         let ready = ready(frames)?;
         let other = settings_of(&ready.settings);
-        let Connected { connections, transport, reason } = self.connect(out, &ready, &credentials, [&own, &other]);
-        let (set_up, streams) = (began.elapsed(), connections.streams.len() as u16);
+        let known = peer(&self.link).or_else(|| address(&ready.address));
+        let far = Reached {
+            out,
+            ready: &ready,
+            hosts: addresses(known, self.plan.host.name()),
+            credentials: &credentials,
+            secret: &secret,
+            settings: [&own, &other],
+        };
+        let Connected { connections, transport, reason } = self.connect(&far);
+        let (set_up, streams) = (began.elapsed(), connections.count());
         self.note(&reason);
         let rtt = (streams > 0).then_some(connections.rtt);
         let figures = self.end(out, sources).run(frames, connections, [own, other])?;
@@ -228,6 +248,7 @@ impl Run {
             verify_disk: self.options.verify_disk,
             scavenge: self.options.scavenge,
             attributes: self.options.attributes,
+            quic: self.may_use_quic(),
             timeout: self.pulse.timeout().as_secs() as u16,
             secret,
             ports: self.options.ports.unwrap_or_default(),
@@ -263,51 +284,46 @@ impl Run {
     }
 
     /// Makes connections for data: to the far end, from it, or none, so that ssh carries the data.
-    fn connect(
-        &self,
-        out: &Outgoing,
-        ready: &Ready,
-        credentials: &Credentials,
-        settings: [&HostSettings; 2],
-    ) -> Connected {
-        let carry = |count, active| out.send(&Message::Streams { count, active });
-        let none = |reason| {
-            carry(0, 0);
-            let connections = Connections { streams: Vec::new(), active: 0, rtt: Span::from_millis(1) };
-            Connected { connections, transport: CopyTransport::Ssh, reason }
-        };
+    fn connect(&self, far: &Reached<'_>) -> Connected {
         if self.options.dry_run {
-            return none("nothing is copied: this is a dry run".to_owned());
+            return far.without_connections("nothing is copied: this is a dry run".to_owned());
         }
+        if self.options.transport != Transport::Quic {
+            return self.connect_by_tcp(far);
+        }
+        match self.connect_by_quic(far) {
+            Ok(connected) => connected,
+            Err(why) => {
+                let Connected { connections, transport, reason } = self.connect_by_tcp(far);
+                Connected { connections, transport, reason: format!("{reason}; not QUIC, because {why}") }
+            }
+        }
+    }
+
+    fn connect_by_tcp(&self, far: &Reached<'_>) -> Connected {
         let choice = |rtt| {
-            let [own, other] = settings;
+            let [own, other] = far.settings;
             let (sender, receiver) = if self.plan.far_sends { (other, own) } else { (own, other) };
             choose(self.options.streams, rtt, sender, receiver)
         };
-        let known = peer(&self.link).or_else(|| address(&ready.address));
-        let hosts = addresses(known, self.plan.host.name());
         let mut chosen = None;
-        let why = match self.reach(&hosts, ready.port, credentials, &mut |rtt| chosen.insert(choice(rtt)).count) {
+        let why = match self.reach(far, &mut |rtt| chosen.insert(choice(rtt)).count) {
             Ok(streams) => {
                 let rtt = streams.first().and_then(DataStream::rtt).unwrap_or_default();
-                let Choice { active, reason, .. } = chosen.unwrap_or_else(|| choice(rtt));
-                carry(streams.len() as u16, active);
-                let reason = reason + self.encryption(&streams);
-                let connections = Connections { streams, active, rtt };
-                return Connected { connections, transport: CopyTransport::Tcp, reason };
+                return self.connected_by_tcp(far, streams, rtt, chosen.unwrap_or_else(|| choice(rtt)));
             }
             Err(why) => why,
         };
-        if let Ok(listener) = Listener::start(None, self.options.ports.unwrap_or_default(), credentials) {
-            out.send(&Message::Dial { port: listener.port });
+        if let Ok(listener) = Listener::start(None, self.options.ports.unwrap_or_default(), far.credentials) {
+            far.out.send(&Message::Dial { port: listener.port });
             let mut streams = listener.take(1, CONNECT_DEADLINE);
             if let Some(rtt) = streams.first().map(|stream| stream.rtt().unwrap_or_default()) {
                 let Choice { count, active, reason } = choice(rtt);
-                carry(count, active);
+                far.carry(count, active, 0);
                 streams.extend(listener.take(usize::from(count) - 1, CONNECT_DEADLINE));
                 let encryption = self.encryption(&streams);
                 let reason = format!("{reason}{encryption}; they come from the far end, because {why}");
-                let connections = Connections { streams, active, rtt };
+                let connections = Connections { streams, active, quic: None, rtt };
                 return Connected { connections, transport: CopyTransport::TcpFromFarEnd, reason };
             }
         }
@@ -316,7 +332,81 @@ impl Run {
             FarHost::Server { .. } => "the connection of the messages carries the data",
         };
         let what = if self.options.scavenge { format!("{what}, and does not give way") } else { what.to_owned() };
-        none(format!("{what}: {why}, and it cannot reach this host"))
+        far.without_connections(format!("{what}: {why}, and it cannot reach this host"))
+    }
+
+    /// Chooses among TCP connections that were made, and QUIC in their place or next to them.
+    fn connected_by_tcp(&self, far: &Reached<'_>, streams: Vec<DataStream>, rtt: Span, choice: Choice) -> Connected {
+        let why = self.reason_for_quic(far, &streams, rtt);
+        let dialled = why.map(|why| (why, far.dial_quic((rtt * 4).max(SHORT_HANDSHAKE).into())));
+        let (quic, note) = match dialled {
+            Some((ReasonForQuic::Scaling, Ok(connection))) => {
+                let mut connected = self.connected_by_quic(far, connection, CopyTransport::Quic);
+                connected.reason += ": a device on the way takes window scaling away from TCP";
+                return connected;
+            }
+            Some((ReasonForQuic::NoBbr, Ok(connection))) => {
+                let note = "; QUIC stands by, because the sender may not use BBR with TCP".to_owned();
+                (Some((Arc::new(connection), self.quic_streams())), note)
+            }
+            Some((_, Err(error))) => (None, format!("; QUIC does not stand by, because UDP does not pass ({error})")),
+            None => (None, String::new()),
+        };
+        let Choice { active, reason, .. } = choice;
+        far.carry(streams.len() as u16, active, quic.as_ref().map_or(0, |(_, streams)| *streams));
+        let reason = reason + self.encryption(&streams) + &note;
+        Connected { connections: Connections { streams, active, quic, rtt }, transport: CopyTransport::Tcp, reason }
+    }
+
+    /// Returns the reason for which QUIC would help where TCP connections stand already, if there is one.
+    fn reason_for_quic(&self, far: &Reached<'_>, streams: &[DataStream], rtt: Span) -> Option<ReasonForQuic> {
+        if !self.may_use_quic() || far.ready.quic_port == 0 {
+            return None;
+        }
+        let has_scaling = far.settings.iter().all(|settings| settings.window_scaling);
+        if has_scaling && rtt >= LONG_FOR_A_WINDOW && streams.first().is_some_and(DataStream::lost_scaling) {
+            return Some(ReasonForQuic::Scaling);
+        }
+        let has_bbr = if self.plan.far_sends { far.ready.bbr } else { permits_bbr() };
+        (!has_bbr).then_some(ReasonForQuic::NoBbr)
+    }
+
+    /// Returns true if the far end shall listen for QUIC.
+    fn may_use_quic(&self) -> bool {
+        let is_plain = self.options.unencrypted.is_empty() && !self.options.scavenge && !self.options.dry_run;
+        is_plain && self.options.transport != Transport::Tcp
+    }
+
+    fn quic_streams(&self) -> u16 {
+        self.options.streams.unwrap_or(USUAL_STREAMS)
+    }
+
+    fn connect_by_quic(&self, far: &Reached<'_>) -> Result<Connected, String> {
+        let why = match far.dial_quic(HANDSHAKE_DEADLINE) {
+            Ok(connection) => return Ok(self.connected_by_quic(far, connection, CopyTransport::Quic)),
+            Err(error) => {
+                let (host, port) = (escaped(self.plan.host.name().as_bytes()), far.ready.quic_port);
+                format!("{host} cannot be reached at UDP port {port} ({error})")
+            }
+        };
+        let from_far_end =
+            QuicListener::start(None, self.options.ports.unwrap_or_default(), far.secret).ok().and_then(|listener| {
+                far.out.send(&Message::DialQuic { port: listener.port });
+                listener.take(HANDSHAKE_DEADLINE + MESSAGE_TIME)
+            });
+        let connection = from_far_end.ok_or_else(|| format!("{why}, and it cannot reach this host"))?;
+        let Connected { connections, transport, reason } =
+            self.connected_by_quic(far, connection, CopyTransport::QuicFromFarEnd);
+        let reason = format!("{reason}; it comes from the far end, because {why}");
+        Ok(Connected { connections, transport, reason })
+    }
+
+    fn connected_by_quic(&self, far: &Reached<'_>, connection: QuicConnection, transport: CopyTransport) -> Connected {
+        let (count, rtt) = (self.quic_streams(), connection.rtt());
+        far.carry(0, 0, count);
+        let reason = quic_reason(self.options.streams, count, rtt);
+        let connections = Connections { quic: Some((Arc::new(connection), count)), rtt, ..Connections::none() };
+        Connected { connections, transport, reason }
     }
 
     /// Returns what is to be said of the encryption, if the user did without.
@@ -330,18 +420,13 @@ impl Run {
         }
     }
 
-    fn reach(
-        &self,
-        hosts: &[IpAddr],
-        port: u16,
-        credentials: &Credentials,
-        count: &mut dyn FnMut(Span) -> u16,
-    ) -> Result<Vec<DataStream>, String> {
+    fn reach(&self, far: &Reached<'_>, count: &mut dyn FnMut(Span) -> u16) -> Result<Vec<DataStream>, String> {
+        let port = far.ready.port;
         if port == 0 {
             return Err("the far end has no free port of the range".to_owned());
         }
         let host = escaped(self.plan.host.name().as_bytes());
-        let made = dial(hosts, port, credentials, count);
+        let made = dial(&far.hosts, port, far.credentials, count);
         made.map(|(_, made)| made).map_err(|error| format!("{host} cannot be reached at port {port} ({error})"))
     }
 
@@ -356,6 +441,7 @@ impl Run {
             _ => Figures::limit(&figures.sender, &figures.receiver, way.streams, data),
         };
         let files = count(&tally.files);
+        let transport = if figures.sender.changed_to_quic { CopyTransport::Quic } else { way.transport };
         CopyReport {
             dry_run: self.options.dry_run,
             files,
@@ -369,7 +455,7 @@ impl Run {
             set_up: span(set_up),
             rate,
             digest: tally.digest().filter(|_| files == 1).map(|digest| hexadecimal(&digest)),
-            transport: way.transport,
+            transport,
             streams: way.streams,
             reason: way.reason,
             rtt: way.rtt,
@@ -378,6 +464,46 @@ impl Run {
             gave_way: figures.sender.gave_way,
             limit,
         }
+    }
+}
+
+/// A far end that has answered, and what both ends know.
+struct Reached<'r> {
+    out: &'r Outgoing,
+    ready: &'r Ready,
+    /// Its addresses.
+    hosts: Vec<IpAddr>,
+    credentials: &'r Credentials,
+    secret: &'r [u8; 32],
+    /// Settings of this host and of its own.
+    settings: [&'r HostSettings; 2],
+}
+
+/// The reason for which QUIC would help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReasonForQuic {
+    /// A device on the way takes window scaling away.
+    Scaling,
+    /// The sender may not use BBR, if packets are lost.
+    NoBbr,
+}
+
+impl Reached<'_> {
+    /// Says which connections carry data.
+    fn carry(&self, count: u16, active: u16, quic: u16) {
+        self.out.send(&Message::Streams { count, active, quic });
+    }
+
+    fn without_connections(&self, reason: String) -> Connected {
+        self.carry(0, 0, 0);
+        Connected { connections: Connections::none(), transport: CopyTransport::Ssh, reason }
+    }
+
+    fn dial_quic(&self, deadline: Duration) -> io::Result<QuicConnection> {
+        if self.ready.quic_port == 0 {
+            return Err(io::Error::other("it has no free port of the range"));
+        }
+        quic::dial(&self.hosts, self.ready.quic_port, self.secret, deadline)
     }
 }
 
@@ -449,6 +575,7 @@ mod tests {
             limit: None,
             ports: None,
             streams: None,
+            transport: Transport::Auto,
             verify_disk: false,
             scavenge: false,
             attributes: false,

@@ -31,8 +31,10 @@ pub struct CopyOptions {
     pub limit: Option<BitRate>,
     /// First and last port for the connections of data; any if absent.
     pub ports: Option<(u16, u16)>,
-    /// Number of connections; chosen by prediction if absent.
+    /// Number of connections; chosen by prediction if absent. On a QUIC connection, that of streams.
     pub streams: Option<u16>,
+    /// The way that data shall take.
+    pub transport: Transport,
     /// Every file is read back from the receiver's disk before it gets its name.
     pub verify_disk: bool,
     /// The connections for data give way to all other traffic.
@@ -45,6 +47,19 @@ pub struct CopyOptions {
     pub unencrypted: Vec<Network>,
     /// Key of the server, if one is named.
     pub key: Option<Key>,
+}
+
+/// The way that the data of a copy shall take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// TCP, and QUIC where TCP may not use BBR and the path loses packets without a queue, or where a device takes the
+    /// windows of TCP away.
+    #[default]
+    Auto,
+    /// TCP connections.
+    Tcp,
+    /// A QUIC connection; TCP where UDP does not pass.
+    Quic,
 }
 
 /// Port of a server that shares a folder.
@@ -111,7 +126,7 @@ pub enum CopyEvent {
 /// The error of a copy that did not come to its end.
 #[derive(Debug, Error)]
 pub enum CopyError {
-    /// The places do not fit together.
+    /// The places do not fit together, or what is asked for does not.
     #[error("{0}")]
     Places(&'static str),
     /// A file or folder that is named cannot be used.
@@ -231,6 +246,22 @@ impl FarHost {
         match self {
             Self::Ssh { name } => name.rsplit_once('@').map_or(name.as_str(), |(_, host)| host),
             Self::Server { name, .. } => name,
+        }
+    }
+}
+
+impl CopyOptions {
+    /// Fails if the transport that is asked for cannot do what else is.
+    pub(crate) fn check_transport(&self) -> Result<(), CopyError> {
+        match () {
+            () if self.transport != Transport::Quic => Ok(()),
+            () if !self.unencrypted.is_empty() => {
+                Err(CopyError::Places("QUIC is always encrypted: leave out --insecure-data, or --transport quic"))
+            }
+            () if self.scavenge => {
+                Err(CopyError::Places("QUIC does not give way to others: leave out --scavenge, or --transport quic"))
+            }
+            () => Ok(()),
         }
     }
 }

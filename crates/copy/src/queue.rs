@@ -1,6 +1,7 @@
 //! The chunks that the receiver wants, and which connection has sent them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use fullpipe_transfer::Chunks;
@@ -40,9 +41,11 @@ struct State {
     wanted: VecDeque<(u32, Chunks)>,
     sent: HashMap<Job, u16>,
     lost: HashSet<u16>,
-    /// Connections that carry data.
-    live: usize,
-    /// Connections that may, by their number; more rest.
+    /// Connections of which there may be data.
+    all: u16,
+    /// Those that may carry data now; others stand by.
+    group: Range<u16>,
+    /// The number of those of the group that may; more rest.
     active: usize,
     is_over: bool,
 }
@@ -51,7 +54,25 @@ impl Queue {
     /// Sets the number of connections, and of those that carry data, before the first asks for work.
     pub(crate) fn set_streams(&self, streams: usize, active: usize) {
         let mut state = lock(&self.state);
-        (state.live, state.active) = (streams, active.max(1));
+        (state.all, state.active) = (streams as u16, active.max(1));
+        state.group = 0..state.all;
+    }
+
+    /// Adds connections that stand by, until all others are lost or [`Queue::change_over`].
+    pub(crate) fn stand_by(&self, streams: usize) {
+        lock(&self.state).all += streams as u16;
+    }
+
+    /// Lets those that stand by carry all data from now on; returns false if there is none.
+    pub(crate) fn change_over(&self) -> bool {
+        let mut state = lock(&self.state);
+        let group = state.group.end..state.all;
+        if state.live(&group) == 0 {
+            return false;
+        }
+        (state.group, state.active) = (group, usize::MAX);
+        self.changed.notify_all();
+        true
     }
 
     /// Adds chunks at the end. One that was sent before is sent again. Returns false if too many are wanted.
@@ -81,8 +102,8 @@ impl Queue {
     pub(crate) fn lose(&self, index: u16) -> bool {
         let mut state = lock(&self.state);
         let is_new = index != SSH && state.lost.insert(index);
-        if is_new {
-            state.live = state.live.saturating_sub(1);
+        if state.live(&state.group) == 0 {
+            (state.group, state.active) = (0..state.all, usize::MAX);
         }
         let mut jobs: Vec<Job> = state.sent.iter().filter(|(_, by)| **by == index).map(|(job, _)| *job).collect();
         jobs.sort_unstable();
@@ -103,7 +124,8 @@ impl Queue {
     /// Returns how many connections carry data, and how many could.
     pub(crate) fn active(&self) -> (usize, usize) {
         let state = lock(&self.state);
-        (state.active.min(state.live), state.live)
+        let live = state.live(&state.group);
+        (state.active.min(live), live)
     }
 
     /// Ends the work of all connections.
@@ -141,11 +163,15 @@ impl Queue {
 impl State {
     fn may_send(&self, index: u16) -> bool {
         if index == SSH {
-            return self.live == 0;
+            return self.live(&(0..self.all)) == 0;
         }
-        // The place of a connection among those that are left.
-        let before = self.lost.iter().filter(|lost| **lost < index).count();
-        usize::from(index) - before < self.active
+        // The place of a connection among those of the group that are left.
+        self.group.contains(&index) && self.live(&(self.group.start..index)) < self.active
+    }
+
+    /// Returns how many connections of a range are left.
+    fn live(&self, range: &Range<u16>) -> usize {
+        range.len() - self.lost.iter().filter(|lost| range.contains(lost)).count()
     }
 
     fn take(&mut self) -> Option<Job> {
@@ -213,5 +239,27 @@ mod tests {
         queue.lose(0);
         assert_eq!(queue.next(1, false), job(0));
         assert_eq!(queue.active(), (1, 2));
+    }
+
+    #[test]
+    fn connections_that_stand_by_carry_data_from_the_change_on_and_when_the_others_are_lost() {
+        for is_lost in [false, true] {
+            let queue = queue(1);
+            queue.stand_by(2);
+            queue.want(1, Chunks { first: 0, count: 9 });
+            assert_eq!((queue.next(1, false), queue.next(0, false)), (Next::Nothing, job(0)));
+            if is_lost {
+                assert!(queue.lose(0));
+                assert_eq!(queue.next(2, false), job(0));
+            } else {
+                assert!(queue.change_over() && !queue.change_over());
+                assert_eq!((queue.next(0, false), queue.next(1, false)), (Next::Nothing, job(1)));
+                // And back again, if they break.
+                queue.lose(1);
+                queue.lose(2);
+                assert_eq!(queue.next(0, false), job(1));
+            }
+            assert_eq!(queue.next(SSH, false), Next::Nothing);
+        }
     }
 }

@@ -20,7 +20,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::attributes::{Held, NotKept, differ, settle};
 use crate::common::{Common, Tally};
-use crate::data_stream::DataStream;
+use crate::data_stream::Connections;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::part::{Part, boot, recover};
@@ -160,12 +160,25 @@ impl Receiver {
     ///
     /// # Errors
     /// Fails if a thread cannot be started.
-    pub(crate) fn start(self: &Arc<Self>, streams: Vec<DataStream>) -> io::Result<()> {
-        for stream in streams {
-            let receiver = Arc::clone(self);
-            thread::Builder::new().name("copy-receive".to_owned()).spawn(move || receiver.receive(stream))?;
+    pub(crate) fn start(self: &Arc<Self>, connections: Connections) -> io::Result<()> {
+        for stream in connections.streams {
+            self.start_stream(stream, false)?;
+        }
+        if let Some((connection, streams)) = connections.quic {
+            if let Some(why) = connection.lacks_buffer() {
+                self.common.note(why);
+            }
+            for stream in connection.readers(streams) {
+                self.start_stream(stream, true)?;
+            }
         }
         Ok(())
+    }
+
+    fn start_stream(self: &Arc<Self>, stream: impl Read + Send + 'static, may_not_begin: bool) -> io::Result<()> {
+        let receiver = Arc::clone(self);
+        let work = move || receiver.receive(stream, may_not_begin);
+        thread::Builder::new().name("copy-receive".to_owned()).spawn(work).map(drop)
     }
 
     /// Returns the time that all connections together spent on verifying and writing, in seconds.
@@ -452,7 +465,8 @@ impl Receiver {
         Ok(())
     }
 
-    fn receive(&self, stream: DataStream) {
+    /// Receives what comes on a stream, until it ends. One that may break before it has begun is watched by the sender.
+    fn receive(&self, stream: impl Read, may_not_begin: bool) {
         let mut from = BufReader::with_capacity(64 << 10, stream);
         let (mut content, mut number) = (Vec::new(), None);
         let ended = loop {
@@ -475,6 +489,7 @@ impl Receiver {
         {
             match number {
                 Some(index) => self.common.out.send(&Message::Lost { index }),
+                None if may_not_begin => {}
                 // The sender could not know which of them it is.
                 None => self.abort(CopyError::Io { what: "a connection for data broke at its beginning", cause }),
             }

@@ -17,7 +17,7 @@ use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
 
 use crate::attributes::NotKept;
 use crate::common::{Common, Tally};
-use crate::data_stream::{Connections, DataStream};
+use crate::data_stream::Connections;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::queue::{Job, Next, Queue, SSH};
@@ -57,9 +57,19 @@ impl Sender {
             let sender = Arc::clone(self);
             thread::Builder::new().name(name.to_owned()).spawn(move || work(&sender)).map(drop)
         };
-        self.queue.set_streams(connections.streams.len(), connections.active.into());
+        let count = connections.streams.len();
+        let quic = connections.quic.map_or_else(Vec::new, |(connection, streams)| connection.writers(streams));
+        if count > 0 {
+            self.queue.set_streams(count, connections.active.into());
+            self.queue.stand_by(quic.len());
+        } else {
+            self.queue.set_streams(quic.len(), quic.len());
+        }
         for (index, stream) in connections.streams.into_iter().enumerate() {
             start("copy-send", Box::new(move |sender| sender.carry(index as u16, stream)))?;
+        }
+        for (index, stream) in quic.into_iter().enumerate() {
+            start("copy-send", Box::new(move |sender| sender.carry((count + index) as u16, stream)))?;
         }
         start(
             "copy-ssh",
@@ -146,7 +156,7 @@ impl Sender {
         found.ok_or_else(|| CopyError::Protocol("the receiver speaks of a file that nobody has listed".to_owned()))
     }
 
-    fn carry(&self, index: u16, stream: DataStream) {
+    fn carry(&self, index: u16, stream: impl Write) {
         let mut stream = BufWriter::with_capacity(GATHERED, stream);
         let sent = stream
             .write_all(&Head::Stream(index).bytes())
@@ -159,7 +169,8 @@ impl Sender {
         }
     }
 
-    fn lose(&self, index: u16, why: &str) {
+    /// Gives what a broken connection has carried to the others, and says so once.
+    pub(crate) fn lose(&self, index: u16, why: &str) {
         if self.queue.lose(index) {
             self.common.note(format!("connection {index} broke ({why}); its data takes another way"));
         }

@@ -8,7 +8,6 @@ use std::thread;
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_record::HostSettings;
 use fullpipe_transfer::Message;
-use fullpipe_units::Span;
 
 use crate::common::Common;
 use crate::control::Frames;
@@ -55,9 +54,13 @@ impl End {
         let sockets = || streams.iter().map(|stream| stream.socket().try_clone()).collect::<io::Result<Vec<_>>>();
         let [watched, ours] = [sockets(), sockets()].map(|sockets| sockets.map_err(CopyError::io("cannot watch")));
         let (watched, ours) = (watched?, ours?);
+        let quic = connections.quic.as_ref().map(|(connection, _)| Arc::clone(connection));
         let result = self.run_to_end(frames, connections, watched, settings);
         if result.is_err() {
             self.end(&ours);
+        }
+        if let Some(connection) = quic {
+            connection.close();
         }
         result
     }
@@ -84,7 +87,9 @@ impl End {
         let failed = CopyError::io("cannot start a thread");
         match self {
             Self::Sender(sender) => {
-                let monitor = watch(sender, watched, connections.rtt, settings).map_err(&failed)?;
+                let Connections { quic, rtt, .. } = &connections;
+                let monitor = Monitor::new(sender, watched, quic.clone(), *rtt, settings);
+                let monitor = watch(monitor).map_err(&failed)?;
                 sender.start(connections).map_err(&failed)?;
                 let receiver = self.follow(frames, |message| sender.handle(message))?;
                 let figures = monitor.figures();
@@ -92,7 +97,7 @@ impl End {
                 Ok(BothFigures { sender: figures, receiver })
             }
             Self::Receiver(receiver) => {
-                receiver.start(connections.streams).map_err(&failed)?;
+                receiver.start(connections).map_err(&failed)?;
                 let finisher = Arc::clone(receiver);
                 thread::spawn(move || finish(&finisher));
                 let sender = self.follow(frames, |message| receiver.handle(message).map(|()| false))?;
@@ -135,13 +140,8 @@ impl End {
     }
 }
 
-fn watch(
-    sender: &Arc<Sender>,
-    sockets: Vec<TcpStream>,
-    rtt: Span,
-    settings: [HostSettings; 2],
-) -> io::Result<Arc<Monitor>> {
-    let monitor = Arc::new(Monitor::new(sender, sockets, rtt, settings));
+fn watch(monitor: Monitor) -> io::Result<Arc<Monitor>> {
+    let monitor = Arc::new(monitor);
     let watching = Arc::clone(&monitor);
     thread::Builder::new().name("copy-monitor".to_owned()).spawn(move || watching.watch())?;
     Ok(monitor)

@@ -6,6 +6,8 @@ use fullpipe_record::{CopyLimit, TcpInfo};
 use fullpipe_units::{BitRate, Ratio, SegCount, Span};
 use serde::{Deserialize, Serialize};
 
+use crate::quic::QuicConnection;
+
 /// The part of the time from which a limit is named.
 const HALF: f64 = 0.5;
 
@@ -25,6 +27,8 @@ pub(crate) struct Figures {
     pub(crate) congestion_control: Option<String>,
     /// Part of the time for which a sender that gives way to other traffic did.
     pub(crate) gave_way: Option<Ratio>,
+    /// The sender has changed over from TCP to QUIC.
+    pub(crate) changed_to_quic: bool,
 }
 
 impl Figures {
@@ -38,7 +42,17 @@ impl Figures {
             retransmitted: infos.iter().filter_map(|info| info.total_retrans).map(SegCount::get).sum(),
             congestion_control,
             gave_way,
+            changed_to_quic: false,
         }
+    }
+
+    /// Adds those of a QUIC connection with so many streams, which carries the data, or has changed over to do so.
+    pub(crate) fn with_quic(mut self, connection: &QuicConnection, streams: u16, changed_to_quic: bool) -> Self {
+        let figures = connection.figures();
+        self.busy += figures.busy.as_secs_f64() * f64::from(streams);
+        self.retransmitted += figures.lost;
+        self.congestion_control = Some(connection.congestion_control().to_owned());
+        Self { changed_to_quic, ..self }
     }
 
     pub(crate) fn of_receiver(working: f64) -> Self {

@@ -1,6 +1,7 @@
 //! The number of connections, by prediction, and what is changed while they run.
 
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,11 +13,12 @@ use fullpipe_record::{
 };
 use fullpipe_sys::tcp_info;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-use socket2::SockRef;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::course::{Change, Course};
 use crate::locks::lock;
 use crate::pacing::{INTERVAL as PACE_INTERVAL, Pacer};
+use crate::quic::{QuicConnection, QuicWatch};
 use crate::sender::Sender;
 use crate::summary::Figures;
 
@@ -94,6 +96,9 @@ fn carried_by_one(rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> 
 /// Watches the connections of a sender, and adapts them to what they meet.
 pub(crate) struct Monitor {
     sockets: Vec<TcpStream>,
+    /// A QUIC connection with so many streams.
+    quic: Option<(Arc<QuicConnection>, u16)>,
+    has_changed_over: AtomicBool,
     sender: Arc<Sender>,
     rtt: Span,
     settings: [HostSettings; 2],
@@ -103,8 +108,15 @@ pub(crate) struct Monitor {
 
 impl Monitor {
     /// Returns a monitor of these sockets. `settings` are those of the sender and the receiver.
-    pub(crate) fn new(sender: &Arc<Sender>, sockets: Vec<TcpStream>, rtt: Span, settings: [HostSettings; 2]) -> Self {
-        Self { sockets, sender: Arc::clone(sender), rtt, settings, gave_way: Mutex::default() }
+    pub(crate) fn new(
+        sender: &Arc<Sender>,
+        sockets: Vec<TcpStream>,
+        quic: Option<(Arc<QuicConnection>, u16)>,
+        rtt: Span,
+        settings: [HostSettings; 2],
+    ) -> Self {
+        let (sender, has_changed_over) = (Arc::clone(sender), AtomicBool::new(false));
+        Self { sockets, quic, has_changed_over, sender, rtt, settings, gave_way: Mutex::default() }
     }
 
     /// Watches until the transfer has ended.
@@ -112,7 +124,12 @@ impl Monitor {
         let scavenges = self.sender.common.bounds.scavenge;
         let mut pacer = Pacer::new(&self.sockets, self.rtt, scavenges);
         let (mut course, mut sampled) = (Course::default(), Instant::now());
+        let mut quic = self.quic.as_ref().map(|(connection, _)| QuicWatch::new(Arc::clone(connection)));
         while !self.is_over() {
+            self.check_quic();
+            if let Some(loss) = quic.as_mut().and_then(QuicWatch::follow) {
+                self.sender.common.note(format!("BBR from here on: {}", loses(loss)));
+            }
             pacer.step();
             *lock(&self.gave_way) = pacer.gave_way();
             thread::sleep(PACE_INTERVAL);
@@ -135,6 +152,15 @@ impl Monitor {
         }
     }
 
+    /// Gives the streams of a QUIC connection up that has ended: threads that have sent everything do not notice.
+    fn check_quic(&self) {
+        let Some((connection, streams)) = &self.quic else { return };
+        if let Some(why) = connection.closed() {
+            let first = self.sockets.len() as u16;
+            (first..first + streams).for_each(|index| self.sender.lose(index, &why));
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.sender.common.has_failed() || self.sender.queue.is_over()
     }
@@ -142,7 +168,14 @@ impl Monitor {
     /// Returns the figures of all connections up to now.
     pub(crate) fn figures(&self) -> Figures {
         let infos: Vec<TcpInfo> = self.infos().collect();
-        Figures::of_sender(&infos, self.congestion_control(), *lock(&self.gave_way))
+        let figures = Figures::of_sender(&infos, self.congestion_control(), *lock(&self.gave_way));
+        let has_changed_over = self.has_changed_over.load(Ordering::Relaxed);
+        match &self.quic {
+            Some((connection, streams)) if has_changed_over || self.sockets.is_empty() => {
+                figures.with_quic(connection, *streams, has_changed_over)
+            }
+            _ => figures,
+        }
     }
 
     fn infos(&self) -> impl Iterator<Item = TcpInfo> {
@@ -171,17 +204,28 @@ impl Monitor {
         if self.congestion_control().as_deref() == Some(LOSS_TOLERANT) {
             return;
         }
-        let path = format!("this path loses {:.2} % of its packets without a queue", loss.percent());
+        let path = loses(loss);
         let changed = self
             .sockets
             .iter()
             .filter(|socket| SockRef::from(*socket).set_tcp_congestion(LOSS_TOLERANT.as_bytes()).is_ok());
         let text = if changed.count() > 0 && self.congestion_control().as_deref() == Some(LOSS_TOLERANT) {
             format!("BBR from here on: {path}")
+        } else if self.change_over() {
+            format!("QUIC with BBR from here on: {path}, and this host does not permit BBR to TCP")
         } else {
             format!("{path}; BBR would carry more, but net.ipv4.tcp_allowed_congestion_control does not list it")
         };
         self.sender.common.note(text);
+    }
+
+    /// Lets the QUIC connection that stands by carry the data from now on, if there is one.
+    fn change_over(&self) -> bool {
+        let Some((connection, _)) = &self.quic else { return false };
+        connection.tolerate_loss();
+        let has_changed = self.sender.queue.change_over();
+        self.has_changed_over.store(has_changed, Ordering::Relaxed);
+        has_changed
     }
 
     /// Lets one connection rest, if the others can carry the rate. BBR keeps a queue with any number of connections.
@@ -197,13 +241,74 @@ impl Monitor {
     }
 }
 
+fn loses(loss: Ratio) -> String {
+    format!("this path loses {:.2} % of its packets without a queue", loss.percent())
+}
+
+/// Returns whether TCP connections of this host may use BBR.
+pub(crate) fn permits_bbr() -> bool {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
+    socket.is_ok_and(|socket| socket.set_tcp_congestion(LOSS_TOLERANT.as_bytes()).is_ok())
+}
+
+/// Returns the reason for so many streams on a QUIC connection with this round-trip time.
+pub(crate) fn quic_reason(asked: Option<u16>, streams: u16, rtt: Span) -> String {
+    let asked = if asked.is_some() { ", as asked for" } else { "" };
+    format!("QUIC with {streams} streams{asked}, RTT {rtt}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::Common;
+    use crate::control::Outgoing;
+    use crate::pulse::Pulse;
+    use crate::queue::{Job, Next};
+    use crate::quic::{QuicListener, dial};
     use fullpipe_record::Change as RecordChange;
+    use fullpipe_transfer::{Chunks, Excludes};
 
     /// A maximum of buffers, as in the third batch of the OCI experiments.
     const WIDE: ByteCount = ByteCount::new(24_500_000);
+
+    /// Both ends of a QUIC connection.
+    fn quic() -> [QuicConnection; 2] {
+        let deadline = Duration::from_secs(3);
+        let listener = QuicListener::start(None, (0, 0), &[7; 32]).unwrap();
+        let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
+        let near = dial(&[loopback], listener.port, &[7; 32], deadline).unwrap();
+        [near, listener.take(deadline).unwrap()]
+    }
+
+    fn sender() -> Arc<Sender> {
+        let (out, _) = Outgoing::start(std::io::sink(), &Pulse::new(Duration::from_secs(9))).unwrap();
+        let common = Common::new(out, Arc::default(), None);
+        Arc::new(Sender::new(common, Vec::new(), Excludes::new([]), false))
+    }
+
+    #[test]
+    fn a_quic_connection_that_stands_by_takes_over_under_bbr_and_gives_back_when_it_breaks() {
+        let (sender, [near, far]) = (sender(), quic());
+        sender.queue.set_streams(1, 1);
+        sender.queue.stand_by(2);
+        sender.queue.want(0, Chunks { first: 0, count: 9 });
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (rtt, settings) = (Span::from_millis(1), [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]);
+        let monitor = Monitor::new(&sender, vec![socket], Some((Arc::new(near), 2)), rtt, settings);
+        assert!(!monitor.figures().changed_to_quic && monitor.change_over());
+        let figures = monitor.figures();
+        assert_eq!((figures.changed_to_quic, figures.congestion_control.as_deref()), (true, Some("bbr")));
+        let next = |index| sender.queue.next(index, false);
+        assert_eq!((next(0), next(1)), (Next::Nothing, Next::Send(Job { file: 0, chunk: 0 })));
+        drop(far);
+        let until = Instant::now() + Duration::from_secs(3);
+        while next(0) == Next::Nothing && Instant::now() < until {
+            monitor.check_quic();
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!((next(1), next(0)), (Next::End, Next::Send(Job { file: 0, chunk: 1 })));
+    }
 
     #[test]
     fn short_buffers_on_a_long_path_take_more_connections() {

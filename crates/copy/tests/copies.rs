@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_testkit::{Running, fullpipe, within};
+use fullpipe_testkit::{Running, fullpipe, require, within};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -142,18 +142,28 @@ fn listing(root: &Path) -> Vec<String> {
 
 #[test]
 fn a_tree_crosses_both_ways_and_is_the_same() {
+    cross_both_ways("tcp");
+}
+
+#[test]
+fn a_tree_crosses_both_ways_by_quic_and_is_the_same() {
+    cross_both_ways("quic");
+}
+
+fn cross_both_ways(transport: &str) {
     let scene = Scene::new();
     tree(&scene.path("near"));
     let near = text(&scene.path("near/a")).to_owned();
-    let up = scene.copy(&[&near, &scene.far("far")]);
+    let up = scene.copy(&[&near, &scene.far("far"), "--transport", transport]);
     assert_eq!(listing(&scene.path("near")), listing(&scene.path("far")));
-    assert_eq!((up["failed"].as_u64(), up["transport"].as_str()), (Some(0), Some("tcp")), "{up}");
+    assert_eq!((up["failed"].as_u64(), up["transport"].as_str()), (Some(0), Some(transport)), "{up}");
     let blocks = fs::metadata(scene.path("far/a/sparse")).unwrap().blocks();
     assert!(blocks * 512 < 3 << 20, "holes stay holes: {blocks}");
-    let again = scene.copy(&[&near, &scene.far("far")]);
+    let again = scene.copy(&[&near, &scene.far("far"), "--transport", transport]);
     assert_eq!((again["files"].as_u64(), again["present"].as_u64()), (Some(0), Some(304)), "{again}");
     let back = text(&scene.path("back")).to_owned();
-    scene.copy(&[&scene.far("far/"), &back]);
+    let down = scene.copy(&[&scene.far("far/"), &back, "--transport", transport]);
+    assert_eq!(down["transport"].as_str(), Some(transport), "{down}");
     assert_eq!(listing(&scene.path("near")), listing(&scene.path("back")));
 }
 
@@ -311,11 +321,20 @@ fn recorded(folder: &Path) -> u64 {
 
 #[test]
 fn a_copy_that_was_killed_at_either_end_continues_where_it_was() {
+    continue_after_the_kill_of_either_end("tcp");
+}
+
+#[test]
+fn a_copy_by_quic_that_was_killed_at_either_end_continues_where_it_was() {
+    continue_after_the_kill_of_either_end("quic");
+}
+
+fn continue_after_the_kill_of_either_end(transport: &str) {
     let scene = Scene::new();
     let file = scene.file("near/file", 40);
     let far = scene.script("ssh", "shift; echo $$ > \"${0%/*}/pid\"; exec sh -c \"exec $*\"");
     assert!(far.ends_with("ssh"));
-    let slow = ["--bwlimit", "100Mbit/s"];
+    let slow = ["--transport", transport, "--bwlimit", "100Mbit/s"];
     for (round, kills_far) in [false, true].into_iter().enumerate() {
         let _ = fs::remove_file(scene.path("far/file"));
         let (source, destination) = (text(&file).to_owned(), scene.far("far"));
@@ -336,7 +355,7 @@ fn a_copy_that_was_killed_at_either_end_continues_where_it_was() {
         std::thread::sleep(Duration::from_millis(300));
         assert!(!scene.path("far/file").exists(), "no half file has its final name");
         let before = recorded(&scene.path("far"));
-        let done = scene.copy(&[&source, &destination]);
+        let done = scene.copy(&[&source, &destination, "--transport", transport]);
         assert!(is_same(&file, &scene.path("far/file")));
         let (bytes, sent) = (done["bytes"].as_u64().unwrap(), done["transferred"].as_u64().unwrap());
         assert!(before > enough && sent + before <= bytes + (1 << 20), "{sent} of {bytes} again, {before} before");
@@ -541,6 +560,42 @@ fn without_a_port_ssh_carries_the_data() {
     let done = scene.copy(&[text(&file), &scene.far("far"), "--ports", &port]);
     assert_eq!(done["transport"].as_str(), Some("ssh"), "{done}");
     assert!(is_same(&file, &scene.path("far/file")));
+}
+
+#[test]
+fn where_udp_does_not_pass_tcp_carries_the_data_which_is_said() {
+    require!(Root, Nft, Tc, Unshare);
+    let scene = Scene::new();
+    let file = scene.file("near/file", 3);
+    let rules = "ip link set lo up; nft 'add table inet t; add chain inet t c { type filter hook input priority 0; }; \
+                 add rule inet t c meta l4proto udp drop'; exec \"$@\"";
+    let copy = scene.command(&[text(&file), &scene.far("far"), "--transport", "quic"]);
+    let mut command = Command::new("unshare");
+    command.args(["-n", "sh", "-c", rules, "sh"]).arg(copy.get_program()).args(copy.get_args());
+    let output = Running::start(&mut command).finish(TIMEOUT);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let done = copied(&output);
+    let reason = done["reason"].as_str().unwrap();
+    assert_eq!(done["transport"].as_str(), Some("tcp"), "{done}");
+    assert!(reason.contains("; not QUIC, because localhost cannot be reached at UDP port "), "{reason}");
+    assert!(reason.ends_with(", and it cannot reach this host"), "{reason}");
+    assert!(is_same(&file, &scene.path("far/file")));
+}
+
+#[test]
+fn a_copy_by_quic_has_the_streams_and_the_rate_that_are_asked_for() {
+    let scene = Scene::new();
+    let file = scene.file("near/file", 8);
+    let limits = ["--transport", "quic", "--streams", "2", "--bwlimit", "80Mbit/s"];
+    let done = scene.copy(&[&[text(&file), &scene.far("far")], &limits[..]].concat());
+    assert!(is_same(&file, &scene.path("far/file")));
+    assert_eq!((done["transport"].as_str(), done["streams"].as_u64()), (Some("quic"), Some(2)), "{done}");
+    assert_eq!((done["limit"].as_str(), done["congestion_control"].as_str()), (Some("rate-limit"), Some("cubic")));
+    for refused in [&["--scavenge"][..], &["--insecure-data", "127.0.0.0/8"]] {
+        let output = scene.run(&[&[text(&file), &scene.far("far"), "--transport", "quic"], refused].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("leave out --"), "{output:?}");
+    }
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub struct CopyReport {
     pub digest: Option<String>,
     /// The way that data took.
     pub transport: CopyTransport,
-    /// TCP connections for data.
+    /// TCP connections for data; on a QUIC connection, its streams side by side.
     pub streams: u16,
     /// Reason for their number.
     pub reason: String,
@@ -72,6 +72,10 @@ pub enum CopyTransport {
     Tcp,
     /// TCP connections from the far end.
     TcpFromFarEnd,
+    /// A QUIC connection to the far end, from the beginning or after TCP connections.
+    Quic,
+    /// A QUIC connection from the far end.
+    QuicFromFarEnd,
     /// The connection of ssh.
     Ssh,
 }

@@ -8,7 +8,7 @@ use crate::entry::EntryError;
 use crate::{CHUNK, Chunks, Digest, Entry, EntryPath};
 
 /// Version of the messages. Ends of different versions do not understand each other.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The frame without a message: its sender is there and has nothing to say.
 pub const ALIVE: [u8; 4] = [0; 4];
@@ -49,6 +49,8 @@ pub struct Hello {
     pub scavenge: bool,
     /// Extended attributes and access lists are kept.
     pub attributes: bool,
+    /// The far end shall listen for QUIC, too.
+    pub quic: bool,
     /// Seconds after which an end that receives nothing gives up.
     pub timeout: u16,
     /// Secret of the connections for data.
@@ -72,6 +74,10 @@ pub struct Hello {
 pub struct Ready {
     /// Port on which the far end listens; zero if it does not.
     pub port: u16,
+    /// UDP port on which it listens for QUIC; zero if it does not.
+    pub quic_port: u16,
+    /// TCP connections of the far end may use BBR.
+    pub bbr: bool,
     /// Address of the far end as the near end reached it, if ssh says so.
     pub address: Vec<u8>,
     /// Settings of the far host as JSON.
@@ -132,12 +138,19 @@ pub enum Message<'b> {
         /// The port.
         port: u16,
     },
+    /// Near → far: connect to this UDP port of mine by QUIC.
+    DialQuic {
+        /// The port.
+        port: u16,
+    },
     /// Near → far: these connections carry data; with none, this one does.
     Streams {
-        /// Their number.
+        /// The number of TCP connections.
         count: u16,
         /// Those of them that carry data at first. The others wait until they are needed.
         active: u16,
+        /// The number of streams on the QUIC connection. Next to TCP connections they wait until they are needed.
+        quic: u16,
     },
     /// Sender → receiver: the list begins.
     Begin {
@@ -244,6 +257,7 @@ const LOST: u8 = 15;
 const DATA: u8 = 16;
 const FINISHED: u8 = 17;
 const FIGURES: u8 = 18;
+const DIAL_QUIC: u8 = 19;
 
 /// Number in place of a file's in a head that is no chunk's.
 const NO_FILE: u32 = u32::MAX;
@@ -314,6 +328,8 @@ impl<'b> Message<'b> {
             Self::Hello(hello) => hello.put(into),
             Self::Ready(ready) => {
                 into.extend(ready.port.to_le_bytes());
+                into.extend(ready.quic_port.to_le_bytes());
+                into.push(ready.bbr.into());
                 put_counted(into, &ready.address);
                 put_counted(into, &ready.settings);
             }
@@ -321,8 +337,12 @@ impl<'b> Message<'b> {
                 into.push(*code);
                 put_sentence(into, why);
             }
-            Self::Dial { port: number } | Self::Lost { index: number } => into.extend(number.to_le_bytes()),
-            Self::Streams { count, active } => into.extend([*count, *active].map(u16::to_le_bytes).concat()),
+            Self::Dial { port: number } | Self::DialQuic { port: number } | Self::Lost { index: number } => {
+                into.extend(number.to_le_bytes());
+            }
+            Self::Streams { count, active, quic } => {
+                into.extend([*count, *active, *quic].map(u16::to_le_bytes).concat());
+            }
             Self::Begin { single, content } => into.extend([*single, *content].map(u8::from)),
             Self::EndOfList { complete } => into.push((*complete).into()),
             Self::Entry(entry) => entry.put(into),
@@ -374,6 +394,7 @@ impl<'b> Message<'b> {
             Self::Ready(_) => READY,
             Self::Refused { .. } => REFUSED,
             Self::Dial { .. } => DIAL,
+            Self::DialQuic { .. } => DIAL_QUIC,
             Self::Streams { .. } => STREAMS,
             Self::Begin { .. } => BEGIN,
             Self::Entry(_) => ENTRY,
@@ -422,12 +443,15 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
         HELLO => Message::Hello(Hello::read(reader)?),
         READY => Message::Ready(Ready {
             port: reader.u16()?,
+            quic_port: reader.u16()?,
+            bbr: flag(reader)?,
             address: reader.counted()?.to_vec(),
             settings: reader.counted()?.to_vec(),
         }),
         REFUSED => Message::Refused { code: reader.u8()?, why: sentence(reader)? },
         DIAL => Message::Dial { port: reader.u16()? },
-        STREAMS => Message::Streams { count: reader.u16()?, active: reader.u16()? },
+        DIAL_QUIC => Message::DialQuic { port: reader.u16()? },
+        STREAMS => Message::Streams { count: reader.u16()?, active: reader.u16()?, quic: reader.u16()? },
         BEGIN => Message::Begin { single: flag(reader)?, content: flag(reader)? },
         ENTRY => Message::Entry(Entry::read(reader)?),
         END_OF_LIST => Message::EndOfList { complete: flag(reader)? },
@@ -463,8 +487,8 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
 impl Hello {
     fn put(&self, into: &mut Vec<u8>) {
         into.extend(self.version.to_le_bytes());
-        let flags = [self.far_sends, self.dry_run, self.delete, self.verify_disk, self.scavenge, self.attributes];
-        into.extend(flags.map(u8::from));
+        let Self { far_sends, dry_run, delete, verify_disk, scavenge, attributes, quic, .. } = *self;
+        into.extend([far_sends, dry_run, delete, verify_disk, scavenge, attributes, quic].map(u8::from));
         into.extend(self.timeout.to_le_bytes());
         into.extend(self.secret);
         into.extend(self.ports.0.to_le_bytes());
@@ -486,6 +510,7 @@ impl Hello {
             verify_disk: flag(reader)?,
             scavenge: flag(reader)?,
             attributes: flag(reader)?,
+            quic: flag(reader)?,
             timeout: reader.u16()?,
             secret: reader.array()?,
             ports: (reader.u16()?, reader.u16()?),
@@ -577,6 +602,7 @@ mod tests {
                 verify_disk: true,
                 scavenge: false,
                 attributes: true,
+                quic: false,
                 timeout: 30,
                 secret: [5; 32],
                 ports: (4000, 4010),
@@ -586,10 +612,17 @@ mod tests {
                 unencrypted: vec![b"192.0.2.0/24".to_vec()],
                 settings: b"{}".to_vec(),
             }),
-            Message::Ready(Ready { port: 4000, address: b"192.0.2.1".to_vec(), settings: Vec::new() }),
+            Message::Ready(Ready {
+                port: 4000,
+                quic_port: 4001,
+                bbr: true,
+                address: b"192.0.2.1".to_vec(),
+                settings: Vec::new(),
+            }),
             Message::Refused { code: 2, why: "no".to_owned() },
             Message::Dial { port: 1 },
-            Message::Streams { count: 4, active: 3 },
+            Message::DialQuic { port: 1 },
+            Message::Streams { count: 4, active: 3, quic: 2 },
             Message::Begin { single: true, content: false },
             entry(EntryKind::Folder { mode: 0o755, modified }),
             entry(file.clone()),

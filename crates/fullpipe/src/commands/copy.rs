@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use fullpipe_control::Network;
-use fullpipe_copy::{CopyError, CopyEvent, CopyOptions, Place, copy, far_end};
+use fullpipe_copy::{CopyError, CopyEvent, CopyOptions, Place, Transport, copy, far_end};
 use fullpipe_iperf::Key;
 use fullpipe_record::event::CopyNote;
 use fullpipe_record::{Content, CopyReport, Document, Event};
@@ -81,6 +81,9 @@ pub(crate) struct Arguments {
     /// Send no faster: 100Mbit/s, or a number of KiB a second as for rsync
     #[arg(long, value_name = "RATE", value_parser = rate_limit, help_heading = "Copy")]
     bwlimit: Option<BitRate>,
+    /// TCP, QUIC, or TCP until only QUIC fills the path
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Copy")]
+    transport: TransportChoice,
     /// Connections for data, 1 to 64, or auto
     #[arg(long, value_name = "N", default_value = "auto", value_parser = streams, help_heading = "Copy")]
     streams: Streams,
@@ -107,6 +110,27 @@ the same size and time at the destination is not copied again.
 
 Exit codes: 1 if something could not be copied, which is named; 3 if the other
 host has no fullpipe.";
+
+/// The way that data takes.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum TransportChoice {
+    /// TCP, or QUIC if TCP may not use BBR and packets are lost without a queue
+    Auto,
+    /// TCP connections
+    Tcp,
+    /// A QUIC connection, or TCP if UDP does not pass
+    Quic,
+}
+
+impl From<TransportChoice> for Transport {
+    fn from(choice: TransportChoice) -> Self {
+        match choice {
+            TransportChoice::Auto => Self::Auto,
+            TransportChoice::Tcp => Self::Tcp,
+            TransportChoice::Quic => Self::Quic,
+        }
+    }
+}
 
 /// A program with its arguments.
 #[derive(Debug, Clone)]
@@ -192,6 +216,7 @@ impl Arguments {
             limit: self.bwlimit,
             ports: self.ports,
             streams: self.streams.0,
+            transport: self.transport.into(),
             verify_disk: self.verify_disk,
             scavenge: self.scavenge,
             attributes: self.attributes,

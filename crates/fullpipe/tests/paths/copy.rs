@@ -1,4 +1,4 @@
-//! A copy that gives way to other traffic over an emulated path.
+//! Copies over an emulated path: one that gives way to other traffic, and one by QUIC where packets are lost.
 
 /// Tests whose figures are judged.
 mod tests_alone {
@@ -25,14 +25,15 @@ mod tests_alone {
     /// Bytes that cross in seven seconds at the rate of the path.
     const SIZE: usize = 17_000_000;
 
-    /// Starts a path with a queue of one BDP, a server in its receiver, and writes a file for it.
-    fn scene(mark: &Mark, folder: &Path) -> (Up, Running) {
+    /// Starts a path with a queue of one BDP, a server in its receiver, and writes a file of so many bytes for it.
+    fn scene(mark: &Mark, folder: &Path, path: &str, size: usize) -> (Up, Running) {
         let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-        let text = "name = \"shared\"\ntitle = \"A shared path\"\n[path]\nrate = \"20Mbit/s\"\nrtt = \"40ms\"\n\
-                    queue = \"1bdp\"\n[[step]]\nname = \"none\"\n";
+        let text = format!(
+            "name = \"shared\"\ntitle = \"A path\"\n[path]\n{path}\nqueue = \"1bdp\"\n[[step]]\nname = \"none\"\n"
+        );
         fs::write(at("path.toml"), text).unwrap();
         fs::write(at("key"), "correct horse battery").unwrap();
-        fs::write(at("file"), (0..SIZE).map(|at| ((at as u64 * at as u64) >> 7) as u8).collect::<Vec<_>>()).unwrap();
+        fs::write(at("file"), (0..size).map(|at| ((at as u64 * at as u64) >> 7) as u8).collect::<Vec<_>>()).unwrap();
         fs::create_dir(at("to")).unwrap();
         let up = Up::of(&at("path.toml"), mark, &["--json-lines"]);
         up.event();
@@ -74,7 +75,7 @@ mod tests_alone {
         require!(Lab);
         let _path = path();
         let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
-        let (up, _server) = scene(&mark, folder.path());
+        let (up, _server) = scene(&mark, folder.path(), "rate = \"20Mbit/s\"\nrtt = \"40ms\"", SIZE);
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         // What is judged begins three seconds after its start, and two after that of the copy.
         let key = at("key");
@@ -92,6 +93,24 @@ mod tests_alone {
         let gave_way = done["gave_way"].as_f64().unwrap();
         assert!(kept > 0.9 && alone > 0.9, "the other kept {kept}, then it took {alone}: {done}");
         assert!((0.2..0.8).contains(&gave_way), "{done}");
+        assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
+    }
+
+    /// CUBIC would carry 6 Mbit/s, so that the file would take 16 s.
+    #[test]
+    fn a_copy_by_quic_changes_to_bbr_where_packets_are_lost_without_a_queue() {
+        require!(Lab);
+        let _path = path();
+        let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
+        let lossy = "rate = \"50Mbit/s\"\nrtt = \"25ms\"\nloss = \"1%\"";
+        let (up, _server) = scene(&mark, folder.path(), lossy, 12_000_000);
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (to, key) = (format!("fullpipe://{RECEIVER}/"), at("key"));
+        let copy = [PROGRAM, "copy", &at("file"), &to, "--key-file", &key, "--transport", "quic", "--json"];
+        let done = copied(&Running::start(&mut up.join("sender", &copy)).finish(TIMEOUT));
+        let [transport, control] = ["transport", "congestion_control"].map(|name| done[name].as_str().unwrap());
+        assert_eq!((transport, control), ("quic", "bbr"), "{done}");
+        assert!(done["rate"].as_f64().unwrap() > 12e6 && done["retransmitted"].as_u64().unwrap() > 50, "{done}");
         assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
     }
 }

@@ -42,6 +42,7 @@ fn path(done: &CopyReport) -> String {
     let transport = match done.transport {
         CopyTransport::Ssh => "inside ssh".to_owned(),
         CopyTransport::Tcp | CopyTransport::TcpFromFarEnd => format!("on {} TCP connections", done.streams),
+        CopyTransport::Quic | CopyTransport::QuicFromFarEnd => "on a QUIC connection".to_owned(),
     };
     let control = done.congestion_control.as_ref().map_or_else(String::new, |name| format!(", {name}"));
     let lost = match done.retransmitted {

@@ -1,0 +1,180 @@
+//! The portions of which a stream of a copy consists, each a QUIC stream of its own: their heads say where they
+//! belong.
+
+use std::collections::BTreeMap;
+
+use quinn_proto::{Connection, ReadError, StreamId};
+
+use super::pipe::{Incoming, MAX_INCOMING};
+
+/// Bytes of a portion at most, without its head.
+pub(super) const PORTION: usize = 1 << 20;
+
+/// Bytes of the head of a portion.
+pub(super) const HEAD: usize = 6;
+
+/// Portions that may be on their way at once.
+pub(super) const MAX_PORTIONS: u32 = 1024;
+
+/// The begin of a portion: the stream of the copy, and its place in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) stream: u16,
+    pub(super) number: u32,
+}
+
+impl Head {
+    pub(super) fn bytes(self) -> [u8; HEAD] {
+        let mut bytes = [0; HEAD];
+        bytes[..2].copy_from_slice(&self.stream.to_le_bytes());
+        bytes[2..].copy_from_slice(&self.number.to_le_bytes());
+        bytes
+    }
+
+    /// Returns the head in the first bytes of a portion, once all of them are there.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (stream, number) = bytes.split_first_chunk()?;
+        Some(Self { stream: u16::from_le_bytes(*stream), number: u32::from_le_bytes(*number.first_chunk()?) })
+    }
+}
+
+/// The other end has broken the rules of portions.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Broken;
+
+/// Portions that are on their way.
+#[derive(Debug, Default)]
+pub(super) struct Portions {
+    /// Those whose heads are not whole yet.
+    begun: BTreeMap<StreamId, Vec<u8>>,
+    /// By stream.
+    order: Order,
+}
+
+/// The order of the portions of each stream.
+#[derive(Debug, Default)]
+struct Order(Vec<Places>);
+
+#[derive(Debug, Default)]
+struct Places {
+    next: u32,
+    waiting: BTreeMap<u32, StreamId>,
+}
+
+impl Order {
+    fn insert(&mut self, head: Head, id: StreamId) -> Result<(), Broken> {
+        let places = self.0.get_mut(usize::from(head.stream)).ok_or(Broken)?;
+        if head.number < places.next || places.waiting.insert(head.number, id).is_some() {
+            return Err(Broken);
+        }
+        Ok(())
+    }
+
+    /// Returns the portion of a stream from which to read.
+    fn current(&self, stream: usize) -> Option<StreamId> {
+        let places = &self.0[stream];
+        places.waiting.get(&places.next).copied()
+    }
+
+    /// Goes on to the next portion of a stream.
+    fn advance(&mut self, stream: usize) {
+        let places = &mut self.0[stream];
+        places.waiting.remove(&places.next);
+        places.next = places.next.saturating_add(1);
+    }
+}
+
+impl Portions {
+    /// Notes a QUIC stream that the other end has opened.
+    pub(super) fn open(&mut self, id: StreamId) {
+        self.begun.insert(id, Vec::new());
+    }
+
+    /// Reads what has come into `incoming`, which has as many streams as the copy; nothing before it has any.
+    ///
+    /// # Errors
+    /// Fails if the other end breaks the rules.
+    pub(super) fn read(&mut self, connection: &mut Connection, incoming: &mut [Incoming]) -> Result<bool, Broken> {
+        self.order.0.resize_with(incoming.len(), Places::default);
+        if incoming.is_empty() {
+            return Ok(false);
+        }
+        self.read_heads(connection)?;
+        let mut has_come = false;
+        for (stream, into) in incoming.iter_mut().enumerate() {
+            has_come |= self.read_stream(connection, stream, into)?;
+        }
+        Ok(has_come)
+    }
+
+    fn read_heads(&mut self, connection: &mut Connection) -> Result<(), Broken> {
+        let ids: Vec<StreamId> = self.begun.keys().copied().collect();
+        for id in ids {
+            let Some(head) = self.begun.get_mut(&id) else { continue };
+            let mut stream = connection.recv_stream(id);
+            let mut chunks = stream.read(true).map_err(|_| Broken)?;
+            while head.len() < HEAD {
+                match chunks.next(HEAD - head.len()) {
+                    Ok(Some(chunk)) => head.extend_from_slice(&chunk.bytes),
+                    Err(ReadError::Blocked) => break,
+                    Ok(None) | Err(ReadError::Reset(_)) => return Err(Broken),
+                }
+            }
+            if let Some(head) = Head::read(head) {
+                self.begun.remove(&id);
+                self.order.insert(head, id)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_stream(&mut self, connection: &mut Connection, stream: usize, into: &mut Incoming) -> Result<bool, Broken> {
+        let before = into.bytes;
+        while let Some(id) = self.order.current(stream) {
+            let mut portion = connection.recv_stream(id);
+            let mut chunks = portion.read(true).map_err(|_| Broken)?;
+            loop {
+                if into.bytes >= MAX_INCOMING {
+                    into.is_full = true;
+                    return Ok(into.bytes > before);
+                }
+                match chunks.next(usize::MAX) {
+                    Ok(Some(chunk)) => {
+                        into.bytes += chunk.bytes.len();
+                        into.parts.push_back(chunk.bytes);
+                    }
+                    Ok(None) => break,
+                    Err(ReadError::Blocked) => return Ok(into.bytes > before),
+                    Err(ReadError::Reset(_)) => return Err(Broken),
+                }
+            }
+            self.order.advance(stream);
+        }
+        Ok(into.bytes > before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quinn_proto::{Dir, Side};
+
+    #[test]
+    fn portions_are_read_in_their_order_and_none_twice() {
+        let id = |index| StreamId::new(Side::Client, Dir::Uni, index);
+        let head = |stream, number| Head { stream, number };
+        assert_eq!(Head::read(&head(258, 70_000).bytes()), Some(head(258, 70_000)));
+        assert_eq!(Head::read(&head(258, 70_000).bytes()[..HEAD - 1]), None);
+        let mut order = Order::default();
+        order.0.resize_with(2, Places::default);
+        order.insert(head(1, 1), id(0)).unwrap();
+        assert_eq!(order.current(1), None);
+        order.insert(head(1, 0), id(1)).unwrap();
+        assert_eq!(order.current(1), Some(id(1)));
+        order.advance(1);
+        assert_eq!((order.current(1), order.current(0)), (Some(id(0)), None));
+        for wrong in [head(1, 0), head(1, 1), head(2, 0)] {
+            assert_eq!(order.insert(wrong, id(2)), Err(Broken), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! QUIC connections, made in either direction.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use fullpipe_control::PinnedTls;
+use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn_proto::{
+    AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Event,
+    IdleTimeout, Incoming, MtuDiscoveryConfig, ServerConfig, TransportConfig,
+};
+
+use super::congestion::{Factory, Signals};
+use super::driver::{Driver, next_event, poll_socket};
+use super::pipe::QuicConnection;
+use super::portions::{HEAD, MAX_PORTIONS, PORTION};
+use super::udp::{MAX_DATAGRAM, bind, connect, largest_datagram};
+
+/// Time for a handshake in which packets may be lost.
+pub(crate) const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(3);
+
+/// Callers at once that have not yet proved who they are.
+const MAX_PENDING: usize = 64;
+
+/// Datagrams that are read before anything else is done.
+const BATCH: usize = 64;
+
+/// Time between two checks whether listening goes on.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Round-trip time before one is known, from which the time until a lost packet of the handshake is sent again follows.
+const FIRST_RTT: Duration = Duration::from_millis(150);
+
+/// Windows until the round-trip time is known.
+const FIRST_WINDOW: u32 = 4 << 20;
+
+/// Time without a word of the other end after which a connection is given up; its data then takes another way.
+const DEAD_AFTER: Duration = Duration::from_secs(20);
+
+/// Time after which an end with nothing to say says that it is there.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Packets that one acknowledgement confirms at most, beyond the first.
+const ACK_THRESHOLD: u32 = 9;
+
+/// A port that takes one connection of who knows the secret.
+#[derive(Debug)]
+pub(crate) struct QuicListener {
+    pub(crate) port: u16,
+    made: Receiver<QuicConnection>,
+    stop: Arc<AtomicBool>,
+}
+
+impl QuicListener {
+    /// Listens on the first free UDP port of a range; on any if both are zero. Without an address it listens on all.
+    ///
+    /// # Errors
+    /// Fails if none is free.
+    pub(crate) fn start(address: Option<IpAddr>, ports: (u16, u16), secret: &[u8; 32]) -> io::Result<Self> {
+        let attempts = Attempts::listening(bind(address, ports)?, secret)?;
+        let port = attempts.socket.local_addr()?.port();
+        let (sender, made) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        thread::Builder::new().name("copy-quic".to_owned()).spawn(move || {
+            let established = attempts.establish(None, &stopped).and_then(Driver::new);
+            if let Ok((connection, driver)) = established
+                && sender.send(connection).is_ok()
+            {
+                driver.run();
+            }
+        })?;
+        Ok(Self { port, made, stop })
+    }
+
+    /// Waits for the connection until `deadline`.
+    pub(crate) fn take(&self, deadline: Duration) -> Option<QuicConnection> {
+        self.made.recv_timeout(deadline).ok()
+    }
+}
+
+impl Drop for QuicListener {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Makes a connection to the first of `hosts` that answers on `port`, each within `deadline`.
+///
+/// # Errors
+/// Fails if none does, with the last reason.
+pub(crate) fn dial(hosts: &[IpAddr], port: u16, secret: &[u8; 32], deadline: Duration) -> io::Result<QuicConnection> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
+    for host in hosts {
+        let remote = SocketAddr::new(*host, port);
+        let attempt = Attempts::dialling(remote, secret);
+        let made = attempt.and_then(|attempt| {
+            attempt.establish(Some(Instant::now() + deadline), &AtomicBool::new(false)).and_then(Driver::new)
+        });
+        match made {
+            Ok((connection, driver)) => {
+                thread::Builder::new().name("copy-quic".to_owned()).spawn(move || driver.run())?;
+                return Ok(connection);
+            }
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+/// A connection whose handshake is over.
+pub(super) struct Established {
+    pub(super) socket: UdpSocket,
+    pub(super) endpoint: Endpoint,
+    pub(super) handle: ConnectionHandle,
+    pub(super) connection: Connection,
+    pub(super) signals: Arc<Signals>,
+}
+
+/// Handshakes that are under way: one that this end began, or those of callers.
+struct Attempts {
+    socket: UdpSocket,
+    endpoint: Endpoint,
+    pending: HashMap<ConnectionHandle, Pending>,
+    /// TLS of an end that listens.
+    server: Option<Arc<QuicServerConfig>>,
+    /// The reason for which the last of them failed.
+    failed: io::Error,
+    out: Vec<u8>,
+}
+
+struct Pending {
+    connection: Connection,
+    signals: Arc<Signals>,
+    began: Instant,
+}
+
+impl Attempts {
+    fn listening(socket: UdpSocket, secret: &[u8; 32]) -> io::Result<Self> {
+        let tls = PinnedTls::of_secret(secret).map_err(io::Error::other)?;
+        let server = Arc::new(QuicServerConfig::try_from(tls.server()).map_err(io::Error::other)?);
+        let mut config = ServerConfig::with_crypto(Arc::<QuicServerConfig>::clone(&server));
+        config.migration(false).max_incoming(MAX_PENDING);
+        let endpoint = Endpoint::new(endpoint_config(), Some(Arc::new(config)), true, None);
+        Ok(Self::new(socket, endpoint, Some(server)))
+    }
+
+    fn dialling(remote: SocketAddr, secret: &[u8; 32]) -> io::Result<Self> {
+        let tls = PinnedTls::of_secret(secret).map_err(io::Error::other)?;
+        let client = QuicClientConfig::try_from(tls.client()).map_err(io::Error::other)?;
+        let signals = Arc::<Signals>::default();
+        let mut config = ClientConfig::new(Arc::new(client));
+        config.transport_config(Arc::new(transport(remote, &signals)));
+        let endpoint = Endpoint::new(endpoint_config(), None, true, None);
+        let mut attempts = Self::new(connect(remote)?, endpoint, None);
+        let began = Instant::now();
+        // Nobody reads the name.
+        let made = attempts.endpoint.connect(began, config, remote, "fullpipe").map_err(io::Error::other)?;
+        let (handle, connection) = made;
+        attempts.pending.insert(handle, Pending { connection, signals, began });
+        Ok(attempts)
+    }
+
+    fn new(socket: UdpSocket, endpoint: Endpoint, server: Option<Arc<QuicServerConfig>>) -> Self {
+        let failed = io::ErrorKind::TimedOut.into();
+        Self { socket, endpoint, pending: HashMap::new(), server, failed, out: Vec::new() }
+    }
+
+    /// Goes on until one has succeeded. One who does not know the secret gets no further, and is forgotten.
+    fn establish(mut self, deadline: Option<Instant>, stop: &AtomicBool) -> io::Result<Established> {
+        loop {
+            let now = Instant::now();
+            self.receive(now)?;
+            if let Some(handle) = self.drive(now) {
+                return self.into_established(handle);
+            }
+            if self.server.is_none() && self.pending.is_empty() {
+                return Err(self.failed);
+            }
+            if stop.load(Ordering::Relaxed) || deadline.is_some_and(|deadline| now >= deadline) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.sleep();
+        }
+    }
+
+    fn sleep(&mut self) {
+        let timeouts = self.pending.values_mut().filter_map(|pending| pending.connection.poll_timeout());
+        let latest = Instant::now() + POLL_INTERVAL;
+        // What fails fails again where it is received.
+        let _ = poll_socket(&self.socket, false, None, Some(timeouts.min().map_or(latest, |next| next.min(latest))));
+    }
+
+    fn receive(&mut self, now: Instant) -> io::Result<()> {
+        let mut datagram = [0; MAX_DATAGRAM as usize];
+        for _ in 0..BATCH {
+            match self.socket.recv_from(&mut datagram) {
+                Ok((length, remote)) => self.handle(now, remote, BytesMut::from(&datagram[..length])),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // Somebody whom this end answered is not there.
+                Err(_) if self.server.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, now: Instant, remote: SocketAddr, datagram: BytesMut) {
+        self.out.clear();
+        match self.endpoint.handle(now, remote, None, None, datagram, &mut self.out) {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                if let Some(pending) = self.pending.get_mut(&handle) {
+                    pending.connection.handle_event(event);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => self.admit(now, incoming),
+            Some(DatagramEvent::Response(transmit)) => self.send(transmit.size, transmit.destination),
+            None => {}
+        }
+    }
+
+    fn admit(&mut self, now: Instant, incoming: Incoming) {
+        let Some(server) = self.server.as_ref().filter(|_| self.pending.len() < MAX_PENDING) else {
+            return self.endpoint.ignore(incoming);
+        };
+        let signals = Arc::<Signals>::default();
+        let mut config = ServerConfig::with_crypto(Arc::<QuicServerConfig>::clone(server));
+        config.migration(false).transport_config(Arc::new(transport(incoming.remote_address(), &signals)));
+        self.out.clear();
+        match self.endpoint.accept(incoming, now, &mut self.out, Some(Arc::new(config))) {
+            Ok((handle, connection)) => drop(self.pending.insert(handle, Pending { connection, signals, began: now })),
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.send(transmit.size, transmit.destination);
+                }
+            }
+        }
+    }
+
+    /// Carries all of them on; returns the first whose handshake is over.
+    fn drive(&mut self, now: Instant) -> Option<ConnectionHandle> {
+        let handles: Vec<ConnectionHandle> = self.pending.keys().copied().collect();
+        for handle in handles {
+            let Some(Pending { connection, began, .. }) = self.pending.get_mut(&handle) else { continue };
+            if connection.poll_timeout().is_some_and(|timeout| timeout <= now) {
+                connection.handle_timeout(now);
+            }
+            if self.server.is_some() && now.duration_since(*began) > HANDSHAKE_DEADLINE {
+                connection.close(now, 0_u32.into(), Bytes::new());
+            }
+            let event = next_event(handle, connection, &mut self.endpoint);
+            let mut datagrams = Vec::new();
+            loop {
+                self.out.clear();
+                let Some(transmit) = connection.poll_transmit(now, 1, &mut self.out) else { break };
+                datagrams.push((self.out.clone(), transmit.destination));
+            }
+            let is_over = connection.is_drained();
+            for (datagram, destination) in datagrams {
+                // What is lost is sent again.
+                let _ = self.socket.send_to(&datagram, destination);
+            }
+            match event {
+                Some(Event::Connected) => return Some(handle),
+                Some(Event::ConnectionLost { reason }) => {
+                    self.failed = io::Error::new(io::ErrorKind::ConnectionRefused, reason.to_string());
+                    if self.server.is_none() {
+                        self.pending.clear();
+                    }
+                }
+                _ => {}
+            }
+            if is_over {
+                self.pending.remove(&handle);
+            }
+        }
+        None
+    }
+
+    fn send(&self, size: usize, destination: SocketAddr) {
+        // What is lost is sent again.
+        let _ = self.socket.send_to(&self.out[..size], destination);
+    }
+
+    fn into_established(mut self, handle: ConnectionHandle) -> io::Result<Established> {
+        let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
+        let Pending { connection, signals, .. } = self.pending.remove(&handle).ok_or_else(gone)?;
+        // From now on the kernel takes nothing of anybody else.
+        self.socket.connect(connection.remote_address())?;
+        self.endpoint.set_server_config(None);
+        Ok(Established { socket: self.socket, endpoint: self.endpoint, handle, connection, signals })
+    }
+}
+
+fn endpoint_config() -> Arc<EndpointConfig> {
+    let mut config = EndpointConfig::default();
+    // It is within what the library permits.
+    let _ = config.max_udp_payload_size(MAX_DATAGRAM);
+    Arc::new(config)
+}
+
+fn transport(remote: SocketAddr, signals: &Arc<Signals>) -> TransportConfig {
+    let mut mtu = MtuDiscoveryConfig::default();
+    mtu.upper_bound(largest_datagram(remote));
+    let mut acknowledgements = AckFrequencyConfig::default();
+    acknowledgements.ack_eliciting_threshold(ACK_THRESHOLD.into());
+    let mut config = TransportConfig::default();
+    config
+        .max_concurrent_bidi_streams(0_u32.into())
+        .max_concurrent_uni_streams(MAX_PORTIONS.into())
+        .stream_receive_window(((HEAD + PORTION) as u32).into())
+        .receive_window(FIRST_WINDOW.into())
+        .send_window(FIRST_WINDOW.into())
+        .send_fairness(false)
+        .initial_rtt(FIRST_RTT)
+        .max_idle_timeout(IdleTimeout::try_from(DEAD_AFTER).ok())
+        .keep_alive_interval(Some(ALIVE_INTERVAL))
+        .datagram_receive_buffer_size(None)
+        .mtu_discovery_config(Some(mtu))
+        .ack_frequency_config(Some(acknowledgements))
+        .congestion_controller_factory(Arc::new(Factory(Arc::clone(signals))));
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::Ipv4Addr;
+
+    const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn connected() -> [QuicConnection; 2] {
+        let listener = QuicListener::start(None, (0, 0), &[7; 32]).unwrap();
+        let near = dial(&[LOOPBACK], listener.port, &[7; 32], HANDSHAKE_DEADLINE).unwrap();
+        [near, listener.take(HANDSHAKE_DEADLINE).unwrap()]
+    }
+
+    #[test]
+    fn streams_cross_side_by_side_in_the_order_in_which_they_were_written() {
+        const SIZE: usize = 5_000_001;
+        let [near, far] = connected();
+        let content = |stream: usize| (0..SIZE).map(move |at| (at / 3 + stream) as u8).collect::<Vec<u8>>();
+        thread::scope(|threads| {
+            for (stream, mut writer) in far.writers(3).into_iter().enumerate() {
+                threads.spawn(move || {
+                    for part in content(stream).chunks(70_000) {
+                        writer.write_all(part).unwrap();
+                    }
+                    writer.flush().unwrap();
+                });
+            }
+            // What has come before there is a reader waits.
+            thread::sleep(Duration::from_millis(100));
+            for (stream, mut reader) in near.readers(3).into_iter().enumerate() {
+                threads.spawn(move || {
+                    let mut received = vec![0; SIZE];
+                    reader.read_exact(&mut received).unwrap();
+                    assert!(received == content(stream), "{stream}");
+                });
+            }
+        });
+        assert!(far.figures().packets > 3 * SIZE as u64 / u64::from(MAX_DATAGRAM), "{:?}", far.figures());
+        let mut readers = near.readers(3);
+        drop(far);
+        assert!(readers[0].read(&mut [0]).is_err());
+    }
+
+    #[test]
+    fn who_does_not_know_the_secret_is_refused_and_rubbish_is_ignored() {
+        let listener = QuicListener::start(None, (0, 0), &[7; 32]).unwrap();
+        let rubbish = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for length in [0, 1, 20, 1200, 1472, 9000] {
+            // Once like the header of an Initial packet, once like a short one.
+            for first in [0xc0, 0x40, 0xff] {
+                let mut datagram = vec![0xaa; length];
+                if let Some([a, b, c, d, e, ..]) = datagram.get_mut(..) {
+                    [*a, *b, *c, *d, *e] = [first, 0, 0, 0, 1];
+                }
+                rubbish.send_to(&datagram, ("127.0.0.1", listener.port)).unwrap();
+            }
+        }
+        let began = Instant::now();
+        assert!(dial(&[LOOPBACK], listener.port, &[8; 32], HANDSHAKE_DEADLINE).is_err());
+        assert!(began.elapsed() < HANDSHAKE_DEADLINE && listener.take(Duration::from_millis(50)).is_none());
+        let near = dial(&[LOOPBACK], listener.port, &[7; 32], HANDSHAKE_DEADLINE).unwrap();
+        let far = listener.take(HANDSHAKE_DEADLINE).unwrap();
+        // Nor does it disturb a connection.
+        let mut writer = near.writers(1).pop().unwrap();
+        writer.write_all(b"data").unwrap();
+        writer.flush().unwrap();
+        rubbish.send_to(&[0xaa; 1200], ("127.0.0.1", listener.port)).unwrap();
+        let mut seen = [0; 4];
+        far.readers(1).pop().unwrap().read_exact(&mut seen).unwrap();
+        assert_eq!(&seen, b"data");
+    }
+
+    #[test]
+    fn a_silent_path_has_a_deadline_and_a_closed_port_is_noticed_at_once() {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let began = Instant::now();
+        let error = dial(&[LOOPBACK], port, &[7; 32], Duration::from_millis(300)).unwrap_err();
+        assert!(error.kind() == io::ErrorKind::TimedOut && began.elapsed() < Duration::from_secs(2), "{error}");
+        drop(silent);
+        let error = dial(&[LOOPBACK], port, &[7; 32], HANDSHAKE_DEADLINE).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}
