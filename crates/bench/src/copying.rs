@@ -64,6 +64,7 @@ fn size(text: &str) -> Result<ByteCount, String> {
 }
 
 /// A path, with the sizes of the files that ours and the others move.
+#[derive(Clone)]
 struct Cell {
     name: String,
     rate: BitRate,
@@ -71,6 +72,8 @@ struct Cell {
     loss: f64,
     ours: ByteCount,
     rivals: ByteCount,
+    /// Ours may not use BBR, and moves its file alone.
+    no_bbr: bool,
 }
 
 /// The part of a path's rate that is left to data: of each Ethernet frame of MTU 1500, with its preamble and gap, and
@@ -86,6 +89,7 @@ impl Cell {
             loss: 0.0,
             ours: size,
             rivals: size,
+            no_bbr: false,
         };
         let lossy = [100, 500].into_iter().flat_map(|mbps| {
             // The others would take hours for a file that shows what ours does.
@@ -96,9 +100,12 @@ impl Cell {
                 loss,
                 ours: BitRate::from_mbps(mbps).bytes_in(LOSSY_TIME),
                 rivals: ByteCount::new(rivals * 1_000_000),
+                no_bbr: false,
             })
         });
-        std::iter::once(clean).chain(lossy).collect()
+        let lossy: Vec<Self> = lossy.collect();
+        let no_bbr = lossy.iter().map(|cell| Self { name: format!("no-bbr-{}", cell.name), no_bbr: true, ..cell.clone() });
+        std::iter::once(clean).chain(lossy.clone()).chain(no_bbr).collect()
     }
 
     fn capacity(&self) -> BitRate {
@@ -179,6 +186,10 @@ impl Bench<'_> {
     fn cell(&self, cell: &Cell) -> Result<String, RunError> {
         let mut results = Results::new();
         for round in 0..usize::from(self.rounds) {
+            if cell.no_bbr {
+                self.without_bbr(cell, &mut results)?;
+                continue;
+            }
             for (mut programs, size) in cell.groups() {
                 let turn = round % programs.len();
                 programs.rotate_left(turn);
@@ -187,6 +198,16 @@ impl Bench<'_> {
             }
         }
         Ok(cell_text(cell, &results))
+    }
+
+    /// Copies the file of a cell once without BBR.
+    fn without_bbr(&self, cell: &Cell, results: &mut Results) -> Result<(), RunError> {
+        let program = self.fullpipe.display();
+        let copy = format!("{program} copy --no-bbr -e '{{ssh}}' --far-path {program} {{file}} {{host}}:{{copy}}");
+        self.compare(&cell.scenario(), cell.ours, &["--", "sh", "-euc", &copy], results)?;
+        let runs = results.remove("command").unwrap_or_default();
+        results.entry(OURS.to_owned()).or_default().extend(runs);
+        Ok(())
     }
 
     /// Lets `fullpipe lab compare` move a file once, and adds what came of it.
@@ -304,7 +325,7 @@ fn cell_text(cell: &Cell, results: &Results) -> String {
     let whole: fn(&ProgramRun) -> Option<f64> = |run| run.goodput.map(BitRate::as_mbps);
     let steady: fn(&ProgramRun) -> Option<f64> = |run| run.steady.map(BitRate::as_mbps);
     let took: fn(&ProgramRun) -> Option<f64> = |run| run.took.map(Span::as_secs_f64);
-    for program in std::iter::once(OURS).chain(RIVALS) {
+    for program in std::iter::once(OURS).chain(RIVALS).filter(|program| results.contains_key(*program)) {
         let [whole, steady, took] = [whole, steady, took].map(|of| shown(ratio(&figures(program, of))));
         let times = times_as_fast(results, program);
         let _ = writeln!(text, "  {program:<7} whole {whole:<24} steady {steady:<24} {took:<22} s  {times}");
@@ -411,7 +432,13 @@ mod tests {
                 "loss-1e-2-100",
                 "loss-1e-4-500",
                 "loss-1e-3-500",
-                "loss-1e-2-500"
+                "loss-1e-2-500",
+                "no-bbr-loss-1e-4-100",
+                "no-bbr-loss-1e-3-100",
+                "no-bbr-loss-1e-2-100",
+                "no-bbr-loss-1e-4-500",
+                "no-bbr-loss-1e-3-500",
+                "no-bbr-loss-1e-2-500"
             ]
         );
         for cell in &cells {

@@ -224,7 +224,7 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
     if hello.far_sends && hello.limit > 0 {
         paces.push(Arc::new(Pace::new(BitRate::from_bps(hello.limit))));
     }
-    let bounds = Bounds::new(paces, scope.most).scavenging(hello.scavenge);
+    let bounds = Bounds::new(paces, scope.most).of_manner(hello.scavenge, hello.no_bbr);
     let common = Common::new(out.clone(), tally, None).within(bounds);
     let excludes = Excludes::new(hello.excludes.iter().map(Vec::as_slice));
     let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.path(path)).collect();
@@ -272,6 +272,7 @@ mod tests {
             delete: false,
             verify_disk: false,
             scavenge: false,
+            no_bbr: false,
             attributes: false,
             timeout: 30,
             secret: [0; 32],

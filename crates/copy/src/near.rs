@@ -9,6 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender as EventSender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_model::improvement::can_tolerate_loss;
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport, HostSettings};
 use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION, escaped, hexadecimal};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
@@ -171,7 +172,11 @@ impl Run {
             out.send(&Message::Refused { code, why: error.to_string() });
         }
         out.close();
-        end(&self.link);
+        match self.plan.host {
+            // Both ends have everything, and the far one ends with its input: the round trips of ssh's own end are spared.
+            FarHost::Ssh { .. } if copied.is_ok() => kill(&self.link),
+            _ => drop(end(&self.link)),
+        }
         copied
     }
 
@@ -227,6 +232,7 @@ impl Run {
             delete: self.options.delete,
             verify_disk: self.options.verify_disk,
             scavenge: self.options.scavenge,
+            no_bbr: self.options.no_bbr,
             attributes: self.options.attributes,
             timeout: self.pulse.timeout().as_secs() as u16,
             secret,
@@ -244,7 +250,7 @@ impl Run {
         let excludes = Excludes::new(self.options.excludes.iter().map(Vec::as_slice));
         if !self.plan.far_sends {
             let paces = self.options.limit.map(Pace::new).map(Arc::new).into_iter().collect();
-            let common = common.within(Bounds::new(paces, None).scavenging(self.options.scavenge));
+            let common = common.within(Bounds::new(paces, None).of_manner(self.options.scavenge, self.options.no_bbr));
             return End::Sender(Arc::new(Sender::new(common, sources, excludes, self.options.attributes)));
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();
@@ -282,7 +288,8 @@ impl Run {
         let choice = |rtt| {
             let [own, other] = settings;
             let (sender, receiver) = if self.plan.far_sends { (other, own) } else { (own, other) };
-            choose(self.options.streams, rtt, sender, receiver)
+            let may_use_bbr = !self.options.no_bbr && can_tolerate_loss(sender);
+            choose(self.options.streams, may_use_bbr, rtt, [sender, receiver])
         };
         let known = peer(&self.link).or_else(|| address(&ready.address));
         let hosts = addresses(known, self.plan.host.name());
@@ -450,6 +457,7 @@ mod tests {
             streams: None,
             verify_disk: false,
             scavenge: false,
+            no_bbr: false,
             attributes: false,
             timeout: Span::from_secs(30),
             unencrypted: Vec::new(),

@@ -8,7 +8,7 @@ use crate::entry::EntryError;
 use crate::{CHUNK, Chunks, Digest, Entry, EntryPath};
 
 /// Version of the messages. Ends of different versions do not understand each other.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The frame without a message: its sender is there and has nothing to say.
 pub const ALIVE: [u8; 4] = [0; 4];
@@ -47,6 +47,8 @@ pub struct Hello {
     pub verify_disk: bool,
     /// The sender gives way to all other traffic.
     pub scavenge: bool,
+    /// The sender never changes to BBR.
+    pub no_bbr: bool,
     /// Extended attributes and access lists are kept.
     pub attributes: bool,
     /// Seconds after which an end that receives nothing gives up.
@@ -463,8 +465,8 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
 impl Hello {
     fn put(&self, into: &mut Vec<u8>) {
         into.extend(self.version.to_le_bytes());
-        let flags = [self.far_sends, self.dry_run, self.delete, self.verify_disk, self.scavenge, self.attributes];
-        into.extend(flags.map(u8::from));
+        into.extend([self.far_sends, self.dry_run, self.delete, self.verify_disk].map(u8::from));
+        into.extend([self.scavenge, self.no_bbr, self.attributes].map(u8::from));
         into.extend(self.timeout.to_le_bytes());
         into.extend(self.secret);
         into.extend(self.ports.0.to_le_bytes());
@@ -485,6 +487,7 @@ impl Hello {
             delete: flag(reader)?,
             verify_disk: flag(reader)?,
             scavenge: flag(reader)?,
+            no_bbr: flag(reader)?,
             attributes: flag(reader)?,
             timeout: reader.u16()?,
             secret: reader.array()?,
@@ -576,6 +579,7 @@ mod tests {
                 delete: true,
                 verify_disk: true,
                 scavenge: false,
+                no_bbr: true,
                 attributes: true,
                 timeout: 30,
                 secret: [5; 32],
