@@ -83,6 +83,7 @@ fn size(text: &str) -> Result<ByteCount, String> {
 }
 
 /// A path, with the sizes of the files that ours and the others move.
+#[derive(Clone)]
 struct Cell {
     name: String,
     rate: BitRate,
@@ -90,6 +91,8 @@ struct Cell {
     loss: f64,
     ours: ByteCount,
     rivals: ByteCount,
+    /// Ours may not use BBR, and moves its file alone.
+    no_bbr: bool,
 }
 
 /// The part of a path's rate that is left to data: of each Ethernet frame of MTU 1500, with its preamble and gap, and
@@ -105,6 +108,7 @@ impl Cell {
             loss: 0.0,
             ours: size,
             rivals: size,
+            no_bbr: false,
         };
         let lossy = [100, 500].into_iter().flat_map(|mbps| {
             // The others would take hours for a file that shows what ours does.
@@ -115,9 +119,13 @@ impl Cell {
                 loss,
                 ours: BitRate::from_mbps(mbps).bytes_in(LOSSY_TIME),
                 rivals: ByteCount::new(rivals * 1_000_000),
+                no_bbr: false,
             })
         });
-        std::iter::once(clean).chain(lossy).chain(paths::twelve()).collect()
+        let lossy: Vec<Self> = lossy.collect();
+        let no_bbr =
+            lossy.iter().map(|cell| Self { name: format!("no-bbr-{}", cell.name), no_bbr: true, ..cell.clone() });
+        std::iter::once(clean).chain(lossy.clone()).chain(no_bbr).chain(paths::twelve()).collect()
     }
 
     fn capacity(&self) -> BitRate {
@@ -200,13 +208,23 @@ impl Bench<'_> {
     fn cell(&self, cell: &Cell) -> Result<String, RunError> {
         let mut results = Results::new();
         for round in 0..usize::from(self.rounds) {
+            if cell.no_bbr {
+                self.command(cell, cell.ours, OURS, &["sh", "-euc", &ours(self.fullpipe, "--no-bbr")], &mut results)?;
+                continue;
+            }
             for (mut programs, size) in cell.groups() {
                 let turn = round % programs.len();
                 programs.rotate_left(turn);
                 let with = programs.join(",");
                 self.compare(&cell.scenario(), size, &["--with", &with], &mut results)?;
             }
-            self.command(cell, cell.ours, BY_QUIC, &["sh", "-euc", &by_quic(self.fullpipe)], &mut results)?;
+            self.command(
+                cell,
+                cell.ours,
+                BY_QUIC,
+                &["sh", "-euc", &ours(self.fullpipe, "--transport quic")],
+                &mut results,
+            )?;
             self.command(cell, cell.rivals, RCLONE, &RCLONE_WORDS, &mut results)?;
         }
         Ok(cell_text(cell, &results))
@@ -284,10 +302,10 @@ impl Bench<'_> {
     }
 }
 
-/// Returns the script of the shell by which ours copies a file on a QUIC connection.
-fn by_quic(fullpipe: &Path) -> String {
+/// Returns the script of the shell by which ours copies a file with these options.
+fn ours(fullpipe: &Path, options: &str) -> String {
     let program = fullpipe.display();
-    format!("{program} copy --transport quic -e '{{ssh}}' --far-path {program} {{file}} {{host}}:{{copy}}")
+    format!("{program} copy {options} -e '{{ssh}}' --far-path {program} {{file}} {{host}}:{{copy}}")
 }
 
 /// Returns the run of the last round that counts, or else why there is none.
@@ -348,7 +366,8 @@ fn cell_text(cell: &Cell, results: &Results) -> String {
     let whole: fn(&ProgramRun) -> Option<f64> = |run| run.goodput.map(BitRate::as_mbps);
     let steady: fn(&ProgramRun) -> Option<f64> = |run| run.steady.map(BitRate::as_mbps);
     let took: fn(&ProgramRun) -> Option<f64> = |run| run.took.map(Span::as_secs_f64);
-    for program in [OURS, BY_QUIC].into_iter().chain(RIVALS).chain([RCLONE]) {
+    let programs = [OURS, BY_QUIC].into_iter().chain(RIVALS).chain([RCLONE]);
+    for program in programs.filter(|program| results.contains_key(*program)) {
         let [whole, steady, took] = [whole, steady, took].map(|of| shown(ratio(&figures(program, of))));
         let times = times_as_fast(results, program);
         let _ = writeln!(text, "  {program:<7} whole {whole:<24} steady {steady:<24} {took:<22} s  {times}");
@@ -479,6 +498,12 @@ mod tests {
                 "loss-1e-4-500",
                 "loss-1e-3-500",
                 "loss-1e-2-500",
+                "no-bbr-loss-1e-4-100",
+                "no-bbr-loss-1e-3-100",
+                "no-bbr-loss-1e-2-100",
+                "no-bbr-loss-1e-4-500",
+                "no-bbr-loss-1e-3-500",
+                "no-bbr-loss-1e-2-500",
                 "twelve-10-4ms-clean",
                 "twelve-10-100ms-1e-3",
                 "twelve-10-300ms-clean",

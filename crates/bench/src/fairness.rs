@@ -1,4 +1,5 @@
-//! `fullpipe copy` next to one connection under CUBIC over an emulated path: the share of each.
+//! `fullpipe copy` next to one connection under CUBIC over an emulated path: the share of each. A second connection under
+//! CUBIC in its place shows what the path makes of two equals.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -33,23 +34,39 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A path and a copy next to CUBIC.
+/// A path, and the one that comes to it later than CUBIC.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     path: &'static str,
-    flags: &'static [&'static str],
+    later: Later,
 }
 
+/// The one that comes later.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Later {
+    /// A copy with these flags.
+    Copy(&'static [&'static str]),
+    /// Another connection under CUBIC.
+    Cubic,
+}
+
+const COPY: Later = Later::Copy(&[]);
+const SCAVENGING: Later = Later::Copy(&["--scavenge"]);
+
 /// All of them.
-pub(crate) const CASES: [Case; 8] = [
-    Case { name: "fairness-0.3bdp", path: "queue = '0.3bdp'", flags: &[] },
-    Case { name: "fairness-1bdp", path: "queue = '1bdp'", flags: &[] },
-    Case { name: "fairness-3bdp", path: "queue = '3bdp'", flags: &[] },
-    Case { name: "fairness-loss-1e-3", path: "queue = '1bdp'\nloss = '1e-3'", flags: &[] },
-    Case { name: "fairness-scavenge-0.3bdp", path: "queue = '0.3bdp'", flags: &["--scavenge"] },
-    Case { name: "fairness-scavenge-1bdp", path: "queue = '1bdp'", flags: &["--scavenge"] },
-    Case { name: "fairness-scavenge-3bdp", path: "queue = '3bdp'", flags: &["--scavenge"] },
-    Case { name: "fairness-scavenge-loss-1e-3", path: "queue = '1bdp'\nloss = '1e-3'", flags: &["--scavenge"] },
+pub(crate) const CASES: [Case; 12] = [
+    Case { name: "fairness-0.3bdp", path: "queue = '0.3bdp'", later: COPY },
+    Case { name: "fairness-1bdp", path: "queue = '1bdp'", later: COPY },
+    Case { name: "fairness-3bdp", path: "queue = '3bdp'", later: COPY },
+    Case { name: "fairness-of-two-0.3bdp", path: "queue = '0.3bdp'", later: Later::Cubic },
+    Case { name: "fairness-of-two-1bdp", path: "queue = '1bdp'", later: Later::Cubic },
+    Case { name: "fairness-of-two-3bdp", path: "queue = '3bdp'", later: Later::Cubic },
+    Case { name: "fairness-loss-1e-3", path: "queue = '1bdp'\nloss = '1e-3'", later: COPY },
+    Case { name: "fairness-of-two-loss-1e-3", path: "queue = '1bdp'\nloss = '1e-3'", later: Later::Cubic },
+    Case { name: "fairness-scavenge-0.3bdp", path: "queue = '0.3bdp'", later: SCAVENGING },
+    Case { name: "fairness-scavenge-1bdp", path: "queue = '1bdp'", later: SCAVENGING },
+    Case { name: "fairness-scavenge-3bdp", path: "queue = '3bdp'", later: SCAVENGING },
+    Case { name: "fairness-scavenge-loss-1e-3", path: "queue = '1bdp'\nloss = '1e-3'", later: SCAVENGING },
 ];
 
 /// Rates of a run.
@@ -58,9 +75,9 @@ struct Shares {
     /// CUBIC without a copy, if that was measured, and next to it.
     alone: Option<BitRate>,
     cubic: BitRate,
-    /// The copy next to CUBIC, and after it.
-    copy: BitRate,
-    behind: BitRate,
+    /// The one that comes later next to CUBIC, and after it if it is a copy.
+    later: BitRate,
+    behind: Option<BitRate>,
 }
 
 impl Case {
@@ -82,21 +99,25 @@ impl Case {
     }
 
     fn round(&self, fullpipe: &Path, stop: &AtomicBool) -> Result<Shares, RunError> {
-        let measure_alone = || Scene::start(self, fullpipe, stop)?.cubic()?.finished();
+        let measure_alone = || Scene::start(self, fullpipe, stop)?.cubic(ALONE)?.finished();
         let alone = self.has_loss().then(measure_alone).transpose()?;
         let scene = Scene::start(self, fullpipe, stop)?;
-        let cubic = scene.cubic()?;
+        let first = scene.cubic(ALONE)?;
         scene.wait(ALONE)?;
+        let Later::Copy(flags) = self.later else {
+            let later = scene.cubic(Duration::ZERO)?.finished()?;
+            return Ok(Shares { alone, cubic: first.finished()?, later, behind: None });
+        };
         let began = Instant::now();
-        let copy = scene.copy(self.flags)?;
+        let copy = scene.copy(flags)?;
         let progress = scene.watch(&copy, || began.elapsed() > TO_SETTLE + JUDGED + BEHIND)?;
         let between = |from: Duration, until: Duration| rate(&progress, began + from, began + until);
         let judged = TO_SETTLE + JUDGED;
         Ok(Shares {
             alone,
-            cubic: cubic.finished()?,
-            copy: between(TO_SETTLE, judged),
-            behind: between(judged + TO_FILL, judged + BEHIND),
+            cubic: first.finished()?,
+            later: between(TO_SETTLE, judged),
+            behind: Some(between(judged + TO_FILL, judged + BEHIND)),
         })
     }
 
@@ -116,19 +137,21 @@ impl Case {
         let figures = |of: Figure<'_>| shares.iter().filter_map(of).collect::<Vec<_>>();
         let mbps = |rate: BitRate| Some(rate.as_mbps());
         let mut text = format!("\n{}: {RATE} × {RTT}, {}\n", self.name, self.path.replace('\n', ", "));
-        let rows: [(&str, Figure<'_>); 6] = [
-            ("CUBIC next to the copy, Mbit/s", &|shares| mbps(shares.cubic)),
-            ("copy next to CUBIC, Mbit/s", &|shares| mbps(shares.copy)),
-            ("Jain index", &|shares| Some(jain(shares.cubic, shares.copy))),
-            ("copy's part of both", &|shares| {
-                Some(shares.copy.as_f64() / (shares.copy.as_f64() + shares.cubic.as_f64()))
+        let later = if self.later == Later::Cubic { "another" } else { "the copy" };
+        let rows: [(String, Figure<'_>); 6] = [
+            (format!("CUBIC next to {later}, Mbit/s"), &|shares| mbps(shares.cubic)),
+            (format!("{later} next to CUBIC, Mbit/s"), &|shares| mbps(shares.later)),
+            ("Jain index".to_owned(), &|shares| Some(jain(shares.cubic, shares.later))),
+            (format!("part of {later} in both"), &|shares| {
+                Some(shares.later.as_f64() / (shares.later.as_f64() + shares.cubic.as_f64()))
             }),
-            ("copy after CUBIC, Mbit/s", &|shares| mbps(shares.behind)),
-            ("CUBIC next to the copy ÷ alone", &|shares| Some(shares.cubic.as_f64() / shares.alone?.as_f64())),
+            (format!("{later} after CUBIC, Mbit/s"), &|shares| mbps(shares.behind?)),
+            (format!("CUBIC next to {later} ÷ alone"), &|shares| Some(shares.cubic.as_f64() / shares.alone?.as_f64())),
         ];
         for (what, of) in rows {
-            if !what.contains("alone") || self.has_loss() {
-                let _ = writeln!(text, "  {what:<32} {}", shown(ratio(&figures(of))));
+            let figures = figures(of);
+            if !figures.is_empty() {
+                let _ = writeln!(text, "  {what:<32} {}", shown(ratio(&figures)));
             }
         }
         text
@@ -194,12 +217,13 @@ impl<'s> Scene<'s> {
         Ok(Self { fullpipe, stop, folder, name, _lab: lab, _server: server })
     }
 
-    fn cubic(&self) -> Result<Cubic<'s>, RunError> {
+    /// Starts a measurement under CUBIC that is to settle once it was alone for so long.
+    fn cubic(&self, alone: Duration) -> Result<Cubic<'s>, RunError> {
         let mut command = join(self.fullpipe, &self.name, "sender");
         command.args(["measure", RECEIVER, "-C", "cubic", "--json", "--no-store", "--key-file"]);
         command.arg(self.folder.path().join("key")).arg("-t");
-        command.arg((ALONE + TO_SETTLE + JUDGED).as_secs().to_string());
-        Ok(Cubic { process: Process::start(&mut command)?, stop: self.stop })
+        command.arg((alone + TO_SETTLE + JUDGED).as_secs().to_string());
+        Ok(Cubic { process: Process::start(&mut command)?, judged_from: alone + TO_SETTLE, stop: self.stop })
     }
 
     fn copy(&self, flags: &[&str]) -> Result<Process, RunError> {
@@ -242,6 +266,8 @@ impl<'s> Scene<'s> {
 /// A measurement under CUBIC.
 struct Cubic<'s> {
     process: Process,
+    /// Time from its start to that which is judged.
+    judged_from: Duration,
     stop: &'s AtomicBool,
 }
 
@@ -255,7 +281,7 @@ impl Cubic<'_> {
         let judged = measurement
             .intervals
             .iter()
-            .filter(|interval| Duration::from(interval.from) + POLL_INTERVAL > ALONE + TO_SETTLE);
+            .filter(|interval| Duration::from(interval.from) + POLL_INTERVAL > self.judged_from);
         let (bytes, time) = judged.fold((ByteCount::ZERO, Span::ZERO), |(bytes, time), interval| {
             (bytes + interval.bytes, time + interval.to.saturating_sub(interval.from))
         });

@@ -18,18 +18,20 @@ pub(crate) struct Bounds {
     pub(crate) most: Option<ByteCount>,
     /// Its connections give way to all other traffic.
     pub(crate) scavenge: bool,
+    /// They never change to BBR.
+    pub(crate) no_bbr: bool,
     taken: AtomicU64,
 }
 
 impl Bounds {
     /// Returns bounds of these rates and bytes.
     pub(crate) fn new(paces: Vec<Arc<Pace>>, most: Option<ByteCount>) -> Self {
-        Self { paces, most, scavenge: false, taken: AtomicU64::new(0) }
+        Self { paces, most, ..Self::default() }
     }
 
-    /// Returns the same for connections that give way to all other traffic, or do not.
-    pub(crate) fn scavenging(self, scavenge: bool) -> Self {
-        Self { scavenge, ..self }
+    /// Returns the same for connections that give way to all other traffic, or never change to BBR.
+    pub(crate) fn of_manner(self, scavenge: bool, no_bbr: bool) -> Self {
+        Self { scavenge, no_bbr, ..self }
     }
 
     /// Counts bytes of a file that are to cross.

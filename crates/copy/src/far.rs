@@ -26,7 +26,6 @@ use crate::root::Root;
 use crate::sender::Sender;
 use crate::session::{End, own_settings, settings_of};
 use crate::ssh::GREETING;
-use crate::tuning::permits_bbr;
 use crate::walk::Source;
 
 /// Time for which the near end may be silent until it has said how long.
@@ -150,7 +149,6 @@ fn serve<R: Read>(
     out.send(&Message::Ready(Ready {
         port: listener.as_ref().map_or(0, |listener| listener.port),
         quic_port: quic.as_ref().map_or(0, |listener| listener.port),
-        bbr: permits_bbr(),
         address: scope.own.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         settings: serde_json::to_vec(&settings).unwrap_or_default(),
     }));
@@ -269,7 +267,7 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
     if hello.far_sends && hello.limit > 0 {
         paces.push(Arc::new(Pace::new(BitRate::from_bps(hello.limit))));
     }
-    let bounds = Bounds::new(paces, scope.most).scavenging(hello.scavenge);
+    let bounds = Bounds::new(paces, scope.most).of_manner(hello.scavenge, hello.no_bbr);
     let common = Common::new(out.clone(), tally, None).within(bounds);
     let excludes = Excludes::new(hello.excludes.iter().map(Vec::as_slice));
     let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.path(path)).collect();
@@ -317,6 +315,7 @@ mod tests {
             delete: false,
             verify_disk: false,
             scavenge: false,
+            no_bbr: false,
             attributes: false,
             quic: false,
             timeout: 30,

@@ -9,6 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender as EventSender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_model::improvement::can_tolerate_loss;
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport, HostSettings};
 use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION, escaped, hexadecimal};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
@@ -29,7 +30,7 @@ use crate::server::{call, peer};
 use crate::session::{BothFigures, End, own_settings, settings_of};
 use crate::ssh::{Link, Pipes, end, greeted, kill, not_there, start};
 use crate::summary::{Figures, is_limited};
-use crate::tuning::{Choice, choose, permits_bbr, quic_reason};
+use crate::tuning::{Choice, choose, quic_reason};
 use crate::walk::Source;
 
 /// Time between two reports of progress, and two checks for an interrupt or the end.
@@ -182,7 +183,11 @@ impl Run {
             out.send(&Message::Refused { code, why: error.to_string() });
         }
         out.close();
-        end(&self.link);
+        match self.plan.host {
+            // Both ends have everything, and the far one ends with its input: the round trips of ssh's own end are spared.
+            FarHost::Ssh { .. } if copied.is_ok() => kill(&self.link),
+            _ => drop(end(&self.link)),
+        }
         copied
     }
 
@@ -247,6 +252,7 @@ impl Run {
             delete: self.options.delete,
             verify_disk: self.options.verify_disk,
             scavenge: self.options.scavenge,
+            no_bbr: self.options.no_bbr,
             attributes: self.options.attributes,
             quic: self.may_use_quic(),
             timeout: self.pulse.timeout().as_secs() as u16,
@@ -265,7 +271,7 @@ impl Run {
         let excludes = Excludes::new(self.options.excludes.iter().map(Vec::as_slice));
         if !self.plan.far_sends {
             let paces = self.options.limit.map(Pace::new).map(Arc::new).into_iter().collect();
-            let common = common.within(Bounds::new(paces, None).scavenging(self.options.scavenge));
+            let common = common.within(Bounds::new(paces, None).of_manner(self.options.scavenge, self.options.no_bbr));
             return End::Sender(Arc::new(Sender::new(common, sources, excludes, self.options.attributes)));
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();
@@ -301,11 +307,9 @@ impl Run {
     }
 
     fn connect_by_tcp(&self, far: &Reached<'_>) -> Connected {
-        let choice = |rtt| {
-            let [own, other] = far.settings;
-            let (sender, receiver) = if self.plan.far_sends { (other, own) } else { (own, other) };
-            choose(self.options.streams, rtt, sender, receiver)
-        };
+        let [sender, receiver] = self.sender_first(far.settings);
+        let may_use_bbr = !self.options.no_bbr && can_tolerate_loss(sender);
+        let choice = |rtt| choose(self.options.streams, may_use_bbr, rtt, [sender, receiver]);
         let mut chosen = None;
         let why = match self.reach(far, &mut |rtt| chosen.insert(choice(rtt)).count) {
             Ok(streams) => {
@@ -367,8 +371,13 @@ impl Run {
         if has_scaling && rtt >= LONG_FOR_A_WINDOW && streams.first().is_some_and(DataStream::lost_scaling) {
             return Some(ReasonForQuic::Scaling);
         }
-        let has_bbr = if self.plan.far_sends { far.ready.bbr } else { permits_bbr() };
-        (!has_bbr).then_some(ReasonForQuic::NoBbr)
+        let [sender, _] = self.sender_first(far.settings);
+        (!self.options.no_bbr && !can_tolerate_loss(sender)).then_some(ReasonForQuic::NoBbr)
+    }
+
+    /// Returns the settings of this host and the other one in the order of sender and receiver.
+    fn sender_first<'s>(&self, [own, other]: [&'s HostSettings; 2]) -> [&'s HostSettings; 2] {
+        if self.plan.far_sends { [other, own] } else { [own, other] }
     }
 
     /// Returns true if the far end shall listen for QUIC.
@@ -578,6 +587,7 @@ mod tests {
             transport: Transport::Auto,
             verify_disk: false,
             scavenge: false,
+            no_bbr: false,
             attributes: false,
             timeout: Span::from_secs(30),
             unencrypted: Vec::new(),

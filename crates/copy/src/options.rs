@@ -39,6 +39,8 @@ pub struct CopyOptions {
     pub verify_disk: bool,
     /// The connections for data give way to all other traffic.
     pub scavenge: bool,
+    /// The connections for data never change to BBR.
+    pub no_bbr: bool,
     /// Extended attributes of users and POSIX access lists are kept.
     pub attributes: bool,
     /// Time after which an end that receives nothing of the other one gives up: two seconds to an hour.

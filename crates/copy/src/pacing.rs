@@ -1,14 +1,16 @@
-//! Connections that count as one user, or give way to all others: the kernel paces them, at the rate that follows from
-//! its figures.
+//! Connections that count as one user, leave no queue, or give way to all others: the kernel paces them, at the rate that
+//! follows from its figures.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{CongestionState, TcpInfo};
 use fullpipe_sys::{set_pacing_rate, tcp_info};
-use fullpipe_transfer::{Coupling, Scavenger, StreamsSample, unsmoothed};
+use fullpipe_transfer::{Coupling, DelayBound, Scavenger, StreamsSample, unsmoothed};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use socket2::SockRef;
+
+use crate::bounds::Bounds;
 
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
@@ -17,7 +19,9 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 const USUAL_MSS: ByteCount = ByteCount::new(1448);
 
 /// Congestion controls that send what the pace permits, unless packets are lost. BBR would follow its own probes.
-const BY_LOSS: [&str; 2] = ["cubic", "reno"];
+const BY_LOSS: [&str; 2] = [CUBIC, "reno"];
+
+pub(crate) const CUBIC: &str = "cubic";
 
 const BBR: &str = "bbr";
 
@@ -27,6 +31,7 @@ const UNBOUNDED: BitRate = BitRate::from_bps(u64::MAX);
 /// Paces connections, which count as one.
 pub(crate) struct Pacer<'s> {
     sockets: &'s [TcpStream],
+    rtt: Span,
     governor: Option<Governor>,
     began: Instant,
     last: Vec<TcpInfo>,
@@ -36,14 +41,16 @@ pub(crate) struct Pacer<'s> {
 enum Governor {
     Scavenger(Scavenger),
     Coupling(Coupling),
+    DelayBound(DelayBound),
 }
 
 impl<'s> Pacer<'s> {
     /// Returns a pacer of connections over a path of this round-trip time, which give way to all others if they
     /// scavenge. All begin under CUBIC if the host permits it, as BBR leaves little to others where queues are short.
     /// Those that keep BBR and do not scavenge are left alone.
-    pub(crate) fn new(sockets: &'s [TcpStream], rtt: Span, scavenge: bool) -> Self {
-        let permitted = if scavenge { &BY_LOSS[..] } else { &BY_LOSS[..1] };
+    pub(crate) fn new(sockets: &'s [TcpStream], rtt: Span, bounds: &Bounds) -> Self {
+        let scavenge = bounds.scavenge;
+        let permitted = if scavenge || bounds.no_bbr { &BY_LOSS[..] } else { &BY_LOSS[..1] };
         for socket in sockets.iter().filter(|socket| !is_by_loss(socket)) {
             use_first(socket, permitted);
         }
@@ -54,7 +61,7 @@ impl<'s> Pacer<'s> {
             [first, _, ..] if is_by_loss(first) => Some(Governor::Coupling(Coupling::new(rtt))),
             _ => None,
         };
-        Self { sockets, governor, began: Instant::now(), last }
+        Self { sockets, rtt, governor, began: Instant::now(), last }
     }
 
     /// Samples the connections and sets their pace: equal parts for all that have something on its way.
@@ -65,6 +72,7 @@ impl<'s> Pacer<'s> {
         let (rate, window) = match &mut self.governor {
             Some(Governor::Scavenger(scavenger)) => (Some(scavenger.follow(at, &sample)), scavenger.window()),
             Some(Governor::Coupling(coupling)) => (coupling.follow(at, &sample), None),
+            Some(Governor::DelayBound(bound)) => (bound.follow(at, &sample), None),
             None => (None, None),
         };
         let parts = infos.iter().filter(|info| has_data(info)).count().max(1) as u64;
@@ -93,13 +101,13 @@ impl<'s> Pacer<'s> {
         }
     }
 
-    /// Leaves the connections to themselves from now on.
-    pub(crate) fn release(&mut self) {
-        if self.governor.take().is_some() {
-            for socket in self.sockets {
-                // A connection that has ended needs no pace.
-                let _ = set_pacing_rate(socket, UNBOUNDED);
-            }
+    /// Bounds the connections by delay from now on: their path loses packets without a queue.
+    pub(crate) fn bound_by_delay(&mut self) {
+        let rtt = self.last.iter().filter_map(|info| info.min_rtt).min().unwrap_or(self.rtt);
+        self.governor = Some(Governor::DelayBound(DelayBound::new(rtt)));
+        for socket in self.sockets {
+            // A connection that has ended needs no pace.
+            let _ = set_pacing_rate(socket, UNBOUNDED);
         }
     }
 }
@@ -173,7 +181,7 @@ mod tests {
     fn connections_share_one_pace_which_follows_from_what_arrives() {
         let pairs: Vec<_> = (0..2).map(|_| connected()).collect();
         let sockets: Vec<TcpStream> = pairs.iter().map(|(near, _)| near.try_clone().unwrap()).collect();
-        let mut pacer = Pacer::new(&sockets, Span::from_millis(20), true);
+        let mut pacer = Pacer::new(&sockets, Span::from_millis(20), &Bounds::default().of_manner(true, false));
         pacer.step();
         let pace = |socket: &TcpStream| tcp_info(socket).unwrap().max_pacing_rate.unwrap();
         let first = pace(&sockets[0]);
@@ -189,7 +197,7 @@ mod tests {
             }
         });
         assert!(pace(&sockets[0]) > first && pacer.gave_way().is_some(), "{first}");
-        pacer.release();
+        pacer.bound_by_delay();
         assert!(pace(&sockets[0]) > BitRate::from_mbps(1_000_000));
         assert!(sockets.iter().all(|socket| BY_LOSS.contains(&congestion_control(socket).as_str())));
     }

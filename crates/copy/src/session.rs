@@ -8,6 +8,7 @@ use std::thread;
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_record::HostSettings;
 use fullpipe_transfer::Message;
+use socket2::{Domain, Socket, Type};
 
 use crate::common::Common;
 use crate::control::Frames;
@@ -147,9 +148,17 @@ fn watch(monitor: Monitor) -> io::Result<Arc<Monitor>> {
     Ok(monitor)
 }
 
-/// Returns the settings of this host; the kernel's defaults where they cannot be read.
+/// Returns the settings of this host, with the congestion controls that this user may choose; the kernel's defaults
+/// where they cannot be read.
 pub(crate) fn own_settings() -> HostSettings {
-    inspect(&SysctlTree::of_this_host()).unwrap_or_else(|_| HostSettings::of_linux_6_18())
+    let mut settings = inspect(&SysctlTree::of_this_host()).unwrap_or_else(|_| HostSettings::of_linux_6_18());
+    settings.available_congestion_controls.retain(|name| is_permitted(name));
+    settings
+}
+
+fn is_permitted(congestion_control: &str) -> bool {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
+    socket.is_ok_and(|socket| socket.set_tcp_congestion(congestion_control.as_bytes()).is_ok())
 }
 
 /// Reads the settings of the other host.

@@ -17,6 +17,8 @@ const HALF: f64 = 0.5;
 pub(crate) struct Figures {
     /// Seconds that all connections together had data on its way.
     busy: f64,
+    /// Connections that had, as many as had data all the time.
+    used: f64,
     /// Seconds of them with a full window of the receiver.
     receive_window: f64,
     /// Seconds of them with a full send buffer.
@@ -34,8 +36,10 @@ pub(crate) struct Figures {
 impl Figures {
     pub(crate) fn of_sender(infos: &[TcpInfo], congestion_control: Option<String>, gave_way: Option<Ratio>) -> Self {
         let sum = |of: fn(&TcpInfo) -> Option<Span>| infos.iter().filter_map(of).map(Span::as_secs_f64).sum();
+        let longest = infos.iter().filter_map(|info| info.busy).max().unwrap_or_default();
         Self {
             busy: sum(|info| info.busy),
+            used: sum(|info| info.busy) / longest.as_secs_f64().max(f64::MIN_POSITIVE),
             receive_window: sum(|info| info.rwnd_limited),
             send_buffer: sum(|info| info.sndbuf_limited),
             working: 0.0,
@@ -73,7 +77,9 @@ impl Figures {
 
     /// Returns the limit, from the figures of the sender and the receiver, after `duration` on so many connections.
     pub(crate) fn limit(sender: &Self, receiver: &Self, streams: u16, duration: Duration) -> CopyLimit {
-        let whole = duration.as_secs_f64() * f64::from(streams);
+        // Some may have had no part in it.
+        let used = if sender.used > 0.0 { sender.used.min(streams.into()) } else { streams.into() };
+        let whole = duration.as_secs_f64() * used;
         match () {
             () if sender.gave_way.is_some_and(|part| part.get() > HALF) => CopyLimit::OtherTraffic,
             () if receiver.working > HALF * whole => CopyLimit::Storage,

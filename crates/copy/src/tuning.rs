@@ -13,11 +13,11 @@ use fullpipe_record::{
 };
 use fullpipe_sys::tcp_info;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::SockRef;
 
 use crate::course::{Change, Course};
 use crate::locks::lock;
-use crate::pacing::{INTERVAL as PACE_INTERVAL, Pacer};
+use crate::pacing::{CUBIC, INTERVAL as PACE_INTERVAL, Pacer};
 use crate::quic::{QuicConnection, QuicWatch};
 use crate::sender::Sender;
 use crate::summary::Figures;
@@ -27,6 +27,10 @@ const TARGET: BitRate = BitRate::from_mbps(1000);
 
 /// Connections at most that are chosen by prediction: each adds to the burst of the start.
 const MAX_CHOSEN: u16 = 8;
+
+/// Connections at most under CUBIC where packets are lost without a queue, and BBR may not be used: each then carries
+/// little. They are made in any case, but carry nothing elsewhere.
+const MAX_UNDER_LOSS: u16 = 64;
 
 /// Connections at least: two processors encrypt, and a loss halves only one.
 const MIN_CHOSEN: u16 = 2;
@@ -43,19 +47,23 @@ pub(crate) struct Choice {
     pub(crate) reason: String,
 }
 
-/// Returns the number of connections for a path of this round-trip time.
-pub(crate) fn choose(asked: Option<u16>, rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> Choice {
+/// Returns the number of connections for a path of this round-trip time. `ends` are the sender and the receiver.
+pub(crate) fn choose(asked: Option<u16>, may_use_bbr: bool, rtt: Span, ends: [&HostSettings; 2]) -> Choice {
     if let Some(count) = asked {
         return Choice { count, active: count, reason: format!("{}, as asked for", counted(count)) };
     }
-    let each = carried_by_one(rtt, sender, receiver);
+    let each = carried_by_one(rtt, None, ends);
     let needed = streams::to_fill(each, TARGET).unwrap_or(MAX_CHOSEN);
     let count = needed.clamp(MIN_CHOSEN, MAX_CHOSEN);
     let active = active_at_first(rtt, each).min(count);
     let carried = if each >= TARGET { format!("{TARGET} or more") } else { each.to_string() };
     let at_first = if active < count { format!(", {active} at first") } else { String::new() };
     let reason = format!("{}{at_first}: at {rtt} the buffers let one carry {carried}", counted(count));
-    Choice { count, active, reason }
+    if may_use_bbr || rtt < LONG {
+        return Choice { count, active, reason };
+    }
+    let reason = format!("{reason}; up to {MAX_UNDER_LOSS} if packets are lost, as BBR may not be used");
+    Choice { count: MAX_UNDER_LOSS, active, reason }
 }
 
 /// Returns how many connections carry data at first, if the buffers let each carry that much. One more than the path
@@ -69,27 +77,28 @@ fn active_at_first(rtt: Span, each: BitRate) -> u16 {
 
 /// Returns how many connections of a copy carry data at first over a path of this round-trip time.
 pub fn connections(rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> u16 {
-    choose(None, rtt, sender, receiver).active
+    choose(None, true, rtt, [sender, receiver]).active
 }
 
 fn counted(count: u16) -> String {
     if count == 1 { "1 connection".to_owned() } else { format!("{count} connections") }
 }
 
-/// Returns the rate of one connection over a path without a limit of its own.
-fn carried_by_one(rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> BitRate {
+/// Returns the rate of one connection over a path that has no limit of its own but this loss, if any, which CUBIC meets.
+fn carried_by_one(rtt: Span, loss: Option<Ratio>, [sender, receiver]: [&HostSettings; 2]) -> BitRate {
     let direction = PathDirection {
         rate: None,
         delay: Span::ZERO,
         queue: None,
-        loss: None,
+        loss,
         mtu: ByteCount::new(1500),
         framing: Framing::default(),
         ip: IpVersion::default(),
         encapsulation: Encapsulation::default(),
         effects: Effects::default(),
     };
-    let request = Request { writer: Writer::Blocking, ..Request::default() };
+    let congestion = loss.map(|_| CUBIC.to_owned());
+    let request = Request { writer: Writer::Blocking, congestion, ..Request::default() };
     evaluate(&Path::symmetric(&direction, rtt), sender, receiver, &request).kernel_model
 }
 
@@ -121,10 +130,11 @@ impl Monitor {
 
     /// Watches until the transfer has ended.
     pub(crate) fn watch(&self) {
-        let scavenges = self.sender.common.bounds.scavenge;
-        let mut pacer = Pacer::new(&self.sockets, self.rtt, scavenges);
+        let bounds = &self.sender.common.bounds;
+        let mut pacer = Pacer::new(&self.sockets, self.rtt, bounds);
         let (mut course, mut sampled) = (Course::default(), Instant::now());
-        let mut quic = self.quic.as_ref().map(|(connection, _)| QuicWatch::new(Arc::clone(connection)));
+        let quic = self.quic.as_ref().filter(|_| !bounds.no_bbr);
+        let mut quic = quic.map(|(connection, _)| QuicWatch::new(Arc::clone(connection)));
         while !self.is_over() {
             self.check_quic();
             if let Some(loss) = quic.as_mut().and_then(QuicWatch::follow) {
@@ -133,15 +143,15 @@ impl Monitor {
             pacer.step();
             *lock(&self.gave_way) = pacer.gave_way();
             thread::sleep(PACE_INTERVAL);
-            if scavenges || sampled.elapsed() < Duration::from(Course::INTERVAL) {
+            if bounds.scavenge || sampled.elapsed() < Duration::from(Course::INTERVAL) {
                 continue;
             }
             sampled = Instant::now();
             let infos: Vec<TcpInfo> = self.infos().collect();
             match course.follow(&infos) {
                 Some(Change::Lossy(loss)) => {
-                    pacer.release();
-                    self.use_bbr(loss);
+                    pacer.bound_by_delay();
+                    self.meet_loss(loss);
                 }
                 // Bounded as one, they leave a queue to others as one would.
                 Some(Change::Queued(_)) if pacer.couples() => {}
@@ -198,25 +208,49 @@ impl Monitor {
         }
     }
 
-    fn use_bbr(&self, loss: Ratio) {
-        // A loss halves only one of them.
-        self.sender.queue.set_active(usize::MAX);
-        if self.congestion_control().as_deref() == Some(LOSS_TOLERANT) {
-            return;
+    /// Changes to BBR, of which a loss halves only one connection. Where that may not be, as many carry data as reach
+    /// the usual rate in spite of the loss.
+    fn meet_loss(&self, loss: Ratio) {
+        if self.uses_bbr() {
+            return self.sender.queue.set_active(usize::MAX);
         }
         let path = loses(loss);
-        let changed = self
-            .sockets
-            .iter()
-            .filter(|socket| SockRef::from(*socket).set_tcp_congestion(LOSS_TOLERANT.as_bytes()).is_ok());
-        let text = if changed.count() > 0 && self.congestion_control().as_deref() == Some(LOSS_TOLERANT) {
-            format!("BBR from here on: {path}")
-        } else if self.change_over() {
-            format!("QUIC with BBR from here on: {path}, and this host does not permit BBR to TCP")
+        let is_permitted = !self.sender.common.bounds.no_bbr;
+        if is_permitted && self.change_to_bbr() {
+            self.sender.queue.set_active(usize::MAX);
+            return self.sender.common.note(format!("BBR from here on: {path}"));
+        }
+        if is_permitted && self.change_over() {
+            let why = "this host does not permit BBR to TCP";
+            return self.sender.common.note(format!("QUIC with BBR from here on: {path}, and {why}"));
+        }
+        let needed = streams::to_fill(self.carried_by_one(Some(loss)), TARGET).unwrap_or(u16::MAX);
+        let (before, live) = self.sender.queue.active();
+        let active = usize::from(needed).clamp(before, live);
+        self.sender.queue.set_active(active);
+        let why_not = if is_permitted {
+            "net.ipv4.tcp_allowed_congestion_control does not list it"
         } else {
-            format!("{path}; BBR would carry more, but net.ipv4.tcp_allowed_congestion_control does not list it")
+            "--no-bbr forbids it"
         };
-        self.sender.common.note(text);
+        let connections = counted(active as u16);
+        self.sender.common.note(format!("{connections} from here on: {path}; BBR would carry more, but {why_not}"));
+    }
+
+    fn change_to_bbr(&self) -> bool {
+        for socket in &self.sockets {
+            // Those that refuse are found by what they have then.
+            let _ = SockRef::from(socket).set_tcp_congestion(LOSS_TOLERANT.as_bytes());
+        }
+        self.uses_bbr()
+    }
+
+    fn uses_bbr(&self) -> bool {
+        self.congestion_control().as_deref() == Some(LOSS_TOLERANT)
+    }
+
+    fn carried_by_one(&self, loss: Option<Ratio>) -> BitRate {
+        carried_by_one(self.rtt, loss, [&self.settings[0], &self.settings[1]])
     }
 
     /// Lets the QUIC connection that stands by carry the data from now on, if there is one.
@@ -230,10 +264,10 @@ impl Monitor {
 
     /// Lets one connection rest, if the others can carry the rate. BBR keeps a queue with any number of connections.
     fn rest(&self, rate: BitRate) {
-        let each = carried_by_one(self.rtt, &self.settings[0], &self.settings[1]);
+        let each = self.carried_by_one(None);
         let needed = streams::to_fill(each, rate).unwrap_or(MAX_CHOSEN).max(1);
         let (active, _) = self.sender.queue.active();
-        if usize::from(needed) < active && self.congestion_control().as_deref() != Some(LOSS_TOLERANT) {
+        if usize::from(needed) < active && !self.uses_bbr() {
             self.sender.queue.set_active(active - 1);
             let text = format!("one of {active} connections rests: it would only fill the queue of the path");
             self.sender.common.note(text);
@@ -243,12 +277,6 @@ impl Monitor {
 
 fn loses(loss: Ratio) -> String {
     format!("this path loses {:.2} % of its packets without a queue", loss.percent())
-}
-
-/// Returns whether TCP connections of this host may use BBR.
-pub(crate) fn permits_bbr() -> bool {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
-    socket.is_ok_and(|socket| socket.set_tcp_congestion(LOSS_TOLERANT.as_bytes()).is_ok())
 }
 
 /// Returns the reason for so many streams on a QUIC connection with this round-trip time.
@@ -313,17 +341,32 @@ mod tests {
     #[test]
     fn short_buffers_on_a_long_path_take_more_connections() {
         let host = HostSettings::of_linux_6_18();
-        let long = choose(None, Span::from_millis(98), &host, &host);
+        let choose = |asked, rtt, host: &HostSettings| choose(asked, true, rtt, [host, host]);
+        let long = choose(None, Span::from_millis(98), &host);
         assert!((4..=8).contains(&long.count) && long.active == long.count, "{long:?}");
         assert!(long.reason.contains("at 98 ms the buffers let one carry"), "{long:?}");
-        let short = choose(None, Span::from_micros(200), &host, &host);
+        let short = choose(None, Span::from_micros(200), &host);
         assert_eq!((short.count, short.active), (MIN_CHOSEN, MIN_CHOSEN));
-        let asked = choose(Some(3), Span::from_millis(98), &host, &host);
+        let asked = choose(Some(3), Span::from_millis(98), &host);
         assert_eq!((asked.count, asked.active), (3, 3));
         // One carries 990 Mbit/s, and another would only make the queue overflow.
         let wide = host.changed_by(&[RecordChange::TcpRmemMax, RecordChange::TcpWmemMax].map(|of| of(WIDE)));
-        let one = choose(None, Span::from_millis(98), &wide, &wide);
+        let one = choose(None, Span::from_millis(98), &wide);
         assert_eq!((one.count, one.active), (2, 1));
         assert!(one.reason.starts_with("2 connections, 1 at first: at 98 ms"), "{one:?}");
+    }
+
+    #[test]
+    fn where_bbr_may_not_be_used_connections_are_there_for_loss() {
+        let host = HostSettings::of_linux_6_18();
+        let (of, rtt) = ([&host, &host], Span::from_millis(100));
+        let (with, without) = (choose(None, true, rtt, of), choose(None, false, rtt, of));
+        assert_eq!((without.count, without.active), (MAX_UNDER_LOSS, with.active));
+        assert!(without.reason.ends_with("; up to 64 if packets are lost, as BBR may not be used"), "{without:?}");
+        assert_eq!(choose(Some(2), false, rtt, of).count, 2);
+        assert_eq!(choose(None, false, Span::from_millis(1), of).count, MIN_CHOSEN);
+        // 1.05 · (100 ms ÷ loss)^¾ segments are 22 Mbit/s at a loss of 1e-4, and 12 are 1.4 at 1e-2.
+        let needed = |loss| streams::to_fill(carried_by_one(rtt, Some(Ratio::new(loss)), of), TARGET).unwrap();
+        assert!((35..60).contains(&needed(1e-4)) && needed(1e-2) > 300, "{} {}", needed(1e-4), needed(1e-2));
     }
 }

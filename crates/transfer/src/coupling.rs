@@ -59,6 +59,15 @@ impl Coupling {
                 self.since_overflow = 0;
             }
         }
+        self.rate(at, sample)
+    }
+
+    /// Forgets the overflows up to now: nobody competes any more.
+    pub(crate) fn forget(&mut self) {
+        self.course = None;
+    }
+
+    fn rate(&self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
         let rtt = self.rounds.rtt().as_secs_f64();
         let window = self.course?.window(at, rtt) * sample.mss.as_f64();
         Some(BitRate::from_bps_f64(8.0 * window / rtt))

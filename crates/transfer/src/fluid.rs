@@ -60,11 +60,16 @@ impl Cubic {
 /// A bottleneck with a drop-tail queue, which a transfer shares with another connection.
 pub(crate) struct Link {
     pub(crate) capacity: f64,
-    base: f64,
+    pub(crate) base: f64,
     most: f64,
     pub(crate) queue: f64,
     pub(crate) now: f64,
     pub(crate) other: Option<Cubic>,
+    /// Share of segments that are lost without a queue, and segments of the other connection until the next loss.
+    pub(crate) loss: f64,
+    other_lost: f64,
+    /// Bytes of the other connection that arrived.
+    other_arrived: f64,
     acknowledged: f64,
     dropped: f64,
     /// Bytes of the transfer that arrived and were dropped, and the queue, as they become known a round-trip time
@@ -84,6 +89,9 @@ impl Link {
             queue: 0.0,
             now: 0.0,
             other: None,
+            loss: 0.0,
+            other_lost: 0.0,
+            other_arrived: 0.0,
             acknowledged: 0.0,
             dropped: 0.0,
             on_their_way: VecDeque::new(),
@@ -112,21 +120,38 @@ impl Link {
         (self.acknowledged - before) / (seconds * self.capacity)
     }
 
+    /// Goes on as [`Link::run`] does. Returns the other connection's share of the link, too.
+    pub(crate) fn run_both(
+        &mut self,
+        seconds: f64,
+        send: impl FnMut(&Self, Option<StreamsSample>, bool) -> f64,
+    ) -> (f64, f64) {
+        let before = self.other_arrived;
+        let ours = self.run(seconds, send);
+        (ours, (self.other_arrived - before) / (seconds * self.capacity))
+    }
+
     fn step(&mut self, ours: f64) -> bool {
         self.now += STEP;
         self.steps += 1;
         let rtt = self.rtt();
-        let arriving = ours + self.other.as_ref().map_or(0.0, |other| other.window / rtt);
+        let theirs = self.other.as_ref().map_or(0.0, |other| other.window / rtt);
+        let arriving = ours + theirs;
         self.queue += (arriving - self.capacity) * STEP;
         let drops = (self.queue - self.most).max(0.0);
         self.queue = self.queue.clamp(0.0, self.most);
+        self.other_lost += theirs * STEP / MSS * self.loss;
+        let is_lost = self.other_lost >= 1.0;
+        self.other_lost = self.other_lost.fract();
         if let Some(other) = &mut self.other {
-            other.step(self.now, rtt, drops > 0.0);
+            other.step(self.now, rtt, drops > 0.0 || is_lost);
         }
         let share = if arriving > 0.0 { ours / arriving } else { 0.0 };
         let carried = if self.queue > 0.0 { share * self.capacity } else { ours };
+        self.other_arrived += if self.queue > 0.0 { self.capacity - carried } else { theirs } * STEP;
         // No connection loses less than a segment.
         let dropped = if drops > 0.0 && share > 0.0 { (drops * share).max(MSS) } else { 0.0 };
+        let (dropped, carried) = (dropped + carried * STEP * self.loss, carried * (1.0 - self.loss));
         self.on_their_way.push_back((carried * STEP, dropped, self.queue));
         drops > 0.0
     }

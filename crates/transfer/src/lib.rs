@@ -6,8 +6,8 @@
 //!   whole file, as `b3sum` prints it.
 //! * In: bytes of the other end. Out: [`Message`]s, with bounds on everything that has a length.
 //! * In: bytes of a journal. Out: the chunks that an earlier run has verified ([`Recovered`]).
-//! * In: samples of connections. Out: the rate of a transfer that gives way to all other traffic ([`Scavenger`]), or of
-//!   one whose connections count as one user ([`Coupling`]).
+//! * In: samples of connections. Out: the rate of a transfer that gives way to all other traffic ([`Scavenger`]), of one
+//!   whose connections count as one user ([`Coupling`]), or of one under BBR that leaves no queue ([`DelayBound`]).
 //!
 //! Whatever the other end sends is taken for hostile: nothing here panics or allocates more than was sent.
 
@@ -15,6 +15,7 @@ mod attributes;
 mod bytes;
 mod chunks;
 mod coupling;
+mod delay_bound;
 mod entry;
 #[cfg(test)]
 mod fluid;
@@ -28,6 +29,7 @@ mod scavenger;
 pub use attributes::{AttributeError, AttributeKind, Attributes};
 pub use chunks::{CHUNK, Chunks, Digest, Verified, ZEROS, chunk_hash, hexadecimal};
 pub use coupling::Coupling;
+pub use delay_bound::DelayBound;
 pub use entry::{Entry, EntryKind, Identity, ModificationTime, UnknownKind};
 pub use journal::{Boot, Journal, Recovered};
 pub use message::{

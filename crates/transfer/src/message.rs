@@ -47,6 +47,8 @@ pub struct Hello {
     pub verify_disk: bool,
     /// The sender gives way to all other traffic.
     pub scavenge: bool,
+    /// The sender never changes to BBR.
+    pub no_bbr: bool,
     /// Extended attributes and access lists are kept.
     pub attributes: bool,
     /// The far end shall listen for QUIC, too.
@@ -76,8 +78,6 @@ pub struct Ready {
     pub port: u16,
     /// UDP port on which it listens for QUIC; zero if it does not.
     pub quic_port: u16,
-    /// TCP connections of the far end may use BBR.
-    pub bbr: bool,
     /// Address of the far end as the near end reached it, if ssh says so.
     pub address: Vec<u8>,
     /// Settings of the far host as JSON.
@@ -329,7 +329,6 @@ impl<'b> Message<'b> {
             Self::Ready(ready) => {
                 into.extend(ready.port.to_le_bytes());
                 into.extend(ready.quic_port.to_le_bytes());
-                into.push(ready.bbr.into());
                 put_counted(into, &ready.address);
                 put_counted(into, &ready.settings);
             }
@@ -444,7 +443,6 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
         READY => Message::Ready(Ready {
             port: reader.u16()?,
             quic_port: reader.u16()?,
-            bbr: flag(reader)?,
             address: reader.counted()?.to_vec(),
             settings: reader.counted()?.to_vec(),
         }),
@@ -487,8 +485,8 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
 impl Hello {
     fn put(&self, into: &mut Vec<u8>) {
         into.extend(self.version.to_le_bytes());
-        let Self { far_sends, dry_run, delete, verify_disk, scavenge, attributes, quic, .. } = *self;
-        into.extend([far_sends, dry_run, delete, verify_disk, scavenge, attributes, quic].map(u8::from));
+        let Self { far_sends, dry_run, delete, verify_disk, scavenge, no_bbr, attributes, quic, .. } = *self;
+        into.extend([far_sends, dry_run, delete, verify_disk, scavenge, no_bbr, attributes, quic].map(u8::from));
         into.extend(self.timeout.to_le_bytes());
         into.extend(self.secret);
         into.extend(self.ports.0.to_le_bytes());
@@ -509,6 +507,7 @@ impl Hello {
             delete: flag(reader)?,
             verify_disk: flag(reader)?,
             scavenge: flag(reader)?,
+            no_bbr: flag(reader)?,
             attributes: flag(reader)?,
             quic: flag(reader)?,
             timeout: reader.u16()?,
@@ -601,6 +600,7 @@ mod tests {
                 delete: true,
                 verify_disk: true,
                 scavenge: false,
+                no_bbr: true,
                 attributes: true,
                 quic: false,
                 timeout: 30,
@@ -612,13 +612,7 @@ mod tests {
                 unencrypted: vec![b"192.0.2.0/24".to_vec()],
                 settings: b"{}".to_vec(),
             }),
-            Message::Ready(Ready {
-                port: 4000,
-                quic_port: 4001,
-                bbr: true,
-                address: b"192.0.2.1".to_vec(),
-                settings: Vec::new(),
-            }),
+            Message::Ready(Ready { port: 4000, quic_port: 4001, address: b"192.0.2.1".to_vec(), settings: Vec::new() }),
             Message::Refused { code: 2, why: "no".to_owned() },
             Message::Dial { port: 1 },
             Message::DialQuic { port: 1 },

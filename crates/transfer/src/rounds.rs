@@ -14,6 +14,11 @@ pub(crate) const MIN_RTT: Span = Span::from_micros(100);
 const PERIOD: Span = Span::from_secs(30);
 const PERIODS: u64 = 10;
 
+/// Share of the base round-trip time that the queue of a transfer may add if delay bounds it, and the bounds of that.
+/// RFC 6817 permits 100 ms at most, which is the whole queue of many paths.
+const TARGET: f64 = 1.0 / 16.0;
+const TARGETS: (Span, Span) = (Span::from_millis(5), Span::from_millis(10));
+
 /// Weight of one acknowledgement in the kernel's smoothed round-trip time (RFC 6298).
 const SMOOTHING: f64 = 1.0 / 8.0;
 
@@ -78,6 +83,11 @@ impl Rounds {
     /// Returns the least round-trip time of the last periods.
     pub(crate) fn base(&self) -> Span {
         self.base.iter().map(|(_, least)| *least).min().unwrap_or(MIN_RTT)
+    }
+
+    /// Returns the delay that the queue of a transfer may add.
+    pub(crate) fn target(&self) -> Span {
+        self.base().scaled(TARGET).clamp(TARGETS.0, TARGETS.1)
     }
 
     /// Takes a sample. Returns a round if it ends one.

@@ -11,11 +11,6 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
 use crate::rounds::{MIN_ROUND, Rounds, Seen, StreamsSample};
 
-/// Share of the base round-trip time that the queue of this transfer may add, and its bounds. RFC 6817 permits 100 ms
-/// at most, which is the whole queue of many paths.
-const TARGET: f64 = 1.0 / 16.0;
-const TARGETS: (Span, Span) = (Span::from_millis(5), Span::from_millis(10));
-
 /// Segments that cross in each [`MIN_ROUND`] while others load the path: without any, nobody would see that they stop.
 const MIN_SEGMENTS: f64 = 4.0;
 
@@ -103,7 +98,7 @@ impl Scavenger {
 
     /// Takes a sample. Returns the rate that all connections together may have until the next one.
     pub fn follow(&mut self, at: Time, sample: &StreamsSample) -> BitRate {
-        let (base, target) = (self.rounds.base(), self.target());
+        let (base, target) = (self.rounds.base(), self.rounds.target());
         let seen = self.rounds.follow(at, sample);
         if base.saturating_sub(self.rounds.base()) > target.scaled(0.5) {
             // A part of what seemed to be the path was the queue of others.
@@ -130,10 +125,6 @@ impl Scavenger {
         (self.phase != Phase::Yield).then(|| ByteCount::from_f64(self.window))
     }
 
-    fn target(&self) -> Span {
-        self.rounds.base().scaled(TARGET).clamp(TARGETS.0, TARGETS.1)
-    }
-
     fn rate(&self, mss: ByteCount) -> BitRate {
         let rtt = self.rounds.rtt();
         let least = MIN_SEGMENTS * mss.as_f64() / rtt.max(MIN_ROUND).as_secs_f64();
@@ -144,7 +135,7 @@ impl Scavenger {
 
     fn decide(&mut self, at: Time, seen: &Seen) {
         // In multiples of the target.
-        let delay = seen.rtt.saturating_sub(self.rounds.base()).as_secs_f64() / self.target().as_secs_f64();
+        let delay = seen.rtt.saturating_sub(self.rounds.base()).as_secs_f64() / self.rounds.target().as_secs_f64();
         self.settled += 1;
         self.above = if delay > 1.0 { self.above + 1 } else { 0 };
         self.quiet = if !seen.lost && delay <= 0.5 { self.quiet + 1 } else { 0 };
@@ -164,7 +155,7 @@ impl Scavenger {
 
     fn start(&mut self, seen: &Seen, delay: f64) {
         if seen.lost || delay > GROWTH_ENDS {
-            let arrives = seen.delivered * (self.rounds.base() + self.target().scaled(0.5)).as_secs_f64();
+            let arrives = seen.delivered * (self.rounds.base() + self.rounds.target().scaled(0.5)).as_secs_f64();
             self.settle(arrives.min(self.window));
         } else {
             // No faster than what was sent arrives: there may be nothing more to send.
@@ -192,7 +183,7 @@ impl Scavenger {
     fn decrease(&mut self, seen: &Seen) {
         if self.above >= ROUNDS_TO_DECREASE {
             self.above = 0;
-            self.window *= (self.rounds.base() + self.target()).as_secs_f64() / seen.rtt.as_secs_f64();
+            self.window *= (self.rounds.base() + self.rounds.target()).as_secs_f64() / seen.rtt.as_secs_f64();
         }
     }
 

@@ -37,6 +37,7 @@ pub(super) fn twelve() -> impl Iterator<Item = Cell> {
             loss,
             ours: size,
             rivals: size,
+            no_bbr: false,
         }
     })
 }

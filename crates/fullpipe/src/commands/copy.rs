@@ -90,6 +90,9 @@ pub(crate) struct Arguments {
     /// Give way to all other traffic: take only what it leaves
     #[arg(long, help_heading = "Copy")]
     scavenge: bool,
+    /// Never change to BBR, whatever the path loses
+    #[arg(long, help_heading = "Copy")]
+    no_bbr: bool,
     /// Keep access lists and extended attributes of users, too
     #[arg(long, short = 'a', help_heading = "Copy")]
     attributes: bool,
@@ -219,6 +222,7 @@ impl Arguments {
             transport: self.transport.into(),
             verify_disk: self.verify_disk,
             scavenge: self.scavenge,
+            no_bbr: self.no_bbr,
             attributes: self.attributes,
             timeout: self.timeout,
             unencrypted: self.insecure_data.clone(),
