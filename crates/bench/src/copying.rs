@@ -104,7 +104,8 @@ impl Cell {
             })
         });
         let lossy: Vec<Self> = lossy.collect();
-        let no_bbr = lossy.iter().map(|cell| Self { name: format!("no-bbr-{}", cell.name), no_bbr: true, ..cell.clone() });
+        let no_bbr =
+            lossy.iter().map(|cell| Self { name: format!("no-bbr-{}", cell.name), no_bbr: true, ..cell.clone() });
         std::iter::once(clean).chain(lossy.clone()).chain(no_bbr).collect()
     }
 

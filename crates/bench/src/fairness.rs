@@ -25,7 +25,7 @@ const RECEIVER: &str = "198.18.0.2";
 /// copy has alone. What of it is judged begins a little later.
 const ALONE: Duration = Duration::from_secs(4);
 const TO_SETTLE: Duration = Duration::from_secs(8);
-const JUDGED: Duration = Duration::from_secs(30);
+const JUDGED: Duration = Duration::from_mins(1);
 const BEHIND: Duration = Duration::from_secs(12);
 const TO_FILL: Duration = Duration::from_secs(4);
 
@@ -146,9 +146,7 @@ impl Case {
                 Some(shares.later.as_f64() / (shares.later.as_f64() + shares.cubic.as_f64()))
             }),
             (format!("{later} after CUBIC, Mbit/s"), &|shares| mbps(shares.behind?)),
-            (format!("CUBIC next to {later} ÷ alone"), &|shares| {
-                Some(shares.cubic.as_f64() / shares.alone?.as_f64())
-            }),
+            (format!("CUBIC next to {later} ÷ alone"), &|shares| Some(shares.cubic.as_f64() / shares.alone?.as_f64())),
         ];
         for (what, of) in rows {
             let figures = figures(of);

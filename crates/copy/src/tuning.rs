@@ -189,9 +189,10 @@ impl Monitor {
         let (before, live) = self.sender.queue.active();
         let active = usize::from(needed).clamp(before, live);
         self.sender.queue.set_active(active);
-        let why_not = match self.sender.common.bounds.no_bbr {
-            true => "--no-bbr forbids it",
-            false => "net.ipv4.tcp_allowed_congestion_control does not list it",
+        let why_not = if self.sender.common.bounds.no_bbr {
+            "--no-bbr forbids it"
+        } else {
+            "net.ipv4.tcp_allowed_congestion_control does not list it"
         };
         let connections = counted(active as u16);
         self.sender.common.note(format!("{connections} from here on: {path}; BBR would carry more, but {why_not}"));

@@ -1,4 +1,4 @@
-//! A copy that gives way to other traffic over an emulated path.
+//! Copies next to other traffic over emulated paths.
 
 /// Tests whose figures are judged.
 mod tests_alone {
@@ -25,11 +25,13 @@ mod tests_alone {
     /// Bytes that cross in seven seconds at the rate of the path.
     const SIZE: usize = 17_000_000;
 
-    /// Starts a path with a queue of one BDP, a server in its receiver, and writes a file for it.
-    fn scene(mark: &Mark, folder: &Path) -> (Up, Running) {
+    /// Starts a path with a queue of one BDP and this loss, a server in its receiver, and writes a file for it.
+    fn scene(mark: &Mark, folder: &Path, loss: &str) -> (Up, Running) {
         let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-        let text = "name = \"shared\"\ntitle = \"A shared path\"\n[path]\nrate = \"20Mbit/s\"\nrtt = \"40ms\"\n\
-                    queue = \"1bdp\"\n[[step]]\nname = \"none\"\n";
+        let text = format!(
+            "name = 'shared'\ntitle = 'A shared path'\n[path]\nrate = '20Mbit/s'\nrtt = '40ms'\nqueue = '1bdp'\n\
+             loss = '{loss}'\n[[step]]\nname = 'none'\n"
+        );
         fs::write(at("path.toml"), text).unwrap();
         fs::write(at("key"), "correct horse battery").unwrap();
         fs::write(at("file"), (0..SIZE).map(|at| ((at as u64 * at as u64) >> 7) as u8).collect::<Vec<_>>()).unwrap();
@@ -74,7 +76,7 @@ mod tests_alone {
         require!(Lab);
         let _path = path();
         let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
-        let (up, _server) = scene(&mark, folder.path());
+        let (up, _server) = scene(&mark, folder.path(), "0");
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         // What is judged begins three seconds after its start, and two after that of the copy.
         let key = at("key");
@@ -93,5 +95,33 @@ mod tests_alone {
         assert!(kept > 0.9 && alone > 0.9, "the other kept {kept}, then it took {alone}: {done}");
         assert!((0.2..0.8).contains(&gave_way), "{done}");
         assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
+    }
+
+    #[test]
+    fn a_copy_under_bbr_leaves_to_others_what_loss_has_left_to_them() {
+        require!(Lab);
+        let _path = path();
+        let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
+        let (up, _server) = scene(&mark, folder.path(), "3e-3");
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let key = at("key");
+        let measure = [PROGRAM, "measure", RECEIVER, "-C", "cubic", "-t", "10", "--json", "--key-file", &key];
+        let other = Running::start(&mut up.join("sender", &measure));
+        let to = format!("fullpipe://{RECEIVER}/");
+        let copy = [PROGRAM, "copy", &at("file"), &to, "--key-file", &key, "--json"];
+        let copy = Running::start(&mut up.join("sender", &copy));
+        // It has found the loss after three or four seconds, and its rate two later.
+        thread::sleep(Duration::from_secs(6));
+        let together = rate_now(&up) / RATE;
+        let measured = document(&other.finish(TIMEOUT))["measurement"].clone();
+        let kept = rate_after(&measured, 6.0);
+        let late = measured["intervals"].as_array().unwrap().iter().skip(6);
+        let mut rtts: Vec<f64> = late.filter_map(|interval| interval["rtt"].as_f64()).collect();
+        rtts.sort_by(f64::total_cmp);
+        let rtt = rtts[rtts.len() / 2];
+        let done = copied(&copy.finish(TIMEOUT));
+        assert_eq!(done["congestion_control"], "bbr", "{done}");
+        // Alone it has some 22 segments in each round trip, which are 6.4 Mbit/s. BBR by itself makes 80 ms of 40.
+        assert!(kept > 2e6 && rtt < 0.052 && together > 0.8, "{kept} bit/s at {rtt} s, together {together}: {done}");
     }
 }
