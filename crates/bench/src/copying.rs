@@ -47,6 +47,8 @@ const LOSSY_TIME: Span = Span::from_secs(10);
 
 /// Time that the queue of a path holds at least; one round trip, if that is longer.
 const SHORTEST_QUEUE: Span = Span::from_millis(20);
+/// Multiple of that without BBR: of many slow connections, the last takes long for its last chunk.
+const LONGER: f64 = 3.0;
 
 /// Files of the tree of small ones, and those of them that scp copies, as it needs round trips for each.
 const SMALL_FILES: usize = 10_000;
@@ -123,8 +125,13 @@ impl Cell {
             })
         });
         let lossy: Vec<Self> = lossy.collect();
-        let no_bbr =
-            lossy.iter().map(|cell| Self { name: format!("no-bbr-{}", cell.name), no_bbr: true, ..cell.clone() });
+        let no_bbr = |cell: &Self| Self {
+            name: format!("no-bbr-{}", cell.name),
+            ours: cell.ours.scaled(LONGER),
+            no_bbr: true,
+            ..cell.clone()
+        };
+        let no_bbr = lossy.iter().map(no_bbr);
         std::iter::once(clean).chain(lossy.clone()).chain(no_bbr).chain(paths::twelve()).collect()
     }
 

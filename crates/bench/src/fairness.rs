@@ -25,7 +25,7 @@ const RECEIVER: &str = "198.18.0.2";
 /// copy has alone. What of it is judged begins a little later.
 const ALONE: Duration = Duration::from_secs(4);
 const TO_SETTLE: Duration = Duration::from_secs(8);
-const JUDGED: Duration = Duration::from_secs(30);
+const JUDGED: Duration = Duration::from_mins(1);
 const BEHIND: Duration = Duration::from_secs(12);
 const TO_FILL: Duration = Duration::from_secs(4);
 

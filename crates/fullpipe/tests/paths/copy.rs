@@ -1,4 +1,4 @@
-//! Copies over an emulated path: one that gives way to other traffic, and one by QUIC where packets are lost.
+//! Copies over emulated paths: next to other traffic, and by QUIC where packets are lost.
 
 /// Tests whose figures are judged.
 mod tests_alone {
@@ -24,6 +24,11 @@ mod tests_alone {
 
     /// Bytes that cross in seven seconds at the rate of the path.
     const SIZE: usize = 17_000_000;
+
+    /// Returns the path, with this loss, that a copy shares with others.
+    fn shared(loss: &str) -> String {
+        format!("rate = \"20Mbit/s\"\nrtt = \"40ms\"\nloss = \"{loss}\"")
+    }
 
     /// Starts a path with a queue of one BDP, a server in its receiver, and writes a file of so many bytes for it.
     fn scene(mark: &Mark, folder: &Path, path: &str, size: usize) -> (Up, Running) {
@@ -75,7 +80,7 @@ mod tests_alone {
         require!(Lab);
         let _path = path();
         let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
-        let (up, _server) = scene(&mark, folder.path(), "rate = \"20Mbit/s\"\nrtt = \"40ms\"", SIZE);
+        let (up, _server) = scene(&mark, folder.path(), &shared("0"), SIZE);
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         // What is judged begins three seconds after its start, and two after that of the copy.
         let key = at("key");
@@ -112,5 +117,33 @@ mod tests_alone {
         assert_eq!((transport, control), ("quic", "bbr"), "{done}");
         assert!(done["rate"].as_f64().unwrap() > 12e6 && done["retransmitted"].as_u64().unwrap() > 50, "{done}");
         assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
+    }
+
+    #[test]
+    fn a_copy_under_bbr_leaves_to_others_what_loss_has_left_to_them() {
+        require!(Lab);
+        let _path = path();
+        let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
+        let (up, _server) = scene(&mark, folder.path(), &shared("3e-3"), SIZE);
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let key = at("key");
+        let measure = [PROGRAM, "measure", RECEIVER, "-C", "cubic", "-t", "10", "--json", "--key-file", &key];
+        let other = Running::start(&mut up.join("sender", &measure));
+        let to = format!("fullpipe://{RECEIVER}/");
+        let copy = [PROGRAM, "copy", &at("file"), &to, "--key-file", &key, "--json"];
+        let copy = Running::start(&mut up.join("sender", &copy));
+        // It has found the loss after three or four seconds, and its rate two later.
+        thread::sleep(Duration::from_secs(6));
+        let together = rate_now(&up) / RATE;
+        let measured = document(&other.finish(TIMEOUT))["measurement"].clone();
+        let kept = rate_after(&measured, 6.0);
+        let late = measured["intervals"].as_array().unwrap().iter().skip(6);
+        let mut rtts: Vec<f64> = late.filter_map(|interval| interval["rtt"].as_f64()).collect();
+        rtts.sort_by(f64::total_cmp);
+        let rtt = rtts[rtts.len() / 2];
+        let done = copied(&copy.finish(TIMEOUT));
+        assert_eq!(done["congestion_control"], "bbr", "{done}");
+        // Alone it has some 22 segments in each round trip, which are 6.4 Mbit/s. BBR by itself makes 80 ms of 40.
+        assert!(kept > 2e6 && rtt < 0.052 && together > 0.8, "{kept} bit/s at {rtt} s, together {together}: {done}");
     }
 }
