@@ -291,7 +291,7 @@ impl Driver {
         let _ = poll_socket(&self.socket, is_full, Some(&self.shared.wake), self.connection.poll_timeout());
     }
 
-    /// Tells the other end that nothing comes any more.
+    /// Says to the other end that nothing comes any more.
     fn close(&mut self) {
         let now = Instant::now();
         self.connection.close(now, 0_u32.into(), Bytes::new());

@@ -1,4 +1,4 @@
-//! What the threads of a copy and the one that drives a connection share.
+//! The state that the threads of a copy and the one that drives a connection share.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -73,7 +73,7 @@ pub(super) struct State {
     pub(super) figures: QuicFigures,
 }
 
-/// What has come of a stream and was not read yet.
+/// Bytes of a stream that have come and were not read yet.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     pub(super) parts: VecDeque<Bytes>,
@@ -253,7 +253,7 @@ impl Write for QuicWriter {
 pub(crate) struct QuicReader {
     shared: Arc<Shared>,
     stream: usize,
-    /// What was taken over, to be read.
+    /// Bytes that were taken over, to be read.
     parts: VecDeque<Bytes>,
 }
 
