@@ -212,8 +212,9 @@ impl Driver {
         let passed = now.saturating_duration_since(std::mem::replace(&mut self.seen, now));
         self.figures.busy += if is_busy { passed } else { Duration::ZERO };
         let path = self.connection.stats().path;
-        (self.figures.packets, self.figures.lost) = (path.sent_packets, path.lost_packets);
-        self.figures.rtt = path.rtt;
+        let QuicFigures { packets, lost, loss_events, rtt, .. } = &mut self.figures;
+        (*packets, *lost, *rtt) = (path.sent_packets, path.lost_packets, path.rtt);
+        *loss_events = path.congestion_events;
         state.figures = self.figures;
         drop(state);
         let has_come = has_come.map_err(|_| End::Lost("the other end sent portions that do not fit".to_owned()))?;
@@ -226,13 +227,11 @@ impl Driver {
     /// Passes the portion on, as far as the windows permit; returns whether all of it.
     fn write(&mut self) -> Result<bool, String> {
         let Some((id, portion)) = &mut self.sending else { return Ok(true) };
-        let before = portion.len();
         let written = self.connection.send_stream(*id).write_chunks(std::slice::from_mut(portion));
         match written {
             Ok(_) | Err(WriteError::Blocked) => {}
             Err(error) => return Err(error.to_string()),
         }
-        self.figures.sent += (before - portion.len()) as u64;
         if !portion.is_empty() {
             return Ok(false);
         }
