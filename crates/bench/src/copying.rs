@@ -188,8 +188,8 @@ impl Bench<'_> {
                 let with = programs.join(",");
                 self.compare(&cell.scenario(), size, &["--with", &with], &mut results)?;
             }
-            let by_quic = ["--", "sh", "-euc", &by_quic(self.fullpipe)];
-            self.compare(&cell.scenario(), cell.ours, &by_quic, &mut results)?;
+            let script = by_quic(self.fullpipe);
+            self.compare(&cell.scenario(), cell.ours, &["--", "sh", "-euc", &script], &mut results)?;
             let runs = results.remove("command").unwrap_or_default();
             results.entry(BY_QUIC.to_owned()).or_default().extend(runs);
         }

@@ -212,7 +212,7 @@ impl Monitor {
         let text = if changed.count() > 0 && self.congestion_control().as_deref() == Some(LOSS_TOLERANT) {
             format!("BBR from here on: {path}")
         } else if self.change_over() {
-            format!("QUIC with BBR from here on: {path}, and this host does not permit BBR to TCP")
+            format!("QUIC with BBR from here on: {path}, and the sender may not use BBR with TCP")
         } else {
             format!("{path}; BBR would carry more, but net.ipv4.tcp_allowed_congestion_control does not list it")
         };

@@ -55,6 +55,8 @@ pub(super) struct Driver {
     portions: Portions,
     /// The portion that the library takes, and its stream.
     sending: Option<(StreamId, Bytes)>,
+    /// The priority of the next portion, which is lower than that of those before it.
+    priority: i32,
     /// A message that the socket had no room for: the bytes of each datagram.
     unsent: Option<usize>,
     out: Vec<u8>,
@@ -99,6 +101,7 @@ impl Driver {
             shared: Arc::clone(&shared),
             portions: Portions::default(),
             sending: None,
+            priority: i32::MAX,
             unsent: None,
             out: Vec::new(),
             received: vec![0; SLOT * SLOTS],
@@ -196,6 +199,9 @@ impl Driver {
         while self.sending.is_some() || !state.outgoing.is_empty() {
             if self.sending.is_none() {
                 let Some(id) = self.connection.streams().open(Dir::Uni) else { break };
+                // What is lost of a portion is sent again before later ones, which wait for it at the receiver.
+                let _ = self.connection.send_stream(id).set_priority(self.priority);
+                self.priority = self.priority.saturating_sub(1);
                 self.sending = state.take_outgoing().map(|portion| (id, portion));
                 has_room = true;
             }
