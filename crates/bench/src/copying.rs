@@ -225,13 +225,8 @@ impl Bench<'_> {
                 let with = programs.join(",");
                 self.compare(&cell.scenario(), size, &["--with", &with], &mut results)?;
             }
-            self.command(
-                cell,
-                cell.ours,
-                BY_QUIC,
-                &["sh", "-euc", &ours(self.fullpipe, "--transport quic")],
-                &mut results,
-            )?;
+            let script = ours(self.fullpipe, "--transport quic");
+            self.command(cell, cell.ours, BY_QUIC, &["sh", "-euc", &script], &mut results)?;
             self.command(cell, cell.rivals, RCLONE, &RCLONE_WORDS, &mut results)?;
         }
         Ok(cell_text(cell, &results))

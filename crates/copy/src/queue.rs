@@ -63,13 +63,15 @@ impl Queue {
         lock(&self.state).all += streams as u16;
     }
 
-    /// Lets those that stand by carry all data from now on; returns false if there is none.
+    /// Lets those that stand by carry all data from now on, also what the others have sent and has not arrived yet;
+    /// returns false if there is none.
     pub(crate) fn change_over(&self) -> bool {
         let mut state = lock(&self.state);
         let group = state.group.end..state.all;
         if state.live(&group) == 0 {
             return false;
         }
+        state.want_again(|_| true);
         (state.group, state.active) = (group, usize::MAX);
         self.changed.notify_all();
         true
@@ -105,12 +107,7 @@ impl Queue {
         if state.live(&state.group) == 0 {
             (state.group, state.active) = (0..state.all, usize::MAX);
         }
-        let mut jobs: Vec<Job> = state.sent.iter().filter(|(_, by)| **by == index).map(|(job, _)| *job).collect();
-        jobs.sort_unstable();
-        for job in jobs.into_iter().rev() {
-            state.sent.remove(&job);
-            state.wanted.push_front((job.file, Chunks { first: job.chunk, count: 1 }));
-        }
+        state.want_again(|by| by == index);
         self.changed.notify_all();
         is_new && !state.is_over
     }
@@ -167,6 +164,16 @@ impl State {
         }
         // The place of a connection among those of the group that are left.
         self.group.contains(&index) && self.live(&(self.group.start..index)) < self.active
+    }
+
+    /// Puts chunks that are on their way in front again, if they were sent by one of these connections.
+    fn want_again(&mut self, is_one: impl Fn(u16) -> bool) {
+        let mut jobs: Vec<Job> = self.sent.iter().filter(|(_, by)| is_one(**by)).map(|(job, _)| *job).collect();
+        jobs.sort_unstable();
+        for job in jobs.into_iter().rev() {
+            self.sent.remove(&job);
+            self.wanted.push_front((job.file, Chunks { first: job.chunk, count: 1 }));
+        }
     }
 
     /// Returns how many connections of a range are left.
@@ -253,11 +260,13 @@ mod tests {
                 assert_eq!(queue.next(2, false), job(0));
             } else {
                 assert!(queue.change_over() && !queue.change_over());
-                assert_eq!((queue.next(0, false), queue.next(1, false)), (Next::Nothing, job(1)));
+                // What is on its way on the others, too: they may be slow.
+                assert_eq!((queue.next(0, false), queue.next(1, false)), (Next::Nothing, job(0)));
+                assert_eq!(queue.next(2, false), job(1));
                 // And back again, if they break.
                 queue.lose(1);
                 queue.lose(2);
-                assert_eq!(queue.next(0, false), job(1));
+                assert_eq!((queue.next(0, false), queue.next(0, false)), (job(1), job(0)));
             }
             assert_eq!(queue.next(SSH, false), Next::Nothing);
         }

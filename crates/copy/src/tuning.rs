@@ -221,8 +221,8 @@ impl Monitor {
             return self.sender.common.note(format!("BBR from here on: {path}"));
         }
         if is_permitted && self.change_over() {
-            let why = "this host does not permit BBR to TCP";
-            return self.sender.common.note(format!("QUIC with BBR from here on: {path}, and {why}"));
+            let text = format!("QUIC with BBR from here on: {path}, and the sender may not use BBR with TCP");
+            return self.sender.common.note(text);
         }
         let needed = streams::to_fill(self.carried_by_one(Some(loss)), TARGET).unwrap_or(u16::MAX);
         let (before, live) = self.sender.queue.active();

@@ -55,6 +55,8 @@ pub(super) struct Driver {
     portions: Portions,
     /// The portion that the library takes, and its stream.
     sending: Option<(StreamId, Bytes)>,
+    /// The priority of the next portion, which is lower than that of those before it.
+    priority: i32,
     /// A message that the socket had no room for: the bytes of each datagram.
     unsent: Option<usize>,
     out: Vec<u8>,
@@ -99,6 +101,7 @@ impl Driver {
             shared: Arc::clone(&shared),
             portions: Portions::default(),
             sending: None,
+            priority: i32::MAX,
             unsent: None,
             out: Vec::new(),
             received: vec![0; SLOT * SLOTS],
@@ -196,6 +199,9 @@ impl Driver {
         while self.sending.is_some() || !state.outgoing.is_empty() {
             if self.sending.is_none() {
                 let Some(id) = self.connection.streams().open(Dir::Uni) else { break };
+                // What is lost of a portion is sent again before later ones, which wait for it at the receiver.
+                let _ = self.connection.send_stream(id).set_priority(self.priority);
+                self.priority = self.priority.saturating_sub(1);
                 self.sending = state.take_outgoing().map(|portion| (id, portion));
                 has_room = true;
             }
@@ -212,8 +218,9 @@ impl Driver {
         let passed = now.saturating_duration_since(std::mem::replace(&mut self.seen, now));
         self.figures.busy += if is_busy { passed } else { Duration::ZERO };
         let path = self.connection.stats().path;
-        (self.figures.packets, self.figures.lost) = (path.sent_packets, path.lost_packets);
-        self.figures.rtt = path.rtt;
+        let QuicFigures { packets, lost, loss_events, rtt, .. } = &mut self.figures;
+        (*packets, *lost, *rtt) = (path.sent_packets, path.lost_packets, path.rtt);
+        *loss_events = path.congestion_events;
         state.figures = self.figures;
         drop(state);
         let has_come = has_come.map_err(|_| End::Lost("the other end sent portions that do not fit".to_owned()))?;
@@ -226,13 +233,11 @@ impl Driver {
     /// Passes the portion on, as far as the windows permit; returns whether all of it.
     fn write(&mut self) -> Result<bool, String> {
         let Some((id, portion)) = &mut self.sending else { return Ok(true) };
-        let before = portion.len();
         let written = self.connection.send_stream(*id).write_chunks(std::slice::from_mut(portion));
         match written {
             Ok(_) | Err(WriteError::Blocked) => {}
             Err(error) => return Err(error.to_string()),
         }
-        self.figures.sent += (before - portion.len()) as u64;
         if !portion.is_empty() {
             return Ok(false);
         }
@@ -291,7 +296,7 @@ impl Driver {
         let _ = poll_socket(&self.socket, is_full, Some(&self.shared.wake), self.connection.poll_timeout());
     }
 
-    /// Tells the other end that nothing comes any more.
+    /// Says to the other end that nothing comes any more.
     fn close(&mut self) {
         let now = Instant::now();
         self.connection.close(now, 0_u32.into(), Bytes::new());

@@ -1,4 +1,4 @@
-//! What the threads of a copy and the one that drives a connection share.
+//! The state that the threads of a copy and the one that drives a connection share.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -29,11 +29,10 @@ pub(crate) struct QuicConnection {
 /// Figures of a connection up to now.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct QuicFigures {
-    /// Packets that were sent, and those of them that were lost.
+    /// Packets that were sent, those of them that were lost, and round trips in which some were.
     pub(crate) packets: u64,
     pub(crate) lost: u64,
-    /// Bytes that the connection has taken to send.
-    pub(crate) sent: u64,
+    pub(crate) loss_events: u64,
     /// Smoothed round-trip time.
     pub(crate) rtt: Duration,
     pub(crate) min_rtt: Duration,
@@ -73,7 +72,7 @@ pub(super) struct State {
     pub(super) figures: QuicFigures,
 }
 
-/// What has come of a stream and was not read yet.
+/// Bytes of a stream that have come and were not read yet.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     pub(super) parts: VecDeque<Bytes>,
@@ -184,9 +183,14 @@ impl QuicConnection {
         self.shared.signals.set_lossy();
     }
 
+    /// Returns true if loss alone does not slow it down.
+    pub(crate) fn tolerates_loss(&self) -> bool {
+        self.shared.signals.is_lossy()
+    }
+
     /// Returns the name of its congestion control.
     pub(crate) fn congestion_control(&self) -> &'static str {
-        if self.shared.signals.is_lossy() { "bbr" } else { "cubic" }
+        if self.tolerates_loss() { "bbr" } else { "cubic" }
     }
 
     /// Closes it. Its streams end.
@@ -253,7 +257,7 @@ impl Write for QuicWriter {
 pub(crate) struct QuicReader {
     shared: Arc<Shared>,
     stream: usize,
-    /// What was taken over, to be read.
+    /// Bytes that were taken over, to be read.
     parts: VecDeque<Bytes>,
 }
 

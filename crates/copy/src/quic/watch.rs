@@ -1,42 +1,80 @@
 //! Loss without a queue, as the figures of a QUIC connection show it.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use fullpipe_model::unqueued::{INTERVAL, SenderSample, UnqueuedLoss};
-use fullpipe_units::{Ratio, Span};
+use fullpipe_model::unqueued::SenderSample;
+use fullpipe_units::Ratio;
 
-use super::pipe::QuicConnection;
+use super::pipe::{QuicConnection, QuicFigures};
+
+/// Round trips with loss, and none with a queue between them, from which the path is known to lose packets without one.
+/// A sender under CUBIC has slowed down by two thirds by then.
+const MIN_EVENTS: u64 = 3;
+
+/// A share of lost packets above which CUBIC suffers: at 100 ms it carries less than 100 Mbit/s.
+const MIN_SHARE: f64 = 5e-5;
 
 /// Watches the connection of a sender.
 pub(crate) struct QuicWatch {
     connection: Arc<QuicConnection>,
-    loss: UnqueuedLoss,
-    sampled: Instant,
+    evidence: Evidence,
 }
 
 impl QuicWatch {
     pub(crate) fn new(connection: Arc<QuicConnection>) -> Self {
-        Self { connection, loss: UnqueuedLoss::default(), sampled: Instant::now() }
+        Self { connection, evidence: Evidence::default() }
     }
 
     /// Changes its congestion control once packets are lost without a queue, and returns the share that is.
     pub(crate) fn follow(&mut self) -> Option<Ratio> {
-        if Span::from(self.sampled.elapsed()) < INTERVAL || self.connection.congestion_control() == "bbr" {
+        if self.connection.tolerates_loss() {
             return None;
         }
-        self.sampled = Instant::now();
-        let figures = self.connection.figures();
-        let loss = self.loss.follow(SenderSample {
-            segments: figures.packets,
-            retransmitted: figures.lost,
-            acknowledged: figures.sent,
-            rtt: figures.rtt.into(),
-            min_rtt: figures.min_rtt.into(),
-        });
+        let loss = self.evidence.follow(self.connection.figures());
         if loss.is_some() {
             self.connection.tolerate_loss();
         }
         loss
+    }
+}
+
+/// Figures at the end of the last queue.
+#[derive(Debug, Default)]
+struct Evidence(QuicFigures);
+
+impl Evidence {
+    /// Returns the share of packets that were lost since the last queue, once it is known and large.
+    fn follow(&mut self, figures: QuicFigures) -> Option<Ratio> {
+        let (rtt, min_rtt) = (figures.rtt.into(), figures.min_rtt.into());
+        if !(SenderSample { rtt, min_rtt, ..SenderSample::default() }).has_no_queue() {
+            self.0 = figures;
+        }
+        let (packets, lost) = (figures.packets - self.0.packets, figures.lost - self.0.lost);
+        let share = Ratio::of(lost as f64, packets.max(1) as f64);
+        let is_known = figures.loss_events >= self.0.loss_events + MIN_EVENTS;
+        Some(share).filter(|share| is_known && share.get() >= MIN_SHARE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn loss_counts_since_the_last_queue() {
+        let figures = |packets, lost, rtt| QuicFigures {
+            packets,
+            lost,
+            loss_events: lost,
+            rtt: Duration::from_millis(rtt),
+            min_rtt: Duration::from_millis(100),
+            ..QuicFigures::default()
+        };
+        let mut evidence = Evidence::default();
+        assert_eq!(evidence.follow(figures(1000, 30, 190)), None);
+        assert_eq!(evidence.follow(figures(1100, 32, 101)), None);
+        assert_eq!(evidence.follow(figures(1300, 33, 102)), Some(Ratio::new(0.01)));
+        assert_eq!(evidence.follow(figures(200_000, 33, 102)), None);
     }
 }
