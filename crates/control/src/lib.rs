@@ -20,6 +20,8 @@ mod peers;
 mod pinned;
 mod record_stream;
 mod records;
+#[cfg(test)]
+mod records_with_rustls;
 mod unix_seconds;
 
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};

@@ -409,9 +409,6 @@ impl fmt::Debug for Secrets {
 }
 
 #[cfg(test)]
-mod with_rustls;
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -420,14 +417,14 @@ mod tests {
         Records::known_ends()
     }
 
-    pub(super) fn receive(records: &mut Records, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
+    fn receive(records: &mut Records, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
         let mut buffer = [records.held(), bytes].concat();
         let opened = records.open(&mut buffer)?;
         buffer.truncate(opened);
         Ok(buffer)
     }
 
-    pub(super) fn sealed(records: &mut Records, kind: u8, content: &[u8]) -> Vec<u8> {
+    fn sealed(records: &mut Records, kind: u8, content: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         records.seal_any(kind, content, &mut bytes).unwrap();
         bytes
@@ -535,7 +532,7 @@ mod tests {
     }
 
     /// Returns the lengths of the records that `bytes` consist of, without their headers.
-    pub(super) fn bodies(mut bytes: &[u8]) -> Vec<usize> {
+    fn bodies(mut bytes: &[u8]) -> Vec<usize> {
         let mut lengths = Vec::new();
         while let Some(end) = end_of_record(bytes).unwrap() {
             lengths.push(end - HEADER);

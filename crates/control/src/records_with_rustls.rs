@@ -1,16 +1,22 @@
 //! Records with the TLS library itself at the other end.
 
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use tokio_rustls::rustls::{
-    CipherSuite, ClientConnection, Error, HandshakeKind, PeerMisbehaved, ServerConfig, ServerConnection,
+    CipherSuite, ClientConnection, Connection, Error, HandshakeKind, PeerMisbehaved, ServerConfig, ServerConnection,
 };
 
-use super::tests::{bodies, receive, sealed};
-use super::*;
-use crate::PeerTls;
 use crate::peers::unread_name;
+use crate::records::{HEADER, Secrets};
+use crate::{PeerTls, RecordError, Records};
+
+/// Types of content.
+const HANDSHAKE: u8 = 22;
+const DATA: u8 = 23;
+
+/// Records without payload that may come in a row.
+const MAX_IDLE: usize = 32;
 
 /// An end of a connection that the library keeps, and the secrets that its handshake stated.
 struct End {
@@ -82,6 +88,30 @@ fn ends(calls: bool) -> [End; 2] {
     caller.tls.set_buffer_limit(None);
     listener.tls.set_buffer_limit(None);
     if calls { [caller, listener] } else { [listener, caller] }
+}
+
+fn receive(records: &mut Records, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
+    let mut buffer = [records.held(), bytes].concat();
+    let opened = records.open(&mut buffer)?;
+    buffer.truncate(opened);
+    Ok(buffer)
+}
+
+fn sealed(records: &mut Records, kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    records.seal_any(kind, content, &mut bytes).unwrap();
+    bytes
+}
+
+/// Returns the lengths of records without their headers.
+fn bodies(mut bytes: &[u8]) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    while let Some(&[_, _, _, high, low]) = bytes.first_chunk::<HEADER>() {
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        bytes = &bytes[HEADER + length..];
+        lengths.push(length);
+    }
+    lengths
 }
 
 /// Returns our end, and that of the library.
