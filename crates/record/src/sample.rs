@@ -205,8 +205,8 @@ pub struct Sample {
     pub memory: Option<SocketMemory>,
 }
 
-/// Returns whether packets wait in a queue: a round trip takes a tenth more than the `base` without one, and 2 ms on top
-/// of that for the variation of any path.
+/// Returns whether packets wait in a queue: a round trip takes a tenth more than the `base` without one, and 2 ms on
+/// top of that for the variation of any path.
 pub fn packets_wait(rtt: Span, base: Span) -> bool {
     rtt > base.scaled(1.1) + Span::from_millis(2)
 }
