@@ -66,6 +66,11 @@ impl Flow {
         }
     }
 
+    /// Returns whether the sending end has something to do at `now` of its own accord.
+    pub(crate) fn sends_at(&self, now: Time) -> bool {
+        now <= self.starts || self.sending_deadline().is_some_and(|due| due <= now)
+    }
+
     /// Lets timers go off that are due, unless the connection was closed: what its sender does for half a round trip
     /// from then on follows the last acknowledgements alone. Returns an acknowledgement that was delayed.
     pub(crate) fn wake(&mut self, now: Time) -> Option<Ack> {
@@ -209,17 +214,20 @@ impl Flow {
         if self.is_closed() {
             return None;
         }
-        let ends = earlier(self.sender.deadline(), earlier(self.receiver.deadline(), self.reads_at));
-        let programs = earlier(self.source.deadline(), self.sink.deadline(&self.receiver));
-        let programs = earlier(programs, self.asked.map(|(at, _)| at));
-        earlier(ends, programs).map(|due| due.max(now))
+        let receiving = earlier(self.receiver.deadline(), earlier(self.reads_at, self.sink.deadline(&self.receiver)));
+        earlier(self.sending_deadline(), receiving).map(|due| due.max(now))
+    }
+
+    fn sending_deadline(&self) -> Option<Time> {
+        let program = earlier(self.source.deadline(), self.asked.map(|(at, _)| at));
+        earlier(self.sender.deadline(), program)
     }
 }
 
-/// Returns the earlier of two deadlines.
+/// Returns the earlier of two deadlines. The last of all moments counts as none, which spares branches.
+#[inline]
 pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (one, None) | (None, one) => one,
-    }
+    const NEVER: Time = Time::from_nanos(u64::MAX);
+    let earlier = a.unwrap_or(NEVER).min(b.unwrap_or(NEVER));
+    (earlier < NEVER).then_some(earlier)
 }
