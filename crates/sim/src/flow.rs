@@ -29,9 +29,9 @@ pub(crate) struct Flow {
     /// When it last read.
     read_last: Time,
     random: Pcg64Mcg,
-    /// The deadlines that are queued for it, the earlier first. A near one comes and goes many times before one that is
-    /// far away.
-    queued: [Option<Time>; 2],
+    /// The deadlines that are queued for it, the earliest first: those of both programs, of the receiver and of the
+    /// sender, of which near ones come and go many times before one that is far away.
+    queued: [Option<Time>; 4],
     /// True if everything that it has to send has been read.
     ended: bool,
     /// Bytes for which the receiving program has asked, and when the sending one knows.
@@ -59,7 +59,7 @@ impl Flow {
             reads_at: None,
             read_last: Time::ZERO,
             random,
-            queued: [None; 2],
+            queued: [None; 4],
             ended: false,
             asked: None,
             closes: None,
@@ -137,8 +137,9 @@ impl Flow {
 
     fn arm_at(&mut self, due: Option<Time>) -> Option<Time> {
         let due = due.filter(|due| self.queued[0].is_none_or(|queued| *due < queued))?;
-        // A third stays queued, but counts no more.
-        self.queued = [Some(due), self.queued[0]];
+        // A fifth stays queued, but counts no more.
+        let [first, second, third, _] = self.queued;
+        self.queued = [Some(due), first, second, third];
         Some(due)
     }
 
@@ -146,7 +147,8 @@ impl Flow {
     pub(crate) fn disarm(&mut self, queued: Time) -> bool {
         let counts = self.queued[0] == Some(queued);
         if counts {
-            self.queued = [self.queued[1], None];
+            let [_, second, third, fourth] = self.queued;
+            self.queued = [second, third, fourth, None];
         }
         counts
     }
