@@ -217,6 +217,10 @@ impl Scoreboard {
         let mut left = count;
         while left > 0 {
             let count = left.min(CHUNK);
+            if self.chunks.len() == self.chunks.capacity() {
+                // Of many connections, these take most room.
+                self.chunks.reserve_exact(self.chunks.len() / 4 + 4);
+            }
             self.chunks.push_back(Chunk { first: self.next, count, sent, marks: None });
             self.next += count;
             left -= count;
