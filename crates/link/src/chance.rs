@@ -46,9 +46,15 @@ impl Chance {
             }
             return segments;
         }
+        SegCount::new(self.hit())
+    }
+
+    /// Returns the packets before the one that is hit now, and draws those before the next.
+    #[inline(never)]
+    fn hit(&mut self) -> u64 {
         let passing = self.gap;
         self.gap = gap(&mut self.random, self.log_pass);
-        SegCount::new(passing)
+        passing
     }
 
     /// Another random number.

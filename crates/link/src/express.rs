@@ -209,6 +209,10 @@ impl<T: Train> Express<T> {
         }
         let sent = sender.send(load.total);
         self.unsent.add(load.tally());
+        if self.trains.len() == self.trains.capacity() {
+            // There may be a million: they do not take twice the room that they need.
+            self.trains.reserve_exact(self.trains.len() / 4 + 4);
+        }
         self.trains.push_back(Travelling { sent, train });
     }
 }

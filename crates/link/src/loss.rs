@@ -46,12 +46,21 @@ impl Loss {
     /// lost, and the next call is about those after it.
     #[inline]
     pub(crate) fn passing<T: Train>(&mut self, train: &T) -> SegCount {
-        let segments = train.segments();
         match &mut self.pattern {
-            None => self.independent.passing(segments),
-            Some(Pattern::GilbertElliott(chain)) => SegCount::new(chain.passing(segments.get())),
-            Some(Pattern::Listed(listed)) => SegCount::new(listed.passing(segments.get())),
-            Some(Pattern::ListedData(listed)) => listed.passing(train).unwrap_or(segments),
+            None => self.independent.passing(train.segments()),
+            Some(pattern) => pattern.passing(train),
+        }
+    }
+}
+
+impl Pattern {
+    #[inline(never)]
+    fn passing<T: Train>(&mut self, train: &T) -> SegCount {
+        let segments = train.segments();
+        match self {
+            Self::GilbertElliott(chain) => SegCount::new(chain.passing(segments.get())),
+            Self::Listed(listed) => SegCount::new(listed.passing(segments.get())),
+            Self::ListedData(listed) => listed.passing(train).unwrap_or(segments),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Captures of both ends as `pcap-savefile(5)` has them: each segment as a host's own capture holds it, trains whole.
 
+use fullpipe_link::Train;
 use fullpipe_model::framing;
 use fullpipe_record::{Direction, Edit, Path, PathDirection};
 use fullpipe_tcp::{Ack, Burst};
@@ -112,12 +113,14 @@ impl Captures {
         let at = at + BEGIN;
         let segment = match &packet.content {
             Content::Data(data) => {
-                let burst = data.burst();
+                let burst = data.burst(packet.segments());
                 self.open(packet.flow, at, &burst);
                 self.data(packet.flow, &burst)
             }
-            Content::Acknowledgement(ack) => self.acknowledgement(packet.flow, &ack.ack(0)),
-            Content::Datagrams(..) | Content::Echo(_) | Content::TooBig | Content::End => return,
+            content => match content.ack(0) {
+                Some(ack) => self.acknowledgement(packet.flow, &ack),
+                None => return,
+            },
         };
         self.write(end, at, &segment);
     }

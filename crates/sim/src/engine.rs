@@ -382,20 +382,21 @@ impl Simulation {
         match &packet.content {
             Content::Data(data) => {
                 let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_closed()) else { return };
-                let answers = [flow.receiver.arrived(now, &data.burst()), flow.read(now)];
+                let answers = [flow.receiver.arrived(now, &data.burst(packet.segments())), flow.read(now)];
                 answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, &ack));
                 let due = self.flows.get_mut(index).and_then(|flow| flow.arm_receiver(now));
                 self.queue_timer(index, due);
                 self.settle(index);
             }
-            Content::Acknowledgement(ack) => {
+            content @ Content::Acknowledgement { .. } => {
                 let Some(flow) = self.flows.get_mut(index) else { return };
-                flow.sender.acknowledged(now, &ack.ack(flow.wire.scales[1]));
+                let Some(ack) = content.ack(flow.wire.scales[1]) else { return };
+                flow.sender.acknowledged(now, &ack);
                 self.serve(index);
             }
-            Content::Datagrams(count, numbered) => {
+            Content::Datagrams(numbered) => {
                 if let Some(stream) = self.datagrams.get_mut((packet.flow & !DATAGRAMS) as usize) {
-                    stream.arrived(now, count.get(), *numbered);
+                    stream.arrived(now, packet.segments().get(), *numbered);
                 }
             }
             Content::TooBig => {
@@ -412,10 +413,11 @@ impl Simulation {
     fn expire(&mut self, index: usize) {
         let now = self.now;
         let Some(flow) = self.flows.get_mut(index) else { return };
+        let sends = flow.sends_at(now);
         let answers = [flow.wake(now), flow.read(now)];
         answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, &ack));
         self.settle(index);
-        self.serve(index);
+        if sends { self.serve(index) } else { self.arm(index) }
     }
 
     /// Sends what a connection may send.
@@ -488,6 +490,7 @@ impl Simulation {
         self.reverse.offer(self.now, packet);
     }
 
+    #[inline]
     fn capture(&mut self, end: End, packet: &Packet) {
         if let Some(captures) = &mut self.captures {
             captures.add(end, self.now, packet);
@@ -507,7 +510,15 @@ impl Simulation {
     }
 
     /// Notes whether a connection of a transfer that ends by its bytes is over.
+    #[inline]
     fn settle(&mut self, index: usize) {
+        // Programs that write until they are stopped have no last byte before.
+        if self.plan.request.bytes.is_some() || !self.is_flowing() {
+            self.settle_last(index);
+        }
+    }
+
+    fn settle_last(&mut self, index: usize) {
         if index >= self.own_flows().len() || self.is_over() {
             return;
         }

@@ -29,9 +29,9 @@ pub(crate) struct Flow {
     /// When it last read.
     read_last: Time,
     random: Pcg64Mcg,
-    /// The deadlines that are queued for it, the earlier first. A near one comes and goes many times before one that is
-    /// far away.
-    queued: [Option<Time>; 2],
+    /// The deadlines that are queued for it, the earliest first: those of both programs, of the receiver and of the
+    /// sender, of which near ones come and go many times before one that is far away.
+    queued: [Option<Time>; 4],
     /// True if everything that it has to send has been read.
     ended: bool,
     /// Bytes for which the receiving program has asked, and when the sending one knows.
@@ -59,11 +59,16 @@ impl Flow {
             reads_at: None,
             read_last: Time::ZERO,
             random,
-            queued: [None; 2],
+            queued: [None; 4],
             ended: false,
             asked: None,
             closes: None,
         }
+    }
+
+    /// Returns whether the sending end has something to do at `now` of its own accord.
+    pub(crate) fn sends_at(&self, now: Time) -> bool {
+        now <= self.starts || self.sending_deadline().is_some_and(|due| due <= now)
     }
 
     /// Lets timers go off that are due, unless the connection was closed: what its sender does for half a round trip
@@ -132,8 +137,9 @@ impl Flow {
 
     fn arm_at(&mut self, due: Option<Time>) -> Option<Time> {
         let due = due.filter(|due| self.queued[0].is_none_or(|queued| *due < queued))?;
-        // A third stays queued, but counts no more.
-        self.queued = [Some(due), self.queued[0]];
+        // A fifth stays queued, but counts no more.
+        let [first, second, third, _] = self.queued;
+        self.queued = [Some(due), first, second, third];
         Some(due)
     }
 
@@ -141,7 +147,8 @@ impl Flow {
     pub(crate) fn disarm(&mut self, queued: Time) -> bool {
         let counts = self.queued[0] == Some(queued);
         if counts {
-            self.queued = [self.queued[1], None];
+            let [_, second, third, fourth] = self.queued;
+            self.queued = [second, third, fourth, None];
         }
         counts
     }
@@ -209,17 +216,20 @@ impl Flow {
         if self.is_closed() {
             return None;
         }
-        let ends = earlier(self.sender.deadline(), earlier(self.receiver.deadline(), self.reads_at));
-        let programs = earlier(self.source.deadline(), self.sink.deadline(&self.receiver));
-        let programs = earlier(programs, self.asked.map(|(at, _)| at));
-        earlier(ends, programs).map(|due| due.max(now))
+        let receiving = earlier(self.receiver.deadline(), earlier(self.reads_at, self.sink.deadline(&self.receiver)));
+        earlier(self.sending_deadline(), receiving).map(|due| due.max(now))
+    }
+
+    fn sending_deadline(&self) -> Option<Time> {
+        let program = earlier(self.source.deadline(), self.asked.map(|(at, _)| at));
+        earlier(self.sender.deadline(), program)
     }
 }
 
-/// Returns the earlier of two deadlines.
+/// Returns the earlier of two deadlines. The last of all moments counts as none, which spares branches.
+#[inline]
 pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (one, None) | (None, one) => one,
-    }
+    const NEVER: Time = Time::from_nanos(u64::MAX);
+    let earlier = a.unwrap_or(NEVER).min(b.unwrap_or(NEVER));
+    (earlier < NEVER).then_some(earlier)
 }

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use fullpipe_link::{Edited, Train};
-use fullpipe_record::Edit;
+use fullpipe_record::{Edit, Framing};
 use fullpipe_tcp::{Ack, Blocks, Burst, Stamp};
 use fullpipe_units::{ByteCount, SegCount, Time};
 
@@ -10,6 +10,8 @@ use fullpipe_units::{ByteCount, SegCount, Time};
 #[derive(Debug, Clone)]
 pub(crate) struct Packet {
     pub(crate) flow: u32,
+    /// Packets on the wire.
+    segments: u32,
     /// IP bytes of each, of which a header can count 65 535.
     bytes: u16,
     pub(crate) content: Content,
@@ -19,8 +21,16 @@ pub(crate) struct Packet {
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
     Data(Data),
-    Acknowledgement(Acknowledgement),
-    Datagrams(SegCount, Numbered),
+    Acknowledgement {
+        next: u64,
+        /// None in most.
+        blocks: Option<Box<Blocks>>,
+        stamp: Stamp,
+        echo: Stamp,
+        /// The window field, to which each end applies its own shift.
+        window: u16,
+    },
+    Datagrams(Numbered),
     /// An echo request or its answer, with its number.
     Echo(u32),
     /// The answer of a router to segments that are too big for the link behind it.
@@ -41,38 +51,26 @@ pub(crate) struct Numbered {
 #[derive(Debug, Clone)]
 pub(crate) struct Data {
     first: u64,
-    segments: u32,
     stamp: Stamp,
     echo: Stamp,
     pushes: bool,
     is_probe: bool,
 }
 
-/// The fields of an acknowledgement.
-#[derive(Debug, Clone)]
-pub(crate) struct Acknowledgement {
-    next: u64,
-    /// None in most.
-    blocks: Option<Box<Blocks>>,
-    stamp: Stamp,
-    echo: Stamp,
-    /// The window field, to which each end applies its own shift.
-    window: u16,
-}
-
 impl Data {
-    pub(crate) fn burst(&self) -> Burst {
-        let &Self { first, segments, stamp, echo, pushes, is_probe } = self;
-        Burst { first, segments: SegCount::new(u64::from(segments)), stamp, echo, pushes, is_probe }
+    /// So many segments of it.
+    pub(crate) fn burst(&self, segments: SegCount) -> Burst {
+        let &Self { first, stamp, echo, pushes, is_probe } = self;
+        Burst { first, segments, stamp, echo, pushes, is_probe }
     }
 }
 
-impl Acknowledgement {
-    /// As an end understands it that shifts windows by `scale`.
-    pub(crate) fn ack(&self, scale: u8) -> Ack {
-        let &Self { next, ref blocks, stamp, echo, window } = self;
+impl Content {
+    /// An acknowledgement as an end understands it that shifts windows by `scale`; `None` for anything else.
+    pub(crate) fn ack(&self, scale: u8) -> Option<Ack> {
+        let &Self::Acknowledgement { next, ref blocks, stamp, echo, window } = self else { return None };
         let window = ByteCount::new(u64::from(window) << scale);
-        Ack { next, window, blocks: blocks.as_deref().copied().unwrap_or_default(), stamp, echo }
+        Some(Ack { next, window, blocks: blocks.as_deref().copied().unwrap_or_default(), stamp, echo })
     }
 }
 
@@ -80,35 +78,40 @@ impl Packet {
     /// Segments of `bytes` each.
     pub(crate) fn data(flow: u32, bytes: ByteCount, burst: &Burst) -> Self {
         let &Burst { first, segments, stamp, echo, pushes, is_probe } = burst;
-        let data = Data { first, segments: segments.get() as u32, stamp, echo, pushes, is_probe };
-        Self { flow, bytes: size(bytes), content: Content::Data(data), is_spoiled: false }
+        let data = Data { first, stamp, echo, pushes, is_probe };
+        Self { segments: segments.get() as u32, ..Self::one(flow, bytes, Content::Data(data)) }
     }
 
     /// An acknowledgement of `bytes`, whose window counts in units of 2^`scale`.
     pub(crate) fn ack(flow: u32, bytes: ByteCount, ack: &Ack, scale: u8) -> Self {
-        let content = Content::Acknowledgement(Acknowledgement {
+        let content = Content::Acknowledgement {
             next: ack.next,
             blocks: (!ack.blocks.is_empty()).then(|| Box::new(ack.blocks)),
             stamp: ack.stamp,
             echo: ack.echo,
             window: (ack.window.get() >> scale).min(u64::from(u16::MAX)) as u16,
-        });
-        Self { flow, bytes: size(bytes), content, is_spoiled: false }
+        };
+        Self::one(flow, bytes, content)
     }
 
     /// Datagrams of `bytes` each.
     pub(crate) fn datagrams(flow: u32, bytes: ByteCount, count: SegCount, numbered: Numbered) -> Self {
-        Self { flow, bytes: size(bytes), content: Content::Datagrams(count, numbered), is_spoiled: false }
+        Self { segments: count.get() as u32, ..Self::one(flow, bytes, Content::Datagrams(numbered)) }
     }
 
     /// The echo request with this number.
     pub(crate) fn echo(number: u32, bytes: ByteCount) -> Self {
-        Self { flow: u32::MAX - 1, bytes: size(bytes), content: Content::Echo(number), is_spoiled: false }
+        Self::one(u32::MAX - 1, bytes, Content::Echo(number))
     }
 
     /// The message that ends a transfer.
     pub(crate) fn end(bytes: ByteCount) -> Self {
-        Self { flow: u32::MAX, bytes: size(bytes), content: Content::End, is_spoiled: false }
+        Self::one(u32::MAX, bytes, Content::End)
+    }
+
+    /// A single packet.
+    fn one(flow: u32, bytes: ByteCount, content: Content) -> Self {
+        Self { flow, segments: 1, bytes: size(bytes), content, is_spoiled: false }
     }
 }
 
@@ -118,11 +121,7 @@ fn size(bytes: ByteCount) -> u16 {
 
 impl Train for Packet {
     fn segments(&self) -> SegCount {
-        match &self.content {
-            Content::Data(data) => SegCount::new(u64::from(data.segments)),
-            Content::Datagrams(count, _) => *count,
-            Content::Acknowledgement(_) | Content::Echo(_) | Content::TooBig | Content::End => SegCount::new(1),
-        }
+        SegCount::new(u64::from(self.segments))
     }
 
     fn segment_bytes(&self) -> ByteCount {
@@ -133,20 +132,21 @@ impl Train for Packet {
         self.segments().of_size(self.segment_bytes())
     }
 
+    /// In one multiplication, which cannot overflow.
+    fn wire_bytes(&self, framing: Framing) -> ByteCount {
+        ByteCount::new(u64::from(self.segments) * (u64::from(self.bytes) + framing.overhead().get()))
+    }
+
     fn split_off(&mut self, at: SegCount) -> Self {
         let mut rest = self.clone();
+        self.segments = at.get() as u32;
+        rest.segments -= self.segments;
         match (&mut self.content, &mut rest.content) {
             (Content::Data(first), Content::Data(rest)) => {
                 rest.first += at.get();
-                rest.segments -= at.get() as u32;
-                first.segments = at.get() as u32;
                 first.pushes = false;
             }
-            (Content::Datagrams(first, _), Content::Datagrams(count, numbered)) => {
-                numbered.first += at.get();
-                *count = *first - at;
-                *first = at;
-            }
+            (_, Content::Datagrams(numbered)) => numbered.first += at.get(),
             _ => {}
         }
         rest
@@ -166,8 +166,8 @@ impl Train for Packet {
 
     fn apply(&mut self, edit: &Edit) -> Edited {
         match (edit, &mut self.content) {
-            (Edit::ClampWindow(most), Content::Acknowledgement(ack)) if u64::from(ack.window) > most.get() => {
-                ack.window = most.get() as u16;
+            (Edit::ClampWindow(most), Content::Acknowledgement { window, .. }) if u64::from(*window) > most.get() => {
+                *window = most.get() as u16;
                 Edited::Changed
             }
             _ => Edited::Unchanged,
@@ -180,9 +180,9 @@ impl Train for Packet {
 
     fn too_big(&self, _: ByteCount) -> Option<Self> {
         /// Most of a packet that is sent back with an answer about it (RFC 1812, 4.3.2.3).
-        const ANSWER: u16 = 576;
+        const ANSWER: ByteCount = ByteCount::new(576);
         let answers = matches!(self.content, Content::Data(_));
-        answers.then_some(Self { flow: self.flow, bytes: ANSWER, content: Content::TooBig, is_spoiled: false })
+        answers.then(|| Self::one(self.flow, ANSWER, Content::TooBig))
     }
 }
 

@@ -184,6 +184,12 @@ impl Scoreboard {
         (self.out() + self.retransmitted).saturating_sub(self.sacked + self.lost)
     }
 
+    /// Returns whether segments are lost that were not sent again.
+    #[inline]
+    pub(crate) fn has_to_resend(&self) -> bool {
+        self.lost > self.retransmitted
+    }
+
     /// Trains that are kept.
     pub(crate) fn chunks(&self) -> u64 {
         self.chunks.len() as u64
@@ -211,6 +217,10 @@ impl Scoreboard {
         let mut left = count;
         while left > 0 {
             let count = left.min(CHUNK);
+            if self.chunks.len() == self.chunks.capacity() {
+                // Of many connections, these take most room.
+                self.chunks.reserve_exact(self.chunks.len() / 4 + 4);
+            }
             self.chunks.push_back(Chunk { first: self.next, count, sent, marks: None });
             self.next += count;
             left -= count;
@@ -396,7 +406,7 @@ impl Scoreboard {
     /// Sends the first lost segments again, at most `most` that were sent together; returns the first and their number
     /// (`tcp_xmit_retransmit_queue`).
     pub(crate) fn resend(&mut self, most: u64, sent: impl FnOnce() -> Sent) -> Option<(u64, u64)> {
-        if self.lost <= self.retransmitted {
+        if !self.has_to_resend() {
             return None;
         }
         let mut at = self.find(self.resend_from.max(self.acknowledged));

@@ -69,6 +69,8 @@ pub struct Receiver {
     /// The end of the first arrival that it has not read, in bytes.
     head_end: u64,
     queue: Reassembly,
+    /// `sk_rmem_alloc`: what waits takes memory as the share says.
+    allocated: u64,
     tuning: Tuning,
     buffer: u64,
     max_buffer: u64,
@@ -136,6 +138,7 @@ impl Receiver {
             read: 0,
             head_end: 0,
             queue: Reassembly::default(),
+            allocated: 0,
             tuning: Tuning::new(setup.autotuning, mss, space, (first, setup.clock.micros(now) - rtt.as_micros() / 2)),
             buffer,
             max_buffer: setup.max_buffer.get(),
@@ -207,15 +210,17 @@ impl Receiver {
         let wanted = self.tuning.after_read(self.read, self.next * self.mss, self.behind(), times);
         self.grow_buffer(wanted);
         self.read = end;
+        self.account();
         let unacknowledged = (self.next - self.acknowledged) * self.mss;
         // A full segment with the PSH flag is likely to be the last for now (`tcp_measure_rcv_mss`, since 6.7).
-        let pushed = self.pushed && self.allocated() == 0;
+        let pushed = self.pushed && self.allocated == 0;
         let answer = self.pending && (unacknowledged > self.mss || pushed);
         let ack = (answer || self.opens()).then(|| self.acknowledge(now));
         (ByteCount::new(bytes), ack)
     }
 
     /// Returns when [`Self::wake`] is to be called at the latest; none if nothing waits.
+    #[inline]
     pub fn deadline(&self) -> Option<Time> {
         earlier(self.delayed_until, self.held_until)
     }
@@ -278,7 +283,7 @@ impl Receiver {
     /// Returns the memory of the socket.
     pub fn memory(&self) -> SocketMemory {
         SocketMemory {
-            rmem_alloc: ByteCount::new(self.allocated()),
+            rmem_alloc: ByteCount::new(self.allocated),
             rcvbuf: ByteCount::new(self.buffer),
             drops: self.counts.drops,
             ..SocketMemory::default()
@@ -294,9 +299,9 @@ impl Receiver {
         self.queue.end().map_or(0, |end| (end - self.next) * self.mss)
     }
 
-    /// `sk_rmem_alloc`: payload takes memory as the share says.
-    fn allocated(&self) -> u64 {
-        (self.unread() + self.queue.segments() * self.mss) * 256 / self.learnt_share.max(1)
+    /// Reckons the memory of what waits anew.
+    fn account(&mut self) {
+        self.allocated = (self.unread() + self.queue.segments() * self.mss) * 256 / self.learnt_share.max(1);
     }
 
     /// `tcp_win_from_space`.
@@ -314,7 +319,7 @@ impl Receiver {
     /// Returns whether there is memory for `bytes` more (`tcp_try_rmem_schedule`, `tcp_can_ingest`). Joining what is in
     /// the queue, which may make room, is not modelled.
     fn has_memory(&mut self, bytes: u64) -> bool {
-        let allocated = self.allocated();
+        let allocated = self.allocated;
         if allocated >= self.buffer {
             // `tcp_clamp_window`.
             self.quick = 0;
@@ -341,6 +346,7 @@ impl Receiver {
         }
         let unread = self.unread() > 0;
         self.next = self.queue.take(end);
+        self.account();
         if !unread {
             self.head_end = end * self.mss;
         }
@@ -360,6 +366,7 @@ impl Receiver {
     fn take_out_of_order(&mut self, now: Time, first: u64, end: u64) -> Option<Ack> {
         self.counts.out_of_order += end - first;
         let (added, flush) = self.queue.add(first, end);
+        self.account();
         if added == 0 {
             self.at_once |= self.queue.duplicate.is_some();
         }
@@ -421,7 +428,7 @@ impl Receiver {
 
     /// `tcp_grow_window`: the window follows the data, two segments for each.
     fn grow_window(&mut self, bytes: u64) {
-        let free = self.window_of(self.buffer.saturating_sub(self.allocated()));
+        let free = self.window_of(self.buffer.saturating_sub(self.allocated));
         let room = self.clamp.min(free).saturating_sub(self.threshold);
         if room > 0 {
             self.threshold += room.min(2 * bytes.max(self.mss));
@@ -513,7 +520,7 @@ impl Receiver {
         let allowed = self.window_of(self.buffer);
         let whole = self.clamp.min(allowed);
         let mss = self.mss.min(whole);
-        let mut free = self.window_of(self.buffer.saturating_sub(self.allocated()));
+        let mut free = self.window_of(self.buffer.saturating_sub(self.allocated));
         if mss == 0 {
             return 0;
         }

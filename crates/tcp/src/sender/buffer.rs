@@ -33,7 +33,8 @@ pub(super) struct SendBuffer {
     pub(super) no_space: bool,
     /// Whole segments that the program has written; at the end of the stream the last may be short.
     segments: u64,
-    /// Payload of a packet as it is written: whole segments.
+    /// A packet as it is written: whole segments, and their payload.
+    pub(super) packet_segments: u64,
     packet: u64,
     /// Memory of a segment that a buffer is reckoned by (`tcp_sndbuf_expand`).
     per_segment: u64,
@@ -47,6 +48,7 @@ impl SendBuffer {
         const SHARED_INFO: u64 = 320;
         const SK_BUFF: u64 = 256;
         let mss = mss.get().max(1);
+        let packet_segments = (PACKET_BYTES / mss).min(longest.get()).max(1);
         Self {
             size: size.get(),
             max: max.get(),
@@ -54,14 +56,10 @@ impl SendBuffer {
             acknowledged: 0,
             no_space: false,
             segments: 0,
-            packet: (PACKET_BYTES / mss).min(longest.get()).max(1) * mss,
+            packet_segments,
+            packet: packet_segments * mss,
             per_segment: (mss + MAX_TCP_HEADER + SHARED_INFO).next_power_of_two() + SK_BUFF,
         }
-    }
-
-    /// Segments of a packet as it is written.
-    pub(super) fn packet_segments(&self, mss: u64) -> u64 {
-        self.packet / mss
     }
 }
 
@@ -169,8 +167,7 @@ impl Sender {
     /// `tcp_rate_check_app_limited`.
     fn check_program(&mut self) {
         let in_flight = self.board.in_flight();
-        if self.unsent_bytes() < self.mss && in_flight < self.window.cwnd && self.board.lost <= self.board.retransmitted
-        {
+        if self.unsent_bytes() < self.mss && in_flight < self.window.cwnd && !self.board.has_to_resend() {
             self.delivery.limit(in_flight);
         }
     }

@@ -56,7 +56,7 @@ impl Sender {
         {
             return Some(burst);
         }
-        let lost_first = !self.new_data_first && !self.pass.new_only;
+        let lost_first = !self.new_data_first && !self.pass.new_only && self.board.has_to_resend();
         let burst = if lost_first { self.resend(now) } else { None };
         if let Some(burst) = burst.or_else(|| self.send_new(now)) {
             return Some(burst);
@@ -142,7 +142,7 @@ impl Sender {
 
     fn resend(&mut self, now: Time) -> Option<Burst> {
         let room = self.window.cwnd.saturating_sub(self.board.in_flight());
-        if room == 0 || self.board.lost <= self.board.retransmitted || self.must_wait_for_pace(now) {
+        if room == 0 || !self.board.has_to_resend() || self.must_wait_for_pace(now) {
             return None;
         }
         let most = room.min(self.longest_burst());
@@ -259,7 +259,7 @@ impl Sender {
     /// Segments of the packet at the head of the queue. Packets are cut and joined as trains need (`tso_fragment`,
     /// `tcp_grow_skb` since 6.10), and waiting for more depends on their borders.
     fn head_packet(&mut self, quota: u64) -> u64 {
-        let whole = self.buffer.packet_segments(self.mss);
+        let whole = self.buffer.packet_segments;
         if self.head[0] == 0 {
             self.head = [if self.head[1] == 0 { whole } else { self.head[1] }, whole];
         }

@@ -29,17 +29,23 @@ pub(super) struct Timer {
 impl Sender {
     /// Returns when [`Self::wake`] is to be called at the latest, and [`Self::next`] after it; none where nothing is
     /// due.
+    #[inline]
     pub fn deadline(&self) -> Option<Time> {
         let pace = self.waits_for_pace.then(|| self.clock.moment(self.departs_at));
         earlier(self.timer.map(|timer| timer.at), pace)
     }
 
     /// Lets the timer go off if its time has come.
+    #[inline]
     pub fn wake(&mut self, now: Time) {
-        let Some(timer) = self.timer.filter(|timer| timer.at <= now) else { return };
-        self.timer = None;
+        if let Some(timer) = self.timer.take_if(|timer| timer.at <= now) {
+            self.go_off(now, timer.kind);
+        }
+    }
+
+    fn go_off(&mut self, now: Time, kind: Kind) {
         self.pass.pending = true;
-        match timer.kind {
+        match kind {
             Kind::Timeout => self.time_out(now),
             Kind::LossProbe => self.probe_due = true,
             Kind::Reordered => self.reordered_are_late(now),
