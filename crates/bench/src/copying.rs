@@ -46,7 +46,7 @@ const MAX_COMPARISON: Duration = Duration::from_hours(3);
 const LOSSY_TIME: Span = Span::from_secs(10);
 
 /// Time that the queue of a path holds at least; one round trip, if that is longer.
-const SHORTEST_QUEUE: Span = Span::from_millis(20);
+const MIN_QUEUE: Span = Span::from_millis(20);
 /// Multiple of that without BBR: of many slow connections, the last takes long for its last chunk.
 const LONGER: f64 = 3.0;
 
@@ -142,7 +142,7 @@ impl Cell {
     fn scenario(&self) -> String {
         let loss = if self.loss > 0.0 { format!("loss = '{:e}'\n", self.loss) } else { String::new() };
         // A shorter queue would empty while another process has the link's processor.
-        let queue = if self.rtt < SHORTEST_QUEUE { SHORTEST_QUEUE.to_string() } else { "1bdp".to_owned() };
+        let queue = if self.rtt < MIN_QUEUE { MIN_QUEUE.to_string() } else { "1bdp".to_owned() };
         format!(
             "name = 'copying'\ntitle = '{}'\n[path]\nrate = '{}'\nrtt = '{}'\nqueue = '{queue}'\n{loss}\
              [[step]]\nname = 'defaults'\n",

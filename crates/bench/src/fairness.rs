@@ -1,5 +1,5 @@
-//! `fullpipe copy` next to one connection under CUBIC over an emulated path: the share of each. A second connection under
-//! CUBIC in its place shows what the path makes of two equals.
+//! `fullpipe copy` next to one connection under CUBIC over an emulated path: the share of each. A second connection
+//! under CUBIC in its place shows what the path makes of two equals.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

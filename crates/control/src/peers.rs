@@ -106,8 +106,8 @@ impl Peer {
         Ok(Self { control, key: key.clone(), nonces, secrets })
     }
 
-    /// Answers the program that called, inside TLS if `tls` is given. Deadlines are the caller's affair. Small writes of
-    /// the stream are no longer delayed.
+    /// Answers the program that called, inside TLS if `tls` is given. Deadlines are the caller's affair. Small writes
+    /// of the stream are no longer delayed.
     ///
     /// # Errors
     /// Fails with `PermissionDenied` if the caller does not have the key, with `InvalidData` if it is no such program,

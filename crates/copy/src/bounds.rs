@@ -30,7 +30,7 @@ impl Bounds {
     }
 
     /// Returns the same for connections that give way to all other traffic, or never change to BBR.
-    pub(crate) fn of_manner(self, scavenge: bool, no_bbr: bool) -> Self {
+    pub(crate) fn of_options(self, scavenge: bool, no_bbr: bool) -> Self {
         Self { scavenge, no_bbr, ..self }
     }
 

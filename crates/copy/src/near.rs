@@ -184,7 +184,7 @@ impl Run {
         }
         out.close();
         match self.plan.host {
-            // Both ends have everything, and the far one ends with its input: the round trips of ssh's own end are spared.
+            // Both ends have everything, and the far one ends with its input: ssh's own end would take round trips.
             FarHost::Ssh { .. } if copied.is_ok() => kill(&self.link),
             _ => drop(end(&self.link)),
         }
@@ -271,7 +271,7 @@ impl Run {
         let excludes = Excludes::new(self.options.excludes.iter().map(Vec::as_slice));
         if !self.plan.far_sends {
             let paces = self.options.limit.map(Pace::new).map(Arc::new).into_iter().collect();
-            let common = common.within(Bounds::new(paces, None).of_manner(self.options.scavenge, self.options.no_bbr));
+            let common = common.within(Bounds::new(paces, None).of_options(self.options.scavenge, self.options.no_bbr));
             return End::Sender(Arc::new(Sender::new(common, sources, excludes, self.options.attributes)));
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Connections that count as one user, leave no queue, or give way to all others: the kernel paces them, at the rate that
-//! follows from its figures.
+//! Connections that count as one user, leave no queue, or give way to all others: the kernel paces them, at the rate
+//! that follows from its figures.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -181,7 +181,7 @@ mod tests {
     fn connections_share_one_pace_which_follows_from_what_arrives() {
         let pairs: Vec<_> = (0..2).map(|_| connected()).collect();
         let sockets: Vec<TcpStream> = pairs.iter().map(|(near, _)| near.try_clone().unwrap()).collect();
-        let mut pacer = Pacer::new(&sockets, Span::from_millis(20), &Bounds::default().of_manner(true, false));
+        let mut pacer = Pacer::new(&sockets, Span::from_millis(20), &Bounds::default().of_options(true, false));
         pacer.step();
         let pace = |socket: &TcpStream| tcp_info(socket).unwrap().max_pacing_rate.unwrap();
         let first = pace(&sockets[0]);

@@ -84,7 +84,7 @@ fn counted(count: u16) -> String {
     if count == 1 { "1 connection".to_owned() } else { format!("{count} connections") }
 }
 
-/// Returns the rate of one connection over a path that has no limit of its own but this loss, if any, which CUBIC meets.
+/// Returns the rate of one connection over a path whose only limit is this loss, if any, under CUBIC.
 fn carried_by_one(rtt: Span, loss: Option<Ratio>, [sender, receiver]: [&HostSettings; 2]) -> BitRate {
     let direction = PathDirection {
         rate: None,

@@ -480,15 +480,19 @@ impl View<'_> {
             let lowered = ReceiveWindowVerdict::WindowClamped;
             return Some(if may_be_window { found.or(lowered) } else { found.one_of_several() });
         }
+        let is_spaced = self.paced_share().is_some_and(|share| share.get() >= MIN_PACED_SHARE);
         if self.was_fuller() && !self.follows_acknowledgements() {
-            let is_rate = self.writes_show() || self.paced_share() >= Some(Ratio::new(MIN_PACED_SHARE));
-            let program = if is_rate { SenderApplicationVerdict::RateLimited } else { SenderApplicationVerdict::Idle };
+            let program = if self.writes_show() || is_spaced {
+                SenderApplicationVerdict::RateLimited
+            } else {
+                SenderApplicationVerdict::Idle
+            };
             return Some(Finding::new(program, Ratio::ONE).one_of_several());
         }
         let found: LegalVerdict = if self.writes_show() {
             SenderApplicationVerdict::Idle.into()
-        } else if !is_uneven && self.bursts_are_paced() {
-            // The kernel's pace hides what follows acknowledgements.
+        } else if !is_uneven && (self.bursts_are_paced() || is_spaced) {
+            // The kernel's pace hides what follows acknowledgements, and a device may be what spaces the data.
             SendBufferVerdict::TcpWmemMax.into()
         } else if !is_uneven && (!at_own_times || self.is_level()) {
             // What a host drops itself makes its congestion window swing.

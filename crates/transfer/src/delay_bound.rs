@@ -30,7 +30,7 @@ const START_ENDS: f64 = 0.75;
 /// Share by which the window grows in a round without a queue, which doubles in so many of them, and its most.
 const GROWTH: f64 = 1.0 / 32.0;
 const DOUBLING: f64 = 8.0;
-const MOST_GROWTH: f64 = 0.25;
+const MAX_GROWTH: f64 = 0.25;
 
 /// Share of the window that must be used for it to grow: BBR sends a quarter more in one of eight round trips only.
 const USED: f64 = 0.5;
@@ -124,7 +124,7 @@ impl DelayBound {
             let most = (self.rounds.base() + self.rounds.target()).as_secs_f64();
             window.min(used) * most / seen.rtt.as_secs_f64()
         } else if delay <= 1.0 && used > USED * window {
-            let growth = (GROWTH * (f64::from(self.quiet) / DOUBLING).exp2()).min(MOST_GROWTH);
+            let growth = (GROWTH * (f64::from(self.quiet) / DOUBLING).exp2()).min(MAX_GROWTH);
             window + (growth * window).max(seen.mss) * (1.0 - delay)
         } else {
             window
@@ -138,7 +138,7 @@ mod tests {
     use crate::fluid::{Cubic, Link, MSS};
     use std::collections::VecDeque;
 
-    /// Rates, round-trip times and queues in Mbit/s, ms and BDP, and the share of packets that are lost without a queue.
+    /// Rates, round-trip times and queues in Mbit/s, ms and BDP, and the share of packets lost without a queue.
     const LOSSY: [((f64, f64, f64), f64); 9] = [
         ((20.0, 30.0, 1.0), 1e-2),
         ((20.0, 200.0, 2.0), 1e-3),

@@ -6,8 +6,8 @@
 //!   whole file, as `b3sum` prints it.
 //! * In: bytes of the other end. Out: [`Message`]s, with bounds on everything that has a length.
 //! * In: bytes of a journal. Out: the chunks that an earlier run has verified ([`Recovered`]).
-//! * In: samples of connections. Out: the rate of a transfer that gives way to all other traffic ([`Scavenger`]), of one
-//!   whose connections count as one user ([`Coupling`]), or of one under BBR that leaves no queue ([`DelayBound`]).
+//! * In: samples of connections. Out: the rate of a transfer that gives way to all other traffic ([`Scavenger`]), of
+//!   one whose connections count as one user ([`Coupling`]), or of one under BBR that leaves no queue ([`DelayBound`]).
 //!
 //! Whatever the other end sends is taken for hostile: nothing here panics or allocates more than was sent.
 

@@ -89,7 +89,7 @@ fn reach(glob: &[u8], mut at: usize, places: &mut [bool]) {
     }
 }
 
-/// Returns the length of the first element of `glob`, if it fits `byte`. A class is looked for if one `may_close`.
+/// Returns the length of the first element of `glob`, if it fits `byte`. A class is one only if one `may_close`.
 fn one(glob: &[u8], byte: u8, may_close: bool) -> Option<usize> {
     match glob {
         [b'?', ..] => (byte != b'/').then_some(1),
