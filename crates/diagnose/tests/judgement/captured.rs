@@ -158,7 +158,7 @@ fn a_buffer_never_shrinks() {
     let train = ByteCount::from_kib(37);
     let writes = CaptureEvidence { arrivals: at_rate, departures: at_rate, train, ..seen(At::Sender, 20.0) };
     let of = |share| verdict(flat, CaptureEvidence { quiet: fuller(share), ..writes }).name();
-    assert_eq!((of(0.3), of(0.95)), ("sender-application/rate-limited", "send-buffer/so-sndbuf"));
+    assert_eq!((of(0.3), of(0.95)), ("sender-application/rate-limited", "send-buffer/tcp-wmem-max"));
     // A congestion window that a loss lowered grows back.
     let lost = |t: f64| Moment { lost_per_second: if t < 0.5 { 20.0 } else { 0.0 }, ..moment(20.0, 50.0) };
     for point in [At::Sender, At::Receiver] {
