@@ -18,6 +18,7 @@ mod login;
 mod network;
 mod peers;
 mod pinned;
+mod raw_key;
 mod record_stream;
 mod records;
 #[cfg(test)]

@@ -24,11 +24,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
-use tokio_rustls::rustls::pki_types::{
-    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
-};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use tokio_rustls::rustls::server::AlwaysResolvesServerRawPublicKeys;
-use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{
     CipherSuite, ClientConfig, ConnectionCommon, DigitallySignedStruct, Error as RustlsError, ServerConfig, SideData,
     SignatureScheme,
@@ -36,6 +33,7 @@ use tokio_rustls::rustls::{
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::connection::{VERSIONS, parts, provider};
+use crate::raw_key::raw_key;
 use crate::record_stream::RecordStream;
 use crate::records::{Records, Secrets};
 use crate::{Control, TlsError};
@@ -212,16 +210,11 @@ impl PeerTls {
         let mut provider = CryptoProvider::clone(&provider());
         provider.cipher_suites.retain(|suite| suite.suite() == only);
         let provider = Arc::new(provider);
-        let general = |what: &str| RustlsError::General(what.to_owned());
-        let pair = Ed25519KeyPair::generate().map_err(|_| general("no key could be made"))?;
-        let der = pair.to_pkcs8().map_err(|_| general("no key could be written"))?;
-        let key = provider.key_provider.load_private_key(PrivatePkcs8KeyDer::from(der.as_ref().to_vec()).into())?;
-        let public = key.public_key().ok_or_else(|| general("the key has no public part"))?;
-        let certified = CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], key);
+        let certified = raw_key(Ed25519KeyPair::generate(), &provider)?;
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(VERSIONS)?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(certified))));
+            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
         // Nobody resumes a session. A listener that says nothing of its own accord can be seen to have gone.
         server.send_tls13_tickets = 0;
         server.enable_secret_extraction = true;

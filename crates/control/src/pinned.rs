@@ -12,9 +12,7 @@ use aws_lc_rs::signature::Ed25519KeyPair;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use tokio_rustls::rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
-use tokio_rustls::rustls::pki_types::{
-    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
-};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use tokio_rustls::rustls::server::AlwaysResolvesServerRawPublicKeys;
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::sign::CertifiedKey;
@@ -25,6 +23,7 @@ use tokio_rustls::rustls::{
 
 use crate::TlsError;
 use crate::connection::{VERSIONS, provider};
+use crate::raw_key::raw_key;
 
 /// Name of the protocol inside, for a program of another kind (RFC 7301).
 const PROTOCOL: &[u8] = b"fullpipe pinned 1";
@@ -87,13 +86,8 @@ impl std::fmt::Debug for PinnedTls {
 }
 
 fn key(secret: &[u8; 32], role: &[u8], provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
-    let general = |what: &str| RustlsError::General(what.to_owned());
     let seed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), role);
-    let pair = Ed25519KeyPair::from_seed_unchecked(seed.as_ref()).map_err(|_| general("no key could be made"))?;
-    let der = pair.to_pkcs8().map_err(|_| general("no key could be written"))?;
-    let key = provider.key_provider.load_private_key(PrivatePkcs8KeyDer::from(der.as_ref().to_vec()).into())?;
-    let public = key.public_key().ok_or_else(|| general("the key has no public part"))?;
-    Ok(Arc::new(CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], key)))
+    Ok(raw_key(Ed25519KeyPair::from_seed_unchecked(seed.as_ref()), provider)?)
 }
 
 /// Accepts one key.
@@ -211,30 +205,32 @@ mod tests {
     use super::*;
     use tokio_rustls::rustls::{ClientConnection, ServerConnection};
 
-    /// Runs a handshake in memory; returns whether both ends came to its end.
-    fn agree(caller: &[u8; 32], listener: &[u8; 32]) -> bool {
-        let [caller, listener] = [caller, listener].map(|secret| PinnedTls::of_secret(secret).unwrap());
+    /// Runs a handshake in memory. Returns whether an end refused, and whether each is still in it.
+    fn shake_hands(caller: Arc<ClientConfig>, listener: Arc<ServerConfig>) -> (bool, [bool; 2]) {
         let name = ServerName::try_from("localhost").unwrap();
-        let mut client = ClientConnection::new(caller.client(), name).unwrap();
-        let mut server = ServerConnection::new(listener.server()).unwrap();
+        let mut client = ClientConnection::new(caller, name).unwrap();
+        let mut server = ServerConnection::new(listener).unwrap();
+        let mut refused = false;
         for _ in 0..4 {
             let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
             while client.wants_write() {
                 client.write_tls(&mut to_server).unwrap();
             }
             server.read_tls(&mut to_server.as_slice()).unwrap();
-            if server.process_new_packets().is_err() {
-                return false;
-            }
+            refused |= server.process_new_packets().is_err();
             while server.wants_write() {
                 server.write_tls(&mut to_client).unwrap();
             }
             client.read_tls(&mut to_client.as_slice()).unwrap();
-            if client.process_new_packets().is_err() {
-                return false;
-            }
+            refused |= client.process_new_packets().is_err();
         }
-        !client.is_handshaking() && !server.is_handshaking()
+        (refused, [client.is_handshaking(), server.is_handshaking()])
+    }
+
+    /// Returns whether both ends came to the end of a handshake.
+    fn agree(caller: &[u8; 32], listener: &[u8; 32]) -> bool {
+        let [caller, listener] = [caller, listener].map(|secret| PinnedTls::of_secret(secret).unwrap());
+        shake_hands(caller.client(), listener.server()) == (false, [false; 2])
     }
 
     #[test]
@@ -256,24 +252,8 @@ mod tests {
         let resolver = AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&of_listener));
         for mut config in [builder().with_no_client_auth(), builder().with_client_cert_resolver(Arc::new(resolver))] {
             config.alpn_protocols = vec![PROTOCOL.to_vec()];
-            let mut client =
-                ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap();
-            let mut server = ServerConnection::new(pinned.server()).unwrap();
-            let mut refused = false;
-            for _ in 0..4 {
-                let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
-                while client.wants_write() {
-                    client.write_tls(&mut to_server).unwrap();
-                }
-                server.read_tls(&mut to_server.as_slice()).unwrap();
-                refused |= server.process_new_packets().is_err();
-                while server.wants_write() {
-                    server.write_tls(&mut to_client).unwrap();
-                }
-                client.read_tls(&mut to_client.as_slice()).unwrap();
-                refused |= client.process_new_packets().is_err();
-            }
-            assert!(refused && server.is_handshaking());
+            let (refused, [_, listener_waits]) = shake_hands(Arc::new(config), pinned.server());
+            assert!(refused && listener_waits);
         }
     }
 }

@@ -409,7 +409,7 @@ impl fmt::Debug for Secrets {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
@@ -417,14 +417,14 @@ mod tests {
         Records::known_ends()
     }
 
-    fn receive(records: &mut Records, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
+    pub(crate) fn receive(records: &mut Records, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
         let mut buffer = [records.held(), bytes].concat();
         let opened = records.open(&mut buffer)?;
         buffer.truncate(opened);
         Ok(buffer)
     }
 
-    fn sealed(records: &mut Records, kind: u8, content: &[u8]) -> Vec<u8> {
+    pub(crate) fn sealed(records: &mut Records, kind: u8, content: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         records.seal_any(kind, content, &mut bytes).unwrap();
         bytes

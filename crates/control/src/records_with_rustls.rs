@@ -8,6 +8,7 @@ use tokio_rustls::rustls::{
 };
 
 use crate::peers::unread_name;
+use crate::records::tests::{receive, sealed};
 use crate::records::{HEADER, Secrets};
 use crate::{PeerTls, RecordError, Records};
 
@@ -88,19 +89,6 @@ fn ends(calls: bool) -> [End; 2] {
     caller.tls.set_buffer_limit(None);
     listener.tls.set_buffer_limit(None);
     if calls { [caller, listener] } else { [listener, caller] }
-}
-
-fn receive(records: &mut Records, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
-    let mut buffer = [records.held(), bytes].concat();
-    let opened = records.open(&mut buffer)?;
-    buffer.truncate(opened);
-    Ok(buffer)
-}
-
-fn sealed(records: &mut Records, kind: u8, content: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    records.seal_any(kind, content, &mut bytes).unwrap();
-    bytes
 }
 
 /// Returns the lengths of records without their headers.

@@ -7,7 +7,7 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 pub const INTERVAL: Span = Span::from_secs(1);
 
 /// A share of lost segments above which CUBIC suffers: at 100 ms it carries less than 100 Mbit/s.
-pub(crate) const LOSSY: f64 = 5e-5;
+pub const LOSSY: f64 = 5e-5;
 
 /// Lost segments from which a share can be taken.
 const MIN_LOST: u64 = 5;

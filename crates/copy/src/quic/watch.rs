@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fullpipe_model::unqueued::SenderSample;
+use fullpipe_model::unqueued::LOSSY;
+use fullpipe_record::packets_wait;
 use fullpipe_units::Ratio;
 
 use super::pipe::{QuicConnection, QuicFigures};
@@ -10,9 +11,6 @@ use super::pipe::{QuicConnection, QuicFigures};
 /// Round trips with loss, and none with a queue between them, from which the path is known to lose packets without one.
 /// A sender under CUBIC has slowed down by two thirds by then.
 const MIN_EVENTS: u64 = 3;
-
-/// A share of lost packets above which CUBIC suffers: at 100 ms it carries less than 100 Mbit/s.
-const MIN_SHARE: f64 = 5e-5;
 
 /// Watches the connection of a sender.
 pub(crate) struct QuicWatch {
@@ -45,14 +43,13 @@ struct Evidence(QuicFigures);
 impl Evidence {
     /// Returns the share of packets that were lost since the last queue, once it is known and large.
     fn follow(&mut self, figures: QuicFigures) -> Option<Ratio> {
-        let (rtt, min_rtt) = (figures.rtt.into(), figures.min_rtt.into());
-        if !(SenderSample { rtt, min_rtt, ..SenderSample::default() }).has_no_queue() {
+        if packets_wait(figures.rtt.into(), figures.min_rtt.into()) {
             self.0 = figures;
         }
         let (packets, lost) = (figures.packets - self.0.packets, figures.lost - self.0.lost);
         let share = Ratio::of(lost as f64, packets.max(1) as f64);
         let is_known = figures.loss_events >= self.0.loss_events + MIN_EVENTS;
-        Some(share).filter(|share| is_known && share.get() >= MIN_SHARE)
+        Some(share).filter(|share| is_known && share.get() >= LOSSY)
     }
 }
 
