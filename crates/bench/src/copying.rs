@@ -366,12 +366,15 @@ fn cell_text(cell: &Cell, results: &Results) -> String {
         results.get(program).into_iter().flatten().flatten().filter_map(of).collect()
     };
     let whole: fn(&ProgramRun) -> Option<f64> = |run| run.goodput.map(BitRate::as_mbps);
-    // On the connections that are watched, QUIC carries nothing.
-    let steady: fn(&ProgramRun) -> Option<f64> = |run| run.steady.map(BitRate::as_mbps).filter(|mbps| *mbps > 0.1);
+    let steady: fn(&ProgramRun) -> Option<f64> = |run| run.steady.map(BitRate::as_mbps);
     let took: fn(&ProgramRun) -> Option<f64> = |run| run.took.map(Span::as_secs_f64);
     let programs = [OURS, BY_QUIC].into_iter().chain(RIVALS).chain([RCLONE]);
     for program in programs.filter(|program| results.contains_key(*program)) {
-        let [whole, steady, took] = [whole, steady, took].map(|of| shown(ratio(&figures(program, of))));
+        let [whole, mut steady, took] = [whole, steady, took].map(|of| shown(ratio(&figures(program, of))));
+        if program == BY_QUIC {
+            // The connections that are watched are those of TCP.
+            steady = shown(None);
+        }
         let times = times_as_fast(results, program);
         let _ = writeln!(text, "  {program:<7} whole {whole:<24} steady {steady:<24} {took:<22} s  {times}");
     }
