@@ -67,6 +67,8 @@ pub(crate) struct Link {
     pub(crate) other: Option<Cubic>,
     /// Share of segments that are lost without a queue, and segments of the other connection until the next loss.
     pub(crate) loss: f64,
+    /// Seconds for which the hosts delay acknowledgements.
+    pub(crate) host_delay: f64,
     other_lost: f64,
     /// Bytes of the other connection that arrived.
     other_arrived: f64,
@@ -90,6 +92,7 @@ impl Link {
             now: 0.0,
             other: None,
             loss: 0.0,
+            host_delay: 0.0,
             other_lost: 0.0,
             other_arrived: 0.0,
             acknowledged: 0.0,
@@ -166,7 +169,7 @@ impl Link {
         self.steps.is_multiple_of(SAMPLE_STEPS).then(|| StreamsSample {
             acknowledged: ByteCount::from_f64(self.acknowledged),
             retransmitted: SegCount::new((self.dropped / MSS) as u64),
-            rtt: Some(Span::from_secs_f64(self.base + queue / self.capacity)),
+            rtt: Some(Span::from_secs_f64(self.base + queue / self.capacity + self.host_delay)),
             mss: ByteCount::from_f64(MSS),
         })
     }

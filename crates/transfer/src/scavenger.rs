@@ -17,9 +17,13 @@ const MIN_SEGMENTS: f64 = 4.0;
 /// Segments of the first window (RFC 6928).
 const FIRST_SEGMENTS: u64 = 10;
 
-/// Factor by which the window grows in a round while no queue does, and the share of the target that ends that.
-const GROWTH: f64 = 1.5;
-const GROWTH_ENDS: f64 = 0.75;
+/// Share by which the window grows in a round while no queue does, at first, and the share of the target that halves
+/// it. So many of those rounds in a row end the start, or so many in all: one may be the delay of a busy host, and
+/// growth from little by [`GENTLE_GROWTH`] takes seconds.
+const GROWTH: f64 = 0.5;
+const GROWTH_HALVES: f64 = 0.75;
+const ROUNDS_OF_QUEUE: u32 = 2;
+const HALVINGS: u32 = 3;
 
 /// Share by which the window grows in a round next to a queue below the target. It doubles in so many rounds without a
 /// queue: the path then carries more than it did.
@@ -64,6 +68,9 @@ pub struct Scavenger {
     above: u32,
     /// Rounds since the last large change.
     settled: u32,
+    /// Times that this start has halved its growth, and rounds in a row that would.
+    halvings: u32,
+    delayed: u32,
     slowdown: u32,
     backoff: u32,
     total: Span,
@@ -88,6 +95,8 @@ impl Scavenger {
             quiet: 0,
             of_others: 0,
             settled: 0,
+            halvings: 0,
+            delayed: 0,
             above: 0,
             slowdown: 0,
             backoff: 1,
@@ -154,13 +163,22 @@ impl Scavenger {
     }
 
     fn start(&mut self, seen: &Seen, delay: f64) {
-        if seen.lost || delay > GROWTH_ENDS {
-            let arrives = seen.delivered * (self.rounds.base() + self.rounds.target().scaled(0.5)).as_secs_f64();
-            self.settle(arrives.min(self.window));
-        } else {
+        if !seen.lost && delay <= GROWTH_HALVES {
+            self.delayed = 0;
             // No faster than what was sent arrives: there may be nothing more to send.
             let most = self.window.max(2.0 * seen.delivered * seen.rtt.as_secs_f64());
-            self.window = (GROWTH * self.window).min(most);
+            let growth = GROWTH * 0.5_f64.powi(self.halvings as i32);
+            self.window = (self.window + growth * self.window).min(most);
+            return;
+        }
+        self.delayed += 1;
+        if self.delayed == 1 {
+            self.halvings += 1;
+            let arrives = seen.delivered * (self.rounds.base() + self.rounds.target().scaled(0.5)).as_secs_f64();
+            self.window = arrives.min(self.window);
+        }
+        if seen.lost || self.delayed == ROUNDS_OF_QUEUE || self.halvings == HALVINGS {
+            self.enter(Phase::Steady);
         }
     }
 
@@ -171,7 +189,8 @@ impl Scavenger {
             self.window /= 2.0;
             self.enter(Phase::Yield);
         } else if seen.lost && has_settled {
-            self.settle(self.window / 2.0);
+            self.window /= 2.0;
+            self.enter(Phase::Steady);
         } else if delay > 1.0 && has_settled {
             self.decrease(seen);
         } else if delay <= 1.0 && self.slowdown == 0 {
@@ -189,7 +208,7 @@ impl Scavenger {
 
     fn grow_gently(&mut self, at: Time, seen: &Seen, delay: f64) {
         if seen.delivered * seen.rtt.as_secs_f64() > 0.7 * self.window {
-            let growth = (GENTLE_GROWTH * (f64::from(self.quiet) / QUIET_DOUBLING).exp2()).min(GROWTH - 1.0);
+            let growth = (GENTLE_GROWTH * (f64::from(self.quiet) / QUIET_DOUBLING).exp2()).min(GROWTH);
             self.window += (growth * self.window).max(seen.mss) * (1.0 - delay);
         }
         if at.since(self.base_seen) >= SLOWDOWN_INTERVAL {
@@ -206,21 +225,16 @@ impl Scavenger {
         }
     }
 
-    /// Goes on with a window at which neither a queue grew nor packets were lost.
-    fn settle(&mut self, window: f64) {
-        self.window = window;
-        self.enter(Phase::Steady);
-    }
-
     fn enter(&mut self, phase: Phase) {
         (self.phase, self.settled, self.quiet, self.of_others) = (phase, 0, 0, 0);
+        (self.halvings, self.delayed) = (0, 0);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fluid::{Cubic, Link, MSS, PATHS};
+    use crate::fluid::{Cubic, Link, MSS, PATHS, STEP};
 
     /// A scavenger on a link, and the rate that it has decided last.
     struct Sender {
@@ -284,6 +298,21 @@ mod tests {
             let during = sender.run(&mut link, 40.0);
             let gave_way = sender.scavenger.gave_way();
             assert!(during < 0.08 && gave_way.get() > 0.15, "{path:?}: {during}, gave way {gave_way}");
+        }
+    }
+
+    #[test]
+    fn a_round_that_a_busy_host_delays_does_not_end_the_start() {
+        for path in PATHS {
+            let mut link = Link::new(path);
+            let mut sender = Sender::on(&link);
+            link.host_delay = 0.02;
+            let (base, round) = (link.base, link.base.max(MIN_ROUND.as_secs_f64()));
+            sender.run(&mut link, base + round + 10.0 * STEP);
+            link.host_delay = 0.0;
+            sender.run(&mut link, 35.0 * round);
+            let share = sender.run(&mut link, 20.0 * round);
+            assert!(share > 0.9, "{path:?}: {share}");
         }
     }
 
