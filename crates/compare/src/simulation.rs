@@ -79,7 +79,7 @@ fn attendant(program: Program, plan: &Plan) -> Attendant {
     let mut course = Course::default();
     Box::new(move |simulation: &mut Simulation| {
         let infos: Vec<TcpInfo> = simulation.senders().into_iter().map(|sample| sample.tcp).collect();
-        if let Some(Change::Lossy(_)) = course.follow(&infos)
+        if let Some(Change::Lossy(_)) = course.follow(simulation.now(), &infos)
             && may_change
         {
             // A congestion control that is not modelled changes nothing.

@@ -2,19 +2,23 @@
 
 use fullpipe_model::unqueued::{self, SenderSample, UnqueuedLoss};
 use fullpipe_record::TcpInfo;
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 
-/// Intervals with a queue until connections rest.
-const QUEUED_INTERVALS: u32 = 3;
+/// Time after which the queue and the buffers are judged.
+const SECOND: Span = Span::from_secs(1);
 
-/// Intervals in which full buffers hold the connections back, without a queue, until another carries data.
-const HELD_INTERVALS: u32 = 2;
+/// Seconds with a queue until connections rest.
+const QUEUED_SECONDS: u32 = 3;
+
+/// Seconds in which full buffers hold the connections back, without a queue, until another carries data.
+const HELD_SECONDS: u32 = 2;
 
 /// Conclusions from successive figures of the connections of a copy.
 #[derive(Debug, Default)]
 pub struct Course {
     loss: UnqueuedLoss,
-    buffers: Buffers,
+    /// The figures of the last full [`SECOND`].
+    last: Option<(Time, SenderSample, Buffers)>,
     queued: u32,
     held: u32,
     has_changed: bool,
@@ -44,28 +48,35 @@ impl Course {
     pub const INTERVAL: Span = unqueued::INTERVAL;
 
     /// Takes the figures of the sending end of each connection in. Returns the change that is due.
-    pub fn follow(&mut self, connections: &[TcpInfo]) -> Option<Change> {
-        self.take(SenderSample::of(connections), Buffers::of(connections))
+    pub fn follow(&mut self, at: Time, connections: &[TcpInfo]) -> Option<Change> {
+        self.take(at, SenderSample::of(connections), Buffers::of(connections))
     }
 
-    fn take(&mut self, sample: SenderSample, buffers: Buffers) -> Option<Change> {
-        let last = self.loss.last();
-        let loss = self.loss.follow(sample);
-        let hold_back = std::mem::replace(&mut self.buffers, buffers).hold_back(buffers);
-        self.queued = if sample.has_queue() { self.queued + 1 } else { 0 };
-        self.held = if sample.has_no_queue() && hold_back { self.held + 1 } else { 0 };
+    fn take(&mut self, at: Time, sample: SenderSample, buffers: Buffers) -> Option<Change> {
+        let loss = self.loss.follow(at, sample);
         if let Some(loss) = loss.filter(|_| !self.has_changed) {
             self.has_changed = true;
             return Some(Change::Lossy(loss));
         }
-        if self.queued >= QUEUED_INTERVALS && !self.has_changed {
+        let last = *self.last.get_or_insert((at, sample, buffers));
+        if at.since(last.0) < SECOND {
+            return None;
+        }
+        self.last = Some((at, sample, buffers));
+        self.after_second(last.1, sample, last.2.hold_back(buffers))
+    }
+
+    fn after_second(&mut self, last: SenderSample, sample: SenderSample, hold_back: bool) -> Option<Change> {
+        self.queued = if sample.has_queue() { self.queued + 1 } else { 0 };
+        self.held = if sample.has_no_queue() && hold_back { self.held + 1 } else { 0 };
+        if self.queued >= QUEUED_SECONDS && !self.has_changed {
             self.queued = 0;
             self.has_queued = true;
             let bytes = ByteCount::new(sample.acknowledged.saturating_sub(last.acknowledged));
-            return Some(Change::Queued(BitRate::of(bytes, Self::INTERVAL)));
+            return Some(Change::Queued(BitRate::of(bytes, SECOND)));
         }
         // Where a queue stood, the path carries no more.
-        if self.held >= HELD_INTERVALS && !self.has_queued {
+        if self.held >= HELD_SECONDS && !self.has_queued {
             self.held = 0;
             return Some(Change::Held);
         }
@@ -104,26 +115,27 @@ mod tests {
                 min_rtt: Span::from_millis(100),
             };
             let busy = Span::from_secs(second);
-            course.take(sample, Buffers { busy, held: busy.scaled(held) })
+            let at = Time::from_nanos(second * 1_000_000_000);
+            course.take(at, sample, Buffers { busy, held: busy.scaled(held) })
         };
-        seconds.iter().zip(1..).filter_map(follow).collect()
+        seconds.iter().zip(0..).filter_map(follow).collect()
     }
 
     #[test]
     fn loss_without_a_queue_is_found_once_and_a_queue_lets_connections_rest() {
-        let lossy = changes(&[(10, 101), (20, 101), (30, 102), (40, 101), (50, 101)], 0.0);
+        let lossy = changes(&[(0, 101), (10, 101), (20, 101), (30, 102), (40, 101), (50, 101)], 0.0);
         assert_eq!(lossy, [Change::Lossy(Ratio::new(0.01))]);
         assert_eq!(changes(&[(0, 100), (0, 101), (0, 100), (0, 100)], 0.0), []);
-        let full = changes(&[(500, 199), (510, 190), (520, 180), (520, 101), (520, 101)], 0.0);
+        let full = changes(&[(0, 199), (500, 199), (510, 190), (520, 180), (520, 101), (520, 101)], 0.0);
         assert_eq!(full, [Change::Queued(BitRate::from_mbps(10))]);
     }
 
     #[test]
     fn another_connection_is_added_where_buffers_hold_back_and_no_queue_stands() {
-        assert_eq!(changes(&[(0, 100); 5], 0.9), [Change::Held, Change::Held]);
+        assert_eq!(changes(&[(0, 100); 6], 0.9), [Change::Held, Change::Held]);
         assert_eq!(changes(&[(0, 100); 5], 0.4), []);
         // The queue shows that one more does not help.
-        let full = changes(&[(0, 190), (0, 190), (0, 190), (0, 100), (0, 100), (0, 100)], 0.9);
+        let full = changes(&[(0, 190), (0, 190), (0, 190), (0, 190), (0, 100), (0, 100), (0, 100)], 0.9);
         assert_eq!(full, [Change::Queued(BitRate::from_mbps(10))]);
     }
 }

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fullpipe_model::improvement::LOSS_TOLERANT;
 use fullpipe_model::{evaluate, streams};
@@ -12,12 +12,12 @@ use fullpipe_record::{
     Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, Request, TcpInfo, Writer,
 };
 use fullpipe_sys::tcp_info;
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 use socket2::SockRef;
 
 use crate::course::{Change, Course};
 use crate::locks::lock;
-use crate::pacing::{CUBIC, INTERVAL as PACE_INTERVAL, Pacer};
+use crate::pacing::{CUBIC, INTERVAL, Pacer};
 use crate::quic::{QuicConnection, QuicWatch};
 use crate::sender::Sender;
 use crate::summary::Figures;
@@ -132,7 +132,7 @@ impl Monitor {
     pub(crate) fn watch(&self) {
         let bounds = &self.sender.common.bounds;
         let mut pacer = Pacer::new(&self.sockets, self.rtt, bounds);
-        let (mut course, mut sampled) = (Course::default(), Instant::now());
+        let (mut course, began) = (Course::default(), Instant::now());
         let quic = self.quic.as_ref().filter(|_| !bounds.no_bbr);
         let mut quic = quic.map(|(connection, _)| QuicWatch::new(Arc::clone(connection)));
         while !self.is_over() {
@@ -142,13 +142,12 @@ impl Monitor {
             }
             pacer.step();
             *lock(&self.gave_way) = pacer.gave_way();
-            thread::sleep(PACE_INTERVAL);
-            if bounds.scavenge || sampled.elapsed() < Duration::from(Course::INTERVAL) {
+            thread::sleep(INTERVAL);
+            if bounds.scavenge {
                 continue;
             }
-            sampled = Instant::now();
             let infos: Vec<TcpInfo> = self.infos().collect();
-            match course.follow(&infos) {
+            match course.follow(Time::from_nanos(began.elapsed().as_nanos() as u64), &infos) {
                 Some(Change::Lossy(loss)) => {
                     pacer.bound_by_delay();
                     self.meet_loss(loss);
@@ -295,6 +294,7 @@ mod tests {
     use crate::quic::{QuicListener, dial};
     use fullpipe_record::Change as RecordChange;
     use fullpipe_transfer::{Chunks, Excludes};
+    use std::time::Duration;
 
     /// A maximum of buffers, as in the third batch of the OCI experiments.
     const WIDE: ByteCount = ByteCount::new(24_500_000);

@@ -1,26 +1,27 @@
 //! Loss without a queue, as the kernel's figures show it while a sender sends.
 
 use fullpipe_record::{TcpInfo, packets_wait};
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{ByteCount, Ratio, SegCount, Span, Time};
 
-/// Time between two samples.
-pub const INTERVAL: Span = Span::from_secs(1);
+/// Time between two samples that are compared, at least. Over longer paths it is a round-trip time.
+pub const INTERVAL: Span = Span::from_millis(50);
 
 /// A share of lost segments above which CUBIC suffers: at 100 ms it carries less than 100 Mbit/s.
 pub const LOSSY: f64 = 5e-5;
 
-/// Lost segments from which a share can be taken.
-const MIN_LOST: u64 = 5;
+/// Intervals, or round trips, with lost segments, and without a queue, from which a share can be taken. A sender under
+/// CUBIC has slowed down by two thirds by then.
+pub const MIN_EVENTS: u32 = 3;
 
-/// Intervals without a queue from which a share can be taken.
-const QUIET_INTERVALS: u32 = 2;
+/// Round trips for which a sender may send again what a queue has dropped.
+const RECOVERY: f64 = 5.0;
 
 /// Figures of a connection, or of several together, up to now.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SenderSample {
     /// Segments with data.
     pub segments: u64,
-    /// Segments that were sent again.
+    /// Segments that were sent again because they were lost.
     pub retransmitted: u64,
     /// Bytes that were acknowledged.
     pub acknowledged: u64,
@@ -36,7 +37,8 @@ impl SenderSample {
         let count = |of: fn(&TcpInfo) -> Option<SegCount>| infos.iter().filter_map(of).map(SegCount::get).sum();
         Self {
             segments: count(|info| info.data_segs_out),
-            retransmitted: count(|info| info.total_retrans),
+            // Probes of the tail may send again what has arrived, and the receiver says so (RFC 2883).
+            retransmitted: count(|info| info.total_retrans).saturating_sub(count(|info| info.dsack_dups)),
             acknowledged: infos.iter().filter_map(|info| info.bytes_acked).map(ByteCount::get).sum(),
             rtt: infos.iter().filter_map(|info| info.rtt).min().unwrap_or_default(),
             min_rtt: infos.iter().filter_map(|info| info.min_rtt).min().unwrap_or_default(),
@@ -54,35 +56,50 @@ impl SenderSample {
     }
 }
 
-/// Conclusions from successive samples, one each [`INTERVAL`].
+/// Conclusions from successive samples.
 #[derive(Debug, Default)]
 pub struct UnqueuedLoss {
-    last: SenderSample,
-    /// Intervals without a queue, and the segments that were sent and sent again in them.
-    quiet: u32,
+    last: Option<(Time, SenderSample)>,
+    /// Until then segments may be sent again because a queue had no room for them.
+    recovers_until: Time,
+    /// Intervals with loss that no queue explains, and the segments that were sent and lost in those without a queue.
+    events: u32,
     segments: u64,
-    retransmitted: u64,
+    lost: u64,
 }
 
 impl UnqueuedLoss {
-    /// Returns the sample before.
-    pub const fn last(&self) -> SenderSample {
-        self.last
+    /// Takes a sample. Returns the share of segments that are lost while no packet waits, once it is known and so large
+    /// that CUBIC and Reno suffer from it.
+    pub fn follow(&mut self, at: Time, sample: SenderSample) -> Option<Ratio> {
+        if !sample.has_no_queue() {
+            self.recover(at, sample);
+        }
+        let (from, last) = *self.last.get_or_insert((at, sample));
+        if at.since(from) >= INTERVAL.max(sample.rtt) {
+            self.last = Some((at, sample));
+            self.add(from, at, last, sample);
+        }
+        let share = Ratio::of(self.lost as f64, self.segments.max(1) as f64);
+        Some(share).filter(|share| self.events >= MIN_EVENTS && share.get() >= LOSSY)
     }
 
-    /// Returns the share of segments that are lost while no packet waits, once it is known and so large that CUBIC and
-    /// Reno suffer from it.
-    pub fn follow(&mut self, sample: SenderSample) -> Option<Ratio> {
-        let last = std::mem::replace(&mut self.last, sample);
-        // What overflows a queue is lost while packets wait in it, before or after.
-        if last.segments > 0 && last.has_no_queue() && sample.has_no_queue() {
-            self.quiet += 1;
+    fn add(&mut self, from: Time, at: Time, last: SenderSample, sample: SenderSample) {
+        let lost = sample.retransmitted.saturating_sub(last.retransmitted);
+        if lost > 0 && last.retransmitted == 0 {
+            // It may be the end of slow start, in a queue too short to be seen.
+            self.recover(at, sample);
+        } else if from >= self.recovers_until {
+            self.events += u32::from(lost > 0);
             self.segments += sample.segments.saturating_sub(last.segments);
-            self.retransmitted += sample.retransmitted.saturating_sub(last.retransmitted);
+            self.lost += lost;
+        } else if lost == 0 && sample.acknowledged > last.acknowledged && sample.has_no_queue() {
+            self.recovers_until = at;
         }
-        let share = Ratio::of(self.retransmitted as f64, self.segments.max(1) as f64);
-        let is_known = self.retransmitted >= MIN_LOST && self.quiet >= QUIET_INTERVALS;
-        Some(share).filter(|share| is_known && share.get() >= LOSSY)
+    }
+
+    fn recover(&mut self, at: Time, sample: SenderSample) {
+        self.recovers_until = at + sample.rtt.scaled(RECOVERY);
     }
 }
 
@@ -90,26 +107,54 @@ impl UnqueuedLoss {
 mod tests {
     use super::*;
 
-    /// Returns what is known after each second of a thousand segments, with so many sent again up to then and this RTT.
-    fn followed(seconds: &[(u64, u64)]) -> Vec<Option<Ratio>> {
+    /// Returns what is known after each tenth of a second with a thousand segments, with so many lost ones up to then
+    /// and this RTT, over a path of 50 ms.
+    fn followed(tenths: &[(u64, u64)]) -> Vec<Option<Ratio>> {
         let mut loss = UnqueuedLoss::default();
-        let samples = seconds.iter().zip(1..).map(|((retransmitted, rtt), second)| SenderSample {
-            segments: second * 1000,
-            retransmitted: *retransmitted,
-            rtt: Span::from_millis(*rtt),
-            min_rtt: Span::from_millis(100),
-            ..SenderSample::default()
+        let samples = tenths.iter().zip(1..).map(|((lost, rtt), tenth)| {
+            let sample = SenderSample {
+                segments: tenth * 1000,
+                retransmitted: *lost,
+                acknowledged: tenth * 1_448_000,
+                rtt: Span::from_millis(*rtt),
+                min_rtt: Span::from_millis(50),
+            };
+            (Time::from_nanos(tenth * 100_000_000), sample)
         });
-        samples.map(|sample| loss.follow(sample)).collect()
+        samples.map(|(at, sample)| loss.follow(at, sample)).collect()
     }
 
     #[test]
-    fn loss_without_a_queue_is_found_and_loss_by_a_full_queue_is_not() {
-        let percent = Some(Ratio::new(0.01));
-        assert_eq!(followed(&[(10, 101), (20, 101), (30, 102)]), [None, None, percent]);
-        assert_eq!(followed(&[(0, 100), (0, 101), (0, 100), (0, 100)]), [None; 4]);
-        assert_eq!(followed(&[(500, 199), (510, 190), (520, 180), (520, 101), (520, 101)]), [None; 5]);
-        // Three lost segments may be chance.
-        assert_eq!(followed(&[(1, 100), (2, 100), (3, 100), (3, 100)]), [None; 4]);
+    fn loss_without_a_queue_is_found_from_its_fourth_interval_on() {
+        let share = Some(Ratio::new(0.01));
+        let always =
+            [(0, 50), (10, 51), (20, 51), (30, 52), (40, 51), (50, 50), (60, 50), (70, 50), (80, 50), (90, 50)];
+        // The first loss may be the end of slow start, for five round trips.
+        let (known, unknown) = (followed(&always), [None; 7]);
+        assert_eq!((&known[..7], known[9]), (&unknown[..], share));
+        let at_times = [(0, 50), (10, 50), (10, 50), (20, 50), (20, 50), (40, 50), (40, 50), (50, 50)];
+        assert_eq!(followed(&at_times).iter().position(Option::is_some), Some(7));
+        assert_eq!(followed(&[(0, 50); 30]), [None; 30]);
+        // Twice may be chance.
+        assert_eq!(followed(&[(0, 50), (1, 50), (1, 50), (2, 50), (3, 50), (3, 50), (3, 50)]), [None; 7]);
+    }
+
+    #[test]
+    fn loss_by_a_full_queue_is_not_found() {
+        let overflow = [(0, 55), (0, 95), (500, 99), (510, 52), (520, 51), (530, 51), (530, 50), (530, 51)];
+        assert_eq!(followed(&overflow), [None; 8]);
+        // It sends again what the receiver misses as long as that acknowledges nothing else.
+        let mut loss = UnqueuedLoss::default();
+        let share = (0..9).map(|tenth| {
+            let sample = SenderSample {
+                segments: 1000 * (tenth + 1),
+                retransmitted: 100 * (tenth / 2),
+                acknowledged: 0,
+                rtt: Span::from_millis(50),
+                min_rtt: Span::from_millis(50),
+            };
+            loss.follow(Time::from_nanos(tenth * 100_000_000), sample)
+        });
+        assert!(share.take(6).all(|share| share.is_none()));
     }
 }

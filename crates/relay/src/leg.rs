@@ -9,7 +9,7 @@ use fullpipe_model::improvement::LOSS_TOLERANT;
 use fullpipe_model::unqueued::{SenderSample, UnqueuedLoss};
 use fullpipe_record::TcpInfo;
 use fullpipe_sys::tcp_info;
-use fullpipe_units::{ByteCount, Ratio};
+use fullpipe_units::{ByteCount, Ratio, Time};
 use rustix::event::epoll::EventFlags;
 use socket2::SockRef;
 
@@ -65,13 +65,13 @@ impl Leg {
 
     /// Takes a sample, unless nothing was written since the last one, and changes to BBR once packets are lost without
     /// a queue: other congestion controls take that for a full path.
-    pub(crate) fn watch_losses(&mut self) {
+    pub(crate) fn watch_losses(&mut self, at: Time) {
         let Losses::Watched(loss, written) = &mut self.losses else { return };
         if replace(written, self.written) == self.written {
             return;
         }
         let Ok(info) = tcp_info(&self.socket) else { return };
-        if let Some(share) = loss.follow(SenderSample::of(&[info])) {
+        if let Some(share) = loss.follow(at, SenderSample::of(&[info])) {
             // Where this host does not permit it, the connection goes on as it is.
             let changed = SockRef::from(&self.socket).set_tcp_congestion(LOSS_TOLERANT.as_bytes());
             tracing::info!(?changed, %share, "packets are lost without a queue");

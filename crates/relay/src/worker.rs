@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use fullpipe_model::unqueued::INTERVAL;
 use fullpipe_record::{
     RelayCompression, RelayEnding, RelayJoined, RelayProgress, RelayStretch, RelayedConnection, TcpInfo,
 };
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use tokio::sync::OwnedSemaphorePermit;
@@ -83,6 +82,9 @@ const LAST_BYTES: Duration = Duration::from_secs(30);
 
 /// Time after which a side that acknowledges nothing counts as gone.
 const SILENCE: Span = Span::from_secs(120);
+
+/// Time between two samples of connections that send: it takes half a microsecond each.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Time between two checks of connections that end, and of all of them.
 const SHORT: Duration = Duration::from_millis(10);
@@ -374,11 +376,14 @@ impl Worker {
 
     /// Samples the connections, for those that lose packets without a queue.
     fn watch_losses(&mut self) {
-        if self.sampled.elapsed() < Duration::from(INTERVAL) {
+        if self.sampled.elapsed() < SAMPLE_INTERVAL {
             return;
         }
         self.sampled = Instant::now();
-        self.joined.iter_mut().flatten().flat_map(|joined| &mut joined.legs).for_each(Leg::watch_losses);
+        for joined in self.joined.iter_mut().flatten() {
+            let at = Time::from_nanos(joined.began.elapsed().as_nanos() as u64);
+            joined.legs.iter_mut().for_each(|leg| leg.watch_losses(at));
+        }
     }
 
     /// Ends connections of which a side has long acknowledged nothing. A receiver whose window is closed answers

@@ -167,7 +167,7 @@ impl Scavenger {
             self.delayed = 0;
             // No faster than what was sent arrives: there may be nothing more to send.
             let most = self.window.max(2.0 * seen.delivered * seen.rtt.as_secs_f64());
-            let growth = GROWTH * 0.5_f64.powi(self.halvings as i32);
+            let growth = GROWTH / f64::from(self.halvings).exp2();
             self.window = (self.window + growth * self.window).min(most);
             return;
         }

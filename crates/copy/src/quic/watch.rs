@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use fullpipe_model::unqueued::LOSSY;
+use fullpipe_model::unqueued::{LOSSY, MIN_EVENTS};
 use fullpipe_record::packets_wait;
 use fullpipe_units::Ratio;
 
 use super::pipe::{QuicConnection, QuicFigures};
-
-/// Round trips with loss, and none with a queue between them, from which the path is known to lose packets without one.
-/// A sender under CUBIC has slowed down by two thirds by then.
-const MIN_EVENTS: u64 = 3;
 
 /// Watches the connection of a sender.
 pub(crate) struct QuicWatch {
@@ -48,7 +44,7 @@ impl Evidence {
         }
         let (packets, lost) = (figures.packets - self.0.packets, figures.lost - self.0.lost);
         let share = Ratio::of(lost as f64, packets.max(1) as f64);
-        let is_known = figures.loss_events >= self.0.loss_events + MIN_EVENTS;
+        let is_known = figures.loss_events >= self.0.loss_events + u64::from(MIN_EVENTS);
         Some(share).filter(|share| is_known && share.get() >= LOSSY)
     }
 }
