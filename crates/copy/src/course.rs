@@ -17,7 +17,7 @@ const HELD_SECONDS: u32 = 2;
 #[derive(Debug, Default)]
 pub struct Course {
     loss: UnqueuedLoss,
-    /// The figures of the last full [`SECOND`].
+    /// The figures at the end of the last [`SECOND`], and when that was.
     last: Option<(Time, SenderSample, Buffers)>,
     queued: u32,
     held: u32,
@@ -58,22 +58,22 @@ impl Course {
             self.has_changed = true;
             return Some(Change::Lossy(loss));
         }
-        let last = *self.last.get_or_insert((at, sample, buffers));
-        if at.since(last.0) < SECOND {
+        let (from, last, before) = *self.last.get_or_insert((at, sample, buffers));
+        if at.since(from) < SECOND {
             return None;
         }
         self.last = Some((at, sample, buffers));
-        self.after_second(last.1, sample, last.2.hold_back(buffers))
+        let bytes = ByteCount::new(sample.acknowledged.saturating_sub(last.acknowledged));
+        self.after_second(sample, BitRate::of(bytes, at.since(from)), before.hold_back(buffers))
     }
 
-    fn after_second(&mut self, last: SenderSample, sample: SenderSample, hold_back: bool) -> Option<Change> {
+    fn after_second(&mut self, sample: SenderSample, rate: BitRate, hold_back: bool) -> Option<Change> {
         self.queued = if sample.has_queue() { self.queued + 1 } else { 0 };
         self.held = if sample.has_no_queue() && hold_back { self.held + 1 } else { 0 };
         if self.queued >= QUEUED_SECONDS && !self.has_changed {
             self.queued = 0;
             self.has_queued = true;
-            let bytes = ByteCount::new(sample.acknowledged.saturating_sub(last.acknowledged));
-            return Some(Change::Queued(BitRate::of(bytes, SECOND)));
+            return Some(Change::Queued(rate));
         }
         // Where a queue stood, the path carries no more.
         if self.held >= HELD_SECONDS && !self.has_queued {
