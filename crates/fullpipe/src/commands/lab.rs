@@ -578,7 +578,7 @@ fn execute(
         return Err(Failure::new(USAGE, why));
     }
     let lab = start(scenario, &Plan { interactive: true, ..plan(scenario, backend) })?;
-    Ok(lab.start_program(host, program, arguments, Stdio::Inherited)?.wait().code)
+    Ok(lab.start_program(host, program, arguments, Stdio::Inherited)?.wait()?.code)
 }
 
 /// Builds the hosts of `scenario`, with relays if its path has stretches.
