@@ -9,10 +9,11 @@ mod sibling;
 mod terminal;
 mod values;
 mod verbosity;
+mod whole_file;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use clap::Parser;
 use fullpipe_lab::keeper;
 
 use cli::Cli;
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
         let terminal = Terminal::new(Format::Text, false);
         return finish(&terminal, iperf3::run(&arguments));
     }
-    match Cli::try_parse() {
+    match Cli::read(std::env::args_os()) {
         Ok(cli) => {
             verbosity::report_events(cli.verbose);
             let terminal = Terminal::new(cli.command.format(), cli.quiet).with_page(cli.command.page());

@@ -20,9 +20,10 @@ use crate::commands::Run;
 use crate::commands::keep::KeepArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::input::read_text;
 use crate::sibling::read_sibling;
 use crate::terminal::{Format, Terminal};
-use crate::values::{backend, duration};
+use crate::values::{backend, duration, some_bytes};
 
 /// Run scenarios, or any program, over emulated paths.
 ///
@@ -80,7 +81,7 @@ enum Action {
         #[arg(long, value_name = "FOLDER")]
         capture: Option<PathBuf>,
         /// Maximum size of a capture file
-        #[arg(long, requires = "capture", default_value = "256MiB", value_name = "BYTES")]
+        #[arg(long, requires = "capture", default_value = "256MiB", value_parser = some_bytes, value_name = "BYTES")]
         capture_size: ByteCount,
         #[command(flatten)]
         keep: KeepArguments,

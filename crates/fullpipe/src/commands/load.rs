@@ -12,7 +12,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::login::login;
 use crate::failure::{Failure, USAGE};
-use crate::values::{dscp, duration, key, milliseconds, rsa_public_key, tls_trust, type_of_service};
+use crate::values::{dscp, duration, key, milliseconds, rsa_public_key, some_bytes, tls_trust, type_of_service};
 
 /// Default rate of a UDP sender, as iperf3 has it.
 const DEFAULT_UDP_RATE: BitRate = BitRate::from_mbps(1);
@@ -105,7 +105,7 @@ struct TcpArguments {
     /// Window that the receiver should advertise
     ///
     /// The socket buffers are chosen to yield it.
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["buffer", "udp"])]
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes, conflicts_with_all = ["buffer", "udp"])]
     window: Option<ByteCount>,
     /// Congestion control: cubic, reno, bbr, …
     #[arg(long, short = 'C', value_name = "NAME")]

@@ -44,7 +44,7 @@ enum Action {
         #[command(flatten)]
         which: Which,
         /// Largest number of documents
-        #[arg(long, default_value_t = 20, value_name = "N")]
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
         limit: u32,
         #[command(flatten)]
         redact: RedactArgument,

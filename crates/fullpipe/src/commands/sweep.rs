@@ -32,6 +32,7 @@ use crate::commands::live::{Interrupts, LiveArgument, Picture};
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
+use crate::values::{capacity, some_bytes};
 
 /// Most bytes of a sweep that need no consent.
 const CONSENT_BYTES: ByteCount = ByteCount::from_mib(1024);
@@ -57,7 +58,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     access: Access,
     /// Capacity of the path, if known; it permits a forecast
-    #[arg(long, value_name = "RATE", help_heading = "Path")]
+    #[arg(long, value_name = "RATE", value_parser = capacity, help_heading = "Path")]
     bandwidth: Option<BitRate>,
     /// The server sends, this end receives
     #[arg(long, short = 'R', help_heading = "Sweep")]
@@ -101,7 +102,7 @@ pub(crate) struct SweepArguments {
     #[arg(long, default_value = "20%", value_parser = share, value_name = "SHARE", conflicts_with = "full")]
     budget: Ratio,
     /// Bytes at most
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
     max_bytes: Option<ByteCount>,
     /// Congestion control: cubic, reno, bbr, …
     #[arg(long, short = 'C', value_name = "NAME")]

@@ -21,7 +21,7 @@ use crate::commands::Run;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
-use crate::values::duration;
+use crate::values::{capacity, some_time};
 
 /// The TCP connections in a capture, and what limited the largest.
 ///
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
         short,
         requires = "interface",
         conflicts_with = "files",
-        value_parser = duration,
+        value_parser = some_time,
         value_name = "SECONDS"
     )]
     time: Option<Span>,
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NO")]
     flow: Option<u64>,
     /// Capacity of the path, if known; it makes the verdict surer
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = capacity)]
     bandwidth: Option<BitRate>,
     /// Settings of the host that sent the data: what `fullpipe host show --json` printed there
     ///

@@ -29,7 +29,7 @@ use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
-use crate::values::{Values, duration, values};
+use crate::values::{Values, duration, some_bytes, some_time, values};
 
 /// TCP transfers over an emulated path in virtual time, and what limited them.
 ///
@@ -88,7 +88,7 @@ pub(crate) struct Arguments {
     /// Transfers that are computed at the same time [default: one for each processor]
     ///
     /// The results do not depend on it.
-    #[arg(long, help_heading = "Lab", value_name = "N", hide_short_help = true)]
+    #[arg(long, help_heading = "Lab", value_name = "N", value_parser = jobs, hide_short_help = true)]
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     load: LoadArguments,
@@ -112,10 +112,10 @@ same seeds.";
 #[command(next_help_heading = "Load")]
 struct LoadArguments {
     /// Duration of the transfer
-    #[arg(long, short, default_value = "10", value_parser = duration, value_name = "SECONDS")]
+    #[arg(long, short, default_value = "10", value_parser = some_time, value_name = "SECONDS")]
     time: Span,
     /// End after this many bytes instead
-    #[arg(long, short = 'n', value_name = "BYTES", conflicts_with = "time")]
+    #[arg(long, short = 'n', value_name = "BYTES", value_parser = some_bytes, conflicts_with = "time")]
     bytes: Option<ByteCount>,
     /// Leave the first seconds out of the result
     #[arg(
@@ -362,11 +362,15 @@ impl LoadArguments {
             block: ByteCount::ZERO,
             rate: self.bitrate.map(|offer| offer.rate).filter(|rate| *rate > BitRate::ZERO),
             burst: self.bitrate.and_then(|offer| offer.burst),
-            pacing: self.fq_rate,
+            pacing: self.fq_rate.filter(|rate| *rate > BitRate::ZERO),
             writer: if self.blocking { Writer::Blocking } else { Writer::Retrying },
             ..Request::default()
         }
     }
+}
+
+fn jobs(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "write a number of at least 1".to_owned())
 }
 
 fn granularity(text: &str) -> Result<Granularity, String> {
