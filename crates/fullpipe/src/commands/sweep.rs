@@ -228,6 +228,9 @@ impl SweepArguments {
             self.consent(place, &plan)?;
             archive.begin(sweep_plan);
         }
+        if archive.is_on {
+            terminal.progress(&report::sweep_kept(plan.fixed(), style));
+        }
         *place.picture.borrow_mut() = self.live.start(|| SweepPage::new(plan.fixed()), interrupts)?;
         // Whoever sees this event can resume the sweep.
         terminal.event(&Event::SweepPlan(Box::new(plan.fixed().clone())));
