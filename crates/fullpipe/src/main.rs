@@ -5,6 +5,7 @@
 mod cli;
 mod commands;
 mod failure;
+mod input;
 mod sibling;
 mod terminal;
 mod values;

@@ -509,7 +509,7 @@ fn load_grid(name: &str) -> Result<Grid, Failure> {
     if let Some((name, text)) = builtin_grids().iter().find(|(known, _)| *known == name) {
         return Ok(Grid::parse(name, text)?);
     }
-    let text = std::fs::read_to_string(name).map_err(|cause| unreadable("grid", name, &cause, builtin_grids()))?;
+    let text = read_text(Path::new(name)).map_err(|cause| unreadable("grid", name, &cause, builtin_grids()))?;
     Ok(Grid::parse(name, &text)?)
 }
 
@@ -533,7 +533,7 @@ pub(super) fn load(name: &str) -> Result<Scenario, Failure> {
     if let Some((name, text)) = builtin().iter().find(|(known, _)| *known == name) {
         return Ok(Scenario::parse(name, text)?);
     }
-    let text = std::fs::read_to_string(name).map_err(|cause| unreadable("scenario", name, &cause, builtin()))?;
+    let text = read_text(Path::new(name)).map_err(|cause| unreadable("scenario", name, &cause, builtin()))?;
     Ok(Scenario::parse_with(name, &text, &|file| read_sibling(Path::new(name), file))?)
 }
 

@@ -102,11 +102,13 @@ impl Run for Arguments {
             return Err(Failure::new(USAGE, "--xplot reads a capture twice: name a FILE that is no pipe"));
         }
         let known = self.known()?;
+        // Before Ctrl-C is anything but the end: standard input may be a terminal.
+        let files = self.files.iter().map(|file| open(file)).collect::<Result<Vec<_>, _>>()?;
         let flag = super::interrupt_flag()?;
         let (mut readings, is_complete) = match &self.interface {
             // Its end is that of the capture.
             Some(device) => (vec![self.capture(device, Arc::clone(&flag), terminal)?], true),
-            None => (self.read_files(&flag)?, !flag.load(Ordering::Relaxed)),
+            None => (self.read_files(files, &flag)?, !flag.load(Ordering::Relaxed)),
         };
         let error = readings.last_mut().and_then(|reading| reading.error.take());
         let mut readings = readings.into_iter();
@@ -144,8 +146,7 @@ impl Arguments {
     }
 
     /// Reads the files up to one with an error.
-    fn read_files(&self, flag: &AtomicBool) -> Result<Vec<Reading>, Failure> {
-        let files = self.files.iter().map(|file| open(file)).collect::<Result<Vec<_>, _>>()?;
+    fn read_files(&self, files: Vec<(PacketFile, String)>, flag: &AtomicBool) -> Result<Vec<Reading>, Failure> {
         let mut readings: Vec<Reading> = Vec::new();
         for (packets, name) in files {
             let explained = readings.first().and_then(Reading::explained).map_or(self.explained(), Explained::Same);

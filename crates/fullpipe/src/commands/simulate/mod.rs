@@ -7,8 +7,8 @@ use std::path::Path;
 use std::thread;
 
 use fullpipe_experiment::{
-    ExperimentError, Interrupt, NamedPlan, PastOptions, Ramp, RampLoads, cross_traffic_phases, simulate_each,
-    simulate_summaries,
+    ExperimentError, Interrupt, NamedPlan, PastOptions, PastTransfer, Ramp, RampLoads, cross_traffic_phases,
+    simulate_each, simulate_summaries,
 };
 use fullpipe_model::{kernel, predict};
 use fullpipe_record::{
@@ -174,9 +174,11 @@ impl Run for Arguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        // Before Ctrl-C is anything but the end: a file may be a pipe, and standard input a terminal.
+        let past = self.past.read()?;
         let flag = super::interrupt_flag()?;
-        if let Some(file) = self.past.file() {
-            return self.simulate_past(file, Interrupt(&flag), terminal);
+        if let Some(past) = past {
+            return self.simulate_past(past, Interrupt(&flag), terminal);
         }
         let (plans, is_table) = self.plans()?;
         if let Some(file) = self.trace.file() {
@@ -309,8 +311,13 @@ impl Arguments {
         loads.into_iter().map(of_load).collect()
     }
 
-    /// Simulates the measurements in `file`.
-    fn simulate_past(&self, file: &str, interrupt: Interrupt<'_>, terminal: &Terminal) -> Result<(), Failure> {
+    /// Simulates measurements that were made.
+    fn simulate_past(
+        &self,
+        past: Vec<PastTransfer>,
+        interrupt: Interrupt<'_>,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
         let options = PastOptions {
             path: self.emulated.path_flag(),
             hosts: &self.emulated.changes()?,
@@ -319,7 +326,7 @@ impl Arguments {
             ticks_per_second: self.hz,
             jobs: self.jobs(),
         };
-        self.past.run(file, &options, interrupt, terminal)
+        self.past.run(past, &options, interrupt, terminal)
     }
 
     fn plan(&self, combination: &Combination) -> Result<NamedPlan, Failure> {

@@ -35,22 +35,25 @@ pub(super) struct PastArguments {
 }
 
 impl PastArguments {
-    /// Returns the name of the file, if there is one.
-    pub(super) fn file(&self) -> Option<&str> {
-        self.from.as_deref()
+    /// Returns the measurements in the file, if there is one.
+    ///
+    /// # Errors
+    /// Fails if it cannot be read or has no measurement.
+    pub(super) fn read(&self) -> Result<Option<Vec<PastTransfer>>, Failure> {
+        self.from.as_deref().map(read).transpose()
     }
 
-    /// Simulates the measurements in `file` and prints what comes out.
+    /// Simulates measurements that were made and prints what comes out.
     pub(super) fn run(
         &self,
-        file: &str,
+        past: Vec<PastTransfer>,
         options: &PastOptions<'_>,
         interrupt: Interrupt<'_>,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
         let mut reports = Vec::new();
         let mut interrupted = false;
-        for past in read(file)? {
+        for past in past {
             let files = &|name: &str| read_sibling(Path::new(""), name);
             let report = match past.what_if(&self.what_if, options, files, interrupt) {
                 Err(ExperimentError::Interrupted) if !reports.is_empty() => {
