@@ -67,7 +67,16 @@ fn explain(error: &clap::Error) -> ExitCode {
         Terminal::new(format, false).failure(&Failure::new(USAGE, sentence));
         return ExitCode::from(USAGE);
     }
-    // A terminal that is gone reads nothing.
-    let _ = error.print();
-    if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
+    if error.use_stderr() {
+        // A terminal that is gone reads nothing.
+        let _ = error.print();
+        return ExitCode::from(USAGE);
+    }
+    match error.print() {
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
+            Terminal::print_error(&format!("standard output is not complete: {cause}"));
+            ExitCode::from(FAILED)
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }

@@ -7,10 +7,11 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{FalseServer, Mark, Part, assert_says, document, free_port, sentence};
+use fullpipe_testkit::{FalseServer, Mark, Part, assert_says, document, free_port, sentence, within};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Longest time until a failure is reported, in seconds.
@@ -106,10 +107,55 @@ fn all_that_would_do_is_named() {
 /// A result that was lost once ended with code 0.
 #[test]
 fn a_full_disk_under_standard_output() {
-    let full = File::options().write(true).open("/dev/full").unwrap();
-    let mut command = fullpipe(&["calc", "--rtt", "100ms", "--bandwidth", "1G"]);
-    let output = command.stdout(full).output().unwrap();
-    assert_says(&sentence(&output, FAILED), &["standard output is not complete", "No space left"]);
+    for arguments in [&["calc", "--rtt", "100ms", "--bandwidth", "1G"][..], &["calc", "--help"], &["--version"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = fullpipe(arguments).stdout(full).output().unwrap();
+        assert_says(&sentence(&output, FAILED), &["standard output is not complete", "No space left"]);
+    }
+}
+
+#[test]
+fn nothing_where_something_must_be() {
+    for (command, flags) in [
+        ("simulate", &["--time", "--bytes"][..]),
+        ("demo", &["--time"]),
+        ("trace --interface lo", &["--time", "--bandwidth"]),
+        ("diff h --pairs 2", &["--time"]),
+        ("compare h", &["--timeout", "--bandwidth"]),
+        ("sweep h", &["--max-bytes", "--bandwidth"]),
+        ("measure h", &["--window", "--bandwidth"]),
+        ("diagnose h", &["--bandwidth"]),
+        ("lab run demo --capture x", &["--capture-size"]),
+    ] {
+        for flag in flags {
+            let zero = format!("{flag}=0");
+            assert_says(&refused(&command.split(' ').chain([zero.as_str()]).collect::<Vec<_>>()), &[flag, "above 0"]);
+        }
+    }
+    assert_says(&refused(&["simulate", "--jobs", "0"]), &["--jobs", "at least 1"]);
+    assert_says(&refused(&["store", "list", "--limit", "0"]), &["--limit", "0 is not in 1.."]);
+}
+
+#[test]
+fn a_name_with_escapes_is_part_of_one_line_that_commands_no_terminal() {
+    let name = "e\u{1b}[31mvil\nname";
+    for command in ["trace", "report", "simulate", "simulate --from", "calc --batch", "lab run --virtual"] {
+        let said = stated(&command.split(' ').chain([name]).collect::<Vec<_>>(), USAGE);
+        assert_says(&said, &["e\\u{1b}[31mvil\\nname", "No such file"]);
+    }
+}
+
+#[test]
+fn an_interrupt_ends_who_waits_for_standard_input() {
+    for arguments in [["simulate", "--from", "-"].as_slice(), &["trace", "-"]] {
+        let mut program = fullpipe(arguments).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let waits = || std::fs::read_to_string(format!("/proc/{}/status", program.id())).unwrap().contains("State:\tS");
+        assert!(within(Duration::from_secs(10), waits), "{arguments:?}: it does not wait");
+        kill_process(Pid::from_child(&program), Signal::INT).unwrap();
+        let ended = within(Duration::from_secs(10), || program.try_wait().unwrap().is_some());
+        let _ = program.kill();
+        assert!(ended, "{arguments:?}");
+    }
 }
 
 #[test]
