@@ -57,10 +57,8 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Returns a terminal for this format; with `quiet` it prints results only.
     pub(crate) fn new(format: Format, quiet: bool) -> Self {
-        let plain = format != Format::Text
-            || !io::stdout().is_terminal()
-            || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        let style = if plain { Style::PLAIN } else { Style::COLOR };
+        let has_colours = format == Format::Text && shows_colours(&io::stdout());
+        let style = if has_colours { Style::COLOR } else { Style::PLAIN };
         Self { format, quiet, style, page: None, lacks_page: AtomicBool::new(false) }
     }
 
@@ -133,11 +131,19 @@ impl Terminal {
     /// Prints a status line: in place of the last one on a terminal, below it elsewhere. Prints nothing if the result
     /// is JSON or with `quiet`.
     pub(crate) fn live(&self, text: &str) {
-        let Ok(size) = tcgetwinsize(stdout()) else { return self.progress(&format!("{text}\n")) };
+        if !Self::can_redraw() {
+            return self.progress(&format!("{text}\n"));
+        }
+        let columns = tcgetwinsize(stdout()).map_or(0, |size| size.ws_col);
         // The width of a terminal is 0 if nobody has set it. A line over the edge could not be replaced.
-        let width = if size.ws_col == 0 { 80 } else { usize::from(size.ws_col) };
+        let width = if columns == 0 { 80 } else { usize::from(columns) };
         let shown: String = text.chars().take(width - 1).collect();
         self.progress(&format!("\r{shown}\x1b[K"));
+    }
+
+    /// Returns true if a line of standard output can be replaced by another.
+    pub(crate) fn can_redraw() -> bool {
+        io::stdout().is_terminal() && !is_dumb()
     }
 
     /// Prints one line that another program reads, in every format and also with `quiet`.
@@ -230,6 +236,16 @@ pub(crate) fn write_page(file: &Path, sources: &[Source<'_>]) -> Result<(), Fail
         whole.keep()
     });
     written.map_err(|error| Failure::new(FAILED, format!("cannot write the page {}: {error}", file.display())))
+}
+
+/// Returns true if the user sees colours there, and wants them.
+pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && !is_dumb() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Returns true for a terminal that takes lines only.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|kind| kind == "dumb")
 }
 
 /// Returns the time, to the millisecond.
