@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser};
+use clap::{Arg, ArgAction, Parser};
 
 use crate::commands::Command;
 use crate::terminal::Format;
@@ -40,16 +40,14 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-impl Cli {
-    /// Reads a command line.
-    ///
-    /// # Errors
-    /// Fails with help or a version if that is asked for, or with what is wrong.
-    pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let mut command = with_negative_numbers(Self::command());
-        let matches = command.try_get_matches_from_mut(arguments)?;
-        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
-    }
+/// Reads a command line.
+///
+/// # Errors
+/// Fails with help or a version if that is asked for, or with what is wrong.
+pub(crate) fn read<C: Parser>(arguments: impl Iterator<Item = OsString>) -> Result<C, clap::Error> {
+    let mut command = with_negative_numbers(C::command());
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// Lets flags take negative numbers, and refuse them in a sentence: `-t -1` is no flag `-1`.
@@ -72,6 +70,8 @@ pub(crate) fn format_of(mut arguments: impl Iterator<Item = String>) -> Format {
 mod tests {
     use std::collections::HashMap;
 
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_negative_number_is_the_value_of_a_flag_and_digits_are_flags_elsewhere() {
-        let read = |words: &str| Cli::read(words.split(' ').map(OsString::from));
+        let read = |words: &str| read::<Cli>(words.split(' ').map(OsString::from));
         let refused = read("fullpipe simulate -t -1").unwrap_err().to_string();
         assert!(refused.contains("--time") && refused.contains("must not be negative"), "{refused}");
         assert!(read("fullpipe measure host -4 -t 1").is_ok());

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         let terminal = Terminal::new(Format::Text, false);
         return finish(&terminal, iperf3::run(&arguments));
     }
-    match Cli::read(std::env::args_os()) {
+    match cli::read::<Cli>(std::env::args_os()) {
         Ok(cli) => {
             verbosity::report_events(cli.verbose);
             let terminal = Terminal::new(cli.command.format(), cli.quiet).with_page(cli.command.page());

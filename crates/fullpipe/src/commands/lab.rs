@@ -81,7 +81,14 @@ enum Action {
         #[arg(long, value_name = "FOLDER")]
         capture: Option<PathBuf>,
         /// Maximum size of a capture file
-        #[arg(long, requires = "capture", default_value = "256MiB", value_parser = some_bytes, value_name = "BYTES")]
+        #[arg(
+            long,
+            requires = "capture",
+            conflicts_with = "is_virtual",
+            default_value = "256MiB",
+            value_parser = some_bytes,
+            value_name = "BYTES"
+        )]
         capture_size: ByteCount,
         #[command(flatten)]
         keep: KeepArguments,

@@ -93,7 +93,7 @@ pub(crate) struct SweepArguments {
     /// of which each has every window once, so that a slow change of the path does not look like an effect of the
     /// settings. `both` measures the grid in the one order and then in the other: what comes again belongs to the
     /// settings, and what does not to the path at that time.
-    #[arg(long, requires = "full", value_parser = order, value_name = "ORDER")]
+    #[arg(long, requires = "full", conflicts_with = "budget", value_parser = order, value_name = "ORDER")]
     order: Option<SweepOrder>,
     /// Part of the time in which the path is loaded; the rest is rest
     #[arg(long, default_value = "50%", value_parser = share, value_name = "SHARE")]

@@ -136,6 +136,30 @@ fn nothing_where_something_must_be() {
     assert_says(&refused(&["store", "list", "--limit", "0"]), &["--limit", "0 is not in 1.."]);
 }
 
+/// A flag that needs another one was accepted, and had no effect, next to what excludes that other one.
+#[test]
+fn flags_without_an_effect() {
+    let key = scenario("relay.key", &"k".repeat(64));
+    for command in [
+        "simulate --rtt 1ms --what-if congestion=bbr",
+        "simulate demo --what-if congestion=bbr",
+        "simulate --csv --trace-interval 1",
+        "sweep h --budget 10% --order both",
+        "lab run demo --virtual --capture-size 1M",
+        "measure h --window 1M --no-gso",
+        "measure h --blocking --dont-fragment",
+        &format!("relay --listen :0 --allow-to 10.0.0.0/8:22 --key-file {key} --compress"),
+        &format!("relay --listen :0 --allow-to 10.0.0.0/8:22 --key-file {key} --pool 3"),
+        "diff a b --time 3",
+        "diff a b --yes",
+        "diff a b --port 3",
+        "serve --one-off --share-port 3",
+    ] {
+        let said = refused(&command.split(' ').collect::<Vec<_>>());
+        assert!(said.contains("cannot be used with"), "{command}: {said}");
+    }
+}
+
 #[test]
 fn a_name_with_escapes_is_part_of_one_line_that_commands_no_terminal() {
     let name = "e\u{1b}[31mvil\nname";

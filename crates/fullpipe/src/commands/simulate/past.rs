@@ -11,6 +11,9 @@ use crate::failure::{Failure, INTERRUPTED, USAGE};
 use crate::sibling::read_sibling;
 use crate::terminal::Terminal;
 
+/// Flags of transfers that were never measured.
+const OF_NEW_TRANSFERS: [&str; 5] = ["scenario", "PathLists", "LoadArguments", "granularity", "csv"];
+
 /// The measurement, and the changes.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Past measurement")]
@@ -19,18 +22,20 @@ pub(super) struct PastArguments {
     ///
     /// An emulated path is in the record. Any other is inferred from what was measured, which the output states; keys
     /// of --path override that.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["scenario", "PathLists", "LoadArguments", "granularity", "csv"]
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OF_NEW_TRANSFERS)]
     from: Option<String>,
     /// Simulate it with this change, too: congestion=bbr, queue=0.1bdp, `receiver.tcp_rmem=64MiB`; repeatable
     ///
     /// Keys are congestion, streams, window, buffer, pacing, those of --path, and those of --sender and --receiver
     /// behind `sender.` and `receiver.`. Several changes are also simulated all together. `remedies` stands for each
     /// remedy for the limit, the best first.
-    #[arg(long, value_name = "KEY=VALUE", requires = "from", value_parser = |text: &str| PastChange::read(text))]
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        requires = "from",
+        conflicts_with_all = OF_NEW_TRANSFERS,
+        value_parser = |text: &str| PastChange::read(text)
+    )]
     what_if: Vec<PastChange>,
 }
 

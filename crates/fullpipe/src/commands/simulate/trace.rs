@@ -30,6 +30,7 @@ pub(super) struct TraceArguments {
     #[arg(
         long,
         requires = "trace",
+        conflicts_with_all = ["from", "csv"],
         default_value = "50ms",
         value_parser = trace_interval,
         value_name = "SECONDS",
