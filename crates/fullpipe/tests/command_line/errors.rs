@@ -194,7 +194,7 @@ fn a_calculation_of_what_cannot_be() {
     // Each flag alone; clap names it, and the sentence says what is valid.
     let alone = [
         ("--bandwidth", ["0", "5ms", "-1", "nan", "inf", "1e30", "", "1M,", "2G..1G", "1..1T+1"]),
-        ("--rtt", ["0s", "100Mbit/s", "-1ms", "nan", "inf", "1e30s", "", "1ms,", "2s..1s", "5"]),
+        ("--rtt", ["0s", "100Mbit/s", "-1ms", "nan", "3601s", "1e30s", "", "1ms,", "2s..1s", "5"]),
         ("--distance", ["0km", "5ms", "-1km", "nan", "inf", "1e30km", "", "1km,", "2km..1km", "8000"]),
         ("--window", ["0", "5ms", "-1", "nan", "inf", "1e30", "", "1M,", "2M..1M", "1..1T+1"]),
         ("--buffer", ["0", "5ms", "-1", "nan", "inf", "1e30", "", "1M,", "2M..1M", "1..1T+1"]),
@@ -320,6 +320,7 @@ fn a_scenario_that_is_missing() {
 fn a_demo_of_what_cannot_be() {
     assert_says(&stated(&["demo", "--path", "rate=-1"], USAGE), &["--path", "rate", "negative"]);
     assert_says(&stated(&["demo", "--path", "speed=1"], USAGE), &["--path", "speed"]);
+    assert_says(&stated(&["demo", "--path", "rtt=1e9s"], USAGE), &["--path", "rtt", "at most an hour"]);
     assert_says(&stated(&["demo", "--sender", "nosuch=1"], USAGE), &["--sender", "nosuch", "tcp_wmem"]);
     assert_says(&stated(&["demo", "--receiver", "tcp_rmem"], USAGE), &["--receiver", "tcp_rmem"]);
 }
