@@ -22,7 +22,7 @@ fn a_simulated_transfer_is_a_measurement_with_its_limit_and_the_same_each_time()
 fn the_longest_round_trip_has_its_transfer() {
     let output = run(&mut fullpipe(&["simulate", "--rtt", "1h", "-t", "30000", "--json"]), 60);
     let measured = document(&output)["measurement"].clone();
-    assert_eq!(measured["rtt"]["idle"]["min"].as_f64().map(|idle| idle.round()), Some(3600.0), "{measured}");
+    assert_eq!(measured["rtt"]["idle"]["min"].as_f64().map(f64::round), Some(3600.0), "{measured}");
     assert!(measured["summary"]["received"].as_u64() > Some(100_000), "{}", measured["summary"]);
 }
 
