@@ -184,6 +184,9 @@ impl Setting {
                 "a path of 0 bit/s carries nothing; write for example 100Mbit/s"
             }
             Self::Rtt(rtt) if *rtt == Span::ZERO => "a round trip takes some time; write for example 173ms",
+            Self::Rtt(rtt) if *rtt > Span::from_secs(3600) => {
+                "a round trip takes at most an hour; write for example 173ms"
+            }
             Self::Distance(distance) if *distance == Distance::ZERO => {
                 "hosts that are 0 km apart have no path between them; write for example 8000km"
             }

@@ -63,7 +63,7 @@ impl From<LabError> for Failure {
         let code = match error {
             LabError::Lacking(_) => LACKING,
             LabError::Unsupported { .. } => USAGE,
-            LabError::Refused { .. } | LabError::Gone { .. } | LabError::Io { .. } => FAILED,
+            LabError::Refused { .. } | LabError::Gone { .. } | LabError::Silent { .. } | LabError::Io { .. } => FAILED,
         };
         Self::of(code, &error)
     }

@@ -5,14 +5,16 @@
 mod cli;
 mod commands;
 mod failure;
+mod input;
 mod sibling;
 mod terminal;
 mod values;
 mod verbosity;
+mod whole_file;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use clap::Parser;
 use fullpipe_lab::keeper;
 
 use cli::Cli;
@@ -29,7 +31,7 @@ fn main() -> ExitCode {
         let terminal = Terminal::new(Format::Text, false);
         return finish(&terminal, iperf3::run(&arguments));
     }
-    match Cli::try_parse() {
+    match cli::read::<Cli>(std::env::args_os()) {
         Ok(cli) => {
             verbosity::report_events(cli.verbose);
             let terminal = Terminal::new(cli.command.format(), cli.quiet).with_page(cli.command.page());
@@ -65,7 +67,16 @@ fn explain(error: &clap::Error) -> ExitCode {
         Terminal::new(format, false).failure(&Failure::new(USAGE, sentence));
         return ExitCode::from(USAGE);
     }
-    // A terminal that is gone reads nothing.
-    let _ = error.print();
-    if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
+    if error.use_stderr() {
+        // A terminal that is gone reads nothing.
+        let _ = error.print();
+        return ExitCode::from(USAGE);
+    }
+    match error.print() {
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => {
+            Terminal::print_error(&format!("standard output is not complete: {cause}"));
+            ExitCode::from(FAILED)
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_record::{Document, ErrorReport, Event, EventLine};
 use fullpipe_report::{Source, Style, document, html_page};
+use fullpipe_units::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpgrp;
 use rustix::stdio::{stdin, stdout};
@@ -17,6 +18,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp
 use zeroize::Zeroizing;
 
 use crate::failure::{FAILED, Failure, USAGE};
+use crate::whole_file::WholeFile;
 
 /// Format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,10 +57,8 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Returns a terminal for this format; with `quiet` it prints results only.
     pub(crate) fn new(format: Format, quiet: bool) -> Self {
-        let plain = format != Format::Text
-            || !io::stdout().is_terminal()
-            || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        let style = if plain { Style::PLAIN } else { Style::COLOR };
+        let has_colours = format == Format::Text && shows_colours(&io::stdout());
+        let style = if has_colours { Style::COLOR } else { Style::PLAIN };
         Self { format, quiet, style, page: None, lacks_page: AtomicBool::new(false) }
     }
 
@@ -131,11 +131,19 @@ impl Terminal {
     /// Prints a status line: in place of the last one on a terminal, below it elsewhere. Prints nothing if the result
     /// is JSON or with `quiet`.
     pub(crate) fn live(&self, text: &str) {
-        let Ok(size) = tcgetwinsize(stdout()) else { return self.progress(&format!("{text}\n")) };
+        if !Self::can_redraw() {
+            return self.progress(&format!("{text}\n"));
+        }
+        let columns = tcgetwinsize(stdout()).map_or(0, |size| size.ws_col);
         // The width of a terminal is 0 if nobody has set it. A line over the edge could not be replaced.
-        let width = if size.ws_col == 0 { 80 } else { usize::from(size.ws_col) };
+        let width = if columns == 0 { 80 } else { usize::from(columns) };
         let shown: String = text.chars().take(width - 1).collect();
         self.progress(&format!("\r{shown}\x1b[K"));
+    }
+
+    /// Returns true if a line of standard output can be replaced by another.
+    pub(crate) fn can_redraw() -> bool {
+        io::stdout().is_terminal() && !is_dumb()
     }
 
     /// Prints one line that another program reads, in every format and also with `quiet`.
@@ -143,10 +151,11 @@ impl Terminal {
         print(Stream::Output, &format!("{text}\n"));
     }
 
-    /// Returns standard output, for rows that are too many to hold in memory. The caller handles a reader that went
-    /// away.
+    /// Returns standard output, for rows that are too many to hold in memory, and for bytes that may be no text. That
+    /// it does not take everything is reported when the program ends; a reader that went away, as `head` does, is an
+    /// error for the caller alone.
     pub(crate) fn stream() -> impl Write {
-        io::stdout().lock()
+        Output(io::stdout().lock())
     }
 
     /// Returns true if a user can read a question and press a key.
@@ -193,13 +202,14 @@ impl Terminal {
     /// Prints a notice, which is no part of the result, on standard error.
     pub(crate) fn notice(&self, text: &str) {
         if !self.quiet {
-            print(Stream::Error, &format!("fullpipe: {text}\n"));
+            Self::print_error(text);
         }
     }
 
-    /// Prints an error on standard error, in every format and also with `quiet`.
+    /// Prints an error on standard error, in every format and also with `quiet`, in one line that commands no terminal:
+    /// files may have any name.
     pub(crate) fn print_error(sentence: &str) {
-        print(Stream::Error, &format!("fullpipe: {sentence}\n"));
+        print(Stream::Error, &format!("fullpipe: {}\n", printable(sentence)));
     }
 
     /// Prints the reason for which the program fails: a sentence on standard error, and a document or an event if the
@@ -221,8 +231,21 @@ impl Terminal {
 /// Fails if a document has no result that a page can show, or the file cannot be written.
 pub(crate) fn write_page(file: &Path, sources: &[Source<'_>]) -> Result<(), Failure> {
     let page = html_page(sources).map_err(|error| Failure::new(USAGE, error.to_string()))?;
-    let written = std::fs::write(file, page);
+    let written = WholeFile::create(file).and_then(|mut whole| {
+        whole.file.write_all(page.as_bytes())?;
+        whole.keep()
+    });
     written.map_err(|error| Failure::new(FAILED, format!("cannot write the page {}: {error}", file.display())))
+}
+
+/// Returns true if the user sees colours there, and wants them.
+pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && !is_dumb() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Returns true for a terminal that takes lines only.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|kind| kind == "dumb")
 }
 
 /// Returns the time, to the millisecond.
@@ -348,19 +371,42 @@ impl Stream {
         fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
             to.write_all(text.as_bytes()).and_then(|()| to.flush())
         }
-        match self {
-            Self::Output => match write(&mut io::stdout(), text) {
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                    // The first reason is the one that is reported.
-                    let _ = UNWRITTEN.set(error.to_string());
-                }
-                _ => {}
-            },
-            Self::Error => {
-                // Nobody is left who could be informed.
-                let _ = write(&mut io::stderr(), text);
-            }
+        // What standard output does not take is noted, and nobody is left who could be informed of the rest.
+        let _ = match self {
+            Self::Output => write(&mut Output(io::stdout().lock()), text),
+            Self::Error => write(&mut io::stderr(), text),
+        };
+    }
+}
+
+/// Standard output, which notes what it does not take, and is flushed at its end.
+struct Output(StdoutLock<'static>);
+
+impl Output {
+    fn noted<R>(result: io::Result<R>) -> io::Result<R> {
+        if let Err(error) = &result
+            && ![io::ErrorKind::BrokenPipe, io::ErrorKind::Interrupted].contains(&error.kind())
+        {
+            // The first reason is the one that is reported.
+            let _ = UNWRITTEN.set(error.to_string());
         }
+        result
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Self::noted(self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Self::noted(self.0.flush())
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        let _ = self.flush();
     }
 }
 

@@ -7,7 +7,7 @@ use fullpipe_control::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
 use fullpipe_iperf::{Key, Users};
 use fullpipe_lab::Backend;
 use fullpipe_record::Quantity;
-use fullpipe_units::{ParseError, Span};
+use fullpipe_units::{BitRate, ByteCount, ParseError, Span, quantity};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -24,8 +24,31 @@ pub(crate) fn milliseconds(text: &str) -> Result<Span, String> {
 }
 
 fn span(text: &str, unit: &str) -> Result<Span, String> {
-    let with_unit = if text.parse::<f64>().is_ok() { format!("{text}{unit}") } else { text.to_owned() };
+    // Words such as `NaN` are numbers too.
+    let is_bare = text.parse::<f64>().is_ok_and(f64::is_finite);
+    let with_unit = if is_bare { format!("{text}{unit}") } else { text.to_owned() };
     with_unit.parse().map_err(|error: ParseError| error.to_string())
+}
+
+/// Reads the duration of something that takes some time, as [`duration`] does.
+pub(crate) fn some_time(text: &str) -> Result<Span, String> {
+    above_zero(duration(text)?)
+}
+
+/// Reads the size of something that has at least one byte.
+pub(crate) fn some_bytes(text: &str) -> Result<ByteCount, String> {
+    above_zero(quantity(text)?)
+}
+
+/// Reads the capacity of a path.
+pub(crate) fn capacity(text: &str) -> Result<BitRate, String> {
+    let rate: BitRate = quantity(text)?;
+    let possible = rate > BitRate::ZERO && rate <= BitRate::from_mbps(1_000_000_000);
+    possible.then_some(rate).ok_or_else(|| "it must be above 0 and at most 1 Pbit/s".to_owned())
+}
+
+fn above_zero<Q: Default + PartialOrd>(value: Q) -> Result<Q, String> {
+    if value > Q::default() { Ok(value) } else { Err("it must be above 0".to_owned()) }
 }
 
 /// Reads a time in the past: an age (`30d`, `12h`, `8w`, `2y`), a date or a time in RFC 3339.
@@ -146,6 +169,17 @@ mod tests {
         assert_eq!((duration("250ms"), milliseconds("250")), (Ok(Span::from_millis(250)), Ok(Span::from_millis(250))));
         assert_eq!(milliseconds("2s"), Ok(Span::from_millis(2000)));
         assert!(duration("-1").is_err());
+        // What is no number is shown as it was written.
+        assert!(duration("NaN").unwrap_err().starts_with("\"NaN\" is not a time"));
+    }
+
+    #[test]
+    fn what_must_be_something_is_more_than_nothing() {
+        assert_eq!((some_time("0.5"), some_time("1ns")), (Ok(Span::from_millis(500)), Ok(Span::from_nanos(1))));
+        assert_eq!((some_bytes("1"), capacity("1G")), (Ok(ByteCount::new(1)), Ok(BitRate::from_mbps(1000))));
+        assert!(["0", "0s", "0.0", "1e-12", "-1", "inf", ""].iter().all(|text| some_time(text).is_err()));
+        assert!(["0", "0K", "0.4", "-1", ""].iter().all(|text| some_bytes(text).is_err()));
+        assert!(["0", "0Gbit/s", "1001T", "NaN"].iter().all(|text| capacity(text).is_err()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The steps of the program, reported on standard error.
 
-use std::io::{self, IsTerminal};
+use std::io;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::time::uptime;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::terminal::LogWriter;
+use crate::terminal::{LogWriter, shows_colours};
 
 /// Reports the program's own events from now on: steps with 1, details with 2, everything with more. Reports nothing
 /// with 0.
@@ -19,10 +19,9 @@ pub(crate) fn report_events(verbosity: u8) {
         2 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    let plain = !io::stderr().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| LogWriter)
-        .with_ansi(!plain)
+        .with_ansi(shows_colours(&io::stderr()))
         .with_timer(uptime())
         // A reader that went away is no failure of ours.
         .log_internal_errors(false);

@@ -2,6 +2,8 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::keeper::ARGUMENT;
+
 /// Why a lab could not be made, or could not do what was asked of it.
 #[derive(Debug, Error)]
 pub enum LabError {
@@ -25,6 +27,12 @@ pub enum LabError {
     /// The keeper is gone.
     #[error("the lab ended before it could {action}")]
     Gone {
+        /// The request.
+        action: String,
+    },
+    /// The keeper is there, and does not answer.
+    #[error("the lab did not {action} in time: its process {ARGUMENT} is stopped or hangs, and was killed")]
+    Silent {
         /// The request.
         action: String,
     },

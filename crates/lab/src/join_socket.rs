@@ -33,7 +33,7 @@ use crate::protocol::Host;
 const WELCOME: &[u8] = b"fullpipe-lab 1";
 
 /// The longest that a lab that stands may take to answer.
-const TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest that a program may take to end after it was asked to.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
@@ -100,20 +100,27 @@ impl JoinedLab {
     /// Finds this user's lab of that name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is none, or it does not answer within 5 s.
     pub fn to(name: &str) -> Result<Self, LabError> {
-        let action = format!("enter the lab \"{name}\"");
-        let none = || LabError::Refused {
-            action: action.clone(),
-            reason: format!("this user has no lab of that name; `fullpipe lab up {name}` makes one"),
+        let cannot = |cause| LabError::io(&format!("enter the lab \"{name}\""))(cause);
+        let none = |_| {
+            let why = format!("this user has no lab of that name; `fullpipe lab up {name}` makes one");
+            cannot(io::Error::new(io::ErrorKind::NotFound, why))
         };
-        let (listener, address) = socket_for(name).map_err(|_| none())?;
-        connect(&listener, &address).map_err(|_| none())?;
+        let silent = || {
+            let why = "`fullpipe lab up`, which holds it, does not answer; is it stopped?";
+            cannot(io::Error::new(io::ErrorKind::TimedOut, why))
+        };
+        let (listener, address) = socket_for(name).map_err(none)?;
+        // Behind many who wait there is no place in the queue.
+        sockopt::set_socket_timeout(&listener, sockopt::Timeout::Send, Some(TIMEOUT)).map_err(none)?;
+        connect(&listener, &address).map_err(|errno| if errno == Errno::AGAIN { silent() } else { none(errno) })?;
         // Anybody may have taken the name.
-        if sockopt::socket_peercred(&listener).map_err(|_| none())?.uid != geteuid() {
-            return Err(none());
+        if sockopt::socket_peercred(&listener).map_err(none)?.uid != geteuid() {
+            return Err(none(Errno::PERM));
         }
-        receive_inside(&listener).map(Self).map_err(LabError::io(&action))
+        let inside = receive_inside(&listener).map_err(cannot)?;
+        inside.map(Self).ok_or_else(silent)
     }
 
     /// Runs a program in a host of the lab, with this program's input, output and errors, to its end, and returns its
@@ -188,9 +195,11 @@ fn admit(listener: &OwnedFd, inside: &Inside) {
     }
 }
 
-fn receive_inside(listener: &OwnedFd) -> io::Result<Inside> {
-    if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&TIMEOUT))? == 0 {
-        return Err(io::ErrorKind::TimedOut.into());
+/// Returns `None` if nothing comes in time.
+fn receive_inside(listener: &OwnedFd) -> io::Result<Option<Inside>> {
+    let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+    if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout))? == 0 {
+        return Ok(None);
     }
     let mut words = [0; 64];
     let (length, descriptors) = receive_with_descriptors(listener, &mut words)?;
@@ -200,7 +209,7 @@ fn receive_inside(listener: &OwnedFd) -> io::Result<Inside> {
     if words.get(..length) != Some(WELCOME) {
         return Err(unexpected());
     }
-    Ok(Inside { keeper, networks: descriptors.collect() })
+    Ok(Some(Inside { keeper, networks: descriptors.collect() }))
 }
 
 /// Returns the error of a host that this lab does not have.

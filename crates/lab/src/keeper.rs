@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, ExitCode, Stdio};
 
 use fullpipe_host::{Applied, SysctlTree, apply, device_counts, inspect};
@@ -310,10 +310,13 @@ impl Keeper<'_> {
     /// Answers one request; `None` once the parent is gone.
     fn answer(&mut self, watched: &mut Vec<OwnedFd>) -> Option<()> {
         let (request, descriptors) = receive::<Request>(self.control).ok()??;
+        let known = watched.len();
         let reply = self
             .carry_out(request, descriptors, watched)
             .unwrap_or_else(|error| Reply::Failed { message: error.to_string() });
-        send(self.control, &reply, &[]).ok()
+        // Whoever has a program's end need not rely on this process to learn of it.
+        let started: Vec<BorrowedFd<'_>> = watched[known..].iter().map(AsFd::as_fd).collect();
+        send(self.control, &reply, &started).ok()
     }
 
     fn carry_out(&mut self, request: Request, stdio: Vec<OwnedFd>, watched: &mut Vec<OwnedFd>) -> io::Result<Reply> {

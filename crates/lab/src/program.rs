@@ -8,6 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_units::{ByteCount, Span};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 
@@ -21,7 +23,7 @@ const MAX_ERRORS: ByteCount = ByteCount::from_mib(1);
 /// Maximum time after the end of a program for what it wrote.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
 
-/// Longest time from the signal that kills a program to the report of its end.
+/// Longest time from the end of a program, or from the signal that kills it, to the report of its end.
 const LAST_END: Duration = Duration::from_secs(10);
 
 /// The action of whoever ends a program.
@@ -57,6 +59,9 @@ pub struct Program<'l> {
     remote: &'l Remote,
     ended: Arc<Ended>,
     pid: i32,
+    /// The process itself, whose end the kernel shows even while the keeper is stopped.
+    process: OwnedFd,
+    name: String,
     /// Its end, once it is known: the keeper reports each end once.
     end: Option<End>,
     lines: Option<Receiver<String>>,
@@ -86,10 +91,14 @@ impl<'l> Program<'l> {
         let pipes = Pipes::open(stdio).map_err(LabError::io(&action))?;
         let request = Request::Start { host, program: program.to_owned(), arguments: arguments.to_vec() };
         let descriptors = [pipes.input.as_fd(), pipes.output.as_fd(), pipes.errors.as_fd()];
-        let reply = remote.ask(&action, &request, &descriptors)?;
-        let Reply::Started { pid } = reply else { return Err(LabError::Gone { action }) };
+        let (reply, process) = remote.exchange(&action, &request, &descriptors)?;
+        let (Reply::Started { pid }, Some(process)) = (reply, process.into_iter().next()) else {
+            return Err(LabError::Gone { action });
+        };
         let stderr = pipes.from_errors.map(|file| LastOutput::of(file, MAX_ERRORS));
-        Ok(Self { remote, ended: remote.ended(), pid, end: None, lines: pipes.from_output.map(read_lines), stderr })
+        let lines = pipes.from_output.map(read_lines);
+        let name = program.to_owned();
+        Ok(Self { remote, ended: remote.ended(), pid, process, name, end: None, lines, stderr })
     }
 
     /// Returns the next line that it writes to standard output, if it comes within `timeout`.
@@ -113,13 +122,12 @@ impl<'l> Program<'l> {
     /// Waits for its end, for at most `timeout`, after which it is killed.
     ///
     /// # Errors
-    /// If the keeper is gone, or does not report the end of what was killed.
+    /// If the keeper is gone, or does not report the end.
     pub fn finish(mut self, timeout: Duration) -> Result<Output, LabError> {
         if self.wait_for(timeout).is_none() {
             self.signal(Signal::KILL)?;
-            self.wait_for(LAST_END).ok_or_else(|| LabError::Gone { action: ENDING.to_owned() })?;
         }
-        Ok(self.wait())
+        self.output()
     }
 
     /// Returns its exit code, if it ends within `timeout`.
@@ -129,8 +137,20 @@ impl<'l> Program<'l> {
     }
 
     /// Waits for its end, however long it takes.
-    pub fn wait(mut self) -> Output {
-        let End { code, cpu } = self.end.unwrap_or_else(|| self.ended.wait(self.pid));
+    ///
+    /// # Errors
+    /// Fails if the keeper does not report the end within 10 s.
+    pub fn wait(self) -> Result<Output, LabError> {
+        // A signal to this process cuts a wait short.
+        while poll(&mut [PollFd::new(&self.process, PollFlags::IN)], None) == Err(Errno::INTR) {}
+        self.output()
+    }
+
+    /// Returns what is known of a program that has ended or ends.
+    fn output(mut self) -> Result<Output, LabError> {
+        self.wait_for(LAST_END);
+        let reporting = || self.remote.give_up(&format!("report the end of `{}`", self.name));
+        let End { code, cpu } = self.end.ok_or_else(reporting)?;
         let deadline = Instant::now() + LAST_OUTPUT;
         let mut stdout = String::new();
         while let Line::Text(line) = self.next_line(deadline.saturating_duration_since(Instant::now())) {
@@ -138,7 +158,7 @@ impl<'l> Program<'l> {
             stdout.push('\n');
         }
         let stderr = self.stderr.take().map(|errors| errors.until(deadline)).unwrap_or_default();
-        Output { code, stdout, stderr, cpu }
+        Ok(Output { code, stdout, stderr, cpu })
     }
 
     fn signal(&self, signal: Signal) -> Result<(), LabError> {

@@ -176,7 +176,7 @@ pub(crate) enum Reply {
     Ready { layout: Option<Layout> },
     /// Done, without a result.
     Done,
-    /// A program runs.
+    /// A program runs; as a descriptor comes its process.
     Started { pid: i32 },
     /// Settings.
     Settings(HostSettings),

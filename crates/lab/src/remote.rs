@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,11 +39,14 @@ pub(crate) struct Devices {
 pub(crate) struct Remote {
     control: Arc<OwnedFd>,
     /// One request at a time: the keeper answers in order.
-    replies: Mutex<Receiver<Reply>>,
+    replies: Mutex<Receiver<Answer>>,
     ended: Arc<Ended>,
     process: Child,
     inside: Inside,
 }
+
+/// A reply, with its descriptors.
+type Answer = (Reply, Vec<OwnedFd>);
 
 /// The end of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,21 +109,37 @@ impl Remote {
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Reply, LabError> {
+        self.exchange(action, request, descriptors).map(|(reply, _)| reply)
+    }
+
+    /// As [`Self::ask`], with the descriptors of the answer.
+    pub(crate) fn exchange(
+        &self,
+        action: &str,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<Answer, LabError> {
         let gone = || LabError::Gone { action: action.to_owned() };
         let replies = lock(&self.replies);
         send(&self.control, request, descriptors).map_err(|cause| match cause.kind() {
             io::ErrorKind::InvalidInput => LabError::Io { action: action.to_owned(), cause },
             _ => gone(),
         })?;
-        let reply = replies.recv_timeout(TIMEOUT).map_err(|_| {
+        match replies.recv_timeout(TIMEOUT) {
+            Ok((Reply::Failed { message }, _)) => Err(LabError::Refused { action: action.to_owned(), reason: message }),
+            Ok(answer) => Ok(answer),
             // A late answer would be taken for the answer to the next request.
-            let _ = shutdown(&self.control, Shutdown::Both);
-            gone()
-        })?;
-        match reply {
-            Reply::Failed { message } => Err(LabError::Refused { action: action.to_owned(), reason: message }),
-            reply => Ok(reply),
+            Err(RecvTimeoutError::Timeout) => Err(self.give_up(action)),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
         }
+    }
+
+    /// Kills a keeper that does not answer, and with it every program in the lab. Returns the error of `action`.
+    pub(crate) fn give_up(&self, action: &str) -> LabError {
+        self.end();
+        // One that cannot be killed has ended.
+        let _ = pidfd_send_signal(&self.inside.keeper, Signal::KILL);
+        LabError::Silent { action: action.to_owned() }
     }
 
     /// Ends the keeper, and with it every program in the lab.
@@ -144,8 +163,9 @@ impl Drop for Remote {
     fn drop(&mut self) {
         self.end();
         if !ends_within(&mut self.process, TIMEOUT) {
-            // It is stopped, or waits for a kernel that does not answer. In the first case it ends now.
+            // They are stopped, or wait for a kernel that does not answer. In the first case they end now.
             let _ = pidfd_send_signal(&self.inside.keeper, Signal::KILL);
+            let _ = self.process.kill();
             ends_within(&mut self.process, TIMEOUT);
         }
     }
@@ -173,17 +193,6 @@ impl Ended {
             }
             let left = deadline.checked_duration_since(Instant::now())?;
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// The end of `pid`, however long it takes.
-    pub(crate) fn wait(&self, pid: i32) -> End {
-        let mut state = lock(&self.state);
-        loop {
-            if let Some(end) = state.take(pid) {
-                return end;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -235,16 +244,16 @@ fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Option<Vec<D
 }
 
 /// Receives everything that the keeper sends, on a thread of its own that ends with the keeper.
-fn listen(control: Arc<OwnedFd>) -> (Receiver<Reply>, Arc<Ended>) {
+fn listen(control: Arc<OwnedFd>) -> (Receiver<Answer>, Arc<Ended>) {
     let (answers, replies) = mpsc::channel();
     let ended = Arc::new(Ended::default());
     let state = Arc::clone(&ended);
     thread::spawn(move || {
-        while let Ok(Some((reply, _))) = receive::<Reply>(control.as_fd()) {
-            if let Reply::Exited { pid, code, cpu } = reply {
+        while let Ok(Some(answer)) = receive::<Reply>(control.as_fd()) {
+            if let Reply::Exited { pid, code, cpu } = answer.0 {
                 lock(&state.state).ends.insert(pid, End { code, cpu });
                 state.changed.notify_all();
-            } else if answers.send(reply).is_err() {
+            } else if answers.send(answer).is_err() {
                 break;
             }
         }

@@ -15,7 +15,7 @@ mod sweep;
 mod track;
 
 pub use frame::Page;
-pub use live::{Controls, Live};
+pub use live::{Controls, Live, check};
 pub use measurement::{MeasurementPage, MeasurementUpdate};
 pub use screen::LiveError;
 pub use server::{ServerPage, ServerUpdate};

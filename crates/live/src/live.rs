@@ -45,6 +45,14 @@ pub struct Live<U> {
     wake: Option<PipeWriter>,
 }
 
+/// Checks whether a picture can be drawn.
+///
+/// # Errors
+/// Fails if there is no terminal, it cannot place text, or it is another program's.
+pub fn check() -> Result<(), LiveError> {
+    Screen::find().map(drop)
+}
+
 impl<U: Send + 'static> Live<U> {
     /// Takes the terminal and draws `page` on it, without colour if `NO_COLOR` is set.
     ///

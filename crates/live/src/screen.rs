@@ -72,20 +72,25 @@ pub(crate) struct OwnTerminal {
 impl Screen {
     /// Takes the terminal of this process: that which controls it, or else the one that is standard error.
     pub(crate) fn take() -> Result<Self, LiveError> {
+        Self::on(Self::find()?)
+    }
+
+    /// Returns that terminal, if it can show a picture.
+    pub(crate) fn find() -> Result<File, LiveError> {
         let kind = std::env::var("TERM").unwrap_or_default();
         let file = terminal().ok_or(LiveError::NoTerminal)?;
         if ["", "dumb", "unknown"].contains(&kind.as_str()) {
             return Err(LiveError::Plain(kind));
         }
-        Self::on(file)
-    }
-
-    /// Takes a terminal that is open.
-    pub(crate) fn on(file: File) -> Result<Self, LiveError> {
         // Changing the settings of a terminal that another program has would stop this one.
         if tcgetpgrp(&file).is_ok_and(|foreground| foreground != getpgrp()) {
             return Err(LiveError::Background);
         }
+        Ok(file)
+    }
+
+    /// Takes a terminal that is open, and ours.
+    pub(crate) fn on(file: File) -> Result<Self, LiveError> {
         let before = tcgetattr(&file).map_err(io::Error::from)?;
         let mut ours = before.clone();
         // Keys come one by one and unseen, and Ctrl-C too: a program that a signal ends leaves the terminal as it is.

@@ -1,5 +1,5 @@
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de};
 
 use crate::{
     ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination, CopyReport, DiagnosisReport,
@@ -57,16 +57,24 @@ impl Document {
     /// Returns the document that `json` holds.
     ///
     /// # Errors
-    /// Fails if it holds anything else.
+    /// Fails if it holds anything else, or a document of a newer version of the schema.
     pub fn from_json(json: &[u8]) -> serde_json::Result<Self> {
-        serde_json::from_slice(json)
+        let document = serde_json::from_slice(json);
+        // A newer document may have what this program does not know, and is reported for its version first.
+        match serde_json::from_slice(json) {
+            Ok(version) => Version::check(version).and(document),
+            Err(_) => document,
+        }
     }
 
     /// Returns the document that is the JSON value `value`.
     ///
     /// # Errors
-    /// Fails if it is anything else.
+    /// Fails if it is anything else, or a document of a newer version of the schema.
     pub fn from_value(value: serde_json::Value) -> serde_json::Result<Self> {
+        if let Some(schema) = value.get("schema").and_then(serde_json::Value::as_u64) {
+            Version { schema }.check()?;
+        }
         serde_json::from_value(value)
     }
 
@@ -76,6 +84,23 @@ impl Document {
     /// Never: records hold strings, numbers and lists, all of which can be written.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a record can always be written as JSON")
+    }
+}
+
+/// The version of a document, whatever else is in it.
+#[derive(Deserialize)]
+struct Version {
+    schema: u64,
+}
+
+impl Version {
+    fn check(self) -> serde_json::Result<()> {
+        if self.schema <= SCHEMA_VERSION.into() {
+            return Ok(());
+        }
+        let Self { schema } = self;
+        let why = format!("it has schema {schema} of a newer fullpipe; this one knows up to {SCHEMA_VERSION}");
+        Err(de::Error::custom(why))
     }
 }
 
@@ -249,5 +274,15 @@ mod tests {
         let json = String::from_utf8(document.to_json()).unwrap();
         assert_eq!(json, r#"{"schema":2,"kind":"table","table":[]}"#);
         assert_eq!(Document::from_value(json.parse().unwrap()).unwrap(), document);
+    }
+
+    #[test]
+    fn a_document_of_a_newer_version_is_refused_for_that() {
+        for json in [r#"{"schema":999,"kind":"table","table":[]}"#, r#"{"schema":999,"kind":"tomorrow"}"#] {
+            for refused in [Document::from_json(json.as_bytes()), Document::from_value(json.parse().unwrap())] {
+                assert!(refused.unwrap_err().to_string().contains("schema 999 of a newer fullpipe"), "{json}");
+            }
+        }
+        assert!(Document::from_json(br#"{"kind":"table"}"#).unwrap_err().to_string().contains("missing field"));
     }
 }

@@ -111,7 +111,7 @@ impl Pool {
 
     async fn call(&self) -> io::Result<Ready> {
         let _call = self.calls.acquire().await.map_err(io::Error::other)?;
-        let stream = reach(&self.via).await?;
+        let stream = reach(&self.via, None).await?;
         let called = timeout(CONNECT_DEADLINE, self.greet(stream)).await;
         called.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)))
     }

@@ -24,7 +24,7 @@ use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
 use crate::pending::{Pending, PendingCaller};
 use crate::pipes::{MAX_PIPES, Pipes};
 use crate::rules::Target;
-use crate::sockets::{listen, prepare, raise_descriptors, reach};
+use crate::sockets::{canonical, listen, prepare, raise_descriptors, reach};
 use crate::worker::{Inbox, Joint, Pair, Worker};
 
 /// Time between two checks for an interrupt.
@@ -145,8 +145,7 @@ impl Relay {
             let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, client)) => {
-                    let client = SocketAddr::new(client.ip().to_canonical(), client.port());
-                    self.admit(stream, client, permit);
+                    self.admit(stream, canonical(client), permit);
                 }
                 Err(_) => sleep(ACCEPT_PAUSE).await,
             }
@@ -189,7 +188,7 @@ impl Relay {
         match &self.part {
             Part::Alone(to) => {
                 let unreachable = |error| io::Error::other(format!("the target {to} cannot be reached: {error}"));
-                let target = plain(reach(to).await.map_err(unreachable)?)?;
+                let target = plain(reach(to, stream.local_addr().ok()).await.map_err(unreachable)?)?;
                 Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), joint: Joint::Alone }))
             }
             Part::Near(pool, to) => {

@@ -48,8 +48,8 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
         let error = || RuleError::Target(text.to_owned());
-        let (host, port) = split(text).ok_or_else(error)?;
-        let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(error)?;
+        let (host, number) = split(text).ok_or_else(error)?;
+        let port = port(number).ok_or_else(error)?;
         let may_hold = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'[' | b']');
         if host.is_empty() || host.len() > MAX_HOST || !host.bytes().all(may_hold) {
             return Err(error());
@@ -73,7 +73,7 @@ impl FromStr for AllowedTargets {
         let (network, ports) = split(text).ok_or_else(error)?;
         let ports = match ports {
             "*" => Vec::new(),
-            ports => ports.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| error())?,
+            ports => ports.split(',').map(port).collect::<Option<_>>().ok_or_else(error)?,
         };
         Ok(Self { network: network.parse().map_err(|_| error())?, ports })
     }
@@ -95,6 +95,10 @@ pub(crate) fn permits(rules: &[AllowedTargets], address: SocketAddr) -> bool {
 
 fn own_network(address: IpAddr) -> Option<Network> {
     OWN.iter().filter_map(|text| text.parse::<Network>().ok()).find(|own| own.contains(address))
+}
+
+fn port(number: &str) -> Option<u16> {
+    number.parse().ok().filter(|port| *port != 0)
 }
 
 /// Splits at the last colon, and takes the brackets off the first part.
@@ -160,7 +164,16 @@ mod tests {
         for brackets in ["[[z8F8]:7", "[[::1]]:7", "a]:7", "a[:7"] {
             assert!(brackets.parse::<Target>().is_err(), "{brackets}");
         }
-        for text in ["", "10.0.0.0/8", "10.0.0.0/8:", "10.0.0.0/8:x", "10.0.0.0/33:22", "host:22", "2001:db8::/32:22"] {
+        for text in [
+            "",
+            "10.0.0.0/8",
+            "10.0.0.0/8:",
+            "10.0.0.0/8:x",
+            "10.0.0.0/8:22,0",
+            "10.0.0.0/33:22",
+            "host:22",
+            "2001:db8::/32:22",
+        ] {
             assert!(text.parse::<AllowedTargets>().is_err(), "{text}");
         }
     }

@@ -53,7 +53,12 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
 /// Fails if the name is not known.
 pub(crate) async fn resolve(target: &Target) -> io::Result<Vec<SocketAddr>> {
     let found = lookup_host((target.host.as_str(), target.port)).await?;
-    Ok(found.map(|address| SocketAddr::new(address.ip().to_canonical(), address.port())).collect())
+    Ok(found.map(canonical).collect())
+}
+
+/// Returns an address of IPv4 as one, also where it came as one of IPv6.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Connects to the first of `addresses` that answers.
@@ -77,9 +82,17 @@ pub(crate) async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
 /// Resolves `target` and connects to it, within the deadline.
 ///
 /// # Errors
-/// Fails if it is not known or does not answer, and with `TimedOut` at the deadline.
-pub(crate) async fn reach(target: &Target) -> io::Result<TcpStream> {
-    let reached = async { connect(&resolve(target).await?).await };
+/// Fails if it is not known, does not answer or is `ours`, the address at which a client called this relay, and with
+/// `TimedOut` at the deadline.
+pub(crate) async fn reach(target: &Target, ours: Option<SocketAddr>) -> io::Result<TcpStream> {
+    let reached = async {
+        let addresses = resolve(target).await?;
+        // Each connection would make another one.
+        if ours.is_some_and(|ours| addresses.contains(&canonical(ours))) {
+            return Err(io::Error::other("it is this relay itself"));
+        }
+        connect(&addresses).await
+    };
     timeout(CONNECT_DEADLINE, reached).await.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)))
 }
 

@@ -19,5 +19,5 @@ pub use text::{
     host_undone, imported, interval_head, interval_line, judged, lab_report, lab_summary, measurement, one_flow,
     own_capture, pair_forecast, path, prediction, program_moved, programs, proof_begins, ramp, ramp_step, redacted,
     relay_progress, relayed, remedies, result, route, seeds, simulations, simulations_csv_head, simulations_csv_row,
-    stored, stored_document, sweep, sweep_forecast, sweep_plan, sweep_run, table, trial, undone, what_if,
+    stored, stored_document, sweep, sweep_forecast, sweep_kept, sweep_plan, sweep_run, table, trial, undone, what_if,
 };

@@ -168,7 +168,7 @@ impl PathSpec {
     }
 
     fn set_rtt(&mut self, text: &str) -> Result<(), String> {
-        let rtt: Span = quantity(text)?;
+        let rtt = up_to_an_hour(text, "the round-trip time of a path")?;
         let half = rtt / 2;
         self.forward.delay = Some(half);
         self.reverse.delay = Some(rtt - half);
@@ -277,7 +277,7 @@ impl DirectionSpec {
     }
 
     fn set_delay(&mut self, text: &str) -> Result<(), String> {
-        self.delay = Some(quantity(text)?);
+        self.delay = Some(up_to_an_hour(text, "the delay of a path")?);
         Ok(())
     }
 
@@ -346,6 +346,12 @@ impl Trace {
         }
         Ok(())
     }
+}
+
+/// Reads a time that a packet takes at most: to Mars and back it is less than an hour.
+fn up_to_an_hour(text: &str, what: &str) -> Result<Span, String> {
+    let time: Span = quantity(text)?;
+    require(time, time <= Span::from_secs(3600), text, what, "it must be at most an hour")
 }
 
 /// Fails: no files can be read here.

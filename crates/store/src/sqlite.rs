@@ -1,6 +1,6 @@
 //! SQLite: one file, with a write-ahead log, synced at each commit.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,9 @@ impl Sqlite {
             make(file).map_err(|error| EngineError::of(&error))?;
         }
         let writable = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(file, writable)?;
+        // SQLite does not say why.
+        let unopened = |error| File::open(file).map_or_else(|cause| EngineError::of(&cause), |_| error);
+        let connection = Connection::open_with_flags(file, writable).map_err(|error| unopened(error.into()))?;
         connection.busy_timeout(BUSY)?;
         let mut opened = Self { connection, file: file.to_owned() };
         opened.identify()?;

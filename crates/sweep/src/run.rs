@@ -76,7 +76,11 @@ impl Sweep<'_> {
                 return Ok(self.report(true));
             }
             let before = account.passed(measure.device());
-            let measurement = measure.measure(number, &self.request(cell))?;
+            let measurement = match measure.measure(number, &self.request(cell)) {
+                // What measures may call the interrupt an error.
+                Err(_) if self.is_interrupted() => return Ok(self.report(true)),
+                measured => measured?,
+            };
             let during = account.passed(measure.device());
             if measurement.interrupted || self.is_interrupted() {
                 return Ok(self.report(true));

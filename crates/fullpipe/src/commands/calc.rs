@@ -1,5 +1,6 @@
-use std::io::{self, ErrorKind, Read};
+use std::io::ErrorKind;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::thread;
 
 use fullpipe_calc::{Axes, Batch, BatchError, Hosts, InputError, Setting, WhatIfChange, as_csv, calculate};
@@ -14,6 +15,7 @@ use fullpipe_units::{BitRate, Span};
 
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
+use crate::input;
 use crate::terminal::{Format, Terminal};
 use crate::values::{Values, duration, values};
 
@@ -248,20 +250,12 @@ fn table(axes: &Axes, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure>
 
 fn batch(file: &str, axes: &Axes, hosts: &Hosts) -> Result<(), Failure> {
     let name = if file == "-" { "standard input" } else { file };
-    let bytes = read(file).map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
+    let bytes =
+        input::read(Path::new(file)).map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
     let in_file = |error: InputError| Failure::new(USAGE, format!("{name}: {error}"));
     let rows = as_csv(bytes).map_err(in_file)?;
     let batch = Batch::of_file(&rows, axes, hosts).map_err(in_file)?;
     written(&batch, name)
-}
-
-fn read(file: &str) -> io::Result<Vec<u8>> {
-    if file != "-" {
-        return std::fs::read(file);
-    }
-    let mut bytes = Vec::new();
-    io::stdin().lock().read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 fn written(batch: &Batch, name: &str) -> Result<(), Failure> {

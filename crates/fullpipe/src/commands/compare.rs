@@ -16,7 +16,7 @@ use crate::commands::keep::KeepArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING};
 use crate::terminal::{Format, Terminal};
-use crate::values::duration;
+use crate::values::{capacity, some_time};
 
 /// The flags of a comparison in a lab.
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<String>,
     /// Capacity of the path, if known; without it nothing is predicted
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = capacity)]
     bandwidth: Option<BitRate>,
     #[command(flatten)]
     transfers: Transfers,
@@ -78,7 +78,7 @@ struct Transfers {
     /// Time after which a transfer is ended
     ///
     /// The default is 20 times what is predicted, or the time of 1 Mbit/s, and a minute.
-    #[arg(long, value_parser = duration, value_name = "SECONDS")]
+    #[arg(long, value_parser = some_time, value_name = "SECONDS")]
     timeout: Option<Span>,
     /// Keep the file and its copies on disks, not in memory
     #[arg(long)]

@@ -1,6 +1,6 @@
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{IsTerminal, stdin, stdout};
+use std::io::{stdin, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -274,7 +274,7 @@ impl Shown<'_> {
     fn note(&mut self, event: CopyEvent) {
         match event {
             CopyEvent::Progress(progress) => {
-                if stdout().is_terminal() {
+                if Terminal::can_redraw() {
                     self.terminal.live(&report::copy_progress(&progress));
                     self.is_line_open = true;
                 }

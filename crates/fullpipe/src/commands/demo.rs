@@ -11,7 +11,7 @@ use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
-use crate::values::{backend, duration};
+use crate::values::{backend, some_time};
 
 /// The whole loop on an emulated path: predict, measure, explain, fix, prove.
 ///
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
         short = 't',
         help_heading = "Load",
         default_value = "12",
-        value_parser = duration,
+        value_parser = some_time,
         value_name = "SECONDS"
     )]
     time: Span,

@@ -1,10 +1,11 @@
 //! Documents that were printed with --json, read again.
 
-use std::io::Read;
+use std::path::Path;
 
 use fullpipe_record::Document;
 
 use crate::failure::{Failure, USAGE};
+use crate::input::read_text;
 
 /// Returns the name of a file for messages: `-` is standard input.
 pub(crate) fn name_of(file: &str) -> &str {
@@ -24,13 +25,7 @@ pub(crate) fn read(file: &str) -> Result<Document, Failure> {
 /// # Errors
 /// Fails if the file cannot be read.
 pub(crate) fn text_of(file: &str) -> Result<String, Failure> {
-    let text = if file == "-" {
-        let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
-    } else {
-        std::fs::read_to_string(file)
-    };
-    text.map_err(|error| Failure::new(USAGE, format!("cannot read {}: {error}", name_of(file))))
+    read_text(Path::new(file)).map_err(|error| Failure::new(USAGE, format!("cannot read {}: {error}", name_of(file))))
 }
 
 /// Returns the failure of a file, by its name, that holds no document.

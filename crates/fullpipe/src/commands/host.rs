@@ -24,7 +24,7 @@ use super::state::state_folder;
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::{Format, Terminal};
-use crate::values::duration;
+use crate::values::{capacity, duration};
 
 const APPLY_HELP: &str = "\
 Settings are written as they are called:
@@ -59,7 +59,7 @@ enum Action {
         #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = rtt)]
         rtt: Span,
         /// Capacity of the path: 100Mbit/s, 1G
-        #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = bandwidth)]
+        #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = capacity)]
         bandwidth: BitRate,
         /// Parallel streams over the path
         #[arg(
@@ -140,7 +140,7 @@ struct MaybePath {
     #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = rtt, requires = "bandwidth")]
     rtt: Option<Span>,
     /// Capacity of the path: 100Mbit/s, 1G
-    #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = bandwidth, requires = "rtt")]
+    #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = capacity, requires = "rtt")]
     bandwidth: Option<BitRate>,
     /// Parallel streams over the path
     #[arg(
@@ -396,12 +396,6 @@ fn rtt(text: &str) -> Result<Span, String> {
     let rtt: Span = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
     let possible = rtt > Span::ZERO && rtt <= Span::from_secs(3600);
     possible.then_some(rtt).ok_or_else(|| "it must be above 0 and at most an hour".to_owned())
-}
-
-fn bandwidth(text: &str) -> Result<BitRate, String> {
-    let rate: BitRate = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
-    let possible = rate > BitRate::ZERO && rate <= BitRate::from_mbps(1_000_000_000);
-    possible.then_some(rate).ok_or_else(|| "it must be above 0 and at most 1 Pbit/s".to_owned())
 }
 
 fn temporary(text: &str) -> Result<Span, String> {

@@ -20,9 +20,10 @@ use crate::commands::Run;
 use crate::commands::keep::KeepArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::input::read_text;
 use crate::sibling::read_sibling;
 use crate::terminal::{Format, Terminal};
-use crate::values::{backend, duration};
+use crate::values::{backend, duration, some_bytes};
 
 /// Run scenarios, or any program, over emulated paths.
 ///
@@ -80,7 +81,14 @@ enum Action {
         #[arg(long, value_name = "FOLDER")]
         capture: Option<PathBuf>,
         /// Maximum size of a capture file
-        #[arg(long, requires = "capture", default_value = "256MiB", value_name = "BYTES")]
+        #[arg(
+            long,
+            requires = "capture",
+            conflicts_with = "is_virtual",
+            default_value = "256MiB",
+            value_parser = some_bytes,
+            value_name = "BYTES"
+        )]
         capture_size: ByteCount,
         #[command(flatten)]
         keep: KeepArguments,
@@ -508,7 +516,7 @@ fn load_grid(name: &str) -> Result<Grid, Failure> {
     if let Some((name, text)) = builtin_grids().iter().find(|(known, _)| *known == name) {
         return Ok(Grid::parse(name, text)?);
     }
-    let text = std::fs::read_to_string(name).map_err(|cause| unreadable("grid", name, &cause, builtin_grids()))?;
+    let text = read_text(Path::new(name)).map_err(|cause| unreadable("grid", name, &cause, builtin_grids()))?;
     Ok(Grid::parse(name, &text)?)
 }
 
@@ -532,7 +540,7 @@ pub(super) fn load(name: &str) -> Result<Scenario, Failure> {
     if let Some((name, text)) = builtin().iter().find(|(known, _)| *known == name) {
         return Ok(Scenario::parse(name, text)?);
     }
-    let text = std::fs::read_to_string(name).map_err(|cause| unreadable("scenario", name, &cause, builtin()))?;
+    let text = read_text(Path::new(name)).map_err(|cause| unreadable("scenario", name, &cause, builtin()))?;
     Ok(Scenario::parse_with(name, &text, &|file| read_sibling(Path::new(name), file))?)
 }
 
@@ -578,7 +586,7 @@ fn execute(
         return Err(Failure::new(USAGE, why));
     }
     let lab = start(scenario, &Plan { interactive: true, ..plan(scenario, backend) })?;
-    Ok(lab.start_program(host, program, arguments, Stdio::Inherited)?.wait().code)
+    Ok(lab.start_program(host, program, arguments, Stdio::Inherited)?.wait()?.code)
 }
 
 /// Builds the hosts of `scenario`, with relays if its path has stretches.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_live::{Controls, Live, LiveError, MeasurementUpdate, Page};
+use fullpipe_live::{Controls, Live, LiveError, MeasurementUpdate, Page, check};
 use fullpipe_probe::{Destination, ProbeError, TestEvent, watch_closely};
 use fullpipe_record::{Interval, Measurement, Request};
 use signal_hook::SigId;
@@ -48,11 +48,12 @@ impl LiveArgument {
     /// the terminal is given back. A terminal that is closed asks for the end of its picture's command, too.
     ///
     /// # Errors
-    /// Fails if signals cannot be listened for.
+    /// Fails if signals cannot be listened for, or if a picture is asked for and no terminal can show one.
     pub(crate) fn interrupts(self) -> Result<Interrupts, Failure> {
         if !self.live {
             return Ok(Interrupts { flag: super::interrupt_flag()?, ..Interrupts::default() });
         }
+        check().map_err(|error| refused(&error))?;
         let interrupts = Interrupts::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             for flag in [&interrupts.flag, &interrupts.signalled] {

@@ -12,7 +12,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::login::login;
 use crate::failure::{Failure, USAGE};
-use crate::values::{dscp, duration, key, milliseconds, rsa_public_key, tls_trust, type_of_service};
+use crate::values::{dscp, duration, key, milliseconds, rsa_public_key, some_bytes, tls_trust, type_of_service};
 
 /// Default rate of a UDP sender, as iperf3 has it.
 const DEFAULT_UDP_RATE: BitRate = BitRate::from_mbps(1);
@@ -105,7 +105,7 @@ struct TcpArguments {
     /// Window that the receiver should advertise
     ///
     /// The socket buffers are chosen to yield it.
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["buffer", "udp"])]
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes, conflicts_with_all = ["buffer", "udp"])]
     window: Option<ByteCount>,
     /// Congestion control: cubic, reno, bbr, …
     #[arg(long, short = 'C', value_name = "NAME")]
@@ -142,6 +142,9 @@ struct TcpArguments {
     blocking: bool,
 }
 
+/// Flags with which there is no UDP. What requires it would be accepted, and left out, next to one of them.
+const OF_TCP: [&str; 7] = ["window", "mptcp", "zerocopy", "msg_zerocopy", "rx_copy", "skip_rx_copy", "blocking"];
+
 /// Settings of UDP sockets.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "UDP")]
@@ -150,16 +153,16 @@ struct UdpArguments {
     /// Send and receive each datagram by itself
     ///
     /// By default the kernel cuts and joins datagrams (`UDP_SEGMENT`, `UDP_GRO`).
-    #[arg(long, requires = "udp", hide_short_help = true)]
+    #[arg(long, requires = "udp", conflicts_with_all = OF_TCP, hide_short_help = true)]
     no_gso: bool,
     /// The kernel cuts and joins datagrams: the default, and iperf3's name for it
-    #[arg(long, requires = "udp", conflicts_with = "no_gso", hide = true)]
+    #[arg(long, requires = "udp", conflicts_with = "no_gso", conflicts_with_all = OF_TCP, hide = true)]
     gsro: bool,
     /// Number datagrams in 64 bits, for more than 4 billion datagrams
-    #[arg(long, requires = "udp", hide_short_help = true)]
+    #[arg(long, requires = "udp", conflicts_with_all = OF_TCP, hide_short_help = true)]
     udp_counters_64bit: bool,
     /// Forbid routers to fragment datagrams
-    #[arg(long, requires = "udp", hide_short_help = true)]
+    #[arg(long, requires = "udp", conflicts_with_all = OF_TCP, hide_short_help = true)]
     dont_fragment: bool,
 }
 
@@ -222,7 +225,7 @@ pub(crate) struct Way {
     /// The server is iperf2's (`iperf -s`); uploads only
     #[arg(
         long,
-        conflicts_with_all = ["reverse", "bidir", "get_server_output", "username"],
+        conflicts_with_all = ["reverse", "bidir", "get_server_output", "username", "rsa_public_key_path"],
         help_heading = "Server"
     )]
     iperf2: bool,

@@ -21,6 +21,7 @@ use crate::commands::output::OutputArguments;
 use crate::commands::ramp::{self, RampArgument};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
+use crate::values::capacity;
 
 /// Largest rate of UDP load that needs no consent of the users of the path.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
@@ -38,7 +39,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     reach: Reach,
     /// Capacity of the path, if known; it makes the verdict surer
-    #[arg(long, value_name = "RATE", help_heading = "Path")]
+    #[arg(long, value_name = "RATE", value_parser = capacity, help_heading = "Path")]
     bandwidth: Option<BitRate>,
     /// Increase the load in steps: 10%..120% or 5M..60M/12
     ///

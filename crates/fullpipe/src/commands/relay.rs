@@ -59,10 +59,17 @@ pub(crate) struct Arguments {
     ///
     /// Blocks that would not become 5 % shorter, or take more processor time than they save on the way, pass as they
     /// are. The far relay needs no option for it.
-    #[arg(long, requires = "via", help_heading = "Pair")]
+    #[arg(long, requires = "via", conflicts_with = "allow_to", help_heading = "Pair")]
     compress: bool,
     /// Connections to the far relay that wait for clients
-    #[arg(long, value_name = "N", default_value_t = 8, requires = "via", help_heading = "Pair")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 8,
+        requires = "via",
+        conflicts_with = "allow_to",
+        help_heading = "Pair"
+    )]
     pool: u16,
     /// Serve only this network, as 192.0.2.0/24; repeatable
     #[arg(long, value_name = "NETWORK", help_heading = "Limits")]

@@ -98,6 +98,9 @@ pub(crate) struct Arguments {
     live: LiveArgument,
 }
 
+/// Flags of a server that ends by itself, which shares no folder.
+const OF_TESTS: [&str; 2] = ["one_off", "idle_timeout"];
+
 /// The folder that is shared.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Data")]
@@ -111,11 +114,18 @@ struct ShareArguments {
         value_parser = shared_folder,
         value_name = "FOLDER[:ro]",
         requires = "key_file",
-        conflicts_with_all = ["one_off", "idle_timeout"]
+        conflicts_with_all = OF_TESTS
     )]
     share: Option<SharedFolder>,
     /// Port for copies
-    #[arg(long, value_name = "PORT", default_value_t = SHARE_PORT, requires = "share", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = SHARE_PORT,
+        requires = "share",
+        conflicts_with_all = OF_TESTS,
+        hide_short_help = true
+    )]
     share_port: u16,
 }
 

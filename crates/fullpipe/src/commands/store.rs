@@ -12,6 +12,7 @@ use super::facts;
 use super::keep::PlaceArgument;
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
+use crate::input;
 use crate::terminal::{Format, Terminal};
 use crate::values::ago;
 
@@ -44,7 +45,7 @@ enum Action {
         #[command(flatten)]
         which: Which,
         /// Largest number of documents
-        #[arg(long, default_value_t = 20, value_name = "N")]
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
         limit: u32,
         #[command(flatten)]
         redact: RedactArgument,
@@ -303,7 +304,7 @@ fn import_file(store: &mut Option<Store>, place: &Location, file: &Path) -> Resu
     let name = file.display().to_string();
     let refused =
         |error| ImportedFile { file: name.clone(), ids: Vec::new(), known: 0, kind: None, error: Some(error) };
-    let documents = read_whole(file)
+    let documents = input::read(file)
         .map_err(|error| format!("it cannot be read: {error}"))
         .and_then(|bytes| read_import(&bytes, Timestamp::now()));
     let documents = match documents {
@@ -322,13 +323,4 @@ fn import_file(store: &mut Option<Store>, place: &Location, file: &Path) -> Resu
         kind: documents.first().map(|document| document.head.kind.clone()),
         error: None,
     })
-}
-
-fn read_whole(file: &Path) -> std::io::Result<Vec<u8>> {
-    if file == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes)?;
-        return Ok(bytes);
-    }
-    std::fs::read(file)
 }

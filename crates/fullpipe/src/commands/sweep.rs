@@ -32,6 +32,7 @@ use crate::commands::live::{Interrupts, LiveArgument, Picture};
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
+use crate::values::{capacity, some_bytes};
 
 /// Most bytes of a sweep that need no consent.
 const CONSENT_BYTES: ByteCount = ByteCount::from_mib(1024);
@@ -57,7 +58,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     access: Access,
     /// Capacity of the path, if known; it permits a forecast
-    #[arg(long, value_name = "RATE", help_heading = "Path")]
+    #[arg(long, value_name = "RATE", value_parser = capacity, help_heading = "Path")]
     bandwidth: Option<BitRate>,
     /// The server sends, this end receives
     #[arg(long, short = 'R', help_heading = "Sweep")]
@@ -92,7 +93,7 @@ pub(crate) struct SweepArguments {
     /// of which each has every window once, so that a slow change of the path does not look like an effect of the
     /// settings. `both` measures the grid in the one order and then in the other: what comes again belongs to the
     /// settings, and what does not to the path at that time.
-    #[arg(long, requires = "full", value_parser = order, value_name = "ORDER")]
+    #[arg(long, requires = "full", conflicts_with = "budget", value_parser = order, value_name = "ORDER")]
     order: Option<SweepOrder>,
     /// Part of the time in which the path is loaded; the rest is rest
     #[arg(long, default_value = "50%", value_parser = share, value_name = "SHARE")]
@@ -101,7 +102,7 @@ pub(crate) struct SweepArguments {
     #[arg(long, default_value = "20%", value_parser = share, value_name = "SHARE", conflicts_with = "full")]
     budget: Ratio,
     /// Bytes at most
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
     max_bytes: Option<ByteCount>,
     /// Congestion control: cubic, reno, bbr, …
     #[arg(long, short = 'C', value_name = "NAME")]
@@ -226,6 +227,9 @@ impl SweepArguments {
         if self.resume.is_none() {
             self.consent(place, &plan)?;
             archive.begin(sweep_plan);
+        }
+        if archive.is_on {
+            terminal.progress(&report::sweep_kept(plan.fixed(), style));
         }
         *place.picture.borrow_mut() = self.live.start(|| SweepPage::new(plan.fixed()), interrupts)?;
         // Whoever sees this event can resume the sweep.

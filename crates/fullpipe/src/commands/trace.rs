@@ -21,7 +21,7 @@ use crate::commands::Run;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
-use crate::values::duration;
+use crate::values::{capacity, some_time};
 
 /// The TCP connections in a capture, and what limited the largest.
 ///
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
         short,
         requires = "interface",
         conflicts_with = "files",
-        value_parser = duration,
+        value_parser = some_time,
         value_name = "SECONDS"
     )]
     time: Option<Span>,
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NO")]
     flow: Option<u64>,
     /// Capacity of the path, if known; it makes the verdict surer
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = capacity)]
     bandwidth: Option<BitRate>,
     /// Settings of the host that sent the data: what `fullpipe host show --json` printed there
     ///
@@ -102,11 +102,13 @@ impl Run for Arguments {
             return Err(Failure::new(USAGE, "--xplot reads a capture twice: name a FILE that is no pipe"));
         }
         let known = self.known()?;
+        // Before Ctrl-C is anything but the end: standard input may be a terminal.
+        let files = self.files.iter().map(|file| open(file)).collect::<Result<Vec<_>, _>>()?;
         let flag = super::interrupt_flag()?;
         let (mut readings, is_complete) = match &self.interface {
             // Its end is that of the capture.
             Some(device) => (vec![self.capture(device, Arc::clone(&flag), terminal)?], true),
-            None => (self.read_files(&flag)?, !flag.load(Ordering::Relaxed)),
+            None => (self.read_files(files, &flag)?, !flag.load(Ordering::Relaxed)),
         };
         let error = readings.last_mut().and_then(|reading| reading.error.take());
         let mut readings = readings.into_iter();
@@ -144,8 +146,7 @@ impl Arguments {
     }
 
     /// Reads the files up to one with an error.
-    fn read_files(&self, flag: &AtomicBool) -> Result<Vec<Reading>, Failure> {
-        let files = self.files.iter().map(|file| open(file)).collect::<Result<Vec<_>, _>>()?;
+    fn read_files(&self, files: Vec<(PacketFile, String)>, flag: &AtomicBool) -> Result<Vec<Reading>, Failure> {
         let mut readings: Vec<Reading> = Vec::new();
         for (packets, name) in files {
             let explained = readings.first().and_then(Reading::explained).map_or(self.explained(), Explained::Same);

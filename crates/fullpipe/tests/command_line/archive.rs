@@ -1,6 +1,7 @@
 //! The archive as its users have it: kept, listed, imported, exported; and what may go wrong.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -243,6 +244,34 @@ fn old_bodies_are_removed_and_their_facts_stay() {
     let id = stored["id"].as_str().unwrap();
     assert_says(&sentence(&user.run(&["store", "show", id, "--original"]), 1), &[id, "removed"]);
     assert!(user.run(&["store", "thin"]).status.code() == Some(2));
+}
+
+/// Documents that were lost on a full disk once ended with code 0.
+#[test]
+fn what_standard_output_does_not_take_is_a_failure() {
+    let user = User::new();
+    assert!(user.run(&["store", "import", &file("iperf3-tcp.json")]).status.success());
+    let id = user.stored()[0]["id"].as_str().unwrap().to_owned();
+    for arguments in
+        [&["store", "export"][..], &["store", "export", "--json-lines"], &["store", "show", "--original", &id]]
+    {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = user.command(arguments).stdout(full).output().unwrap();
+        assert_says(&sentence(&output, 1), &["standard output is not complete", "No space left"]);
+    }
+}
+
+#[test]
+fn an_archive_of_another_user_is_refused_with_the_reason() {
+    require!(Root);
+    let user = User::new();
+    assert!(user.run(&["store", "create"]).status.success());
+    let mut nobody = Command::new("setpriv");
+    nobody.args(["--reuid", "65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]);
+    nobody.args([env!("CARGO_BIN_EXE_fullpipe"), "store", "list", "--store"]);
+    let place = user.0.path().join("fullpipe/archive.db");
+    fs::set_permissions(user.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_says(&sentence(&run(nobody.arg(place), 20), 1), &["cannot open the archive", "Permission denied"]);
 }
 
 #[test]

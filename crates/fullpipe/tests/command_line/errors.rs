@@ -7,10 +7,11 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{FalseServer, Mark, Part, assert_says, document, free_port, sentence};
+use fullpipe_testkit::{FalseServer, Mark, Part, assert_says, document, free_port, sentence, within};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Longest time until a failure is reported, in seconds.
@@ -106,10 +107,79 @@ fn all_that_would_do_is_named() {
 /// A result that was lost once ended with code 0.
 #[test]
 fn a_full_disk_under_standard_output() {
-    let full = File::options().write(true).open("/dev/full").unwrap();
-    let mut command = fullpipe(&["calc", "--rtt", "100ms", "--bandwidth", "1G"]);
-    let output = command.stdout(full).output().unwrap();
-    assert_says(&sentence(&output, FAILED), &["standard output is not complete", "No space left"]);
+    for arguments in [&["calc", "--rtt", "100ms", "--bandwidth", "1G"][..], &["calc", "--help"], &["--version"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = fullpipe(arguments).stdout(full).output().unwrap();
+        assert_says(&sentence(&output, FAILED), &["standard output is not complete", "No space left"]);
+    }
+}
+
+#[test]
+fn nothing_where_something_must_be() {
+    for (command, flags) in [
+        ("simulate", &["--time", "--bytes"][..]),
+        ("demo", &["--time"]),
+        ("trace --interface lo", &["--time", "--bandwidth"]),
+        ("diff h --pairs 2", &["--time"]),
+        ("compare h", &["--timeout", "--bandwidth"]),
+        ("sweep h", &["--max-bytes", "--bandwidth"]),
+        ("measure h", &["--window", "--bandwidth"]),
+        ("diagnose h", &["--bandwidth"]),
+        ("lab run demo --capture x", &["--capture-size"]),
+    ] {
+        for flag in flags {
+            let zero = format!("{flag}=0");
+            assert_says(&refused(&command.split(' ').chain([zero.as_str()]).collect::<Vec<_>>()), &[flag, "above 0"]);
+        }
+    }
+    assert_says(&refused(&["simulate", "--jobs", "0"]), &["--jobs", "at least 1"]);
+    assert_says(&refused(&["store", "list", "--limit", "0"]), &["--limit", "0 is not in 1.."]);
+}
+
+/// A flag that needs another one was accepted, and had no effect, next to what excludes that other one.
+#[test]
+fn flags_without_an_effect() {
+    let key = scenario("relay.key", &"k".repeat(64));
+    for command in [
+        "simulate --rtt 1ms --what-if congestion=bbr",
+        "simulate demo --what-if congestion=bbr",
+        "simulate --csv --trace-interval 1",
+        "sweep h --budget 10% --order both",
+        "lab run demo --virtual --capture-size 1M",
+        "measure h --window 1M --no-gso",
+        "measure h --blocking --dont-fragment",
+        &format!("relay --listen :0 --allow-to 10.0.0.0/8:22 --key-file {key} --compress"),
+        &format!("relay --listen :0 --allow-to 10.0.0.0/8:22 --key-file {key} --pool 3"),
+        "diff a b --time 3",
+        "diff a b --yes",
+        "diff a b --port 3",
+        "serve --one-off --share-port 3",
+    ] {
+        let said = refused(&command.split(' ').collect::<Vec<_>>());
+        assert!(said.contains("cannot be used with"), "{command}: {said}");
+    }
+}
+
+#[test]
+fn a_name_with_escapes_is_part_of_one_line_that_commands_no_terminal() {
+    let name = "e\u{1b}[31mvil\nname";
+    for command in ["trace", "report", "simulate", "simulate --from", "calc --batch", "lab run --virtual"] {
+        let said = stated(&command.split(' ').chain([name]).collect::<Vec<_>>(), USAGE);
+        assert_says(&said, &["e\\u{1b}[31mvil\\nname", "No such file"]);
+    }
+}
+
+#[test]
+fn an_interrupt_ends_who_waits_for_standard_input() {
+    for arguments in [["simulate", "--from", "-"].as_slice(), &["trace", "-"]] {
+        let mut program = fullpipe(arguments).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let waits = || std::fs::read_to_string(format!("/proc/{}/status", program.id())).unwrap().contains("State:\tS");
+        assert!(within(Duration::from_secs(10), waits), "{arguments:?}: it does not wait");
+        kill_process(Pid::from_child(&program), Signal::INT).unwrap();
+        let ended = within(Duration::from_secs(10), || program.try_wait().unwrap().is_some());
+        let _ = program.kill();
+        assert!(ended, "{arguments:?}");
+    }
 }
 
 #[test]
@@ -124,7 +194,7 @@ fn a_calculation_of_what_cannot_be() {
     // Each flag alone; clap names it, and the sentence says what is valid.
     let alone = [
         ("--bandwidth", ["0", "5ms", "-1", "nan", "inf", "1e30", "", "1M,", "2G..1G", "1..1T+1"]),
-        ("--rtt", ["0s", "100Mbit/s", "-1ms", "nan", "inf", "1e30s", "", "1ms,", "2s..1s", "5"]),
+        ("--rtt", ["0s", "100Mbit/s", "-1ms", "nan", "3601s", "1e30s", "", "1ms,", "2s..1s", "5"]),
         ("--distance", ["0km", "5ms", "-1km", "nan", "inf", "1e30km", "", "1km,", "2km..1km", "8000"]),
         ("--window", ["0", "5ms", "-1", "nan", "inf", "1e30", "", "1M,", "2M..1M", "1..1T+1"]),
         ("--buffer", ["0", "5ms", "-1", "nan", "inf", "1e30", "", "1M,", "2M..1M", "1..1T+1"]),
@@ -250,6 +320,7 @@ fn a_scenario_that_is_missing() {
 fn a_demo_of_what_cannot_be() {
     assert_says(&stated(&["demo", "--path", "rate=-1"], USAGE), &["--path", "rate", "negative"]);
     assert_says(&stated(&["demo", "--path", "speed=1"], USAGE), &["--path", "speed"]);
+    assert_says(&stated(&["demo", "--path", "rtt=1e9s"], USAGE), &["--path", "rtt", "at most an hour"]);
     assert_says(&stated(&["demo", "--sender", "nosuch=1"], USAGE), &["--sender", "nosuch", "tcp_wmem"]);
     assert_says(&stated(&["demo", "--receiver", "tcp_rmem"], USAGE), &["--receiver", "tcp_rmem"]);
 }

@@ -221,13 +221,15 @@ fn two_requests_to_end_give_the_terminal_back_at_once() {
 #[test]
 fn without_a_terminal_that_can_draw_there_is_a_sentence_and_no_picture() {
     require!(Unshare);
-    let arguments = ["measure", "127.0.0.1", "--live", "-p", "9"];
-    let mut detached = Command::new("setsid");
-    detached.arg("--wait").arg(fullpipe(&[]).get_program()).args(arguments);
-    assert!(sentence(&run(&mut detached, 20), 2).contains("--live needs a terminal"));
     let desk = Desk::new(80, 24);
-    let output = desk.start(&arguments, &[("TERM", "dumb")]).wait_with_output().unwrap();
-    assert!(sentence(&output, 2).contains("terminal of type \"dumb\""), "{output:?}");
+    for command in ["measure", "sweep"] {
+        let arguments = [command, "127.0.0.1", "--live", "-p", "9"];
+        let mut detached = Command::new("setsid");
+        detached.arg("--wait").arg(fullpipe(&[]).get_program()).args(arguments);
+        assert!(sentence(&run(&mut detached, 20), 2).contains("--live needs a terminal"));
+        let output = desk.start(&arguments, &[("TERM", "dumb")]).wait_with_output().unwrap();
+        assert!(sentence(&output, 2).contains("terminal of type \"dumb\""), "{output:?}");
+    }
     assert_eq!(tcgetattr(&desk.theirs).unwrap().local_modes, desk.before.local_modes);
     let iperf2 = run(&mut fullpipe(&["measure", "127.0.0.1", "--live", "--iperf2"]), 20);
     assert_eq!(iperf2.status.code(), Some(2), "{iperf2:?}");

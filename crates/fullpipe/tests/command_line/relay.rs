@@ -313,6 +313,17 @@ fn a_target_that_is_not_there_resets_the_client() {
     }
 }
 
+/// Each connection made another one, until there were as many as the relay may have.
+#[test]
+fn a_relay_to_itself_resets_the_client() {
+    let port = free_port();
+    let relay = relay(port, &["--to", &format!("127.0.0.1:{port}")]);
+    assert_reset(&mut connect(port), "a loop");
+    relay.interrupt();
+    let said = lines(&relay.finish(TIMEOUT));
+    assert!(said.contains("it is this relay itself"), "{said}");
+}
+
 #[test]
 fn only_listed_targets_are_reached_and_loopback_only_by_name() {
     let (listener, target) = listener();

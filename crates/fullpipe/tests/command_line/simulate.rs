@@ -1,6 +1,8 @@
 //! Transfers in virtual time.
 
-use crate::common::{fullpipe, run};
+use std::io::Read;
+
+use crate::common::{fullpipe, pseudo_terminal, run};
 use fullpipe_testkit::document;
 use serde_json::json;
 
@@ -14,6 +16,27 @@ fn a_simulated_transfer_is_a_measurement_with_its_limit_and_the_same_each_time()
     assert_eq!(first["measurement"]["limit"]["kind"], "capacity");
     assert_eq!(first["measurement"]["local"]["sockets"][0]["congestion"], "bbr");
     assert_eq!(first, document(&simulated()));
+}
+
+#[test]
+fn the_longest_round_trip_has_its_transfer() {
+    let output = run(&mut fullpipe(&["simulate", "--rtt", "1h", "-t", "30000", "--json"]), 60);
+    let measured = document(&output)["measurement"].clone();
+    assert_eq!(measured["rtt"]["idle"]["min"].as_f64().map(f64::round), Some(3600.0), "{measured}");
+    assert!(measured["summary"]["received"].as_u64() > Some(100_000), "{}", measured["summary"]);
+}
+
+#[test]
+fn a_terminal_that_takes_lines_only_gets_no_colours() {
+    for (kind, has_colours) in [("xterm", true), ("dumb", false)] {
+        let (mut ours, theirs) = pseudo_terminal();
+        let mut child = fullpipe(&["simulate", "-t", "0.1"]).env("TERM", kind).stdout(theirs).spawn().unwrap();
+        let mut printed = Vec::new();
+        // The end of a terminal that nobody else has is an error.
+        let _ = ours.read_to_end(&mut printed);
+        assert!(child.wait().unwrap().success());
+        assert!(printed.len() > 100 && printed.contains(&0x1b) == has_colours, "{kind}");
+    }
 }
 
 #[test]

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use fullpipe_campaign::{Next, Plan};
 use fullpipe_record::{SweepReport, SweepRun};
-use fullpipe_testkit::{document, path, require, sentence};
+use fullpipe_testkit::{document, free_port, path, require, sentence};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{fullpipe, run};
@@ -195,6 +196,48 @@ fn a_sweep_without_an_archive_runs_and_keeps_nothing() {
     let refused = run(&mut sweep(data.path(), &["--store", "/dev/null/archive.db", "--json"]), 60);
     assert_eq!(sentence(&refused, 0).matches("the sweep is not kept, and cannot be resumed: ").count(), 1);
     assert_eq!(document(&refused)["kind"], "sweep");
+}
+
+#[test]
+fn a_sweep_that_cannot_begin_leaves_no_archive() {
+    let data = tempfile::tempdir().unwrap();
+    let file = data.path().join("new.db");
+    let port = free_port().to_string();
+    for more in [&[][..], &["--store", file.to_str().unwrap()]] {
+        let mut command = fullpipe(&["sweep", "127.0.0.1", "--port", &port]);
+        let refused = run(command.args(more).env("XDG_DATA_HOME", data.path()), 30);
+        assert!(sentence(&refused, 1).contains("refused"), "{refused:?}");
+        assert_eq!(data.path().read_dir().unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_sweep_names_itself_only_if_it_is_kept() {
+    let (data, grid) = (tempfile::tempdir().unwrap(), ["--windows", "64KiB", "--streams", "1"]);
+    let text = |more: &[&str]| {
+        let mut command = fullpipe(&["lab", "sweep", "slac-sweep", "--virtual"]);
+        let output = run(command.args(grid).args(more).env("XDG_DATA_HOME", data.path()), 60);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (more, kept) in [(&["--dry-run"][..], 0), (&["--no-store"], 0), (&["--store", "/dev/null/a.db"], 0), (&[], 1)] {
+        assert_eq!(text(more).matches("Kept as ").count(), kept, "{more:?}");
+    }
+}
+
+/// In virtual time an interrupt was once an error, and the runs were not reported.
+#[test]
+fn a_sweep_that_is_interrupted_reports_its_runs() {
+    let data = tempfile::tempdir().unwrap();
+    let child = Killable::begin(&mut sweep(data.path(), &["--budget", "100%", "--no-store", "--json-lines"]));
+    child.wait_for_plan();
+    let Killable { mut child, lines } = child;
+    assert!(lines.recv_timeout(Duration::from_secs(30)).unwrap().contains("\"sweep-run\""));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let last = lines.iter().last().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{last}");
+    let last: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!((&last["event"], &last["data"]["interrupted"]), (&"sweep".into(), &true.into()), "{last}");
+    assert!(!last["data"]["runs"].as_array().unwrap().is_empty());
 }
 
 #[test]

@@ -265,6 +265,22 @@ fn a_device_that_is_not_there_or_goes_away_gets_one_sentence() {
 }
 
 #[test]
+fn a_file_whose_name_has_escapes_commands_no_terminal() {
+    // The header of a pcap file of Ethernet without a packet.
+    let header = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["a\u{1b}[31m\n.pcap", "b\u{1b}[31m\n.pcap"].map(|name| folder.path().join(name));
+    for name in &names {
+        fs::write(name, header).unwrap();
+    }
+    for files in [&names[..1], &names[..]] {
+        let output = run(fullpipe(&["trace"]).args(files), TIMEOUT);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("\\u{1b}[31m\\n.pcap") && !text.contains('\u{1b}'), "{text}");
+    }
+}
+
+#[test]
 fn a_capture_without_permission_names_what_is_missing() {
     require!(Root);
     let mut command = Command::new("setpriv");

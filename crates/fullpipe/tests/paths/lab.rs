@@ -12,7 +12,7 @@ use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Mark, Running, document, lateness, load_slot, path, require, sentence, valid_within, within};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 /// Longest time for one command, in seconds.
@@ -99,6 +99,35 @@ fn a_program_that_does_not_exist_is_one_sentence() {
     let _slot = load_slot();
     let output = run(&mut exec("sender", &["nosuchprogram"]), TIMEOUT);
     assert!(sentence(&output, 1).contains("start `nosuchprogram` in the sender"));
+}
+
+/// The end of the program was once waited for without end.
+#[test]
+fn a_lab_whose_keeper_is_stopped_ends_in_a_sentence_once_the_program_has_ended() {
+    require!(Lab);
+    let _slot = load_slot();
+    let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("go-on");
+    let script = format!("until [ -e {} ]; do sleep 0.05; done", file.display());
+    let lab = Running::start(mark.put_on(&mut exec("sender", &["sh", "-c", &script])));
+    let waits = || mark.processes().iter().any(|(_, command)| command.contains("go-on") && command.starts_with("sh"));
+    assert!(within(Duration::from_secs(10), waits), "{:?}", mark.processes());
+    let namespaces = foreign_namespaces(&mark);
+    kill_process(keeper(&mark), Signal::STOP).unwrap();
+    std::fs::write(&file, "").unwrap();
+    let said = sentence(&lab.finish(Duration::from_secs(TIMEOUT)), 1);
+    assert!(said.contains("did not report the end of `sh` in time") && said.contains("is stopped"), "{said}");
+    mark.assert_gone(&namespaces);
+}
+
+/// Returns the first process inside a marked lab.
+fn keeper(mark: &Mark) -> Pid {
+    let is_first = |pid: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("NSpid:") && line.ends_with("\t1"))
+    };
+    let keeper = mark.processes().into_iter().map(|(pid, _)| pid).find(is_first);
+    Pid::from_raw(keeper.expect("the lab has a keeper").cast_signed()).unwrap()
 }
 
 /// A packet of a capture: its time, its length, and its headers from IP on.

@@ -308,6 +308,21 @@ fn a_name_is_given_once_and_forgotten_with_its_lab() {
 }
 
 #[test]
+fn a_lab_that_is_stopped_lets_nobody_wait_for_long() {
+    require!(Lab);
+    let _slot = load_slot();
+    let mark = Mark::new();
+    let up = Up::start(&mark, &[]);
+    assert!(up.line().starts_with(&up.name));
+    up.signal(Signal::STOP);
+    // More than its queue takes.
+    let joining: Vec<Running> = (0..12).map(|_| Running::start(&mut up.join("sender", &["true"]))).collect();
+    for program in joining {
+        assert!(sentence(&program.finish(TIMEOUT), 1).contains("does not answer; is it stopped?"));
+    }
+}
+
+#[test]
 fn nobody_else_may_enter() {
     require!(Lab, Root, Unshare);
     let _slot = load_slot();

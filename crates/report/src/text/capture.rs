@@ -1,5 +1,5 @@
 use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, OwnCapture, RedactedFile};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, printable};
 
 use super::course::course;
 use super::diagnosis::{diagnosis, sentences};
@@ -11,7 +11,8 @@ use super::two_captures::compared;
 /// The connections of a capture: a line each for the `top` with most data, and the one with most at length.
 pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
     let bytes: ByteCount = report.flows.iter().map(FlowReport::bytes).sum();
-    let head = format!("{}: {}, {bytes} of data in {}", report.name, counted(report), duration(report.duration));
+    let (name, time) = (printable(&report.name), duration(report.duration));
+    let head = format!("{name}: {}, {bytes} of data in {time}", counted(report));
     let mut text = heading(style, &head);
     for note in &report.notes {
         text += &wrapped(note, 2, |line| style.dim(line));
@@ -40,7 +41,7 @@ pub fn own_capture(capture: &OwnCapture, style: Style) -> String {
     let mut text = heading(style, "Capture");
     let mut held = match capture.packets {
         0 => "No packet of the transfer passed the device: there is no file".to_owned(),
-        packets => format!("{}: {packets} packets", capture.name),
+        packets => format!("{}: {packets} packets", printable(&capture.name)),
     };
     for (count, what) in [(capture.dropped, "dropped by the kernel"), (capture.left_out, "beyond the size of the file")]
     {
@@ -69,7 +70,7 @@ pub fn redacted(file: &RedactedFile, style: Style) -> String {
         0 => "nothing was left out".to_owned(),
         count => format!("{count} other packets were left out"),
     };
-    let text = format!("{}: {} TCP headers with other addresses; {left_out}.", file.name, file.segments);
+    let text = format!("{}: {} TCP headers with other addresses; {left_out}.", printable(&file.name), file.segments);
     heading(style, "Redacted") + &wrapped(&text, 2, str::to_owned)
 }
 

@@ -51,4 +51,4 @@ pub use relay::{relay_progress, relayed};
 pub use route::route;
 pub use simulation::{seeds, simulations, simulations_csv_head, simulations_csv_row, what_if};
 pub use style::Style;
-pub use sweep::{sweep, sweep_forecast, sweep_plan, sweep_run};
+pub use sweep::{sweep, sweep_forecast, sweep_kept, sweep_plan, sweep_run};

@@ -54,9 +54,12 @@ pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: Style) -> S
              --bandwidth permits a forecast."
         ),
     };
-    text += &wrapped(&sentence, 2, str::to_owned);
-    text += &wrapped(&format!("Kept as {}.", plan.id), 2, |line| style.dim(line));
-    text
+    text + &wrapped(&sentence, 2, str::to_owned)
+}
+
+/// Returns the line of a sweep that the archive keeps, and that can be resumed.
+pub fn sweep_kept(plan: &SweepPlan, style: Style) -> String {
+    wrapped(&format!("Kept as {}.", plan.id), 2, |line| style.dim(line))
 }
 
 /// Returns the line of a forecast amid a sweep that has spent so much.

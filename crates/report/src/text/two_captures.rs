@@ -3,7 +3,7 @@
 use fullpipe_record::{
     CaptureReport, ChangedField, ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowPair, FlowReport, OneWayDelay,
 };
-use fullpipe_units::Ratio;
+use fullpipe_units::{Ratio, printable};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
@@ -17,7 +17,8 @@ pub(crate) fn compared(report: &CaptureReport, number: u64, style: Style) -> Str
         1 => "1 connection".to_owned(),
         many => format!("{many} connections"),
     };
-    let mut text = heading(style, &format!("Between {} and {}: {count} in both", report.name, other.name));
+    let [first, second] = [&report.name, &other.name].map(|name| printable(name));
+    let mut text = heading(style, &format!("Between {first} and {second}: {count} in both"));
     for note in &other.notes {
         text += &wrapped(note, 2, |line| style.dim(line));
     }

@@ -8,7 +8,7 @@ mod pscheduler;
 use std::io::Read;
 
 use flate2::read::MultiGzDecoder;
-use fullpipe_record::{Document, SCHEMA_VERSION, StoredDocument, StoredFacts};
+use fullpipe_record::{Document, StoredDocument, StoredFacts};
 use fullpipe_units::printable;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -83,8 +83,8 @@ fn values(bytes: &[u8]) -> Result<Vec<(Value, &[u8])>, String> {
 }
 
 fn read_value(value: &Value, body: &[u8], now: Timestamp) -> Result<NewDocument, String> {
-    let head = if let (Some(schema), Some(kind)) = (value["schema"].as_u64(), value["kind"].as_str()) {
-        own(value, schema, kind, now)?
+    let head = if let (true, Some(kind)) = (value["schema"].is_u64(), value["kind"].as_str()) {
+        own(value, kind, now)?
     } else if value["start"].is_object() && value["end"].is_object() {
         iperf3::head(value)?
     } else if value["x_values"].is_array() && value["results"].is_object() {
@@ -99,10 +99,7 @@ fn read_value(value: &Value, body: &[u8], now: Timestamp) -> Result<NewDocument,
 }
 
 /// Returns the head of a document that a fullpipe printed.
-fn own(value: &Value, schema: u64, kind: &str, now: Timestamp) -> Result<StoredDocument, String> {
-    if schema > SCHEMA_VERSION.into() {
-        return Err(format!("it has schema {schema} of a newer fullpipe; this one knows up to {SCHEMA_VERSION}"));
-    }
+fn own(value: &Value, kind: &str, now: Timestamp) -> Result<StoredDocument, String> {
     let document = Document::from_value(value.clone())
         .map_err(|error| format!("it is no document of fullpipe: {}", printable(&error.to_string())))?;
     let head = document::head(&document, now);

@@ -131,6 +131,7 @@ impl Receiver {
         let scale = setup.window_scale.unwrap_or(0).min(14);
         let threshold = first.min(clamp);
         let space = threshold.min(first).min(10 * mss);
+        let measured_from = setup.clock.micros(now).saturating_sub(rtt.as_micros() / 2);
         Self {
             clock: setup.clock,
             mss,
@@ -139,7 +140,7 @@ impl Receiver {
             head_end: 0,
             queue: Reassembly::default(),
             allocated: 0,
-            tuning: Tuning::new(setup.autotuning, mss, space, (first, setup.clock.micros(now) - rtt.as_micros() / 2)),
+            tuning: Tuning::new(setup.autotuning, mss, space, (first, measured_from)),
             buffer,
             max_buffer: setup.max_buffer.get(),
             share,

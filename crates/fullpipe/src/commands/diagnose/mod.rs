@@ -18,6 +18,7 @@ use crate::commands::load::{Load, Server, Way};
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::{Format, Terminal};
+use crate::values::capacity;
 
 /// The group in one line is too wide for a terminal.
 const USAGES: &str = "\
@@ -58,7 +59,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     way: Way,
     /// Capacity of the path, if known; it makes the verdict surer
-    #[arg(long, value_name = "RATE", help_heading = "Path")]
+    #[arg(long, value_name = "RATE", value_parser = capacity, help_heading = "Path")]
     bandwidth: Option<BitRate>,
     /// Try this remedy of the list, by number or name
     ///

@@ -20,7 +20,7 @@ pub(super) fn read(files: &str) -> Result<NamedRuns, Failure> {
     }
     let name = match names[..] {
         [only] => only.to_owned(),
-        [first, ..] => format!("{first} and {} more files", names.len() - 1),
+        [first, ..] => format!("{first} and {} more", names.len() - 1),
         [] => String::new(),
     };
     Ok(NamedRuns { name: printable(&name), measurements })

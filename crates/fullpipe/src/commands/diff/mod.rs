@@ -16,7 +16,7 @@ use crate::commands::load::Access;
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::{Format, Terminal};
-use crate::values::duration;
+use crate::values::some_time;
 
 /// The difference between two results, or two settings measured in pairs, with its interval.
 ///
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     )]
     pairs: Option<u32>,
     /// Duration of each run [default: 5]
-    #[arg(long, short, value_parser = duration, value_name = "SECONDS", requires = "pairs", help_heading = "Pairs")]
+    #[arg(long, short, value_parser = some_time, value_name = "SECONDS", help_heading = "Pairs")]
     time: Option<Span>,
     /// Send more than 1 GiB, and UDP faster than 10 Mbit/s, without asking
     #[arg(long, help_heading = "Pairs")]
@@ -79,10 +79,10 @@ impl Run for Arguments {
     }
 }
 
-/// Only pairs are measured, and only they have a server.
+/// Only pairs are measured, and only they have a server. That B needs no pairs would make up for their absence.
 fn of_pairs(flag: Arg) -> Arg {
-    let is_of_server = matches!(flag.get_help_heading(), Some("Server" | "Security"));
-    if is_of_server { flag.requires("pairs") } else { flag }
+    let is_of_pairs = matches!(flag.get_help_heading(), Some("Server" | "Security" | "Pairs"));
+    if is_of_pairs && flag.get_id() != "pairs" { flag.requires("pairs").conflicts_with("b") } else { flag }
 }
 
 /// Compares the measurements in files.

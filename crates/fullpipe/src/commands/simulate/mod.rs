@@ -7,8 +7,8 @@ use std::path::Path;
 use std::thread;
 
 use fullpipe_experiment::{
-    ExperimentError, Interrupt, NamedPlan, PastOptions, Ramp, RampLoads, cross_traffic_phases, simulate_each,
-    simulate_summaries,
+    ExperimentError, Interrupt, NamedPlan, PastOptions, PastTransfer, Ramp, RampLoads, cross_traffic_phases,
+    simulate_each, simulate_summaries,
 };
 use fullpipe_model::{kernel, predict};
 use fullpipe_record::{
@@ -29,7 +29,7 @@ use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
-use crate::values::{Values, duration, values};
+use crate::values::{Values, duration, some_bytes, some_time, values};
 
 /// TCP transfers over an emulated path in virtual time, and what limited them.
 ///
@@ -88,7 +88,7 @@ pub(crate) struct Arguments {
     /// Transfers that are computed at the same time [default: one for each processor]
     ///
     /// The results do not depend on it.
-    #[arg(long, help_heading = "Lab", value_name = "N", hide_short_help = true)]
+    #[arg(long, help_heading = "Lab", value_name = "N", value_parser = jobs, hide_short_help = true)]
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     load: LoadArguments,
@@ -112,10 +112,10 @@ same seeds.";
 #[command(next_help_heading = "Load")]
 struct LoadArguments {
     /// Duration of the transfer
-    #[arg(long, short, default_value = "10", value_parser = duration, value_name = "SECONDS")]
+    #[arg(long, short, default_value = "10", value_parser = some_time, value_name = "SECONDS")]
     time: Span,
     /// End after this many bytes instead
-    #[arg(long, short = 'n', value_name = "BYTES", conflicts_with = "time")]
+    #[arg(long, short = 'n', value_name = "BYTES", value_parser = some_bytes, conflicts_with = "time")]
     bytes: Option<ByteCount>,
     /// Leave the first seconds out of the result
     #[arg(
@@ -174,9 +174,11 @@ impl Run for Arguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
+        // Before Ctrl-C is anything but the end: a file may be a pipe, and standard input a terminal.
+        let past = self.past.read()?;
         let flag = super::interrupt_flag()?;
-        if let Some(file) = self.past.file() {
-            return self.simulate_past(file, Interrupt(&flag), terminal);
+        if let Some(past) = past {
+            return self.simulate_past(past, Interrupt(&flag), terminal);
         }
         let (plans, is_table) = self.plans()?;
         if let Some(file) = self.trace.file() {
@@ -309,8 +311,13 @@ impl Arguments {
         loads.into_iter().map(of_load).collect()
     }
 
-    /// Simulates the measurements in `file`.
-    fn simulate_past(&self, file: &str, interrupt: Interrupt<'_>, terminal: &Terminal) -> Result<(), Failure> {
+    /// Simulates measurements that were made.
+    fn simulate_past(
+        &self,
+        past: Vec<PastTransfer>,
+        interrupt: Interrupt<'_>,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
         let options = PastOptions {
             path: self.emulated.path_flag(),
             hosts: &self.emulated.changes()?,
@@ -319,7 +326,7 @@ impl Arguments {
             ticks_per_second: self.hz,
             jobs: self.jobs(),
         };
-        self.past.run(file, &options, interrupt, terminal)
+        self.past.run(past, &options, interrupt, terminal)
     }
 
     fn plan(&self, combination: &Combination) -> Result<NamedPlan, Failure> {
@@ -362,11 +369,15 @@ impl LoadArguments {
             block: ByteCount::ZERO,
             rate: self.bitrate.map(|offer| offer.rate).filter(|rate| *rate > BitRate::ZERO),
             burst: self.bitrate.and_then(|offer| offer.burst),
-            pacing: self.fq_rate,
+            pacing: self.fq_rate.filter(|rate| *rate > BitRate::ZERO),
             writer: if self.blocking { Writer::Blocking } else { Writer::Retrying },
             ..Request::default()
         }
     }
+}
+
+fn jobs(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "write a number of at least 1".to_owned())
 }
 
 fn granularity(text: &str) -> Result<Granularity, String> {

@@ -11,6 +11,9 @@ use crate::failure::{Failure, INTERRUPTED, USAGE};
 use crate::sibling::read_sibling;
 use crate::terminal::Terminal;
 
+/// Flags of transfers that were never measured.
+const OF_NEW_TRANSFERS: [&str; 5] = ["scenario", "PathLists", "LoadArguments", "granularity", "csv"];
+
 /// The measurement, and the changes.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Past measurement")]
@@ -19,38 +22,43 @@ pub(super) struct PastArguments {
     ///
     /// An emulated path is in the record. Any other is inferred from what was measured, which the output states; keys
     /// of --path override that.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["scenario", "PathLists", "LoadArguments", "granularity", "csv"]
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OF_NEW_TRANSFERS)]
     from: Option<String>,
     /// Simulate it with this change, too: congestion=bbr, queue=0.1bdp, `receiver.tcp_rmem=64MiB`; repeatable
     ///
     /// Keys are congestion, streams, window, buffer, pacing, those of --path, and those of --sender and --receiver
     /// behind `sender.` and `receiver.`. Several changes are also simulated all together. `remedies` stands for each
     /// remedy for the limit, the best first.
-    #[arg(long, value_name = "KEY=VALUE", requires = "from", value_parser = |text: &str| PastChange::read(text))]
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        requires = "from",
+        conflicts_with_all = OF_NEW_TRANSFERS,
+        value_parser = |text: &str| PastChange::read(text)
+    )]
     what_if: Vec<PastChange>,
 }
 
 impl PastArguments {
-    /// Returns the name of the file, if there is one.
-    pub(super) fn file(&self) -> Option<&str> {
-        self.from.as_deref()
+    /// Returns the measurements in the file, if there is one.
+    ///
+    /// # Errors
+    /// Fails if it cannot be read or has no measurement.
+    pub(super) fn read(&self) -> Result<Option<Vec<PastTransfer>>, Failure> {
+        self.from.as_deref().map(read).transpose()
     }
 
-    /// Simulates the measurements in `file` and prints what comes out.
+    /// Simulates measurements that were made and prints what comes out.
     pub(super) fn run(
         &self,
-        file: &str,
+        past: Vec<PastTransfer>,
         options: &PastOptions<'_>,
         interrupt: Interrupt<'_>,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
         let mut reports = Vec::new();
         let mut interrupted = false;
-        for past in read(file)? {
+        for past in past {
             let files = &|name: &str| read_sibling(Path::new(""), name);
             let report = match past.what_if(&self.what_if, options, files, interrupt) {
                 Err(ExperimentError::Interrupted) if !reports.is_empty() => {

@@ -1,6 +1,5 @@
 //! The course of a simulated transfer as CSV.
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +10,7 @@ use fullpipe_units::{SegCount, Span};
 
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::values::duration;
+use crate::whole_file::WholeFile;
 
 /// The names of the columns: seconds, segments, bytes, bit/s.
 const HEAD: &str = "time,stream,cwnd,ssthresh,in_flight,queue,rate_bps,srtt,pacing_bps,retransmits,state";
@@ -30,6 +30,7 @@ pub(super) struct TraceArguments {
     #[arg(
         long,
         requires = "trace",
+        conflicts_with_all = ["from", "csv"],
         default_value = "50ms",
         value_parser = trace_interval,
         value_name = "SECONDS",
@@ -49,7 +50,7 @@ impl TraceArguments {
     /// # Errors
     /// Fails if the file cannot be written; then, and if the simulation fails, there is none.
     pub(super) fn simulate(&self, file: &Path, plan: Plan, interrupt: Interrupt<'_>) -> Result<Measurement, Failure> {
-        let trace = TraceFile::create(file).map_err(|error| unwritable(file, &error))?;
+        let trace = WholeFile::create(file).map_err(|error| unwritable(file, &error))?;
         let mut out = BufWriter::new(&trace.file);
         let mut write = |line: &str| writeln!(out, "{line}").map_err(Stop::Write);
         let done = write(HEAD)
@@ -78,41 +79,6 @@ impl From<ExperimentError> for Stop {
 
 fn unwritable(file: &Path, error: &io::Error) -> Failure {
     Failure::new(FAILED, format!("cannot write the trace {}: {error}", file.display()))
-}
-
-/// A file that gets its name when it is whole. What is no regular file, such as a pipe, is written directly.
-struct TraceFile {
-    file: File,
-    /// Its name until then, and its name.
-    names: Option<[PathBuf; 2]>,
-}
-
-impl TraceFile {
-    fn create(name: &Path) -> io::Result<Self> {
-        if fs::metadata(name).is_ok_and(|found| !found.is_file()) {
-            return Ok(Self { file: File::options().write(true).open(name)?, names: None });
-        }
-        let mut partial = name.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        Ok(Self { file: File::create(&partial)?, names: Some([partial, name.to_owned()]) })
-    }
-
-    fn keep(mut self) -> io::Result<()> {
-        match self.names.take() {
-            Some([partial, name]) => fs::rename(partial, name),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for TraceFile {
-    fn drop(&mut self) {
-        if let Some([partial, _]) = &self.names {
-            // That it is gone already is as good.
-            let _ = fs::remove_file(partial);
-        }
-    }
 }
 
 fn row(point: &TracePoint) -> String {
