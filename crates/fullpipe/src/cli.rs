@@ -1,9 +1,7 @@
 //! The command line.
 
-use std::ffi::OsString;
-
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Arg, ArgAction, Parser};
+use clap::{ArgAction, Parser};
 
 use crate::commands::Command;
 use crate::terminal::Format;
@@ -40,26 +38,6 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Reads a command line.
-///
-/// # Errors
-/// Fails with help or a version if that is asked for, or with what is wrong.
-pub(crate) fn read<C: Parser>(arguments: impl Iterator<Item = OsString>) -> Result<C, clap::Error> {
-    let mut command = with_negative_numbers(C::command());
-    let matches = command.try_get_matches_from_mut(arguments)?;
-    C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
-}
-
-/// Lets flags take negative numbers, and refuse them in a sentence: `-t -1` is no flag `-1`.
-fn with_negative_numbers(command: clap::Command) -> clap::Command {
-    let allow = |flag: Arg| {
-        let has_value = !flag.is_positional() && flag.get_action().takes_values();
-        let needs_value = flag.get_num_args().is_none_or(|count| count.min_values() > 0);
-        if has_value && needs_value { flag.allow_negative_numbers(true) } else { flag }
-    };
-    command.mut_args(allow).mut_subcommands(with_negative_numbers)
-}
-
 /// Returns the form of standard output, as far as a wrong command line shows it.
 pub(crate) fn format_of(mut arguments: impl Iterator<Item = String>) -> Format {
     let format = arguments.find_map(|argument| JSON_FLAGS.iter().find(|(flag, _)| *flag == argument));
@@ -76,16 +54,7 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        with_negative_numbers(Cli::command()).debug_assert();
-    }
-
-    #[test]
-    fn a_negative_number_is_the_value_of_a_flag_and_digits_are_flags_elsewhere() {
-        let read = |words: &str| read::<Cli>(words.split(' ').map(OsString::from));
-        let refused = read("fullpipe simulate -t -1").unwrap_err().to_string();
-        assert!(refused.contains("--time") && refused.contains("must not be negative"), "{refused}");
-        assert!(read("fullpipe measure host -4 -t 1").is_ok());
-        assert!(read("fullpipe sweep host --resume -4").is_ok());
+        Cli::command().debug_assert();
     }
 
     /// Flags whose meaning differs between commands, with the reason.

@@ -2,6 +2,7 @@
 //!
 //! This crate parses the command line, calls one room and prints what comes back.
 
+mod arguments;
 mod cli;
 mod commands;
 mod failure;
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
         let terminal = Terminal::new(Format::Text, false);
         return finish(&terminal, iperf3::run(&arguments));
     }
-    match cli::read::<Cli>(std::env::args_os()) {
+    match arguments::read::<Cli>(std::env::args_os()) {
         Ok(cli) => {
             verbosity::report_events(cli.verbose);
             let terminal = Terminal::new(cli.command.format(), cli.quiet).with_page(cli.command.page());

@@ -2,8 +2,6 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::keeper::ARGUMENT;
-
 /// Why a lab could not be made, or could not do what was asked of it.
 #[derive(Debug, Error)]
 pub enum LabError {
@@ -31,7 +29,7 @@ pub enum LabError {
         action: String,
     },
     /// The keeper is there, and does not answer.
-    #[error("the lab did not {action} in time: its process {ARGUMENT} is stopped or hangs, and was killed")]
+    #[error("the lab did not {action} in time: its process lab-keeper is stopped or hangs, and was killed")]
     Silent {
         /// The request.
         action: String,

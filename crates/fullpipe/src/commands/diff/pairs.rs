@@ -9,7 +9,7 @@ use fullpipe_record::{ComparedSide, DifferenceReport, ErrorReport, Event, Measur
 use fullpipe_report as report;
 use fullpipe_units::{ByteCount, Span, printable};
 
-use crate::cli::read as read_command_line;
+use crate::arguments::read;
 use crate::commands::load::{Load, Server};
 use crate::commands::measure::{ask, consent, stays_here};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
@@ -88,7 +88,7 @@ fn sides(flags: &[String], time: Span) -> Result<[PairedSide; 2], Failure> {
 }
 
 fn side(name: &str, flags: &[String], time: Span) -> Result<PairedSide, Failure> {
-    let parsed = read_command_line::<Side>(flags.iter().map(OsString::from)).map_err(|error| {
+    let parsed = read::<Side>(flags.iter().map(OsString::from)).map_err(|error| {
         let error = error.to_string();
         let first = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Failure::new(USAGE, format!("flags of {name}: {first}"))
