@@ -293,6 +293,8 @@ impl Receiver {
             }
             EntryKind::SymbolicLink { target } => self.symbolic_link(place, &entry.path, &target),
             EntryKind::HardLink { first } => lock(&self.list).links.push((entry.path, first)),
+            // Its path was noted: what has it is not deleted.
+            EntryKind::LeftOut => {}
             EntryKind::File { mode, modified, size, identity } => {
                 let number = self.files.fetch_add(1, Ordering::Relaxed);
                 if Chunks::of(size).is_none() {
@@ -987,6 +989,30 @@ mod tests {
         assert_eq!(outcomes(&sent), [(0, Outcome::Failed(why.to_owned()))]);
         assert!(sent.iter().any(|message| format!("{message:?}").contains(&format!("link: {why}"))), "{sent:?}");
         assert!(names.iter().all(|name| fs::symlink_metadata(name).unwrap().file_type().is_socket()));
+    }
+
+    /// As rsync does.
+    #[test]
+    fn a_pipe_that_the_sender_lacks_is_deleted_and_one_that_it_leaves_out_is_not() {
+        let bench = Bench::new(None);
+        let pipe = |name: &str| {
+            let path = bench.folder.path().join(name);
+            rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR).unwrap();
+            path
+        };
+        let (lacking, left_out) = (pipe("lacking"), pipe("left-out"));
+        let _socket = UnixListener::bind(bench.folder.path().join("socket")).unwrap();
+        fs::write(bench.folder.path().join("other"), "no pipe here").unwrap();
+        for name in ["left-out", "other"] {
+            bench.entry(name, EntryKind::LeftOut).unwrap();
+        }
+        let (sent, folder) = bench.end();
+        assert!(!lacking.exists() && left_out.exists() && folder.path().join("other").exists());
+        let deleted = sent.iter().filter_map(|message| match message {
+            Message::Deleted { path } => Some(path.to_string()),
+            _ => None,
+        });
+        assert_eq!(deleted.collect::<Vec<_>>(), ["lacking", "socket"]);
     }
 
     #[test]

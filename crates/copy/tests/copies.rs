@@ -297,6 +297,10 @@ fn what_is_excluded_stays_and_what_is_gone_is_deleted() {
         fs::write(scene.path(name), name).unwrap();
     }
     fs::create_dir_all(scene.path("far/older/deep")).unwrap();
+    // The sender has a pipe that it leaves out; the one of that name stays, as for rsync, and another one goes.
+    for pipe in ["near/pipe", "far/pipe", "far/other-pipe"] {
+        rustix::fs::mkfifoat(rustix::fs::CWD, scene.path(pipe), rustix::fs::Mode::RUSR).unwrap();
+    }
     let arguments = [&format!("{}/", scene.path("near").display()), &scene.far("far"), "--delete", "--exclude", "*.o"];
     let names = |folder: &str| {
         let mut names: Vec<_> =
@@ -305,11 +309,11 @@ fn what_is_excluded_stays_and_what_is_gone_is_deleted() {
         names
     };
     let dry = scene.copy(&[&arguments[..], &["--dry-run"]].concat());
-    assert_eq!((dry["files"].as_u64(), dry["deleted"].as_u64()), (Some(1), Some(2)), "{dry}");
-    assert_eq!(names("far"), ["mine.o", "old", "older"]);
+    assert_eq!((dry["files"].as_u64(), dry["deleted"].as_u64()), (Some(1), Some(3)), "{dry}");
+    assert_eq!(names("far"), ["mine.o", "old", "older", "other-pipe", "pipe"]);
     let done = scene.copy(&arguments);
-    assert_eq!((done["files"].as_u64(), done["deleted"].as_u64()), (Some(1), Some(2)), "{done}");
-    assert_eq!(names("far"), ["keep", "mine.o"]);
+    assert_eq!((done["files"].as_u64(), done["deleted"].as_u64()), (Some(1), Some(3)), "{done}");
+    assert_eq!(names("far"), ["keep", "mine.o", "pipe"]);
 }
 
 /// Bytes that the journals in a folder record as verified.

@@ -643,6 +643,7 @@ mod tests {
             Message::Again { file: 7, entry: Entry { path: path("a"), kind: file, attributes } },
             entry(EntryKind::SymbolicLink { target: b"../x".to_vec() }),
             entry(EntryKind::HardLink { first: path("c") }),
+            entry(EntryKind::LeftOut),
             Message::EndOfList { complete: false },
             Message::Want { file: 7, chunks: Chunks { first: 1, count: 2 } },
             Message::Got { file: 7, chunk: 1, missing: 0x8001 },
