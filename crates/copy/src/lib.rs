@@ -7,8 +7,8 @@
 //!   connections of their own, inside TLS 1.3 unless the user did without, on a QUIC connection, or inside ssh if there
 //!   are none. An end that receives nothing for a while gives up.
 //! * Without ssh, the far end is a server that shares a folder ([`Share`]): both prove a shared key, inside TLS 1.3.
-//! * The receiver decides what it wants. A chunk of 1 MiB counts when the BLAKE3 hashes of its blocks are right and it is
-//!   written; a file has its name when it is complete and durable.
+//! * The receiver decides what it wants. A chunk of 1 MiB counts when the BLAKE3 hashes of its blocks are right and it
+//!   is written; a file has its name when it is complete and durable.
 //! * What the other end says is decided in [`fullpipe_transfer`]; nothing outside the destination is opened, because
 //!   every path is walked from its folder without following links.
 //!

@@ -198,7 +198,7 @@ impl Sender {
 
     /// Sends the blocks of a chunk that nobody else has taken.
     fn send_chunk(&self, index: u16, job: Job, reader: &mut BlockReader<'_>, to: &mut dyn Write) -> io::Result<()> {
-        let sent = match reader.look_at(job) {
+        let sent = match reader.content_of(job) {
             Ok(Content::Hole) => reader.hole(job),
             Ok(Content::Blocks(count)) => {
                 while let Some(block) = self.queue.block(index, job, count) {
@@ -290,7 +290,7 @@ struct BlockReader<'s> {
 
 impl BlockReader<'_> {
     /// Opens the file of a chunk, and returns what there is to send of it, or the reason for which there is nothing.
-    fn look_at(&mut self, job: Job) -> Result<Content, Unread> {
+    fn content_of(&mut self, job: Job) -> Result<Content, Unread> {
         let (file, open, is_sparse) = self.open(job.file)?;
         let length = Verified::new(file.size).length(job.chunk).unwrap_or(0);
         let is_hole = is_sparse && is_hole(open, u64::from(job.chunk) * CHUNK as u64, length);

@@ -28,8 +28,8 @@ mod scavenger;
 
 pub use attributes::{AttributeError, AttributeKind, Attributes};
 pub use chunks::{
-    CHUNK, Chunks, Digest, BLOCK, Blocks, Verified, ZEROS, chunk_hash, hexadecimal, block_count, block_hash,
-    block_length,
+    BLOCK, Blocks, CHUNK, Chunks, Digest, Verified, ZEROS, block_count, block_hash, block_length, chunk_hash,
+    hexadecimal,
 };
 pub use coupling::Coupling;
 pub use delay_bound::DelayBound;
