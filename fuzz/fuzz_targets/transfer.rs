@@ -1,4 +1,4 @@
-//! Everything that an end of a copy reads of the other one, of its disk and of its user: messages, heads of chunks,
+//! Everything that an end of a copy reads of the other one, of its disk and of its user: messages, heads of blocks,
 //! journals, attributes, paths and patterns. What is read is written again, and a journal that was damaged gives no
 //! chunk that was not verified.
 #![no_main]
@@ -20,7 +20,8 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let mut hash = [0; 32];
         hash.copy_from_slice(&head[..32]);
-        let header = DataHeader { file: u32::from(head[33]), chunk: u32::from(head[34]), hash };
+        let (file, chunk, block) = (u32::from(head[33]), u32::from(head[34]), head[35]);
+        let header = DataHeader { file, chunk, block, reports: head[36] % 2 == 0, hash };
         let message = Message::Data { header, content: &bytes[DATA_HEADER..] };
         assert_eq!(Message::read(&message.frame()[4..]).as_ref(), Ok(&message));
     }

@@ -9,6 +9,9 @@ use fullpipe_units::{BitRate, ByteCount};
 
 use crate::locks::lock;
 
+/// Time for which a thread that waited for a processor may send faster afterwards.
+const LATENESS: Duration = Duration::from_millis(100);
+
 /// The bounds of one copy.
 #[derive(Debug, Default)]
 pub(crate) struct Bounds {
@@ -65,13 +68,15 @@ impl Pace {
 
     fn wait(&self, length: usize) {
         let now = Instant::now();
-        let begin = {
-            let mut next = lock(&self.next);
-            let begin = (*next).max(now);
-            *next = begin + Duration::from(self.rate.time_for(ByteCount::new(length as u64)));
-            begin
-        };
-        thread::sleep(begin - now);
+        thread::sleep(self.begin(now, length).saturating_duration_since(now));
+    }
+
+    /// Returns the time from which `length` bytes may cross, asked for at `now`. One who comes late makes up for it.
+    fn begin(&self, now: Instant, length: usize) -> Instant {
+        let mut next = lock(&self.next);
+        let begin = (*next).max(now.checked_sub(LATENESS).unwrap_or(now));
+        *next = begin + Duration::from(self.rate.time_for(ByteCount::new(length as u64)));
+        begin
     }
 }
 
@@ -85,5 +90,18 @@ mod tests {
         assert!(bounds.take(6).is_ok() && bounds.take(5).is_err() && bounds.take(u64::MAX).is_err());
         assert!(bounds.take(4).is_ok() && bounds.take(1).is_err());
         assert!(Bounds::default().take(u64::MAX).is_ok());
+    }
+    #[test]
+    fn one_who_is_late_makes_up_for_it_but_not_for_a_long_rest() {
+        let pace = Pace::new(BitRate::from_mbps(8));
+        let first = *lock(&pace.next);
+        let after = |milliseconds| first + Duration::from_millis(milliseconds);
+        // A kilobyte takes a millisecond.
+        assert_eq!(pace.begin(after(0), 10_000), after(0));
+        assert_eq!(pace.begin(after(0), 10_000), after(10));
+        assert_eq!(pace.begin(after(25), 10_000), after(20));
+        assert_eq!(pace.begin(after(31), 10_000), after(30));
+        assert_eq!(pace.begin(after(9000), 10_000), after(8900));
+        assert_eq!(pace.begin(after(9000), 10_000), after(8910));
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fullpipe_control::Network;
 use fullpipe_record::HostSettings;
-use fullpipe_transfer::{CHUNK, DATA_HEADER, Excludes};
+use fullpipe_transfer::{BLOCK, CHUNK, DATA_HEADER, Excludes};
 use fullpipe_units::Span;
 
 use crate::common::{Common, Tally};
@@ -28,7 +28,7 @@ use crate::sender::Sender;
 use crate::session::End;
 use crate::walk::Source;
 
-const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Bytes that a caller in the clear sends until the first head: its greeting, its random bytes and its proof.
 const CALL: u64 = 8 + 32 + 32;
@@ -43,7 +43,7 @@ enum Flip {
     Clear(u64),
     /// The same inside TLS, which is then broken.
     Tls(u64),
-    /// In this chunk of those that cross with the messages.
+    /// In this block of those that cross with the messages.
     Messages(usize),
 }
 
@@ -153,7 +153,7 @@ impl Scene {
         let said = send(&near, &self.folder.path().join("file"), made, chunk);
         near.shutdown(Shutdown::Both).unwrap();
         receiver.join().unwrap();
-        said
+        said.map(|(notes, _)| notes)
     }
 
     fn is_right(&self) -> bool {
@@ -161,7 +161,7 @@ impl Scene {
     }
 }
 
-fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>) {
+pub(crate) fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>) {
     let pulse = Pulse::new(Duration::from_secs(20));
     let (out, writer) = Outgoing::start(control.try_clone().unwrap(), &pulse).unwrap();
     let options = ReceiveOptions {
@@ -187,16 +187,17 @@ fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>) {
     writer.join().unwrap();
 }
 
-fn connections(streams: Vec<DataStream>) -> Connections {
+pub(crate) fn connections(streams: Vec<DataStream>) -> Connections {
     Connections { active: streams.len() as u16, streams, quic: None, rtt: Span::from_millis(1) }
 }
 
-fn send(
+/// Returns what was said of the copy, and how many blocks were sent again because they were overdue.
+pub(crate) fn send(
     control: &UnixStream,
     file: &Path,
     streams: Vec<DataStream>,
     chunk: Option<usize>,
-) -> Result<Vec<String>, String> {
+) -> Result<(Vec<String>, u64), String> {
     let pulse = Pulse::new(Duration::from_secs(20));
     let to = FlippingFrames { to: control.try_clone().unwrap(), chunk, seen: 0 };
     let (out, writer) = Outgoing::start(to, &pulse).unwrap();
@@ -205,13 +206,14 @@ fn send(
     let common = Common::new(out.clone(), Arc::clone(&tally), Some(events));
     let sender = Sender::new(common, vec![Source::open(&Root::User, file).unwrap()], Excludes::default(), false);
     let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
-    let end = End::Sender(Arc::new(sender));
+    let sender = Arc::new(sender);
+    let end = End::Sender(Arc::clone(&sender));
     let done = end.run(&mut Frames::new(control, &pulse), connections(streams), settings);
     out.close();
     writer.join().unwrap();
     done.map_err(|error| error.to_string())?;
     assert_eq!((tally.failures(), tally.digest().is_some()), (Vec::new(), true));
-    Ok(notes(&noted))
+    Ok((notes(&noted), sender.queue.repeated()))
 }
 
 fn notes(events: &Events<CopyEvent>) -> Vec<String> {
@@ -238,9 +240,10 @@ fn found(flip: Flip, seed: &mut Seed) -> String {
     said.first().unwrap_or_else(|| panic!("{flip:?}: nothing was noticed")).clone()
 }
 
-/// Returns a place behind the handshakes, in the first chunk.
+/// Returns a place behind the handshakes, in the first chunk, and in no head of a block.
 fn place(seed: &mut Seed) -> u64 {
-    2000 + seed.below(CHUNK as u64 - 2000)
+    let frame = (DATA_HEADER + BLOCK) as u64;
+    CALL + DATA_HEADER as u64 + frame * seed.below(16) + 2000 + seed.below(BLOCK as u64 - 2000)
 }
 
 #[test]

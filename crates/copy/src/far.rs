@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{self, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -182,19 +182,18 @@ struct Awaited {
 impl Awaited {
     /// Waits until the near end says which connections carry data, and returns them.
     fn connect<R: Read>(&mut self, frames: &mut Frames<R>) -> Result<Connections, CopyError> {
-        let (mut dialled, mut quic) = (None, None);
+        let (mut dialling, mut quic) = (None, None);
         loop {
             // The near end notices when nothing comes.
             match next(frames)? {
-                Message::Dial { port } => {
-                    let called = dial(self.near.as_slice(), port, &self.credentials, &mut |_| 1);
-                    dialled = called.ok().map(|(host, streams)| Dialled { host, port, streams });
-                }
+                Message::Dial { port } => dialling = Some(Dialled::begin(self.near, port, &self.credentials)),
                 Message::DialQuic { port } => {
                     quic = quic::dial(self.near.as_slice(), port, &self.secret, HANDSHAKE_DEADLINE).ok();
                 }
                 Message::Streams { count, active, quic: streams } => {
                     let quic = self.quic(quic, streams);
+                    // If it carries nothing, nobody waits for it.
+                    let dialled = dialling.filter(|_| count > 0).and_then(|made| made.recv().ok());
                     return Ok(self.connections(dialled, count, active, quic));
                 }
                 Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
@@ -238,6 +237,21 @@ struct Dialled {
 }
 
 impl Dialled {
+    /// Begins to make one to the near end; it comes out of what is returned, unless it cannot be made.
+    fn begin(near: Option<IpAddr>, port: u16, credentials: &Credentials) -> mpsc::Receiver<Self> {
+        let (made, receiver) = channel();
+        let credentials = credentials.clone();
+        let work = move || {
+            if let Ok((host, streams)) = dial(near.as_slice(), port, &credentials, &mut |_| 1) {
+                // Nobody waits for it if another way was found meanwhile.
+                let _ = made.send(Self { host, port, streams });
+            }
+        };
+        // Without a thread there is none.
+        let _ = thread::Builder::new().name("copy-dial".to_owned()).spawn(work);
+        receiver
+    }
+
     /// Makes more of them, and returns `count`, or as many as there are.
     fn up_to(mut self, count: u16, credentials: &Credentials) -> Vec<DataStream> {
         let more = count.saturating_sub(self.streams.len() as u16);

@@ -7,13 +7,13 @@
 //!   connections of their own, inside TLS 1.3 unless the user did without, on a QUIC connection, or inside ssh if there
 //!   are none. An end that receives nothing for a while gives up.
 //! * Without ssh, the far end is a server that shares a folder ([`Share`]): both prove a shared key, inside TLS 1.3.
-//! * The receiver decides what it wants. A chunk counts when its BLAKE3 hash is right and it is written; a file has its
-//!   name when it is complete and durable.
+//! * The receiver decides what it wants. A chunk of 1 MiB counts when the BLAKE3 hashes of its blocks are right and it
+//!   is written; a file has its name when it is complete and durable.
 //! * What the other end says is decided in [`fullpipe_transfer`]; nothing outside the destination is opened, because
 //!   every path is walked from its folder without following links.
 //!
-//! A thread a connection, as for every load of this project: reading, hashing, encrypting and sending a chunk, or
-//! receiving, decrypting, verifying and writing it.
+//! A thread a connection, as for every load of this project: reading, hashing, encrypting and sending blocks, or
+//! receiving, decrypting, verifying and writing them.
 
 mod attributes;
 mod bounds;
@@ -41,6 +41,8 @@ mod sender;
 mod server;
 mod session;
 mod share;
+#[cfg(test)]
+mod slow;
 mod ssh;
 mod summary;
 mod tree;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender as EventSender, channel};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender as EventSender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -318,18 +318,25 @@ impl Run {
             }
             Err(why) => why,
         };
-        if let Ok(listener) = Listener::start(None, self.options.ports.unwrap_or_default(), far.credentials) {
-            far.out.send(&Message::Dial { port: listener.port });
-            let mut streams = listener.take(1, CONNECT_DEADLINE);
-            if let Some(rtt) = streams.first().map(|stream| stream.rtt().unwrap_or_default()) {
+        match self.find_another_way(far) {
+            Some(AnotherWay::FromFarEnd(listener, first)) => {
+                let rtt = first.rtt().unwrap_or_default();
                 let Choice { count, active, reason } = choice(rtt);
                 far.carry(count, active, 0);
+                let mut streams = vec![*first];
                 streams.extend(listener.take(usize::from(count) - 1, CONNECT_DEADLINE));
                 let encryption = self.encryption(&streams);
                 let reason = format!("{reason}{encryption}; they come from the far end, because {why}");
                 let connections = Connections { streams, active, quic: None, rtt };
                 return Connected { connections, transport: CopyTransport::TcpFromFarEnd, reason };
             }
+            Some(AnotherWay::Quic(connection)) => {
+                let mut connected = self.connected_by_quic(far, connection, CopyTransport::Quic);
+                connected.reason =
+                    format!("{}; not TCP, because {why}, and it cannot reach this host", connected.reason);
+                return connected;
+            }
+            None => {}
         }
         let what = match self.plan.host {
             FarHost::Ssh { .. } => "ssh carries the data, within its own windows",
@@ -337,6 +344,29 @@ impl Run {
         };
         let what = if self.options.scavenge { format!("{what}, and does not give way") } else { what.to_owned() };
         far.without_connections(format!("{what}: {why}, and it cannot reach this host"))
+    }
+
+    /// Asks the far end for a TCP connection, and meanwhile calls it by QUIC, where this end cannot reach it by TCP.
+    fn find_another_way(&self, far: &Reached<'_>) -> Option<AnotherWay> {
+        let listener = Listener::start(None, self.options.ports.unwrap_or_default(), far.credentials).ok();
+        let called = (self.options.transport == Transport::Auto).then(|| far.begin_to_dial_quic());
+        let mut until = Instant::now() + CONNECT_DEADLINE;
+        let Some(listener) = listener else {
+            return called?.recv_timeout(CONNECT_DEADLINE).ok().map(AnotherWay::Quic);
+        };
+        far.out.send(&Message::Dial { port: listener.port });
+        let mut quic = None;
+        while Instant::now() < until {
+            if let Some(first) = listener.take(1, POLL_INTERVAL).pop() {
+                return Some(AnotherWay::FromFarEnd(listener, Box::new(first)));
+            }
+            if let Some(connection) = called.as_ref().and_then(|called| called.try_recv().ok()) {
+                // A TCP connection takes three more round trips, if it comes.
+                until = until.min(Instant::now() + Duration::from((connection.rtt() * 4).max(SHORT_HANDSHAKE)));
+                quic = Some(connection);
+            }
+        }
+        quic.map(AnotherWay::Quic)
     }
 
     /// Chooses among TCP connections that were made, and QUIC in their place or next to them.
@@ -488,6 +518,13 @@ struct Reached<'r> {
     settings: [&'r HostSettings; 2],
 }
 
+/// A way for data where this end cannot reach the far one by TCP.
+enum AnotherWay {
+    /// The first of TCP connections that the far end makes.
+    FromFarEnd(Listener, Box<DataStream>),
+    Quic(QuicConnection),
+}
+
 /// The reason for which QUIC would help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReasonForQuic {
@@ -506,6 +543,23 @@ impl Reached<'_> {
     fn without_connections(&self, reason: String) -> Connected {
         self.carry(0, 0, 0);
         Connected { connections: Connections::none(), transport: CopyTransport::Ssh, reason }
+    }
+
+    /// Begins to call the far end by QUIC; the connection comes out of what is returned, unless it cannot be made.
+    fn begin_to_dial_quic(&self) -> mpsc::Receiver<QuicConnection> {
+        let (made, receiver) = channel();
+        let (hosts, port, secret) = (self.hosts.clone(), self.ready.quic_port, *self.secret);
+        let work = move || {
+            if let Ok(connection) = quic::dial(&hosts, port, &secret, HANDSHAKE_DEADLINE) {
+                // Nobody waits for it if TCP was quicker.
+                let _ = made.send(connection);
+            }
+        };
+        if port != 0 {
+            // Without a thread there is none.
+            let _ = thread::Builder::new().name("copy-dial".to_owned()).spawn(work);
+        }
+        receiver
     }
 
     fn dial_quic(&self, deadline: Duration) -> io::Result<QuicConnection> {

@@ -54,8 +54,8 @@ pub struct CopyOptions {
 /// The way that the data of a copy shall take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
-    /// TCP, and QUIC where TCP may not use BBR and the path loses packets without a queue, or where a device takes the
-    /// windows of TCP away.
+    /// TCP, and QUIC where TCP does not pass, where it may not use BBR and the path loses packets without a queue, or
+    /// where a device takes the windows of TCP away.
     #[default]
     Auto,
     /// TCP connections.

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    Boot, CHUNK, Digest, EntryPath, Identity, Journal, ModificationTime, Verified, ZEROS, chunk_hash,
+    BLOCK, Boot, CHUNK, Digest, EntryPath, Identity, Journal, ModificationTime, Verified, ZEROS, chunk_hash,
 };
 use fullpipe_units::ByteCount;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock};
@@ -24,7 +25,7 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 /// A file that is not complete, open.
 #[derive(Debug)]
 pub(crate) struct Part {
-    data: File,
+    data: Arc<File>,
     journal: Option<(Journal, File)>,
     working: Within,
     target: Within,
@@ -169,12 +170,12 @@ impl Part {
             journal = Some((format, file));
         }
         data.set_len(size.get())?;
-        Ok(Self { data, journal, working: names.data, target: names.target, is_fresh, unmarked: 0 })
+        Ok(Self { data: Arc::new(data), journal, working: names.data, target: names.target, is_fresh, unmarked: 0 })
     }
 
     /// Returns another handle of the data, to write to without holding the part.
-    pub(crate) fn writer(&self) -> io::Result<PartWriter> {
-        Ok(PartWriter { data: self.data.try_clone()?, is_fresh: self.is_fresh })
+    pub(crate) fn writer(&self) -> PartWriter {
+        PartWriter { data: Arc::clone(&self.data), is_fresh: self.is_fresh }
     }
 
     /// Records that a chunk is written and verified.
@@ -206,7 +207,7 @@ impl Part {
     }
 
     /// The file, under its working name.
-    pub(crate) const fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.data
     }
 
@@ -250,23 +251,26 @@ fn fresh(within: &Within) -> io::Result<File> {
     })
 }
 
-/// Writes chunks into a part.
+/// Writes into a part.
 #[derive(Debug)]
 pub(crate) struct PartWriter {
-    data: File,
+    data: Arc<File>,
     is_fresh: bool,
 }
 
 impl PartWriter {
-    /// Writes the chunk `index` of `length` bytes; nothing stands for a hole.
-    pub(crate) fn write(&self, index: u32, content: &[u8], length: usize) -> io::Result<()> {
-        let offset = u64::from(index) * CHUNK as u64;
-        if !content.is_empty() {
-            return self.data.write_all_at(content, offset);
-        }
-        if self.is_fresh {
+    /// Writes the block `index` of a chunk.
+    pub(crate) fn write_block(&self, chunk: u32, index: u8, content: &[u8]) -> io::Result<()> {
+        let offset = u64::from(chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
+        self.data.write_all_at(content, offset)
+    }
+
+    /// Makes a hole of a chunk of `length` bytes. In a part in which nothing was written there is one.
+    pub(crate) fn make_hole(&self, chunk: u32, length: usize, was_written: bool) -> io::Result<()> {
+        if self.is_fresh && !was_written {
             return Ok(());
         }
+        let offset = u64::from(chunk) * CHUNK as u64;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&self.data, flags, offset, length as u64) {
             Ok(()) => Ok(()),
@@ -304,7 +308,9 @@ mod tests {
 
     fn write(part: &mut Part, verified: &mut Verified, index: u32, size: ByteCount) {
         let content = content(index, size);
-        part.writer().unwrap().write(index, &content, content.len()).unwrap();
+        for (block, content) in (0..).zip(content.chunks(BLOCK)) {
+            part.writer().write_block(index, block, content).unwrap();
+        }
         let hash = chunk_hash(size, index, &content);
         part.record(index, &hash, content.len()).unwrap();
         verified.insert(index, hash);
@@ -360,7 +366,7 @@ mod tests {
             prepare(victim.as_path(), working.as_path()).unwrap();
             let size = ByteCount::new(3);
             let part = Part::open(&tree, &path, size, IDENTITY, BOOT, &Verified::new(size)).unwrap();
-            part.writer().unwrap().write(0, b"new", 3).unwrap();
+            part.writer().write_block(0, 0, b"new").unwrap();
             part.finish(0o600, ModificationTime::default()).unwrap();
             assert_eq!(std::fs::read(&victim).unwrap(), b"victim");
         }

@@ -1,8 +1,13 @@
 //! The chunks that the receiver wants, and which connection has sent them.
+//!
+//! A connection takes a chunk and sends its blocks one after the other. One that finds no other chunk takes the last
+//! blocks of those that others are sending, and then sends blocks again that are overdue: of many connections some are
+//! slow, and nobody waits for them at the end.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use fullpipe_transfer::Chunks;
 
@@ -14,6 +19,18 @@ pub(crate) const SSH: u16 = u16::MAX;
 /// Rows of chunks that may be wanted at once.
 const MAX_WANTED: usize = 1 << 23;
 
+/// A block is overdue after so many times the time that others have taken lately.
+const OVERDUE: u32 = 2;
+
+/// Shortest time after which a block is overdue: threads wait for processors, too.
+const MIN_OVERDUE: Duration = Duration::from_millis(200);
+
+/// Weight of a block in the time that blocks have taken lately: one in so many.
+const SMOOTHING: u32 = 8;
+
+/// Time between two checks of an idle connection whether a block is overdue.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
 /// A chunk of a file, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Job {
@@ -21,10 +38,21 @@ pub(crate) struct Job {
     pub(crate) chunk: u32,
 }
 
+/// A block of a chunk that a connection is to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) index: u8,
+    /// The receiver shall say that it has arrived.
+    pub(crate) reports: bool,
+}
+
 /// The next thing to do for a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
+    /// A chunk, whose blocks [`Queue::block`] has.
     Send(Job),
+    /// One block of a chunk that is on its way.
+    Help(Job, Block),
     Nothing,
     End,
 }
@@ -39,26 +67,52 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     wanted: VecDeque<(u32, Chunks)>,
-    sent: HashMap<Job, u16>,
+    sent: HashMap<Job, OnItsWay>,
+    /// The chunk that each connection took last.
+    taken: HashMap<u16, Job>,
     lost: HashSet<u16>,
     /// Connections of which there may be data.
     all: u16,
+    /// Those of them from here on are streams of one connection.
+    of_one: u16,
     /// Those that may carry data now; others stand by.
     group: Range<u16>,
     /// The number of those of the group that may; more rest.
     active: usize,
     is_over: bool,
+    /// Time that blocks have taken lately until the receiver said that they were there.
+    lately: Option<Duration>,
+    /// Until then no block is overdue.
+    none_overdue_until: Option<Instant>,
+    /// Blocks that were sent again because they were overdue.
+    repeated: u64,
+}
+
+/// A chunk that was taken, and has not arrived.
+#[derive(Debug)]
+struct OnItsWay {
+    by: u16,
+    /// Its blocks, those that somebody has taken with the one who has; none until their number is known.
+    blocks: Vec<Option<Taken>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    by: u16,
+    at: Instant,
+    has_arrived: bool,
+    was_repeated: bool,
 }
 
 impl Queue {
     /// Sets the number of connections, and of those that carry data, before the first asks for work.
     pub(crate) fn set_streams(&self, streams: usize, active: usize) {
         let mut state = lock(&self.state);
-        (state.all, state.active) = (streams as u16, active.max(1));
+        (state.all, state.of_one, state.active) = (streams as u16, streams as u16, active.max(1));
         state.group = 0..state.all;
     }
 
-    /// Adds connections that stand by, until all others are lost or [`Queue::change_over`].
+    /// Adds streams of one more connection, which stand by until all others are lost or [`Queue::change_over`].
     pub(crate) fn stand_by(&self, streams: usize) {
         lock(&self.state).all += streams as u16;
     }
@@ -93,6 +147,25 @@ impl Queue {
         lock(&self.state).sent.remove(&job).is_some()
     }
 
+    /// Notes that all blocks of a chunk have arrived but those whose bit is set in `missing`.
+    pub(crate) fn got_blocks(&self, job: Job, missing: u16) {
+        let mut state = lock(&self.state);
+        let State { sent, lately, .. } = &mut *state;
+        let Some(on_its_way) = sent.get_mut(&job) else { return };
+        for (index, block) in on_its_way.blocks.iter_mut().enumerate() {
+            let Some(block) = block.as_mut().filter(|block| !block.has_arrived) else { continue };
+            if missing & (1 << index) != 0 {
+                continue;
+            }
+            block.has_arrived = true;
+            // Of one that was sent twice nobody knows which has arrived.
+            if !block.was_repeated {
+                let took = block.at.elapsed();
+                *lately = Some(lately.map_or(took, |before| (before * (SMOOTHING - 1) + took) / SMOOTHING));
+            }
+        }
+    }
+
     /// Forgets a file.
     pub(crate) fn forget(&self, file: u32) {
         let mut state = lock(&self.state);
@@ -107,7 +180,7 @@ impl Queue {
         if state.live(&state.group) == 0 {
             (state.group, state.active) = (0..state.all, usize::MAX);
         }
-        state.want_again(|by| by == index);
+        state.want_again(|on_its_way| on_its_way.is_carried_by(index));
         self.changed.notify_all();
         is_new && !state.is_over
     }
@@ -136,24 +209,66 @@ impl Queue {
         lock(&self.state).is_over
     }
 
-    /// Returns the next chunk for a connection, and waits for one if asked to.
+    /// Returns the next chunk or block for a connection, and waits for one if asked to.
     pub(crate) fn next(&self, index: u16, wait: bool) -> Next {
         let mut state = lock(&self.state);
         loop {
             if state.is_over || state.lost.contains(&index) {
                 return Next::End;
             }
-            if state.may_send(index)
-                && let Some(job) = state.take()
-            {
-                state.sent.insert(job, index);
-                return Next::Send(job);
+            let may_send = state.may_send(index);
+            if may_send && let Some(next) = state.take(index) {
+                return next;
             }
             if !wait {
                 return Next::Nothing;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = if may_send && !state.sent.is_empty() {
+                self.changed.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            };
         }
+    }
+
+    /// Returns the next block of a chunk of `count` blocks that `index` has taken; `None` if others have taken the
+    /// rest, or nobody waits for the chunk any more.
+    pub(crate) fn block(&self, index: u16, job: Job, count: u8) -> Option<Block> {
+        let mut state = lock(&self.state);
+        // One that is to rest ends its chunk before.
+        let is_one_of_them = index == SSH || state.group.contains(&index);
+        if state.is_over || state.lost.contains(&index) || !is_one_of_them {
+            return None;
+        }
+        let reports = state.is_near_end();
+        let blocks = &mut state.sent.get_mut(&job)?.blocks;
+        let is_first = blocks.is_empty();
+        blocks.resize(count.into(), None);
+        let free = blocks.iter().position(Option::is_none)?;
+        blocks[free] = Some(Taken::now(index));
+        if is_first && count > 1 && state.wanted.is_empty() {
+            // Others may help.
+            self.changed.notify_all();
+        }
+        Some(Block { index: free as u8, reports })
+    }
+
+    /// Returns the number of blocks that were sent again because they were overdue.
+    #[cfg(test)]
+    pub(crate) fn repeated(&self) -> u64 {
+        lock(&self.state).repeated
+    }
+}
+
+impl OnItsWay {
+    fn is_carried_by(&self, index: u16) -> bool {
+        self.by == index || self.blocks.iter().flatten().any(|block| block.by == index && !block.has_arrived)
+    }
+}
+
+impl Taken {
+    fn now(by: u16) -> Self {
+        Self { by, at: Instant::now(), has_arrived: false, was_repeated: false }
     }
 }
 
@@ -166,9 +281,10 @@ impl State {
         self.group.contains(&index) && self.live(&(self.group.start..index)) < self.active
     }
 
-    /// Puts chunks that are on their way in front again, if they were sent by one of these connections.
-    fn want_again(&mut self, is_one: impl Fn(u16) -> bool) {
-        let mut jobs: Vec<Job> = self.sent.iter().filter(|(_, by)| is_one(**by)).map(|(job, _)| *job).collect();
+    /// Puts chunks that are on their way in front again, if `is_one` says so.
+    fn want_again(&mut self, is_one: impl Fn(&OnItsWay) -> bool) {
+        let ones = self.sent.iter().filter(|(_, on_its_way)| is_one(on_its_way));
+        let mut jobs: Vec<Job> = ones.map(|(job, _)| *job).collect();
         jobs.sort_unstable();
         for job in jobs.into_iter().rev() {
             self.sent.remove(&job);
@@ -181,14 +297,63 @@ impl State {
         range.len() - self.lost.iter().filter(|lost| range.contains(lost)).count()
     }
 
-    fn take(&mut self) -> Option<Job> {
-        let (file, chunks) = self.wanted.front_mut()?;
+    fn take(&mut self, index: u16) -> Option<Next> {
+        let Some((file, chunks)) = self.wanted.front_mut() else {
+            return self.take_free_block(index).or_else(|| self.take_overdue_block(index));
+        };
         let job = Job { file: *file, chunk: chunks.first };
         (chunks.first, chunks.count) = (chunks.first.wrapping_add(1), chunks.count.saturating_sub(1));
         if chunks.count == 0 {
             self.wanted.pop_front();
         }
-        Some(job)
+        self.sent.insert(job, OnItsWay { by: index, blocks: Vec::new() });
+        self.taken.insert(index, job);
+        Some(Next::Send(job))
+    }
+
+    /// Takes the last block of the chunk with the most blocks that nobody has taken.
+    fn take_free_block(&mut self, index: u16) -> Option<Next> {
+        let free = |job: &&Job| {
+            self.sent.get(job).map_or(0, |sent| sent.blocks.iter().filter(|block| block.is_none()).count())
+        };
+        let job = *self.taken.values().max_by_key(free)?;
+        let blocks = &mut self.sent.get_mut(&job)?.blocks;
+        let last = blocks.iter().rposition(Option::is_none)?;
+        blocks[last] = Some(Taken::now(index));
+        Some(Next::Help(job, Block { index: last as u8, reports: true }))
+    }
+
+    /// Takes the block that has been on its way for the longest time, if it is on another connection, is overdue and
+    /// was not sent again before.
+    fn take_overdue_block(&mut self, index: u16) -> Option<Next> {
+        let now = Instant::now();
+        if self.none_overdue_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        let due = (self.lately? * OVERDUE).max(MIN_OVERDUE);
+        let blocks = self.sent.iter_mut().flat_map(|(job, sent)| {
+            (0..).zip(&mut sent.blocks).filter_map(|(number, block)| Some((*job, number, block.as_mut()?)))
+        });
+        let waiting = blocks.filter(|(.., block)| !block.has_arrived && !block.was_repeated);
+        let oldest = waiting.min_by_key(|(.., block)| block.at);
+        let until = oldest.as_ref().map_or(now, |(.., block)| block.at) + due;
+        self.none_overdue_until = Some(until);
+        // Streams of one connection are as fast as each other.
+        let is_other = |by: u16| by != index && by.min(index) < self.of_one;
+        let (job, number, block) = oldest.filter(|(.., block)| now >= until && is_other(block.by))?;
+        block.was_repeated = true;
+        self.repeated += 1;
+        Some(Next::Help(job, Block { index: number, reports: true }))
+    }
+
+    /// Returns true if no more chunks are wanted than connections carry data.
+    fn is_near_end(&self) -> bool {
+        let mut most = self.active.min(self.live(&self.group));
+        self.wanted.iter().all(|(_, chunks)| {
+            let fits = chunks.count as usize <= most;
+            most = most.saturating_sub(chunks.count as usize);
+            fits
+        })
     }
 }
 
@@ -204,6 +369,83 @@ mod tests {
 
     fn job(chunk: u32) -> Next {
         Next::Send(Job { file: 1, chunk })
+    }
+
+    fn block(index: u8, reports: bool) -> Block {
+        Block { index, reports }
+    }
+
+    fn help(chunk: u32, index: u8) -> Next {
+        Next::Help(Job { file: 1, chunk }, Block { index, reports: true })
+    }
+
+    /// Lets all blocks that are on their way have been taken so much earlier.
+    fn age(queue: &Queue, time: Duration) {
+        let mut state = lock(&queue.state);
+        state.none_overdue_until = None;
+        let blocks = state.sent.values_mut().flat_map(|sent| &mut sent.blocks).flatten();
+        blocks.for_each(|block| block.at -= time);
+    }
+
+    #[test]
+    fn a_connection_that_finds_no_chunk_takes_the_last_blocks_of_others() {
+        let (queue, one) = (queue(3), Job { file: 1, chunk: 0 });
+        queue.want(1, Chunks { first: 0, count: 4 });
+        assert_eq!(queue.next(0, false), job(0));
+        assert_eq!(queue.block(0, one, 3), Some(block(0, true)), "no more are wanted than there are connections");
+        queue.want(1, Chunks { first: 4, count: 1 });
+        assert_eq!(queue.block(0, one, 3), Some(block(1, false)));
+        for chunk in 1..5 {
+            assert_eq!(queue.next(1, false), job(chunk));
+            queue.got(Job { file: 1, chunk });
+        }
+        assert_eq!((queue.next(1, false), queue.next(2, false)), (help(0, 2), Next::Nothing));
+        assert_eq!(queue.block(0, one, 3), None);
+        // What was taken of a chunk that is sent anew is not kept.
+        queue.lose(1);
+        assert_eq!(
+            (queue.next(2, false), queue.block(0, one, 3), queue.block(2, one, 3)),
+            (job(0), Some(block(0, true)), Some(block(1, true)))
+        );
+        queue.got(one);
+        assert_eq!((queue.block(0, one, 3), queue.next(0, false)), (None, Next::Nothing));
+    }
+
+    #[test]
+    fn what_is_overdue_is_sent_once_more_by_another_connection() {
+        let (queue, one) = (queue(2), Job { file: 1, chunk: 0 });
+        queue.want(1, Chunks { first: 0, count: 1 });
+        assert_eq!(queue.next(0, false), job(0));
+        for index in 0..4 {
+            assert_eq!(queue.block(0, one, 4), Some(block(index, true)));
+        }
+        age(&queue, Duration::from_secs(1));
+        assert_eq!(queue.next(1, false), Next::Nothing, "nobody knows yet how long a block takes");
+        queue.got_blocks(one, 0b1110);
+        age(&queue, Duration::from_millis(900));
+        assert_eq!(queue.next(1, false), Next::Nothing, "not twice as long as the first");
+        age(&queue, Duration::from_millis(200));
+        assert_eq!((queue.next(0, false), queue.next(1, false)), (Next::Nothing, help(0, 1)));
+        assert_eq!((queue.next(1, false), queue.next(1, false)), (help(0, 2), help(0, 3)));
+        age(&queue, Duration::from_secs(9));
+        assert_eq!((queue.next(1, false), queue.next(0, false)), (Next::Nothing, Next::Nothing));
+        assert_eq!(queue.repeated(), 3);
+        // The connection that has taken all of them breaks.
+        queue.lose(0);
+        assert_eq!(queue.next(1, false), job(0));
+    }
+
+    #[test]
+    fn streams_of_one_connection_do_not_repeat_what_the_others_have() {
+        let (queue, one) = (queue(0), Job { file: 1, chunk: 0 });
+        queue.stand_by(2);
+        assert!(queue.change_over());
+        queue.want(1, Chunks { first: 0, count: 1 });
+        assert_eq!((queue.next(0, false), queue.block(0, one, 3)), (job(0), Some(block(0, true))));
+        assert_eq!((queue.next(1, false), queue.next(1, false)), (help(0, 2), help(0, 1)));
+        queue.got_blocks(one, 0b110);
+        age(&queue, Duration::from_secs(9));
+        assert_eq!((queue.next(0, false), queue.next(1, false)), (Next::Nothing, Next::Nothing));
     }
 
     #[test]

@@ -6,14 +6,15 @@ use std::io::{self, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    AGAIN, Attributes, Boot, CHUNK, Chunks, DATA_HEADER, DataHeader, Digest, Entry, EntryKind, EntryPath, Excludes,
-    Head, Identity, Message, ModificationTime, Outcome, Verified, ZEROS, chunk_hash,
+    AGAIN, Attributes, Blocks, Boot, CHUNK, Chunks, DATA_HEADER, DataHeader, Digest, Entry, EntryKind, EntryPath,
+    Excludes, Head, Identity, Message, ModificationTime, Outcome, Verified, ZEROS, block_hash, block_length,
+    chunk_hash,
 };
 use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -23,12 +24,15 @@ use crate::common::{Common, Tally};
 use crate::data_stream::Connections;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
-use crate::part::{Part, boot, recover};
+use crate::part::{Part, PartWriter, boot, recover};
 use crate::root::Root;
 use crate::tree::{Tree, check_no_device, kind, modified, set_attributes};
 
 /// Entries of a list at most: their names and hashes must fit into memory.
 const MAX_ENTRIES: usize = 8 << 20;
+
+/// Chunks that may be there in part at once: a connection sends one after the other, and others send blocks of it.
+const MAX_BEGUN: usize = 1 << 14;
 
 /// Chunks that may arrive wrong: memory and processors that flip more bits than that are broken.
 const MAX_CORRUPT: u32 = 1000;
@@ -50,6 +54,8 @@ pub(crate) struct Receiver {
     held: Held,
     files: AtomicU32,
     corrupt: AtomicU32,
+    /// Chunks that are there in part.
+    begun: AtomicUsize,
     boot: Boot,
     /// The time until which this transfer waits for others that hold its files.
     waits_until: OnceLock<Instant>,
@@ -128,7 +134,29 @@ struct Incoming {
 struct State {
     part: Option<Part>,
     verified: Verified,
+    /// The chunks that are there in part.
+    begun: HashMap<u32, Blocks>,
     is_closed: bool,
+}
+
+impl State {
+    fn new(size: ByteCount) -> Mutex<Self> {
+        Mutex::new(Self { part: None, verified: Verified::new(size), begun: HashMap::new(), is_closed: false })
+    }
+}
+
+/// A block that has arrived, or a chunk that is a hole, and is right.
+struct Arrived<'b> {
+    header: DataHeader,
+    content: &'b [u8],
+    /// Bytes of its chunk.
+    length: usize,
+}
+
+impl Arrived<'_> {
+    const fn is_hole(&self) -> bool {
+        self.content.is_empty()
+    }
 }
 
 pub(crate) fn path_hash(path: &[u8]) -> PathHash {
@@ -148,6 +176,7 @@ impl Receiver {
             held: Held::default(),
             files: AtomicU32::new(0),
             corrupt: AtomicU32::new(0),
+            begun: AtomicUsize::new(0),
             boot: boot(),
             waits_until: OnceLock::new(),
             list: Mutex::default(),
@@ -264,12 +293,14 @@ impl Receiver {
             }
             EntryKind::SymbolicLink { target } => self.symbolic_link(place, &entry.path, &target),
             EntryKind::HardLink { first } => lock(&self.list).links.push((entry.path, first)),
+            // Its path was noted: what has it is not deleted.
+            EntryKind::LeftOut => {}
             EntryKind::File { mode, modified, size, identity } => {
                 let number = self.files.fetch_add(1, Ordering::Relaxed);
                 if Chunks::of(size).is_none() {
                     return Err(wrong(format!("{} has an impossible size", entry.path)));
                 }
-                let state = Mutex::new(State { part: None, verified: Verified::new(size), is_closed: false });
+                let state = State::new(size);
                 let file = Incoming { number, path: entry.path, mode, modified, size, identity, attributes, state };
                 self.file(place, Arc::new(file));
             }
@@ -453,10 +484,10 @@ impl Receiver {
             return Err(wrong());
         }
         let Some(old) = lock(&self.incoming).get(&number).cloned() else { return Ok(()) };
-        if !old.close() {
+        if !self.close(&old) {
             return Ok(());
         }
-        let state = Mutex::new(State { part: None, verified: Verified::new(size), is_closed: false });
+        let state = State::new(size);
         let (number_again, path) = (number | AGAIN, old.path.clone());
         let attributes = self.hold(&path, entry.attributes);
         let file = Incoming { number: number_again, path, mode, modified, size, identity, attributes, state };
@@ -475,7 +506,7 @@ impl Receiver {
                     number = Some(index);
                     Ok(())
                 }
-                Ok(Head::Chunk(header, _)) if number.is_some() => self.take(&header, &content),
+                Ok(Head::Block(header, _)) if number.is_some() => self.take(&header, &content),
                 Ok(Head::End) if number.is_some() => break Ok(()),
                 Ok(_) => Err(CopyError::Protocol("a connection for data carries something else".to_owned())),
                 Err(error) => break Err(error),
@@ -501,11 +532,11 @@ impl Receiver {
         self.changed.notify_all();
     }
 
-    /// Takes a chunk.
+    /// Takes a block of a chunk.
     ///
     /// # Errors
-    /// Fails if the sender breaks the rules. If the chunk is wrong, it is wanted again; if it cannot be written, the
-    /// file has failed.
+    /// Fails if the sender breaks the rules. If the block is wrong, its chunk is wanted again; if it cannot be written,
+    /// the file has failed.
     fn take(&self, header: &DataHeader, content: &[u8]) -> Result<(), CopyError> {
         self.common.bounds.wait(content.len());
         let began = Instant::now();
@@ -514,19 +545,19 @@ impl Receiver {
             let was_listed = header.file & !AGAIN < self.files.load(Ordering::Relaxed);
             return if was_listed { Ok(()) } else { Err(wrong("it sent data of a file that it has not listed")) };
         };
-        let length = Verified::new(file.size).length(header.chunk);
-        let length = length.filter(|length| content.is_empty() || content.len() == *length);
-        let length = length.ok_or_else(|| wrong("it sent a chunk of another size than it has listed"))?;
-        let whole = if content.is_empty() { &ZEROS[..length] } else { content };
-        if chunk_hash(file.size, header.chunk, whole) != header.hash {
+        let (length, hash) = check(&file, header, content)?;
+        if hash != header.hash {
             self.count_corrupt(1)?;
             self.common.note(format!("a chunk of {} arrived with wrong content; it is fetched again", file.path));
             self.want(header.file, header.chunk);
             return Ok(());
         }
-        match self.store(&file, header, content, length) {
-            Ok(is_new) => Tally::add(&self.common.tally.verified, if is_new { length as u64 } else { 0 }),
+        match self.store(&file, &Arrived { header: *header, content, length }) {
+            Ok(new) => Tally::add(&self.common.tally.verified, new as u64),
             Err(error) => self.fail(header.file, format!("it cannot be written: {error}")),
+        }
+        if self.begun.load(Ordering::Relaxed) > MAX_BEGUN {
+            return Err(wrong("it has begun too many chunks"));
         }
         self.working.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         Ok(())
@@ -544,39 +575,112 @@ impl Receiver {
         Ok(())
     }
 
-    /// Writes a chunk and, if it was the last, finishes the file. Returns false if it was there already.
-    fn store(&self, file: &Arc<Incoming>, header: &DataHeader, content: &[u8], length: usize) -> io::Result<bool> {
-        let Some(tree) = self.place.get().and_then(|place| place.tree.as_ref()) else { return Ok(false) };
-        let writer = {
-            let mut state = lock(&file.state);
-            if state.is_closed || state.verified.contains(header.chunk) {
-                return Ok(false);
-            }
-            let part = match state.part.take() {
-                Some(part) => part,
-                None => self.open_part(tree, file, &state.verified)?,
-            };
-            state.part.insert(part).writer()?
-        };
-        writer.write(header.chunk, content, length)?;
+    /// Writes a block or makes a hole and, if its file is complete then, finishes that. Returns the bytes of the chunk
+    /// if that is complete now, and zero otherwise.
+    fn store(&self, file: &Arc<Incoming>, arrived: &Arrived<'_>) -> io::Result<usize> {
+        let Some(tree) = self.place.get().and_then(|place| place.tree.as_ref()) else { return Ok(0) };
+        let Some((writer, was_begun)) = self.begin_block(tree, file, arrived)? else { return Ok(0) };
+        let DataHeader { chunk, block, .. } = arrived.header;
+        if arrived.is_hole() {
+            writer.make_hole(chunk, arrived.length, was_begun)?;
+        } else {
+            writer.write_block(chunk, block, arrived.content)?;
+        }
         drop(writer);
+        self.end_block(file, arrived)
+    }
+
+    /// Takes a block for this thread. Returns the way to write it, and whether something of its chunk was there;
+    /// `None` if the block is there, or another thread writes it.
+    fn begin_block(
+        &self,
+        tree: &Tree,
+        file: &Incoming,
+        arrived: &Arrived<'_>,
+    ) -> io::Result<Option<(PartWriter, bool)>> {
+        let DataHeader { chunk, block, hash, .. } = arrived.header;
+        let mut state = lock(&file.state);
+        if state.is_closed || state.verified.contains(chunk) {
+            return Ok(None);
+        }
+        let was_begun = state.begun.contains_key(&chunk);
+        if arrived.is_hole() {
+            self.forget_blocks(&mut state, chunk);
+        } else {
+            let blocks = state.begun.entry(chunk).or_insert_with(|| {
+                self.begun.fetch_add(1, Ordering::Relaxed);
+                Blocks::new(file.size, chunk)
+            });
+            if !blocks.take(block, hash) {
+                return Ok(None);
+            }
+        }
+        let part = match state.part.take() {
+            Some(part) => part,
+            None => self.open_part(tree, file, &state.verified)?,
+        };
+        Ok(Some((state.part.insert(part).writer(), was_begun)))
+    }
+
+    /// Notes that a block is written, or a hole is made.
+    fn end_block(&self, file: &Incoming, arrived: &Arrived<'_>) -> io::Result<usize> {
+        let Arrived { header: DataHeader { file: number, chunk, block, reports, hash }, length, .. } = *arrived;
         let whole = {
             let mut state = lock(&file.state);
-            if state.is_closed || !state.verified.insert(header.chunk, header.hash) {
-                return Ok(false);
+            if state.is_closed {
+                return Ok(0);
+            }
+            let hash = if arrived.is_hole() {
+                hash
+            } else {
+                let Some(blocks) = state.begun.get_mut(&chunk) else { return Ok(0) };
+                blocks.written(block);
+                let Some(hash) = blocks.hash() else {
+                    let missing = blocks.missing();
+                    drop(state);
+                    if reports {
+                        self.common.out.send(&Message::Got { file: number, chunk, missing });
+                    }
+                    return Ok(0);
+                };
+                hash
+            };
+            self.forget_blocks(&mut state, chunk);
+            if !state.verified.insert(chunk, hash) {
+                return Ok(0);
             }
             if let Some(part) = &mut state.part {
-                part.record(header.chunk, &header.hash, length)?;
+                part.record(chunk, &hash, length)?;
             }
             let digest = state.verified.digest();
             state.is_closed = digest.is_some();
             digest.zip(digest.and_then(|_| state.part.take()))
         };
-        self.common.out.send(&Message::Got { file: header.file, chunk: header.chunk });
+        self.common.out.send(&Message::Got { file: number, chunk, missing: 0 });
         if let Some((digest, part)) = whole {
             self.complete(file, part, digest);
         }
-        Ok(true)
+        Ok(length)
+    }
+
+    fn forget_blocks(&self, state: &mut State, chunk: u32) {
+        if state.begun.remove(&chunk).is_some() {
+            self.begun.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes no more of a file. What has arrived of a large one stays for the next run. Returns false if that was so
+    /// already.
+    fn close(&self, file: &Incoming) -> bool {
+        let mut state = lock(&file.state);
+        self.begun.fetch_sub(std::mem::take(&mut state.begun).len(), Ordering::Relaxed);
+        if std::mem::replace(&mut state.is_closed, true) {
+            return false;
+        }
+        if let Some(part) = state.part.take().filter(|_| file.size.get() <= CHUNK as u64) {
+            part.discard();
+        }
+        true
     }
 
     fn complete(&self, file: &Incoming, part: Part, digest: Digest) {
@@ -632,7 +736,7 @@ impl Receiver {
     /// Gives a file up.
     fn fail(&self, number: u32, why: String) {
         let Some(file) = lock(&self.incoming).get(&number).cloned() else { return };
-        if file.close() {
+        if self.close(&file) {
             self.settle(&file, Outcome::Failed(why));
         }
     }
@@ -681,21 +785,6 @@ impl Receiver {
     }
 }
 
-impl Incoming {
-    /// Takes no more of the file. What has arrived of a large one stays for the next run. Returns false if that was so
-    /// already.
-    fn close(&self) -> bool {
-        let mut state = lock(&self.state);
-        if std::mem::replace(&mut state.is_closed, true) {
-            return false;
-        }
-        if let Some(part) = state.part.take().filter(|_| self.size.get() <= CHUNK as u64) {
-            part.discard();
-        }
-        true
-    }
-}
-
 /// Reads the next head of a connection for data, and what follows it into `content`.
 ///
 /// # Errors
@@ -705,11 +794,25 @@ fn next_head(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<Head> {
     let mut bytes = [0; DATA_HEADER];
     from.read_exact(&mut bytes)?;
     let head = Head::read(&bytes).ok_or(io::ErrorKind::InvalidData)?;
-    if let Head::Chunk(_, length) = head {
+    if let Head::Block(_, length) = head {
         content.resize(length, 0);
         from.read_exact(content)?;
     }
     Ok(head)
+}
+
+/// Returns the bytes of the chunk of a block, and the hash of what has come.
+fn check(file: &Incoming, header: &DataHeader, content: &[u8]) -> Result<(usize, Digest), CopyError> {
+    let wrong = || CopyError::Protocol("it sent a block of another size than it has listed".to_owned());
+    let DataHeader { chunk, block, .. } = *header;
+    let length = Verified::new(file.size).length(chunk).ok_or_else(wrong)?;
+    match content.len() {
+        0 if block == 0 => Ok((length, chunk_hash(file.size, chunk, &ZEROS[..length]))),
+        1.. if block_length(length, block) == Some(content.len()) => {
+            Ok((length, block_hash(file.size, chunk, block, content)))
+        }
+        _ => Err(wrong()),
+    }
 }
 
 /// Lets the owner of a folder write to it, until it gets its own permissions at the end.
@@ -752,6 +855,7 @@ mod tests {
     use crate::control::Outgoing;
     use crate::finish::finish;
     use crate::pulse::Pulse;
+    use fullpipe_transfer::BLOCK;
     use std::fs;
     use std::io::Write;
     use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -814,9 +918,16 @@ mod tests {
             self.entry(path, kind)
         }
 
+        /// Sends a chunk, its last block first.
         fn data(&self, file: u32, chunk: u32, size: u64, content: &[u8]) -> Result<(), CopyError> {
-            let hash = chunk_hash(ByteCount::new(size), chunk, content);
-            self.receiver.handle(Message::Data { header: DataHeader { file, chunk, hash }, content })
+            let mut blocks: Vec<_> = (0..).zip(content.chunks(BLOCK)).collect();
+            blocks.reverse();
+            blocks.into_iter().try_for_each(|(block, content)| self.block([file, chunk], block, size, content))
+        }
+
+        fn block(&self, [file, chunk]: [u32; 2], block: u8, size: u64, content: &[u8]) -> Result<(), CopyError> {
+            let hash = block_hash(ByteCount::new(size), chunk, block, content);
+            self.receiver.handle(data(file, chunk, block, hash, content))
         }
 
         /// Ends the list, and returns everything that was sent.
@@ -837,6 +948,10 @@ mod tests {
         }
     }
 
+    fn data(file: u32, chunk: u32, block: u8, hash: Digest, content: &[u8]) -> Message<'_> {
+        Message::Data { header: DataHeader { file, chunk, block, reports: true, hash }, content }
+    }
+
     fn outcomes(sent: &[Message<'_>]) -> Vec<(u32, Outcome)> {
         let outcome = |message: &Message<'_>| match message {
             Message::Outcome { file, outcome } => Some((*file, outcome.clone())),
@@ -850,8 +965,7 @@ mod tests {
         let bench = Bench::new(None);
         bench.file("file", 5).unwrap();
         let hash = chunk_hash(ByteCount::new(5), 0, b"right");
-        let wrong = Message::Data { header: DataHeader { file: 0, chunk: 0, hash }, content: b"wrong" };
-        bench.receiver.handle(wrong).unwrap();
+        bench.receiver.handle(data(0, 0, 0, hash, b"wrong")).unwrap();
         assert!(!bench.folder.path().join("file").exists());
         bench.data(0, 0, 5, b"right").unwrap();
         let (sent, folder) = bench.end();
@@ -875,6 +989,30 @@ mod tests {
         assert_eq!(outcomes(&sent), [(0, Outcome::Failed(why.to_owned()))]);
         assert!(sent.iter().any(|message| format!("{message:?}").contains(&format!("link: {why}"))), "{sent:?}");
         assert!(names.iter().all(|name| fs::symlink_metadata(name).unwrap().file_type().is_socket()));
+    }
+
+    /// As rsync does.
+    #[test]
+    fn a_pipe_that_the_sender_lacks_is_deleted_and_one_that_it_leaves_out_is_not() {
+        let bench = Bench::new(None);
+        let pipe = |name: &str| {
+            let path = bench.folder.path().join(name);
+            rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR).unwrap();
+            path
+        };
+        let (lacking, left_out) = (pipe("lacking"), pipe("left-out"));
+        let _socket = UnixListener::bind(bench.folder.path().join("socket")).unwrap();
+        fs::write(bench.folder.path().join("other"), "no pipe here").unwrap();
+        for name in ["left-out", "other"] {
+            bench.entry(name, EntryKind::LeftOut).unwrap();
+        }
+        let (sent, folder) = bench.end();
+        assert!(!lacking.exists() && left_out.exists() && folder.path().join("other").exists());
+        let deleted = sent.iter().filter_map(|message| match message {
+            Message::Deleted { path } => Some(path.to_string()),
+            _ => None,
+        });
+        assert_eq!(deleted.collect::<Vec<_>>(), ["lacking", "socket"]);
     }
 
     #[test]
@@ -983,7 +1121,7 @@ mod tests {
         bench.file("file", size).unwrap();
         bench.data(0, 2, size, b"end").unwrap();
         let hash = chunk_hash(ByteCount::new(size), 1, &ZEROS);
-        bench.receiver.handle(Message::Data { header: DataHeader { file: 0, chunk: 1, hash }, content: b"" }).unwrap();
+        bench.receiver.handle(data(0, 1, 0, hash, b"")).unwrap();
         bench.data(0, 2, size, b"end").unwrap();
         let first = vec![7; CHUNK];
         bench.data(0, 0, size, &first).unwrap();
@@ -1000,6 +1138,52 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_a_chunk_come_in_any_order_and_twice_and_the_sender_learns_which() {
+        let size = CHUNK as u64 + 3;
+        let bench = Bench::new(None);
+        bench.file("file", size).unwrap();
+        let content: Vec<u8> = (0..CHUNK).map(|at| (at >> 9) as u8).collect();
+        let block = |index: u8| &content[usize::from(index) * BLOCK..][..BLOCK];
+        for index in [5, 15, 5, 0] {
+            bench.block([0, 0], index, size, block(index)).unwrap();
+        }
+        let hash = block_hash(ByteCount::new(size), 0, 7, block(7));
+        bench.receiver.handle(data(0, 0, 7, hash, block(8))).unwrap();
+        assert_eq!(bench.receiver.begun.load(Ordering::Relaxed), 1);
+        bench.data(0, 0, size, &content).unwrap();
+        bench.block([0, 0], 3, size, block(3)).unwrap();
+        bench.data(0, 1, size, b"end").unwrap();
+        bench.block([0, 0], 3, size, block(3)).unwrap();
+        assert_eq!(bench.receiver.begun.load(Ordering::Relaxed), 0);
+        let (sent, folder) = bench.end();
+        let got = sent.iter().filter_map(|message| match message {
+            Message::Got { chunk, missing, .. } => Some((*chunk, *missing)),
+            _ => None,
+        });
+        let got: Vec<_> = got.collect();
+        assert_eq!(got[..3], [(0, 0xffdf), (0, 0x7fdf), (0, 0x7fde)]);
+        assert_eq!((got.len(), &got[got.len() - 2..]), (3 + 13 + 1, &[(0, 0), (1, 0)][..]), "{got:?}");
+        let wanted = sent.iter().filter(|message| matches!(message, Message::Want { .. })).count();
+        assert_eq!(wanted, 2, "the file, and the chunk of which a block was wrong");
+        assert!(fs::read(folder.path().join("file")).unwrap() == [&content[..], b"end"].concat());
+    }
+
+    #[test]
+    fn a_hole_takes_the_place_of_blocks_and_a_sender_that_begins_too_many_chunks_is_refused() {
+        let (size, sevens) = (CHUNK as u64, vec![7; BLOCK]);
+        let bench = Bench::new(None);
+        bench.file("file", size).unwrap();
+        bench.file("other", 2 * size).unwrap();
+        bench.block([0, 0], 3, size, &sevens).unwrap();
+        bench.receiver.handle(data(0, 0, 0, chunk_hash(ByteCount::new(size), 0, &ZEROS), b"")).unwrap();
+        assert!(fs::read(bench.folder.path().join("file")).unwrap() == ZEROS);
+        assert_eq!(bench.receiver.begun.load(Ordering::Relaxed), 0);
+        bench.block([1, 0], 3, 2 * size, &sevens).unwrap();
+        bench.receiver.begun.store(MAX_BEGUN, Ordering::Relaxed);
+        assert!(matches!(bench.block([1, 1], 0, 2 * size, &sevens), Err(CopyError::Protocol(_))));
+    }
+
+    #[test]
     fn a_sender_that_lies_is_refused() {
         let bench = Bench::new(Some(&["asked"]));
         bench.file("asked", 5).unwrap();
@@ -1009,6 +1193,9 @@ mod tests {
         protocol(bench.file("asked/x", u64::MAX));
         protocol(bench.data(0, 0, 6, b"longer"));
         protocol(bench.data(0, 1, 5, b"right"));
+        protocol(bench.block([0, 0], 1, 5, b"right"));
+        protocol(bench.block([0, 0], 255, 5, b"right"));
+        protocol(bench.receiver.handle(data(0, 0, 1, [0; 32], b"")));
         protocol(bench.data(9, 0, 5, b"right"));
         protocol(bench.receiver.handle(Message::Begin { single: true, content: false }));
         protocol(bench.receiver.handle(Message::Finished));

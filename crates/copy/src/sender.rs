@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use fullpipe_transfer::{
-    AGAIN, Attributes, CHUNK, Chunks, DATA_HEADER, DataHeader, Entry, EntryPath, Excludes, Head, Message, Outcome,
-    Verified, ZEROS, chunk_hash,
+    AGAIN, Attributes, BLOCK, CHUNK, Chunks, DATA_HEADER, DataHeader, Entry, EntryPath, Excludes, Head, Message,
+    Outcome, Verified, ZEROS, block_count, block_hash, block_length, chunk_hash,
 };
 use fullpipe_units::ByteCount;
 use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
@@ -20,11 +20,11 @@ use crate::common::{Common, Tally};
 use crate::data_stream::Connections;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
-use crate::queue::{Job, Next, Queue, SSH};
+use crate::queue::{Block, Job, Next, Queue, SSH};
 use crate::walk::{List, Source, SourceFile, attributes_of, file_now, identity, walk};
 
-/// Bytes that small files are gathered to before TLS encrypts them.
-const GATHERED: usize = 256 << 10;
+/// Bytes that small files are gathered to before TLS encrypts them. A whole block does not wait for others.
+const GATHERED: usize = BLOCK;
 
 /// The work of a thread.
 type Work = Box<dyn FnOnce(&Arc<Sender>) + Send>;
@@ -59,11 +59,10 @@ impl Sender {
         };
         let count = connections.streams.len();
         let quic = connections.quic.map_or_else(Vec::new, |(connection, streams)| connection.writers(streams));
-        if count > 0 {
-            self.queue.set_streams(count, connections.active.into());
-            self.queue.stand_by(quic.len());
-        } else {
-            self.queue.set_streams(quic.len(), quic.len());
+        self.queue.set_streams(count, connections.active.into());
+        self.queue.stand_by(quic.len());
+        if count == 0 {
+            self.queue.change_over();
         }
         for (index, stream) in connections.streams.into_iter().enumerate() {
             start("copy-send", Box::new(move |sender| sender.carry(index as u16, stream)))?;
@@ -96,7 +95,10 @@ impl Sender {
     pub(crate) fn handle(&self, message: Message<'_>) -> Result<bool, CopyError> {
         match message {
             Message::Want { file, chunks } => self.want(file, chunks)?,
-            Message::Got { file, chunk } => {
+            Message::Got { file, chunk, missing } if missing != 0 => {
+                self.queue.got_blocks(Job { file, chunk }, missing);
+            }
+            Message::Got { file, chunk, .. } => {
                 let length = Verified::new(self.file(file)?.size).length(chunk);
                 if self.queue.got(Job { file, chunk }) {
                     Tally::add(&self.common.tally.verified, length.unwrap_or(0) as u64);
@@ -177,7 +179,7 @@ impl Sender {
     }
 
     fn send_chunks(&self, index: u16, to: &mut dyn Write) -> io::Result<()> {
-        let mut reader = ChunkReader { sender: self, open: None, frame: vec![0; DATA_HEADER + CHUNK] };
+        let mut reader = BlockReader { sender: self, open: None, frame: vec![0; DATA_HEADER + BLOCK] };
         loop {
             let next = match self.queue.next(index, false) {
                 Next::Nothing => {
@@ -186,15 +188,43 @@ impl Sender {
                 }
                 next => next,
             };
-            let Next::Send(job) = next else { return Ok(()) };
-            match reader.frame(job) {
-                Ok(frame) => {
-                    self.common.bounds.wait(frame.len());
-                    to.write_all(frame)?;
-                }
-                Err(why) => self.skip(job.file, why),
+            match next {
+                Next::Send(job) => self.send_chunk(index, job, &mut reader, to)?,
+                Next::Help(job, block) => self.send_block(job, block, &mut reader, to)?,
+                Next::Nothing | Next::End => return Ok(()),
             }
         }
+    }
+
+    /// Sends the blocks of a chunk that nobody else has taken.
+    fn send_chunk(&self, index: u16, job: Job, reader: &mut BlockReader<'_>, to: &mut dyn Write) -> io::Result<()> {
+        let sent = match reader.content_of(job) {
+            Ok(Content::Hole) => reader.hole(job),
+            Ok(Content::Blocks(count)) => {
+                while let Some(block) = self.queue.block(index, job, count) {
+                    self.send_block(job, block, reader, to)?;
+                }
+                return Ok(());
+            }
+            Err(why) => Err(why),
+        };
+        self.send_frame(job, sent, to)
+    }
+
+    fn send_block(&self, job: Job, block: Block, reader: &mut BlockReader<'_>, to: &mut dyn Write) -> io::Result<()> {
+        let frame = reader.block(job, block);
+        self.send_frame(job, frame, to)
+    }
+
+    fn send_frame(&self, job: Job, frame: Result<&[u8], Unread>, to: &mut dyn Write) -> io::Result<()> {
+        match frame {
+            Ok(frame) => {
+                self.common.bounds.wait(frame.len());
+                to.write_all(frame)?;
+            }
+            Err(why) => self.skip(job.file, why),
+        }
+        Ok(())
     }
 
     /// Leaves out a file that cannot be read. One that changed is sent again in its new state, once.
@@ -243,38 +273,71 @@ enum Unread {
     Failed(String),
 }
 
-/// Reads chunks, each into the same memory, behind the head of its frame.
-struct ChunkReader<'s> {
+/// The content of a chunk.
+enum Content {
+    Hole,
+    /// So many blocks.
+    Blocks(u8),
+}
+
+/// Reads blocks of chunks, each into the same memory, behind the head of its frame.
+struct BlockReader<'s> {
     sender: &'s Sender,
-    /// The file of the last chunk.
+    /// The file of the last block.
     open: Option<(u32, SourceFile, File, bool)>,
     frame: Vec<u8>,
 }
 
-impl ChunkReader<'_> {
-    /// Returns the frame of a chunk, or the reason for which there is none.
-    fn frame(&mut self, job: Job) -> Result<&[u8], Unread> {
-        if self.open.as_ref().is_none_or(|(file, ..)| *file != job.file) {
-            self.open = None;
-            self.open = Some(self.open_file(job.file)?);
-        }
-        let Some((_, file, open, is_sparse)) = &self.open else { return Err(Unread::Changed) };
+impl BlockReader<'_> {
+    /// Opens the file of a chunk, and returns what there is to send of it, or the reason for which there is nothing.
+    fn content_of(&mut self, job: Job) -> Result<Content, Unread> {
+        let (file, open, is_sparse) = self.open(job.file)?;
         let length = Verified::new(file.size).length(job.chunk).unwrap_or(0);
-        let offset = u64::from(job.chunk) * CHUNK as u64;
-        let is_hole = *is_sparse && is_hole(open, offset, length);
-        let content = &mut self.frame[DATA_HEADER..DATA_HEADER + length];
+        let is_hole = is_sparse && is_hole(open, u64::from(job.chunk) * CHUNK as u64, length);
         if !is_hole {
-            open.read_exact_at(content, offset).map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => Unread::Changed,
-                _ => Unread::Failed(format!("it cannot be read: {error}")),
-            })?;
+            return Ok(Content::Blocks(block_count(length)));
         }
         check(open, file)?;
-        let hash = chunk_hash(file.size, job.chunk, if is_hole { &ZEROS[..length] } else { content });
-        let sent = if is_hole { 0 } else { length };
-        let header = DataHeader { file: job.file, chunk: job.chunk, hash };
-        self.frame[..DATA_HEADER].copy_from_slice(&header.frame(sent));
-        Ok(&self.frame[..DATA_HEADER + sent])
+        Ok(Content::Hole)
+    }
+
+    /// Returns the frame of a chunk that is a hole.
+    fn hole(&mut self, job: Job) -> Result<&[u8], Unread> {
+        let (file, ..) = self.open(job.file)?;
+        let length = Verified::new(file.size).length(job.chunk).unwrap_or(0);
+        let hash = chunk_hash(file.size, job.chunk, &ZEROS[..length]);
+        let header = DataHeader { file: job.file, chunk: job.chunk, block: 0, reports: false, hash };
+        self.frame[..DATA_HEADER].copy_from_slice(&header.frame(0));
+        Ok(&self.frame[..DATA_HEADER])
+    }
+
+    /// Returns the frame of a block, or the reason for which there is none.
+    fn block(&mut self, job: Job, Block { index, reports }: Block) -> Result<&[u8], Unread> {
+        self.open(job.file)?;
+        let Some((_, file, open, _)) = &self.open else { return Err(Unread::Changed) };
+        let chunk = Verified::new(file.size).length(job.chunk).unwrap_or(0);
+        let length = block_length(chunk, index).ok_or(Unread::Changed)?;
+        let offset = u64::from(job.chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
+        let content = &mut self.frame[DATA_HEADER..DATA_HEADER + length];
+        open.read_exact_at(content, offset).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Unread::Changed,
+            _ => Unread::Failed(format!("it cannot be read: {error}")),
+        })?;
+        check(open, file)?;
+        let hash = block_hash(file.size, job.chunk, index, content);
+        let header = DataHeader { file: job.file, chunk: job.chunk, block: index, reports, hash };
+        self.frame[..DATA_HEADER].copy_from_slice(&header.frame(length));
+        Ok(&self.frame[..DATA_HEADER + length])
+    }
+
+    /// Opens a file, unless it is open, and returns it with whether it may have holes.
+    fn open(&mut self, number: u32) -> Result<(&SourceFile, &File, bool), Unread> {
+        if self.open.as_ref().is_none_or(|(file, ..)| *file != number) {
+            self.open = None;
+            self.open = Some(self.open_file(number)?);
+        }
+        let Some((_, file, open, is_sparse)) = &self.open else { return Err(Unread::Changed) };
+        Ok((file, open, *is_sparse))
     }
 
     fn open_file(&self, number: u32) -> Result<(u32, SourceFile, File, bool), Unread> {

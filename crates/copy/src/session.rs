@@ -4,11 +4,12 @@ use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_record::HostSettings;
 use fullpipe_transfer::Message;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::common::Common;
 use crate::control::Frames;
@@ -57,8 +58,9 @@ impl End {
         let (watched, ours) = (watched?, ours?);
         let quic = connections.quic.as_ref().map(|(connection, _)| Arc::clone(connection));
         let result = self.run_to_end(frames, connections, watched, settings);
-        if result.is_err() {
-            self.end(&ours);
+        match &result {
+            Ok(_) => forget_unsent(&ours),
+            Err(_) => self.end(&ours),
         }
         if let Some(connection) = quic {
             connection.close();
@@ -138,6 +140,15 @@ impl End {
                 }
             }
         }
+    }
+}
+
+/// Lets nothing that is left in the buffers of these connections be sent once they are closed: everything has arrived,
+/// and what slow ones still carry has arrived on others.
+fn forget_unsent(sockets: &[TcpStream]) {
+    for socket in sockets {
+        // It may have ended by itself.
+        let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
     }
 }
 

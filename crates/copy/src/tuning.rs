@@ -32,6 +32,10 @@ const MAX_CHOSEN: u16 = 8;
 /// little. They are made in any case, but carry nothing elsewhere.
 const MAX_UNDER_LOSS: u16 = 64;
 
+/// Bytes that wait in the buffer of a slow connection at most, beyond what is on its way: at the end of the copy others
+/// can take the rest.
+const UNSENT: u32 = 64 << 10;
+
 /// Connections at least: two processors encrypt, and a loss halves only one.
 const MIN_CHOSEN: u16 = 2;
 
@@ -226,6 +230,10 @@ impl Monitor {
         let needed = streams::to_fill(self.carried_by_one(Some(loss)), TARGET).unwrap_or(u16::MAX);
         let (before, live) = self.sender.queue.active();
         let active = usize::from(needed).clamp(before, live);
+        for socket in &self.sockets {
+            // Without that they are only slower at the end.
+            let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT);
+        }
         self.sender.queue.set_active(active);
         let why_not = if is_permitted {
             "net.ipv4.tcp_allowed_congestion_control does not list it"

@@ -207,7 +207,7 @@ impl Walk<'_> {
             }
             _ => {
                 self.list.skipped(path, "it is neither file nor folder nor link");
-                None
+                Some(EntryKind::LeftOut)
             }
         })
     }
@@ -247,6 +247,7 @@ mod tests {
                 EntryKind::File { size, .. } => format!("{}", size.get()),
                 EntryKind::SymbolicLink { target } => format!("-> {}", target.escape_ascii()),
                 EntryKind::HardLink { first } => format!("= {first}"),
+                EntryKind::LeftOut => "left out".to_owned(),
             };
             assert_eq!(file.is_some(), kind.parse::<u64>().is_ok());
             self.0.push(format!("{} {kind}", entry.path));
@@ -288,9 +289,16 @@ mod tests {
             taken
         };
         let named = list(&tree);
-        let expected = ["tree folder", "tree/a 5", "tree/b folder", "tree/link -> /etc", "tree/b/c = tree/a"];
-        assert_eq!(named.0[..5], expected);
-        assert_eq!((named.0[5].as_str(), named.1.as_slice()), ("tree/b/empty folder", &["tree/pipe".to_owned()][..]));
+        let expected = [
+            "tree folder",
+            "tree/a 5",
+            "tree/b folder",
+            "tree/link -> /etc",
+            "tree/pipe left out",
+            "tree/b/c = tree/a",
+            "tree/b/empty folder",
+        ];
+        assert_eq!((&named.0[..], &named.1[..]), (&expected.map(str::to_owned)[..], &["tree/pipe".to_owned()][..]));
         let content = list(&folder.path().join("tree/"));
         assert_eq!(content.0[..2], ["a 5", "b folder"]);
         assert!(Source::open(&Root::User, &tree.join("nothing")).is_err());

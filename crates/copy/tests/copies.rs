@@ -297,6 +297,10 @@ fn what_is_excluded_stays_and_what_is_gone_is_deleted() {
         fs::write(scene.path(name), name).unwrap();
     }
     fs::create_dir_all(scene.path("far/older/deep")).unwrap();
+    // The sender has a pipe that it leaves out; the one of that name stays, as for rsync, and another one goes.
+    for pipe in ["near/pipe", "far/pipe", "far/other-pipe"] {
+        rustix::fs::mkfifoat(rustix::fs::CWD, scene.path(pipe), rustix::fs::Mode::RUSR).unwrap();
+    }
     let arguments = [&format!("{}/", scene.path("near").display()), &scene.far("far"), "--delete", "--exclude", "*.o"];
     let names = |folder: &str| {
         let mut names: Vec<_> =
@@ -305,11 +309,11 @@ fn what_is_excluded_stays_and_what_is_gone_is_deleted() {
         names
     };
     let dry = scene.copy(&[&arguments[..], &["--dry-run"]].concat());
-    assert_eq!((dry["files"].as_u64(), dry["deleted"].as_u64()), (Some(1), Some(2)), "{dry}");
-    assert_eq!(names("far"), ["mine.o", "old", "older"]);
+    assert_eq!((dry["files"].as_u64(), dry["deleted"].as_u64()), (Some(1), Some(3)), "{dry}");
+    assert_eq!(names("far"), ["mine.o", "old", "older", "other-pipe", "pipe"]);
     let done = scene.copy(&arguments);
-    assert_eq!((done["files"].as_u64(), done["deleted"].as_u64()), (Some(1), Some(2)), "{done}");
-    assert_eq!(names("far"), ["keep", "mine.o"]);
+    assert_eq!((done["files"].as_u64(), done["deleted"].as_u64()), (Some(1), Some(3)), "{done}");
+    assert_eq!(names("far"), ["keep", "mine.o", "pipe"]);
 }
 
 /// Bytes that the journals in a folder record as verified.
@@ -552,14 +556,49 @@ fn between_named_addresses_data_may_cross_in_the_clear() {
 }
 
 #[test]
-fn without_a_port_ssh_carries_the_data() {
+fn without_a_port_for_tcp_quic_carries_the_data_and_ssh_where_that_is_not_wanted() {
     let scene = Scene::new();
     let file = scene.file("near/file", 3);
     let taken = std::net::TcpListener::bind("[::]:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let done = scene.copy(&[text(&file), &scene.far("far"), "--ports", &port]);
-    assert_eq!(done["transport"].as_str(), Some("ssh"), "{done}");
-    assert!(is_same(&file, &scene.path("far/file")));
+    for (wanted, transport) in [("tcp", "ssh"), ("auto", "quic")] {
+        let _ = fs::remove_file(scene.path("far/file"));
+        let done = scene.copy(&[text(&file), &scene.far("far"), "--ports", &port, "--transport", wanted]);
+        assert_eq!(done["transport"].as_str(), Some(transport), "{done}");
+        assert!(done["reason"].as_str().unwrap().contains("the far end has no free port of the range"), "{done}");
+        assert!(is_same(&file, &scene.path("far/file")));
+    }
+}
+
+/// Copies a file in a network of its own that drops all packets of this protocol.
+fn copy_without(scene: &Scene, protocol: &str, file: &Path, transport: &str) -> Value {
+    let rules = format!(
+        "ip link set lo up; nft 'add table inet t; add chain inet t c {{ type filter hook input priority 0; }}; \
+         add rule inet t c meta l4proto {protocol} drop'; exec \"$@\""
+    );
+    let destination = format!("127.0.0.1:{}", scene.path("far").display());
+    let copy = scene.command(&[text(file), &destination, "--transport", transport]);
+    let mut command = Command::new("unshare");
+    command.args(["-n", "sh", "-c", &rules, "sh"]).arg(copy.get_program()).args(copy.get_args());
+    let output = Running::start(&mut command).finish(TIMEOUT);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(is_same(file, &scene.path("far/file")));
+    copied(&output)
+}
+
+#[test]
+fn where_tcp_does_not_pass_quic_carries_the_data_which_is_said() {
+    require!(Root, Nft, Tc, Unshare);
+    let scene = Scene::new();
+    let file = scene.file("near/file", 3);
+    let began = Instant::now();
+    let done = copy_without(&scene, "tcp", &file, "auto");
+    let reason = done["reason"].as_str().unwrap();
+    assert_eq!(done["transport"].as_str(), Some("quic"), "{done}");
+    assert!(reason.starts_with("QUIC with 4 streams, RTT ") && reason.contains("; not TCP, because "), "{reason}");
+    assert!(reason.ends_with(", and it cannot reach this host"), "{reason}");
+    // Four seconds for TCP in each direction would be more.
+    assert!(began.elapsed() < Duration::from_millis(7500), "{:?}", began.elapsed());
 }
 
 #[test]
@@ -567,26 +606,18 @@ fn where_udp_does_not_pass_tcp_carries_the_data_which_is_said() {
     require!(Root, Nft, Tc, Unshare);
     let scene = Scene::new();
     let file = scene.file("near/file", 3);
-    let rules = "ip link set lo up; nft 'add table inet t; add chain inet t c { type filter hook input priority 0; }; \
-                 add rule inet t c meta l4proto udp drop'; exec \"$@\"";
-    let copy = scene.command(&[text(&file), &scene.far("far"), "--transport", "quic"]);
-    let mut command = Command::new("unshare");
-    command.args(["-n", "sh", "-c", rules, "sh"]).arg(copy.get_program()).args(copy.get_args());
-    let output = Running::start(&mut command).finish(TIMEOUT);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let done = copied(&output);
+    let done = copy_without(&scene, "udp", &file, "quic");
     let reason = done["reason"].as_str().unwrap();
     assert_eq!(done["transport"].as_str(), Some("tcp"), "{done}");
-    assert!(reason.contains("; not QUIC, because localhost cannot be reached at UDP port "), "{reason}");
+    assert!(reason.contains("; not QUIC, because 127.0.0.1 cannot be reached at UDP port "), "{reason}");
     assert!(reason.ends_with(", and it cannot reach this host"), "{reason}");
-    assert!(is_same(&file, &scene.path("far/file")));
 }
 
 #[test]
 fn a_copy_by_quic_has_the_streams_and_the_rate_that_are_asked_for() {
     let scene = Scene::new();
     let file = scene.file("near/file", 8);
-    let limits = ["--transport", "quic", "--streams", "2", "--bwlimit", "80Mbit/s"];
+    let limits = ["--transport", "quic", "--streams", "2", "--bwlimit", "40Mbit/s"];
     let done = scene.copy(&[&[text(&file), &scene.far("far")], &limits[..]].concat());
     assert!(is_same(&file, &scene.path("far/file")));
     assert_eq!((done["transport"].as_str(), done["streams"].as_u64()), (Some("quic"), Some(2)), "{done}");

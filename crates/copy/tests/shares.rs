@@ -211,7 +211,7 @@ fn who_records_a_copy_can_neither_read_nor_repeat_it() {
     let taken = TcpListener::bind("[::]:0").unwrap();
     let ports = taken.local_addr().unwrap().port().to_string();
     let to = format!("fullpipe://127.0.0.1:{port}/");
-    let (code, done) = scene.copy(&[&scene.near(&name), &to, "--ports", &ports]);
+    let (code, done) = scene.copy(&[&scene.near(&name), &to, "--ports", &ports, "--transport", "tcp"]);
     assert_eq!((code, done["transport"].as_str()), (Some(0), Some("ssh")), "{done}");
     let recorded: Vec<Vec<u8>> = recordings.iter().take(2).collect();
     assert!(recorded.iter().map(Vec::len).sum::<usize>() > 100 * SECRET.len());

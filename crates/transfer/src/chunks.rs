@@ -8,6 +8,10 @@ use fullpipe_units::ByteCount;
 /// 2.1).
 pub const CHUNK: usize = 1 << 20;
 
+/// Bytes of a block of a chunk, which crosses with one head. A power of two of KiB, so that its hash, too, is a node of
+/// the tree of the file.
+pub const BLOCK: usize = 1 << 16;
+
 /// A chunk of a hole.
 pub static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
@@ -64,6 +68,77 @@ pub fn chunk_hash(size: ByteCount, index: u32, content: &[u8]) -> Digest {
         return blake3::hash(content).into();
     }
     Hasher::new().set_input_offset(u64::from(index) * CHUNK as u64).update(content).finalize_non_root()
+}
+
+/// Returns the number of the blocks of a chunk of `length` bytes: 1 to 16.
+pub fn block_count(length: usize) -> u8 {
+    length.div_ceil(BLOCK).clamp(1, CHUNK / BLOCK) as u8
+}
+
+/// Returns the bytes of the block `index` of a chunk of `length` bytes; `None` if the chunk has no such block.
+pub fn block_length(length: usize, index: u8) -> Option<usize> {
+    let begin = usize::from(index) * BLOCK;
+    (begin < length).then(|| (length - begin).min(BLOCK))
+}
+
+/// Returns the hash of the block `index` of the chunk `chunk` of a file of `size`: a node of the tree of the file, or
+/// its root if the file has only one block.
+///
+/// # Panics
+/// Panics if `content` is empty or longer than a block.
+pub fn block_hash(size: ByteCount, chunk: u32, index: u8, content: &[u8]) -> Digest {
+    assert!(!content.is_empty() && content.len() <= BLOCK, "a block has 1 to 2¹⁶ bytes");
+    if size.get() <= BLOCK as u64 {
+        return blake3::hash(content).into();
+    }
+    let offset = u64::from(chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
+    Hasher::new().set_input_offset(offset).update(content).finalize_non_root()
+}
+
+/// The blocks of a chunk that have arrived, in any order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocks {
+    /// Bytes of the chunk.
+    length: usize,
+    /// The file has no other chunk.
+    is_whole_file: bool,
+    hashes: Vec<Option<Digest>>,
+    /// A bit for each block that is not there, the first the lowest.
+    missing: u16,
+}
+
+impl Blocks {
+    /// Returns the state of the chunk `chunk` of a file of `size` of which nothing has arrived.
+    pub fn new(size: ByteCount, chunk: u32) -> Self {
+        let length = Verified::new(size).length(chunk).unwrap_or(0);
+        let count = block_count(length);
+        let missing = u16::MAX >> (u16::BITS - u32::from(count));
+        let is_whole_file = size.get() <= CHUNK as u64;
+        Self { length, is_whole_file, hashes: vec![None; count.into()], missing }
+    }
+
+    /// Takes a block for the one who is about to write it. Returns false if somebody has taken it before, or the chunk
+    /// has no such block.
+    pub fn take(&mut self, index: u8, hash: Digest) -> bool {
+        let free = self.hashes.get_mut(usize::from(index)).filter(|taken| taken.is_none());
+        free.map(|taken| *taken = Some(hash)).is_some()
+    }
+
+    /// Notes that a block that was taken is written.
+    pub fn written(&mut self, index: u8) {
+        self.missing &= !(1 << index);
+    }
+
+    /// Returns a bit for each block that is not written, the first the lowest; none if the chunk is there.
+    pub const fn missing(&self) -> u16 {
+        self.missing
+    }
+
+    /// Returns the hash of the chunk, as [`chunk_hash`] does; `None` if a block is missing.
+    pub fn hash(&self) -> Option<Digest> {
+        let hashes: Vec<Digest> = self.hashes.iter().copied().collect::<Option<_>>().filter(|_| self.missing == 0)?;
+        Some(root_or_node(&hashes, self.length as u64, BLOCK, self.is_whole_file))
+    }
 }
 
 /// The chunks of a file that have arrived and were verified, in any order.
@@ -137,28 +212,31 @@ impl Verified {
         let hashes: Vec<Digest> = self.hashes.values().copied().collect();
         Some(match hashes.as_slice() {
             [] => *blake3::hash(&[]).as_bytes(),
-            [only] => *only,
-            _ => {
-                let (left, right) = halves(&hashes, self.size.get());
-                merge_subtrees_root(&left, &right, Mode::Hash).into()
-            }
+            hashes => root_or_node(hashes, self.size.get(), CHUNK, true),
         })
     }
 }
 
-/// Returns the nodes under that of `size` bytes, whose chunks have these hashes: two or more.
-fn halves(hashes: &[Digest], size: u64) -> (Digest, Digest) {
-    let left = left_subtree_len(size);
-    let (first, second) = hashes.split_at((left / CHUNK as u64) as usize);
-    (node(first, left), node(second, size - left))
+/// Returns the node over `size` bytes whose parts of `unit` bytes have these hashes, which may be the root of the file.
+fn root_or_node(hashes: &[Digest], size: u64, unit: usize, is_root: bool) -> Digest {
+    match hashes {
+        [only] => *only,
+        _ if is_root => {
+            let (left, right) = halves(hashes, size, unit);
+            merge_subtrees_root(&left, &right, Mode::Hash).into()
+        }
+        _ => {
+            let (left, right) = halves(hashes, size, unit);
+            merge_subtrees_non_root(&left, &right, Mode::Hash)
+        }
+    }
 }
 
-fn node(hashes: &[Digest], size: u64) -> Digest {
-    if let [only] = hashes {
-        return *only;
-    }
-    let (left, right) = halves(hashes, size);
-    merge_subtrees_non_root(&left, &right, Mode::Hash)
+/// Returns the nodes under that of `size` bytes, whose parts of `unit` bytes have these hashes: two or more.
+fn halves(hashes: &[Digest], size: u64, unit: usize) -> (Digest, Digest) {
+    let left = left_subtree_len(size);
+    let (first, second) = hashes.split_at((left / unit as u64) as usize);
+    (root_or_node(first, left, unit, false), root_or_node(second, size - left, unit, false))
 }
 
 #[cfg(test)]
@@ -182,6 +260,37 @@ mod tests {
             assert_eq!(verified.digest(), Some(blake3::hash(&content).into()), "{size}");
             assert_eq!(verified.bytes(), count);
         }
+    }
+
+    #[test]
+    fn blocks_in_any_order_give_the_hash_of_their_chunk() {
+        for size in [1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3 * BLOCK + 9]
+        {
+            let (content, count) = (content(size), ByteCount::new(size as u64));
+            for (chunk, whole) in (0..).zip(content.chunks(CHUNK)) {
+                let mut blocks = Blocks::new(count, chunk);
+                assert_eq!(u32::from(block_count(whole.len())), blocks.missing().count_ones());
+                for (index, block) in (0..).zip(whole.chunks(BLOCK)).collect::<Vec<_>>().into_iter().rev() {
+                    let hash = block_hash(count, chunk, index, block);
+                    assert_eq!(block_length(whole.len(), index), Some(block.len()));
+                    assert!(blocks.hash().is_none() && blocks.take(index, hash) && !blocks.take(index, [9; 32]));
+                    blocks.written(index);
+                }
+                assert_eq!(blocks.hash(), Some(chunk_hash(count, chunk, whole)), "{size} {chunk}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_taken_is_missing_until_it_is_written() {
+        let length = 2 * BLOCK + 7;
+        let mut blocks = Blocks::new(ByteCount::new(length as u64), 0);
+        assert_eq!((blocks.missing(), block_length(length, 2), block_length(length, 3)), (0b111, Some(7), None));
+        assert!(blocks.take(1, [1; 32]) && !blocks.take(3, [1; 32]) && !blocks.take(255, [1; 32]));
+        assert_eq!(blocks.missing(), 0b111);
+        blocks.written(1);
+        assert_eq!(blocks.missing(), 0b101);
+        assert_eq!(Blocks::new(ByteCount::new(CHUNK as u64), 0).missing(), u16::MAX);
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub enum EntryKind {
         /// The path of the first name.
         first: EntryPath,
     },
+    /// A device, a pipe or a socket: it is not sent, and what has its name at the receiver stays.
+    LeftOut,
 }
 
 /// The time at which a file was changed, as of Unix.
@@ -100,6 +102,7 @@ impl Entry {
                 into.push(3);
                 put_counted(into, first.as_bytes());
             }
+            EntryKind::LeftOut => into.push(4),
         }
         self.attributes.put(into);
     }
@@ -118,6 +121,7 @@ impl Entry {
             }
             2 => EntryKind::SymbolicLink { target: reader.counted()?.to_vec() },
             3 => EntryKind::HardLink { first: EntryPath::new(reader.counted()?)? },
+            4 => EntryKind::LeftOut,
             other => return Err(UnknownKind(other).into()),
         };
         Ok(Self { path, kind, attributes: Attributes::read(reader)? })

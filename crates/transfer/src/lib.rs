@@ -27,7 +27,10 @@ mod rounds;
 mod scavenger;
 
 pub use attributes::{AttributeError, AttributeKind, Attributes};
-pub use chunks::{CHUNK, Chunks, Digest, Verified, ZEROS, chunk_hash, hexadecimal};
+pub use chunks::{
+    BLOCK, Blocks, CHUNK, Chunks, Digest, Verified, ZEROS, block_count, block_hash, block_length, chunk_hash,
+    hexadecimal,
+};
 pub use coupling::Coupling;
 pub use delay_bound::DelayBound;
 pub use entry::{Entry, EntryKind, Identity, ModificationTime, UnknownKind};

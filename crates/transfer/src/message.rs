@@ -5,10 +5,10 @@ use thiserror::Error;
 
 use crate::bytes::{Reader, Short, put_counted};
 use crate::entry::EntryError;
-use crate::{CHUNK, Chunks, Digest, Entry, EntryPath};
+use crate::{BLOCK, CHUNK, Chunks, Digest, Entry, EntryPath};
 
 /// Version of the messages. Ends of different versions do not understand each other.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// The frame without a message: its sender is there and has nothing to say.
 pub const ALIVE: [u8; 4] = [0; 4];
@@ -16,13 +16,13 @@ pub const ALIVE: [u8; 4] = [0; 4];
 /// Bit of the number of a file that is sent for the second time, because it changed while it was read.
 pub const AGAIN: u32 = 1 << 31;
 
-/// Bytes of the head of a chunk that its check covers.
-const CHECKED: usize = 4 + 1 + 4 + 4 + 32;
+/// Bytes of the head of a block that its check covers.
+const CHECKED: usize = 4 + 1 + 4 + 4 + 1 + 1 + 32;
 
 /// Bytes of the check.
 const CHECK: usize = 8;
 
-/// Bytes of the frame of a chunk before its content.
+/// Bytes of the frame of a block before its content.
 pub const DATA_HEADER: usize = CHECKED + CHECK;
 
 /// Bytes of a frame at most, without its length.
@@ -97,13 +97,17 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// The head of a chunk.
+/// The head of a block of a chunk, or of a chunk that is a hole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataHeader {
     /// Number of the file: its place among the regular files of the list; with [`AGAIN`] in its second attempt.
     pub file: u32,
     /// Index of the chunk.
     pub chunk: u32,
+    /// Index of the block; zero for a hole, which is a whole chunk.
+    pub block: u8,
+    /// The sender wants to know that it has arrived.
+    pub reports: bool,
     /// Hash of its content.
     pub hash: Digest,
 }
@@ -113,8 +117,8 @@ pub struct DataHeader {
 pub enum Head {
     /// The first: the number of the connection.
     Stream(u16),
-    /// A chunk, with the bytes of content that follow; none for a hole.
-    Chunk(DataHeader, usize),
+    /// A block of a chunk, with the bytes of content that follow; none for a hole.
+    Block(DataHeader, usize),
     /// The last.
     End,
 }
@@ -173,12 +177,14 @@ pub enum Message<'b> {
         /// The chunks.
         chunks: Chunks,
     },
-    /// Receiver → sender: this chunk has arrived and is right.
+    /// Receiver → sender: blocks of this chunk have arrived and are right.
     Got {
         /// Number of the file.
         file: u32,
         /// Index of the chunk.
         chunk: u32,
+        /// A bit for each block that has not, the first the lowest; none if the whole chunk is there.
+        missing: u16,
     },
     /// Receiver → sender: what became of a file.
     Outcome {
@@ -217,9 +223,9 @@ pub enum Message<'b> {
         /// Its number.
         index: u16,
     },
-    /// Sender → receiver: a chunk.
+    /// Sender → receiver: a block of a chunk.
     Data {
-        /// The file, the chunk and its hash.
+        /// The file, the chunk, the block and its hash.
         header: DataHeader,
         /// Its content; nothing for a hole.
         content: &'b [u8],
@@ -273,10 +279,16 @@ impl DataHeader {
         bytes[4] = DATA;
         bytes[5..9].copy_from_slice(&self.file.to_le_bytes());
         bytes[9..13].copy_from_slice(&self.chunk.to_le_bytes());
-        bytes[13..CHECKED].copy_from_slice(&self.hash);
+        [bytes[13], bytes[14]] = [self.block, self.reports.into()];
+        bytes[15..CHECKED].copy_from_slice(&self.hash);
         let check = check(&bytes[..CHECKED]);
         bytes[CHECKED..].copy_from_slice(&check);
         bytes
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+        let (file, chunk, block) = (reader.u32()?, reader.u32()?, reader.u8()?);
+        Ok(Self { file, chunk, block, reports: flag(reader)?, hash: reader.array()? })
     }
 }
 
@@ -287,10 +299,11 @@ fn check(head: &[u8]) -> [u8; CHECK] {
 impl Head {
     /// Returns the bytes of the head.
     pub fn bytes(&self) -> [u8; DATA_HEADER] {
-        let mark = |chunk| DataHeader { file: NO_FILE, chunk, hash: Digest::default() }.frame(0);
+        let hash = Digest::default();
+        let mark = |chunk| DataHeader { file: NO_FILE, chunk, block: 0, reports: false, hash }.frame(0);
         match self {
             Self::Stream(index) => mark(u32::from(*index)),
-            Self::Chunk(header, length) => header.frame(*length),
+            Self::Block(header, length) => header.frame(*length),
             Self::End => mark(NO_STREAM),
         }
     }
@@ -301,12 +314,12 @@ impl Head {
         let (length, body) = checked.split_first_chunk()?;
         let content = (u32::from_le_bytes(*length) as usize).checked_sub(DATA_HEADER - 4)?;
         let mut reader = Reader(body);
-        let is_sound = check(checked) == check_of_sender && reader.u8().ok()? == DATA && content <= CHUNK;
-        let (file, chunk, hash) = (reader.u32().ok()?, reader.u32().ok()?, reader.array().ok()?);
-        let head = match (file, chunk) {
+        let is_sound = check(checked) == check_of_sender && reader.u8().ok()? == DATA && content <= BLOCK;
+        let header = DataHeader::read(&mut reader).ok()?;
+        let head = match (header.file, header.chunk) {
             (NO_FILE, NO_STREAM) => Self::End,
             (NO_FILE, index) => Self::Stream(u16::try_from(index).ok()?),
-            _ => Self::Chunk(DataHeader { file, chunk, hash }, content),
+            _ => Self::Block(header, content),
         };
         is_sound.then_some(head)
     }
@@ -348,7 +361,10 @@ impl<'b> Message<'b> {
             Self::Want { file, chunks } => {
                 into.extend([*file, chunks.first, chunks.count].iter().flat_map(|number| number.to_le_bytes()));
             }
-            Self::Got { file, chunk } => into.extend([*file, *chunk].iter().flat_map(|number| number.to_le_bytes())),
+            Self::Got { file, chunk, missing } => {
+                into.extend([*file, *chunk].iter().flat_map(|number| number.to_le_bytes()));
+                into.extend(missing.to_le_bytes());
+            }
             Self::Outcome { file, outcome } => {
                 into.extend(file.to_le_bytes());
                 outcome.put(into);
@@ -425,7 +441,7 @@ enum Wrong {
     Number(u8),
     #[error("nothing has this kind")]
     Kind,
-    #[error("a chunk has more than 1 MiB")]
+    #[error("a block of a chunk has more than 64 KiB")]
     Length,
     #[error("its head is damaged")]
     Damaged,
@@ -457,7 +473,7 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
             let (file, first, count) = (reader.u32()?, reader.u32()?, reader.u32()?);
             Message::Want { file, chunks: Chunks { first, count } }
         }
-        GOT => Message::Got { file: reader.u32()?, chunk: reader.u32()? },
+        GOT => Message::Got { file: reader.u32()?, chunk: reader.u32()?, missing: reader.u16()? },
         OUTCOME => Message::Outcome { file: reader.u32()?, outcome: Outcome::read(reader)? },
         DELETED => Message::Deleted { path: EntryPath::new(reader.counted()?)? },
         UNREADABLE => Message::Unreadable { file: reader.u32()?, why: sentence(reader)? },
@@ -465,10 +481,10 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
         AGAIN_IN_ANOTHER_STATE => Message::Again { file: reader.u32()?, entry: Entry::read(reader)? },
         LOST => Message::Lost { index: reader.u16()? },
         DATA => {
-            let header = DataHeader { file: reader.u32()?, chunk: reader.u32()?, hash: reader.array()? };
+            let header = DataHeader::read(reader)?;
             let check: [u8; CHECK] = reader.array()?;
             let content = reader.take(reader.0.len())?;
-            if content.len() > CHUNK {
+            if content.len() > BLOCK {
                 return Err(Wrong::Length);
             }
             if header.frame(content.len())[CHECKED..] != check {
@@ -583,6 +599,10 @@ mod tests {
         EntryPath::new(text).unwrap()
     }
 
+    fn header() -> DataHeader {
+        DataHeader { file: 1, chunk: 2, block: 3, reports: true, hash: [3; 32] }
+    }
+
     fn every_kind() -> Vec<Message<'static>> {
         let modified = ModificationTime { seconds: -5, nanoseconds: 999_999_999 };
         let file =
@@ -623,9 +643,10 @@ mod tests {
             Message::Again { file: 7, entry: Entry { path: path("a"), kind: file, attributes } },
             entry(EntryKind::SymbolicLink { target: b"../x".to_vec() }),
             entry(EntryKind::HardLink { first: path("c") }),
+            entry(EntryKind::LeftOut),
             Message::EndOfList { complete: false },
             Message::Want { file: 7, chunks: Chunks { first: 1, count: 2 } },
-            Message::Got { file: 7, chunk: 1 },
+            Message::Got { file: 7, chunk: 1, missing: 0x8001 },
             Message::Outcome { file: 7, outcome: Outcome::Copied([1; 32]) },
             Message::Outcome { file: 7, outcome: Outcome::Present },
             Message::Outcome { file: 7, outcome: Outcome::Wanted },
@@ -634,8 +655,8 @@ mod tests {
             Message::Unreadable { file: 7, why: "it changed".to_owned() },
             Message::Note { text: "text".to_owned() },
             Message::Lost { index: 3 },
-            Message::Data { header: DataHeader { file: 1, chunk: 2, hash: [3; 32] }, content: b"content" },
-            Message::Data { header: DataHeader { file: 1, chunk: 2, hash: [3; 32] }, content: b"" },
+            Message::Data { header: header(), content: b"content" },
+            Message::Data { header: header(), content: b"" },
             Message::Finished,
             Message::Figures(b"{}".to_vec()),
         ]
@@ -663,19 +684,19 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_framed_alike_by_both_writers() {
-        let header = DataHeader { file: 1, chunk: 2, hash: [3; 32] };
+    fn a_block_is_framed_alike_by_both_writers() {
+        let header = header();
         let frame = [&header.frame(7)[..], b"content"].concat();
         assert_eq!(Message::Data { header, content: b"content" }.frame(), frame);
-        assert_eq!(Head::read(&Head::Chunk(header, 7).bytes()), Some(Head::Chunk(header, 7)));
+        assert_eq!(Head::read(&Head::Block(header, 7).bytes()), Some(Head::Block(header, 7)));
         let long = vec![0; MAX_FRAME + 1];
         assert!(Message::read(&[&[DATA][..], &long[1..]].concat()).is_err());
     }
 
     #[test]
     fn a_head_with_any_flipped_bit_is_none() {
-        let header = DataHeader { file: 1, chunk: 2, hash: [3; 32] };
-        for head in [Head::Stream(3), Head::Chunk(header, CHUNK), Head::End] {
+        let header = header();
+        for head in [Head::Stream(3), Head::Block(header, BLOCK), Head::End] {
             let bytes = head.bytes();
             assert_eq!(Head::read(&bytes), Some(head));
             for bit in 0..8 * DATA_HEADER {
@@ -685,7 +706,7 @@ mod tests {
                 assert!(bit < 40 || Message::read(&flipped[4..]).is_err(), "{head:?} {bit}");
             }
         }
-        assert_eq!(Head::read(&header.frame(CHUNK + 1)), None);
+        assert_eq!(Head::read(&header.frame(BLOCK + 1)), None);
     }
 
     #[test]

@@ -117,7 +117,7 @@ host has no fullpipe.";
 /// The way that data takes.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum TransportChoice {
-    /// TCP, or QUIC if TCP may not use BBR and packets are lost without a queue
+    /// TCP, or QUIC if TCP does not pass, or may not use BBR and packets are lost without a queue
     Auto,
     /// TCP connections
     Tcp,
