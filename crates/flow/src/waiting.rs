@@ -163,9 +163,13 @@ mod tests {
             assert!(sequences(waiting, &blocks).into_iter().eq(expected));
         }
         assert_eq!(blocks.chunks.len(), MAX_BLOCKS);
-        all.iter_mut().for_each(|waiting| waiting.clear(&mut blocks));
+        for waiting in &mut all {
+            waiting.clear(&mut blocks);
+        }
         assert!(all.iter().all(|waiting| waiting.len() == 0 && waiting.room() == size_of::<[Packet; BLOCK]>()));
-        all.iter_mut().for_each(|waiting| waiting.end(&mut blocks));
+        for waiting in &mut all {
+            waiting.end(&mut blocks);
+        }
         let mut another = Waiting::default();
         (0..20).for_each(|sequence| another.push(packet(sequence), &mut blocks));
         assert_eq!((blocks.chunks.len(), blocks.free.len()), (MAX_BLOCKS, MAX_BLOCKS * CHUNK - 3));
