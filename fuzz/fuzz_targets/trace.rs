@@ -10,7 +10,9 @@ use std::{env, fs, process};
 use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis, FlowReport};
 use fullpipe_report::Style;
-use fullpipe_trace::{Explained, PacketFile, Reading, Redaction, TransferEvidence, of_both, pairs, plot, read_flows};
+use fullpipe_trace::{
+    Explained, PacketFile, Reading, Redaction, TransferEvidence, Wanted, of_both, pairs, plot, read_flows,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -32,7 +34,8 @@ fn read(data: &[u8]) -> Option<Reading> {
             return None;
         }
     };
-    let read = read_flows(&mut file, "input", Explained::Largest(1), &AtomicBool::new(false));
+    let wanted = Wanted { explained: Explained::Largest(1), is_compared: true };
+    let read = read_flows(&mut file, "input", wanted, &AtomicBool::new(false));
     assert!(read.error.as_ref().is_none_or(|error| error.to_string().lines().count() == 1));
     Some(read)
 }

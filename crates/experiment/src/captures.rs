@@ -4,7 +4,9 @@ use std::path::Path;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis, Evidence, HostSettings};
-use fullpipe_trace::{CaptureError, Explained, PacketFile, Reading, TransferEvidence, of_both, pairs, read_flows};
+use fullpipe_trace::{
+    CaptureError, Explained, PacketFile, Reading, TransferEvidence, Wanted, of_both, pairs, read_flows,
+};
 use fullpipe_units::BitRate;
 
 use crate::advice::advice;
@@ -35,7 +37,8 @@ pub fn judge_files(
 ) -> Result<CaptureReport, CaptureError> {
     let read = |path: &Path, explained: Explained<'_>| -> Result<Reading, CaptureError> {
         let mut file = PacketFile::open(path)?;
-        Ok(read_flows(&mut file, &path.display().to_string(), explained, interrupt.0))
+        let wanted = Wanted { explained, is_compared: second.is_some() };
+        Ok(read_flows(&mut file, &path.display().to_string(), wanted, interrupt.0))
     };
     let first = read(first, explained)?;
     let Some(second) = second else { return Ok(judge_capture(first, known)) };

@@ -49,8 +49,8 @@ pub(crate) struct End {
     recent: Recent,
     /// The begin of its sequence space, by the first packet with one of its positions.
     origin: Option<Origin>,
-    /// Its data, and the acknowledgements of it, which pass the other way.
-    passages: [Passages; 2],
+    /// Its data, and the acknowledgements of it, which pass the other way; `None` if no other capture is compared.
+    passages: Option<Box<[Passages; 2]>>,
     /// Identification and timestamp of the segment with the highest bytes.
     newest: (Option<u16>, Option<u32>),
     counts: Counts,
@@ -66,6 +66,11 @@ pub(crate) struct Agreement {
 }
 
 impl End {
+    /// Returns an end without a packet. With `keeps_times`, the times of its packets are kept.
+    pub(crate) fn new(keeps_times: bool) -> Self {
+        Self { passages: keeps_times.then(Box::default), ..Self::default() }
+    }
+
     /// Counts a segment that this end sent. Returns false if it was captured before.
     pub(crate) fn count(&mut self, packet: &Packet) -> bool {
         if self.recent.repeats(packet) {
@@ -93,7 +98,9 @@ impl End {
         }
         let is_syn = packet.has(flags::SYN);
         let origin = *self.origin.get_or_insert_with(|| if is_syn { Origin::syn(start) } else { Origin::zero() });
-        self.passages[0].data(origin, [start, end], packet.at);
+        if let Some(passages) = &mut self.passages {
+            passages[0].data(origin, [start, end], packet.at);
+        }
         let added = self.seen.add(start, end);
         let (mut again, mut is_late) = (added.known.min(packet.payload.into()), false);
         if added.known > 0 {
@@ -158,7 +165,9 @@ impl End {
         let answers_syn = packet.has(flags::SYN);
         let new_origin = || if answers_syn { Origin::syn(position.saturating_sub(1)) } else { Origin::zero() };
         let origin = *self.origin.get_or_insert_with(new_origin);
-        self.passages[1].acknowledgement(origin, self.acknowledged, position, packet.at);
+        if let Some(passages) = &mut self.passages {
+            passages[1].acknowledgement(origin, self.acknowledged, position, packet.at);
+        }
         let rtt = self.unacknowledged.acknowledged(position, packet.at);
         if let Some(rtt) = rtt {
             self.rtts.add(rtt);
@@ -212,7 +221,7 @@ impl End {
             + self.echoes.room()
             + self.sending.as_ref().map_or(0, |sending| sending.room())
             + self.recent.room()
-            + self.passages.iter().map(Passages::room).sum::<usize>()
+            + self.passages.iter().flat_map(|both| both.iter()).map(Passages::room).sum::<usize>()
     }
 
     /// Leaves out the details that take most room.
@@ -223,7 +232,7 @@ impl End {
         if let Some(sending) = &mut self.sending {
             sending.thin();
         }
-        self.passages.iter_mut().for_each(Passages::thin);
+        self.passages.iter_mut().flat_map(|both| both.iter_mut()).for_each(Passages::thin);
     }
 
     /// Returns true if its SYN was seen.
@@ -341,8 +350,8 @@ impl End {
     }
 
     /// Takes the times at which its data passed, and those of the acknowledgements of it.
-    pub(crate) fn take_passages(&mut self) -> [Passages; 2] {
-        std::mem::take(&mut self.passages)
+    pub(crate) fn take_passages(&mut self) -> Option<Box<[Passages; 2]>> {
+        self.passages.as_mut().map(std::mem::take)
     }
 
     /// Returns the shortest round-trip time of its data, from the place of the capture.

@@ -25,6 +25,8 @@ pub(crate) struct Begin {
     pub(crate) at: Time,
     /// The sequence number of its SYN.
     initial_sequence: Option<u32>,
+    /// [`Segment::network`] of its packets.
+    pub(crate) network: u32,
     /// Bytes of headers of tunnels around it.
     overhead: u16,
 }
@@ -42,6 +44,7 @@ impl Begin {
             },
             at,
             initial_sequence: is_first_syn(segment).then_some(segment.sequence),
+            network: segment.network,
             overhead: segment.overhead,
         }
     }
@@ -70,14 +73,14 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Returns a connection without a packet.
-    pub(crate) fn new(begin: &Begin) -> Self {
+    /// Returns a connection without a packet. With `keeps_times`, the times of its packets are kept.
+    pub(crate) fn new(begin: &Begin, keeps_times: bool) -> Self {
         Self {
             first: begin.at,
             last: begin.at,
             has_handshake: begin.initial_sequence.is_some(),
             opened: None,
-            ends: [End::default(), End::default()],
+            ends: [End::new(keeps_times), End::new(keeps_times)],
         }
     }
 
@@ -182,9 +185,10 @@ impl Flow {
         self.last.since(self.first)
     }
 
-    /// Takes the times of its packets.
-    pub(crate) fn take_times(&mut self) -> PacketTimes {
-        PacketTimes { ends: self.ends.each_mut().map(End::take_passages) }
+    /// Takes the times of its packets, if they are kept.
+    pub(crate) fn take_times(&mut self) -> Option<PacketTimes> {
+        let [first, second] = self.ends.each_mut().map(End::take_passages);
+        Some(PacketTimes { ends: [first?, second?] })
     }
 
     /// Returns the rate of bursts of an end's data, with headers and what Ethernet adds to each segment. A rate below

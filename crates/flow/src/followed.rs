@@ -7,20 +7,16 @@ use fullpipe_units::{ByteCount, Time};
 use fullpipe_wire::Segment;
 
 use crate::flow::{Begin, Flow};
+use crate::key::Key;
 use crate::packet::Packet;
 use crate::passages::PacketTimes;
+use crate::waiting::{BLOCK, Blocks, Waiting};
 
-/// Packets of a connection that wait at most. Of many connections no cache holds the state, so it is read and written
-/// once for all of these.
-const WAITING: usize = 8;
-
-/// The same of a connection without a state: one that has no more packets takes no room for a state before it ends.
-const FIRST_WAITING: usize = 32;
-
-/// A connection so far.
+/// A connection so far. Of many connections no cache holds the state, so it is read and written once for a block of
+/// packets. A connection that has no more than [`Waiting::MAX`] takes no room for a state before it ends.
 #[derive(Debug)]
 pub(crate) struct Followed {
-    waiting: Vec<Packet>,
+    waiting: Waiting,
     last: Time,
     /// Bytes that its state takes beyond its own size, with the packets that wait for it.
     room: usize,
@@ -31,6 +27,8 @@ pub(crate) struct Followed {
     order: u64,
     /// Data of each end, once its figures were returned.
     sent: [u64; 2],
+    /// True if the times of its packets are kept.
+    keeps_times: bool,
     /// True once details were left out.
     is_thinned: bool,
     /// Packets that were added at once since the room was counted last.
@@ -38,16 +36,18 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    /// Returns a connection without a packet, which is opened with segment number `order`.
-    pub(crate) fn new(begin: Begin, order: u64) -> Self {
+    /// Returns a connection without a packet, which is opened with segment number `order`. With `keeps_times`, the
+    /// times of its packets are kept.
+    pub(crate) fn new(begin: Begin, order: u64, keeps_times: bool) -> Self {
         Self {
-            waiting: Vec::new(),
+            waiting: Waiting::default(),
             last: begin.at,
             room: 0,
             flow: None,
             begin,
             order,
             sent: [0; 2],
+            keeps_times,
             is_thinned: false,
             uncounted: 0,
         }
@@ -56,31 +56,25 @@ impl Followed {
     /// Adds a packet behind another one of this connection, whose state is in the caches. Returns by how many bytes
     /// that has grown beyond its own size since that was counted last.
     #[inline]
-    pub(crate) fn add_next(&mut self, packet: Packet) -> isize {
-        let Some(flow) = self.flow.as_mut().filter(|_| self.waiting.is_empty()) else { return self.add(packet) };
+    pub(crate) fn add_next(&mut self, packet: Packet, blocks: &mut Blocks) -> isize {
+        let flow = self.flow.as_mut().filter(|_| self.waiting.len() == 0);
+        let Some(flow) = flow else { return self.add(packet, blocks) };
         self.last = self.last.max(packet.at);
         flow.add(&packet);
         self.uncounted += 1;
-        if usize::from(self.uncounted) < WAITING { 0 } else { self.growth() }
+        if usize::from(self.uncounted) < BLOCK { 0 } else { self.growth() }
     }
 
     /// Adds a packet. Returns by how many bytes its state has grown beyond its own size since that was counted last.
     #[inline]
-    pub(crate) fn add(&mut self, packet: Packet) -> isize {
+    pub(crate) fn add(&mut self, packet: Packet, blocks: &mut Blocks) -> isize {
         self.last = self.last.max(packet.at);
-        if self.waiting.len() == self.waiting.capacity() {
-            // Two sizes leave fewer holes in memory than doublings do.
-            self.waiting.reserve_exact(if self.waiting.is_empty() { WAITING } else { FIRST_WAITING - WAITING });
-        }
-        self.waiting.push(packet);
-        if self.waiting.len() < if self.flow.is_some() { WAITING } else { FIRST_WAITING } {
+        self.waiting.push(packet, blocks);
+        if self.waiting.len() < if self.flow.is_some() { BLOCK } else { Waiting::MAX } {
             return 0;
         }
-        self.caught_up();
-        if self.waiting.capacity() > WAITING {
-            // The whole room of the first is free for the state of another.
-            self.waiting = Vec::with_capacity(WAITING);
-        }
+        self.caught_up(blocks);
+        self.waiting.clear(blocks);
         self.growth()
     }
 
@@ -91,16 +85,17 @@ impl Followed {
         self.room.cast_signed() - before.cast_signed()
     }
 
-    /// Returns its state with all packets.
-    fn caught_up(&mut self) -> &mut Flow {
-        let flow = self.flow.get_or_insert_with(|| Box::new(Flow::new(&self.begin)));
-        self.waiting.drain(..).for_each(|packet| flow.add(&packet));
+    /// Returns its state with all packets that waited.
+    fn caught_up(&mut self, blocks: &Blocks) -> &mut Flow {
+        let flow = self.flow.get_or_insert_with(|| Box::new(Flow::new(&self.begin, self.keeps_times)));
+        self.waiting.packets(blocks).for_each(|packet| flow.add(packet));
         flow
     }
 
     /// Adds all packets to its state.
-    pub(crate) fn catch_up(&mut self) {
-        self.caught_up();
+    pub(crate) fn catch_up(&mut self, blocks: &mut Blocks) {
+        self.caught_up(blocks);
+        self.waiting.clear(blocks);
     }
 
     /// Returns its state as it was after [`Followed::catch_up`].
@@ -108,14 +103,29 @@ impl Followed {
         self.flow.as_deref()
     }
 
-    /// Returns the number of packets that wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
+    /// Returns its packets that wait.
+    #[inline]
+    pub(crate) fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
+    /// Moves its packets that wait to blocks of a part of the connections.
+    pub(crate) fn move_waiting(&mut self, blocks: &Blocks, part: &mut Blocks) {
+        self.waiting = self.waiting.moved(blocks, part);
+    }
+
+    /// Adds `shift` to the numbers of its blocks.
+    pub(crate) fn shift_blocks(&mut self, shift: u32) {
+        self.waiting.shift(shift);
+    }
+
+    /// Gives its blocks back.
+    pub(crate) fn end(&mut self, blocks: &mut Blocks) {
+        self.waiting.end(blocks);
     }
 
     fn count_room(&mut self) {
-        let waiting = self.waiting.capacity() * size_of::<Packet>();
-        self.room = self.flow.as_ref().map_or(0, |flow| flow.room() + waiting);
+        self.room = self.flow.as_ref().map_or(0, |flow| flow.room() + self.waiting.room());
     }
 
     /// Returns the bytes that its state took beyond its own size when that was counted last.
@@ -131,16 +141,17 @@ impl Followed {
         !std::mem::replace(&mut self.is_thinned, true)
     }
 
-    /// Returns its figures without its number, and as if the capture began with it; and the times of its packets. The
-    /// state of a small connection is forgotten again: its packets take less room.
-    pub(crate) fn report(&mut self) -> (FlowReport, PacketTimes) {
+    /// Returns its figures without its number, and as if the capture began with it; and the times of its packets, if
+    /// they are kept. The state of a small connection is forgotten again: its packets take less room.
+    pub(crate) fn report(&mut self, blocks: &mut Blocks) -> (FlowReport, Option<PacketTimes>) {
         let mut small;
         let begin = self.begin;
         let flow = if self.flow.is_some() {
-            self.caught_up()
+            self.catch_up(blocks);
+            self.caught_up(blocks)
         } else {
-            small = Flow::new(&self.begin);
-            self.waiting.iter().for_each(|packet| small.add(packet));
+            small = Flow::new(&self.begin, self.keeps_times);
+            self.waiting.packets(blocks).for_each(|packet| small.add(packet));
             &mut small
         };
         let (report, times, sent) = (flow.report(&begin), flow.take_times(), flow.sent());
@@ -170,9 +181,9 @@ impl Followed {
 
     /// Returns the data of the end that sent more so far, where that of packets that wait counts as often as it was
     /// sent.
-    pub(crate) fn data_so_far(&self) -> u64 {
+    pub(crate) fn data_so_far(&self, blocks: &Blocks) -> u64 {
         let mut sent = self.flow.as_ref().map_or([0; 2], |flow| flow.sent().map(ByteCount::get));
-        for packet in &self.waiting {
+        for packet in self.waiting.packets(blocks) {
             sent[usize::from(!packet.is_from_first)] += u64::from(packet.payload);
         }
         sent[0].max(sent[1])
@@ -181,6 +192,16 @@ impl Followed {
     /// Returns the addresses of its ends.
     pub(crate) fn addresses(&self) -> [SocketAddr; 2] {
         self.begin.addresses
+    }
+
+    /// Returns the network that it is in.
+    pub(crate) fn network(&self) -> u32 {
+        self.begin.network
+    }
+
+    /// Returns its key.
+    pub(crate) fn key(&self) -> Key {
+        Key::between(self.begin.addresses, self.begin.network)
     }
 
     /// Returns the addresses of its ends and the port of the server.

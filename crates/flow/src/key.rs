@@ -16,15 +16,14 @@ pub(crate) struct Key {
 
 impl Key {
     pub(crate) fn of(segment: &Segment) -> Self {
-        let [one, other] = [place(segment.source), place(segment.destination)];
+        Self::between([segment.source, segment.destination], segment.network)
+    }
+
+    /// Returns that of a connection between these ends, in any order, in a network.
+    pub(crate) fn between([source, destination]: [SocketAddr; 2], network: u32) -> Self {
+        let [one, other] = [place(source), place(destination)];
         let [lower, higher] = if one <= other { [one, other] } else { [other, one] };
-        Self {
-            lower: lower.0,
-            higher: higher.0,
-            ports: [lower.1, higher.1],
-            network: segment.network,
-            is_v6: segment.source.is_ipv6(),
-        }
+        Self { lower: lower.0, higher: higher.0, ports: [lower.1, higher.1], network, is_v6: source.is_ipv6() }
     }
 }
 

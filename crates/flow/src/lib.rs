@@ -23,6 +23,7 @@ mod loops;
 mod packet;
 mod pairs;
 mod passages;
+mod places;
 mod rates;
 mod repetitions;
 mod rounds;
@@ -32,6 +33,7 @@ mod sequence;
 mod spans;
 mod table;
 mod unacknowledged;
+mod waiting;
 mod windows;
 
 pub use both::of_both;

@@ -35,6 +35,28 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
+    /// No packet, for a place that waits for one.
+    pub(crate) const EMPTY: Self = Self {
+        at: Time::ZERO,
+        sequence: 0,
+        acknowledgement: 0,
+        payload: 0,
+        timestamps: None,
+        flags: 0,
+        window: 0,
+        identification: None,
+        checksum: 0,
+        mss: None,
+        window_scale: None,
+        hops_left: 0,
+        traffic_class: 0,
+        sack_permitted: false,
+        multipath: false,
+        has_sack: false,
+        reports_duplicate: false,
+        is_from_first: false,
+    };
+
     /// Returns a segment that was captured at `at`.
     #[inline]
     pub(crate) fn new(segment: &Segment, at: Time, is_from_first: bool) -> Self {

@@ -12,7 +12,7 @@ const FIRST_STRIDE_BITS: u32 = 10;
 #[derive(Debug, Clone, Default)]
 pub struct PacketTimes {
     /// Of each end, its data and the acknowledgements of it.
-    pub(crate) ends: [[Passages; 2]; 2],
+    pub(crate) ends: [Box<[Passages; 2]>; 2],
 }
 
 /// The begin of a sequence space, from which positions are counted.

@@ -17,6 +17,8 @@ use crate::key::Key;
 use crate::packet::Packet;
 use crate::pairs::number_of;
 use crate::passages::PacketTimes;
+use crate::places::Places;
+use crate::waiting::{Blocks, Waiting};
 
 /// Bounds of what is kept.
 #[derive(Debug, Clone, Copy)]
@@ -56,15 +58,19 @@ impl Limits {
 #[derive(Debug, Default)]
 pub struct Flows {
     limits: Limits,
+    /// True if no other capture is compared with this one.
+    is_alone: bool,
     /// Number and time of the first segment.
     begin: Option<(u64, Time)>,
     /// Segments so far.
     count: u64,
-    /// Index of the latest connection of each key.
-    latest: HashMap<Key, usize, RandomState>,
+    /// Places of the latest connection of each key.
+    latest: Places,
     /// The connection of the segment before.
     last: Option<Last>,
     followed: Vec<Followed>,
+    /// Their packets that wait.
+    blocks: Blocks,
     /// Segments of another connection than the one before them, which wait for being followed.
     queue: Vec<Numbered>,
     /// Counts each change of the places of connections.
@@ -114,8 +120,8 @@ struct Last {
 }
 
 impl Last {
-    fn new(place: usize, flow: &Followed, network: u32) -> Self {
-        Self { place, ends: flow.addresses(), network }
+    fn new(place: usize, flow: &Followed) -> Self {
+        Self { place, ends: flow.addresses(), network: flow.network() }
     }
 
     /// Returns its place, and true if its first end sent `segment`; `None` for a segment of another connection.
@@ -141,7 +147,7 @@ struct Ended {
 pub struct Finished {
     /// The connections, by their first packet.
     pub flows: Vec<FlowReport>,
-    /// The times of packets of each, in the same order.
+    /// The times of packets of each, in the same order; none of [`Flows::alone`].
     pub times: Vec<PacketTimes>,
     /// Connection attempts that nobody answered.
     pub unanswered: u64,
@@ -222,13 +228,14 @@ fn answers(attempts: &HashMap<Key, Attempt, RandomState>, segment: &Segment) -> 
 /// `reports` are those of all connections.
 fn transfers(
     flows: &mut [Followed],
+    blocks: &mut Blocks,
     numbers: &[u64],
     reports: &[FlowReport],
     explained: Explained<'_>,
 ) -> Vec<TransferEvidence> {
     let by_size = |flows: &[Followed], index: &usize| (Reverse(flows[*index].data()), numbers[*index]);
     let mut candidates: Vec<usize> = (0..flows.len()).collect();
-    candidates.sort_by_key(|index| by_size(flows, index));
+    candidates.sort_by_cached_key(|index| by_size(flows, index));
     let wanted = if let Explained::Largest(count) = explained { count } else { 1 };
     match explained {
         Explained::Largest(_) => {}
@@ -256,7 +263,7 @@ fn transfers(
         members.sort_by_key(|member| by_size(flows, member));
         known.extend(members.iter().copied());
         for member in &members {
-            flows[*member].catch_up();
+            flows[*member].catch_up(blocks);
         }
         let of_one: Vec<&Flow> = members.iter().filter_map(|member| flows[*member].flow()).collect();
         let flows = members.iter().map(|member| numbers[*member]).collect();
@@ -266,6 +273,12 @@ fn transfers(
 }
 
 impl Flows {
+    /// Returns those of a capture that is compared with no other: the times of their packets are not kept.
+    #[must_use]
+    pub fn alone() -> Self {
+        Self { is_alone: true, ..Self::default() }
+    }
+
     /// Adds a segment that was captured at `at`.
     pub fn add(&mut self, segment: &Segment, at: Time) {
         let number = self.count;
@@ -307,23 +320,35 @@ impl Flows {
     /// Follows [`QUEUED`] segments at most.
     fn follow(&mut self, segments: &[Numbered]) {
         // What each of these reads is in no cache where there are many connections: none waits for another.
-        let mut places = [None; QUEUED];
-        for (place, Numbered { segment, .. }) in places.iter_mut().zip(segments) {
-            *place = self.latest.get(&Key::of(segment)).copied();
+        let mut likely = [None; QUEUED];
+        for (place, Numbered { segment, .. }) in likely.iter_mut().zip(segments) {
+            *place = self.latest.likely(&Key::of(segment));
         }
-        let flows = places.iter().filter_map(|place| self.followed.get((*place)?));
-        std::hint::black_box(flows.map(Followed::waiting).sum::<usize>());
+        let waiting = likely.iter().filter_map(|place| self.followed.get((*place)?)).map(Followed::waiting);
+        std::hint::black_box(waiting.clone().map(Waiting::len).sum::<usize>());
+        std::hint::black_box(waiting.fold(0, |sum, waiting| sum ^ waiting.touch(&self.blocks)));
         let changes = self.changes;
-        for (place, Numbered { number, at, segment }) in places.into_iter().zip(segments) {
-            let place = if changes == self.changes { place } else { self.latest.get(&Key::of(segment)).copied() };
-            let last = place.and_then(|place| Some(Last::new(place, self.followed.get(place)?, segment.network)));
-            self.last = last;
-            let sender = last.and_then(|last| last.sender(segment));
+        for (place, Numbered { number, at, segment }) in likely.into_iter().zip(segments) {
+            let place = place.filter(|_| changes == self.changes);
+            let sender = self.sender(place, segment).or_else(|| self.sender(self.find(&Key::of(segment)), segment));
             let goes_on = |(place, is_from_first)| self.goes_on(place, segment, is_from_first, *at, Followed::add);
             if !sender.is_some_and(goes_on) {
                 self.begin(Key::of(segment), *number, segment, *at);
             }
         }
+    }
+
+    /// Returns `place` and whether the first end of the connection there sent `segment`, unless it belongs to another.
+    #[inline]
+    fn sender(&mut self, place: Option<usize>, segment: &Segment) -> Option<(usize, bool)> {
+        let place = place?;
+        self.last = Some(Last::new(place, self.followed.get(place)?));
+        self.last.as_ref()?.sender(segment)
+    }
+
+    /// Returns the place of the latest connection of `key`.
+    fn find(&self, key: &Key) -> Option<usize> {
+        self.latest.find(key, |place| self.followed.get(place).is_some_and(|flow| flow.key() == *key))
     }
 
     /// Adds a segment to the connection at a place by `add`. Returns false if it belongs to another one between the
@@ -335,13 +360,13 @@ impl Flows {
         segment: &Segment,
         is_from_first: bool,
         at: Time,
-        add: impl Fn(&mut Followed, Packet) -> isize,
+        add: impl Fn(&mut Followed, Packet, &mut Blocks) -> isize,
     ) -> bool {
         let Some(flow) = self.followed.get_mut(place) else { return false };
         if flow.is_over(segment) || !self.attempts.is_empty() && answers(&self.attempts, segment) {
             return false;
         }
-        let growth = add(flow, Packet::new(segment, at, is_from_first));
+        let growth = add(flow, Packet::new(segment, at, is_from_first), &mut self.blocks);
         if growth != 0 {
             self.room = self.room.saturating_add_signed(growth);
             if self.room > self.limits.room {
@@ -397,25 +422,27 @@ impl Flows {
         }
         let attempt = self.attempts.remove(&key);
         let (first_at, first) = attempt.as_ref().map_or((at, *segment), |attempt| (attempt.at, attempt.syn));
-        let mut flow = Followed::new(Begin::new(&first, first_at), number);
+        let mut flow = Followed::new(Begin::new(&first, first_at), number, !self.is_alone);
         let mut add = |segment: &Segment, at: Time| {
             let packet = Packet::new(segment, at, flow.is_from_first(segment));
-            self.room = self.room.saturating_add_signed(flow.add(packet));
+            self.room = self.room.saturating_add_signed(flow.add(packet, &mut self.blocks));
         };
         if let Some(attempt) = &attempt {
             let times = std::iter::once(&attempt.at).chain(&attempt.again);
             times.for_each(|time| add(&first, *time));
         }
         add(segment, at);
-        self.latest.insert(key, self.followed.len());
-        self.last = Some(Last::new(self.followed.len(), &flow, segment.network));
+        let followed = &self.followed;
+        let is_its = |place: usize| followed.get(place).is_some_and(|flow| flow.key() == key);
+        self.latest.set(&key, followed.len(), is_its);
+        self.last = Some(Last::new(followed.len(), &flow));
         self.followed.push(flow);
     }
 
     /// Thins out the connections with least data, and never the largest; and where that is too little, finishes some.
     fn bound_room(&mut self) {
         let mut by_size: Vec<usize> = (0..self.followed.len()).collect();
-        by_size.sort_by_cached_key(|index| Reverse(self.followed[*index].data_so_far()));
+        by_size.sort_by_cached_key(|index| Reverse(self.followed[*index].data_so_far(&self.blocks)));
         self.room = 0;
         for index in by_size {
             let flow = &mut self.followed[index];
@@ -436,26 +463,27 @@ impl Flows {
         let mut times: Vec<Time> = self.followed.iter().map(Followed::last).collect();
         let middle = times.len() / 2;
         let (_, middle, _) = times.select_nth_unstable(middle);
-        let mut sizes: Vec<u64> = self.followed.iter().map(Followed::data_so_far).collect();
+        let mut sizes: Vec<u64> = self.followed.iter().map(|flow| flow.data_so_far(&self.blocks)).collect();
         let kept = KEPT.min(sizes.len() - 1);
         let (_, large, _) = sizes.select_nth_unstable_by_key(kept, |size| Reverse(*size));
         let large = *large;
         let mut places = vec![None; self.followed.len()];
         let (mut index, mut next) = (0, 0);
-        let finished = &mut self.finished;
+        let (finished, blocks) = (&mut self.finished, &mut self.blocks);
         self.followed.retain_mut(|flow| {
-            let stays = flow.last() > *middle || flow.data_so_far() > large;
+            let stays = flow.last() > *middle || flow.data_so_far(blocks) > large;
             if stays {
                 places[index] = Some(next);
                 next += 1;
             } else {
-                finished.push(Ended { first: flow.first(), report: flow.report().0 });
+                finished.push(Ended { first: flow.first(), report: flow.report(blocks).0 });
+                flow.end(blocks);
             }
             index += 1;
             stays
         });
         self.left_out.finished_early += (index - next) as u64;
-        self.latest.retain(|_, index| places[*index].map(|place| *index = place).is_some());
+        self.latest.move_all(|place| places[place]);
         self.last = None;
         self.room = self.followed.iter().map(Followed::room).sum();
         self.leave_out_smallest();
@@ -484,19 +512,20 @@ impl Flows {
     /// connections, see [`part_of`], and what they find is joined by [`Settled::join`].
     pub fn split(mut self, parts: usize) -> Vec<Self> {
         self.follow_queued();
-        let new =
-            || Self { limits: self.limits.of_one(parts), begin: self.begin, count: self.count, ..Self::default() };
+        let limits = self.limits.of_one(parts);
+        let new = || Self { limits, is_alone: self.is_alone, begin: self.begin, count: self.count, ..Self::default() };
         let mut all: Vec<Self> = (0..parts).map(|_| new()).collect();
         let mut places = Vec::with_capacity(self.followed.len());
-        for flow in self.followed {
+        for mut flow in self.followed {
             let number = part(flow.addresses(), parts);
+            flow.move_waiting(&self.blocks, &mut all[number].blocks);
             places.push((number, all[number].followed.len()));
             all[number].room += flow.room();
             all[number].followed.push(flow);
         }
-        for (key, index) in self.latest {
-            let (number, place) = places[index];
-            all[number].latest.insert(key, place);
+        for (number, place) in self.latest.all().map(|place| places[place]) {
+            let part = &mut all[number];
+            part.latest.set(&part.followed[place].key(), place, |_| false);
         }
         for (key, attempt) in self.attempts {
             all[part_of(&attempt.syn, parts)].attempts.insert(key, attempt);
@@ -515,10 +544,16 @@ impl Flows {
     /// Returns the figures of its connections, to be joined with those of other parts of a capture.
     pub fn settle(mut self) -> Settled {
         self.follow_queued();
-        let (reports, times) = self.followed.iter_mut().map(Followed::report).unzip();
+        let (mut reports, mut times) = (Vec::with_capacity(self.followed.len()), Vec::new());
+        for flow in &mut self.followed {
+            let (report, of_packets) = flow.report(&mut self.blocks);
+            reports.push(report);
+            times.extend(of_packets);
+        }
         Settled {
             begin: self.begin,
             followed: self.followed,
+            blocks: self.blocks,
             reports,
             times,
             finished: self.finished,
@@ -533,7 +568,8 @@ impl Flows {
 pub struct Settled {
     begin: Option<(u64, Time)>,
     followed: Vec<Followed>,
-    /// Figures of each of them, and the times of its packets.
+    blocks: Blocks,
+    /// Figures of each of them, and the times of its packets if they are kept.
     reports: Vec<FlowReport>,
     times: Vec<PacketTimes>,
     finished: Vec<Ended>,
@@ -542,10 +578,16 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// Adds the connections of another part of the same capture.
-    pub fn join(&mut self, other: Self) {
+    /// Returns both parts of the same capture.
+    #[must_use]
+    pub fn join(mut self, other: Self) -> Self {
         self.begin = [self.begin, other.begin].into_iter().flatten().min();
-        self.followed.extend(other.followed);
+        let shift = self.blocks.append(other.blocks);
+        let shifted = |mut flow: Followed| {
+            flow.shift_blocks(shift);
+            flow
+        };
+        self.followed.extend(other.followed.into_iter().map(shifted));
         self.reports.extend(other.reports);
         self.times.extend(other.times);
         self.finished.extend(other.finished);
@@ -553,6 +595,7 @@ impl Settled {
         self.left_out.missing += other.left_out.missing;
         self.left_out.finished_early += other.left_out.finished_early;
         self.left_out.thinned += other.left_out.thinned;
+        self
     }
 
     /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
@@ -561,22 +604,37 @@ impl Settled {
         let firsts = self.followed.iter().map(Followed::first).chain(self.finished.iter().map(|ended| ended.first));
         let firsts: Vec<(Time, u64)> = firsts.collect();
         let mut order: Vec<usize> = (0..firsts.len()).collect();
-        order.sort_unstable_by_key(|index| firsts[*index]);
-        let mut numbers = vec![0; order.len()];
-        order.iter().zip(1..).for_each(|(index, number)| numbers[*index] = number);
+        // Each part has most of its own in order.
+        order.sort_by_key(|index| firsts[*index]);
+        let mut places = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(place, index)| places[*index] = place);
+        let numbers: Vec<u64> = places.iter().map(|place| *place as u64 + 1).collect();
         let mut flows = self.reports;
         flows.extend(self.finished.into_iter().map(|ended| ended.report));
         for ((flow, number), (first, _)) in flows.iter_mut().zip(&numbers).zip(&firsts) {
             (flow.number, flow.begin) = (*number, first.since(begin));
         }
-        flows.sort_unstable_by_key(|flow| flow.number);
-        let transfers = transfers(&mut self.followed, &numbers, &flows, explained);
-        drop(self.followed);
-        let mut times: Vec<PacketTimes> = flows.iter().map(|_| PacketTimes::default()).collect();
-        for (of_one, number) in self.times.into_iter().zip(&numbers) {
-            times[*number as usize - 1] = of_one;
+        let mut times = self.times;
+        if !times.is_empty() {
+            times.resize_with(flows.len(), PacketTimes::default);
         }
+        arrange(&mut flows, &mut times, places);
+        let transfers = transfers(&mut self.followed, &mut self.blocks, &numbers, &flows, explained);
         Finished { flows, times, unanswered: self.unanswered, transfers, left_out: self.left_out }
+    }
+}
+
+/// Moves each connection, with its times if they are kept, to its place among all.
+fn arrange(flows: &mut [FlowReport], times: &mut [PacketTimes], mut places: Vec<usize>) {
+    for index in 0..places.len() {
+        while places[index] != index {
+            let place = places[index];
+            flows.swap(index, place);
+            if !times.is_empty() {
+                times.swap(index, place);
+            }
+            places.swap(index, place);
+        }
     }
 }
 
@@ -678,10 +736,12 @@ mod tests {
             })
             .collect();
         let mut whole = Flows::default();
+        let mut alone = Flows::alone();
         let mut one_by_one = Flows::default();
         let mut beginning = Flows::default();
         for (segment, at) in &segments {
             whole.add(segment, *at);
+            alone.add(segment, *at);
             one_by_one.add(segment, *at);
             one_by_one.follow_queued();
         }
@@ -694,11 +754,13 @@ mod tests {
             parts[part_of(segment, PARTS)].add_all(&[Numbered { number, at: *at, segment: *segment }]);
         }
         assert!(parts.iter().all(|part| part.connections() > 10), "each has its share");
-        let mut joined = Settled::default();
-        parts.into_iter().rev().for_each(|part| joined.join(part.settle()));
+        let joined = parts.into_iter().rev().map(Flows::settle).reduce(Settled::join).unwrap_or_default();
         let whole = whole.finish(Explained::Largest(3));
         assert!(whole.flows.len() >= 97 && whole.unanswered > 0, "{}", whole.flows.len());
-        for other in [one_by_one.finish(Explained::Largest(3)), joined.finish(Explained::Largest(3))] {
+        let others = [one_by_one.finish(Explained::Largest(3)), joined.finish(Explained::Largest(3))];
+        let alone = alone.finish(Explained::Largest(3));
+        assert!(alone.times.is_empty() && others.iter().all(|other| other.times.len() == whole.flows.len()));
+        for other in others.into_iter().chain([alone]) {
             assert_eq!(other.flows, whole.flows);
             assert_eq!(other.transfers, whole.transfers);
             assert_eq!((other.unanswered, other.left_out), (whole.unanswered, whole.left_out));
@@ -727,11 +789,11 @@ mod tests {
         capture.flows.follow_queued();
         (0..29).for_each(|index| capture.data(1, index));
         let flow = &capture.flows.followed[0];
-        let taken = size_of_val(flow) + flow.waiting() * size_of::<Packet>();
+        let taken = size_of_val(flow) + flow.waiting().room();
         assert!(taken < 2 << 10 && flow.flow().is_none(), "{taken}");
         capture.data(1, 29);
         let flow = &capture.flows.followed[0];
-        assert!(flow.waiting() == 0 && flow.flow().is_some());
+        assert!(flow.waiting().len() == 0 && flow.flow().is_some());
     }
 
     #[test]

@@ -21,12 +21,21 @@ const INTERRUPT_INTERVAL: u64 = 4096;
 pub struct Reading {
     /// Its connections.
     pub report: CaptureReport,
-    /// The times of packets of each connection, to compare it with another capture.
+    /// The times of packets of each connection, if the capture is to be compared with another.
     pub times: Vec<PacketTimes>,
     /// The evidence of the transfers that were asked for.
     pub transfers: Vec<TransferEvidence>,
     /// The error that ended the reading before the end of the file.
     pub error: Option<CaptureError>,
+}
+
+/// The use of a capture.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'f> {
+    /// The transfers of which evidence is returned.
+    pub explained: Explained<'f>,
+    /// True if the capture is compared with another, for which the times of packets are kept.
+    pub is_compared: bool,
 }
 
 /// Packets of a capture that are no TCP segments.
@@ -39,22 +48,21 @@ struct Others {
     cut_options: u64,
 }
 
-/// Reads `file` to its end, or until `interrupt` is set, and returns its connections, with the evidence of those that
-/// are to be `explained`. An error ends the file; the connections before it are returned with it. `name` is that of the
-/// file in the report.
-pub fn read_flows(file: &mut PacketFile, name: &str, explained: Explained<'_>, interrupt: &AtomicBool) -> Reading {
-    read_flows_with(file, name, explained, interrupt, &mut |_| Ok(()))
+/// Reads `file` to its end, or until `interrupt` is set, and returns its connections, with what is `wanted` of them. An
+/// error ends the file; the connections before it are returned with it. `name` is that of the file in the report.
+pub fn read_flows(file: &mut PacketFile, name: &str, wanted: Wanted<'_>, interrupt: &AtomicBool) -> Reading {
+    read_flows_with(file, name, wanted, interrupt, &mut |_| Ok(()))
 }
 
 /// Reads `file` as [`read_flows`] does, and passes each packet to `also`, whose error ends the reading as well.
 pub fn read_flows_with(
     file: &mut PacketFile,
     name: &str,
-    explained: Explained<'_>,
+    wanted: Wanted<'_>,
     interrupt: &AtomicBool,
     also: &mut dyn FnMut(&CapturedPacket) -> Result<(), CaptureError>,
 ) -> Reading {
-    let (mut flows, mut others) = (Following::new(), Others::default());
+    let (mut flows, mut others) = (Following::new(wanted.is_compared), Others::default());
     let (mut packets, mut segments) = (0_u64, 0_u64);
     let mut times: Option<[Time; 2]> = None;
     let error = loop {
@@ -85,7 +93,7 @@ pub fn read_flows_with(
             Captured::Udp | Captured::Other => {}
         }
     };
-    let finished = flows.finish(explained);
+    let finished = flows.finish(wanted.explained);
     let mut report = CaptureReport {
         name: name.to_owned(),
         format: format_of(file.notes()),
@@ -181,8 +189,8 @@ mod tests {
 
     #[test]
     fn packets_of_a_link_that_is_not_read_are_stated() {
-        let read =
-            |link| read_flows(&mut pcap(link), "made.pcap", Explained::Largest(0), &AtomicBool::new(false)).report;
+        let wanted = Wanted { explained: Explained::Largest(0), is_compared: false };
+        let read = |link| read_flows(&mut pcap(link), "made.pcap", wanted, &AtomicBool::new(false)).report;
         let radio = read(127);
         assert_eq!((radio.packets, radio.segments), (1, 0));
         assert_eq!(radio.notes, ["Packets of link type 127 are not read."]);

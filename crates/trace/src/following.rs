@@ -15,9 +15,10 @@ const MANY: usize = 2048;
 /// Threads that follow at most: one that reads has no packets for more.
 const MAX_THREADS: usize = 8;
 
-/// Packets that are passed to a thread at a time, and how many times so many may wait for it.
-const BATCH: usize = 256;
-const WAITING: usize = 8;
+/// Packets that are passed to a thread at a time, and how many times so many may wait for it: a thread that finds none
+/// sleeps, and may have to wait for a processor then.
+const BATCH: usize = 4096;
+const WAITING: usize = 4;
 
 /// Those who follow the connections.
 pub(crate) enum Following {
@@ -33,9 +34,11 @@ pub(crate) enum Following {
 }
 
 impl Following {
-    pub(crate) fn new() -> Self {
+    /// Returns those of a capture, which keep the times of packets if it is compared with another.
+    pub(crate) fn new(is_compared: bool) -> Self {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        Self::Here { flows: Box::default(), threads }
+        let flows = if is_compared { Flows::default() } else { Flows::alone() };
+        Self::Here { flows: Box::new(flows), threads }
     }
 
     /// Adds a segment that was captured at `at`.
@@ -78,11 +81,8 @@ impl Following {
             Self::Here { flows, .. } => flows.finish(explained),
             Self::Threads { parts, .. } => {
                 let threads: Vec<JoinHandle<Settled>> = parts.into_iter().map(Part::end).collect();
-                let mut all = Settled::default();
-                for thread in threads {
-                    all.join(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-                }
-                all.finish(explained)
+                let ended = |thread: JoinHandle<Settled>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+                threads.into_iter().map(ended).reduce(Settled::join).unwrap_or_default().finish(explained)
             }
         }
     }

@@ -41,7 +41,7 @@ mod xplot;
 pub use compression::Compression;
 pub use error::CaptureError;
 pub use file::{CapturedPacket, PacketFile};
-pub use flows::{Reading, read_flows, read_flows_with};
+pub use flows::{Reading, Wanted, read_flows, read_flows_with};
 pub use fullpipe_flow::{Explained, FlowsWithTimes, TransferEvidence, of_both, pairs};
 pub use fullpipe_sys::CapturedPeer;
 pub use live::capture_live;

@@ -13,7 +13,7 @@ use fullpipe_host::settings_of;
 use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, FlowReport, HostSettings};
 use fullpipe_report as report;
 use fullpipe_trace::{
-    CaptureError, Explained, PacketFile, Reading, Redaction, capture_live, plot, read_flows, read_flows_with,
+    CaptureError, Explained, PacketFile, Reading, Redaction, Wanted, capture_live, plot, read_flows, read_flows_with,
 };
 use fullpipe_units::{BitRate, Span};
 
@@ -195,9 +195,10 @@ impl Arguments {
         explained: Explained<'_>,
         flag: &AtomicBool,
     ) -> Result<Reading, Failure> {
-        let Some(redact) = &self.redact else { return Ok(read_flows(&mut packets, name, explained, flag)) };
+        let wanted = Wanted { explained, is_compared: self.files.len() > 1 };
+        let Some(redact) = &self.redact else { return Ok(read_flows(&mut packets, name, wanted, flag)) };
         let mut redaction = Redaction::create(redact)?;
-        let mut reading = read_flows_with(&mut packets, name, explained, flag, &mut |packet| redaction.write(packet));
+        let mut reading = read_flows_with(&mut packets, name, wanted, flag, &mut |packet| redaction.write(packet));
         // What was read before an error of the capture is whole; after one of the new file nothing is.
         if !matches!(reading.error, Some(CaptureError::Write { .. })) {
             reading.report.redacted = Some(redaction.finish()?);
@@ -219,11 +220,10 @@ impl Arguments {
         if let Some(file) = &capture.redacted {
             terminal.result(&report::redacted(file, terminal.style()));
         }
-        for flow in &capture.flows {
-            terminal.event(&Event::Flow(Box::new(flow.clone())));
-        }
-        for pair in &capture.pairs {
-            terminal.event(&Event::FlowPair(Box::new(pair.clone())));
+        if terminal.format() == Format::JsonLines {
+            let flows = capture.flows.iter().map(|flow| Event::Flow(Box::new(flow.clone())));
+            let pairs = capture.pairs.iter().map(|pair| Event::FlowPair(Box::new(pair.clone())));
+            flows.chain(pairs).for_each(|event| terminal.event(&event));
         }
         let error = failure.map(|failure| ErrorReport { message: failure.message.clone(), exit_code: failure.code });
         if let Some(error) = &error {

@@ -18,7 +18,7 @@ pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
         text += &wrapped(note, 2, |line| style.dim(line));
     }
     let mut flows: Vec<&FlowReport> = report.flows.iter().collect();
-    flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.number));
+    flows.sort_by_cached_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.number));
     if !flows.is_empty() && top > 0 {
         text += "\n";
         text += &list(&flows[..flows.len().min(top)], style);

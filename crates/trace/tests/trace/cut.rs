@@ -1,7 +1,7 @@
 use std::io::{self, Cursor, Write};
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_trace::{Compression, Explained, PacketFile, Reading, read_flows};
+use fullpipe_trace::{Compression, Explained, PacketFile, Reading, Wanted, read_flows};
 
 use crate::compressed::compress;
 use crate::write::{ORDERS, Order, Packet, PcapNg, packets, pcap, try_read};
@@ -79,7 +79,8 @@ fn segment(number: u64) -> Packet {
 
 fn connections(bytes: &[u8]) -> Option<Reading> {
     let mut file = PacketFile::new(Cursor::new(bytes.to_vec()), "a.pcap").ok()?;
-    Some(read_flows(&mut file, "a.pcap", Explained::Largest(1), &AtomicBool::new(false)))
+    let wanted = Wanted { explained: Explained::Largest(1), is_compared: false };
+    Some(read_flows(&mut file, "a.pcap", wanted, &AtomicBool::new(false)))
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use fullpipe_record::{CaptureReport, RedactedFile};
-use fullpipe_trace::{CaptureError, Explained, PacketFile, Reading, Redaction, read_flows, read_flows_with};
+use fullpipe_trace::{CaptureError, Explained, PacketFile, Reading, Redaction, Wanted, read_flows, read_flows_with};
 
 use crate::write::{Order, Packet, PcapNg};
 
@@ -67,15 +67,16 @@ pub(crate) fn opened(bytes: Vec<u8>) -> PacketFile {
     PacketFile::new(Cursor::new(bytes), "a.pcap").unwrap()
 }
 
+const WANTED: Wanted<'static> = Wanted { explained: Explained::Largest(1), is_compared: false };
+
 pub(crate) fn explained(mut file: PacketFile) -> Reading {
-    read_flows(&mut file, "a.pcap", Explained::Largest(1), &AtomicBool::new(false))
+    read_flows(&mut file, "a.pcap", WANTED, &AtomicBool::new(false))
 }
 
 fn redact(bytes: Vec<u8>, to: &Path) -> Result<RedactedFile, CaptureError> {
     let mut redaction = Redaction::create(to)?;
     let (mut file, never) = (opened(bytes), AtomicBool::new(false));
-    let reading =
-        read_flows_with(&mut file, "a.pcap", Explained::Largest(1), &never, &mut |packet| redaction.write(packet));
+    let reading = read_flows_with(&mut file, "a.pcap", WANTED, &never, &mut |packet| redaction.write(packet));
     match reading.error {
         Some(error) => Err(error),
         None => redaction.finish(),
