@@ -91,6 +91,7 @@ mod tests {
         assert!(bounds.take(4).is_ok() && bounds.take(1).is_err());
         assert!(Bounds::default().take(u64::MAX).is_ok());
     }
+
     #[test]
     fn one_who_is_late_makes_up_for_it_but_not_for_a_long_rest() {
         let pace = Pace::new(BitRate::from_mbps(8));

@@ -2,7 +2,7 @@
 //! that follows from its figures.
 
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fullpipe_record::{CongestionState, TcpInfo};
 use fullpipe_sys::{set_pacing_rate, tcp_info};
@@ -11,9 +11,6 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use socket2::SockRef;
 
 use crate::bounds::Bounds;
-
-/// Time between two samples.
-pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Payload of a segment where the kernel does not say.
 const USUAL_MSS: ByteCount = ByteCount::new(1448);
@@ -167,6 +164,7 @@ fn congestion_control(socket: &TcpStream) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::course::Course;
     use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::thread;
@@ -192,7 +190,7 @@ mod tests {
                 threads.spawn(move || far.read_exact(&mut vec![0; 1 << 20]).unwrap());
             }
             for _ in 0..10 {
-                thread::sleep(INTERVAL);
+                thread::sleep(Course::INTERVAL.into());
                 pacer.step();
             }
         });

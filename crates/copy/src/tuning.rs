@@ -17,7 +17,7 @@ use socket2::SockRef;
 
 use crate::course::{Change, Course};
 use crate::locks::lock;
-use crate::pacing::{CUBIC, INTERVAL, Pacer};
+use crate::pacing::{CUBIC, Pacer};
 use crate::quic::{QuicConnection, QuicWatch};
 use crate::sender::Sender;
 use crate::summary::Figures;
@@ -146,7 +146,7 @@ impl Monitor {
             }
             pacer.step();
             *lock(&self.gave_way) = pacer.gave_way();
-            thread::sleep(INTERVAL);
+            thread::sleep(Course::INTERVAL.into());
             if bounds.scavenge {
                 continue;
             }

@@ -83,7 +83,7 @@ const LAST_BYTES: Duration = Duration::from_secs(30);
 /// Time after which a side that acknowledges nothing counts as gone.
 const SILENCE: Span = Span::from_secs(120);
 
-/// Time between two samples of connections that send: it takes half a microsecond each.
+/// Time between two samples of connections that send.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Time between two checks of connections that end, and of all of them.
