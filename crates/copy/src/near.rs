@@ -28,7 +28,7 @@ use crate::root::Root;
 use crate::sender::Sender;
 use crate::server::{call, peer};
 use crate::session::{BothFigures, End, own_settings, settings_of};
-use crate::ssh::{Link, Pipes, end, greeted, kill, not_there, start};
+use crate::ssh::{Link, Pipes, end, greeted, kill, let_go, not_there, start};
 use crate::summary::{Figures, is_limited};
 use crate::tuning::{Choice, choose, quic_reason};
 use crate::walk::Source;
@@ -185,7 +185,7 @@ impl Run {
         out.close();
         match self.plan.host {
             // Both ends have everything, and the far one ends with its input: ssh's own end would take round trips.
-            FarHost::Ssh { .. } if copied.is_ok() => kill(&self.link),
+            FarHost::Ssh { .. } if copied.is_ok() => let_go(&self.link),
             _ => drop(end(&self.link)),
         }
         copied
@@ -208,7 +208,8 @@ impl Run {
         let own = own_settings();
         // It is there when the far end begins, which saves a round trip.
         out.send(&Message::Hello(self.hello(secret, &own)));
-        if !greeted(&mut from) {
+        let may_ask = matches!(self.plan.host, FarHost::Ssh { .. });
+        if !greeted(&mut from, may_ask, &self.pulse) {
             return Err(self.not_there(out));
         }
         let frames = &mut Frames::new(from, &self.pulse);
