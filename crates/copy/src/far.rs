@@ -15,12 +15,12 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
-use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
+use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, MAX_STREAMS, dial};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::{Connections, DataStream};
 use crate::options::CopyError;
 use crate::pulse::Pulse;
-use crate::quic::{self, HANDSHAKE_DEADLINE, MAX_STREAMS, QuicConnection, QuicListener};
+use crate::quic::{self, HANDSHAKE_DEADLINE, QuicConnection, QuicListener};
 use crate::receiver::{ReceiveOptions, Receiver};
 use crate::root::Root;
 use crate::sender::Sender;
@@ -186,16 +186,21 @@ impl Awaited {
         loop {
             // The near end notices when nothing comes.
             match next(frames)? {
-                Message::Dial { port } => dialling = Some(Dialled::begin(self.near, port, &self.credentials)),
-                Message::DialQuic { port } => {
-                    quic = quic::dial(self.near.as_slice(), port, &self.secret, HANDSHAKE_DEADLINE).ok();
+                Message::Dial { port } if dialling.is_none() => {
+                    dialling = Some(Dialled::begin(self.near, port, &self.credentials));
+                }
+                Message::DialQuic { port } if quic.is_none() => {
+                    quic = Some(quic::dial(self.near.as_slice(), port, &self.secret, HANDSHAKE_DEADLINE).ok());
+        let too_many = || Err(CopyError::Protocol("it wants more connections than a copy may have".to_owned()));
                 }
                 Message::Streams { count, active, quic: streams } => {
-                    let quic = self.quic(quic, streams);
+                    let quic = self.quic(quic.flatten(), streams);
                     // If it carries nothing, nobody waits for it.
                     let dialled = dialling.filter(|_| count > 0).and_then(|made| made.recv().ok());
                     return Ok(self.connections(dialled, count, active, quic));
                 }
+                Message::Dial { .. } | Message::DialQuic { .. } => return too_many(),
+                Message::Streams { count, quic, .. } if count.max(quic) > MAX_STREAMS => return too_many(),
                 Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
                 _ => return Err(CopyError::Protocol("it does not say which connections carry data".to_owned())),
             }
@@ -221,7 +226,7 @@ impl Awaited {
     /// Returns the QUIC connection if the near end speaks of one: that which this end made, or the one that came.
     fn quic(&mut self, made: Option<QuicConnection>, streams: u16) -> Option<(Arc<QuicConnection>, u16)> {
         let listener = self.quic.take();
-        if !(1..=MAX_STREAMS).contains(&streams) {
+        if streams == 0 {
             return None;
         }
         let connection = made.or_else(|| listener?.take(HANDSHAKE_DEADLINE))?;
@@ -370,3 +375,22 @@ mod tests {
         drop(near);
     }
 }
+    /// One copy once made as many connections and threads as its near end had messages.
+    #[test]
+    fn who_wants_more_connections_than_a_copy_may_have_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().as_os_str().as_bytes().to_vec();
+        let begun = Message::Hello(Hello { far_sends: false, paths: vec![path], ..hello(VERSION) });
+        let streams = |count, quic| Message::Streams { count, active: 1, quic };
+        for wanted in [
+            [Message::Dial { port: 9 }, Message::Dial { port: 9 }],
+            [Message::DialQuic { port: 9 }, Message::DialQuic { port: 9 }],
+            [Message::Dial { port: 9 }, streams(MAX_STREAMS + 1, 0)],
+            [Message::Dial { port: 9 }, streams(0, MAX_STREAMS + 1)],
+        ] {
+            let said = std::iter::once(&begun).chain(&wanted).flat_map(Message::frame).collect::<Vec<u8>>();
+            let error = far_end(io::Cursor::new(said), io::sink()).unwrap_err().to_string();
+            assert!(error.contains("more connections than a copy may have"), "{wanted:?}: {error}");
+        }
+    }
+
