@@ -128,17 +128,7 @@ fn serve<R: Read>(
     scope: &Scope,
     tally: Arc<Tally>,
 ) -> Result<(), CopyError> {
-    let Message::Hello(hello) = next(frames)? else {
-        return Err(CopyError::Protocol("it does not begin with its request".to_owned()));
-    };
-    if hello.version != VERSION {
-        let why = format!(
-            "the far end speaks version {VERSION} of the protocol of copies, and this one version {}: install the same \
-             fullpipe at both",
-            hello.version
-        );
-        return Err(CopyError::Refused { code: 1, why });
-    }
+    let hello = request(frames)?;
     pulse.set_timeout(Duration::from_secs(hello.timeout.into()));
     let credentials =
         Credentials::new(&hello.secret, &unencrypted(&hello)?).map_err(CopyError::io("cannot make a key"))?;
@@ -155,6 +145,22 @@ fn serve<R: Read>(
     let mut awaited = Awaited { listener, quic, near: scope.near, credentials, secret: hello.secret };
     let connections = awaited.connect(frames)?;
     end.run(frames, connections, [settings, settings_of(&hello.settings)]).map(drop)
+}
+
+/// Reads the request. One of another version may have other fields.
+fn request<R: Read>(frames: &mut Frames<R>) -> Result<Hello, CopyError> {
+    let frame = next_frame(frames)?;
+    if let Some(version) = Hello::version_of(frame).filter(|version| *version != VERSION) {
+        let why = format!(
+            "the far end speaks version {VERSION} of the protocol of copies, and this one version {version}: install \
+             the same fullpipe at both"
+        );
+        return Err(CopyError::Refused { code: 1, why });
+    }
+    let Message::Hello(hello) = Message::read(frame)? else {
+        return Err(CopyError::Protocol("it does not begin with its request".to_owned()));
+    };
+    Ok(hello)
 }
 
 fn permits_ports(hello: &Hello, scope: &Scope) -> bool {
@@ -183,6 +189,7 @@ impl Awaited {
     /// Waits until the near end says which connections carry data, and returns them.
     fn connect<R: Read>(&mut self, frames: &mut Frames<R>) -> Result<Connections, CopyError> {
         let (mut dialling, mut quic) = (None, None);
+        let too_many = || Err(CopyError::Protocol("it wants more connections than a copy may have".to_owned()));
         loop {
             // The near end notices when nothing comes.
             match next(frames)? {
@@ -191,16 +198,15 @@ impl Awaited {
                 }
                 Message::DialQuic { port } if quic.is_none() => {
                     quic = Some(quic::dial(self.near.as_slice(), port, &self.secret, HANDSHAKE_DEADLINE).ok());
-        let too_many = || Err(CopyError::Protocol("it wants more connections than a copy may have".to_owned()));
                 }
+                Message::Dial { .. } | Message::DialQuic { .. } => return too_many(),
+                Message::Streams { count, quic, .. } if count.max(quic) > MAX_STREAMS => return too_many(),
                 Message::Streams { count, active, quic: streams } => {
                     let quic = self.quic(quic.flatten(), streams);
                     // If it carries nothing, nobody waits for it.
                     let dialled = dialling.filter(|_| count > 0).and_then(|made| made.recv().ok());
                     return Ok(self.connections(dialled, count, active, quic));
                 }
-                Message::Dial { .. } | Message::DialQuic { .. } => return too_many(),
-                Message::Streams { count, quic, .. } if count.max(quic) > MAX_STREAMS => return too_many(),
                 Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
                 _ => return Err(CopyError::Protocol("it does not say which connections carry data".to_owned())),
             }
@@ -270,9 +276,12 @@ impl Dialled {
     }
 }
 
+fn next_frame<R: Read>(frames: &mut Frames<R>) -> Result<&[u8], CopyError> {
+    frames.next_message().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)
+}
+
 fn next<R: Read>(frames: &mut Frames<R>) -> Result<Message<'_>, CopyError> {
-    let frame = frames.next_message().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)?;
-    Ok(Message::read(frame)?)
+    Ok(Message::read(next_frame(frames)?)?)
 }
 
 fn unencrypted(hello: &Hello) -> Result<Vec<Network>, CopyError> {
@@ -354,6 +363,12 @@ mod tests {
             |hello| far_end(io::Cursor::new(Message::Hello(hello).frame()), io::sink()).unwrap_err().to_string();
         assert!(refusal(hello(VERSION + 1)).contains("install the same fullpipe at both"));
         assert!(refusal(hello(VERSION)).contains("/nowhere/at/all"));
+        // Another version may have other fields.
+        let mut shorter = Message::Hello(hello(VERSION - 1)).frame();
+        shorter.truncate(20);
+        shorter[0] = 16;
+        let error = far_end(io::Cursor::new(shorter), io::sink()).unwrap_err().to_string();
+        assert!(error.contains("install the same fullpipe at both"), "{error}");
         let nowhere = Hello { unencrypted: vec![b"everywhere".to_vec()], ..hello(VERSION) };
         assert!(refusal(nowhere).contains("is not a network"));
         assert!(matches!(far_end(io::empty(), io::sink()), Err(CopyError::Gone)));
@@ -361,20 +376,6 @@ mod tests {
         assert!(matches!(far_end(early, io::sink()), Err(CopyError::Protocol(_))));
     }
 
-    #[test]
-    fn a_near_end_that_says_nothing_any_more_is_given_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let (from, mut near) = io::pipe().unwrap();
-        let path = folder.path().as_os_str().as_bytes().to_vec();
-        let request = Hello { timeout: 1, far_sends: false, paths: vec![path], ..hello(VERSION) };
-        near.write_all(&Message::Hello(request).frame()).unwrap();
-        let began = std::time::Instant::now();
-        let error = far_end(from, io::sink()).unwrap_err();
-        assert!(matches!(error, CopyError::Silent(silence) if silence == Span::from_secs(2)), "{error:?}");
-        assert!(began.elapsed() < FIRST_TIMEOUT, "{:?}", began.elapsed());
-        drop(near);
-    }
-}
     /// One copy once made as many connections and threads as its near end had messages.
     #[test]
     fn who_wants_more_connections_than_a_copy_may_have_is_refused() {
@@ -394,3 +395,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_near_end_that_says_nothing_any_more_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, mut near) = io::pipe().unwrap();
+        let path = folder.path().as_os_str().as_bytes().to_vec();
+        let request = Hello { timeout: 1, far_sends: false, paths: vec![path], ..hello(VERSION) };
+        near.write_all(&Message::Hello(request).frame()).unwrap();
+        let began = std::time::Instant::now();
+        let error = far_end(from, io::sink()).unwrap_err();
+        assert!(matches!(error, CopyError::Silent(silence) if silence == Span::from_secs(2)), "{error:?}");
+        assert!(began.elapsed() < FIRST_TIMEOUT, "{:?}", began.elapsed());
+        drop(near);
+    }
+}

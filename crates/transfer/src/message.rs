@@ -507,6 +507,12 @@ impl Hello {
         into.extend(self.secret);
         into.extend(self.ports.0.to_le_bytes());
         into.extend(self.ports.1.to_le_bytes());
+    /// Returns the version of a request of any version, which are alike up to there; `None` if a message is no request.
+    pub fn version_of(message: &[u8]) -> Option<u16> {
+        let [kind, low, high, ..] = *message else { return None };
+        (kind == HELLO).then_some(u16::from_le_bytes([low, high]))
+    }
+
         into.extend(self.limit.to_le_bytes());
         for list in [&self.paths, &self.excludes, &self.unencrypted] {
             into.extend((list.len().min(u16::MAX.into()) as u16).to_le_bytes());
