@@ -33,7 +33,7 @@ use crate::tree::Tree;
 const MAX_ENTRIES: usize = 8 << 20;
 
 /// Name of an entry as the hash of its path: a list of a million takes 16 MiB.
-type PathHash = [u8; 16];
+pub(crate) type PathHash = [u8; 16];
 
 /// Writes files.
 #[derive(Debug)]

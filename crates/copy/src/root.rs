@@ -23,9 +23,8 @@ impl Root {
     /// Returns a path of a request: below the folder in which ssh starts if it is relative or begins with `~/`, or
     /// below the one that is shared.
     pub(crate) fn path(&self, path: &[u8]) -> PathBuf {
-        let from_home = || if path == b"~" { b"." } else { path.strip_prefix(b"~/").unwrap_or(path) };
         let path = match self {
-            Self::User => from_home(),
+            Self::User => from_home(path),
             Self::Share(_) => path,
         };
         let path = if path.is_empty() { b"./" } else { path };
@@ -80,6 +79,11 @@ fn beneath(path: &Path) -> io::Result<Option<EntryPath>> {
     if names.is_empty() {
         return Ok(None);
     }
+/// Returns a path as of the folder in which ssh starts, for which `~` stands.
+pub(crate) fn from_home(path: &[u8]) -> &[u8] {
+    if path == b"~" { b"." } else { path.strip_prefix(b"~/").unwrap_or(path) }
+}
+
     EntryPath::new(names.join(&b'/')).map(Some).map_err(io::Error::other)
 }
 

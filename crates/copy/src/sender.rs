@@ -392,6 +392,10 @@ impl List for Listing<'_> {
     }
 
     fn skipped(&mut self, path: &EntryPath, why: &str) {
+    fn not_sent(&mut self, path: &[u8], why: &str) {
+        self.0.common.note(format!("{} is left out: {why}", fullpipe_transfer::escaped(path)));
+    }
+
         self.0.common.note(format!("{path} is left out: {why}"));
     }
 

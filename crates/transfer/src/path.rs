@@ -123,9 +123,18 @@ fn check(name: &[u8]) -> Result<(), PathError> {
         b"." | b".." => Err(PathError::Outside),
         _ if name.len() > MAX_NAME => Err(PathError::TooLong),
         _ if name.contains(&0) => Err(PathError::ZeroByte),
-        _ if RESERVED.iter().any(|end| name.ends_with(end)) => Err(PathError::Reserved),
+        _ if is_working_name(name) => Err(PathError::Reserved),
         _ => Ok(()),
     }
+}
+
+/// Returns true if a name has the form of [`EntryPath::working_name`].
+fn is_working_name(name: &[u8]) -> bool {
+    let stem = RESERVED.iter().find_map(|end| name.strip_suffix(*end));
+    let Some([b'.', of @ ..]) = stem else { return false };
+    of.split_last_chunk().is_some_and(|(of, [dot, hash @ ..]): (_, &[u8; 9])| {
+        !of.is_empty() && *dot == b'.' && hash.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    })
 }
 
 #[cfg(test)]
@@ -144,7 +153,8 @@ mod tests {
             (b"a/../../b", PathError::Outside),
             (b"./a", PathError::Outside),
             (b"a\0b", PathError::ZeroByte),
-            (b".x.fullpipe-part", PathError::Reserved),
+            (b".x.0123abcd.fullpipe-part", PathError::Reserved),
+            (b"a/.x.0123abcd.fullpipe-journal/b", PathError::Reserved),
             (&[b'a'; 256], PathError::TooLong),
             (&b"a/".repeat(2100)[..], PathError::TooLong),
         ] {
@@ -152,6 +162,13 @@ mod tests {
         }
         for bytes in [&b"a"[..], b"...", b"a/..b/c", b"\xff\xfe", b"a\nb", b"-rf"] {
             assert_eq!(EntryPath::new(bytes).unwrap().as_bytes(), bytes);
+        }
+        // Names of a user that only end like those of a transfer.
+        for name in ["x.fullpipe-part", ".fullpipe-part", ".x.fullpipe-journal", ".0123abcd.fullpipe-part"] {
+            assert!(EntryPath::new(name).is_ok(), "{name}");
+        }
+        for name in ["x.0123abcd.fullpipe-part", ".x.0123ABCD.fullpipe-part", ".x.0123abc.fullpipe-part"] {
+            assert!(EntryPath::new(name).is_ok(), "{name}");
         }
     }
 
