@@ -228,7 +228,8 @@ impl Receiver {
         let place = if let Some(name) = path.file_name().filter(|_| single && !is_folder) {
             let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let name = EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
-            Destination { tree: Some(root.open(folder).map_err(&failed)?), name: Some(name), takes_content: false }
+            let tree = root.open(folder).and_then(|tree| root.check_name(&tree, &name).map(|()| tree));
+            Destination { tree: Some(tree.map_err(&failed)?), name: Some(name), takes_content: false }
         } else {
             if !self.options.dry_run && !root.is_folder(path) {
                 root.make_folder(path).map_err(&failed)?;
