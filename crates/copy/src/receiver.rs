@@ -3,6 +3,7 @@
 
 mod arriving;
 mod complete;
+mod dry_run;
 mod entries;
 
 use std::collections::{HashMap, HashSet};
@@ -23,6 +24,7 @@ use fullpipe_units::ByteCount;
 use crate::attributes::Held;
 use crate::common::{Common, Tally};
 use crate::data_stream::Connections;
+use crate::finish::make_room;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::part::{Part, boot};
@@ -91,6 +93,8 @@ pub(crate) struct Destination {
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     pub(crate) seen: HashSet<PathHash>,
+    /// Paths at which nothing would be, had a dry run changed what it names.
+    vacant: HashSet<PathHash>,
     pub(crate) folders: Vec<ListedFolder>,
     pub(crate) links: Vec<(EntryPath, EntryPath)>,
     /// True if the list is complete, once it has ended.
@@ -238,7 +242,8 @@ impl Receiver {
                 Err(error) if self.options.dry_run && error.kind() == io::ErrorKind::NotFound => None,
                 opened => Some(opened.map_err(&failed)?),
             };
-            Destination { tree, name: None, takes_content: content }
+            // A far end that was asked for names at the top has no folder whose content this one would mirror.
+            Destination { tree, name: None, takes_content: content && self.options.tops.is_none() }
         };
         self.place.set(place).map_err(|_| CopyError::Protocol("the list begins twice".to_owned()))
     }
@@ -263,6 +268,11 @@ impl Receiver {
             if !list.seen.insert(path_hash(entry.path.as_bytes())) {
                 return Err(wrong(format!("it sent {} twice", entry.path)));
             }
+        }
+        if self.options.delete
+            && let Some(tree) = &place.tree
+        {
+            make_room(self, tree, &entry);
         }
         let attributes = self.hold(&entry.path, entry.attributes);
         match entry.kind {

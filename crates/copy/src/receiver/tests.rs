@@ -1,3 +1,5 @@
+mod deletion;
+
 use super::arriving::MAX_BEGUN;
 use super::*;
 use crate::control::Outgoing;
@@ -33,10 +35,15 @@ struct Bench {
 
 impl Bench {
     fn new(tops: Option<&[&str]>) -> Self {
+        let tops = tops.map(|tops| tops.iter().map(|top| top.as_bytes().to_vec()).collect());
+        Self::with(|options| options.tops = tops)
+    }
+
+    fn with(change: impl FnOnce(&mut ReceiveOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let sent = Sent::default();
         let (out, writer) = Outgoing::start(sent.clone(), &Pulse::new(Duration::from_secs(9))).unwrap();
-        let options = ReceiveOptions {
+        let mut options = ReceiveOptions {
             root: Root::User,
             path: folder.path().to_owned(),
             dry_run: false,
@@ -45,8 +52,9 @@ impl Bench {
             verify_disk: true,
             attributes: true,
             timeout: Duration::from_secs(2),
-            tops: tops.map(|tops| tops.iter().map(|top| top.as_bytes().to_vec()).collect()),
+            tops: None,
         };
+        change(&mut options);
         let receiver = Arc::new(Receiver::new(Common::new(out, Arc::default(), None), options));
         receiver.handle(Message::Begin { single: false, content: true }).unwrap();
         Self { receiver, sent, folder, writer }
