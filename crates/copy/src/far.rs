@@ -34,6 +34,9 @@ pub(crate) const FIRST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Ports below this one are for services of a host, not for data of a shared folder.
 const FIRST_PORT: u16 = 1024;
 
+/// Paths of a shared folder that a copy may name: each takes a descriptor of the server.
+const MAX_SHARED_SOURCES: usize = 64;
+
 /// Time between two checks whether the near end is silent.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -300,6 +303,10 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
     let excludes = Excludes::new(hello.excludes.iter().map(Vec::as_slice));
     let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.path(path)).collect();
     if hello.far_sends {
+        if matches!(scope.root, Root::Share(_)) && paths.len() > MAX_SHARED_SOURCES {
+            let why = format!("the server lets no copy name more than {MAX_SHARED_SOURCES} paths");
+            return Err(CopyError::Refused { code: 2, why });
+        }
         let sources = paths.iter().map(|path| Source::open(&scope.root, path)).collect::<Result<Vec<_>, _>>()?;
         return Ok(End::Sender(Arc::new(Sender::new(common, sources, excludes, hello.attributes))));
     }
@@ -393,6 +400,20 @@ mod tests {
             let error = far_end(io::Cursor::new(said), io::sink()).unwrap_err().to_string();
             assert!(error.contains("more connections than a copy may have"), "{wanted:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_copy_from_a_shared_folder_names_no_more_paths_than_a_server_has_descriptors_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::Share(Arc::new(crate::tree::Tree::open(folder.path()).unwrap()));
+        let scope = Scope { root, near: None, own: None, ..Scope::of_ssh() };
+        let error = |count| {
+            let request = Hello { paths: vec![b".".to_vec(); count], ..hello(VERSION) };
+            let from = io::Cursor::new(Message::Hello(request).frame());
+            serve_near_end(from, io::sink(), &Pulse::new(FIRST_TIMEOUT), &scope, Arc::default()).unwrap_err()
+        };
+        assert!(error(MAX_SHARED_SOURCES + 1).to_string().contains("more than 64 paths"));
+        assert!(matches!(error(MAX_SHARED_SOURCES), CopyError::Gone));
     }
 
     #[test]
