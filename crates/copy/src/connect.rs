@@ -17,12 +17,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::data_stream::DataStream;
 
-/// Time for one connection and its proof.
+/// Time for a connection, and for its proof.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(4);
+
+/// Time by which the call of an address precedes that of the next one.
+const START: Duration = Duration::from_millis(250);
 
 /// Connections for data of one copy at most, or streams on its QUIC connection.
 pub(crate) const MAX_STREAMS: u16 = 64;
@@ -153,7 +156,7 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
     }
 }
 
-/// Makes connections to the first of `hosts` that answers on `port`, as many as `count` says for its round-trip time,
+/// Makes connections to the one of `hosts` that answers first on `port`, as many as `count` says for its round-trip time,
 /// and returns those that were made.
 ///
 /// # Errors
@@ -165,10 +168,36 @@ pub(crate) fn dial(
     count: &mut dyn FnMut(Span) -> u16,
 ) -> io::Result<(IpAddr, Vec<DataStream>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
-    for host in hosts {
-        match LocalSet::new().block_on(&runtime, dial_one(SocketAddr::new(*host, port), credentials, count)) {
-            Ok(made) => return Ok((*host, made)),
+    let mut addresses: Vec<SocketAddr> = hosts.iter().map(|host| SocketAddr::new(*host, port)).collect();
+    LocalSet::new().block_on(&runtime, async {
+        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
+        while !addresses.is_empty() {
+            let first = within_deadline(first_that_answers(&addresses)).await?;
+            let address = first.peer_addr()?;
+            match dial_more(first, address, credentials, count).await {
+                Ok(made) => return Ok((address.ip(), made)),
+                // Another host may have this address here.
+                Err(error) => failed = error,
+            }
+            addresses.retain(|other| *other != address);
+        }
+        Err(failed)
+    })
+}
+
+/// Connects to the address that answers first, where each has a start over the next (RFC 8305, section 5).
+async fn first_that_answers(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut calls = JoinSet::new();
+    for (address, place) in addresses.iter().copied().zip(0..) {
+        calls.spawn_local(async move {
+            sleep(START * place).await;
+            TcpStream::connect(address).await
+        });
+    }
+    let mut failed = io::Error::from(io::ErrorKind::NotFound);
+    while let Some(call) = calls.join_next().await {
+        match call.map_err(io::Error::other).flatten() {
+            Ok(stream) => return Ok(stream),
             Err(error) => failed = error,
         }
     }
@@ -177,12 +206,12 @@ pub(crate) fn dial(
 
 /// The number of connections is known after one round trip, in the middle of the first, so that all take no longer than
 /// two and one more round trip.
-async fn dial_one(
+async fn dial_more(
+    first: TcpStream,
     address: SocketAddr,
     credentials: &Credentials,
     count: &mut dyn FnMut(Span) -> u16,
 ) -> io::Result<Vec<DataStream>> {
-    let first = within_deadline(TcpStream::connect(address)).await?;
     let mut calls = JoinSet::new();
     for _ in 1..count(tcp_info(&first)?.rtt.unwrap_or_default()) {
         let credentials = credentials.clone();
@@ -227,6 +256,7 @@ pub(crate) fn addresses(first: Option<IpAddr>, host: &str) -> Vec<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use socket2::{Domain, Socket, Type};
     use std::io::{Read, Write};
 
     const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -245,6 +275,27 @@ mod tests {
         let other = Credentials::new(&[8; 32], &[]).unwrap();
         assert!(dial(&[LOOPBACK], listener.port, &other, &mut |_| 1).is_err());
         assert!(listener.take(1, Duration::from_millis(50)).is_empty());
+    }
+
+    /// Each address that did not answer once took four seconds.
+    #[test]
+    fn an_address_that_does_not_answer_holds_up_no_other() {
+        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
+        let listener = Listener::start(Some(LOOPBACK), (0, 0), &credentials).unwrap();
+        let at = |last| SocketAddr::from(([127, 0, 0, last], listener.port));
+        // One whose queue is full says nothing, and one knows no secret.
+        let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        silent.bind(&at(2).into()).unwrap();
+        silent.listen(0).unwrap();
+        let _full = std::net::TcpStream::connect(at(2)).unwrap();
+        let stranger = std::net::TcpListener::bind(at(3)).unwrap();
+        let took = thread::spawn(move || drop(stranger.accept()));
+        let began = Instant::now();
+        let hosts = [2, 3, 1].map(|last| at(last).ip());
+        let (host, made) = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap();
+        assert_eq!((host, made.len()), (LOOPBACK, 1));
+        assert!(began.elapsed() < CONNECT_DEADLINE, "{:?}", began.elapsed());
+        took.join().unwrap();
     }
 
     #[test]
