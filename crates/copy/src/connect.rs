@@ -156,8 +156,8 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
     }
 }
 
-/// Makes connections to the one of `hosts` that answers first on `port`, as many as `count` says for its round-trip time,
-/// and returns those that were made.
+/// Makes connections to the one of `hosts` that answers first on `port`, as many as `count` says for its round-trip
+/// time, and returns those that were made.
 ///
 /// # Errors
 /// Fails if none was made, with the last reason.
@@ -288,8 +288,8 @@ mod tests {
         silent.bind(&at(2).into()).unwrap();
         silent.listen(0).unwrap();
         let _full = std::net::TcpStream::connect(at(2)).unwrap();
-        let stranger = std::net::TcpListener::bind(at(3)).unwrap();
-        let took = thread::spawn(move || drop(stranger.accept()));
+        let other = std::net::TcpListener::bind(at(3)).unwrap();
+        let took = thread::spawn(move || drop(other.accept()));
         let began = Instant::now();
         let hosts = [2, 3, 1].map(|last| at(last).ip());
         let (host, made) = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap();
