@@ -147,7 +147,7 @@ mod tests {
         let lossy: Vec<_> = (0..14).map(|second| (second * 10, 101)).collect();
         let unfilled = Change::Unfilled(BitRate::from_mbps(10));
         assert_eq!(changes(&lossy, 0.0), [Change::Lossy(Ratio::new(0.01)), unfilled, unfilled]);
-        let queued: Vec<_> = (0..14).map(|second| (second * 10, if second < 5 { 101 } else { 130 })).collect();
+        let queued: Vec<_> = (0..14).map(|second| (second * 10, if second < 8 { 101 } else { 130 })).collect();
         assert_eq!(changes(&queued, 0.0), [Change::Lossy(Ratio::new(0.01))]);
     }
 
