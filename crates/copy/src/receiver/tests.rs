@@ -245,7 +245,7 @@ fn a_disk_that_keeps_nothing_is_named_and_the_other_end_is_not() {
     let bench = Bench::new(None);
     bench.file("file", size).unwrap();
     bench.data(0, 1, size, &vec![1; CHUNK]).unwrap();
-    for round in 0.. {
+    for round in 0..20 {
         let (chunk, other) = (round % 2, 1 - round % 2);
         spoil(&bench, u64::from(other) * CHUNK as u64);
         bench.data(0, chunk, size, &vec![chunk as u8; CHUNK]).unwrap();
@@ -253,6 +253,7 @@ fn a_disk_that_keeps_nothing_is_named_and_the_other_end_is_not() {
             break;
         }
     }
+    assert!(bench.receiver.is_settled());
     let (sent, folder) = bench.end();
     let why = "its disk does not keep what is written".to_owned();
     assert_eq!((outcomes(&sent), wanted(&sent).len()), (vec![(0, Outcome::Failed(why))], 11));
