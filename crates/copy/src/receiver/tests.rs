@@ -234,6 +234,7 @@ fn a_hole_that_a_disk_has_changed_is_made_again() {
     spoil(&bench, CHUNK as u64 + 5);
     bench.data(0, 0, size, &vec![7; CHUNK]).unwrap();
     hole().unwrap();
+    assert!(bench.receiver.is_settled());
     let (sent, folder) = bench.end();
     assert_eq!((wanted(&sent), outcomes(&sent).len()), (vec![(0, 2), (1, 1)], 1));
     assert!(fs::read(folder.path().join("file")).unwrap() == [vec![7; CHUNK], ZEROS.to_vec()].concat());
