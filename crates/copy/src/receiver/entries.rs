@@ -102,7 +102,7 @@ impl Receiver {
                 return Ok(());
             }
             let working = working(&within, path, false);
-            clear(&working)?;
+            self.when_free(path, || clear(&working))?;
             working.make_link(target)?;
             working.rename_or_remove(&within)
         });
