@@ -38,7 +38,7 @@ pub(crate) struct Part {
     /// Nothing was written before this run, so that its holes are holes.
     is_fresh: bool,
     unmarked: u64,
-    /// What was written did not all reach the disk.
+    /// Something that was written did not reach the disk.
     is_spoiled: bool,
     repairs: u32,
 }
