@@ -182,6 +182,14 @@ pub(crate) fn check_no_device(stat: &Stat) -> io::Result<()> {
     }
 }
 
+/// Fails if no file or link can take the name of what has this state.
+pub(crate) fn check_replaceable(stat: &Stat) -> io::Result<()> {
+    if kind(stat) == FileType::Directory {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "a folder has its name"));
+    }
+    check_no_device(stat)
+}
+
 /// Returns the names in a folder, in their order.
 pub(crate) fn names(folder: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();

@@ -97,10 +97,7 @@ impl EntryPath {
     /// Returns the name of the entry that has this working name; `None` if it is no such name, or that of the entry is
     /// too long to stand in it.
     pub fn name_of_working(working: &[u8]) -> Option<&[u8]> {
-        let stem = RESERVED.iter().find_map(|end| working.strip_suffix(*end))?.strip_prefix(b".")?;
-        let (name, hash) = stem.split_at_checked(stem.len().checked_sub(1 + HASH)?)?;
-        let is_whole = !name.is_empty() && name.len() < KEPT;
-        (is_whole && hash.first() == Some(&b'.')).then_some(name)
+        begin_of_working(working).filter(|name| name.len() < KEPT)
     }
 }
 
@@ -136,9 +133,18 @@ fn check(name: &[u8]) -> Result<(), PathError> {
         b"." | b".." => Err(PathError::Outside),
         _ if name.len() > MAX_NAME => Err(PathError::TooLong),
         _ if name.contains(&0) => Err(PathError::ZeroByte),
-        _ if RESERVED.iter().any(|end| name.ends_with(end)) => Err(PathError::Reserved),
+        _ if begin_of_working(name).is_some() => Err(PathError::Reserved),
         _ => Ok(()),
     }
+}
+
+/// Returns what stands of an entry's name in a name of the form of [`EntryPath::working_name`]; `None` if a name has
+/// another form.
+fn begin_of_working(working: &[u8]) -> Option<&[u8]> {
+    let stem = RESERVED.iter().find_map(|end| working.strip_suffix(*end))?.strip_prefix(b".")?;
+    let (name, [dot, hash @ ..]): (_, &[u8; 1 + HASH]) = stem.split_last_chunk()?;
+    let is_hash = hash.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    (!name.is_empty() && *dot == b'.' && is_hash).then_some(name)
 }
 
 #[cfg(test)]
@@ -157,7 +163,8 @@ mod tests {
             (b"a/../../b", PathError::Outside),
             (b"./a", PathError::Outside),
             (b"a\0b", PathError::ZeroByte),
-            (b".x.fullpipe-part", PathError::Reserved),
+            (b".x.0123abcd.fullpipe-part", PathError::Reserved),
+            (b"a/.x.0123abcd.fullpipe-journal/b", PathError::Reserved),
             (&[b'a'; 256], PathError::TooLong),
             (&b"a/".repeat(2100)[..], PathError::TooLong),
         ] {
@@ -165,6 +172,13 @@ mod tests {
         }
         for bytes in [&b"a"[..], b"...", b"a/..b/c", b"\xff\xfe", b"a\nb", b"-rf"] {
             assert_eq!(EntryPath::new(bytes).unwrap().as_bytes(), bytes);
+        }
+        // Names of a user that only end like those of a transfer.
+        for name in ["x.fullpipe-part", ".fullpipe-part", ".x.fullpipe-journal", ".0123abcd.fullpipe-part"] {
+            assert!(EntryPath::new(name).is_ok(), "{name}");
+        }
+        for name in ["x.0123abcd.fullpipe-part", ".x.0123ABCD.fullpipe-part", ".x.0123abc.fullpipe-part"] {
+            assert!(EntryPath::new(name).is_ok(), "{name}");
         }
     }
 

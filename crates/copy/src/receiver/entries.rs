@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{AGAIN, Attributes, CHUNK, Chunks, Entry, EntryKind, EntryPath, Message, Outcome, Verified};
 use fullpipe_units::ByteCount;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
 
 use super::{Destination, Incoming, ListedFolder, Receiver, State};
 use crate::attributes::{NotKept, differ, settle};
@@ -17,7 +17,7 @@ use crate::common::Tally;
 use crate::locks::lock;
 use crate::options::CopyError;
 use crate::part::{Part, clear, recover, remove_left, working};
-use crate::tree::{Tree, check_no_device, kind, modified, set_attributes};
+use crate::tree::{Tree, Within, check_replaceable, kind, modified, set_attributes};
 
 /// Time on top of its own timeout that a transfer waits for another one that holds its files: that one may have the
 /// same timeout, and then ends in the meantime.
@@ -29,14 +29,12 @@ const WAITING_INTERVAL: Duration = Duration::from_millis(10);
 impl Receiver {
     pub(super) fn folder(&self, place: &Destination, folder: ListedFolder) {
         let path = &folder.path;
-        if let Some(tree) = place.tree.as_ref() {
-            if self.options.dry_run {
-                self.say_attributes(tree, path, folder.attributes.as_deref());
-            } else {
-                let made = tree.within(path).and_then(|within| within.make_folder());
-                if let Err(error) = made.and_then(|()| writable(tree, path)) {
-                    return self.problem(path, &error.to_string());
-                }
+        if self.options.dry_run {
+            self.try_folder(place, path, folder.attributes.as_deref());
+        } else if let Some(tree) = place.tree.as_ref() {
+            let made = tree.within(path).and_then(|within| within.make_folder());
+            if let Err(error) = made.and_then(|()| writable(tree, path)) {
+                return self.problem(path, &error.to_string());
             }
         }
         lock(&self.list).folders.push(folder);
@@ -63,7 +61,7 @@ impl Receiver {
     }
 
     /// In a dry run, says that something that is there would get other attributes.
-    fn say_attributes(&self, tree: &Tree, path: &EntryPath, attributes: Option<&Attributes>) {
+    pub(super) fn say_attributes(&self, tree: &Tree, path: &EntryPath, attributes: Option<&Attributes>) {
         let Some(attributes) = attributes else { return };
         let open = tree.open_entry(path, OFlags::RDONLY | OFlags::NONBLOCK);
         if open.is_ok_and(|open| differ(open, attributes)) {
@@ -96,9 +94,17 @@ impl Receiver {
     }
 
     pub(super) fn symbolic_link(&self, place: &Destination, path: &EntryPath, target: &[u8]) {
-        let Some(tree) = place.tree.as_ref().filter(|_| !self.options.dry_run) else { return };
+        let is_same = |within: &Within, stat: &Stat| {
+            Ok::<_, io::Error>(kind(stat) == FileType::Symlink && within.read_link()? == target)
+        };
+        if self.options.dry_run {
+            return self.try_link(place.tree.as_ref(), path, is_same);
+        }
+        let Some(tree) = place.tree.as_ref() else { return };
         let made = tree.within(path).and_then(|within| {
-            if within.stat()?.is_some_and(|stat| kind(&stat) == FileType::Symlink) && within.read_link()? == target {
+            if let Some(stat) = within.stat()?
+                && is_same(&within, &stat)?
+            {
                 return Ok(());
             }
             let working = working(&within, path, false);
@@ -152,7 +158,7 @@ impl Receiver {
 
     /// Returns the chunks that are missing of a file; `None` if that is settled.
     fn missing(&self, place: &Destination, file: &Arc<Incoming>) -> io::Result<Option<Vec<Chunks>>> {
-        let Some(tree) = &place.tree else {
+        let Some(tree) = place.tree.as_ref().filter(|_| !self.is_vacant(&file.path)) else {
             self.report(file, Outcome::Wanted);
             return Ok(None);
         };
@@ -259,16 +265,9 @@ fn writable(tree: &Tree, path: &EntryPath) -> io::Result<()> {
 
 /// Returns true if a file of this size and time is there, as rsync decides it; then it gets its permissions.
 fn is_present(tree: &Tree, file: &Incoming, dry_run: bool) -> io::Result<bool> {
-    let within = match tree.within(&file.path) {
-        Ok(within) => within,
-        Err(error) if dry_run && error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error),
-    };
+    let within = tree.within(&file.path)?;
     let Some(stat) = within.stat()? else { return Ok(false) };
-    if kind(&stat) == FileType::Directory {
-        return Err(io::Error::new(io::ErrorKind::IsADirectory, "a folder has its name"));
-    }
-    check_no_device(&stat)?;
+    check_replaceable(&stat)?;
     let same = kind(&stat) == FileType::RegularFile
         && stat.st_size.cast_unsigned() == file.size.get()
         && modified(&stat) == file.modified;

@@ -1,3 +1,5 @@
+mod deletion;
+
 use super::arriving::MAX_BEGUN;
 use super::*;
 use crate::control::Outgoing;
@@ -34,23 +36,29 @@ struct Bench {
 
 impl Bench {
     fn new(tops: Option<&[&str]>) -> Self {
-        Self::within(tempfile::tempdir().unwrap(), tops, true)
+        let tops = tops.map(|tops| tops.iter().map(|top| top.as_bytes().to_vec()).collect());
+        Self::with(|options| options.tops = tops)
     }
 
-    fn within(folder: tempfile::TempDir, tops: Option<&[&str]>, verify_disk: bool) -> Self {
+    fn with(change: impl FnOnce(&mut ReceiveOptions)) -> Self {
+        Self::within(tempfile::tempdir().unwrap(), change)
+    }
+
+    fn within(folder: tempfile::TempDir, change: impl FnOnce(&mut ReceiveOptions)) -> Self {
         let sent = Sent::default();
         let (out, writer) = Outgoing::start(sent.clone(), &Pulse::new(Duration::from_secs(9))).unwrap();
-        let options = ReceiveOptions {
+        let mut options = ReceiveOptions {
             root: Root::User,
             path: folder.path().to_owned(),
             dry_run: false,
             delete: true,
             excludes: Excludes::default(),
-            verify_disk,
+            verify_disk: true,
             attributes: true,
             timeout: Duration::from_secs(2),
-            tops: tops.map(|tops| tops.iter().map(|top| top.as_bytes().to_vec()).collect()),
+            tops: None,
         };
+        change(&mut options);
         let receiver = Arc::new(Receiver::new(Common::new(out, Arc::default(), None), options));
         receiver.handle(Message::Begin { single: false, content: true }).unwrap();
         Self { receiver, sent, folder, writer }
@@ -279,7 +287,7 @@ fn a_copy_that_another_one_came_before_after_its_list_wants_again_what_is_lost()
     let size = 4 * CHUNK as u64;
     let folder = tempfile::tempdir().unwrap();
     leave(folder.path(), "file", size, 1, 0);
-    let bench = Bench::within(folder, None, false);
+    let bench = Bench::within(folder, |options| options.verify_disk = false);
     bench.file("file", size).unwrap();
     leave(bench.folder.path(), "file", size, 9, 2);
     for chunk in [1, 2, 3] {
@@ -295,7 +303,7 @@ fn a_copy_that_another_one_came_before_after_its_list_wants_again_what_is_lost()
 
 #[test]
 fn a_link_that_cannot_have_its_name_leaves_nothing_behind() {
-    let bench = Bench::new(None);
+    let bench = Bench::with(|options| options.delete = false);
     for name in ["symbolic", "hard"] {
         fs::create_dir_all(bench.folder.path().join(name).join("inner")).unwrap();
     }
@@ -317,7 +325,7 @@ fn what_killed_copies_have_left_goes_unless_the_sender_has_the_file() {
     let there = fs::File::create(folder.path().join("there")).unwrap();
     there.set_len(size).unwrap();
     there.set_modified(std::time::UNIX_EPOCH + Duration::new(1_000_000, 7)).unwrap();
-    let bench = Bench::within(folder, None, false);
+    let bench = Bench::within(folder, |options| options.verify_disk = false);
     for name in ["coming", "there"] {
         bench.file(name, size).unwrap();
     }
