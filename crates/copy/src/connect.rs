@@ -24,7 +24,7 @@ use crate::data_stream::DataStream;
 /// Time for one connection and its proof.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(4);
 
-/// Connections of a copy at most.
+/// Connections for data of one copy at most.
 pub(crate) const MAX_CONNECTIONS: u16 = 256;
 
 /// Callers at once that have not yet proved who they are: all connections of a copy may come together.
@@ -134,15 +134,18 @@ fn listen(bind: Option<IpAddr>, (first, last): (u16, u16)) -> io::Result<TcpList
 
 async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sender<DataStream>, stop: &AtomicBool) {
     let pending = Arc::new(Semaphore::new(MAX_PENDING));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS.into()));
     while !stop.load(Ordering::Relaxed) {
         let Ok(accepted) = timeout(POLL_INTERVAL, listener.accept()).await else { continue };
         let (Ok((stream, _)), Ok(permit)) = (accepted, Arc::clone(&pending).try_acquire_owned()) else { continue };
-        let (credentials, streams) = (credentials.clone(), streams.clone());
+        let (credentials, streams, places) = (credentials.clone(), streams.clone(), Arc::clone(&places));
         spawn_local(async move {
             // Who does not know the secret gets no answer.
             if let Ok(Ok(peer)) = timeout(CONNECT_DEADLINE, credentials.answer(stream)).await
                 && let Ok(stream) = DataStream::of(peer)
+                && let Ok(place) = places.try_acquire()
             {
+                place.forget();
                 let _ = streams.send(stream);
             }
             drop(permit);
@@ -242,6 +245,18 @@ mod tests {
         let other = Credentials::new(&[8; 32], &[]).unwrap();
         assert!(dial(&[LOOPBACK], listener.port, &other, &mut |_| 1).is_err());
         assert!(listener.take(1, Duration::from_millis(50)).is_empty());
+    }
+
+    #[test]
+    fn who_knows_the_secret_has_no_more_connections_than_a_copy_may_have() {
+        let credentials = Credentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
+        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
+        let call = |count| dial(&[LOOPBACK], listener.port, &credentials, &mut |_| count).unwrap().1;
+        let made = [call(MAX_CONNECTIONS / 2), call(MAX_CONNECTIONS / 2), call(3)];
+        let taken = listener.take(MAX_CONNECTIONS.into(), CONNECT_DEADLINE);
+        assert_eq!(taken.len(), usize::from(MAX_CONNECTIONS));
+        assert!(listener.take(1, Duration::from_millis(50)).is_empty());
+        drop(made);
     }
 
     #[test]

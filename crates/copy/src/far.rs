@@ -15,7 +15,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
-use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
+use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, MAX_CONNECTIONS, dial};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::{Connections, DataStream};
 use crate::options::CopyError;
@@ -33,6 +33,9 @@ pub(crate) const FIRST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Ports below this one are for services of a host, not for data of a shared folder.
 const FIRST_PORT: u16 = 1024;
+
+/// Paths of a shared folder that a copy may name: each takes a descriptor of the server.
+const MAX_SHARED_SOURCES: usize = 64;
 
 /// Time between two checks whether the near end is silent.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -128,17 +131,7 @@ fn serve<R: Read>(
     scope: &Scope,
     tally: Arc<Tally>,
 ) -> Result<(), CopyError> {
-    let Message::Hello(hello) = next(frames)? else {
-        return Err(CopyError::Protocol("it does not begin with its request".to_owned()));
-    };
-    if hello.version != VERSION {
-        let why = format!(
-            "the far end speaks version {VERSION} of the protocol of copies, and this one version {}: install the same \
-             fullpipe at both",
-            hello.version
-        );
-        return Err(CopyError::Refused { code: 1, why });
-    }
+    let hello = request(frames)?;
     pulse.set_timeout(Duration::from_secs(hello.timeout.into()));
     let credentials =
         Credentials::new(&hello.secret, &unencrypted(&hello)?).map_err(CopyError::io("cannot make a key"))?;
@@ -155,6 +148,22 @@ fn serve<R: Read>(
     let mut awaited = Awaited { listener, quic, near: scope.near, credentials, secret: hello.secret };
     let connections = awaited.connect(frames)?;
     end.run(frames, connections, [settings, settings_of(&hello.settings)]).map(drop)
+}
+
+/// Reads the request. One of another version may have other fields.
+fn request<R: Read>(frames: &mut Frames<R>) -> Result<Hello, CopyError> {
+    let frame = next_frame(frames)?;
+    if let Some(version) = Hello::version_of(frame).filter(|version| *version != VERSION) {
+        let why = format!(
+            "the far end speaks version {VERSION} of the protocol of copies, and this one version {version}: install \
+             the same fullpipe at both"
+        );
+        return Err(CopyError::Refused { code: 1, why });
+    }
+    let Message::Hello(hello) = Message::read(frame)? else {
+        return Err(CopyError::Protocol("it does not begin with its request".to_owned()));
+    };
+    Ok(hello)
 }
 
 fn permits_ports(hello: &Hello, scope: &Scope) -> bool {
@@ -183,15 +192,22 @@ impl Awaited {
     /// Waits until the near end says which connections carry data, and returns them.
     fn connect<R: Read>(&mut self, frames: &mut Frames<R>) -> Result<Connections, CopyError> {
         let (mut dialling, mut quic) = (None, None);
+        let too_many = || Err(CopyError::Protocol("it wants more connections than a copy may have".to_owned()));
         loop {
             // The near end notices when nothing comes.
             match next(frames)? {
-                Message::Dial { port } => dialling = Some(Dialled::begin(self.near, port, &self.credentials)),
-                Message::DialQuic { port } => {
-                    quic = quic::dial(self.near.as_slice(), port, &self.secret, HANDSHAKE_DEADLINE).ok();
+                Message::Dial { port } if dialling.is_none() => {
+                    dialling = Some(Dialled::begin(self.near, port, &self.credentials));
+                }
+                Message::DialQuic { port } if quic.is_none() => {
+                    quic = Some(quic::dial(self.near.as_slice(), port, &self.secret, HANDSHAKE_DEADLINE).ok());
+                }
+                Message::Dial { .. } | Message::DialQuic { .. } => return too_many(),
+                Message::Streams { count, quic, .. } if count > MAX_CONNECTIONS || quic > MAX_STREAMS => {
+                    return too_many();
                 }
                 Message::Streams { count, active, quic: streams } => {
-                    let quic = self.quic(quic, streams);
+                    let quic = self.quic(quic.flatten(), streams);
                     // If it carries nothing, nobody waits for it.
                     let dialled = dialling.filter(|_| count > 0).and_then(|made| made.recv().ok());
                     return Ok(self.connections(dialled, count, active, quic));
@@ -221,7 +237,7 @@ impl Awaited {
     /// Returns the QUIC connection if the near end speaks of one: that which this end made, or the one that came.
     fn quic(&mut self, made: Option<QuicConnection>, streams: u16) -> Option<(Arc<QuicConnection>, u16)> {
         let listener = self.quic.take();
-        if !(1..=MAX_STREAMS).contains(&streams) {
+        if streams == 0 {
             return None;
         }
         let connection = made.or_else(|| listener?.take(HANDSHAKE_DEADLINE))?;
@@ -265,9 +281,12 @@ impl Dialled {
     }
 }
 
+fn next_frame<R: Read>(frames: &mut Frames<R>) -> Result<&[u8], CopyError> {
+    frames.next_message().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)
+}
+
 fn next<R: Read>(frames: &mut Frames<R>) -> Result<Message<'_>, CopyError> {
-    let frame = frames.next_message().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)?;
-    Ok(Message::read(frame)?)
+    Ok(Message::read(next_frame(frames)?)?)
 }
 
 fn unencrypted(hello: &Hello) -> Result<Vec<Network>, CopyError> {
@@ -286,6 +305,10 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
     let excludes = Excludes::new(hello.excludes.iter().map(Vec::as_slice));
     let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.path(path)).collect();
     if hello.far_sends {
+        if matches!(scope.root, Root::Share(_)) && paths.len() > MAX_SHARED_SOURCES {
+            let why = format!("the server lets no copy name more than {MAX_SHARED_SOURCES} paths");
+            return Err(CopyError::Refused { code: 2, why });
+        }
         let sources = paths.iter().map(|path| Source::open(&scope.root, path)).collect::<Result<Vec<_>, _>>()?;
         return Ok(End::Sender(Arc::new(Sender::new(common, sources, excludes, hello.attributes))));
     }
@@ -349,11 +372,50 @@ mod tests {
             |hello| far_end(io::Cursor::new(Message::Hello(hello).frame()), io::sink()).unwrap_err().to_string();
         assert!(refusal(hello(VERSION + 1)).contains("install the same fullpipe at both"));
         assert!(refusal(hello(VERSION)).contains("/nowhere/at/all"));
+        // Another version may have other fields.
+        let mut shorter = Message::Hello(hello(VERSION - 1)).frame();
+        shorter.truncate(20);
+        shorter[0] = 16;
+        let error = far_end(io::Cursor::new(shorter), io::sink()).unwrap_err().to_string();
+        assert!(error.contains("install the same fullpipe at both"), "{error}");
         let nowhere = Hello { unencrypted: vec![b"everywhere".to_vec()], ..hello(VERSION) };
         assert!(refusal(nowhere).contains("is not a network"));
         assert!(matches!(far_end(io::empty(), io::sink()), Err(CopyError::Gone)));
         let early = io::Cursor::new(Message::Finished.frame());
         assert!(matches!(far_end(early, io::sink()), Err(CopyError::Protocol(_))));
+    }
+
+    /// One copy once made as many connections and threads as its near end had messages.
+    #[test]
+    fn who_wants_more_connections_than_a_copy_may_have_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().as_os_str().as_bytes().to_vec();
+        let begun = Message::Hello(Hello { far_sends: false, paths: vec![path], ..hello(VERSION) });
+        let streams = |count, quic| Message::Streams { count, active: 1, quic };
+        for wanted in [
+            [Message::Dial { port: 9 }, Message::Dial { port: 9 }],
+            [Message::DialQuic { port: 9 }, Message::DialQuic { port: 9 }],
+            [Message::Dial { port: 9 }, streams(MAX_CONNECTIONS + 1, 0)],
+            [Message::Dial { port: 9 }, streams(0, MAX_STREAMS + 1)],
+        ] {
+            let said = std::iter::once(&begun).chain(&wanted).flat_map(Message::frame).collect::<Vec<u8>>();
+            let error = far_end(io::Cursor::new(said), io::sink()).unwrap_err().to_string();
+            assert!(error.contains("more connections than a copy may have"), "{wanted:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_copy_from_a_shared_folder_names_no_more_paths_than_a_server_has_descriptors_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::Share(Arc::new(crate::tree::Tree::open(folder.path()).unwrap()));
+        let scope = Scope { root, near: None, own: None, ..Scope::of_ssh() };
+        let error = |count| {
+            let request = Hello { paths: vec![b".".to_vec(); count], ..hello(VERSION) };
+            let from = io::Cursor::new(Message::Hello(request).frame());
+            serve_near_end(from, io::sink(), &Pulse::new(FIRST_TIMEOUT), &scope, Arc::default()).unwrap_err()
+        };
+        assert!(error(MAX_SHARED_SOURCES + 1).to_string().contains("more than 64 paths"));
+        assert!(matches!(error(MAX_SHARED_SOURCES), CopyError::Gone));
     }
 
     #[test]

@@ -24,14 +24,14 @@ use crate::part::random;
 use crate::pulse::Pulse;
 use crate::quic::{self, HANDSHAKE_DEADLINE, QuicConnection, QuicListener, USUAL_STREAMS};
 use crate::receiver::{ReceiveOptions, Receiver};
-use crate::root::Root;
+use crate::root::{Root, from_home};
 use crate::sender::Sender;
 use crate::server::{call, peer};
 use crate::session::{BothFigures, End, own_settings, settings_of};
-use crate::ssh::{Link, Pipes, end, greeted, kill, not_there, start};
+use crate::ssh::{Link, Pipes, end, greeted, kill, release, not_there, start};
 use crate::summary::{Figures, is_limited};
 use crate::tuning::{Choice, choose, quic_reason};
-use crate::walk::Source;
+use crate::walk::{Source, top};
 
 /// Time between two reports of progress, and two checks for an interrupt or the end.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -140,11 +140,12 @@ impl Plan {
 
     /// Returns the names at the top that the far end may send; any if what is in a folder was asked for.
     fn tops(&self) -> Option<Vec<Vec<u8>>> {
-        use std::os::unix::ffi::OsStrExt;
         let name = |path: &Vec<u8>| {
-            let whole = path.ends_with(b"/") || path.ends_with(b"/.") || path.ends_with(b"..") || path == b".";
-            let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
-            path.file_name().filter(|_| !whole).map(|name| name.as_bytes().to_vec())
+            let path = match self.host {
+                FarHost::Ssh { .. } => from_home(path),
+                FarHost::Server { .. } => path,
+            };
+            top(path).map(<[u8]>::to_vec)
         };
         self.far.iter().map(name).collect()
     }
@@ -185,7 +186,7 @@ impl Run {
         out.close();
         match self.plan.host {
             // Both ends have everything, and the far one ends with its input: ssh's own end would take round trips.
-            FarHost::Ssh { .. } if copied.is_ok() => kill(&self.link),
+            FarHost::Ssh { .. } if copied.is_ok() => release(&self.link),
             _ => drop(end(&self.link)),
         }
         copied
@@ -208,7 +209,8 @@ impl Run {
         let own = own_settings();
         // It is there when the far end begins, which saves a round trip.
         out.send(&Message::Hello(self.hello(secret, &own)));
-        if !greeted(&mut from) {
+        let may_ask = matches!(self.plan.host, FarHost::Ssh { .. });
+        if !greeted(&mut from, may_ask, &self.pulse) {
             return Err(self.not_there(out));
         }
         let frames = &mut Frames::new(from, &self.pulse);
@@ -667,7 +669,11 @@ mod tests {
     fn the_far_end_may_send_only_what_was_asked_for() {
         let tops = |sources: &[&str]| plan(sources, "dir").unwrap().tops();
         assert_eq!(tops(&["h:/a/b", "h:c"]), Some(vec![b"b".to_vec(), b"c".to_vec()]));
-        assert_eq!(tops(&["h:/a/b/"]), None);
-        assert_eq!(tops(&["h:"]), None);
+        assert_eq!(tops(&["h:~/a", "h:wait..", "h:b/~"]), Some(vec![b"a".to_vec(), b"wait..".to_vec(), b"~".to_vec()]));
+        for whole in ["h:/a/b/", "h:", "h:~", "h:~/", "h:..", "h:a/..", "h:a/.", "h:/"] {
+            assert_eq!(tops(&[whole]), None, "{whole}");
+        }
+        // A server has no folder of a user.
+        assert_eq!(tops(&["fullpipe://h/~"]), Some(vec![b"~".to_vec()]));
     }
 }

@@ -119,7 +119,7 @@ pub enum CopyEvent {
     Note(String),
     /// Progress, twice a second.
     Progress(CopyProgress),
-    /// A dry run would copy this file.
+    /// A dry run would copy this file, or make this folder or link.
     WouldCopy(EntryPath),
     /// This was deleted, or in a dry run would be.
     Deleted(EntryPath),

@@ -67,6 +67,14 @@ impl Pulse {
         lasts(&self.reading, self.timeout()) || lasts(&self.writing, self.timeout() * WRITING)
     }
 
+    /// Returns a pulse whose other end may be silent for so long, which is shorter than users may ask for.
+    #[cfg(test)]
+    pub(crate) fn brief(timeout: Duration) -> Arc<Self> {
+        let pulse = Self::new(timeout);
+        pulse.timeout.store(timeout.as_millis() as u64, Ordering::Relaxed);
+        pulse
+    }
+
     fn during<T>(&self, since: &AtomicU64, wait: impl FnOnce() -> T) -> T {
         since.store(self.now(), Ordering::Relaxed);
         let waited = wait();
@@ -87,7 +95,7 @@ mod tests {
     fn only_waiting_for_the_other_end_is_its_silence() {
         let pulse = Pulse::new(Duration::ZERO);
         assert_eq!(pulse.timeout(), TIMEOUTS.0);
-        pulse.timeout.store(20, Ordering::Relaxed);
+        let pulse = Pulse::brief(Duration::from_millis(20));
         std::thread::sleep(Duration::from_millis(30));
         assert!(!pulse.is_silent());
         assert!(pulse.while_reading(|| {

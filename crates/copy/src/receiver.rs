@@ -3,13 +3,14 @@
 
 mod arriving;
 mod complete;
+mod dry_run;
 mod entries;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use fullpipe_units::ByteCount;
 use crate::attributes::Held;
 use crate::common::{Common, Tally};
 use crate::data_stream::Connections;
+use crate::finish::make_room;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::part::{Part, boot};
@@ -33,7 +35,7 @@ use crate::tree::Tree;
 const MAX_ENTRIES: usize = 8 << 20;
 
 /// Name of an entry as the hash of its path: a list of a million takes 16 MiB.
-type PathHash = [u8; 16];
+pub(crate) type PathHash = [u8; 16];
 
 /// Writes files.
 #[derive(Debug)]
@@ -50,6 +52,8 @@ pub(crate) struct Receiver {
     boot: Boot,
     /// The time until which this transfer waits for others that hold its files.
     waits_until: OnceLock<Instant>,
+    /// The destination's file system has no locks, which was said.
+    lacks_locks: AtomicBool,
     pub(crate) list: Mutex<Listed>,
     /// Changes of `list` and `incoming` for the thread that waits for the end.
     pub(crate) changed: Condvar,
@@ -91,6 +95,8 @@ pub(crate) struct Destination {
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     pub(crate) seen: HashSet<PathHash>,
+    /// Paths at which nothing would be, had a dry run changed what it names.
+    vacant: HashSet<PathHash>,
     pub(crate) folders: Vec<ListedFolder>,
     pub(crate) links: Vec<(EntryPath, EntryPath)>,
     /// True if the list is complete, once it has ended.
@@ -156,6 +162,7 @@ impl Receiver {
             begun: AtomicUsize::new(0),
             boot: boot(),
             waits_until: OnceLock::new(),
+            lacks_locks: AtomicBool::new(false),
             list: Mutex::default(),
             changed: Condvar::new(),
             working: AtomicU64::new(0),
@@ -228,7 +235,8 @@ impl Receiver {
         let place = if let Some(name) = path.file_name().filter(|_| single && !is_folder) {
             let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let name = EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
-            Destination { tree: Some(root.open(folder).map_err(&failed)?), name: Some(name), takes_content: false }
+            let tree = root.open(folder).and_then(|tree| root.check_name(&tree, &name).map(|()| tree));
+            Destination { tree: Some(tree.map_err(&failed)?), name: Some(name), takes_content: false }
         } else {
             if !self.options.dry_run && !root.is_folder(path) {
                 root.make_folder(path).map_err(&failed)?;
@@ -237,7 +245,8 @@ impl Receiver {
                 Err(error) if self.options.dry_run && error.kind() == io::ErrorKind::NotFound => None,
                 opened => Some(opened.map_err(&failed)?),
             };
-            Destination { tree, name: None, takes_content: content }
+            // A far end that was asked for names at the top has no folder whose content this one would mirror.
+            Destination { tree, name: None, takes_content: content && self.options.tops.is_none() }
         };
         self.place.set(place).map_err(|_| CopyError::Protocol("the list begins twice".to_owned()))
     }
@@ -262,6 +271,11 @@ impl Receiver {
             if !list.seen.insert(path_hash(entry.path.as_bytes())) {
                 return Err(wrong(format!("it sent {} twice", entry.path)));
             }
+        }
+        if self.options.delete
+            && let Some(tree) = &place.tree
+        {
+            make_room(self, tree, &entry);
         }
         let attributes = self.hold(&entry.path, entry.attributes);
         match entry.kind {

@@ -7,8 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use fullpipe_transfer::EntryPath;
+use rustix::fs::{FileType, Stat};
 
-use crate::tree::Tree;
+use crate::tree::{Tree, kind};
 
 /// The folders of an end.
 #[derive(Debug, Clone)]
@@ -23,9 +24,8 @@ impl Root {
     /// Returns a path of a request: below the folder in which ssh starts if it is relative or begins with `~/`, or
     /// below the one that is shared.
     pub(crate) fn path(&self, path: &[u8]) -> PathBuf {
-        let from_home = || if path == b"~" { b"." } else { path.strip_prefix(b"~/").unwrap_or(path) };
         let path = match self {
-            Self::User => from_home(),
+            Self::User => from_home(path),
             Self::Share(_) => path,
         };
         let path = if path.is_empty() { b"./" } else { path };
@@ -51,6 +51,19 @@ impl Root {
         }
     }
 
+    /// Fails if a single file cannot get this name in a folder of a request: where links are not followed, one that may
+    /// lead to a folder is not replaced.
+    pub(crate) fn check_name(&self, tree: &Tree, name: &EntryPath) -> io::Result<()> {
+        let is_link = |stat: Stat| kind(&stat) == FileType::Symlink;
+        if matches!(self, Self::Share(_)) && tree.within(name)?.stat()?.is_some_and(is_link) {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "it is a symbolic link, which is not followed",
+            ));
+        }
+        Ok(())
+    }
+
     /// Makes a folder in one that is there.
     ///
     /// # Errors
@@ -64,6 +77,11 @@ impl Root {
             },
         }
     }
+}
+
+/// Returns a path as of the folder in which ssh starts, for which `~` stands.
+pub(crate) fn from_home(path: &[u8]) -> &[u8] {
+    if path == b"~" { b"." } else { path.strip_prefix(b"~/").unwrap_or(path) }
 }
 
 /// Returns a path of a request below the folder that is shared; `None` if it is that folder.
@@ -113,5 +131,18 @@ mod tests {
             assert!(root.open(path).is_err() && root.make_folder(path).is_err(), "{}", path.display());
         }
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    /// A file once took the place of a link to a folder, into which the user wanted it.
+    #[test]
+    fn in_a_shared_folder_no_single_file_takes_the_name_of_a_link() {
+        let shared = tempfile::tempdir().unwrap();
+        symlink("folder", shared.path().join("link")).unwrap();
+        fs::write(shared.path().join("file"), "file").unwrap();
+        let tree = Arc::new(Tree::open(shared.path()).unwrap());
+        let may_take = |root: &Root, name: &str| root.check_name(&tree, &EntryPath::new(name).unwrap()).is_ok();
+        let root = Root::Share(Arc::clone(&tree));
+        assert!(may_take(&root, "new") && may_take(&root, "file") && !may_take(&root, "link"));
+        assert!(may_take(&Root::User, "link"));
     }
 }

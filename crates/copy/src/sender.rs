@@ -116,6 +116,7 @@ impl Sender {
                 Tally::add(&self.common.tally.deleted, 1);
                 self.common.event(CopyEvent::Deleted(path));
             }
+            Message::WouldCopy { path } => self.common.event(CopyEvent::WouldCopy(path)),
             Message::Note { text } => self.common.note(text),
             Message::Unreadable { why, .. } => self.common.tally.fail(why),
             Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
@@ -389,6 +390,10 @@ impl List for Listing<'_> {
 
     fn not_kept(&mut self, path: &EntryPath, what: NotKept) {
         self.0.common.not_kept(path, what);
+    }
+
+    fn not_sent(&mut self, path: &[u8], why: &str) {
+        self.0.common.note(format!("{} is left out: {why}", fullpipe_transfer::escaped(path)));
     }
 
     fn skipped(&mut self, path: &EntryPath, why: &str) {

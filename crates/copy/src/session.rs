@@ -60,23 +60,20 @@ impl End {
         let result = self.run_to_end(frames, connections, watched, settings);
         match &result {
             Ok(_) => forget_unsent(&ours),
-            Err(_) => self.end(&ours),
+            Err(_) => self.give_up(),
         }
+        shut_down(&ours);
         if let Some(connection) = quic {
             connection.close();
         }
         result
     }
 
-    /// Ends the threads of a transfer that has failed, and so lets go of its files.
-    fn end(&self, sockets: &[TcpStream]) {
+    /// Ends the work of a transfer that has failed, and so lets go of its files.
+    fn give_up(&self) {
         self.common().abort(CopyError::Gone);
         if let Self::Sender(sender) = self {
             sender.queue.end();
-        }
-        for socket in sockets {
-            // It may have ended by itself.
-            let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
@@ -152,6 +149,14 @@ fn forget_unsent(sockets: &[TcpStream]) {
     }
 }
 
+/// Ends the threads that wait for something on these connections, which the other end might never close.
+fn shut_down(sockets: &[TcpStream]) {
+    for socket in sockets {
+        // It may have ended by itself.
+        let _ = socket.shutdown(Shutdown::Both);
+    }
+}
+
 fn watch(monitor: Monitor) -> io::Result<Arc<Monitor>> {
     let monitor = Arc::new(monitor);
     let watching = Arc::clone(&monitor);
@@ -175,4 +180,54 @@ fn is_permitted(congestion_control: &str) -> bool {
 /// Reads the settings of the other host.
 pub(crate) fn settings_of(json: &[u8]) -> HostSettings {
     serde_json::from_slice(json).unwrap_or_else(|_| HostSettings::of_linux_6_18())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
+    use crate::control::Outgoing;
+    use crate::pulse::Pulse;
+    use crate::receiver::ReceiveOptions;
+    use crate::root::Root;
+    use fullpipe_transfer::Excludes;
+    use fullpipe_units::Span;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    /// A client that closed nothing once kept a thread for each connection at the server.
+    #[test]
+    fn connections_end_with_a_copy_that_is_done_even_if_their_sender_keeps_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let pulse = Pulse::new(Duration::from_secs(9));
+        let credentials = Credentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
+        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
+        let hosts = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        let mut kept = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1.pop().unwrap();
+        let streams = listener.take(1, CONNECT_DEADLINE);
+        let options = ReceiveOptions {
+            root: Root::User,
+            path: folder.path().to_owned(),
+            dry_run: false,
+            delete: false,
+            excludes: Excludes::default(),
+            verify_disk: false,
+            attributes: false,
+            timeout: Duration::from_secs(9),
+            tops: None,
+        };
+        let common = Common::new(Outgoing::start(io::sink(), &pulse).unwrap().0, Arc::default(), None);
+        let end = End::Receiver(Arc::new(Receiver::new(common, options)));
+        let said = [
+            Message::Begin { single: false, content: true },
+            Message::EndOfList { complete: true },
+            Message::Figures(Vec::new()),
+        ];
+        let said: Vec<u8> = said.iter().flat_map(Message::frame).collect();
+        let connections = Connections { streams, active: 1, quic: None, rtt: Span::from_millis(1) };
+        let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
+        assert!(end.run(&mut Frames::new(&said[..], &pulse), connections, settings).is_ok());
+        kept.socket().set_read_timeout(Some(CONNECT_DEADLINE)).unwrap();
+        let ended = kept.read(&mut [0]).map_err(|error| error.kind());
+        assert!(matches!(ended, Ok(0) | Err(io::ErrorKind::ConnectionReset)), "{ended:?}");
+    }
 }

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use crate::locks::lock;
 use crate::options::CopyError;
+use crate::pulse::Pulse;
 
-/// The line with which the far end begins. What a login script prints before is skipped.
+/// The line with which the far end begins. What a login script prints before, on lines or not, is skipped.
 pub(crate) const GREETING: &[u8] = b"fullpipe copy far end 1\n";
 
 /// Bytes that a login script may print.
-const MAX_BANNER: u64 = 64 << 10;
+const MAX_BANNER: usize = 64 << 10;
 
 /// Exit code of a shell that does not find a program (POSIX, 2.8.2).
 const NOT_FOUND: i32 = 127;
@@ -70,18 +71,23 @@ pub(crate) fn not_there(ssh: &[String], host: &str, far_path: &str, link: &Link)
     }
 }
 
-/// Returns true once the line of the far end has come.
-pub(crate) fn greeted(from: &mut impl BufRead) -> bool {
-    let mut banner = from.take(MAX_BANNER);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        match banner.read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return false,
-            Ok(_) if line == GREETING => return true,
-            Ok(_) => {}
-        }
+/// Returns true once the line of the far end has come. The time for it begins with its first byte if `may_ask`: until
+/// then, ssh may ask its user for a password.
+pub(crate) fn greeted(from: &mut impl BufRead, may_ask: bool, pulse: &Pulse) -> bool {
+    if may_ask && from.fill_buf().is_err() {
+        return false;
     }
+    let mut said = Vec::new();
+    pulse.while_reading(|| {
+        while said.len() < MAX_BANNER && !said.ends_with(GREETING) {
+            let mut byte = [0];
+            if from.read_exact(&mut byte).is_err() {
+                return false;
+            }
+            said.extend(byte);
+        }
+        said.ends_with(GREETING)
+    })
 }
 
 /// Waits for the end of the other end, and ends the way to it after a while. Returns the exit code of a process, if it
@@ -98,6 +104,15 @@ pub(crate) fn end(link: &Link) -> Option<i32> {
     }
     kill(link);
     None
+}
+
+/// Leaves a process that is the way to the far end to its own end, which takes round trips: everything is done, and an
+/// ssh may carry other sessions as well (`ControlMaster`), which would end with it.
+pub(crate) fn release(link: &Link) {
+    if let Some(Held::Process(mut child)) = lock(link).take() {
+        // Without a thread it is the system that notes its end.
+        let _ = thread::Builder::new().name("copy-ssh-end".to_owned()).spawn(move || child.wait());
+    }
 }
 
 /// Ends the way to the far end at once.
@@ -139,9 +154,47 @@ mod tests {
 
     #[test]
     fn what_a_login_script_prints_is_skipped_up_to_a_bound() {
-        let with = |banner: &[u8]| greeted(&mut &[banner, GREETING, b"more"].concat()[..]);
-        assert!(with(b"") && with(b"Welcome\nto this host\n"));
-        assert!(!with(&b"endless ".repeat(10_000)) && !greeted(&mut &b"Welcome\n"[..]));
+        let pulse = Pulse::new(Duration::from_secs(9));
+        let greeted = |mut said: &[u8]| greeted(&mut said, true, &pulse).then(|| said.to_vec());
+        for banner in [&b""[..], b"Welcome\nto this host\n", b"without a newline: ", b"fullpipe copy ", b"\n\n"] {
+            assert_eq!(greeted(&[banner, GREETING, b"more"].concat()).as_deref(), Some(&b"more"[..]));
+        }
+        let endless = [&b"endless ".repeat(10_000), GREETING].concat();
+        assert!(greeted(&endless).is_none() && greeted(b"Welcome\n").is_none() && greeted(b"").is_none());
+    }
+
+    /// A login script that printed without a newline once let a copy wait for ever.
+    #[test]
+    fn a_far_end_that_goes_silent_in_its_first_line_is_given_up_and_one_that_says_nothing_is_not() {
+        let pulse = Pulse::brief(Duration::from_millis(20));
+        for (said, may_ask, is_silent) in [("hello ", true, true), ("", false, true), ("", true, false)] {
+            let (from, mut to) = std::io::pipe().unwrap();
+            to.write_all(said.as_bytes()).unwrap();
+            let waiting = Arc::clone(&pulse);
+            let greeting = thread::spawn(move || greeted(&mut BufReader::new(from), may_ask, &waiting));
+            let was_silent = (0..100).any(|_| {
+                thread::sleep(Duration::from_millis(2));
+                pulse.is_silent()
+            });
+            assert_eq!(was_silent, is_silent, "{said} {may_ask}");
+            drop(to);
+            assert!(!greeting.join().unwrap());
+        }
+    }
+
+    /// The other sessions of an ssh that is their master once died with each copy that was done.
+    #[test]
+    fn a_process_that_goes_on_after_a_copy_is_not_killed() {
+        let link = Link::default();
+        let mut pipes = start(&["sh".to_owned(), "-c".to_owned(), "read x; echo done".to_owned()], "h", "f", &link)
+            .map_err(|error| error.to_string())
+            .unwrap();
+        release(&link);
+        assert!(lock(&link).is_none());
+        drop(pipes.to);
+        let mut said = String::new();
+        pipes.from.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "done\n");
     }
 
     #[test]
@@ -150,7 +203,7 @@ mod tests {
             let ssh: Vec<String> = ssh.iter().map(|word| (*word).to_owned()).collect();
             let link = Link::default();
             let mut pipes = start(&ssh, "host", "fullpipe", &link).map_err(|error| error.to_string()).unwrap();
-            assert!(!greeted(&mut pipes.from));
+            assert!(!greeted(&mut pipes.from, true, &Pulse::new(Duration::from_secs(9))));
             drop(pipes);
             not_there(&ssh, "host", "fullpipe", &link).to_string()
         };

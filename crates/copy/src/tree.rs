@@ -93,6 +93,12 @@ impl Within {
         }
     }
 
+    /// Returns true if this is the name of what is open.
+    pub(crate) fn is(&self, open: &File) -> io::Result<bool> {
+        let open = rustix::fs::fstat(open)?;
+        Ok(self.stat()?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (open.st_dev, open.st_ino)))
+    }
+
     /// Opens it with these flags; what is created is its owner's alone.
     pub(crate) fn open(&self, flags: OFlags) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -132,6 +138,15 @@ impl Within {
         Ok(rustix::fs::renameat(&self.folder, self.name(), &to.folder, to.name())?)
     }
 
+    /// Gives it the name of `to`, and removes it if it cannot have that.
+    pub(crate) fn rename_or_remove(&self, to: &Self) -> io::Result<()> {
+        let renamed = self.rename(to);
+        if renamed.is_err() {
+            let _ = self.remove_file();
+        }
+        renamed
+    }
+
     /// Removes a file or link, if it is there.
     pub(crate) fn remove_file(&self) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.folder, self.name(), AtFlags::empty()) {
@@ -165,6 +180,14 @@ pub(crate) fn check_no_device(stat: &Stat) -> io::Result<()> {
         FileType::RegularFile | FileType::Symlink | FileType::Directory => Ok(()),
         _ => Err(io::Error::other("a device, a pipe or a socket has its name")),
     }
+}
+
+/// Fails if no file or link can take the name of what has this state.
+pub(crate) fn check_replaceable(stat: &Stat) -> io::Result<()> {
+    if kind(stat) == FileType::Directory {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "a folder has its name"));
+    }
+    check_no_device(stat)
 }
 
 /// Returns the names in a folder, in their order.

@@ -1,16 +1,18 @@
 //! The list of what is sent: the tree as it is walked, folders before what is in them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use fullpipe_transfer::{Attributes, Entry, EntryKind, EntryPath, Excludes, Identity};
+use fullpipe_transfer::{Attributes, Entry, EntryKind, EntryPath, Excludes, Identity, PathError};
 use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::attributes::{self, NotKept};
 use crate::options::CopyError;
+use crate::receiver::{PathHash, path_hash};
 use crate::root::Root;
 use crate::tree::{Tree, kind, modified, names};
 
@@ -39,6 +41,8 @@ pub(crate) trait List {
     fn problem(&mut self, path: &[u8], why: &str);
     /// Takes attributes that are not sent.
     fn not_kept(&mut self, path: &EntryPath, what: NotKept);
+    /// Takes something that is not sent because of its name.
+    fn not_sent(&mut self, path: &[u8], why: &str);
     /// Takes something that is not sent on purpose.
     fn skipped(&mut self, path: &EntryPath, why: &str);
     /// Returns true if nobody wants the rest.
@@ -53,13 +57,12 @@ impl Source {
     pub(crate) fn open(root: &Root, path: &Path) -> Result<Self, CopyError> {
         let bytes = path.as_os_str().as_bytes();
         let failed = CopyError::path(bytes);
-        let has_name = !(bytes.ends_with(b"/") || bytes.ends_with(b"/.") || bytes.ends_with(b"..") || bytes == b".");
-        let Some(name) = path.file_name().filter(|_| has_name) else {
+        let Some(name) = top(bytes) else {
             return Ok(Self { tree: root.open(path).map_err(failed)?, top: None });
         };
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let tree = root.open(folder).map_err(&failed)?;
-        let top = EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
+        let top = EntryPath::new(name).map_err(|error| failed(io::Error::other(error)))?;
         let found = tree.within(&top).and_then(|within| within.stat()).map_err(&failed)?;
         found.ok_or_else(|| failed(io::Error::new(io::ErrorKind::NotFound, "it is not there")))?;
         Ok(Self { tree, top: Some(top) })
@@ -72,10 +75,17 @@ impl Source {
     }
 }
 
+/// Returns the name at the receiver of what stands at `path`; `None` if what is in it is sent.
+pub(crate) fn top(path: &[u8]) -> Option<&[u8]> {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    (!matches!(name, b"" | b"." | b"..")).then_some(name)
+}
+
 /// Walks all sources, with attributes if `keeps_attributes`. Returns whether all of them could be read.
 pub(crate) fn walk(sources: &[Source], excludes: &Excludes, keeps_attributes: bool, list: &mut dyn List) -> bool {
-    let (names_of, folders) = (HashMap::new(), Vec::new());
-    let mut walk = Walk { excludes, keeps_attributes, list, names_of, folders, is_complete: true };
+    let (names_of, folders, taken) = (HashMap::new(), Vec::new(), (sources.len() > 1).then(HashMap::new));
+    let mut walk =
+        Walk { excludes, keeps_attributes, list, names_of, folders, taken, doubles: (None, 0), is_complete: true };
     for (index, source) in sources.iter().enumerate() {
         match &source.top {
             Some(top) => walk.visit(index, source, top.clone()),
@@ -85,6 +95,7 @@ pub(crate) fn walk(sources: &[Source], excludes: &Excludes, keeps_attributes: bo
             walk.read(index, source, folder.as_ref());
         }
     }
+    walk.name_doubles();
     walk.is_complete
 }
 
@@ -128,6 +139,10 @@ struct Walk<'w> {
     /// The first name of each file that has several, by source, device and inode.
     names_of: HashMap<(usize, u64, u64), EntryPath>,
     folders: Vec<Option<EntryPath>>,
+    /// The paths of entries, and whether these are folders; absent if no other source can have one of the same.
+    taken: Option<HashMap<PathHash, bool>>,
+    /// Entries whose path one of an earlier source has, the first of them with its name.
+    doubles: (Option<EntryPath>, u64),
     is_complete: bool,
 }
 
@@ -145,9 +160,14 @@ impl Walk<'_> {
             let path = folder.map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join(&name));
             match path {
                 Ok(path) => self.visit(index, source, path),
-                // A file of another transfer, which is not complete.
-                Err(fullpipe_transfer::PathError::Reserved) => {}
-                Err(error) => self.problem(&name, &error.to_string()),
+                Err(error) => {
+                    let whole = folder.map_or(name.clone(), |folder| [folder.as_bytes(), b"/", &name].concat());
+                    match error {
+                        // A file of another transfer, which is not complete.
+                        PathError::Reserved => self.list.not_sent(&whole, &error.to_string()),
+                        _ => self.problem(&whole, &error.to_string()),
+                    }
+                }
             }
         }
     }
@@ -191,6 +211,9 @@ impl Walk<'_> {
         if self.excludes.exclude(path, found == FileType::Directory) {
             return Ok(None);
         }
+        if !self.take(path, found == FileType::Directory) {
+            return Ok(None);
+        }
         let mode = (stat.st_mode & 0o777) as u16;
         Ok(match found {
             FileType::Directory => Some(EntryKind::Folder { mode, modified: modified(&stat) }),
@@ -210,6 +233,30 @@ impl Walk<'_> {
                 Some(EntryKind::LeftOut)
             }
         })
+    }
+
+    /// Takes a path for an entry; returns false if one of an earlier source has it. Folders become one.
+    fn take(&mut self, path: &EntryPath, is_folder: bool) -> bool {
+        let Some(taken) = &mut self.taken else { return true };
+        match taken.entry(path_hash(path.as_bytes())) {
+            Slot::Vacant(slot) => {
+                slot.insert(is_folder);
+                return true;
+            }
+            Slot::Occupied(slot) if is_folder && *slot.get() => self.folders.push(Some(path.clone())),
+            Slot::Occupied(_) => {
+                self.doubles.0.get_or_insert_with(|| path.clone());
+                self.doubles.1 += 1;
+            }
+        }
+        false
+    }
+
+    /// Names the first entry whose path one of an earlier source has, and counts the others.
+    fn name_doubles(&mut self) {
+        let (Some(first), count) = &self.doubles else { return };
+        let others = if *count > 1 { format!("; so have {} others", count - 1) } else { String::new() };
+        self.list.not_sent(first.as_bytes(), &format!("an earlier source has an entry of this name{others}"));
     }
 
     fn problem(&mut self, path: &[u8], why: &str) {
@@ -261,6 +308,10 @@ mod tests {
             self.1.push(format!("{path} {}", what.kind));
         }
 
+        fn not_sent(&mut self, path: &[u8], why: &str) {
+            self.problem(path, why);
+        }
+
         fn skipped(&mut self, path: &EntryPath, _: &str) {
             self.1.push(path.to_string());
         }
@@ -298,11 +349,58 @@ mod tests {
             "tree/b/c = tree/a",
             "tree/b/empty folder",
         ];
-        assert_eq!((&named.0[..], &named.1[..]), (&expected.map(str::to_owned)[..], &["tree/pipe".to_owned()][..]));
+        assert_eq!(named.0, expected);
+        let part = "tree/.y.12345678.fullpipe-part a name is reserved for files of a transfer";
+        assert_eq!(named.1, [part, "tree/pipe"]);
         let content = list(&folder.path().join("tree/"));
         assert_eq!(content.0[..2], ["a 5", "b folder"]);
         assert!(Source::open(&Root::User, &tree.join("nothing")).is_err());
         let is_single = |path: &Path| Source::open(&Root::User, path).unwrap().is_single();
         assert!(is_single(&tree.join("a")) && !is_single(&tree));
+    }
+
+    fn listed(sources: &[&Path]) -> Taken {
+        let sources: Vec<Source> = sources.iter().map(|path| Source::open(&Root::User, path).unwrap()).collect();
+        let mut taken = Taken::default();
+        assert!(walk(&sources, &Excludes::default(), false, &mut taken));
+        taken
+    }
+
+    /// The receiver once took the second entry of a name for a lie.
+    #[test]
+    fn of_a_name_in_several_sources_the_first_is_sent_and_folders_become_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        for (path, content) in [("a/x", "1"), ("a/in/y", "12"), ("a/kind", "1"), ("b/x", "123"), ("b/in/z", "1234")] {
+            fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            fs::write(at(path), content).unwrap();
+        }
+        fs::create_dir(at("b/kind")).unwrap();
+        fs::write(at("b/kind/lost"), "").unwrap();
+        fs::hard_link(at("b/x"), at("b/x2")).unwrap();
+        fs::hard_link(at("b/x"), at("b/x3")).unwrap();
+        let both = listed(&[&at("a/"), &at("b/")]);
+        let expected = ["in folder", "kind 1", "x 1", "in/y 2", "x2 3", "x3 = x2", "in/z 4"];
+        assert_eq!(both.0, expected, "a second name is that of a file that was sent");
+        assert_eq!(both.1, ["kind an earlier source has an entry of this name; so have 1 others"]);
+        let files = listed(&[&at("a/x"), &at("b/x")]);
+        assert_eq!((files.0, files.1.len()), (vec!["x 1".to_owned()], 1));
+    }
+
+    #[test]
+    fn a_name_that_only_looks_like_another_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        for path in ["wait../x", "file..", "y.fullpipe-part/z", ".y.12345678.fullpipe-journal"] {
+            fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            fs::write(at(path), "").unwrap();
+        }
+        let all = listed(&[&at("")]);
+        assert_eq!(all.0, ["file.. 0", "wait.. folder", "y.fullpipe-part folder", "y.fullpipe-part/z 0", "wait../x 0"]);
+        assert_eq!(all.1, [".y.12345678.fullpipe-journal a name is reserved for files of a transfer"]);
+        let named = listed(&[&at("wait.."), &at("file..")]);
+        assert_eq!(named.0, ["wait.. folder", "wait../x 0", "file.. 0"]);
+        let content = listed(&[&at("wait../.."), &at("wait../.")]);
+        assert_eq!(content.0.len(), 6);
     }
 }

@@ -8,7 +8,7 @@ use crate::entry::EntryError;
 use crate::{BLOCK, CHUNK, Chunks, Digest, Entry, EntryPath};
 
 /// Version of the messages. Ends of different versions do not understand each other.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 /// The frame without a message: its sender is there and has nothing to say.
 pub const ALIVE: [u8; 4] = [0; 4];
@@ -198,6 +198,11 @@ pub enum Message<'b> {
         /// Path below the folder of the transfer.
         path: EntryPath,
     },
+    /// Receiver → sender: a dry run would make this folder or link.
+    WouldCopy {
+        /// Path below the folder of the transfer.
+        path: EntryPath,
+    },
     /// Either end: this cannot be sent or made, or changed meanwhile.
     Unreadable {
         /// Number of the file; the highest number for what is no file, or is not listed.
@@ -264,6 +269,7 @@ const DATA: u8 = 16;
 const FINISHED: u8 = 17;
 const FIGURES: u8 = 18;
 const DIAL_QUIC: u8 = 19;
+const WOULD_COPY: u8 = 20;
 
 /// Number in place of a file's in a head that is no chunk's.
 const NO_FILE: u32 = u32::MAX;
@@ -369,7 +375,7 @@ impl<'b> Message<'b> {
                 into.extend(file.to_le_bytes());
                 outcome.put(into);
             }
-            Self::Deleted { path } => put_counted(into, path.as_bytes()),
+            Self::Deleted { path } | Self::WouldCopy { path } => put_counted(into, path.as_bytes()),
             Self::Unreadable { file, why } => {
                 into.extend(file.to_le_bytes());
                 put_sentence(into, why);
@@ -418,6 +424,7 @@ impl<'b> Message<'b> {
             Self::Got { .. } => GOT,
             Self::Outcome { .. } => OUTCOME,
             Self::Deleted { .. } => DELETED,
+            Self::WouldCopy { .. } => WOULD_COPY,
             Self::Unreadable { .. } => UNREADABLE,
             Self::Note { .. } => NOTE,
             Self::Again { .. } => AGAIN_IN_ANOTHER_STATE,
@@ -476,6 +483,7 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
         GOT => Message::Got { file: reader.u32()?, chunk: reader.u32()?, missing: reader.u16()? },
         OUTCOME => Message::Outcome { file: reader.u32()?, outcome: Outcome::read(reader)? },
         DELETED => Message::Deleted { path: EntryPath::new(reader.counted()?)? },
+        WOULD_COPY => Message::WouldCopy { path: EntryPath::new(reader.counted()?)? },
         UNREADABLE => Message::Unreadable { file: reader.u32()?, why: sentence(reader)? },
         NOTE => Message::Note { text: sentence(reader)? },
         AGAIN_IN_ANOTHER_STATE => Message::Again { file: reader.u32()?, entry: Entry::read(reader)? },
@@ -499,6 +507,12 @@ fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
 }
 
 impl Hello {
+    /// Returns the version of a request of any version, which are alike up to there; `None` if a message is no request.
+    pub fn version_of(message: &[u8]) -> Option<u16> {
+        let [kind, low, high, ..] = *message else { return None };
+        (kind == HELLO).then_some(u16::from_le_bytes([low, high]))
+    }
+
     fn put(&self, into: &mut Vec<u8>) {
         into.extend(self.version.to_le_bytes());
         let Self { far_sends, dry_run, delete, verify_disk, scavenge, no_bbr, attributes, quic, .. } = *self;
@@ -652,6 +666,7 @@ mod tests {
             Message::Outcome { file: 7, outcome: Outcome::Wanted },
             Message::Outcome { file: 7, outcome: Outcome::Failed("the disk is full".to_owned()) },
             Message::Deleted { path: path("old") },
+            Message::WouldCopy { path: path("new") },
             Message::Unreadable { file: 7, why: "it changed".to_owned() },
             Message::Note { text: "text".to_owned() },
             Message::Lost { index: 3 },

@@ -24,6 +24,11 @@ impl Excludes {
         Self(patterns.into_iter().filter(|text| !text.is_empty()).map(Pattern::new).collect())
     }
 
+    /// Returns true if there is no pattern.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns true if one of the patterns fits `path`, which is a folder or not.
     pub fn exclude(&self, path: &EntryPath, is_folder: bool) -> bool {
         self.0.iter().any(|pattern| pattern.fits(path, is_folder))

@@ -1,0 +1,74 @@
+//! A dry run: what would be made is named, and nothing is changed.
+
+use std::io;
+
+use fullpipe_transfer::{Attributes, EntryPath, Message};
+use rustix::fs::{FileType, Stat};
+
+use super::{Destination, Receiver, path_hash};
+use crate::locks::lock;
+use crate::options::CopyEvent;
+use crate::tree::{Tree, Within, check_replaceable, kind};
+
+impl Receiver {
+    /// Notes that nothing would be at `path`: it would be deleted before, or is a folder that would be new.
+    pub(crate) fn note_vacant(&self, path: &EntryPath) {
+        lock(&self.list).vacant.insert(path_hash(path.as_bytes()));
+    }
+
+    /// Returns true if nothing would be at `path`, or in its folder.
+    pub(super) fn is_vacant(&self, path: &EntryPath) -> bool {
+        let vacant = &lock(&self.list).vacant;
+        let has = |path| vacant.contains(&path_hash(path));
+        !vacant.is_empty() && (has(path.as_bytes()) || path.folder().is_some_and(has))
+    }
+
+    /// Names a folder that would be made.
+    pub(super) fn try_folder(&self, place: &Destination, path: &EntryPath, attributes: Option<&Attributes>) {
+        let is_there = |_: &Within, stat: &Stat| match kind(stat) {
+            FileType::Directory => Ok(true),
+            _ => Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no folder has its name")),
+        };
+        match self.is_there(place.tree.as_ref(), path, is_there) {
+            Ok(true) => place.tree.iter().for_each(|tree| self.say_attributes(tree, path, attributes)),
+            Ok(false) => {
+                self.note_vacant(path);
+                self.would_copy(path);
+            }
+            Err(error) => self.problem(path, &error.to_string()),
+        }
+    }
+
+    /// Names a link that would be made, unless what has its name `is_same`.
+    pub(crate) fn try_link(
+        &self,
+        tree: Option<&Tree>,
+        path: &EntryPath,
+        is_same: impl FnOnce(&Within, &Stat) -> io::Result<bool>,
+    ) {
+        match self.is_there(tree, path, |within, stat| check_replaceable(stat).and_then(|()| is_same(within, stat))) {
+            Ok(true) => {}
+            Ok(false) => self.would_copy(path),
+            Err(error) => self.problem(path, &error.to_string()),
+        }
+    }
+
+    fn is_there(
+        &self,
+        tree: Option<&Tree>,
+        path: &EntryPath,
+        is_there: impl FnOnce(&Within, &Stat) -> io::Result<bool>,
+    ) -> io::Result<bool> {
+        let Some(tree) = tree.filter(|_| !self.is_vacant(path)) else { return Ok(false) };
+        let within = tree.within(path)?;
+        within.stat()?.map_or(Ok(false), |stat| is_there(&within, &stat))
+    }
+
+    fn would_copy(&self, path: &EntryPath) {
+        if self.common.events.is_some() {
+            self.common.event(CopyEvent::WouldCopy(path.clone()));
+        } else {
+            self.common.out.send(&Message::WouldCopy { path: path.clone() });
+        }
+    }
+}
