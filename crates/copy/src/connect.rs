@@ -27,11 +27,11 @@ pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(4);
 /// Time by which the call of an address precedes that of the next one.
 const START: Duration = Duration::from_millis(250);
 
-/// Connections for data of one copy at most, or streams on its QUIC connection.
-pub(crate) const MAX_STREAMS: u16 = 64;
+/// Connections for data of one copy at most.
+pub(crate) const MAX_CONNECTIONS: u16 = 256;
 
-/// Callers at once that have not yet proved who they are.
-const MAX_PENDING: usize = 64;
+/// Callers at once that have not yet proved who they are: all connections of a copy may come together.
+const MAX_PENDING: usize = MAX_CONNECTIONS as usize;
 
 /// Time between two checks whether listening goes on.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -137,7 +137,7 @@ fn listen(bind: Option<IpAddr>, (first, last): (u16, u16)) -> io::Result<TcpList
 
 async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sender<DataStream>, stop: &AtomicBool) {
     let pending = Arc::new(Semaphore::new(MAX_PENDING));
-    let places = Arc::new(Semaphore::new(MAX_STREAMS.into()));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS.into()));
     while !stop.load(Ordering::Relaxed) {
         let Ok(accepted) = timeout(POLL_INTERVAL, listener.accept()).await else { continue };
         let (Ok((stream, _)), Ok(permit)) = (accepted, Arc::clone(&pending).try_acquire_owned()) else { continue };
@@ -303,9 +303,9 @@ mod tests {
         let credentials = Credentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
         let listener = Listener::start(None, (0, 0), &credentials).unwrap();
         let call = |count| dial(&[LOOPBACK], listener.port, &credentials, &mut |_| count).unwrap().1;
-        let made = [call(MAX_STREAMS / 2), call(MAX_STREAMS / 2), call(3)];
-        let taken = listener.take(MAX_STREAMS.into(), CONNECT_DEADLINE);
-        assert_eq!(taken.len(), usize::from(MAX_STREAMS));
+        let made = [call(MAX_CONNECTIONS / 2), call(MAX_CONNECTIONS / 2), call(3)];
+        let taken = listener.take(MAX_CONNECTIONS.into(), CONNECT_DEADLINE);
+        assert_eq!(taken.len(), usize::from(MAX_CONNECTIONS));
         assert!(listener.take(1, Duration::from_millis(50)).is_empty());
         drop(made);
     }

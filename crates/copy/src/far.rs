@@ -15,12 +15,12 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
-use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, MAX_STREAMS, dial};
+use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, MAX_CONNECTIONS, dial};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::{Connections, DataStream};
 use crate::options::CopyError;
 use crate::pulse::Pulse;
-use crate::quic::{self, HANDSHAKE_DEADLINE, QuicConnection, QuicListener};
+use crate::quic::{self, HANDSHAKE_DEADLINE, MAX_STREAMS, QuicConnection, QuicListener};
 use crate::receiver::{ReceiveOptions, Receiver};
 use crate::root::Root;
 use crate::sender::Sender;
@@ -203,7 +203,9 @@ impl Awaited {
                     quic = Some(quic::dial(self.near.as_slice(), port, &self.secret, HANDSHAKE_DEADLINE).ok());
                 }
                 Message::Dial { .. } | Message::DialQuic { .. } => return too_many(),
-                Message::Streams { count, quic, .. } if count.max(quic) > MAX_STREAMS => return too_many(),
+                Message::Streams { count, quic, .. } if count > MAX_CONNECTIONS || quic > MAX_STREAMS => {
+                    return too_many();
+                }
                 Message::Streams { count, active, quic: streams } => {
                     let quic = self.quic(quic.flatten(), streams);
                     // If it carries nothing, nobody waits for it.
@@ -393,7 +395,7 @@ mod tests {
         for wanted in [
             [Message::Dial { port: 9 }, Message::Dial { port: 9 }],
             [Message::DialQuic { port: 9 }, Message::DialQuic { port: 9 }],
-            [Message::Dial { port: 9 }, streams(MAX_STREAMS + 1, 0)],
+            [Message::Dial { port: 9 }, streams(MAX_CONNECTIONS + 1, 0)],
             [Message::Dial { port: 9 }, streams(0, MAX_STREAMS + 1)],
         ] {
             let said = std::iter::once(&begun).chain(&wanted).flat_map(Message::frame).collect::<Vec<u8>>();

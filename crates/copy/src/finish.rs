@@ -9,6 +9,7 @@ use fullpipe_transfer::{Entry, EntryKind, EntryPath, Excludes, Message, PathErro
 use rustix::fs::{FileType, OFlags, Stat, fsync};
 
 use crate::locks::lock;
+use crate::part::{clear, remove_left, working};
 use crate::receiver::{ListedFolder, Receiver, path_hash};
 use crate::summary::Figures;
 use crate::tree::{Tree, Within, kind, modified, names, set_attributes};
@@ -85,10 +86,10 @@ fn link_one(tree: &Tree, path: &EntryPath, first: &EntryPath) -> io::Result<()> 
     if new.stat()?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (found.st_dev, found.st_ino)) {
         return Ok(());
     }
-    let working = new.sibling(path.working_name(false));
-    working.remove_file()?;
+    let working = working(&new, path, false);
+    clear(&working)?;
     working.link_to(&old)?;
-    working.rename(&new)
+    working.rename_or_remove(&new)
 }
 
 /// Deletes what the sender does not have, in the folders that it has sent.
@@ -100,11 +101,28 @@ fn delete(receiver: &Receiver, tree: &Tree) {
         let Ok(found) = tree.open_folder(folder.as_ref()).and_then(names) else { continue };
         for name in found {
             let path = folder.as_ref().map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join(&name));
-            let Ok(path) = path else { continue };
+            let Ok(path) = path else {
+                delete_left(receiver, tree, folder.as_ref(), &name);
+                continue;
+            };
             if !lock(&receiver.list).seen.contains(&path_hash(path.as_bytes())) {
                 delete_one(receiver, tree, &path);
             }
         }
+    }
+}
+
+/// Deletes what an earlier transfer has left of a file, unless the sender has that or it is excluded.
+fn delete_left(receiver: &Receiver, tree: &Tree, folder: Option<&EntryPath>, working: &[u8]) {
+    let Some(name) = EntryPath::name_of_working(working).filter(|_| !receiver.options.dry_run) else { return };
+    let path = folder.map_or_else(|| EntryPath::new(name), |folder| folder.join(name));
+    let Ok(path) = path else { return };
+    let was_sent = lock(&receiver.list).seen.contains(&path_hash(path.as_bytes()));
+    if !was_sent
+        && !receiver.options.excludes.exclude(&path, false)
+        && let Err(error) = remove_left(tree, &path)
+    {
+        receiver.problem(&path, &format!("what an earlier copy has left of it cannot be deleted: {error}"));
     }
 }
 

@@ -28,7 +28,7 @@ use crate::root::{Root, from_home};
 use crate::sender::Sender;
 use crate::server::{call, peer};
 use crate::session::{BothFigures, End, own_settings, settings_of};
-use crate::ssh::{Link, Pipes, end, greeted, kill, leave_to_end, not_there, start};
+use crate::ssh::{Link, Pipes, end, greeted, kill, not_there, release, start};
 use crate::summary::{Figures, is_limited};
 use crate::tuning::{Choice, choose, quic_reason};
 use crate::walk::{Source, top};
@@ -186,7 +186,7 @@ impl Run {
         out.close();
         match self.plan.host {
             // Both ends have everything, and the far one ends with its input: ssh's own end would take round trips.
-            FarHost::Ssh { .. } if copied.is_ok() => leave_to_end(&self.link),
+            FarHost::Ssh { .. } if copied.is_ok() => release(&self.link),
             _ => drop(end(&self.link)),
         }
         copied

@@ -1,17 +1,18 @@
 //! A file that is not complete: its data under a working name, and for more than one chunk a journal.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    BLOCK, Boot, CHUNK, Digest, EntryPath, Identity, Journal, ModificationTime, Verified, ZEROS, chunk_hash,
+    BLOCK, Boot, CHUNK, Digest, EntryPath, Identity, Journal, ModificationTime, Recovered, Verified, ZEROS, chunk_hash,
 };
 use fullpipe_units::ByteCount;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock};
+use rustix::io::Errno;
 
 use crate::tree::{Tree, Within, set_attributes};
 
@@ -22,19 +23,28 @@ const DURABLE_INTERVAL: u64 = 256 << 20;
 const LOCK_TIMEOUT: Duration = Duration::from_millis(300);
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Times that the disk may have other content than was written before a file is given up.
+const MAX_REPAIRS: u32 = 10;
+
 /// A file that is not complete, open.
 #[derive(Debug)]
 pub(crate) struct Part {
     data: Arc<File>,
     journal: Option<(Journal, File)>,
-    working: Within,
-    target: Within,
+    names: Names,
+    size: ByteCount,
+    /// No other transfer can write to it. Some file systems have no locks.
+    pub(crate) is_locked: bool,
     /// Nothing was written before this run, so that its holes are holes.
     is_fresh: bool,
     unmarked: u64,
+    /// Something that was written did not reach the disk.
+    is_spoiled: bool,
+    repairs: u32,
 }
 
 /// The names that a file has until it is complete.
+#[derive(Debug)]
 struct Names {
     target: Within,
     data: Within,
@@ -44,10 +54,14 @@ struct Names {
 impl Names {
     fn of(tree: &Tree, path: &EntryPath) -> io::Result<Self> {
         let target = tree.within(path)?;
-        let data = target.sibling(path.working_name(false));
-        let journal = target.sibling(path.working_name(true));
+        let (data, journal) = (working(&target, path, false), working(&target, path, true));
         Ok(Self { target, data, journal })
     }
+}
+
+/// Returns the place of a file of the transfer next to the entry `target`: of its data, or of its journal.
+pub(crate) fn working(target: &Within, path: &EntryPath, journal: bool) -> Within {
+    target.sibling(path.working_name(journal, rustix::process::geteuid().as_raw()))
 }
 
 /// Returns the chunks that an earlier run has verified of a file of this identity. What is left of another file, or of
@@ -63,54 +77,110 @@ pub(crate) fn recover(
     boot: Boot,
 ) -> io::Result<Verified> {
     let names = Names::of(tree, path)?;
-    let format = Journal::new(identity, size, boot);
-    let mut verified = Verified::new(size);
-    let data = match own_file(&names.data, OFlags::RDWR) {
+    let left = match own_file(&names.data, OFlags::RDWR) {
         // Small files have no journal, and there are many of them.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && size.get() <= CHUNK as u64 => return Ok(verified),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && size.get() <= CHUNK as u64 => {
+            return Ok(Verified::new(size));
+        }
         Err(_) => None,
-        Ok(data) => {
-            lock(&data)?;
-            Some(data)
-        }
+        Ok(data) => Some(locked(&names.data, data)?),
     };
-    if let (Some(data), Ok(mut journal)) = (data, own_file(&names.journal, OFlags::RDWR)) {
-        let mut bytes = Vec::new();
-        // Chunks are recorded once, but for those that were sent twice.
-        let most = 4096 + size.get() / CHUNK as u64 * 200;
-        (&mut journal).take(most).read_to_end(&mut bytes)?;
-        if let Some(recovered) = format.recover(&bytes) {
-            for (index, hash) in recovered.verified {
-                verified.insert(index, hash);
-            }
-            let is_doubtful = !recovered.doubtful.is_empty();
-            for (index, hash) in recovered.doubtful {
-                if verified.length(index).is_some_and(|length| is_there(&data, size, index, length, &hash)) {
-                    verified.insert(index, hash);
-                }
-            }
-            journal.set_len(recovered.length.get())?;
-            if is_doubtful {
-                rewrite(&data, &mut journal, &format, &verified)?;
-            }
-            return Ok(verified);
-        }
+    if let Some((data, _)) = &left
+        && let Some((_, verified)) = recorded(&names.journal, data, &Journal::new(identity, size, boot), size)?
+    {
+        return Ok(verified);
     }
     names.data.remove_file()?;
     names.journal.remove_file()?;
-    Ok(verified)
+    Ok(Verified::new(size))
 }
 
-/// Writes a journal anew, of this start of the host.
-fn rewrite(data: &File, journal: &mut File, format: &Journal, verified: &Verified) -> io::Result<()> {
-    data.sync_data()?;
+/// Removes what earlier transfers have left of a file that is there or not wanted. What another transfer is writing
+/// stays.
+///
+/// # Errors
+/// Fails if its folder cannot be reached, or the system refuses.
+pub(crate) fn remove_left(tree: &Tree, path: &EntryPath) -> io::Result<()> {
+    let names = Names::of(tree, path)?;
+    match clear(&names.data) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(()),
+        cleared => cleared.and_then(|()| names.journal.remove_file()),
+    }
+}
+
+/// Removes what has a working name. What others have prepared has no lock.
+///
+/// # Errors
+/// Fails with `ResourceBusy` if another transfer writes it.
+pub(crate) fn clear(within: &Within) -> io::Result<()> {
+    let _locked = left(within)?;
+    within.remove_file()
+}
+
+/// Opens and locks the data that an earlier transfer of this user has left, if there is any, as [`locked`] does.
+fn left(within: &Within) -> io::Result<Option<(File, bool)>> {
+    own_file(within, OFlags::RDWR).ok().map(|data| locked(within, data)).transpose()
+}
+
+/// Returns what was opened under a working name once it is locked, and whether the file system has locks.
+///
+/// # Errors
+/// Fails with `ResourceBusy` if another transfer writes it, or has removed it before it was locked.
+fn locked(within: &Within, data: File) -> io::Result<(File, bool)> {
+    let is_locked = lock(&data)?;
+    if within.is(&data)? { Ok((data, is_locked)) } else { Err(busy()) }
+}
+
+fn busy() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it")
+}
+
+/// Opens a journal to go on with it, and returns the chunks that it records of `data`; `None` if it is of another file,
+/// or of another state of it.
+fn recorded(within: &Within, data: &File, format: &Journal, size: ByteCount) -> io::Result<Option<(File, Verified)>> {
+    let Ok(mut journal) = own_file(within, OFlags::RDWR) else { return Ok(None) };
+    let Some(recovered) = read(&mut journal, format, size)? else { return Ok(None) };
+    let mut verified = Verified::new(size);
+    for (index, hash) in recovered.verified {
+        verified.insert(index, hash);
+    }
+    let is_doubtful = !recovered.doubtful.is_empty();
+    for (index, hash) in recovered.doubtful {
+        if verified.length(index).is_some_and(|length| is_there(data, size, index, length, &hash)) {
+            verified.insert(index, hash);
+        }
+    }
+    journal.set_len(recovered.length.get())?;
+    if is_doubtful {
+        if let Err(error) = data.sync_data() {
+            journal.set_len(recovered.durable.get())?;
+            return Err(error);
+        }
+        rewrite(&mut journal, format, &verified)?;
+    }
+    journal.seek(SeekFrom::End(0))?;
+    Ok(Some((journal, verified)))
+}
+
+fn read(journal: &mut File, format: &Journal, size: ByteCount) -> io::Result<Option<Recovered>> {
+    let mut bytes = Vec::new();
+    // Chunks are recorded once, but for those that were sent twice.
+    let most = 4096 + size.get() / CHUNK as u64 * 200;
+    journal.rewind()?;
+    journal.take(most).read_to_end(&mut bytes)?;
+    Ok(format.recover(&bytes))
+}
+
+/// Writes a journal anew, of this start of the host. The data is durable.
+fn rewrite(journal: &mut File, format: &Journal, verified: &Verified) -> io::Result<()> {
     let mut bytes = format.header();
     for (index, hash) in verified.hashes() {
         bytes.extend(format.verified(index, &hash));
     }
     bytes.extend(format.durable());
     journal.set_len(0)?;
-    journal.write_all_at(&bytes, 0)?;
+    journal.rewind()?;
+    journal.write_all(&bytes)?;
     journal.sync_data()
 }
 
@@ -128,21 +198,35 @@ fn own_file(within: &Within, flags: OFlags) -> io::Result<File> {
     is_own.then_some(file).ok_or_else(|| io::ErrorKind::PermissionDenied.into())
 }
 
-/// Locks the data for this transfer. A program that is being started shares the locks of its parent until it runs, so
-/// that of a transfer that has ended may last: it is tried for a while.
-fn lock(data: &File) -> io::Result<()> {
+/// Locks the data for this transfer. Returns false if its file system has no locks. A program that is being started
+/// shares the locks of its parent until it runs, so that of a transfer that has ended may last: it is tried for a
+/// while.
+fn lock(data: &File) -> io::Result<bool> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
-    while flock(data, FlockOperation::NonBlockingLockExclusive).is_err() {
+    loop {
+        if let Some(is_locked) = attempted(flock(data, FlockOperation::NonBlockingLockExclusive))? {
+            return Ok(is_locked);
+        }
         if Instant::now() >= deadline {
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it"));
+            return Err(busy());
         }
         thread::sleep(LOCK_INTERVAL);
     }
-    Ok(())
+}
+
+/// Returns whether there is a lock after an attempt; `None` if it is to be tried again.
+fn attempted(attempt: rustix::io::Result<()>) -> io::Result<Option<bool>> {
+    match attempt {
+        Ok(()) => Ok(Some(true)),
+        Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
+        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(Some(false)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Part {
-    /// Opens the working file of an entry, to go on behind `verified`.
+    /// Opens the working file of an entry, to go on behind `verified`. Chunks that are no longer there, because another
+    /// transfer has had the file meanwhile, are taken out of that and returned, in their order.
     ///
     /// # Errors
     /// Fails if it cannot be made, and with `ResourceBusy` if another transfer writes it.
@@ -152,25 +236,33 @@ impl Part {
         size: ByteCount,
         identity: Identity,
         boot: Boot,
-        verified: &Verified,
-    ) -> io::Result<Self> {
+        verified: &mut Verified,
+    ) -> io::Result<(Self, Vec<u32>)> {
         let names = Names::of(tree, path)?;
-        let is_fresh = verified.bytes() == ByteCount::ZERO;
-        let data = if is_fresh { fresh(&names.data)? } else { own_file(&names.data, OFlags::RDWR)? };
-        lock(&data)?;
-        let mut journal = None;
-        if size.get() > CHUNK as u64 {
-            let format = Journal::new(identity, size, boot);
-            let mut file = if is_fresh { fresh(&names.journal)? } else { own_file(&names.journal, OFlags::RDWR)? };
-            if is_fresh {
-                file.write_all(&format.header())?;
-            } else {
-                io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
-            }
-            journal = Some((format, file));
+        let format = Journal::new(identity, size, boot);
+        let mut there = Verified::new(size);
+        let mut opened = None;
+        if verified.bytes() > ByteCount::ZERO
+            && let Some((data, is_locked)) = left(&names.data)?
+            && let Some((journal, recorded)) = recorded(&names.journal, &data, &format, size)?
+        {
+            there = recorded;
+            opened = Some((data, is_locked, Some(journal)));
+        }
+        let is_fresh = opened.is_none();
+        let (data, is_locked, journal) = match opened {
+            Some(opened) => opened,
+            None => fresh(&names, &format, size)?,
+        };
+        let is_lost = |(index, hash): &(u32, Digest)| there.hash(*index) != Some(*hash);
+        let lost: Vec<u32> = verified.hashes().filter(is_lost).map(|(index, _)| index).collect();
+        for index in &lost {
+            verified.remove(*index);
         }
         data.set_len(size.get())?;
-        Ok(Self { data: Arc::new(data), journal, working: names.data, target: names.target, is_fresh, unmarked: 0 })
+        let (data, journal) = (Arc::new(data), journal.map(|journal| (format, journal)));
+        let part = Self { data, journal, names, size, is_locked, is_fresh, unmarked: 0, is_spoiled: false, repairs: 0 };
+        Ok((part, lost))
     }
 
     /// Returns another handle of the data, to write to without holding the part.
@@ -183,27 +275,61 @@ impl Part {
         let Some((format, file)) = &mut self.journal else { return Ok(()) };
         file.write_all(&format.verified(index, hash))?;
         self.unmarked += length as u64;
-        if self.unmarked >= DURABLE_INTERVAL {
-            self.data.sync_data()?;
-            file.write_all(&format.durable())?;
-            self.unmarked = 0;
+        if self.unmarked < DURABLE_INTERVAL {
+            return Ok(());
         }
-        Ok(())
+        self.unmarked = 0;
+        self.sync(File::sync_data)?;
+        let Some((format, file)) = &mut self.journal else { return Ok(()) };
+        file.write_all(&format.durable())
     }
 
-    /// Reads the chunks in `verified` back from the disk, behind the page cache, and returns those that are not what
-    /// was written.
+    /// Makes the data durable. If that fails, nothing behind the last durable mark counts any more, now or in a later
+    /// run: the kernel says so once, and then takes for written what it could not write.
+    fn sync(&mut self, sync: fn(&File) -> io::Result<()>) -> io::Result<()> {
+        if self.is_spoiled {
+            return Err(io::Error::other("what was written did not all reach the disk"));
+        }
+        let Err(error) = sync(&self.data) else { return Ok(()) };
+        self.is_spoiled = true;
+        if let Some((format, file)) = &mut self.journal {
+            let recovered = read(file, format, self.size).ok().flatten();
+            if file.set_len(recovered.map_or(0, |recovered| recovered.durable.get())).is_err() {
+                let _ = self.names.journal.remove_file();
+            }
+        }
+        Err(error)
+    }
+
+    /// Reads the chunks in `verified` back from the disk, behind the page cache. Takes those that are not what was
+    /// written out of that, and returns them.
     ///
     /// # Errors
-    /// Fails if the data cannot be made durable, without which the page cache would keep it.
-    pub(crate) fn wrong_on_disk(&self, size: ByteCount, verified: &Verified) -> io::Result<Vec<u32>> {
-        self.data.sync_all()?;
+    /// Fails if the data cannot be made durable, without which the page cache would keep it, and if the disk has had
+    /// other content too often.
+    pub(crate) fn wrong_on_disk(&mut self, verified: &mut Verified) -> io::Result<Vec<u32>> {
+        self.sync(File::sync_all)?;
         fadvise(&self.data, 0, None, Advice::DontNeed)?;
         let is_wrong = |(index, hash): &(u32, Digest)| {
             let length = verified.length(*index).unwrap_or(0);
-            !is_there(&self.data, size, *index, length, hash)
+            !is_there(&self.data, self.size, *index, length, hash)
         };
-        Ok(verified.hashes().filter(is_wrong).map(|(index, _)| index).collect())
+        let wrong: Vec<u32> = verified.hashes().filter(is_wrong).map(|(index, _)| index).collect();
+        if wrong.is_empty() {
+            return Ok(wrong);
+        }
+        for index in &wrong {
+            verified.remove(*index);
+        }
+        if let Some((format, journal)) = &mut self.journal {
+            rewrite(journal, format, verified)?;
+        }
+        self.is_fresh = false;
+        self.repairs += 1;
+        if self.repairs > MAX_REPAIRS {
+            return Err(io::Error::other("its disk does not keep what is written"));
+        }
+        Ok(wrong)
     }
 
     /// The file, under its working name.
@@ -211,44 +337,64 @@ impl Part {
         &self.data
     }
 
+    /// Makes a large file durable while its owner may write to it: it takes long, and a run that is ended meanwhile can
+    /// be continued.
+    pub(crate) fn make_durable(&mut self) -> io::Result<()> {
+        if self.journal.is_some() { self.sync(File::sync_data) } else { Ok(()) }
+    }
+
     /// Makes the file durable and gives it its name.
-    pub(crate) fn finish(self, mode: u16, modified: ModificationTime) -> io::Result<()> {
-        set_attributes(&self.data, mode, modified)?;
-        self.data.sync_all()?;
-        self.working.rename(&self.target)?;
-        if self.journal.is_some() {
-            let name = journal_name(&self.working.name);
-            self.target.sibling(name).remove_file()?;
+    ///
+    /// # Errors
+    /// Fails if the system refuses, and if something else has its working name. What has arrived of a large file stays
+    /// for the next run.
+    pub(crate) fn finish(mut self, mode: u16, modified: ModificationTime) -> io::Result<()> {
+        if let Err(error) = self.settle(mode, modified) {
+            if self.journal.is_none() {
+                self.discard();
+            }
+            return Err(error);
         }
-        Ok(())
+        if self.journal.is_some() { self.names.journal.remove_file() } else { Ok(()) }
+    }
+
+    fn settle(&mut self, mode: u16, modified: ModificationTime) -> io::Result<()> {
+        set_attributes(&self.data, mode, modified)?;
+        self.sync(File::sync_all)?;
+        if !self.names.data.is(&self.data)? {
+            return Err(io::Error::other("something else has taken its working name"));
+        }
+        self.names.data.rename(&self.names.target)
     }
 
     /// Removes the data, which nobody can use.
     pub(crate) fn discard(self) {
         // What is left over is removed by the next run.
-        let _ = self.working.remove_file();
+        if self.names.data.is(&self.data).unwrap_or(false) {
+            let _ = self.names.data.remove_file();
+        }
     }
 }
 
-/// Returns the name of the journal that belongs to a working name.
-fn journal_name(working: &[u8]) -> Vec<u8> {
-    let stem = working.strip_suffix(b"part").unwrap_or(working);
-    [stem, b"journal"].concat()
-}
-
-/// Makes a file that was not there; what an earlier run left is removed.
-fn fresh(within: &Within) -> io::Result<File> {
+/// Makes the files of a part that were not there; what an earlier run left is removed.
+fn fresh(names: &Names, format: &Journal, size: ByteCount) -> io::Result<(File, bool, Option<File>)> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-    within.open(flags).or_else(|error| match error.kind() {
+    let made = names.data.open(flags).or_else(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            if let Ok(old) = own_file(within, OFlags::RDWR) {
-                lock(&old)?;
-            }
-            within.remove_file()?;
-            within.open(flags)
+            clear(&names.data)?;
+            names.data.open(flags)
         }
         _ => Err(error),
-    })
+    });
+    let made = made.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { busy() } else { error })?;
+    let (data, is_locked) = locked(&names.data, made)?;
+    if size.get() <= CHUNK as u64 {
+        return Ok((data, is_locked, None));
+    }
+    names.journal.remove_file()?;
+    let mut journal = names.journal.open(flags)?;
+    journal.write_all(&format.header())?;
+    Ok((data, is_locked, Some(journal)))
 }
 
 /// Writes into a part.
@@ -296,10 +442,26 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::fd::OwnedFd;
     use std::os::unix::ffi::OsStrExt;
+    use std::path::PathBuf;
 
     const BOOT: Boot = [1; 16];
     const IDENTITY: Identity = Identity([2; 32]);
+    const SIZE: ByteCount = ByteCount::new(3 * CHUNK as u64 + 10);
+    const TIME: ModificationTime = ModificationTime { seconds: 1000, nanoseconds: 5 };
+
+    fn open(tree: &Tree, path: &EntryPath, identity: Identity, verified: &mut Verified) -> Part {
+        let (part, lost) = Part::open(tree, path, SIZE, identity, BOOT, verified).unwrap();
+        assert!(lost.is_empty());
+        part
+    }
+
+    fn working_path(folder: &tempfile::TempDir, tree: &Tree, path: &EntryPath) -> PathBuf {
+        folder.path().join(OsStr::from_bytes(&working(&tree.within(path).unwrap(), path, false).name))
+    }
 
     fn content(index: u32, size: ByteCount) -> Vec<u8> {
         let length = Verified::new(size).length(index).unwrap();
@@ -320,9 +482,9 @@ mod tests {
     fn a_part_that_was_left_is_continued_and_another_state_of_the_file_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
-        let size = ByteCount::new(3 * CHUNK as u64 + 10);
+        let size = SIZE;
         let mut verified = recover(&tree, &path, size, IDENTITY, BOOT).unwrap();
-        let mut part = Part::open(&tree, &path, size, IDENTITY, BOOT, &verified).unwrap();
+        let mut part = open(&tree, &path, IDENTITY, &mut verified);
         for index in [3, 1] {
             write(&mut part, &mut verified, index, size);
         }
@@ -332,43 +494,153 @@ mod tests {
         assert_eq!(small.kind(), io::ErrorKind::ResourceBusy);
         drop(part);
         assert_eq!(recover(&tree, &path, size, IDENTITY, BOOT).unwrap(), verified);
+        let working = working_path(&folder, &tree, &path);
         // After a new start of the host, a chunk that did not reach the disk is wanted again.
-        let working = folder.path().join(std::ffi::OsStr::from_bytes(&path.working_name(false)));
         let file = File::options().write(true).open(&working).unwrap();
         file.write_all_at(&[0xff; 5], CHUNK as u64 + 9).unwrap();
         let after = recover(&tree, &path, size, IDENTITY, [9; 16]).unwrap();
         assert!(after.contains(3) && !after.contains(1));
         let mut verified = recover(&tree, &path, size, IDENTITY, [9; 16]).unwrap();
         assert_eq!(verified, after);
-        let mut part = Part::open(&tree, &path, size, IDENTITY, [9; 16], &verified).unwrap();
+        let (mut part, lost) = Part::open(&tree, &path, size, IDENTITY, [9; 16], &mut verified).unwrap();
+        assert!(lost.is_empty() && part.is_locked);
         for index in [0, 1, 2] {
             write(&mut part, &mut verified, index, size);
         }
-        part.finish(0o640, ModificationTime { seconds: 1000, nanoseconds: 5 }).unwrap();
+        part.finish(0o640, TIME).unwrap();
         let whole: Vec<u8> = (0..4).flat_map(|index| content(index, size)).collect();
-        assert!(std::fs::read(folder.path().join("file")).unwrap() == whole);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(fs::read(folder.path().join("file")).unwrap() == whole);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         // A part of an older state is removed.
-        let part = Part::open(&tree, &path, size, IDENTITY, BOOT, &Verified::new(size)).unwrap();
-        drop(part);
+        drop(open(&tree, &path, IDENTITY, &mut Verified::new(size)));
         assert_eq!(recover(&tree, &path, size, Identity([3; 32]), BOOT).unwrap().bytes(), ByteCount::ZERO);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// Another copy to the same name may begin, and be killed, between the list of the first and its first chunk.
+    #[test]
+    fn a_part_that_another_transfer_has_had_meanwhile_is_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let (mut verified, mut of_other) = (Verified::new(SIZE), Verified::new(SIZE));
+        write(&mut open(&tree, &path, IDENTITY, &mut verified), &mut verified, 1, SIZE);
+        // One of the same file has only more.
+        let mut more = verified.clone();
+        write(&mut open(&tree, &path, IDENTITY, &mut more), &mut more, 3, SIZE);
+        drop(open(&tree, &path, IDENTITY, &mut verified));
+        assert_eq!(recover(&tree, &path, SIZE, IDENTITY, BOOT).unwrap(), more);
+        // One of another file has other chunks.
+        let mut other = open(&tree, &path, Identity([3; 32]), &mut of_other);
+        other.writer().write_block(0, 0, b"other").unwrap();
+        write(&mut other, &mut of_other, 2, SIZE);
+        drop(other);
+        let (mut part, lost) = Part::open(&tree, &path, SIZE, IDENTITY, BOOT, &mut verified).unwrap();
+        assert_eq!((lost, verified.bytes(), part.is_fresh), (vec![1], ByteCount::ZERO, true));
+        for index in [1, 2, 3] {
+            write(&mut part, &mut verified, index, SIZE);
+        }
+        part.finish(0o640, TIME).unwrap();
+        let whole = [vec![0; CHUNK], content(1, SIZE), content(2, SIZE), content(3, SIZE)].concat();
+        assert!(fs::read(folder.path().join("file")).unwrap() == whole);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// The kernel reports once that it could not write a page, and takes it for written from then on.
+    #[test]
+    fn what_a_failed_fsync_may_have_lost_does_not_count_in_the_next_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let mut verified = Verified::new(SIZE);
+        let mut part = open(&tree, &path, IDENTITY, &mut verified);
+        write(&mut part, &mut verified, 1, SIZE);
+        part.unmarked = DURABLE_INTERVAL;
+        write(&mut part, &mut verified, 3, SIZE);
+        let durable = verified.clone();
+        write(&mut part, &mut verified, 0, SIZE);
+        // A pipe has no fsync.
+        let data = std::mem::replace(&mut part.data, Arc::new(File::from(OwnedFd::from(io::pipe().unwrap().0))));
+        part.make_durable().unwrap_err();
+        part.data = data;
+        write(&mut part, &mut verified, 2, SIZE);
+        part.finish(0o640, TIME).unwrap_err();
+        assert!(!folder.path().join("file").exists());
+        assert_eq!(recover(&tree, &path, SIZE, IDENTITY, BOOT).unwrap(), durable);
+    }
+
+    #[test]
+    fn what_has_taken_a_working_name_gets_no_other_and_stays() {
+        for size in [SIZE, ByteCount::new(5)] {
+            let folder = tempfile::tempdir().unwrap();
+            let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+            let (part, _) = Part::open(&tree, &path, size, IDENTITY, BOOT, &mut Verified::new(size)).unwrap();
+            let working = working_path(&folder, &tree, &path);
+            fs::remove_file(&working).unwrap();
+            fs::write(&working, "half of another").unwrap();
+            part.finish(0o640, TIME).unwrap_err();
+            assert!(!folder.path().join("file").exists());
+            assert_eq!(fs::read(&working).unwrap(), b"half of another");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_removed_before_it_was_locked_belongs_to_another_transfer() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let within = working(&tree.within(&path).unwrap(), &path, false);
+        let made = within.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).unwrap();
+        let part = open(&tree, &path, IDENTITY, &mut Verified::new(SIZE));
+        assert_eq!(locked(&within, made).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert!(within.is(part.file()).unwrap());
+        assert_eq!(clear(&within).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+    }
+
+    #[test]
+    fn a_file_system_without_locks_can_be_written() {
+        assert_eq!(attempted(Ok(())).unwrap(), Some(true));
+        for (error, taken) in [
+            (Errno::WOULDBLOCK, None),
+            (Errno::INTR, None),
+            (Errno::NOLCK, Some(false)),
+            (Errno::NOSYS, Some(false)),
+            (Errno::OPNOTSUPP, Some(false)),
+        ] {
+            assert_eq!(attempted(Err(error)).unwrap(), taken, "{error}");
+        }
+        assert!(attempted(Err(Errno::BADF)).is_err());
+    }
+
+    #[test]
+    fn what_is_left_of_a_file_is_removed_unless_it_is_being_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let count = || fs::read_dir(folder.path()).unwrap().count();
+        let part = open(&tree, &path, IDENTITY, &mut Verified::new(SIZE));
+        remove_left(&tree, &path).unwrap();
+        assert_eq!(count(), 2);
+        drop(part);
+        remove_left(&tree, &path).unwrap();
+        assert_eq!(count(), 0);
+        // Only its journal outlives a transfer that was killed when its file had its name.
+        drop(open(&tree, &path, IDENTITY, &mut Verified::new(SIZE)));
+        fs::remove_file(working_path(&folder, &tree, &path)).unwrap();
+        remove_left(&tree, &path).unwrap();
+        assert_eq!(count(), 0);
     }
 
     #[test]
     fn a_working_name_that_somebody_prepared_is_not_written_through() {
         let folder = tempfile::tempdir().unwrap();
         let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
-        let working = folder.path().join(std::ffi::OsStr::from_bytes(&path.working_name(false)));
+        let working = working_path(&folder, &tree, &path);
         let victim = folder.path().join("victim");
-        std::fs::write(&victim, "victim").unwrap();
-        for prepare in [std::os::unix::fs::symlink::<_, _>, std::fs::hard_link] {
+        fs::write(&victim, "victim").unwrap();
+        for prepare in [std::os::unix::fs::symlink::<_, _>, fs::hard_link] {
             prepare(victim.as_path(), working.as_path()).unwrap();
             let size = ByteCount::new(3);
-            let part = Part::open(&tree, &path, size, IDENTITY, BOOT, &Verified::new(size)).unwrap();
+            let (part, _) = Part::open(&tree, &path, size, IDENTITY, BOOT, &mut Verified::new(size)).unwrap();
             part.writer().write_block(0, 0, b"new").unwrap();
             part.finish(0o600, ModificationTime::default()).unwrap();
-            assert_eq!(std::fs::read(&victim).unwrap(), b"victim");
+            assert_eq!(fs::read(&victim).unwrap(), b"victim");
         }
     }
 }

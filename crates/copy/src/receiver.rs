@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -52,6 +52,8 @@ pub(crate) struct Receiver {
     boot: Boot,
     /// The time until which this transfer waits for others that hold its files.
     waits_until: OnceLock<Instant>,
+    /// The destination's file system has no locks, which was said.
+    lacks_locks: AtomicBool,
     pub(crate) list: Mutex<Listed>,
     /// Changes of `list` and `incoming` for the thread that waits for the end.
     pub(crate) changed: Condvar,
@@ -160,6 +162,7 @@ impl Receiver {
             begun: AtomicUsize::new(0),
             boot: boot(),
             waits_until: OnceLock::new(),
+            lacks_locks: AtomicBool::new(false),
             list: Mutex::default(),
             changed: Condvar::new(),
             working: AtomicU64::new(0),

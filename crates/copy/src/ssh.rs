@@ -108,7 +108,7 @@ pub(crate) fn end(link: &Link) -> Option<i32> {
 
 /// Leaves a process that is the way to the far end to its own end, which takes round trips: everything is done, and an
 /// ssh may carry other sessions as well (`ControlMaster`), which would end with it.
-pub(crate) fn leave_to_end(link: &Link) {
+pub(crate) fn release(link: &Link) {
     if let Some(Held::Process(mut child)) = lock(link).take() {
         // Without a thread it is the system that notes its end.
         let _ = thread::Builder::new().name("copy-ssh-end".to_owned()).spawn(move || child.wait());
@@ -189,7 +189,7 @@ mod tests {
         let mut pipes = start(&["sh".to_owned(), "-c".to_owned(), "read x; echo done".to_owned()], "h", "f", &link)
             .map_err(|error| error.to_string())
             .unwrap();
-        leave_to_end(&link);
+        release(&link);
         assert!(lock(&link).is_none());
         drop(pipes.to);
         let mut said = String::new();

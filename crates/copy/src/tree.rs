@@ -93,6 +93,12 @@ impl Within {
         }
     }
 
+    /// Returns true if this is the name of what is open.
+    pub(crate) fn is(&self, open: &File) -> io::Result<bool> {
+        let open = rustix::fs::fstat(open)?;
+        Ok(self.stat()?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (open.st_dev, open.st_ino)))
+    }
+
     /// Opens it with these flags; what is created is its owner's alone.
     pub(crate) fn open(&self, flags: OFlags) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -130,6 +136,15 @@ impl Within {
     pub(crate) fn rename(&self, to: &Self) -> io::Result<()> {
         to.stat()?.map_or(Ok(()), |stat| check_no_device(&stat))?;
         Ok(rustix::fs::renameat(&self.folder, self.name(), &to.folder, to.name())?)
+    }
+
+    /// Gives it the name of `to`, and removes it if it cannot have that.
+    pub(crate) fn rename_or_remove(&self, to: &Self) -> io::Result<()> {
+        let renamed = self.rename(to);
+        if renamed.is_err() {
+            let _ = self.remove_file();
+        }
+        renamed
     }
 
     /// Removes a file or link, if it is there.

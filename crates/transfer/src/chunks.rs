@@ -169,6 +169,11 @@ impl Verified {
         self.hashes.contains_key(&index)
     }
 
+    /// Returns the hash of the chunk; `None` if it is not there.
+    pub fn hash(&self, index: u32) -> Option<Digest> {
+        self.hashes.get(&index).copied()
+    }
+
     /// Returns the bytes of the chunk `index`; `None` if the file has no such chunk.
     pub fn length(&self, index: u32) -> Option<usize> {
         let begin = u64::from(index) * CHUNK as u64;
@@ -313,7 +318,8 @@ mod tests {
         assert!(verified.insert(0, [0; 32]) && verified.insert(3, [0; 32]) && !verified.insert(3, [0; 32]));
         assert!(!verified.insert(6, [0; 32]));
         assert_eq!(rows(&verified), [(1, 2), (4, 2)]);
-        assert!(verified.insert(1, [0; 32]));
+        assert!(verified.insert(1, [1; 32]));
+        assert_eq!((verified.hash(1), verified.hash(2)), (Some([1; 32]), None));
         verified.remove(1);
         assert_eq!(rows(&verified), [(1, 2), (4, 2)]);
         assert_eq!((verified.length(5), verified.length(6)), (Some(1), None));

@@ -40,6 +40,8 @@ pub struct Recovered {
     pub doubtful: Vec<(u32, Digest)>,
     /// Bytes of the journal that are sound; what follows is to be cut off.
     pub length: ByteCount,
+    /// Bytes of the journal up to the last mark that everything before is on disk.
+    pub durable: ByteCount,
 }
 
 impl Journal {
@@ -83,14 +85,18 @@ impl Journal {
         if header != of_boot.header() {
             return None;
         }
-        let mut recovered = Recovered { verified: Vec::new(), doubtful: Vec::new(), length: ByteCount::ZERO };
+        let begin = ByteCount::new(HEADER as u64);
+        let mut recovered = Recovered { verified: Vec::new(), doubtful: Vec::new(), length: begin, durable: begin };
         let mut sound = HEADER;
         for record in records.chunks_exact(RECORD) {
             let Some((index, kind, hash)) = self.parse(record) else { break };
             sound += RECORD;
             match kind {
                 VERIFIED => recovered.doubtful.push((index, hash)),
-                DURABLE => recovered.verified.append(&mut recovered.doubtful),
+                DURABLE => {
+                    recovered.verified.append(&mut recovered.doubtful);
+                    recovered.durable = ByteCount::new(sound as u64);
+                }
                 _ => break,
             }
         }
@@ -136,6 +142,9 @@ mod tests {
         let recovered = journal().recover(&written()).unwrap();
         assert_eq!((indexes(&recovered.verified), recovered.doubtful.len()), (vec![4, 2], 0));
         assert_eq!(recovered.length.get(), written().len() as u64);
+        assert_eq!(recovered.durable.get(), (HEADER + 2 * RECORD) as u64);
+        let unmarked = journal().recover(&written()[..HEADER + RECORD]).unwrap();
+        assert_eq!((unmarked.verified.len(), unmarked.durable.get()), (1, HEADER as u64));
     }
 
     #[test]

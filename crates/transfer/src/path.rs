@@ -11,6 +11,10 @@ const MAX_NAME: usize = 255;
 /// Ends of the names of files that a transfer makes while it runs.
 const RESERVED: [&[u8]; 2] = [b".fullpipe-part", b".fullpipe-journal"];
 
+/// Bytes of an entry's name that stand in the names of those files, and digits of the hash behind it.
+const KEPT: usize = 200;
+const HASH: usize = 8;
+
 /// The path of an entry below the folder of a transfer: names joined by `/`, as bytes of any encoding.
 ///
 /// It leads to nothing above that folder. Symbolic links on the way are the affair of the one who opens it.
@@ -81,13 +85,19 @@ impl EntryPath {
     }
 
     /// Returns a name for a file of the transfer in the same folder, next to the entry: of its data while it is not
-    /// complete, or of its journal.
-    pub fn working_name(&self, journal: bool) -> Vec<u8> {
-        const KEPT: usize = 200;
+    /// complete, or of its journal. Each `user` of the system has names of its own, and so may write to no file of
+    /// another one.
+    pub fn working_name(&self, journal: bool, user: u32) -> Vec<u8> {
         let name = self.name();
-        let hash = blake3::hash(name).to_hex();
+        let hash = blake3::hash(&[name, &user.to_le_bytes()].concat()).to_hex();
         let end = RESERVED[usize::from(journal)];
-        [b".", &name[..name.len().min(KEPT)], b".", &hash.as_bytes()[..8], end].concat()
+        [b".", &name[..name.len().min(KEPT)], b".", &hash.as_bytes()[..HASH], end].concat()
+    }
+
+    /// Returns the name of the entry that has this working name; `None` if it is no such name, or that of the entry is
+    /// too long to stand in it.
+    pub fn name_of_working(working: &[u8]) -> Option<&[u8]> {
+        begin_of_working(working).filter(|name| name.len() < KEPT)
     }
 }
 
@@ -123,18 +133,18 @@ fn check(name: &[u8]) -> Result<(), PathError> {
         b"." | b".." => Err(PathError::Outside),
         _ if name.len() > MAX_NAME => Err(PathError::TooLong),
         _ if name.contains(&0) => Err(PathError::ZeroByte),
-        _ if is_working_name(name) => Err(PathError::Reserved),
+        _ if begin_of_working(name).is_some() => Err(PathError::Reserved),
         _ => Ok(()),
     }
 }
 
-/// Returns true if a name has the form of [`EntryPath::working_name`].
-fn is_working_name(name: &[u8]) -> bool {
-    let stem = RESERVED.iter().find_map(|end| name.strip_suffix(*end));
-    let Some([b'.', of @ ..]) = stem else { return false };
-    of.split_last_chunk().is_some_and(|(of, [dot, hash @ ..]): (_, &[u8; 9])| {
-        !of.is_empty() && *dot == b'.' && hash.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
-    })
+/// Returns what stands of an entry's name in a name of the form of [`EntryPath::working_name`]; `None` if a name has
+/// another form.
+fn begin_of_working(working: &[u8]) -> Option<&[u8]> {
+    let stem = RESERVED.iter().find_map(|end| working.strip_suffix(*end))?.strip_prefix(b".")?;
+    let (name, [dot, hash @ ..]): (_, &[u8; 1 + HASH]) = stem.split_last_chunk()?;
+    let is_hash = hash.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    (!name.is_empty() && *dot == b'.' && is_hash).then_some(name)
 }
 
 #[cfg(test)]
@@ -188,14 +198,25 @@ mod tests {
         assert_eq!(escaped("a\u{202e}b".as_bytes()), "a\\u{202e}b");
     }
 
+    #[test]
+    fn a_name_of_another_shape_is_no_working_name() {
+        for name in
+            [&b""[..], b"x", b".fullpipe-part", b"..fullpipe-part", b".12345678.fullpipe-part", b"a.fullpipe-part"]
+        {
+            assert_eq!(EntryPath::name_of_working(name), None, "{}", escaped(name));
+        }
+    }
+
     proptest! {
         #[test]
         fn a_working_name_is_a_name_and_no_entry(name in proptest::collection::vec(1_u8.., 1..255)) {
             prop_assume!(!name.contains(&b'/'));
             if let Ok(path) = EntryPath::new(name) {
                 for journal in [false, true] {
-                    let working = path.working_name(journal);
-                    prop_assert!(working.len() <= MAX_NAME);
+                    let working = path.working_name(journal, 1000);
+                    prop_assert!(working.len() <= MAX_NAME && working != path.working_name(journal, 0));
+                    let whole = Some(path.name()).filter(|name| name.len() < KEPT);
+                    prop_assert_eq!(EntryPath::name_of_working(&working), whole);
                     prop_assert_eq!(EntryPath::new(working), Err(PathError::Reserved));
                 }
             }

@@ -21,5 +21,8 @@ pub(crate) use pipe::QuicConnection;
 pub(crate) use setup::{HANDSHAKE_DEADLINE, QuicListener, dial};
 pub(crate) use watch::QuicWatch;
 
+/// Streams of a copy on a connection at most.
+pub(crate) const MAX_STREAMS: u16 = 64;
+
 /// Streams of a copy on a connection, where nobody asked for a number: more let more threads hash and write.
 pub(crate) const USUAL_STREAMS: u16 = 4;

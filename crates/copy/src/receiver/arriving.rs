@@ -84,7 +84,7 @@ impl Receiver {
         };
         let (length, hash) = check(&file, header, content)?;
         if hash != header.hash {
-            self.count_corrupt(1)?;
+            self.count_corrupt()?;
             self.common.note(format!("a chunk of {} arrived with wrong content; it is fetched again", file.path));
             self.want(header.file, header.chunk);
             return Ok(());
@@ -100,9 +100,8 @@ impl Receiver {
         Ok(())
     }
 
-    pub(super) fn count_corrupt(&self, count: u32) -> Result<(), CopyError> {
-        let before = self.corrupt.fetch_add(count, Ordering::Relaxed);
-        if before.saturating_add(count) > MAX_CORRUPT {
+    fn count_corrupt(&self) -> Result<(), CopyError> {
+        if self.corrupt.fetch_add(1, Ordering::Relaxed) >= MAX_CORRUPT {
             return Err(CopyError::Protocol("too many chunks have wrong content".to_owned()));
         }
         Ok(())
@@ -148,9 +147,12 @@ impl Receiver {
                 return Ok(None);
             }
         }
-        let part = match state.part.take() {
-            Some(part) => part,
-            None => self.open_part(tree, file, &state.verified)?,
+        let part = if let Some(part) = state.part.take() {
+            part
+        } else {
+            let (part, lost) = self.open_part(tree, file, &mut state.verified)?;
+            self.want_lost(file, &lost)?;
+            part
         };
         Ok(Some((state.part.insert(part).writer(), was_begun)))
     }

@@ -36,13 +36,13 @@ impl Receiver {
 
     /// Returns the part of a complete file if its disk holds what was sent, or nobody asked for that. Otherwise wants
     /// what is wrong again, and keeps the part.
-    fn is_right_on_disk(&self, file: &Incoming, part: Part) -> io::Result<Option<Part>> {
+    fn is_right_on_disk(&self, file: &Incoming, mut part: Part) -> io::Result<Option<Part>> {
         if !self.options.verify_disk {
             return Ok(Some(part));
         }
         // Nobody else reads the hashes of a file that is closed, and others need not wait for the disk.
         let mut verified = std::mem::replace(&mut lock(&file.state).verified, Verified::new(file.size));
-        let wrong = self.wrong_on_disk(file, &part, &mut verified)?;
+        let wrong = self.wrong_on_disk(file, &mut part, &mut verified)?;
         let mut state = lock(&file.state);
         state.verified = verified;
         if wrong.is_empty() {
@@ -57,25 +57,27 @@ impl Receiver {
     }
 
     /// Takes the chunks that are wrong on the disk out of `verified`, and returns them; none if nobody asked for that.
-    pub(super) fn wrong_on_disk(&self, file: &Incoming, part: &Part, verified: &mut Verified) -> io::Result<Vec<u32>> {
+    pub(super) fn wrong_on_disk(
+        &self,
+        file: &Incoming,
+        part: &mut Part,
+        verified: &mut Verified,
+    ) -> io::Result<Vec<u32>> {
         if !self.options.verify_disk {
             return Ok(Vec::new());
         }
-        let wrong = part.wrong_on_disk(file.size, verified)?;
+        let wrong = part.wrong_on_disk(verified)?;
         if !wrong.is_empty() {
-            self.count_corrupt(wrong.len() as u32).map_err(io::Error::other)?;
             let text =
                 format!("chunks of {} that are wrong on the disk, and are fetched again: {}", file.path, wrong.len());
             self.common.note(text);
-        }
-        for chunk in &wrong {
-            verified.remove(*chunk);
         }
         Ok(wrong)
     }
 
     /// Makes a complete file durable under its name, with all that is kept of it.
-    pub(super) fn finish_part(&self, file: &Incoming, part: Part) -> io::Result<()> {
+    pub(super) fn finish_part(&self, file: &Incoming, mut part: Part) -> io::Result<()> {
+        part.make_durable()?;
         self.set_extended(&file.path, part.file(), file.attributes.as_deref());
         part.finish(file.mode, file.modified)
     }

@@ -4,9 +4,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_transfer::{AGAIN, Attributes, Chunks, Entry, EntryKind, EntryPath, Message, Outcome, Verified};
+use fullpipe_transfer::{AGAIN, Attributes, CHUNK, Chunks, Entry, EntryKind, EntryPath, Message, Outcome, Verified};
+use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
 use super::{Destination, Incoming, ListedFolder, Receiver, State};
@@ -14,12 +16,15 @@ use crate::attributes::{NotKept, differ, settle};
 use crate::common::Tally;
 use crate::locks::lock;
 use crate::options::CopyError;
-use crate::part::{Part, recover};
+use crate::part::{Part, clear, recover, remove_left, working};
 use crate::tree::{Tree, Within, check_replaceable, kind, modified, set_attributes};
 
 /// Time on top of its own timeout that a transfer waits for another one that holds its files: that one may have the
 /// same timeout, and then ends in the meantime.
 const MORE_WAITING: Duration = Duration::from_secs(5);
+
+/// Time between two attempts meanwhile.
+const WAITING_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Receiver {
     pub(super) fn folder(&self, place: &Destination, folder: ListedFolder) {
@@ -102,10 +107,10 @@ impl Receiver {
             {
                 return Ok(());
             }
-            let working = within.sibling(path.working_name(false));
-            working.remove_file()?;
+            let working = working(&within, path, false);
+            self.when_free(path, || clear(&working))?;
             working.make_link(target)?;
-            working.rename(&within)
+            working.rename_or_remove(&within)
         });
         if let Err(error) = made {
             self.problem(path, &error.to_string());
@@ -122,16 +127,33 @@ impl Receiver {
                     return self.report(&file, Outcome::Failed(why));
                 }
                 lock(&self.incoming).insert(number, file);
-                for chunks in missing {
-                    if self.common.events.is_some() {
-                        Tally::add(&self.common.tally.wanted, chunks.bytes(size).get());
-                    }
-                    self.common.out.send(&Message::Want { file: number, chunks });
-                }
+                self.want_rows(number, size, missing);
             }
             Ok(None) => {}
             Err(error) => self.report(&file, Outcome::Failed(error.to_string())),
         }
+    }
+
+    fn want_rows(&self, file: u32, size: ByteCount, rows: impl IntoIterator<Item = Chunks>) {
+        for chunks in rows {
+            if self.common.events.is_some() {
+                Tally::add(&self.common.tally.wanted, chunks.bytes(size).get());
+            }
+            self.common.out.send(&Message::Want { file, chunks });
+        }
+    }
+
+    /// Wants chunks again that an earlier run had verified, and that are no longer there.
+    ///
+    /// # Errors
+    /// Fails if the bounds of the copy do not let them cross.
+    pub(super) fn want_lost(&self, file: &Incoming, lost: &[u32]) -> io::Result<()> {
+        let rows = lost.chunk_by(|one, next| one + 1 == *next);
+        let rows: Vec<Chunks> = rows.map(|row| Chunks { first: row[0], count: row.len() as u32 }).collect();
+        let bytes = rows.iter().map(|chunks| chunks.bytes(file.size).get()).sum();
+        self.common.bounds.take(bytes).map_err(io::Error::other)?;
+        self.want_rows(file.number, file.size, rows);
+        Ok(())
     }
 
     /// Returns the chunks that are missing of a file; `None` if that is settled.
@@ -142,6 +164,10 @@ impl Receiver {
         };
         if is_present(tree, file, self.options.dry_run)? {
             self.update_attributes(tree, file)?;
+            // A journal outlives a transfer that was killed just after its file had its name.
+            if !self.options.dry_run && file.size.get() > CHUNK as u64 {
+                let _ = remove_left(tree, &file.path);
+            }
             self.report(file, Outcome::Present);
             return Ok(None);
         }
@@ -153,8 +179,8 @@ impl Receiver {
         let recovered = || recover(tree, &file.path, file.size, file.identity, self.boot);
         state.verified = self.when_free(&file.path, recovered)?;
         if let Some(digest) = state.verified.digest() {
-            let part = self.open_part(tree, file, &state.verified)?;
-            if self.wrong_on_disk(file, &part, &mut state.verified)?.is_empty() {
+            let (mut part, lost) = self.open_part(tree, file, &mut state.verified)?;
+            if lost.is_empty() && self.wrong_on_disk(file, &mut part, &mut state.verified)?.is_empty() {
                 self.finish_part(file, part)?;
                 self.report(file, Outcome::Copied(digest));
                 return Ok(None);
@@ -163,17 +189,30 @@ impl Receiver {
         Ok(Some(state.verified.missing()))
     }
 
-    pub(super) fn open_part(&self, tree: &Tree, file: &Incoming, verified: &Verified) -> io::Result<Part> {
-        let open = || Part::open(tree, &file.path, file.size, file.identity, self.boot, verified);
-        self.when_free(&file.path, open)
+    /// Opens the part of a file, as [`Part::open`] does.
+    pub(super) fn open_part(
+        &self,
+        tree: &Tree,
+        file: &Incoming,
+        verified: &mut Verified,
+    ) -> io::Result<(Part, Vec<u32>)> {
+        let path = &file.path;
+        let open = || Part::open(tree, path, file.size, file.identity, self.boot, verified);
+        let (part, lost) = self.when_free(path, open)?;
+        if !part.is_locked && !self.lacks_locks.swap(true, Ordering::Relaxed) {
+            self.common.note(format!("the file system of {path} has no locks: let no other copy write the same files"));
+        }
+        Ok((part, lost))
     }
 
     /// Tries again while another transfer holds the file, which may be an earlier one whose network has gone: it ends
     /// by itself once it has received nothing for a while.
-    fn when_free<T>(&self, path: &EntryPath, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    fn when_free<T>(&self, path: &EntryPath, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         loop {
             match attempt() {
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.may_wait(path) => {}
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.may_wait(path) => {
+                    thread::sleep(WAITING_INTERVAL);
+                }
                 done => return done,
             }
         }

@@ -4,6 +4,7 @@ use super::arriving::MAX_BEGUN;
 use super::*;
 use crate::control::Outgoing;
 use crate::finish::finish;
+use crate::part::working;
 use crate::pulse::Pulse;
 use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHeader, Digest, ZEROS, block_hash};
 use rustix::fs::Mode;
@@ -40,7 +41,10 @@ impl Bench {
     }
 
     fn with(change: impl FnOnce(&mut ReceiveOptions)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::within(tempfile::tempdir().unwrap(), change)
+    }
+
+    fn within(folder: tempfile::TempDir, change: impl FnOnce(&mut ReceiveOptions)) -> Self {
         let sent = Sent::default();
         let (out, writer) = Outgoing::start(sent.clone(), &Pulse::new(Duration::from_secs(9))).unwrap();
         let mut options = ReceiveOptions {
@@ -189,9 +193,18 @@ fn attributes_that_cannot_be_set_are_said_once_and_nothing_fails() {
 
 /// Changes a byte of the working file of `file`, as a disk might.
 fn spoil(bench: &Bench, offset: u64) {
-    let name = EntryPath::new("file").unwrap().working_name(false);
-    let working = bench.folder.path().join(std::ffi::OsStr::from_bytes(&name));
-    fs::File::options().write(true).open(working).unwrap().write_all_at(b"?", offset).unwrap();
+    let tree = Tree::open(bench.folder.path()).unwrap();
+    let path = EntryPath::new("file").unwrap();
+    let working = working(&tree.within(&path).unwrap(), &path, false);
+    working.open(rustix::fs::OFlags::WRONLY).unwrap().write_all_at(b"?", offset).unwrap();
+}
+
+fn wanted(sent: &[Message<'_>]) -> Vec<(u32, u32)> {
+    let wanted = |message: &Message<'_>| match message {
+        Message::Want { chunks, .. } => Some((chunks.first, chunks.count)),
+        _ => None,
+    };
+    sent.iter().filter_map(wanted).collect()
 }
 
 #[test]
@@ -213,14 +226,116 @@ fn what_a_disk_has_changed_is_found_and_wanted_again_before_the_file_has_its_nam
     assert!(!bench.folder.path().join("file").exists());
     bench.data(0, 1, size, &chunk(1)).unwrap();
     let (sent, folder) = bench.end();
-    let wanted = sent.iter().filter_map(|message| match message {
-        Message::Want { chunks, .. } => Some((chunks.first, chunks.count)),
-        _ => None,
-    });
-    assert_eq!(wanted.collect::<Vec<_>>(), [(0, 3), (0, 1), (1, 1), (1, 1)]);
+    assert_eq!(wanted(&sent), [(0, 3), (0, 1), (1, 1), (1, 1)]);
     assert!(matches!(outcomes(&sent)[..], [(0, Outcome::Copied(_))]), "{sent:?}");
     assert!(fs::read(folder.path().join("file")).unwrap() == [chunk(0), chunk(1), chunk(2)].concat());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_hole_that_a_disk_has_changed_is_made_again() {
+    let size = 2 * CHUNK as u64;
+    let bench = Bench::new(None);
+    bench.file("file", size).unwrap();
+    let hole = || bench.receiver.handle(data(0, 1, 0, chunk_hash(ByteCount::new(size), 1, &ZEROS), b""));
+    hole().unwrap();
+    spoil(&bench, CHUNK as u64 + 5);
+    bench.data(0, 0, size, &vec![7; CHUNK]).unwrap();
+    hole().unwrap();
+    assert!(bench.receiver.is_settled());
+    let (sent, folder) = bench.end();
+    assert_eq!((wanted(&sent), outcomes(&sent).len()), (vec![(0, 2), (1, 1)], 1));
+    assert!(fs::read(folder.path().join("file")).unwrap() == [vec![7; CHUNK], ZEROS.to_vec()].concat());
+}
+
+#[test]
+fn a_disk_that_keeps_nothing_is_named_and_the_other_end_is_not() {
+    let size = 2 * CHUNK as u64;
+    let bench = Bench::new(None);
+    bench.file("file", size).unwrap();
+    bench.data(0, 1, size, &vec![1; CHUNK]).unwrap();
+    for round in 0..20 {
+        let (chunk, other) = (round % 2, 1 - round % 2);
+        spoil(&bench, u64::from(other) * CHUNK as u64);
+        bench.data(0, chunk, size, &vec![chunk as u8; CHUNK]).unwrap();
+        if bench.receiver.is_settled() {
+            break;
+        }
+    }
+    assert!(bench.receiver.is_settled());
+    let (sent, folder) = bench.end();
+    let why = "its disk does not keep what is written".to_owned();
+    assert_eq!((outcomes(&sent), wanted(&sent).len()), (vec![(0, Outcome::Failed(why))], 11));
+    assert!(!folder.path().join("file").exists());
+}
+
+/// Leaves a chunk of the file `name` of `size` bytes behind, as a transfer that is killed.
+fn leave(folder: &Path, name: &str, size: u64, identity: u8, chunk: u32) {
+    let (tree, path, size) = (Tree::open(folder).unwrap(), EntryPath::new(name).unwrap(), ByteCount::new(size));
+    let (identity, verified) = (Identity([identity; 32]), &mut Verified::new(size));
+    let (mut part, _) = Part::open(&tree, &path, size, identity, boot(), verified).unwrap();
+    let content = vec![chunk as u8 + 1; CHUNK];
+    for (block, content) in (0..).zip(content.chunks(BLOCK)) {
+        part.writer().write_block(chunk, block, content).unwrap();
+    }
+    part.record(chunk, &chunk_hash(size, chunk, &content), CHUNK).unwrap();
+}
+
+/// The first ended with the other's chunks in its file, and without a word.
+#[test]
+fn a_copy_that_another_one_came_before_after_its_list_wants_again_what_is_lost() {
+    let size = 4 * CHUNK as u64;
+    let folder = tempfile::tempdir().unwrap();
+    leave(folder.path(), "file", size, 1, 0);
+    let bench = Bench::within(folder, |options| options.verify_disk = false);
+    bench.file("file", size).unwrap();
+    leave(bench.folder.path(), "file", size, 9, 2);
+    for chunk in [1, 2, 3] {
+        bench.data(0, chunk, size, &vec![chunk as u8; CHUNK]).unwrap();
+    }
+    assert!(!bench.folder.path().join("file").exists());
+    bench.data(0, 0, size, &vec![0; CHUNK]).unwrap();
+    let (sent, folder) = bench.end();
+    assert_eq!((wanted(&sent), outcomes(&sent).len()), (vec![(1, 3), (0, 1)], 1));
+    let expected: Vec<u8> = (0..4).flat_map(|chunk| vec![chunk; CHUNK]).collect();
+    assert!(fs::read(folder.path().join("file")).unwrap() == expected);
+}
+
+#[test]
+fn a_link_that_cannot_have_its_name_leaves_nothing_behind() {
+    let bench = Bench::with(|options| options.delete = false);
+    for name in ["symbolic", "hard"] {
+        fs::create_dir_all(bench.folder.path().join(name).join("inner")).unwrap();
+    }
+    bench.file("empty", 0).unwrap();
+    bench.entry("symbolic", EntryKind::SymbolicLink { target: b"target".to_vec() }).unwrap();
+    bench.entry("hard", EntryKind::HardLink { first: EntryPath::new("empty").unwrap() }).unwrap();
+    let (sent, folder) = bench.end();
+    let problems = sent.iter().filter(|message| matches!(message, Message::Unreadable { .. })).count();
+    assert_eq!((problems, fs::read_dir(folder.path()).unwrap().count()), (2, 3), "{sent:?}");
+}
+
+#[test]
+fn what_killed_copies_have_left_goes_unless_the_sender_has_the_file() {
+    let size = 2 * CHUNK as u64;
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["gone", "coming", "there"] {
+        leave(folder.path(), name, size, 1, 0);
+    }
+    let there = fs::File::create(folder.path().join("there")).unwrap();
+    there.set_len(size).unwrap();
+    there.set_modified(std::time::UNIX_EPOCH + Duration::new(1_000_000, 7)).unwrap();
+    let bench = Bench::within(folder, |options| options.verify_disk = false);
+    for name in ["coming", "there"] {
+        bench.file(name, size).unwrap();
+    }
+    bench.receiver.fail(0, "it vanished".to_owned());
+    let (sent, folder) = bench.end();
+    assert!(matches!(outcomes(&sent)[..], [(1, Outcome::Present), (0, Outcome::Failed(_))]), "{sent:?}");
+    let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.to_str().unwrap().chars().take(7).collect::<String>()).collect();
+    names.sort();
+    assert_eq!(names, [".coming", ".coming", "there"]);
 }
 
 fn again(bench: &Bench, file: u32, size: u64) -> Result<(), CopyError> {

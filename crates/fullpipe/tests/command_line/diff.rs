@@ -74,6 +74,28 @@ fn files_in_any_form_are_compared() {
 }
 
 #[test]
+fn documents_of_the_archive_are_compared_by_the_ends_of_their_identifiers() {
+    let folder = Folder::new();
+    let archive = folder.0.path().join("archive.db");
+    let stored = |command: &[&str]| run(fullpipe(command).arg("--store").arg(&archive), 20);
+    assert!(sentence(&stored(&["diff", "0cf739c4", "29136ff1"]), 2).starts_with("there is no file 0cf739c4, and"));
+    let names = [("a", 100.0), ("b", 80.0)].map(|(name, mbps)| {
+        let file = folder.file(name, &measured(name, mbps).to_string());
+        assert!(stored(&["store", "import", &file]).status.success());
+        file
+    });
+    let list = document(&stored(&["store", "list", "--json"]));
+    let ids: Vec<&str> = list["stored"].as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect();
+    let end = |id: &str| id[id.len() - 8..].to_owned();
+    let report = |a: &str, b: &str| document(&stored(&["diff", a, b, "--json"]))["difference"].clone();
+    let [by_id, by_file] = [report(&end(ids[1]), ids[0]), report(&names[0], &names[1])];
+    for side in ["a", "b"] {
+        assert_eq!((&by_id[side]["runs"], &by_id[side]["rate"]), (&json!(1), &by_file[side]["rate"]), "{by_id}");
+    }
+    assert!(sentence(&stored(&["diff", "00000000", ids[0]]), 2).contains("no document of the archive"));
+}
+
+#[test]
 fn what_is_not_comparable_is_refused_with_reasons_unless_it_is_wanted() {
     let folder = Folder::new();
     let mut other = many("b", &[80.0, 81.0, 79.0, 80.0]);

@@ -1,22 +1,29 @@
-//! Measurements in files.
+//! Measurements in files, and in the archive.
 
 use std::path::Path;
 
 use fullpipe_experiment::NamedRuns;
 use fullpipe_record::{Content, Document, Measurement};
+use fullpipe_store::Store;
 use fullpipe_units::printable;
 use serde_json::Value;
 
 use crate::commands::document::{name_of, not_a_document, text_of};
-use crate::failure::{Failure, USAGE};
+use crate::commands::keep::PlaceArgument;
+use crate::failure::{FAILED, Failure, USAGE};
 
-/// Reads the measurements of one of the two: of a file, or of several with commas between them.
-pub(super) fn read(files: &str) -> Result<NamedRuns, Failure> {
+/// Characters from which an identifier is taken for one.
+const MIN_ID: usize = 4;
+
+/// Reads the measurements of one of the two: of a file or a document of the archive, or of several with commas between
+/// them.
+pub(super) fn read(files: &str, archive: &PlaceArgument) -> Result<NamedRuns, Failure> {
     // A name may have a comma.
     let names: Vec<&str> = if Path::new(files).exists() { vec![files] } else { files.split(',').collect() };
     let mut measurements = Vec::new();
     for name in &names {
-        measurements.extend(measurements_in(name)?);
+        let text = if is_stored(name) { stored(name, archive)? } else { text_of(name)? };
+        measurements.extend(measurements_in(name_of(name), &text)?);
     }
     let name = match names[..] {
         [only] => only.to_owned(),
@@ -26,10 +33,26 @@ pub(super) fn read(files: &str) -> Result<NamedRuns, Failure> {
     Ok(NamedRuns { name: printable(&name), measurements })
 }
 
-fn measurements_in(file: &str) -> Result<Vec<Measurement>, Failure> {
-    let (name, text) = (name_of(file), text_of(file)?);
+/// Returns whether a name is that of no file, and may be the identifier of a document, or its end.
+fn is_stored(name: &str) -> bool {
+    let is_identifier = name.len() >= MIN_ID && name.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    is_identifier && !Path::new(name).exists()
+}
+
+/// Returns the text of a document of the archive.
+fn stored(id: &str, archive: &PlaceArgument) -> Result<String, Failure> {
+    let mut store = Store::open(&archive.location()?).map_err(|error| {
+        let failure = Failure::from(error);
+        Failure::new(failure.code, format!("there is no file {id}, and {}", failure.message))
+    })?;
+    let document = store.find(id)?;
+    let body = store.body(&document)?;
+    String::from_utf8(body).map_err(|_| Failure::new(FAILED, format!("document {id} is no text in UTF-8")))
+}
+
+fn measurements_in(name: &str, text: &str) -> Result<Vec<Measurement>, Failure> {
     let mut measurements = Vec::new();
-    for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
+    for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
         let value = value.map_err(|error| not_a_document(name, &error))?;
         let values = if let Value::Array(values) = value { values } else { vec![value] };
         for value in values {

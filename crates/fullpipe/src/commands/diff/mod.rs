@@ -12,6 +12,7 @@ use fullpipe_report as report;
 use fullpipe_units::Span;
 
 use crate::commands::Run;
+use crate::commands::keep::PlaceArgument;
 use crate::commands::load::Access;
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
@@ -20,18 +21,19 @@ use crate::values::some_time;
 
 /// The difference between two results, or two settings measured in pairs, with its interval.
 ///
-/// `fullpipe diff A B` compares what measure or diagnose printed with --json. A and B are files, or lists of files with
-/// commas; a file may hold several documents, an array of them, or the events of --json-lines; - is standard input.
+/// `fullpipe diff A B` compares what measure or diagnose printed with --json, or what the archive keeps. A and B are
+/// files, identifiers of `fullpipe store list`, or lists of both with commas; a file may hold several documents, an
+/// array of them, or the events of --json-lines; - is standard input.
 ///
 /// `fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr` measures two settings in pairs of random order, A behind the
 /// first -- and B behind the second, with the flags of measure. What happens to the path meanwhile falls on both.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(of_pairs))]
 pub(crate) struct Arguments {
-    /// File or files of A; with --pairs, the server: HOST or HOST:PORT
+    /// Files or identifiers of A; with --pairs, the server: HOST or HOST:PORT
     #[arg(value_name = "A|HOST")]
     a: String,
-    /// File or files of B
+    /// Files or identifiers of B
     #[arg(required_unless_present_any = ["pairs", "sides"], conflicts_with_all = ["pairs", "sides"])]
     b: Option<String>,
     /// Flags of A, then -- and those of B
@@ -58,6 +60,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
+    archive: PlaceArgument,
+    #[command(flatten)]
     output: OutputArguments,
 }
 
@@ -73,35 +77,41 @@ impl Run for Arguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         match (self.pairs, &self.b) {
             (Some(pairs), _) => pairs::run(self, pairs, terminal),
-            (None, Some(b)) => compare(&self.a, b, self.anyway, terminal),
+            (None, Some(b)) => self.compare(b, terminal),
             (None, None) => Err(Failure::new(USAGE, "one result alone has no difference; name a second one")),
         }
     }
 }
 
-/// Only pairs are measured, and only they have a server. That B needs no pairs would make up for their absence.
-fn of_pairs(flag: Arg) -> Arg {
-    let is_of_pairs = matches!(flag.get_help_heading(), Some("Server" | "Security" | "Pairs"));
-    if is_of_pairs && flag.get_id() != "pairs" { flag.requires("pairs").conflicts_with("b") } else { flag }
+impl Arguments {
+    /// Compares measurements that are there.
+    fn compare(&self, b: &str, terminal: &Terminal) -> Result<(), Failure> {
+        if self.a == "-" && b == "-" {
+            return Err(Failure::new(USAGE, "A and B cannot both be standard input"));
+        }
+        let samples = [documents::read(&self.a, &self.archive)?, documents::read(b, &self.archive)?];
+        let reasons = incomparable(&samples[0].measurements, &samples[1].measurements);
+        if !self.anyway && !reasons.is_empty() {
+            let reasons = reasons.join("; ");
+            return Err(Failure::new(
+                USAGE,
+                format!("A and B are not comparable: {reasons}; add --anyway to compare them"),
+            ));
+        }
+        let compared = compare_samples(samples)?;
+        finish(DifferenceReport { incomparable: reasons, ..compared }, None, terminal);
+        Ok(())
+    }
 }
 
-/// Compares the measurements in files.
-fn compare(a: &str, b: &str, anyway: bool, terminal: &Terminal) -> Result<(), Failure> {
-    if a == "-" && b == "-" {
-        return Err(Failure::new(USAGE, "A and B cannot both be standard input"));
+/// Only pairs are measured, and only they have a server. That B needs no pairs would make up for their absence. Only what
+/// is there is found in the archive.
+fn of_pairs(flag: Arg) -> Arg {
+    if flag.get_id() == "store" {
+        return flag.conflicts_with("pairs");
     }
-    let samples = [documents::read(a)?, documents::read(b)?];
-    let reasons = incomparable(&samples[0].measurements, &samples[1].measurements);
-    if !anyway && !reasons.is_empty() {
-        let reasons = reasons.join("; ");
-        return Err(Failure::new(
-            USAGE,
-            format!("A and B are not comparable: {reasons}; add --anyway to compare them"),
-        ));
-    }
-    let compared = compare_samples(samples)?;
-    finish(DifferenceReport { incomparable: reasons, ..compared }, None, terminal);
-    Ok(())
+    let is_of_pairs = matches!(flag.get_help_heading(), Some("Server" | "Security" | "Pairs"));
+    if is_of_pairs && flag.get_id() != "pairs" { flag.requires("pairs").conflicts_with("b") } else { flag }
 }
 
 /// Prints the report.
