@@ -28,7 +28,7 @@ use crate::root::{Root, from_home};
 use crate::sender::Sender;
 use crate::server::{call, peer};
 use crate::session::{BothFigures, End, own_settings, settings_of};
-use crate::ssh::{Link, Pipes, end, greeted, kill, release, not_there, start};
+use crate::ssh::{Link, Pipes, end, greeted, kill, not_there, release, start};
 use crate::summary::{Figures, is_limited};
 use crate::tuning::{Choice, choose, quic_reason};
 use crate::walk::{Source, top};
