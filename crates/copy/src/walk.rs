@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_only_resembles_another_is_sent() {
+    fn a_name_that_resembles_a_working_one_is_sent() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
         for path in ["wait../x", "file..", "y.fullpipe-part/z", ".y.12345678.fullpipe-journal"] {
