@@ -13,8 +13,8 @@ const QUEUED_SECONDS: u32 = 3;
 /// Seconds in which full buffers hold the connections back, without a queue, until another carries data.
 const HELD_SECONDS: u32 = 2;
 
-/// Seconds without a queue, on a path that loses packets without one, until the rate is judged: by then losses have made
-/// the windows as small as they stay, also those of connections that have begun after the others.
+/// Seconds without a queue, on a path that loses packets without one, until the rate is judged: by then losses have
+/// made the windows as small as they stay, also those of connections that have begun after the others.
 const UNFILLED_SECONDS: u32 = 4;
 
 /// Conclusions from successive figures of the connections of a copy.

@@ -104,8 +104,8 @@ impl Arguments {
     }
 }
 
-/// Only pairs are measured, and only they have a server. That B needs no pairs would make up for their absence. Only what
-/// is there is found in the archive.
+/// Only pairs are measured, and only they have a server. That B needs no pairs would make up for their absence. The
+/// archive has what was measured before.
 fn of_pairs(flag: Arg) -> Arg {
     if flag.get_id() == "store" {
         return flag.conflicts_with("pairs");
