@@ -96,7 +96,7 @@ fn documents_of_the_archive_become_a_page_and_rows() {
     assert!(archive.page(&["report", id]).contains("archive, 1 documents"), "one of two");
     assert!(sentence(&archive.run(&["report", "abcdef01"]), 2).contains("abcdef01"), "no such document");
     let none = archive.run(&["report", "--since", "2100-01-01"]);
-    assert!(String::from_utf8_lossy(&none.stdout).starts_with("No runs with a rate"), "{none:?}");
+    assert!(String::from_utf8_lossy(&none.stdout).starts_with("No run has a rate"), "{none:?}");
 }
 
 #[test]
