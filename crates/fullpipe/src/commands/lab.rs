@@ -10,7 +10,7 @@ use fullpipe_lab::{Backend, Host, JoinedLab, Lab, LabError, Plan, Stdio, check_c
 use fullpipe_record::{Content, Document, Event, HostSettings, LabReport};
 use fullpipe_report as report;
 use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_comparisons, builtin_grids};
-use fullpipe_units::{ByteCount, Ratio, Span};
+use fullpipe_units::{ByteCount, Ratio, Span, counted};
 
 use super::compare::CompareArguments;
 use super::grid_runs::GridRuns;
@@ -319,10 +319,9 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
 
 /// Prints name and title of each built-in scenario.
 fn list(terminal: &Terminal) -> Result<(), Failure> {
-    for (name, text) in builtin() {
-        let scenario = Scenario::parse(name, text)?;
-        terminal.result(&format!("{:<16} {}\n", scenario.name, scenario.title));
-    }
+    let scenarios = builtin().iter().map(|(name, text)| Scenario::parse(name, text));
+    let rows = scenarios.map(|scenario| scenario.map(|scenario| (scenario.name, scenario.title)));
+    terminal.result(&report::name_list(&rows.collect::<Result<Vec<_>, _>>()?));
     Ok(())
 }
 
@@ -430,7 +429,7 @@ fn measure_grid(name: &str, place: GridPlace, record: Option<&Path>, terminal: &
     };
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
-    terminal.progress(&format!("{}: {count} cells, {time} of load\n", grid.title));
+    terminal.progress(&format!("{}: {}, {time} of load\n", grid.title, counted(count, "cell")));
     let mut runs = record.map(|folder| GridRuns::in_folder(folder, &grid)).transpose()?;
     let report = run_grid(&grid, &settings, place, Interrupt(&flag), &mut |event| {
         show_cell(event, terminal);
