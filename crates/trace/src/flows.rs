@@ -66,7 +66,8 @@ pub fn read_flows_with(
     let (mut packets, mut segments) = (0_u64, 0_u64);
     let mut times: Option<[Time; 2]> = None;
     let error = loop {
-        if packets.is_multiple_of(INTERRUPT_INTERVAL) && interrupt.load(Ordering::Relaxed) {
+        // The first packets are read in any case, as an interrupt may come before them.
+        if packets > 0 && packets.is_multiple_of(INTERRUPT_INTERVAL) && interrupt.load(Ordering::Relaxed) {
             break None;
         }
         let packet = match file.next_packet() {

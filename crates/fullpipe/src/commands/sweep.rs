@@ -13,7 +13,7 @@ use fullpipe_experiment::{Emulated, Interrupt, LabTarget, VirtualTarget};
 use fullpipe_host::device_counts;
 use fullpipe_lab::{Backend, Host as LabHost, Lab, Plan as LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
-use fullpipe_probe::{Destination, TestEvent, watch, watch_closely};
+use fullpipe_probe::{Destination, TestEvent, measure, watch_closely};
 use fullpipe_record::{
     Content, DailyHours, DeviceCounts, Direction, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan,
     SweepRun, SweepRunRecord,
@@ -401,27 +401,21 @@ struct Host<'p> {
 
 impl Host<'_> {
     fn measurement(&self, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Failure> {
-        let (mut moved, mut is_over) = (ByteCount::ZERO, false);
-        let mut note = |event: TestEvent<'_>| match event {
-            TestEvent::Interval(interval) => {
-                moved += interval.bytes;
-                if most.is_some_and(|most| moved > most) && !is_over {
-                    is_over = true;
-                    self.interrupt.store(true, Ordering::Relaxed);
-                }
+        if most.is_none() && self.picture.borrow().is_none() {
+            return Ok(measure(&self.destination, request, &self.interrupt, &mut |_| {})?);
+        }
+        let mut is_over = false;
+        let measured = watch_closely(&self.destination, request, &self.interrupt, &mut |event| {
+            let TestEvent::Snapshot(snapshot) = event else { return };
+            if let Some(picture) = &*self.picture.borrow() {
+                picture.send(SweepUpdate::Snapshot(snapshot.clone()));
             }
-            TestEvent::Snapshot(snapshot) => {
-                if let Some(picture) = &*self.picture.borrow() {
-                    picture.send(SweepUpdate::Snapshot(snapshot.clone()));
-                }
+            let moved: ByteCount = snapshot.streams.iter().map(|stream| stream.bytes).sum();
+            if most.is_some_and(|most| moved > most) && !is_over {
+                is_over = true;
+                self.interrupt.store(true, Ordering::Relaxed);
             }
-            _ => {}
-        };
-        let measured = if self.picture.borrow().is_some() {
-            watch_closely(&self.destination, request, &self.interrupt, &mut note)
-        } else {
-            watch(&self.destination, request, &self.interrupt, &mut note)
-        };
+        });
         if is_over {
             // Not by the user: the sweep ends with its answer.
             self.interrupt.store(false, Ordering::Relaxed);

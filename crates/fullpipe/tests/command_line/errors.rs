@@ -76,7 +76,7 @@ fn units_that_are_nonsense() {
     assert_says(&refused(&["calc", "--bandwidth", "fast", "--rtt", "1ms"]), &["fast", "--bandwidth", "100Mbit/s"]);
     assert_says(&refused(&["calc", "--bandwidth=-1", "--rtt", "1ms"]), &["-1", "negative"]);
     assert_says(&refused(&["measure", "h", "-t", "soon"]), &["soon", "--time"]);
-    assert_says(&refused(&["measure", "h", "-P", "0"]), &["--streams", "1..=128"]);
+    assert_says(&refused(&["measure", "h", "-P", "0"]), &["--streams", "from 1 to 128"]);
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_calculation_of_what_cannot_be() {
         ("--what-if=relay=far", "173ms"),
         ("--framing=atm", "`ethernet` or `ip`"),
         ("--tunnel=ssh", "`wireguard`"),
-        ("--vlan=3", "0..=2"),
+        ("--vlan=3", "from 0 to 2"),
         ("--kernel=linux", "5.15"),
         ("--sender=nosuch=1", "tcp_wmem"),
     ];
