@@ -3,6 +3,8 @@
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, counted};
 
+use super::style::paragraph;
+
 /// Returns the summary of a copy, a line for each fact.
 pub fn copied(done: &CopyReport) -> String {
     let mut text = String::new();
@@ -57,7 +59,7 @@ fn path(done: &CopyReport) -> String {
         format!("scavenging: gave way to other traffic {:.0} % of the time\n", part.percent())
     });
     let limit = done.limit.map_or_else(String::new, |of| format!("limit: {}\n", limit(of)));
-    format!("{rate} {transport}{control}{rtt}{lost}; {set_up} to connect\n{gave_way}{limit}")
+    paragraph(&format!("{rate} {transport}{control}{rtt}{lost}; {set_up} to connect"), 0) + &gave_way + &limit
 }
 
 /// Returns the line of progress.
