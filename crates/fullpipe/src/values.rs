@@ -192,13 +192,15 @@ fn read_protected<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<
 /// of root that their group reads.
 fn protected(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
     const OF_OTHERS: u32 = 0o006;
-    let mut file = File::open(path)?;
+    /// Bytes that are read: more than a chain of certificates has. No copy is left by a buffer that grows.
+    const MAX: usize = 1 << 20;
+    let file = File::open(path)?;
     let state = file.metadata()?;
     if state.is_file() && state.permissions().mode() & OF_OTHERS != 0 {
         return Err(io::Error::other("every user of this host may read or change it; `chmod 600` protects it"));
     }
-    let mut content = Zeroizing::new(Vec::with_capacity(state.len() as usize));
-    file.read_to_end(&mut content)?;
+    let mut content = Zeroizing::new(Vec::with_capacity(MAX));
+    file.take(MAX as u64).read_to_end(&mut content)?;
     Ok(content)
 }
 

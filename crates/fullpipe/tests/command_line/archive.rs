@@ -44,8 +44,8 @@ impl User {
 
 /// Runs the program as nobody, bound to where nobody may read it, whatever folder it was built in.
 fn as_nobody(arguments: &[&str]) -> Output {
-    let script = "mount -t tmpfs -o mode=755 tmpfs /mnt; touch /mnt/fullpipe; mount --bind \"$1\" /mnt/fullpipe; shift; \
-                  cd /; exec setpriv --reuid 65534 --regid 65534 --clear-groups /mnt/fullpipe \"$@\"";
+    let script = "mount -t tmpfs -o mode=755 tmpfs /mnt; touch /mnt/fullpipe; mount --bind \"$1\" /mnt/fullpipe; \
+                  shift; cd /; exec setpriv --reuid 65534 --regid 65534 --clear-groups /mnt/fullpipe \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-ec", script, "sh", env!("CARGO_BIN_EXE_fullpipe")]);
     run(command.args(arguments).env_remove("FULLPIPE_STORE"), 20)
