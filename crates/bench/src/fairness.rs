@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -201,7 +204,8 @@ impl<'s> Scene<'s> {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).map_err(RunError::failed)?;
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("path.toml"), case.scenario()).map_err(RunError::failed)?;
-        std::fs::write(at("key"), "correct horse battery").map_err(RunError::failed)?;
+        let key = OpenOptions::new().write(true).create_new(true).mode(0o600).open(at("key"));
+        key.and_then(|mut key| key.write_all(b"correct horse battery")).map_err(RunError::failed)?;
         std::fs::create_dir(at("to")).map_err(RunError::failed)?;
         let most = RATE.bytes_in(Span::from(TO_SETTLE + JUDGED + BEHIND + TIMEOUT)).get() as usize;
         std::fs::write(at("file"), vec![1; most]).map_err(RunError::failed)?;

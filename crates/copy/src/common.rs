@@ -13,8 +13,11 @@ use crate::control::Outgoing;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 
-/// Failures that are kept with their reason.
-const MAX_FAILURES: usize = 100;
+/// Failures, and entries that are left out, that are kept with their reason.
+const MAX_NAMED: usize = 100;
+
+/// The reason for which an entry is never copied.
+pub(crate) const NEVER_COPIED: &str = "it is neither file nor folder nor link";
 
 /// Counts of a transfer, as far as the near end shows them.
 #[derive(Debug, Default)]
@@ -29,7 +32,9 @@ pub(crate) struct Tally {
     pub(crate) present: AtomicU64,
     pub(crate) deleted: AtomicU64,
     pub(crate) failed: AtomicU64,
+    pub(crate) left_out: AtomicU64,
     failures: Mutex<Vec<String>>,
+    left_out_entries: Mutex<Vec<String>>,
     digest: Mutex<Option<Digest>>,
 }
 
@@ -40,19 +45,33 @@ impl Tally {
 
     pub(crate) fn fail(&self, what: String) {
         Self::add(&self.failed, 1);
-        let mut failures = lock(&self.failures);
-        if failures.len() < MAX_FAILURES {
-            failures.push(what);
-        }
+        name_first(&self.failures, || what);
+    }
+
+    /// Counts a device, a pipe or a socket.
+    pub(crate) fn leave_out(&self, path: &EntryPath) {
+        Self::add(&self.left_out, 1);
+        name_first(&self.left_out_entries, || format!("{path}: {NEVER_COPIED}"));
     }
 
     pub(crate) fn failures(&self) -> Vec<String> {
         lock(&self.failures).clone()
     }
 
+    pub(crate) fn left_out_entries(&self) -> Vec<String> {
+        lock(&self.left_out_entries).clone()
+    }
+
     /// Returns the digest of the last file that was copied.
     pub(crate) fn digest(&self) -> Option<Digest> {
         *lock(&self.digest)
+    }
+}
+
+fn name_first(names: &Mutex<Vec<String>>, name: impl FnOnce() -> String) {
+    let mut names = lock(names);
+    if names.len() < MAX_NAMED {
+        names.push(name());
     }
 }
 

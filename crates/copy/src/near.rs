@@ -220,6 +220,7 @@ impl Run {
         let far = Reached {
             out,
             ready: &ready,
+            way: &self.plan.host,
             hosts: addresses(known, self.plan.host.name()),
             credentials: &credentials,
             secret: &secret,
@@ -476,11 +477,15 @@ impl Run {
         let (tally, data) = (&self.tally, duration.saturating_sub(set_up));
         let transferred = ByteCount::new(count(&tally.verified));
         let rate = BitRate::of(transferred, span(data));
-        let limit = match way.transport {
-            _ if is_limited(rate, self.options.limit) => CopyLimit::RateLimit,
-            CopyTransport::Ssh => CopyLimit::Ssh,
-            _ => Figures::limit(&figures.sender, &figures.receiver, way.streams, data),
+        let has_crossed = transferred > ByteCount::ZERO;
+        let limit = || match way.transport {
+            _ if is_limited(rate, self.options.limit) => Some(CopyLimit::RateLimit),
+            CopyTransport::Ssh => Some(CopyLimit::Ssh),
+            // Nobody samples its windows.
+            CopyTransport::Call => None,
+            _ => Some(Figures::limit(&figures.sender, &figures.receiver, way.streams, data)),
         };
+        let limit = has_crossed.then(limit).flatten();
         let files = count(&tally.files);
         let transport = if figures.sender.changed_to_quic { CopyTransport::Quic } else { way.transport };
         CopyReport {
@@ -492,11 +497,13 @@ impl Run {
             deleted: count(&tally.deleted),
             failed: count(&tally.failed),
             failures: tally.failures(),
+            left_out: count(&tally.left_out),
+            left_out_entries: tally.left_out_entries(),
             duration: span(duration),
             set_up: span(set_up),
             rate,
             digest: tally.digest().filter(|_| files == 1).map(|digest| hexadecimal(&digest)),
-            transport,
+            transport: has_crossed.then_some(transport),
             streams: way.streams,
             reason: way.reason,
             rtt: way.rtt,
@@ -512,6 +519,8 @@ impl Run {
 struct Reached<'r> {
     out: &'r Outgoing,
     ready: &'r Ready,
+    /// Its name, and the way to it.
+    way: &'r FarHost,
     /// Its addresses.
     hosts: Vec<IpAddr>,
     credentials: &'r Credentials,
@@ -544,7 +553,11 @@ impl Reached<'_> {
 
     fn without_connections(&self, reason: String) -> Connected {
         self.carry(0, 0, 0);
-        Connected { connections: Connections::none(), transport: CopyTransport::Ssh, reason }
+        let transport = match self.way {
+            FarHost::Ssh { .. } => CopyTransport::Ssh,
+            FarHost::Server { .. } => CopyTransport::Call,
+        };
+        Connected { connections: Connections::none(), transport, reason }
     }
 
     /// Begins to call the far end by QUIC; the connection comes out of what is returned, unless it cannot be made.

@@ -285,7 +285,7 @@ impl Receiver {
             EntryKind::SymbolicLink { target } => self.symbolic_link(place, &entry.path, &target),
             EntryKind::HardLink { first } => lock(&self.list).links.push((entry.path, first)),
             // Its path was noted: what has it is not deleted.
-            EntryKind::LeftOut => {}
+            EntryKind::LeftOut => self.common.tally.leave_out(&entry.path),
             EntryKind::File { mode, modified, size, identity } => {
                 let number = self.files.fetch_add(1, Ordering::Relaxed);
                 if Chunks::of(size).is_none() {

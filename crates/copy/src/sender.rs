@@ -16,7 +16,7 @@ use fullpipe_units::ByteCount;
 use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
 
 use crate::attributes::NotKept;
-use crate::common::{Common, Tally};
+use crate::common::{Common, NEVER_COPIED, Tally};
 use crate::data_stream::Connections;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
@@ -396,8 +396,9 @@ impl List for Listing<'_> {
         self.0.common.note(format!("{} is left out: {why}", fullpipe_transfer::escaped(path)));
     }
 
-    fn skipped(&mut self, path: &EntryPath, why: &str) {
-        self.0.common.note(format!("{path} is left out: {why}"));
+    fn left_out(&mut self, path: &EntryPath) {
+        self.0.common.tally.leave_out(path);
+        self.0.common.note(format!("{path} is left out: {NEVER_COPIED}"));
     }
 
     fn is_over(&self) -> bool {

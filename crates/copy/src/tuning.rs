@@ -12,7 +12,7 @@ use fullpipe_record::{
     Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, Request, TcpInfo, Writer,
 };
 use fullpipe_sys::tcp_info;
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time, counted};
 use socket2::SockRef;
 
 use crate::connect::MAX_CONNECTIONS;
@@ -61,7 +61,7 @@ pub(crate) struct Choice {
 /// Returns the number of connections for a path of this round-trip time. `ends` are the sender and the receiver.
 pub(crate) fn choose(asked: Option<u16>, may_use_bbr: bool, rtt: Span, ends: [&HostSettings; 2]) -> Choice {
     if let Some(count) = asked {
-        return Choice { count, active: count, reason: format!("{}, as asked for", counted(count)) };
+        return Choice { count, active: count, reason: format!("{}, as asked for", counted(count, "connection")) };
     }
     let each = carried_by_one(rtt, None, ends);
     let needed = streams::to_fill(each, TARGET).unwrap_or(MAX_CHOSEN);
@@ -69,7 +69,7 @@ pub(crate) fn choose(asked: Option<u16>, may_use_bbr: bool, rtt: Span, ends: [&H
     let active = active_at_first(rtt, each).min(count);
     let carried = if each >= TARGET { format!("{TARGET} or more") } else { each.to_string() };
     let at_first = if active < count { format!(", {active} at first") } else { String::new() };
-    let reason = format!("{}{at_first}: at {rtt} the buffers let one carry {carried}", counted(count));
+    let reason = format!("{}{at_first}: at {rtt} the buffers let one carry {carried}", counted(count, "connection"));
     if may_use_bbr || rtt < LONG {
         return Choice { count, active, reason };
     }
@@ -89,10 +89,6 @@ fn active_at_first(rtt: Span, each: BitRate) -> u16 {
 /// Returns how many connections of a copy carry data at first over a path of this round-trip time.
 pub fn connections(rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> u16 {
     choose(None, true, rtt, [sender, receiver]).active
-}
-
-fn counted(count: u16) -> String {
-    if count == 1 { "1 connection".to_owned() } else { format!("{count} connections") }
 }
 
 /// Returns the rate of one connection over a path whose only limit is this loss, if any, under CUBIC.
@@ -220,7 +216,7 @@ impl Monitor {
             self.sender.queue.set_active(active + 1);
             self.sender
                 .common
-                .note(format!("{} from here on: full buffers hold back fewer", counted(active as u16 + 1)));
+                .note(format!("{} from here on: full buffers hold back fewer", counted(active + 1, "connection")));
         }
     }
 
@@ -253,7 +249,7 @@ impl Monitor {
         } else {
             "--no-bbr forbids it"
         };
-        let connections = counted(active as u16);
+        let connections = counted(active, "connection");
         self.sender.common.note(format!("{connections} from here on: {path}; BBR would carry more, but {why_not}"));
     }
 
@@ -263,7 +259,9 @@ impl Monitor {
         let more = (active * 2).min(live);
         if more > active && !self.uses_bbr() {
             self.sender.queue.set_active(more);
-            self.sender.common.note(format!("{} from here on: {rate} do not fill the path", counted(more as u16)));
+            self.sender
+                .common
+                .note(format!("{} from here on: {rate} do not fill the path", counted(more, "connection")));
         }
     }
 
@@ -312,7 +310,7 @@ fn loses(loss: Ratio) -> String {
 /// Returns the reason for so many streams on a QUIC connection with this round-trip time.
 pub(crate) fn quic_reason(asked: Option<u16>, streams: u16, rtt: Span) -> String {
     let asked = if asked.is_some() { ", as asked for" } else { "" };
-    format!("QUIC with {streams} streams{asked}, RTT {rtt}")
+    format!("QUIC with {}{asked}, RTT {rtt}", counted(streams, "stream"))
 }
 
 #[cfg(test)]

@@ -43,8 +43,8 @@ pub(crate) trait List {
     fn not_kept(&mut self, path: &EntryPath, what: NotKept);
     /// Takes something that is not sent because of its name.
     fn not_sent(&mut self, path: &[u8], why: &str);
-    /// Takes something that is not sent on purpose.
-    fn skipped(&mut self, path: &EntryPath, why: &str);
+    /// Takes a device, a pipe or a socket, which are never sent.
+    fn left_out(&mut self, path: &EntryPath);
     /// Returns true if nobody wants the rest.
     fn is_over(&self) -> bool;
 }
@@ -229,7 +229,7 @@ impl Walk<'_> {
                 Some(file_of(&stat, index, path).0)
             }
             _ => {
-                self.list.skipped(path, "it is neither file nor folder nor link");
+                self.list.left_out(path);
                 Some(EntryKind::LeftOut)
             }
         })
@@ -312,7 +312,7 @@ mod tests {
             self.problem(path, why);
         }
 
-        fn skipped(&mut self, path: &EntryPath, _: &str) {
+        fn left_out(&mut self, path: &EntryPath) {
             self.1.push(path.to_string());
         }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_testkit::{Running, fullpipe, require, within};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -311,7 +311,15 @@ fn what_is_excluded_stays_and_what_is_gone_is_deleted() {
     let dry = scene.copy(&[&arguments[..], &["--dry-run"]].concat());
     assert_eq!((dry["files"].as_u64(), dry["deleted"].as_u64()), (Some(1), Some(3)), "{dry}");
     assert_eq!(names("far"), ["mine.o", "old", "older", "other-pipe", "pipe"]);
+    // Nothing crossed, so nothing limited it.
+    assert_eq!([dry.get("transport"), dry.get("limit")], [None, None], "{dry}");
+    let pipe = json!(["pipe: it is neither file nor folder nor link"]);
+    assert_eq!((dry["left_out"].as_u64(), &dry["left_out_entries"]), (Some(1), &pipe), "{dry}");
+    // The far end's pipes are left out, too, and named here.
+    let down = scene.copy(&[&scene.far("far/"), text(&scene.path("near")), "--dry-run"]);
+    assert_eq!(down["left_out"].as_u64(), Some(2), "{down}");
     let done = scene.copy(&arguments);
+    assert_eq!((&done["left_out_entries"], done["transport"].as_str()), (&pipe, Some("tcp")), "{done}");
     assert_eq!((done["files"].as_u64(), done["deleted"].as_u64()), (Some(1), Some(3)), "{done}");
     assert_eq!(names("far"), ["keep", "mine.o", "pipe"]);
 }

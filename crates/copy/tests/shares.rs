@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_testkit::{Running, free_port, fullpipe, wait_for_listener};
+use fullpipe_testkit::{Running, free_port, fullpipe, wait_for_listener, write_secret};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -30,7 +30,7 @@ impl Scene {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         for (name, key) in [("key", "correct horse battery"), ("other", "correct horse batterz")] {
-            fs::write(folder.path().join(name), key).unwrap();
+            write_secret(folder.path().join(name), key);
         }
         let (tests, port) = (free_port().to_string(), free_port());
         let shared = format!("{}{suffix}", folder.path().join("shared").display());
@@ -211,7 +211,8 @@ fn who_records_a_copy_can_neither_read_nor_repeat_it() {
     let ports = taken.local_addr().unwrap().port().to_string();
     let to = format!("fullpipe://127.0.0.1:{port}/");
     let (code, done) = scene.copy(&[&scene.near(&name), &to, "--ports", &ports, "--transport", "tcp"]);
-    assert_eq!((code, done["transport"].as_str()), (Some(0), Some("ssh")), "{done}");
+    assert_eq!((code, done["transport"].as_str()), (Some(0), Some("call")), "{done}");
+    assert_eq!(done.get("limit"), None, "{done}");
     let recorded: Vec<Vec<u8>> = recordings.iter().take(2).collect();
     assert!(recorded.iter().map(Vec::len).sum::<usize>() > 100 * SECRET.len());
     for direction in &recorded {

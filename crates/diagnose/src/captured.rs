@@ -5,7 +5,7 @@ use fullpipe_record::{
     Limit, LossVerdict, MtuVerdict, PacingVerdict, QuietRounds, ReceiveWindowVerdict, SendBufferVerdict,
     SenderApplicationVerdict, WindowEdit,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted};
 
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
@@ -719,7 +719,7 @@ pub(crate) fn shown(capture: &CaptureEvidence) -> Vec<Row> {
         Some(_) => "between the ends",
         None => "at a place that the packets do not show",
     };
-    let lost = (capture.lost_before > 0).then(|| format!("{} segments", capture.lost_before));
+    let lost = (capture.lost_before > 0).then(|| counted(capture.lost_before, "segment"));
     vec![
         ("captured", Some(place.to_owned())),
         ("sent on acknowledgements", capture.clocked.map(|share| share.to_string())),

@@ -1,6 +1,6 @@
 //! Figures as text, for sentences and tables.
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted};
 
 use crate::figures::Figures;
 use crate::path;
@@ -110,7 +110,7 @@ fn part_of((part, whole): (Option<ByteCount>, Option<ByteCount>)) -> Option<Stri
 
 /// `100 of 3 streams`.
 pub(crate) fn of_streams(snapshots: usize, streams: usize) -> String {
-    if streams == 1 { format!("{snapshots} of 1 stream") } else { format!("{snapshots} of {streams} streams") }
+    format!("{snapshots} of {}", counted(streams, "stream"))
 }
 
 pub(crate) fn size(size: Option<ByteCount>) -> String {

@@ -7,7 +7,7 @@ use fullpipe_record::{
     Verdict, least_rtt,
 };
 use fullpipe_scenario::{PathSpec, ReadFile, parse_path_flag_with};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, counted};
 
 /// Returns the path of `measurement`, with what was inferred or assumed of it. `stated` has keys of `--path`, which are
 /// not inferred.
@@ -160,14 +160,15 @@ impl<'m> Seen<'m> {
                        it, as --path loss=0";
         let again = self.again().ok_or(missing)?;
         match (self.verdict.kind, self.verdict.cause) {
-            (Limit::Capacity, _) => {
-                Ok(("0".to_owned(), format!("the {again} segments sent again are taken for dropped at the full queue")))
-            }
+            (Limit::Capacity, _) => Ok((
+                "0".to_owned(),
+                format!("{} sent again: taken for dropped at the full queue", counted(again, "segment")),
+            )),
             (Limit::Loss, Cause::Policer) => Err("the bucket of a policer does not show: state it, for example with \
                                                   --path 'policer=50Mbit/s 64KiB,loss=0'"
                 .to_owned()),
             (Limit::Loss, Cause::ShallowQueue) => {
-                let why = format!("the {again} segments sent again are taken for dropped at the queue");
+                let why = format!("{} sent again: taken for dropped at the queue", counted(again, "segment"));
                 Ok(("0".to_owned(), why))
             }
             _ => {

@@ -13,7 +13,7 @@ use fullpipe_record::{
 use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp, Stretches};
 use fullpipe_sim::NotModelled;
 use fullpipe_trace::Explained;
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted, median};
 
 use crate::captures::{Known, judge_files};
 use crate::cross_traffic::{measure_with_cross_traffic, run_with_cross_traffic};
@@ -271,7 +271,7 @@ impl Running<'_> {
         let missed = match passed {
             Some(true) => Vec::new(),
             Some(false) => vec!["no load made round trips longer".to_owned()],
-            None => vec![format!("no run was valid at {unfit} of {} loads", loads.len())],
+            None => vec![format!("no run was valid at {unfit} of {}", counted(loads.len(), "load"))],
         };
         let step = summarise(self.step, request, expected, runs);
         let of = |predicted| knee.map(|knee| Ratio::new(knee.relative_to(predicted)));
@@ -356,7 +356,7 @@ impl Running<'_> {
     /// the path, as that of the measurement is, and with nothing else that the lab knows.
     fn add_capture(&self, captured: &Captured, measurement: &mut Measurement) {
         if captured.missed > 0 {
-            measurement.warnings.push(format!("{} packets are missing in the capture", captured.missed));
+            measurement.warnings.push(format!("the capture lacks {}", counted(captured.missed, "packet")));
         }
         // Between relays are other connections than at the ends.
         if measurement.request.transport != Transport::Tcp || self.step.relays {

@@ -164,6 +164,7 @@ impl From<WatchError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let code = match error {
+            StoreError::Forbidden { .. } => LACKING,
             StoreError::Database { .. } | StoreError::Damaged { .. } | StoreError::Removed(_) => FAILED,
             _ => USAGE,
         };

@@ -63,9 +63,7 @@ fn finish(terminal: &Terminal, result: Result<(), Failure>) -> ExitCode {
 fn explain(error: &clap::Error) -> ExitCode {
     let format = cli::format_of(std::env::args());
     if error.use_stderr() && format != Format::Text {
-        let text = error.render().to_string();
-        let sentence = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        Terminal::new(format, false).failure(&Failure::new(USAGE, sentence));
+        Terminal::new(format, false).failure(&Failure::new(USAGE, sentence(&error.render().to_string())));
         return ExitCode::from(USAGE);
     }
     if error.use_stderr() {
@@ -80,4 +78,13 @@ fn explain(error: &clap::Error) -> ExitCode {
         }
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// Returns the error in a command line as one sentence. What is missing, or excludes each other, stands in lines of its
+/// own below the first.
+fn sentence(text: &str) -> String {
+    let mut lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+    let first = lines.next().unwrap_or_default().trim_start_matches("error: ");
+    let names = lines.collect::<Vec<_>>().join(", ");
+    if names.is_empty() { first.to_owned() } else { format!("{first} {names}") }
 }

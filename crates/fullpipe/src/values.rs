@@ -1,13 +1,18 @@
 //! The values of flags, as more than one command reads them.
 
 use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::RangeInclusive;
+use std::os::unix::fs::PermissionsExt;
+use std::str::FromStr;
 
 use fullpipe_calc::{InputError, Setting, read_values};
 use fullpipe_control::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
-use fullpipe_iperf::{Key, Users};
+use fullpipe_iperf::{Key, MAX_TEST, Users};
 use fullpipe_lab::Backend;
 use fullpipe_record::Quantity;
-use fullpipe_units::{BitRate, ByteCount, ParseError, Span, quantity};
+use fullpipe_units::{BitRate, ByteCount, Span, quantity};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -24,15 +29,34 @@ pub(crate) fn milliseconds(text: &str) -> Result<Span, String> {
 }
 
 fn span(text: &str, unit: &str) -> Result<Span, String> {
-    // Words such as `NaN` are numbers too.
-    let is_bare = text.parse::<f64>().is_ok_and(f64::is_finite);
-    let with_unit = if is_bare { format!("{text}{unit}") } else { text.to_owned() };
-    with_unit.parse().map_err(|error: ParseError| error.to_string())
+    Span::with_usual_unit(text, unit).map_err(|error| error.to_string())
 }
 
 /// Reads the duration of something that takes some time, as [`duration`] does.
 pub(crate) fn some_time(text: &str) -> Result<Span, String> {
     above_zero(duration(text)?)
+}
+
+/// Reads the duration of a test, as [`duration`] does.
+pub(crate) fn test_time(text: &str) -> Result<Span, String> {
+    let time = duration(text)?;
+    if time <= MAX_TEST { Ok(time) } else { Err("a test lasts at most 24h (86400 seconds)".to_owned()) }
+}
+
+/// Reads the duration of a test that takes some time.
+pub(crate) fn some_test_time(text: &str) -> Result<Span, String> {
+    above_zero(test_time(text)?)
+}
+
+/// Returns the function that reads a whole number within `bounds`.
+pub(crate) fn whole<N>(bounds: RangeInclusive<N>) -> impl Fn(&str) -> Result<N, String> + Clone
+where
+    N: FromStr + PartialOrd + Display + Clone,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        number.ok_or_else(|| format!("write a whole number from {} to {}", bounds.start(), bounds.end()))
+    }
 }
 
 /// Reads the size of something that has at least one byte.
@@ -124,12 +148,12 @@ pub(crate) fn backend(name: &str) -> Result<Backend, String> {
 
 /// Reads the file of a key that both ends share.
 pub(crate) fn key(path: &str) -> Result<Key, String> {
-    read(path, Key::from_file_content)
+    read_protected(path, Key::from_file_content)
 }
 
 /// Reads the file of a server's certificate and its private key.
 pub(crate) fn tls_identity(path: &str) -> Result<TlsIdentity, String> {
-    read(path, TlsIdentity::from_pem)
+    read_protected(path, TlsIdentity::from_pem)
 }
 
 /// Reads the file of the certificates that a client trusts.
@@ -158,8 +182,32 @@ fn read<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<T, E>) -> 
     from(&content).map_err(|error| error.to_string())
 }
 
+/// Reads a file as [`read`] does, unless it holds a secret that is none.
+fn read_protected<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<T, E>) -> Result<T, String> {
+    let content = protected(path).map_err(|error| error.to_string())?;
+    from(&content).map_err(|error| error.to_string())
+}
+
+/// Returns what is in a file, unless every user of this host may read or change it. A group may: services have files
+/// of root that their group reads.
+fn protected(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
+    const OF_OTHERS: u32 = 0o006;
+    /// Bytes that are read: more than a chain of certificates has. No copy is left by a buffer that grows.
+    const MAX: usize = 1 << 20;
+    let file = File::open(path)?;
+    let state = file.metadata()?;
+    if state.is_file() && state.permissions().mode() & OF_OTHERS != 0 {
+        return Err(io::Error::other("every user of this host may read or change it; `chmod 600` protects it"));
+    }
+    let mut content = Zeroizing::new(Vec::with_capacity(MAX));
+    file.take(MAX as u64).read_to_end(&mut content)?;
+    Ok(content)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+
     use super::*;
 
     #[test]
@@ -168,7 +216,7 @@ mod tests {
         assert_eq!(duration("0.5"), Ok(Span::from_millis(500)));
         assert_eq!((duration("250ms"), milliseconds("250")), (Ok(Span::from_millis(250)), Ok(Span::from_millis(250))));
         assert_eq!(milliseconds("2s"), Ok(Span::from_millis(2000)));
-        assert!(duration("-1").is_err());
+        assert!(duration("-1").unwrap_err().starts_with("\"-1\" is not a time: it must not be negative"));
         // What is no number is shown as it was written.
         assert!(duration("NaN").unwrap_err().starts_with("\"NaN\" is not a time"));
     }
@@ -180,6 +228,35 @@ mod tests {
         assert!(["0", "0s", "0.0", "1e-12", "-1", "inf", ""].iter().all(|text| some_time(text).is_err()));
         assert!(["0", "0K", "0.4", "-1", ""].iter().all(|text| some_bytes(text).is_err()));
         assert!(["0", "0Gbit/s", "1001T", "NaN"].iter().all(|text| capacity(text).is_err()));
+    }
+
+    #[test]
+    fn a_number_out_of_its_bounds_is_answered_with_them() {
+        assert_eq!(["1", "128"].map(whole(1_u16..=128)), [Ok(1), Ok(128)]);
+        for text in ["0", "-1", "129", "1.5", "x", "", "99999999999999999999"] {
+            assert_eq!(whole(1_u16..=128)(text), Err("write a whole number from 1 to 128".to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_test_lasts_a_day_at_most() {
+        assert_eq!((test_time("86400"), test_time("0")), (Ok(MAX_TEST), Ok(Span::ZERO)));
+        assert_eq!(test_time("1e9"), Err("a test lasts at most 24h (86400 seconds)".to_owned()));
+        assert!(some_test_time("0").is_err());
+    }
+
+    #[test]
+    fn a_key_that_every_user_may_read_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "correct horse battery").unwrap();
+        let of_mode = |mode: u32| {
+            std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+            key(file.path().to_str().unwrap()).map(drop)
+        };
+        assert_eq!([0o600, 0o640, 0o400].map(of_mode), [Ok(()), Ok(()), Ok(())]);
+        for mode in [0o644, 0o604, 0o602] {
+            assert!(of_mode(mode).unwrap_err().contains("`chmod 600` protects it"), "{mode:o}");
+        }
     }
 
     #[test]

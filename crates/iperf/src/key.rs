@@ -20,7 +20,7 @@ pub struct Key(Vec<u8>);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "a key has {shortest} to {longest} bytes, this one {length}; make one with \
-     `head -c 32 /dev/urandom | base64 > FILE`",
+     `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`",
     shortest = Key::MIN_LEN,
     longest = Key::MAX_LEN
 )]

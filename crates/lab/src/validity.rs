@@ -1,7 +1,7 @@
 //! When a run over an emulated path may be judged. Every threshold stands here.
 
 use fullpipe_record::{Path, Validity};
-use fullpipe_units::{Ratio, Span};
+use fullpipe_units::{Ratio, Span, counted};
 
 use crate::carried::{Carried, Timing};
 
@@ -37,7 +37,7 @@ pub(crate) fn judge(
     // The bottleneck is in the middle.
     let (middle, forward) = (&stretches[stretches.len() / 2], &carried[carried.len() / 2][0]);
     if device_drops > 0 {
-        broken.push(format!("devices dropped {device_drops} packets outside of the emulated queue"));
+        broken.push(format!("devices dropped {} outside of the emulated queue", counted(device_drops, "packet")));
     }
     if let Some(stolen) = stolen
         && stolen.get() > MAX_STOLEN

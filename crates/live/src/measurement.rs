@@ -4,7 +4,7 @@ use fullpipe_chart::shown;
 use fullpipe_diagnose::diagnose;
 use fullpipe_probe::Snapshot;
 use fullpipe_record::{Direction, Evidence, Framing, Measurement, Request, Transport, Verdict};
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_units::{BitRate, Ratio, Span, counted};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;
 
@@ -191,8 +191,7 @@ pub(crate) fn described(request: &Request) -> String {
         Direction::Download => "download",
         Direction::Both => "both ways",
     };
-    let streams = if request.streams == 1 { "1 stream".to_owned() } else { format!("{} streams", request.streams) };
-    format!("{transport}, {way}, {streams}")
+    format!("{transport}, {way}, {}", counted(request.streams, "stream"))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use fullpipe_record::{
     TcpInfo, Validity, steady, steady_of_receiver,
 };
 use fullpipe_route::Taken;
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_units::{ByteCount, Span, counted};
 
 use crate::destination::Destination;
 use crate::progress::Finished;
@@ -170,8 +170,8 @@ impl Test<'_> {
             let dropped = seen.iter().filter_map(|seen| seen.dropped_here).fold(0, u64::saturating_add);
             if dropped > 0 {
                 warnings.push(format!(
-                    "{whose} host itself dropped {dropped} datagrams for want of socket buffer; ask for more \
-                     with --buffer"
+                    "{whose} host itself dropped {} for want of socket buffer; ask for more with --buffer",
+                    counted(dropped, "datagram")
                 ));
             }
         }

@@ -23,6 +23,12 @@ pub struct CopyReport {
     pub failed: u64,
     /// The first of them, each with its reason.
     pub failures: Vec<String>,
+    /// Entries that are never copied: devices, pipes and sockets.
+    #[serde(default)]
+    pub left_out: u64,
+    /// The first of them, each with its reason.
+    #[serde(default)]
+    pub left_out_entries: Vec<String>,
     /// Wall time from the start of ssh to the last file that is durable under its name.
     pub duration: Span,
     /// The part of it until data could flow: ssh, its login, and the connections for data.
@@ -32,8 +38,9 @@ pub struct CopyReport {
     /// BLAKE3 digest of the only file that was copied, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The way that data took.
-    pub transport: CopyTransport,
+    /// The way that data took; absent if none crossed, as in a dry run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<CopyTransport>,
     /// TCP connections for data; on a QUIC connection, its streams side by side.
     pub streams: u16,
     /// Reason for their number.
@@ -49,8 +56,9 @@ pub struct CopyReport {
     /// Part of the time for which it sent next to nothing, because others loaded the path; with `--scavenge` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_way: Option<Ratio>,
-    /// The limit of the rate.
-    pub limit: CopyLimit,
+    /// The limit of the rate; absent if no data crossed, or where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<CopyLimit>,
 }
 
 /// Progress of a copy.
@@ -78,6 +86,8 @@ pub enum CopyTransport {
     QuicFromFarEnd,
     /// The connection of ssh.
     Ssh,
+    /// The connection of the call to a server of a folder.
+    Call,
 }
 
 /// The limit of the rate of a copy.

@@ -2,11 +2,12 @@ use fullpipe_record::{
     Buffer, Content, Diagnosis, Direction, Document, EndReport, LabReport, Measurement, Request, StoredDocument,
     StoredFacts, Summary, SweepReport, SweepRunRecord, Transport, Verdict,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, median};
+use fullpipe_units::{BitRate, ByteCount, Ratio, counted, median};
 use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::import::facts_of;
 use crate::text::{clean, host_of, ip_of};
 
 /// A document that is to be kept: its metadata and facts, and its bytes, which are kept as they are.
@@ -36,7 +37,12 @@ impl NewDocument {
     }
 
     fn whole(document: &Document, now: Timestamp) -> Self {
-        Self { head: head(document, now), body: document.to_json() }
+        let (mut head, body) = (head(document, now), document.to_json());
+        // Those of the body, of which a reader may round the last digit of a number: a check finds the same.
+        if let Some(facts) = facts_of(&body) {
+            head.facts = facts;
+        }
+        Self { head, body }
     }
 }
 
@@ -170,8 +176,7 @@ pub(crate) fn request_key(request: &Request) -> String {
 
 /// Returns the words with which every request begins.
 pub(crate) fn load_words(transport: &str, direction: &str, streams: u16, seconds: f64) -> String {
-    let plural = if streams == 1 { "" } else { "s" };
-    format!("{transport} {direction}, {streams} stream{plural}, {seconds} s")
+    format!("{transport} {direction}, {}, {seconds} s", counted(streams, "stream"))
 }
 
 fn plain(value: &Value) -> String {

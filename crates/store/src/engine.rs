@@ -1,4 +1,5 @@
 use std::error::Error;
+use std::io::{self, ErrorKind};
 
 /// Value of a column or of a parameter.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +60,11 @@ pub(crate) type Row = Vec<Value>;
 
 /// Error of a database, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EngineError(pub(crate) String);
+pub(crate) struct EngineError {
+    pub(crate) cause: String,
+    /// This user lacks a permission.
+    pub(crate) is_forbidden: bool,
+}
 
 impl EngineError {
     /// Joins an error and its sources in one line; libraries put the reason into the source.
@@ -73,7 +78,14 @@ impl EngineError {
             }
             source = inner.source();
         }
-        Self(cause.replace('\n', "; "))
+        Self { cause: cause.replace('\n', "; "), is_forbidden: false }
+    }
+}
+
+impl From<io::Error> for EngineError {
+    fn from(error: io::Error) -> Self {
+        const FORBIDDEN: [ErrorKind; 2] = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
+        Self { is_forbidden: FORBIDDEN.contains(&error.kind()), ..Self::of(&error) }
     }
 }
 

@@ -33,6 +33,16 @@ pub enum StoreError {
         /// Error in the words of the database.
         cause: String,
     },
+    /// This user may not use the archive.
+    #[error("cannot {operation} the archive {location}: {cause}; --store names another one")]
+    Forbidden {
+        /// Operation that failed.
+        operation: &'static str,
+        /// The archive.
+        location: String,
+        /// Error in the words of the system or of the database.
+        cause: String,
+    },
     /// A document is not as it was written.
     #[error("document {id} is damaged: {why}; other documents are not affected")]
     Damaged {
@@ -54,6 +64,10 @@ pub enum StoreError {
 
 impl StoreError {
     pub(crate) fn database(operation: &'static str, location: &impl ToString, error: EngineError) -> Self {
-        Self::Database { operation, location: location.to_string(), cause: error.0 }
+        let (location, EngineError { cause, is_forbidden }) = (location.to_string(), error);
+        if is_forbidden {
+            return Self::Forbidden { operation, location, cause };
+        }
+        Self::Database { operation, location, cause }
     }
 }

@@ -27,11 +27,11 @@ impl Sqlite {
     /// Opens the file; makes it first, readable by its owner only, if `create` and there is none.
     pub(crate) fn open(file: &Path, create: bool) -> Result<Self, EngineError> {
         if create {
-            make(file).map_err(|error| EngineError::of(&error))?;
+            make(file)?;
         }
         let writable = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         // SQLite does not say why.
-        let unopened = |error| File::open(file).map_or_else(|cause| EngineError::of(&cause), |_| error);
+        let unopened = |error| File::open(file).map_or_else(EngineError::from, |_| error);
         let connection = Connection::open_with_flags(file, writable).map_err(|error| unopened(error.into()))?;
         connection.busy_timeout(BUSY)?;
         let mut opened = Self { connection, file: file.to_owned() };
@@ -45,7 +45,8 @@ impl Sqlite {
         let tables = self.query("SELECT count(*) FROM sqlite_master", &[])?;
         let is_empty = tables == [[Value::Integer(0)]];
         if application != APPLICATION && !is_empty {
-            return Err(EngineError("it is the database of another program".to_owned()));
+            let cause = "it is the database of another program".to_owned();
+            return Err(EngineError { cause, is_forbidden: false });
         }
         // A file on a read-only file system cannot change its mode, and needs not.
         let _ = self.batch("PRAGMA journal_mode = WAL");
@@ -131,11 +132,12 @@ impl From<rusqlite::Error> for EngineError {
             rusqlite::Error::SqliteFailure(failure, message) => (Some(failure), message.clone()),
             _ => (None, None),
         };
-        let cause = message.unwrap_or_else(|| Self::of(&error).0);
+        let cause = message.unwrap_or_else(|| Self::of(&error).cause);
         // On a full disk, SQLite cannot make its auxiliary files, and says no more than this.
-        let is_io = code.is_some_and(|failure| failure.code == ErrorCode::SystemIoFailure);
-        let hint = if is_io { "; is the disk full?" } else { "" };
-        Self(cause + hint)
+        let is = |kind| code.is_some_and(|failure| failure.code == kind);
+        let hint = if is(ErrorCode::SystemIoFailure) { "; is the disk full?" } else { "" };
+        let is_forbidden = is(ErrorCode::ReadOnly) || is(ErrorCode::PermissionDenied);
+        Self { cause: cause + hint, is_forbidden }
     }
 }
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{ArchiveReport, StoredDocument, StoredFacts};
-use fullpipe_units::ByteCount;
+use fullpipe_units::{ByteCount, printable};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -67,10 +67,11 @@ impl Store {
     /// # Errors
     /// Fails if there is none, if it is something else, or if the database refuses.
     pub fn open(location: &Location) -> Result<Self, StoreError> {
-        if let Location::File(file) = location
-            && !file.exists()
-        {
-            return Err(StoreError::Missing(location.to_string()));
+        if let Location::File(file) = location {
+            let exists = file.try_exists().map_err(|error| StoreError::database("find", location, error.into()))?;
+            if !exists {
+                return Err(StoreError::Missing(location.to_string()));
+            }
         }
         Self::connect(location, false)
     }
@@ -154,7 +155,7 @@ impl Store {
         let id = id.to_ascii_lowercase();
         let is_end = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
         if !is_end {
-            return Err(StoreError::Unknown(fullpipe_units::printable(&id)));
+            return Err(StoreError::Unknown(if id.is_empty() { "\"\"".to_owned() } else { printable(&id) }));
         }
         let like = format!("%{id}");
         // Identifiers alone are in an index.

@@ -22,7 +22,7 @@ impl Store {
     /// Fails if the database refuses.
     pub fn check(&mut self, repair: bool) -> Result<ArchiveCheck, StoreError> {
         // A database that is damaged may not even carry out its check.
-        let database = self.engine.own_check().unwrap_or_else(|error| vec![error.0]);
+        let database = self.engine.own_check().unwrap_or_else(|error| vec![error.cause]);
         let mut check = ArchiveCheck { database, repaired: repair, ..ArchiveCheck::default() };
         for document in self.list(&Filter::default())? {
             check.documents += 1;

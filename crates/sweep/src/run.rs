@@ -27,11 +27,12 @@ pub trait Measure {
     /// Why a measurement could not be made at all.
     type Error;
 
-    /// Makes one measurement, the `number`th of the sweep, from 0.
+    /// Makes one measurement, the `number`th of the sweep, from 0. It is interrupted once it has moved more than `most`
+    /// bytes of payload, where bytes cost somebody something.
     ///
     /// # Errors
     /// If it cannot be made. One that broke off is none, and an interrupt neither.
-    fn measure(&mut self, number: u32, request: &Request) -> Result<Measurement, Self::Error>;
+    fn measure(&mut self, number: u32, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Self::Error>;
 
     /// Returns the counts of the device of this end that carries the data, as they are now; `None` where they are not
     /// known, as in virtual time.
@@ -57,7 +58,7 @@ pub struct Sweep<'s> {
 
 impl Sweep<'_> {
     /// Makes the runs that are left, and passes each to `keep` before the next begins. An interrupt ends it before its
-    /// next run, and a run that it cut short is not kept.
+    /// next run, and a run that it cut short is not kept; neither is one that reaches the bytes that are permitted.
     ///
     /// # Errors
     /// Fails if a measurement cannot be made, and with an error of `keep`.
@@ -76,14 +77,19 @@ impl Sweep<'_> {
                 return Ok(self.report(true));
             }
             let before = account.passed(measure.device());
-            let measurement = match measure.measure(number, &self.request(cell)) {
+            let left = self.plan.fixed().max_bytes.map(|most| most.saturating_sub(spent(&self.runs).bytes));
+            let measurement = match measure.measure(number, &self.request(cell), left) {
                 // What measures may call the interrupt an error.
                 Err(_) if self.is_interrupted() => return Ok(self.report(true)),
                 measured => measured?,
             };
             let during = account.passed(measure.device());
-            if measurement.interrupted || self.is_interrupted() {
+            if self.is_interrupted() {
                 return Ok(self.report(true));
+            }
+            // The bytes that are permitted have been moved.
+            if measurement.interrupted {
+                return Ok(self.report(false));
             }
             let device = device(before.as_ref(), during, &measurement, payload(&measurement));
             let run = SweepRun { device, ..self.figures(cell, reason, &measurement) };

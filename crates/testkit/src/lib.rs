@@ -16,6 +16,7 @@ mod path;
 mod postgres;
 mod process;
 mod relay;
+mod secret;
 mod validity;
 
 pub use browser::Browser;
@@ -31,6 +32,7 @@ pub use path::{PathLock, load_slot, path};
 pub use postgres::Postgres;
 pub use process::{Running, fullpipe};
 pub use relay::{Fate, Heading, Relay};
+pub use secret::write_secret;
 pub use validity::valid_within;
 
 /// Ends the test here, skipped with a reason, unless the machine has everything named: `require!(Lab, Iperf3)`.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_flow::{Explained, FlowsWithTimes, LeftOut, PacketTimes, TransferEvidence};
 use fullpipe_record::{CaptureReport, FlowReport};
-use fullpipe_units::{Span, Time};
+use fullpipe_units::{Span, Time, counted};
 use fullpipe_wire::{Captured, is_known, read_captured};
 
 use crate::error::CaptureError;
@@ -66,7 +66,8 @@ pub fn read_flows_with(
     let (mut packets, mut segments) = (0_u64, 0_u64);
     let mut times: Option<[Time; 2]> = None;
     let error = loop {
-        if packets.is_multiple_of(INTERRUPT_INTERVAL) && interrupt.load(Ordering::Relaxed) {
+        // The first packets are read in any case, as an interrupt may come before them.
+        if packets > 0 && packets.is_multiple_of(INTERRUPT_INTERVAL) && interrupt.load(Ordering::Relaxed) {
             break None;
         }
         let packet = match file.next_packet() {
@@ -110,10 +111,8 @@ pub fn read_flows_with(
         redacted: None,
         dropped: file.notes().drops,
     };
-    match report.unanswered {
-        0 => {}
-        1 => report.notes.push("1 SYN got no answer.".to_owned()),
-        more => report.notes.push(format!("{more} SYNs got no answer.")),
+    if report.unanswered > 0 {
+        report.notes.push(format!("{} got no answer.", counted(report.unanswered, "SYN")));
     }
     report.notes.extend(left_out(finished.left_out));
     Reading { report, times: finished.times, transfers: finished.transfers, error }
@@ -142,11 +141,12 @@ fn format_of(notes: &FileNotes) -> String {
 /// Returns a sentence for each way in which connections are incomplete.
 fn left_out(counts: LeftOut) -> impl Iterator<Item = String> {
     let sentences = [
-        (counts.missing, "connections are left out: there were too many, and they had least data"),
-        (counts.finished_early, "connections were finished early: there were too many, and they were silent longest"),
-        (counts.thinned, "small connections lack some round-trip times: there were too many"),
+        (counts.missing, "connection", "left out, as there were too many: those with least data"),
+        (counts.finished_early, "connection", "finished early, as there were too many: those that were silent longest"),
+        (counts.thinned, "small connection", "without some round-trip times, as there were too many"),
     ];
-    sentences.into_iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{count} {text}."))
+    let sentence = |(count, what, text)| format!("{} {text}.", counted(count, what));
+    sentences.into_iter().filter(|(count, ..)| *count > 0).map(sentence)
 }
 
 fn notes(file: &FileNotes, others: &Others) -> Vec<String> {
@@ -157,19 +157,19 @@ fn notes(file: &FileNotes, others: &Others) -> Vec<String> {
     let links = file.interfaces.iter().map(|interface| interface.link);
     let unread: BTreeSet<u16> = links.filter(|link| !is_known(*link)).map(|link| link.0).collect();
     notes.extend(unread.into_iter().map(|link| format!("Packets of link type {link} are not read.")));
-    let mut counted = |count: u64, text: &str| {
+    let mut add = |count: u64, what: &str, text: &str| {
         if count > 0 {
-            notes.push(format!("{count} {text}."));
+            notes.push(format!("{} {text}.", counted(count, what)));
         }
     };
-    counted(file.drops.unwrap_or(0), "packets were dropped by the capturing host");
-    counted(file.packets_without_time, "packets have no time");
-    counted(file.clamped_fractions, "packets have a time with too large a fraction of a second");
-    counted(others.cut_options, "segments have TCP options that the snap length cut off");
-    counted(others.cut, "packets were cut before their TCP header ended");
-    counted(others.fragments, "fragments were left out");
-    counted(others.encrypted, "packets are encrypted");
-    counted(others.malformed, "packets are malformed");
+    add(file.drops.unwrap_or(0), "packet", "dropped by the capturing host");
+    add(file.packets_without_time, "packet", "without a time");
+    add(file.clamped_fractions, "packet", "with too large a fraction of a second as time");
+    add(others.cut_options, "segment", "with TCP options that the snap length cut off");
+    add(others.cut, "packet", "cut before the end of the TCP header");
+    add(others.fragments, "fragment", "left out");
+    add(others.encrypted, "encrypted packet", "left out");
+    add(others.malformed, "malformed packet", "left out");
     notes
 }
 
@@ -194,6 +194,6 @@ mod tests {
         let radio = read(127);
         assert_eq!((radio.packets, radio.segments), (1, 0));
         assert_eq!(radio.notes, ["Packets of link type 127 are not read."]);
-        assert_eq!(read(1).notes, ["1 packets were cut before their TCP header ended."]);
+        assert_eq!(read(1).notes, ["1 packet cut before the end of the TCP header."]);
     }
 }

@@ -20,6 +20,7 @@
 
 mod bytes;
 mod checked;
+mod counted;
 mod distance;
 mod median;
 mod parse;
@@ -30,6 +31,7 @@ mod span;
 
 pub use bytes::{ByteCount, SegCount};
 pub use checked::{quantity, require};
+pub use counted::counted;
 pub use distance::Distance;
 pub use median::{median, median_rate};
 pub use parse::ParseError;

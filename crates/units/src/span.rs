@@ -179,6 +179,16 @@ fn factor(unit: &str) -> Option<f64> {
     })
 }
 
+impl Span {
+    /// Reads a time as text, where a number without a unit is so many of `usual`, such as `s`.
+    ///
+    /// # Errors
+    /// Fails if the text is no time.
+    pub fn with_usual_unit(text: &str, usual: &str) -> Result<Self, ParseError> {
+        GRAMMAR.read_whole(text, |unit| factor(if unit.is_empty() { usual } else { unit })).map(Self)
+    }
+}
+
 impl FromStr for Span {
     type Err = ParseError;
 

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fullpipe_record::{EndReport, Measurement, RouteReport, RttStats};
-use fullpipe_units::Span;
+use fullpipe_units::{Span, counted};
 
 /// Idle round-trip times of one path differ by less than this factor, and by more than [`CLOCKS`] on two.
 const OTHER_PATH: f64 = 1.5;
@@ -79,7 +79,7 @@ fn other_rtt(a: &[Measurement], b: &[Measurement]) -> Option<String> {
 fn in_both(a: &[Measurement], b: &[Measurement]) -> Option<String> {
     let is_in_b = |run: &&Measurement| !run.id.is_empty() && b.iter().any(|other| other.id == run.id);
     let count = a.iter().filter(is_in_b).count();
-    (count > 0).then(|| format!("{count} of the measurements are in A and in B"))
+    (count > 0).then(|| format!("A and B have {} in common", counted(count, "measurement")))
 }
 
 #[cfg(test)]
@@ -119,6 +119,6 @@ mod tests {
 
     #[test]
     fn a_measurement_is_not_compared_with_itself() {
-        assert_eq!(incomparable(&[run(10, "1")], &[run(10, "1")]), ["1 of the measurements are in A and in B"]);
+        assert_eq!(incomparable(&[run(10, "1")], &[run(10, "1")]), ["A and B have 1 measurement in common"]);
     }
 }

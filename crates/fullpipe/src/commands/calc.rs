@@ -17,7 +17,7 @@ use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::input;
 use crate::terminal::{Format, Terminal};
-use crate::values::{Values, duration, values};
+use crate::values::{Values, duration, values, whole};
 
 /// Solve the path equations: any of bandwidth, RTT, window, loss, streams …
 ///
@@ -95,7 +95,7 @@ pub(crate) struct Arguments {
         help_heading = "Path",
         value_name = "N",
         default_value_t = 0,
-        value_parser = clap::value_parser!(u8).range(0..=2)
+        value_parser = whole(0..=2_u8)
     )]
     vlan: u8,
     /// Tunnel: gre, vxlan, wireguard, ipsec, pppoe

@@ -16,7 +16,7 @@ use crate::commands::keep::KeepArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING};
 use crate::terminal::{Format, Terminal};
-use crate::values::{capacity, some_time};
+use crate::values::{capacity, some_time, whole};
 
 /// The flags of a comparison in a lab.
 #[derive(Debug, clap::Args)]
@@ -73,7 +73,7 @@ struct Transfers {
     #[arg(long, default_value = "250MB", value_parser = size, value_name = "BYTES")]
     size: ByteCount,
     /// Transfers of each program under each set of settings
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100), value_name = "N")]
+    #[arg(long, default_value_t = 1, value_parser = whole(1..=100_u32), value_name = "N")]
     rounds: u32,
     /// Time after which a transfer is ended
     ///

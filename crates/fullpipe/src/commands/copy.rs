@@ -280,15 +280,19 @@ impl Shown<'_> {
                 }
                 self.terminal.event(&Event::CopyProgress(progress));
             }
-            CopyEvent::Note(text) => self.step(text, Terminal::progress),
-            CopyEvent::WouldCopy(path) => self.step(format!("would copy {path}"), Terminal::result),
-            CopyEvent::Deleted(path) => self.step(format!("deleted {path}"), Terminal::progress),
+            CopyEvent::Note(text) => self.step(text, |terminal, text| terminal.progress(&report::paragraph(text, 0))),
+            CopyEvent::WouldCopy(path) => {
+                self.step(format!("would copy {path}"), |terminal, text| terminal.result(&format!("{text}\n")));
+            }
+            CopyEvent::Deleted(path) => {
+                self.step(format!("deleted {path}"), |terminal, text| terminal.progress(&format!("{text}\n")));
+            }
         }
     }
 
     fn step(&mut self, text: String, print: fn(&Terminal, &str)) {
         self.close_line();
-        print(self.terminal, &format!("{text}\n"));
+        print(self.terminal, &text);
         self.terminal.event(&Event::CopyNote(CopyNote { text }));
     }
 

@@ -11,7 +11,7 @@ use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
-use crate::values::{backend, some_time};
+use crate::values::{backend, some_test_time, whole};
 
 /// The whole loop on an emulated path: predict, measure, explain, fix, prove.
 ///
@@ -30,12 +30,12 @@ pub(crate) struct Arguments {
         short = 't',
         help_heading = "Load",
         default_value = "12",
-        value_parser = some_time,
+        value_parser = some_test_time,
         value_name = "SECONDS"
     )]
     time: Span,
     /// Seed of the random losses
-    #[arg(long, help_heading = "Lab", default_value_t = 1, value_name = "NUMBER")]
+    #[arg(long, help_heading = "Lab", default_value_t = 1, value_parser = whole(0..=u64::MAX), value_name = "NUMBER")]
     seed: u64,
     /// Simulate the path and both hosts in virtual time instead of building a lab
     ///

@@ -1,6 +1,7 @@
 //! The pages about verdicts.
 
 use fullpipe_record::LegalVerdict;
+use fullpipe_report as report;
 
 use crate::commands::Run;
 use crate::failure::{Failure, USAGE};
@@ -59,7 +60,7 @@ fn line(verdict: LegalVerdict) -> String {
     let paragraph = verdict.page().split("\n\n").find(|text| !text.starts_with('#') && !text.starts_with("At: "));
     let paragraph = paragraph.unwrap_or_default().replace('\n', " ");
     let sentence = paragraph.split_inclusive(". ").next().unwrap_or_default().trim_end();
-    format!("{}\n    {sentence}\n", verdict.name())
+    format!("{}\n{}", verdict.name(), report::paragraph(sentence, 4))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use super::state::state_folder;
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::{Format, Terminal};
-use crate::values::{capacity, duration};
+use crate::values::{capacity, duration, whole};
 
 const APPLY_HELP: &str = "\
 Settings are written as they are called:
@@ -69,7 +69,7 @@ enum Action {
             help_heading = "Path",
             value_name = "N",
             default_value_t = 1,
-            value_parser = clap::value_parser!(u16).range(1..=128)
+            value_parser = whole(1..=128_u16)
         )]
         streams: u16,
         /// Print one JSON document
@@ -150,7 +150,7 @@ struct MaybePath {
         help_heading = "Path",
         value_name = "N",
         default_value_t = 1,
-        value_parser = clap::value_parser!(u16).range(1..=128)
+        value_parser = whole(1..=128_u16)
     )]
     streams: u16,
 }

@@ -109,7 +109,10 @@ impl KeepArguments {
         if let Some(named) = self.place.named()? {
             return Ok(Some(Store::create(&named)?));
         }
-        let Some(default) = data_folder().map(|folder| Location::in_folder(&folder)) else { return Ok(None) };
+        // A folder of another user, as after `su`, has no archive of this one.
+        let is_there = |place: &Location| matches!(place, Location::File(file) if file.exists());
+        let default = data_folder().map(|folder| Location::in_folder(&folder)).filter(is_there);
+        let Some(default) = default else { return Ok(None) };
         match Store::open(&default) {
             Err(StoreError::Missing(_)) => Ok(None),
             opened => Ok(Some(opened?)),

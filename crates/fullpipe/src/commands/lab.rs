@@ -10,7 +10,7 @@ use fullpipe_lab::{Backend, Host, JoinedLab, Lab, LabError, Plan, Stdio, check_c
 use fullpipe_record::{Content, Document, Event, HostSettings, LabReport};
 use fullpipe_report as report;
 use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_comparisons, builtin_grids};
-use fullpipe_units::{ByteCount, Ratio, Span};
+use fullpipe_units::{ByteCount, Ratio, Span, counted};
 
 use super::compare::CompareArguments;
 use super::grid_runs::GridRuns;
@@ -305,24 +305,20 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
         }
         Action::Shell { scenario, join, host } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
-            terminal.notice(&format!(
-                "shell on the {}; the {} has the address {}; `exit` leaves the shell",
-                host.name(),
-                host.peer().name(),
-                host.peer().address()
-            ));
-            enter(scenario, *join, backend, *host, &[shell])
+            let peer = host.peer();
+            let (name, peer, address) = (host.name(), peer.name(), peer.address());
+            let text = format!("shell on the {name}; the {peer} has the address {address}; `exit` leaves the shell");
+            enter(scenario, *join, backend, *host, &[shell], &|| terminal.notice(&text))
         }
-        Action::Exec { scenario, join, host, command } => enter(scenario, *join, backend, *host, command),
+        Action::Exec { scenario, join, host, command } => enter(scenario, *join, backend, *host, command, &|| {}),
     }
 }
 
 /// Prints name and title of each built-in scenario.
 fn list(terminal: &Terminal) -> Result<(), Failure> {
-    for (name, text) in builtin() {
-        let scenario = Scenario::parse(name, text)?;
-        terminal.result(&format!("{:<16} {}\n", scenario.name, scenario.title));
-    }
+    let scenarios = builtin().iter().map(|(name, text)| Scenario::parse(name, text));
+    let rows = scenarios.map(|scenario| scenario.map(|scenario| (scenario.name, scenario.title)));
+    terminal.result(&report::name_list(&rows.collect::<Result<Vec<_>, _>>()?));
     Ok(())
 }
 
@@ -430,7 +426,7 @@ fn measure_grid(name: &str, place: GridPlace, record: Option<&Path>, terminal: &
     };
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
-    terminal.progress(&format!("{}: {count} cells, {time} of load\n", grid.title));
+    terminal.progress(&format!("{}: {}, {time} of load\n", grid.title, counted(count, "cell")));
     let mut runs = record.map(|folder| GridRuns::in_folder(folder, &grid)).transpose()?;
     let report = run_grid(&grid, &settings, place, Interrupt(&flag), &mut |event| {
         show_cell(event, terminal);
@@ -552,20 +548,31 @@ fn unreadable(kind: &str, name: &str, cause: &std::io::Error, known: &[(&str, &s
 }
 
 /// Runs `command` on `host`. If `join` is true, the host belongs to the running lab `name`; or else it belongs to a lab
-/// that is built from the scenario `name` and ends with the command.
+/// that is built from the scenario `name` and ends with the command. `ready` is called once the host exists.
 ///
 /// # Errors
 /// Fails if there is no such lab or scenario, or if the lab or the program cannot be started. Fails with the exit code
 /// of the program if the code is not 0.
-fn enter(name: &str, join: bool, backend: Backend, host: Host, command: &[String]) -> Result<(), Failure> {
+fn enter(
+    name: &str,
+    join: bool,
+    backend: Backend,
+    host: Host,
+    command: &[String],
+    ready: &dyn Fn(),
+) -> Result<(), Failure> {
     let [program, arguments @ ..] = command else {
         return Err(Failure::new(USAGE, "the program to run is missing"));
     };
     super::leave_interrupts_to_others()?;
     let code = if join {
-        JoinedLab::to(name)?.run(host, program, arguments, &*super::end_flag()?)?
+        let lab = JoinedLab::to(name)?;
+        ready();
+        lab.run(host, program, arguments, &*super::end_flag()?)?
     } else {
-        execute(&load(name)?, backend, host, program, arguments)?
+        let lab = lab_of(&load(name)?, backend, host)?;
+        ready();
+        lab.start_program(host, program, arguments, Stdio::Inherited)?.wait()?.code
     };
     match u8::try_from(code) {
         Ok(0) => Ok(()),
@@ -573,20 +580,13 @@ fn enter(name: &str, join: bool, backend: Backend, host: Host, command: &[String
     }
 }
 
-/// Runs `program` on `host` of a new lab of `scenario` and returns the exit code.
-fn execute(
-    scenario: &Scenario,
-    backend: Backend,
-    host: Host,
-    program: &str,
-    arguments: &[String],
-) -> Result<i32, Failure> {
+/// Returns a new lab of `scenario`, which must have `host`, for programs that read from the terminal.
+fn lab_of(scenario: &Scenario, backend: Backend, host: Host) -> Result<Lab, Failure> {
     if scenario.stretches.is_none() && !Host::ALL.contains(&host) {
         let why = format!("{} has no {}: its path has no stretches", scenario.name, host.name());
         return Err(Failure::new(USAGE, why));
     }
-    let lab = start(scenario, &Plan { interactive: true, ..plan(scenario, backend) })?;
-    Ok(lab.start_program(host, program, arguments, Stdio::Inherited)?.wait()?.code)
+    Ok(start(scenario, &Plan { interactive: true, ..plan(scenario, backend) })?)
 }
 
 /// Builds the hosts of `scenario`, with relays if its path has stretches.

@@ -12,7 +12,9 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::login::login;
 use crate::failure::{Failure, USAGE};
-use crate::values::{dscp, duration, key, milliseconds, rsa_public_key, some_bytes, tls_trust, type_of_service};
+use crate::values::{
+    dscp, duration, key, milliseconds, rsa_public_key, some_bytes, test_time, tls_trust, type_of_service, whole,
+};
 
 /// Default rate of a UDP sender, as iperf3 has it.
 const DEFAULT_UDP_RATE: BitRate = BitRate::from_mbps(1);
@@ -40,20 +42,27 @@ pub(crate) struct Load {
 #[command(next_help_heading = "Load")]
 struct AmountArguments {
     /// Duration of the transfer [default: 10; 2 with --ramp]
-    #[arg(long, short, value_parser = duration, value_name = "SECONDS")]
+    #[arg(long, short, value_parser = test_time, value_name = "SECONDS")]
     time: Option<Span>,
     /// End after this many bytes instead
     #[arg(long, short = 'n', value_name = "BYTES", conflicts_with = "time")]
     bytes: Option<ByteCount>,
     /// End after this many blocks of --length instead
-    #[arg(long, short = 'k', value_name = "N", conflicts_with_all = ["time", "bytes"], hide_short_help = true)]
+    #[arg(
+        long,
+        short = 'k',
+        value_name = "N",
+        value_parser = whole(1..=u64::MAX),
+        conflicts_with_all = ["time", "bytes"],
+        hide_short_help = true
+    )]
     blocks: Option<u64>,
     /// Leave the first seconds out of the result
     #[arg(
         long,
         short = 'O',
         default_value = "0",
-        value_parser = duration,
+        value_parser = test_time,
         value_name = "SECONDS",
         hide_short_help = true
     )]
@@ -64,7 +73,7 @@ struct AmountArguments {
         short = 'P',
         visible_alias = "parallel",
         default_value_t = 1,
-        value_parser = clap::value_parser!(u16).range(1..=128),
+        value_parser = whole(1..=128_u16),
         value_name = "N"
     )]
     streams: u16,
@@ -250,7 +259,7 @@ pub(crate) struct Way {
 #[command(next_help_heading = "Server")]
 pub(crate) struct Access {
     /// Port of the server [default: 5201]
-    #[arg(long, short)]
+    #[arg(long, short, value_parser = whole(1..=u16::MAX))]
     port: Option<u16>,
     /// IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
@@ -265,7 +274,7 @@ pub(crate) struct Access {
     #[arg(long, value_name = "DEVICE", hide_short_help = true)]
     bind_dev: Option<String>,
     /// First port of this end's data connections; further streams count up
-    #[arg(long, value_name = "PORT", hide_short_help = true)]
+    #[arg(long, value_name = "PORT", value_parser = whole(1..=u16::MAX), hide_short_help = true)]
     cport: Option<u16>,
     /// Time limit for making a connection [default: 5s]
     ///

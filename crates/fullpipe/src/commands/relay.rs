@@ -9,14 +9,14 @@ use fullpipe_record::Event;
 use fullpipe_record::event::{ClientFailure, Listening, NoPeer, Rejected, RelayStopping};
 use fullpipe_relay::{AllowedTargets, RelayError, RelayEvent, RelayOptions, Role, Target, relay};
 use fullpipe_report as report;
-use fullpipe_units::Span;
+use fullpipe_units::{Span, counted};
 
 use super::every::interval;
 use super::log_thread::LogThread;
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, USAGE};
 use crate::terminal::{Format, Terminal, event_line};
-use crate::values::{duration, key};
+use crate::values::{duration, key, whole};
 
 /// Split TCP, for hosts with small windows that nobody may change.
 ///
@@ -66,6 +66,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "N",
         default_value_t = 8,
+        value_parser = whole(0..=u16::MAX),
         requires = "via",
         conflicts_with = "allow_to",
         help_heading = "Pair"
@@ -79,7 +80,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "N",
         default_value_t = 4096,
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        value_parser = whole(1..=1_000_000_u32),
         help_heading = "Limits"
     )]
     max_connections: u32,
@@ -194,7 +195,8 @@ fn describe(event: &RelayEvent) -> String {
         RelayEvent::NoPeer { why } => format!("{why}; trying again each second"),
         RelayEvent::Stopping { connections: 0, .. } => "stopping".to_owned(),
         RelayEvent::Stopping { connections, deadline } => {
-            format!("stopping: {connections} connections may end by themselves within {deadline}")
+            let open = counted(connections, "connection");
+            format!("stopping: waiting up to {deadline} for {open} to end")
         }
     }
 }

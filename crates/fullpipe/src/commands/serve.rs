@@ -14,7 +14,7 @@ use fullpipe_record::event::{
     Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected, UnreportedFlows,
 };
 use fullpipe_record::{Direction, Event};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, counted};
 
 use super::load::padding;
 use super::log_thread::LogThread;
@@ -24,7 +24,7 @@ use crate::commands::Run;
 use crate::commands::live::LiveArgument;
 use crate::failure::{FAILED, Failure, LACKING, USAGE};
 use crate::terminal::{Format, Terminal, event_line};
-use crate::values::{duration, key, rsa_private_key, tls_identity, users};
+use crate::values::{duration, key, rsa_private_key, tls_identity, users, whole};
 
 /// Time between two counts of a test for a picture.
 const PICTURE_INTERVAL: Span = Span::from_secs(1);
@@ -39,10 +39,16 @@ const IPERF2_PORT: u16 = 5001;
 #[command(mut_arg("live", |live| live.conflicts_with("daemon")))]
 pub(crate) struct Arguments {
     /// Port to listen on [default: 5201, and 5001 for iperf2]
-    #[arg(long, short, help_heading = "Server")]
+    #[arg(long, short, value_parser = whole(0..=u16::MAX), help_heading = "Server")]
     port: Option<u16>,
     /// Second port to listen on, if it is free; both serve all clients
-    #[arg(long, value_name = "PORT", hide_short_help = true, help_heading = "Server")]
+    #[arg(
+        long,
+        value_name = "PORT",
+        value_parser = whole(0..=u16::MAX),
+        hide_short_help = true,
+        help_heading = "Server"
+    )]
     iperf2_port: Option<u16>,
     /// Refuse iperf2 clients, and leave their port free
     #[arg(long, hide_short_help = true, help_heading = "Server", conflicts_with = "iperf2_port")]
@@ -122,6 +128,7 @@ struct ShareArguments {
         long,
         value_name = "PORT",
         default_value_t = SHARE_PORT,
+        value_parser = whole(0..=u16::MAX),
         requires = "share",
         conflicts_with_all = OF_TESTS,
         hide_short_help = true
@@ -225,16 +232,40 @@ struct LimitArguments {
     #[arg(long, hide_short_help = true, value_name = "BYTES")]
     max_bytes: Option<ByteCount>,
     /// Maximum number of tests at once
-    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = Limits::default().total.tests)]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        value_parser = whole(0..=u32::MAX),
+        default_value_t = Limits::default().total.tests
+    )]
     max_tests: u32,
     /// Maximum number of tests of one address (IPv6: one /64 network)
-    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = Limits::default().address.tests)]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        value_parser = whole(0..=u32::MAX),
+        default_value_t = Limits::default().address.tests
+    )]
     max_tests_per_address: u32,
     /// Maximum number of streams of all tests
-    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = Limits::default().total.streams)]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        value_parser = whole(0..=u32::MAX),
+        default_value_t = Limits::default().total.streams
+    )]
     max_streams: u32,
     /// Maximum number of streams of one address
-    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = Limits::default().address.streams)]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        value_parser = whole(0..=u32::MAX),
+        default_value_t = Limits::default().address.streams
+    )]
     max_streams_per_address: u32,
 }
 
@@ -456,8 +487,7 @@ fn describe(event: &ServerEvent) -> Option<String> {
         ServerEvent::Listening(address) => format!("listening on {address}"),
         ServerEvent::NotListening { why } => format!("{why}; going on without: iperf2 clients may call the other port"),
         ServerEvent::Began { client, request } => {
-            let streams =
-                if request.streams == 1 { "1 stream".to_owned() } else { format!("{} streams", request.streams) };
+            let streams = counted(request.streams, "stream");
             let direction = match request.direction {
                 Direction::Upload => "receiving",
                 Direction::Download => "sending",
@@ -472,7 +502,7 @@ fn describe(event: &ServerEvent) -> Option<String> {
         ServerEvent::Rejected { client, why, connections } => {
             format!("{connections} connections rejected; the last, of {client}, because {why}")
         }
-        ServerEvent::UnreportedFlows { flows } => format!("{flows} more flows of iperf2 datagrams began"),
+        ServerEvent::UnreportedFlows { flows } => format!("{} of iperf2 datagrams began", counted(flows, "more flow")),
         ServerEvent::Idle => "nobody came: ending".to_owned(),
     })
 }

@@ -14,7 +14,7 @@ use crate::commands::Run;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::input;
 use crate::terminal::{Format, Terminal};
-use crate::values::ago;
+use crate::values::{ago, whole};
 
 /// Keep results, and find them again.
 ///
@@ -45,7 +45,7 @@ enum Action {
         #[command(flatten)]
         which: Which,
         /// Largest number of documents
-        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+        #[arg(long, default_value_t = 20, value_parser = whole(1..=u32::MAX), value_name = "N")]
         limit: u32,
         #[command(flatten)]
         redact: RedactArgument,

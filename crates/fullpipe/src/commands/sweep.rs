@@ -32,7 +32,7 @@ use crate::commands::live::{Interrupts, LiveArgument, Picture};
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
-use crate::values::{capacity, some_bytes};
+use crate::values::{capacity, some_bytes, whole};
 
 /// Most bytes of a sweep that need no consent.
 const CONSENT_BYTES: ByteCount = ByteCount::from_mib(1024);
@@ -108,7 +108,7 @@ pub(crate) struct SweepArguments {
     #[arg(long, short = 'C', value_name = "NAME")]
     congestion: Option<String>,
     /// Seed of what falls to chance
-    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX), value_name = "NUMBER")]
     seed: u64,
     /// Print settings and cost, and end
     ///
@@ -280,7 +280,7 @@ impl SweepArguments {
             direction,
             hours,
         };
-        let light = measure.measure(0, &light_request(&wishes))?;
+        let light = measure.measure(0, &light_request(&wishes), None)?;
         if light.interrupted {
             return Err(Failure::new(INTERRUPTED, "interrupted before anything was measured"));
         }
@@ -400,23 +400,36 @@ struct Host<'p> {
 }
 
 impl Host<'_> {
-    fn measurement(&self, request: &Request) -> Result<Measurement, Failure> {
-        let Some(picture) = &*self.picture.borrow() else {
+    fn measurement(&self, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Failure> {
+        if most.is_none() && self.picture.borrow().is_none() {
             return Ok(measure(&self.destination, request, &self.interrupt, &mut |_| {})?);
-        };
-        Ok(watch_closely(&self.destination, request, &self.interrupt, &mut |event| {
-            if let TestEvent::Snapshot(snapshot) = event {
+        }
+        let mut is_over = false;
+        let measured = watch_closely(&self.destination, request, &self.interrupt, &mut |event| {
+            let TestEvent::Snapshot(snapshot) = event else { return };
+            if let Some(picture) = &*self.picture.borrow() {
                 picture.send(SweepUpdate::Snapshot(snapshot.clone()));
             }
-        })?)
+            let moved: ByteCount = snapshot.streams.iter().map(|stream| stream.bytes).sum();
+            if most.is_some_and(|most| moved > most) && !is_over {
+                is_over = true;
+                self.interrupt.store(true, Ordering::Relaxed);
+            }
+        });
+        if is_over {
+            // Not by the user: the sweep ends with its answer.
+            self.interrupt.store(false, Ordering::Relaxed);
+            self.terminal.notice("a run reached --max-bytes: it was ended, and does not count");
+        }
+        Ok(measured?)
     }
 }
 
 impl Measure for Host<'_> {
     type Error = Failure;
 
-    fn measure(&mut self, _: u32, request: &Request) -> Result<Measurement, Failure> {
-        let measurement = self.measurement(request)?;
+    fn measure(&mut self, _: u32, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Failure> {
+        let measurement = self.measurement(request, most)?;
         self.device = measurement.local.device.as_ref().map(|device| device.name.clone());
         Ok(measurement)
     }
@@ -459,7 +472,8 @@ struct EmulatedPath<'s> {
 impl Measure for EmulatedPath<'_> {
     type Error = Failure;
 
-    fn measure(&mut self, number: u32, request: &Request) -> Result<Measurement, Failure> {
+    /// Bytes of an emulated path cost nobody anything.
+    fn measure(&mut self, number: u32, request: &Request, _: Option<ByteCount>) -> Result<Measurement, Failure> {
         let seed = self.scenario.seed.wrapping_add(number.into());
         let load = (&self.step.cross_traffic[..], seed);
         let interrupt = Interrupt(&self.interrupt);
@@ -512,10 +526,11 @@ fn range<T: FromStr<Err: Display> + Clone>(text: &str) -> Result<RangeInclusive<
 }
 
 fn streams(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let range = range(text)?;
+    let wrong = || "write two numbers from 1 to 128, as 1..90, or one".to_owned();
+    let range: RangeInclusive<u16> = range(text).map_err(|_| wrong())?;
     let possible = 1..=128;
     let all = possible.contains(range.start()) && possible.contains(range.end());
-    if all { Ok(range) } else { Err("1 to 128 streams are possible".to_owned()) }
+    if all { Ok(range) } else { Err(wrong()) }
 }
 
 fn share(text: &str) -> Result<Ratio, String> {

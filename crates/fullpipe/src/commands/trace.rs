@@ -1,11 +1,12 @@
 //! `fullpipe trace`: the connections in a capture.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::ArgGroup;
 use fullpipe_experiment::{Known, judge_capture, judge_captures};
@@ -15,13 +16,14 @@ use fullpipe_report as report;
 use fullpipe_trace::{
     CaptureError, Explained, PacketFile, Reading, Redaction, Wanted, capture_live, plot, read_flows, read_flows_with,
 };
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, Span, counted};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::commands::Run;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
-use crate::values::{capacity, some_time};
+use crate::values::{capacity, some_time, whole};
 
 /// The TCP connections in a capture, and what limited the largest.
 ///
@@ -53,10 +55,10 @@ pub(crate) struct Arguments {
     )]
     time: Option<Span>,
     /// Number of connections to list, those with most data first
-    #[arg(long, default_value_t = 10, value_name = "N")]
+    #[arg(long, default_value_t = 10, value_parser = whole(0..=usize::MAX), value_name = "N")]
     top: usize,
     /// Print this connection of the list at length
-    #[arg(long, value_name = "NO")]
+    #[arg(long, value_parser = whole(1..=u64::MAX), value_name = "NO")]
     flow: Option<u64>,
     /// Capacity of the path, if known; it makes the verdict surer
     #[arg(long, value_name = "RATE", value_parser = capacity)]
@@ -102,15 +104,22 @@ impl Run for Arguments {
             return Err(Failure::new(USAGE, "--xplot reads a capture twice: name a FILE that is no pipe"));
         }
         let known = self.known()?;
-        // Before Ctrl-C is anything but the end: standard input may be a terminal.
-        let files = self.files.iter().map(|file| open(file)).collect::<Result<Vec<_>, _>>()?;
+        // Before Ctrl-C is anything but the end: a named pipe is opened once it has a writer.
+        let inputs = self.files.iter().map(|file| open(file)).collect::<Result<Vec<_>, _>>()?;
         let flag = super::interrupt_flag()?;
+        let files: Result<Vec<_>, _> = inputs.into_iter().map(|input| begun(input, &flag)).collect();
+        let files = match files {
+            Err(_) if flag.load(Ordering::Relaxed) => return Err(Failure::already_printed(INTERRUPTED)),
+            files => files?,
+        };
         let (mut readings, is_complete) = match &self.interface {
             // Its end is that of the capture.
             Some(device) => (vec![self.capture(device, Arc::clone(&flag), terminal)?], true),
             None => (self.read_files(files, &flag)?, !flag.load(Ordering::Relaxed)),
         };
         let error = readings.last_mut().and_then(|reading| reading.error.take());
+        // What ends within a compressed block was cut off by the interrupt.
+        let error = error.filter(|_| is_complete || self.interface.is_some());
         let mut readings = readings.into_iter();
         let (first, second) = (readings.next(), readings.next());
         let Some(first) = first else { return Ok(()) };
@@ -169,7 +178,7 @@ impl Arguments {
         }
         let left_out = match plot.left_out {
             0 => String::new(),
-            count => format!("; {count} packets beyond a million lines were left out"),
+            count => format!("; {} beyond a million lines left out", counted(count, "packet")),
         };
         terminal.result(&format!("\n{} is a time–sequence graph for xplot{left_out}\n", plot.path.display()));
         Ok(())
@@ -261,14 +270,61 @@ fn host_settings(file: &Path) -> Result<HostSettings, Failure> {
     }
 }
 
-fn open(file: &Path) -> Result<(PacketFile, String), Failure> {
+fn open(file: &Path) -> Result<(OwnedFd, String), Failure> {
     if file == Path::new("-") {
-        return Ok((PacketFile::new(std::io::stdin(), STANDARD_INPUT)?, STANDARD_INPUT.to_owned()));
+        let own = std::io::stdin().as_fd().try_clone_to_owned();
+        let own = own.map_err(|error| Failure::new(FAILED, format!("standard input: {error}")))?;
+        return Ok((own, "standard input".to_owned()));
     }
-    Ok((PacketFile::open(file)?, file.display().to_string()))
+    let name = file.display().to_string();
+    match File::open(file) {
+        Ok(file) => Ok((file.into(), name)),
+        Err(source) => Err(CaptureError::Open { file: name, source }.into()),
+    }
 }
 
-const STANDARD_INPUT: &str = "standard input";
+/// Reads the header of a capture.
+fn begun((input, name): (OwnedFd, String), flag: &Arc<AtomicBool>) -> Result<(PacketFile, String), Failure> {
+    let packets = PacketFile::new(UntilInterrupt::new(input.into(), Arc::clone(flag)), &name)?;
+    Ok((packets, name))
+}
+
+/// A file or a pipe that ends soon after Ctrl-C, though it may be silent. What the writer of a pipe adds at the same
+/// Ctrl-C is read.
+struct UntilInterrupt {
+    input: File,
+    flag: Arc<AtomicBool>,
+    /// The time after which nothing is read.
+    end: Option<Instant>,
+}
+
+impl UntilInterrupt {
+    const fn new(input: File, flag: Arc<AtomicBool>) -> Self {
+        Self { input, flag, end: None }
+    }
+
+    fn is_over(&mut self) -> bool {
+        const LATE: Duration = Duration::from_millis(500);
+        if !self.flag.load(Ordering::Relaxed) {
+            return false;
+        }
+        Instant::now() >= *self.end.get_or_insert_with(|| Instant::now() + LATE)
+    }
+}
+
+impl Read for UntilInterrupt {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        while !self.is_over() {
+            // A signal cuts it short.
+            let ready = poll(&mut [PollFd::new(&self.input, PollFlags::IN)], Some(&POLL_INTERVAL));
+            if ready.is_ok_and(|count| count > 0) {
+                return self.input.read(bytes);
+            }
+        }
+        Ok(0)
+    }
+}
 
 /// The format of a capture that is no file.
 const LIVE: &str = "live";

@@ -69,3 +69,12 @@ fn steps_are_reported_on_standard_error_only_if_asked_for() {
     };
     assert_eq!(figures(&quiet), figures(&verbose));
 }
+
+#[test]
+fn lists_of_verdicts_and_of_scenarios_have_80_columns() {
+    for command in [&["explain"][..], &["lab", "list"]] {
+        let list = printed(command);
+        let wide: Vec<&str> = list.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty() && list.lines().count() > 10, "{wide:#?}");
+    }
+}

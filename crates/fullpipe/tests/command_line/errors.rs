@@ -76,7 +76,7 @@ fn units_that_are_nonsense() {
     assert_says(&refused(&["calc", "--bandwidth", "fast", "--rtt", "1ms"]), &["fast", "--bandwidth", "100Mbit/s"]);
     assert_says(&refused(&["calc", "--bandwidth=-1", "--rtt", "1ms"]), &["-1", "negative"]);
     assert_says(&refused(&["measure", "h", "-t", "soon"]), &["soon", "--time"]);
-    assert_says(&refused(&["measure", "h", "-P", "0"]), &["--streams", "1..=128"]);
+    assert_says(&refused(&["measure", "h", "-P", "0"]), &["--streams", "from 1 to 128"]);
 }
 
 #[test]
@@ -133,13 +133,41 @@ fn nothing_where_something_must_be() {
         }
     }
     assert_says(&refused(&["simulate", "--jobs", "0"]), &["--jobs", "at least 1"]);
-    assert_says(&refused(&["store", "list", "--limit", "0"]), &["--limit", "0 is not in 1.."]);
+    assert_says(&refused(&["store", "list", "--limit", "0"]), &["--limit", "write a whole number from 1"]);
+    for (command, flag, bounds) in [
+        ("simulate --seed -1", "--seed", "a whole number from 0 to "),
+        ("measure h -P 0", "--streams", "a whole number from 1 to 128"),
+        ("measure h -P many", "--streams", "a whole number from 1 to 128"),
+        ("measure h -p 70000", "--port", "a whole number from 1 to 65535"),
+        ("measure h -t 1e9", "--time", "at most 24h"),
+        ("sweep h --streams x", "--streams", "two numbers from 1 to 128"),
+        ("diff h --pairs 1", "--pairs", "a whole number from 2 to 1000"),
+    ] {
+        assert_says(&refused(&command.split(' ').collect::<Vec<_>>()), &[flag, bounds]);
+    }
+}
+
+/// The JSON of these ended at the colon.
+#[test]
+fn what_is_missing_on_a_command_line_is_named_in_json_too() {
+    for (arguments, names) in [
+        (&["history", "--json"][..], "<HOST>"),
+        (&["store", "thin", "--json"], "--samples <AGE>|--documents <AGE>"),
+        (&["simulate", "demo", "-t", "3", "--json"], "--time <SECONDS>"),
+    ] {
+        let output = fail(&mut fullpipe(arguments));
+        let error = &document(&output)["error"];
+        assert_eq!((output.status.code(), error["exit_code"].as_i64()), (Some(USAGE), Some(USAGE.into())));
+        assert!(error["message"].as_str().unwrap().contains(names), "{error}");
+    }
 }
 
 /// A flag that needs another one was accepted, and had no effect, next to what excludes that other one.
 #[test]
 fn flags_without_an_effect() {
-    let key = scenario("relay.key", &"k".repeat(64));
+    let key = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(key.path(), "k".repeat(64)).unwrap();
+    let key = key.path().display();
     for command in [
         "simulate --rtt 1ms --what-if congestion=bbr",
         "simulate demo --what-if congestion=bbr",
@@ -220,7 +248,7 @@ fn a_calculation_of_what_cannot_be() {
         ("--what-if=relay=far", "173ms"),
         ("--framing=atm", "`ethernet` or `ip`"),
         ("--tunnel=ssh", "`wireguard`"),
-        ("--vlan=3", "0..=2"),
+        ("--vlan=3", "from 0 to 2"),
         ("--kernel=linux", "5.15"),
         ("--sender=nosuch=1", "tcp_wmem"),
     ];

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use fullpipe_testkit::{Running, free_port, wait_for_listener, within};
+use fullpipe_testkit::{Running, free_port, wait_for_listener, within, write_secret};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -99,7 +99,7 @@ fn what_the_server_reported_before_it_was_killed_is_kept() {
     let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let file = |name: &str, content: String| {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("far-end-{}-{name}", std::process::id()));
-        std::fs::write(&path, content).unwrap();
+        write_secret(&path, &content);
         path.to_str().unwrap().to_owned()
     };
     let trust = file("trust.pem", certified.cert.pem());

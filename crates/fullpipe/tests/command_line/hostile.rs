@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_testkit::{Running, free_port, load_slot, require, wait_for_listener, within};
+use fullpipe_testkit::{Running, free_port, load_slot, require, wait_for_listener, within, write_secret};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
@@ -770,7 +770,7 @@ fn a_client_that_has_no_key_is_refused() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let file = |name: &str, content: &str| {
         let path = folder.join(format!("{}-{name}", std::process::id()));
-        std::fs::write(&path, content).unwrap();
+        write_secret(&path, content);
         path.to_str().unwrap().to_owned()
     };
     let (right, wrong) = (file("right.key", "correct horse battery\n"), file("wrong.key", "incorrect horse battery\n"));

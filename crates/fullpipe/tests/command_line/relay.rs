@@ -11,6 +11,7 @@ use crate::common::{fullpipe, run};
 use fullpipe_sys::tcp_info;
 use fullpipe_testkit::{
     ManyConnections, Running, allow_descriptors, free_port, load_slot, require, sentence, wait_for_listener, within,
+    write_secret,
 };
 use socket2::SockRef;
 
@@ -50,7 +51,7 @@ impl Relays {
         let folder = tempfile::tempdir().unwrap();
         let key = |name: &str, key: &str| {
             let path = folder.path().join(name);
-            std::fs::write(&path, key).unwrap();
+            write_secret(&path, key);
             path.to_str().unwrap().to_owned()
         };
         let (near_key, far_key) = (key("near", near_key), key("far", KEY));
@@ -357,7 +358,7 @@ fn relays_of_which_only_one_encrypts_say_so_once() {
     for flags in [[&[][..], &["--plain"]], [&["--plain"], &[]]] {
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("key");
-        std::fs::write(&key, KEY).unwrap();
+        write_secret(&key, KEY);
         let key = key.to_str().unwrap();
         let (port, far) = (free_port(), free_port());
         let via = format!("127.0.0.1:{far}");

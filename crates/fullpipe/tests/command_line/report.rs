@@ -93,10 +93,10 @@ fn documents_of_the_archive_become_a_page_and_rows() {
     let lines = String::from_utf8(lines.stdout).unwrap();
     assert_eq!(lines.lines().filter(|line| line.contains("\"kind\":\"stored\"")).count(), 2, "{lines}");
     let id = lines.split("\"id\":\"").nth(1).unwrap().split('"').next().unwrap();
-    assert!(archive.page(&["report", id]).contains("archive, 1 documents"), "one of two");
+    assert!(archive.page(&["report", id]).contains("archive, 1 document"), "one of two");
     assert!(sentence(&archive.run(&["report", "abcdef01"]), 2).contains("abcdef01"), "no such document");
     let none = archive.run(&["report", "--since", "2100-01-01"]);
-    assert!(String::from_utf8_lossy(&none.stdout).starts_with("No runs with a rate"), "{none:?}");
+    assert!(String::from_utf8_lossy(&none.stdout).starts_with("No run has a rate"), "{none:?}");
 }
 
 #[test]

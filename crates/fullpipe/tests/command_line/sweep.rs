@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_campaign::{Next, Plan};
 use fullpipe_record::{SweepReport, SweepRun};
-use fullpipe_testkit::{document, free_port, path, require, sentence};
+use fullpipe_testkit::{Running, document, free_port, path, require, sentence, wait_for_listener};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process};
@@ -238,6 +238,29 @@ fn a_sweep_that_is_interrupted_reports_its_runs() {
     let last: Value = serde_json::from_str(&last).unwrap();
     assert_eq!((&last["event"], &last["data"]["interrupted"]), (&"sweep".into(), &true.into()), "{last}");
     assert!(!last["data"]["runs"].as_array().unwrap().is_empty());
+}
+
+/// The first run had no bound.
+#[test]
+fn a_sweep_ends_with_the_bytes_that_are_permitted() {
+    let (port, data) = (free_port().to_string(), tempfile::tempdir().unwrap());
+    let mut serve = fullpipe(&["serve", "--port", &port, "--no-iperf2", "--bind", "127.0.0.1", "--json-lines"]);
+    let server = Running::start(&mut serve);
+    wait_for_listener(port.parse().unwrap());
+    let command = ["sweep", "127.0.0.1", "--port", &port, "--max-bytes", "1M", "--no-store", "--json"];
+    let output = run(fullpipe(&command).env("XDG_DATA_HOME", data.path()), 60);
+    let swept = document(&output);
+    assert_eq!((output.status.code(), runs(&swept)), (Some(1), &Vec::new()), "{swept}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--max-bytes"), "{output:?}");
+    server.interrupt();
+    let log = String::from_utf8(server.finish(Duration::from_secs(20)).stdout).unwrap();
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let runs = events.iter().filter(|event| event["event"] == "began").count();
+    // A whole run takes more than two seconds.
+    let lasted =
+        |data: &Value| data["bytes"].as_f64().zip(data["rate"].as_f64()).map(|(bytes, rate)| 8.0 * bytes / rate);
+    let is_short = events.iter().filter_map(|event| lasted(&event["data"])).all(|seconds| seconds < 2.0);
+    assert!(runs == 2 && is_short, "{log}");
 }
 
 #[test]

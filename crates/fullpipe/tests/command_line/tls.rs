@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Running, document, free_port, sentence, wait_for_listener};
+use fullpipe_testkit::{Running, document, free_port, sentence, wait_for_listener, write_secret};
 
 const TIMEOUT: u64 = 20;
 
@@ -37,7 +37,7 @@ impl Certificate {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, content: &str| {
             let path = folder.path().join(name);
-            std::fs::write(&path, content).unwrap();
+            write_secret(&path, content);
             path
         };
         let identity = file("identity.pem", &format!("{certificate}{key}"));

@@ -1,12 +1,14 @@
 //! `trace`: files of real tcpdump, and files that are none.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::common::oracles::{agrees_with_tcptrace, agrees_with_tshark, traced};
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{document, require, sentence};
+use fullpipe_testkit::{Running, document, require, sentence};
 use serde_json::Value;
 
 const TIMEOUT: u64 = 30;
@@ -385,4 +387,27 @@ fn what_is_before_the_damage_is_printed_and_the_rest_is_a_failure() {
     let output = run(&mut fullpipe(&["trace", file.to_str().unwrap()]), TIMEOUT);
     assert!(sentence(&output, FAILED).contains("damaged at byte 80"), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("192.0.2.1:40000"), "{output:?}");
+}
+
+/// A first Ctrl-C had no effect while nothing came.
+#[test]
+fn a_silent_pipe_ends_at_the_first_interrupt_with_what_was_read() {
+    const HEADER: [u8; 24] = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    const PACKET: [u8; 18] = [7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 60, 0, 0, 0, 0xaa, 0xbb];
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    for (content, packets) in [(&[&HEADER[..], &PACKET, &PACKET[..9]].concat()[..], Some(1)), (&HEADER[..9], None)] {
+        // With both ends open here, nothing waits for the other.
+        let mut writer = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" trace - --json <\"$1\"", env!("CARGO_BIN_EXE_fullpipe")]).arg(&pipe);
+        let running = Running::start(&mut command);
+        writer.write_all(content).unwrap();
+        running.interrupt();
+        let output = running.finish(Duration::from_secs(10));
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        let read = packets.map(|_| document(&output)["capture"]["packets"].as_u64().unwrap());
+        assert_eq!(read, packets, "{output:?}");
+    }
 }

@@ -10,7 +10,7 @@ mod tests_alone {
 
     use crate::common::run;
     use crate::lab_up::Up;
-    use fullpipe_testkit::{Mark, Running, document, path, require, within};
+    use fullpipe_testkit::{Mark, Running, document, path, require, within, write_secret};
     use serde_json::Value;
 
     const PROGRAM: &str = env!("CARGO_BIN_EXE_fullpipe");
@@ -37,7 +37,7 @@ mod tests_alone {
             "name = \"shared\"\ntitle = \"A path\"\n[path]\n{path}\nqueue = \"1bdp\"\n[[step]]\nname = \"none\"\n"
         );
         fs::write(at("path.toml"), text).unwrap();
-        fs::write(at("key"), "correct horse battery").unwrap();
+        write_secret(at("key"), "correct horse battery");
         fs::write(at("file"), (0..size).map(|at| ((at as u64 * at as u64) >> 7) as u8).collect::<Vec<_>>()).unwrap();
         fs::create_dir(at("to")).unwrap();
         let up = Up::of(&at("path.toml"), mark, &["--json-lines"]);

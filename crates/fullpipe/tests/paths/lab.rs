@@ -192,7 +192,7 @@ fn a_capture_ends_at_its_size_and_the_run_says_so() {
     let output = run(&mut fullpipe(&[&["lab", "run", &tiny(), "--json"], &flags[..]].concat()), TIMEOUT);
     let run = document(&output)["lab"][0]["steps"][0]["runs"][0].clone();
     let warnings = run["warnings"].to_string();
-    assert!(warnings.contains("packets are missing in the capture"), "{warnings}");
+    assert!(warnings.contains("the capture lacks "), "{warnings}");
     assert!(run["capture"]["left_out"].as_u64() > Some(1_000), "{}", run["capture"]);
     let size = std::fs::metadata(folder.path().join("tiny-as-it-is-1-sender.pcap")).unwrap().len();
     assert!((3_000..=4_096).contains(&size), "{size} B");

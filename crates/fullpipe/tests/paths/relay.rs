@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::run;
 use crate::lab_up::Up;
-use fullpipe_testkit::{Mark, Running, load_slot, path, require, within};
+use fullpipe_testkit::{Mark, Running, load_slot, path, require, within, write_secret};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ impl Pair {
         let text = "name = \"pair\"\ntitle = \"A pair\"\n[path]\nrate = \"20Mbit/s\"\nrtt = \"40ms\"\n\
                     [near]\nrtt = \"1ms\"\n[far]\nrtt = \"1ms\"\n[[step]]\nname = \"none\"\n";
         fs::write(at("pair.toml"), text).unwrap();
-        fs::write(at("key"), "correct horse battery").unwrap();
+        write_secret(at("key"), "correct horse battery");
         let up = Up::of(&at("pair.toml"), mark, &["--json-lines"]);
         up.event();
         let log = |name: &str| at(&format!("{name}.log"));

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use fullpipe_control::Network;
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_record::Request;
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, counted};
 
 /// Limits of what may be under way at once, for one address or in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,12 +310,15 @@ impl Admission {
         }
         if own.streams > each {
             let used = own.streams - streams;
-            let why = format!("{streams} streams asked for; its address uses {used} of the {each} that it may use");
+            let why = format!(
+                "{} asked for; its address uses {used} of the {each} that it may use",
+                counted(streams, "stream")
+            );
             return refuse(ErrorNumber::BUSY, why);
         }
         if all.streams > available(total, is_newcomer) || all.sockets() > self.max_connections {
             let used = all.streams - streams;
-            let why = format!("{streams} streams asked for; all tests together use {used} of {total}");
+            let why = format!("{} asked for; all tests together use {used} of {total}", counted(streams, "stream"));
             return refuse(ErrorNumber::BUSY, why);
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Quantity, Row, Rows, Series};
 use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median, median_rate};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted, median, median_rate};
 
 use super::course::{level_changes, levels, mean_so_far, note};
 use super::{Section, published};
@@ -43,7 +43,7 @@ pub(super) fn by_streams(report: &SweepReport) -> Option<Section> {
     if let Some(top) = published::top(report) {
         panel = panel.level(top, "2002, scaled");
     }
-    let measured = counted(report).map(|(run, rate)| (u64::from(run.cell.streams), rate));
+    let measured = counting(report).map(|(run, rate)| (u64::from(run.cell.streams), rate));
     panel = panel.with(Series::new("runs", Mark::Dots, Hue::Grey, measured));
     let (_, best) = fastest_run(report).filter(|_| !report.surface.is_empty())?;
     let plot = Plot::logarithmic("Rate by streams, for each window").axis("streams").with(panel);
@@ -54,19 +54,19 @@ pub(super) fn by_streams(report: &SweepReport) -> Option<Section> {
 }
 
 /// Returns the runs that count, with their rates.
-pub(super) fn counted(report: &SweepReport) -> impl Iterator<Item = (&SweepRun, BitRate)> {
+pub(super) fn counting(report: &SweepReport) -> impl Iterator<Item = (&SweepRun, BitRate)> {
     report.runs.iter().filter_map(|run| Some((run, run.rate?)))
 }
 
 /// Returns the fastest run that counts, with its rate.
 pub(super) fn fastest_run(report: &SweepReport) -> Option<(&SweepRun, BitRate)> {
-    counted(report).max_by_key(|(_, rate)| *rate)
+    counting(report).max_by_key(|(_, rate)| *rate)
 }
 
 /// Returns the settings that were measured more than once, with their rates, by streams × window.
 pub(super) fn repetitions(report: &SweepReport) -> Vec<(SweepCell, Vec<BitRate>)> {
     let mut by_cell: BTreeMap<(ByteCount, u16, ByteCount), (SweepCell, Vec<BitRate>)> = BTreeMap::new();
-    for (run, rate) in counted(report) {
+    for (run, rate) in counting(report) {
         let key = (run.cell.product(), run.cell.streams, run.cell.window);
         by_cell.entry(key).or_insert((run.cell, Vec::new())).1.push(rate);
     }
@@ -107,7 +107,7 @@ pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
     for (cell, rates) in all {
         let middle = median_rate(&rates).unwrap_or_default();
         let row = Row::new(&cell.to_string(), &middle.to_string(), Hue::Blue);
-        rows = rows.with(row.detail(&format!("{} runs", rates.len())).dots(rates).dot(middle));
+        rows = rows.with(row.detail(&counted(rates.len(), "run")).dots(rates).dot(middle));
     }
     let method =
         "Settings that were measured more than once, by streams × window. Small dots: runs. Large dot: median.";
@@ -146,15 +146,15 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<Section> {
     let panel = Panel::new("range ÷ median")
         .with(Series::new("a setting", Mark::Dots, Hue::Grey, spreads))
         .with(Series::new("median", Mark::Line, Hue::Plum, typical).labelled("median"));
-    let title =
-        format!("Runs of one setting differ most with {widest} streams: by {:.0} % in the median", most.percent());
+    let widest = counted(widest, "stream");
+    let title = format!("Runs of one setting differ most with {widest}: by {:.0} % in the median", most.percent());
     let method = "A panel for each of the windows whose runs differ most: dots are runs, blue their mean, orange the \
                   fastest. Below: the range of the runs of each setting, of all windows, by streams.";
     Some(Section::new(title, method, plot.with(panel)))
 }
 
 fn of_window(report: &SweepReport, window: ByteCount) -> Panel {
-    let own = counted(report).filter(|(run, _)| run.cell.window == window);
+    let own = counting(report).filter(|(run, _)| run.cell.window == window);
     let runs: Vec<(u64, BitRate)> = own.map(|(run, rate)| (run.cell.streams.into(), rate)).collect();
     let mean = by_number(&runs, |rates| {
         BitRate::from_bps_f64(rates.iter().map(|rate| rate.as_f64()).sum::<f64>() / rates.len() as f64)
@@ -178,10 +178,10 @@ fn by_number<T: Copy>(values: &[(u64, T)], figure: impl Fn(&[T]) -> T) -> Vec<(u
 /// Returns the processor time of both ends by streams, of the runs with about the same rate; `None` unless it is known
 /// of two numbers of streams.
 pub(super) fn processors(report: &SweepReport) -> Option<Section> {
-    let best = counted(report).map(|(_, rate)| rate).max()?;
+    let best = counting(report).map(|(_, rate)| rate).max()?;
     let least = best.scaled(NEARLY);
     let loads =
-        || counted(report).filter(|(_, rate)| *rate >= least).filter_map(|(run, _)| Some((run, run.load.as_ref()?)));
+        || counting(report).filter(|(_, rate)| *rate >= least).filter_map(|(run, _)| Some((run, run.load.as_ref()?)));
     let of = |share: fn(&SweepLoad) -> Option<Ratio>| -> Vec<(u64, Ratio)> {
         loads().filter_map(|(run, load)| Some((run.cell.streams.into(), share(load)?))).collect()
     };
@@ -201,7 +201,7 @@ pub(super) fn processors(report: &SweepReport) -> Option<Section> {
 /// Returns the course of the fastest run: the rate of each half second, and the mean so far; `None` where no run has
 /// one.
 pub(super) fn fastest(report: &SweepReport) -> Option<Section> {
-    let with_load = counted(report).filter_map(|(run, rate)| Some((run, rate, run.load.as_ref()?)));
+    let with_load = counting(report).filter_map(|(run, rate)| Some((run, rate, run.load.as_ref()?)));
     let (run, rate, load) = with_load.max_by_key(|(_, rate, _)| *rate)?;
     let each: Vec<(Span, BitRate)> = (1..).map(|step| SweepLoad::STEP * step).zip(load.rates.iter().copied()).collect();
     let means = mean_so_far(&each);
@@ -248,7 +248,7 @@ pub(super) fn timeline(report: &SweepReport) -> Option<Section> {
         Some(traffic) => of_device(&traffic, &runs),
         None => of_rates(&runs, last),
     };
-    let title = format!("{} runs in {}{finding}", runs.len(), minutes(last.to));
+    let title = format!("{} in {}{finding}", counted(runs.len(), "run"), minutes(last.to));
     let orange = "Orange: the setting that is measured again and again, which shows a path that changes.";
     let plot = Plot::new("The campaign over time").with(first).with(delay);
     Some(Section::new(title, &format!("{method} {orange}"), plot))

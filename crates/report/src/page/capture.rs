@@ -2,7 +2,7 @@
 
 use fullpipe_chart::{Hue, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{CaptureReport, CapturedTransfer, FlowDirection, FlowPair, FlowReport, LossCourse, OneWayDelay};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, counted};
 
 use super::remedy::remedies;
 use super::transfer::{ceilings, evidence, of_evidence, phrase};
@@ -21,7 +21,7 @@ pub(super) fn article(report: &CaptureReport) -> Article {
                 rate(report, transfer).map_or_else(|| "The largest transfer".to_owned(), |rate| rate.to_string());
             format!("{rate}: limited by {}", phrase(transfer.diagnosis.verdict.kind))
         }
-        None => format!("{} connections, none of them explained", report.flows.len()),
+        None => format!("{}, none of them explained", counted(report.flows.len(), "connection")),
     };
     let mut sections: Vec<Section> = first.map(|transfer| explained(report, transfer)).unwrap_or_default();
     sections.extend(report.pairs.first().into_iter().flat_map(pair));

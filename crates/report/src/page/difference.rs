@@ -5,7 +5,7 @@ use fullpipe_record::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion, DifferenceReport, LimitCount,
     QuantityDifference,
 };
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, counted};
 
 use super::{Article, Section, figures};
 use crate::text::{change, round_trip};
@@ -33,11 +33,10 @@ pub(super) fn article(report: &DifferenceReport) -> Article {
 
 fn sentences(report: &DifferenceReport) -> Vec<String> {
     let side = |letter: &str, runs: &ComparedRuns| {
-        let plural = if runs.runs == 1 { "" } else { "s" };
         let within = runs.within_run.map_or_else(String::new, |[low, high]| {
             format!(" Within this run the rate is {low} to {high} (95 %), which says nothing about the next.")
         });
-        format!("{letter}: {}, {} run{plural}.{within}", runs.name, runs.runs)
+        format!("{letter}: {}, {}.{within}", runs.name, counted(runs.runs, "run"))
     };
     let incomparable = report.incomparable.iter().map(|why| format!("Not comparable: {why}."));
     let mut all = vec![side("A", &report.a), side("B", &report.b)];
@@ -136,7 +135,7 @@ fn in_order(report: &DifferenceReport) -> Option<Section> {
 fn limits(counts: &[LimitCount]) -> Option<Section> {
     let most = counts.first()?;
     let row = |count: &LimitCount| [count.limit.name().to_owned(), count.a.to_string(), count.b.to_string()];
-    let title = format!("{} limits {} runs of A and {} of B", most.limit.name(), most.a, most.b);
+    let title = format!("{} limits {} of A and {} of B", most.limit.name(), counted(most.a, "run"), most.b);
     let table = figures(["limit", "runs of A", "runs of B"], counts.iter().map(row).collect());
     Some(Section::new(title, "The limit that each run was judged to have.", table))
 }

@@ -2,7 +2,7 @@
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
 use fullpipe_record::{HistoryChange, HistoryDay, HistoryPoint, HistoryReport, HistorySeries};
-use fullpipe_units::{BitRate, Time};
+use fullpipe_units::{BitRate, Time, counted};
 
 use super::runs::time_of;
 use super::{Article, Section, figures};
@@ -23,8 +23,8 @@ pub(super) fn article(report: &HistoryReport) -> Article {
     let found: usize = report.series.iter().map(|series| series.changes.len()).sum();
     let headline = match (runs, found) {
         (0, _) => format!("No runs towards {} are kept", report.host),
-        (_, 0) => format!("{}: no change of the rate in {runs} runs", report.host),
-        (_, 1) => format!("{}: the rate changed once in {runs} runs", report.host),
+        (_, 0) => format!("{}: no change of the rate in {}", report.host, counted(runs, "run")),
+        (_, 1) => format!("{}: the rate changed once in {}", report.host, counted(runs, "run")),
         (_, many) => format!("{}: the rate changed {many} times in {runs} runs", report.host),
     };
     let first = report.series.first().and_then(|series| series.changes.last());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fullpipe_chart::{Change, Figures, Hue, Mark, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
-use fullpipe_units::{BitRate, Ratio};
+use fullpipe_units::{BitRate, Ratio, counted};
 
 use super::course::rate;
 use super::published;
@@ -90,8 +90,7 @@ fn acceptance(steps: &[(&LabReport, &LabStep)]) -> Section {
     let failed = steps.iter().filter(|(_, step)| step.passed == Some(false)).count();
     let title = match failed {
         0 => "Every step with a bound met it".to_owned(),
-        1 => "1 step missed a bound".to_owned(),
-        many => format!("{many} steps missed a bound"),
+        many => format!("{} missed a bound", counted(many, "step")),
     };
     let heads = ["scenario", "step", "predicted", "published", "measured", "of predicted", "bounds", "missed"];
     let table: Figures = figures(heads, steps.iter().map(row).collect());
@@ -161,7 +160,7 @@ fn rates(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
         let runs = valid(step);
         let Some(median) = fullpipe_units::median(runs.clone()) else { continue };
         let name = format!("{} · {}", report.scenario, step.name);
-        let detail = format!("{} runs", runs.len());
+        let detail = counted(runs.len(), "run");
         let row = Row::new(&name, &median.to_string(), Hue::Blue).detail(&detail).dots(runs).dot(median);
         rows = rows.with(row.expected(step.prediction.kernel_model));
     }
@@ -212,12 +211,12 @@ pub(super) fn grid(report: &GridReport) -> Article {
     let facts = accuracies.into_iter().filter_map(|(name, accuracy)| {
         let accuracy = accuracy?;
         let error = format!("{:.1} %", accuracy.median.percent());
-        Some((error, format!("median error of the {} paths that a {name} limits", accuracy.cells)))
+        Some((error, format!("median error over {} that a {name} limits", counted(accuracy.cells, "path"))))
     });
     let outcome = if report.passed { "passed" } else { "failed" };
     Article {
         origin: "fullpipe lab grid".to_owned(),
-        headline: format!("{}: {outcome}, {} paths", report.name, report.cells.len()),
+        headline: format!("{}: {outcome}, {}", report.name, counted(report.cells.len(), "path")),
         sentences: std::iter::once(report.title.clone()).chain(report.missed.iter().cloned()).collect(),
         facts: facts.collect(),
         sections: all,

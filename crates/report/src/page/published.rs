@@ -2,9 +2,9 @@
 
 use fullpipe_chart::Figures;
 use fullpipe_record::{LabReport, ProgramRow, ProgramsReport, SweepReport};
-use fullpipe_units::{BitRate, Ratio, median_rate};
+use fullpipe_units::{BitRate, Ratio, counted, median_rate};
 
-use super::campaign::{counted, fastest_run, repetitions, spread};
+use super::campaign::{counting, fastest_run, repetitions, spread};
 use super::{Section, figures};
 
 /// Scenario that rebuilds Cottrell, "Bulk Throughput Measurements: Manchester University" (SLAC, 2002).
@@ -49,7 +49,7 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<Section> {
     });
     let [slope, plateau] = spreads(report, best);
     let widths = format!("on the slope {slope}, above {:.0} % of the best {plateau}", SLOPE * 100.0);
-    let cost = format!("{} runs in {:.0} min", report.runs.len(), report.spent.time.as_secs_f64() / 60.0);
+    let cost = format!("{} in {:.0} min", counted(report.runs.len(), "run"), report.spent.time.as_secs_f64() / 60.0);
     let bdp = best.bytes_in(report.plan.rtt);
     let begins = format!("the knee is {}, {} in flight; BDP {bdp}", answer.knee.cell, answer.knee.cell.product());
     let rows = [
@@ -98,7 +98,7 @@ fn spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
 /// Returns the number of runs that sent nothing again, of all and of the fast ones.
 fn calm(report: &SweepReport, best: BitRate) -> String {
     let of = |least: BitRate| {
-        let fast = counted(report).filter(|(run, rate)| *rate >= least && run.retransmits.is_some());
+        let fast = counting(report).filter(|(run, rate)| *rate >= least && run.retransmits.is_some());
         let all: Vec<_> = fast.collect();
         let calm = all.iter().filter(|(run, _)| run.retransmits.is_some_and(|again| again.get() == 0));
         (calm.count(), all.len())

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{Limit, Measurement, StoredDocument, StoredFacts};
-use fullpipe_units::{BitRate, Ratio, SegCount, Span, Time, median};
+use fullpipe_units::{BitRate, Ratio, SegCount, Span, Time, counted, median};
 
 use super::course::{rate, rates, round_trips};
 use super::transfer::phrase;
@@ -80,8 +80,8 @@ pub(super) fn article(measured: &[Named<'_>]) -> Article {
     let runs: Vec<Run<'_>> = measured.iter().copied().map(Run::of).collect();
     let courses = (measured.len() <= MAX_COURSES).then(|| courses(measured));
     Article {
-        origin: format!("fullpipe report · {} measurements", runs.len()),
-        headline: headline("measurements", &runs),
+        origin: format!("fullpipe report · {}", counted(runs.len(), "measurement")),
+        headline: headline("measurement", &runs),
         sections: courses.into_iter().chain(compared(&runs)).collect(),
         ..Article::default()
     }
@@ -98,8 +98,8 @@ pub(super) fn stored(documents: &[StoredDocument]) -> Article {
         many => Some(format!("{many} runs are not valid or have no rate, and take no part.")),
     };
     Article {
-        origin: format!("fullpipe report · archive, {} documents", documents.len()),
-        headline: headline("runs", &runs),
+        origin: format!("fullpipe report · archive, {}", counted(documents.len(), "document")),
+        headline: headline("run", &runs),
         sentences: sentence.into_iter().collect(),
         sections: compared(&runs),
         ..Article::default()
@@ -110,9 +110,9 @@ fn headline(name: &str, runs: &[Run<'_>]) -> String {
     let all: Vec<BitRate> = runs.iter().map(|run| run.rate).collect();
     match (all.iter().min(), all.iter().max(), median(all.clone())) {
         (Some(least), Some(most), Some(middle)) => {
-            format!("{} {name}: {least} to {most}, median {middle}", runs.len())
+            format!("{}: {least} to {most}, median {middle}", counted(runs.len(), name))
         }
-        _ => format!("No {name} with a rate"),
+        _ => format!("No {name} has a rate"),
     }
 }
 
@@ -174,7 +174,7 @@ fn strip(runs: &[Run<'_>]) -> Section {
         let own: Vec<BitRate> = runs.iter().filter(|run| run.host() == host).map(|run| run.rate).collect();
         let (Some(least), Some(most)) = (own.iter().min().copied(), own.iter().max().copied()) else { continue };
         let middle = median(own.clone()).unwrap_or_default();
-        let detail = format!("{least} to {most}, {} runs", own.len());
+        let detail = format!("{least} to {most}, {}", counted(own.len(), "run"));
         rows = rows.with(Row::new(host, &middle.to_string(), Hue::Blue).detail(&detail).dots(own).dot(middle));
     }
     Section::new("Spread of the rates", "Small dots: measurements. Large dot: their median.", rows)

@@ -2,7 +2,7 @@
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
 use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
-use fullpipe_units::{Ratio, Span};
+use fullpipe_units::{Ratio, Span, counted};
 
 use super::campaign::{
     by_streams, distributions, fastest, fastest_run, processors, repeated, spread_by_streams, timeline,
@@ -38,7 +38,7 @@ pub(super) fn article(report: &SweepReport) -> Article {
     ];
     let simulated = if report.plan.is_virtual { ", simulated" } else { "" };
     Article {
-        origin: format!("fullpipe sweep, {}, {} runs{simulated}", report.plan.target, report.runs.len()),
+        origin: format!("fullpipe sweep, {}, {}{simulated}", report.plan.target, counted(report.runs.len(), "run")),
         headline,
         sentences: sweep_sentences(report),
         facts: answer.map_or_else(Vec::new, |answer| facts(answer, report)),
@@ -51,7 +51,7 @@ fn facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
     let added = added_rtt(report, &answer.knee).map(|added| (plus(added), "round trip that the knee adds".to_owned()));
     let share = Ratio::of(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
     let spent = if report.plan.order.is_some() {
-        (report.spent.bytes.to_string(), format!("moved in {} runs", report.runs.len()))
+        (report.spent.bytes.to_string(), format!("moved in {}", counted(report.runs.len(), "run")))
     } else {
         (format!("{:.0} %", share.percent()), "of the bytes of the whole grid".to_owned())
     };

@@ -4,7 +4,7 @@ use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{
     Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, RttStats, Sample, Verdict,
 };
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, counted};
 
 use super::course::{
     LevelChange, Snapshot, by_bytes, bytes, estimates, level_changes, levels, mean_so_far, note, of_end, rate, rates,
@@ -85,10 +85,7 @@ fn headline(rate: BitRate, limit: Option<&Verdict>) -> String {
 
 fn origin(measured: &Measurement) -> String {
     let peer = if measured.peer.host.is_empty() { String::new() } else { format!(" to {}", measured.peer.host) };
-    let streams = match measured.request.streams {
-        1 => "1 stream".to_owned(),
-        many => format!("{many} streams"),
-    };
+    let streams = counted(measured.request.streams, "stream");
     let started: String = measured.started.chars().take(19).collect();
     let when = if started.is_empty() { String::new() } else { format!(" · {} UTC", started.replace('T', " ")) };
     format!("fullpipe{peer} · {streams}{when}")

@@ -4,7 +4,7 @@ use fullpipe_record::{
     ArchiveCheck, ArchiveReport, ArchiveThinned, Direction, HistoryReport, HistorySeries, ImportedFile, StoredDocument,
     StoredFacts,
 };
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span, printable};
+use fullpipe_units::{ByteCount, Ratio, SegCount, Span, counted, printable};
 
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table, or_dash};
@@ -28,7 +28,7 @@ pub fn archive(archive: &ArchiveReport) -> String {
     format!(
         "{}\n{}",
         archive.location,
-        wrapped(&format!("{count} documents, {size}{kinds}{read_only}"), 0, str::to_owned)
+        wrapped(&format!("{}, {size}{kinds}{read_only}", counted(count, "document")), 0, str::to_owned)
     )
 }
 
@@ -179,13 +179,13 @@ pub fn archive_check(check: &ArchiveCheck, style: Style) -> String {
         (count, true) => format!("; facts of {count} derived again"),
         (count, false) => format!("; facts of {count} are stale: --repair derives them again"),
     };
-    text + &format!("{} documents, {} damaged{stale}\n", check.documents, check.damaged.len())
+    text + &format!("{}, {} damaged{stale}\n", counted(check.documents, "document"), check.damaged.len())
 }
 
 /// Returns the result of thinning.
 pub fn archive_thinned(thinned: &ArchiveThinned) -> String {
     let ArchiveThinned { samples, bodies, freed } = thinned;
-    format!("samples of {samples} documents and {bodies} whole bodies removed, {freed}\n")
+    format!("samples of {} removed, whole bodies of {bodies}, {freed}\n", counted(samples, "document"))
 }
 
 /// Days of a series that are shown, the newest.
@@ -202,8 +202,7 @@ pub fn history(history: &HistoryReport, style: Style) -> String {
 fn one_series(series: &HistorySeries, style: Style) -> String {
     let way = direction(series.direction);
     let runs = series.points.len();
-    let plural = if runs == 1 { "" } else { "s" };
-    let title = format!("{}, {way}: {} ({runs} run{plural})", series.path_key, series.request_key);
+    let title = format!("{}, {way}: {} ({})", series.path_key, series.request_key, counted(runs, "run"));
     let mut text = heading(style, &printable(&title));
     for change in &series.changes {
         text += &wrapped(&change.sentence, 2, str::to_owned);

@@ -4,7 +4,7 @@ use fullpipe_record::{
     Buffer, Calculation, Change, Combination, Estimate, Improvement, Inputs, Leg, Limit, Need, Quantity, Side, Solved,
     Value, WhatIf,
 };
-use fullpipe_units::ByteCount;
+use fullpipe_units::{ByteCount, counted};
 
 use super::prediction::{chart, notes};
 use super::style::{Style, heading, wrapped};
@@ -225,7 +225,7 @@ fn change(change: &Change) -> String {
         Change::SocketBuffer(Buffer::Request(size)) => format!("a buffer request of {size}"),
         Change::SocketBuffer(Buffer::Window(size)) => format!("a window of {size}"),
         Change::CongestionControl(name) => format!("congestion control {name}"),
-        Change::Streams(streams) => format!("{streams} streams"),
+        Change::Streams(streams) => counted(streams, "stream"),
         Change::Rate(Some(rate)) => format!("{rate} asked of each stream"),
         Change::Rate(None) => "no rate asked of the program".to_owned(),
         Change::MaxPacingRate(Some(pace)) => format!("a maximum pace of {pace} for each stream"),
@@ -236,7 +236,9 @@ fn change(change: &Change) -> String {
             format!("{metric} {value} on the route to {destination}")
         }
         Change::Qdisc { device, kind } => format!("the queueing discipline {kind} on {device}"),
-        Change::QueueLength { device, packets } => format!("room for {} packets before {device}", packets.get()),
+        Change::QueueLength { device, packets } => {
+            format!("room for {} before {device}", counted(packets.get(), "packet"))
+        }
         Change::Offload { device, feature, on } => {
             format!("{feature} {} on {device}", if *on { "on" } else { "off" })
         }

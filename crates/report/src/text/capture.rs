@@ -1,5 +1,5 @@
 use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, OwnCapture, RedactedFile};
-use fullpipe_units::{BitRate, ByteCount, Span, printable};
+use fullpipe_units::{BitRate, ByteCount, Span, counted, printable};
 
 use super::course::course;
 use super::diagnosis::{diagnosis, sentences};
@@ -12,7 +12,7 @@ use super::two_captures::compared;
 pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
     let bytes: ByteCount = report.flows.iter().map(FlowReport::bytes).sum();
     let (name, time) = (printable(&report.name), duration(report.duration));
-    let head = format!("{name}: {}, {bytes} of data in {time}", counted(report));
+    let head = format!("{name}: {}, {bytes} of data in {time}", counted(report.flows.len(), "connection"));
     let mut text = heading(style, &head);
     for note in &report.notes {
         text += &wrapped(note, 2, |line| style.dim(line));
@@ -41,7 +41,7 @@ pub fn own_capture(capture: &OwnCapture, style: Style) -> String {
     let mut text = heading(style, "Capture");
     let mut held = match capture.packets {
         0 => "No packet of the transfer passed the device: there is no file".to_owned(),
-        packets => format!("{}: {packets} packets", printable(&capture.name)),
+        packets => format!("{}: {}", printable(&capture.name), counted(packets, "packet")),
     };
     for (count, what) in [(capture.dropped, "dropped by the kernel"), (capture.left_out, "beyond the size of the file")]
     {
@@ -68,9 +68,10 @@ pub(super) fn agreement(capture: &OwnCapture) -> &'static str {
 pub fn redacted(file: &RedactedFile, style: Style) -> String {
     let left_out = match file.left_out {
         0 => "nothing was left out".to_owned(),
-        count => format!("{count} other packets were left out"),
+        count => format!("left out: {}", counted(count, "other packet")),
     };
-    let text = format!("{}: {} TCP headers with other addresses; {left_out}.", printable(&file.name), file.segments);
+    let headers = counted(file.segments, "TCP header");
+    let text = format!("{}: {headers} with other addresses; {left_out}.", printable(&file.name));
     heading(style, "Redacted") + &wrapped(&text, 2, str::to_owned)
 }
 
@@ -78,13 +79,6 @@ pub fn redacted(file: &RedactedFile, style: Style) -> String {
 pub fn one_flow(report: &CaptureReport, style: Style) -> Option<String> {
     let only = report.flows.first()?;
     Some(compared(report, only.number, style) + &flow(only, &report.transfers, style))
-}
-
-fn counted(report: &CaptureReport) -> String {
-    match report.flows.len() {
-        1 => "1 connection".to_owned(),
-        count => format!("{count} connections"),
-    }
 }
 
 fn list(flows: &[&FlowReport], style: Style) -> String {
@@ -144,9 +138,9 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
     rows.push((
         "data",
         format!(
-            "{} in {} packets, {} in {}",
+            "{} in {}, {} in {}",
             sender.unique_bytes,
-            sender.data_packets,
+            counted(sender.data_packets, "packet"),
             sender.rate,
             duration(flow.duration)
         ),
@@ -160,7 +154,10 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
         rows.push(("bursts", format!("pass the path at {} ({share:.0} % of the data)", bursts.rate)));
     }
     if let Some(window) = receiver.window {
-        let closed = if window.zero == 0 { String::new() } else { format!(", closed in {} packets", window.zero) };
+        let closed = match window.zero {
+            0 => String::new(),
+            count => format!(", closed in {}", counted(count, "packet")),
+        };
         let [settled, first, most] = [window.settled, window.first, window.most].map(ByteCount::get);
         let share = window.settled_share.percent();
         let settled = format!("settled at {settled} B ({share:.0} % of the later half)");
@@ -169,7 +166,7 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
     rows.push(("in flight", format!("{} B at most, as seen from here", sender.flight.get())));
     rows.push((
         "sent again",
-        format!("{} packets, {} B", sender.retransmitted_packets, sender.retransmitted_bytes.get()),
+        format!("{}, {} B", counted(sender.retransmitted_packets, "packet"), sender.retransmitted_bytes.get()),
     ));
     if sender.late_packets > 0 {
         let late = sender.late_packets - sender.reordered_packets;
@@ -219,7 +216,7 @@ fn by_direction(flow: &FlowReport) -> [&FlowEnd; 2] {
 }
 
 fn duration(span: Span) -> String {
-    format!("{:.1} s", span.as_secs_f64())
+    if span < Span::from_secs(1) { round_trip(span) } else { format!("{:.1} s", span.as_secs_f64()) }
 }
 
 #[cfg(test)]
@@ -309,6 +306,6 @@ mod tests {
     fn an_empty_capture_is_stated_in_a_line() {
         let text =
             capture(&CaptureReport { name: "empty.pcap".to_owned(), ..CaptureReport::default() }, 10, Style::PLAIN);
-        assert_eq!(text.trim(), "empty.pcap: 0 connections, 0 B of data in 0.0 s");
+        assert_eq!(text.trim(), "empty.pcap: 0 connections, 0 B of data in 0 s");
     }
 }

@@ -1,7 +1,9 @@
 //! Copies of files.
 
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, counted};
+
+use super::style::paragraph;
 
 /// Returns the summary of a copy, a line for each fact.
 pub fn copied(done: &CopyReport) -> String {
@@ -18,11 +20,12 @@ pub fn copied(done: &CopyReport) -> String {
 
 fn counts(done: &CopyReport) -> String {
     let CopyReport { bytes, transferred, duration, .. } = done;
-    let files = files(done.files);
+    let files = counted(done.files, "file");
     let present = listed(done.present, "there already");
+    let left_out = listed(done.left_out, "left out");
     if done.dry_run {
         let deleted = listed(done.deleted, "would be deleted");
-        return format!("{files} with {bytes} would be copied{present}{deleted}\n");
+        return format!("{files} with {bytes} would be copied{present}{left_out}{deleted}\n");
     }
     let resumed = bytes.saturating_sub(*transferred);
     let resumed = match resumed {
@@ -32,16 +35,17 @@ fn counts(done: &CopyReport) -> String {
     let deleted = listed(done.deleted, "deleted");
     let digest = done.digest.as_ref().map_or_else(String::new, |digest| format!("blake3 {digest}\n"));
     let verified = if done.files > 0 { "; every byte is verified and durable" } else { "" };
-    format!("{files} with {bytes}{resumed} in {duration}{verified}{present}{deleted}\n{digest}")
+    format!("{files} with {bytes}{resumed} in {duration}{verified}{present}{left_out}{deleted}\n{digest}")
 }
 
 fn path(done: &CopyReport) -> String {
-    if done.dry_run || done.transferred == ByteCount::ZERO {
-        return String::new();
-    }
-    let transport = match done.transport {
+    let Some(transport) = done.transport else { return String::new() };
+    let transport = match transport {
         CopyTransport::Ssh => "inside ssh".to_owned(),
-        CopyTransport::Tcp | CopyTransport::TcpFromFarEnd => format!("on {} TCP connections", done.streams),
+        CopyTransport::Call => "on the connection of the call".to_owned(),
+        CopyTransport::Tcp | CopyTransport::TcpFromFarEnd => {
+            format!("on {}", counted(done.streams, "TCP connection"))
+        }
         CopyTransport::Quic | CopyTransport::QuicFromFarEnd => "on a QUIC connection".to_owned(),
     };
     let control = done.congestion_control.as_ref().map_or_else(String::new, |name| format!(", {name}"));
@@ -54,7 +58,8 @@ fn path(done: &CopyReport) -> String {
     let gave_way = done.gave_way.map_or_else(String::new, |part| {
         format!("scavenging: gave way to other traffic {:.0} % of the time\n", part.percent())
     });
-    format!("{rate} {transport}{control}{rtt}{lost}; {set_up} to connect\n{gave_way}limit: {}\n", limit(done.limit))
+    let limit = done.limit.map_or_else(String::new, |of| format!("limit: {}\n", limit(of)));
+    paragraph(&format!("{rate} {transport}{control}{rtt}{lost}; {set_up} to connect"), 0) + &gave_way + &limit
 }
 
 /// Returns the line of progress.
@@ -66,10 +71,6 @@ pub fn copy_progress(progress: &CopyProgress) -> String {
         rate => format!(", {} left", Span::from_secs(rate.time_for(left).as_secs_f64().ceil() as u64)),
     };
     format!("{verified} of {wanted} verified, {rate}{left}")
-}
-
-fn files(count: u64) -> String {
-    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
 fn listed(count: u64, what: &str) -> String {

@@ -1,7 +1,7 @@
 //! The course of a transfer as lines of marks.
 
 use fullpipe_record::Sample;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, counted};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading};
@@ -50,8 +50,7 @@ pub(crate) fn course(samples: &[&Sample], style: Style) -> String {
     }
     let (again, packets) = bins.retransmitted();
     if packets > 0 {
-        let plural = if packets == 1 { "" } else { "s" };
-        row("sent again", again, format!("{packets} packet{plural}"));
+        row("sent again", again, counted(packets, "packet"));
     }
     let each = format!("Course: {:.1} s, {} a mark", duration.as_secs_f64(), span(bins.width));
     heading(style, &each) + &table.render(2, str::to_owned)

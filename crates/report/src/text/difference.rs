@@ -1,5 +1,5 @@
 use fullpipe_record::{DifferenceReport, PairForecast, QuantityDifference};
-use fullpipe_units::{Ratio, SegCount};
+use fullpipe_units::{Ratio, SegCount, counted};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
@@ -27,8 +27,7 @@ pub fn pair_forecast(forecast: &PairForecast) -> String {
 pub fn difference(report: &DifferenceReport, style: Style) -> String {
     let mut text = heading(style, "Difference");
     for (side, runs) in [("A", &report.a), ("B", &report.b)] {
-        let plural = if runs.runs == 1 { "" } else { "s" };
-        text += &wrapped(&format!("{side}: {}, {} run{plural}", runs.name, runs.runs), 2, str::to_owned);
+        text += &wrapped(&format!("{side}: {}, {}", runs.name, counted(runs.runs, "run")), 2, str::to_owned);
         if let Some([low, high]) = runs.within_run {
             text += &wrapped(&format!("within this run {low} to {high} (95 %)"), 5, |line| style.dim(line));
         }

@@ -1,5 +1,5 @@
 use fullpipe_record::{GridAccuracy, GridAgreement, GridCell, GridReport, GridRun};
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, counted};
 
 use super::lab::megabits;
 use super::measurement::accuracy;
@@ -41,21 +41,28 @@ pub fn grid_report(report: &GridReport, style: Style) -> String {
         text += &wrapped(missed, 2, |line| style.bad(line));
     }
     let verdict = if report.passed { style.good("passed") } else { style.bad("failed") };
-    text + &format!("{verdict}  {}, {} cells in {}\n", report.name, report.cells.len(), report.took)
+    text + &format!("{verdict}  {}, {} in {}\n", report.name, counted(report.cells.len(), "cell"), report.took)
 }
 
 fn summary(what: &str, of: &GridAccuracy) -> String {
     format!(
-        "{what}: {} cells, off by {} in the median and {} at the 95th percentile; {} within their interval.",
-        of.cells, of.median, of.p95, of.inside
+        "{what}: {}, off by {} in the median and {} at the 95th percentile; {} within their interval.",
+        counted(of.cells, "cell"),
+        of.median,
+        of.p95,
+        of.inside
     )
 }
 
 fn agrees(paths: &str, of: &GridAgreement) -> String {
     format!(
-        "The simulation against this kernel, {paths}: {} cells, rates off by {} in the median and {} at the 90th \
+        "The simulation against this kernel, {paths}: {}, rates off by {} in the median and {} at the 90th \
          percentile, retransmissions by {} and {}.",
-        of.cells, of.rate_median, of.rate_p90, of.retransmits_median, of.retransmits_p90
+        counted(of.cells, "cell"),
+        of.rate_median,
+        of.rate_p90,
+        of.retransmits_median,
+        of.retransmits_p90
     )
 }
 

@@ -2,7 +2,7 @@ use fullpipe_record::{
     Datagrams, Direction, EndReport, Interval, Measurement, Placement, Request, RttReport, RttStats, Steady,
     StorageUse, Summary, Transport,
 };
-use fullpipe_units::{Ratio, Span, printable};
+use fullpipe_units::{Ratio, Span, counted, printable};
 
 use super::capture::own_capture;
 use super::diagnosis::sentences;
@@ -143,7 +143,7 @@ fn totals_of(way: Direction, summary: &Summary) -> String {
     };
     text += &format!(" in {}: {}", summary.duration, summary.rate);
     if let Some(count) = summary.retransmits {
-        text += &format!(", {count} retransmissions");
+        text += &format!(", {}", counted(count, "retransmission"));
     }
     text = wrapped(&text, 2, str::to_owned);
     if let Some(seen) = &summary.datagrams {
@@ -158,7 +158,8 @@ fn totals_of(way: Direction, summary: &Summary) -> String {
 /// Returns the counts of datagrams; zeros are left out, except for losses.
 fn datagrams(seen: &Datagrams) -> String {
     let share = Ratio::of(seen.lost as f64, (seen.received + seen.lost).max(1) as f64);
-    let mut text = format!("{} datagrams arrived, {} lost ({:.3} %)", seen.received, seen.lost, share.percent());
+    let arrived = counted(seen.received, "datagram");
+    let mut text = format!("{arrived} arrived, {} lost ({:.3} %)", seen.lost, share.percent());
     if let Some(here) = seen.dropped_here.filter(|&here| here > 0) {
         // It may have dropped more, behind the last that arrived.
         let share = if here >= seen.lost { "all".to_owned() } else { here.to_string() };
@@ -242,11 +243,15 @@ fn held_back(whose: &str, end: &EndReport) -> Option<String> {
         // What one drops, those around it may count too.
         if let Some(queue) = device.qdiscs.iter().max_by_key(|queue| queue.dropped).filter(|queue| queue.dropped > 0) {
             let rate = queue.rate.map_or_else(String::new, |rate| format!(", at {rate},"));
-            causes.push(format!("{} of {name}{rate} dropped {}", printable(&queue.kind), packets(queue.dropped)));
+            causes.push(format!(
+                "{} of {name}{rate} dropped {}",
+                printable(&queue.kind),
+                counted(queue.dropped, "packet")
+            ));
         }
         for (dropped, way) in [(device.dropped_out, "out"), (device.dropped_in, "in")] {
             if dropped > 0 {
-                causes.push(format!("{name} dropped {} on the way {way}", packets(dropped)));
+                causes.push(format!("{name} dropped {} on the way {way}", counted(dropped, "packet")));
             }
         }
     }
@@ -256,10 +261,6 @@ fn held_back(whose: &str, end: &EndReport) -> Option<String> {
         causes.push(format!("the quota of a control group kept the program from running for {}", rounded(throttled)));
     }
     (!causes.is_empty()).then(|| format!("At {whose} end, {}", causes.join("; ")))
-}
-
-fn packets(count: u64) -> String {
-    if count == 1 { "1 packet".to_owned() } else { format!("{count} packets") }
 }
 
 /// Returns how the ends handled the data, where programs that use it do more.

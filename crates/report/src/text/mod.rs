@@ -50,5 +50,5 @@ pub use ramp::{ramp, ramp_step};
 pub use relay::{relay_progress, relayed};
 pub use route::route;
 pub use simulation::{seeds, simulations, simulations_csv_head, simulations_csv_row, what_if};
-pub use style::Style;
+pub use style::{Style, name_list, paragraph};
 pub use sweep::{sweep, sweep_forecast, sweep_kept, sweep_plan, sweep_run};

@@ -1,4 +1,5 @@
 use fullpipe_record::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport, RttStats};
+use fullpipe_units::counted;
 
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
@@ -43,7 +44,7 @@ fn end(report: &RouteReport) -> String {
     let refusal = report.hops.last().and_then(|hop| Some((hop.addresses.first()?, hop.refusal?)));
     match refusal {
         Some((by, refusal)) => format!("{by} lets nothing through to {target}: {}.", reason(refusal)),
-        None if report.reached => format!("{target} is {hops} {} away.", if hops == 1 { "hop" } else { "hops" }),
+        None if report.reached => format!("{target} is {} away.", counted(hops, "hop")),
         None if hops == 0 => format!("Neither {target} nor any router on the way to it answers."),
         None => format!("{target} itself does not answer, nor does any router behind hop {hops}."),
     }

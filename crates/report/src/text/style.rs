@@ -43,6 +43,21 @@ pub(crate) fn heading(style: Style, text: &str) -> String {
     format!("\n{}", wrapped(text, 0, |line| style.bold(line)))
 }
 
+/// Returns text in lines of at most 80 columns, indented by so many.
+pub fn paragraph(text: &str, indent: usize) -> String {
+    wrapped(text, indent, str::to_owned)
+}
+
+/// Returns names, each with its description next to it, in 80 columns.
+pub fn name_list(rows: &[(String, String)]) -> String {
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0) + 2;
+    let line = |(name, text): &(String, String)| {
+        let right = wrapped(text, width, str::to_owned);
+        format!("{name:<width$}{}", right.trim_start())
+    };
+    rows.iter().map(line).collect()
+}
+
 /// `text` broken at spaces into lines that, with `indent` spaces before each, keep to the width. Each line is marked on
 /// its own, so that no mark spans a line break.
 pub(crate) fn wrapped(text: &str, indent: usize, mark: impl Fn(&str) -> String) -> String {

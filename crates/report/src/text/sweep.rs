@@ -5,7 +5,7 @@ use fullpipe_record::{
     Direction, SweepAnswer, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepOrder, SweepPlan,
     SweepReport, SweepRun, SweepShape,
 };
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_units::{ByteCount, Span, counted};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
@@ -24,7 +24,8 @@ pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: Style) -> S
     let cells = plan.windows.len() * plan.streams.len();
     let mut text = heading(style, &format!("Sweep of {}", plan.target));
     text += &format!(
-        "  {cells} settings: windows {}, streams {}; RTT {}\n",
+        "  {}: windows {}, streams {}; RTT {}\n",
+        counted(cells, "setting"),
         range(&plan.windows),
         range(&plan.streams),
         round_trip(plan.rtt)
@@ -67,7 +68,7 @@ pub fn sweep_forecast(spent: SweepCost, forecast: &SweepForecast) -> String {
     let SweepForecast { median, low, high } = forecast;
     let [least, most] = [low, high].map(|end| end.bytes);
     let time = minutes(median.time);
-    format!("      spent {}; in all about {} ({least} to {most}) in {time}", spent.bytes, median.bytes)
+    format!("      spent {}; forecast {} ({least} to {most}) in {time}", spent.bytes, median.bytes)
 }
 
 /// Returns the line of a run; `number` counts from 0.
@@ -108,7 +109,7 @@ pub(crate) fn rate_map(report: &SweepReport) -> HeatMap {
         is_measured: of.runs > 0,
         note: match of.runs {
             0 => interval(of),
-            runs => format!("{}, {runs} runs", interval(of)),
+            runs => format!("{}, {}", interval(of), counted(runs, "run")),
         },
     };
     let map = HeatMap::new("Rate by window and streams", report.surface.iter().map(tile).collect());
@@ -323,9 +324,9 @@ fn of_streams(report: &SweepReport) -> Option<String> {
         _ => "streams do not depend on each other",
     };
     Some(format!(
-        "The rate of all streams varies {middle:.2} times as much as independent streams would (median of {} runs): \
+        "The rate of all streams varies {middle:.2} times as much as independent streams would (median of {}): \
          {meaning}.",
-        quotients.len()
+        counted(quotients.len(), "run")
     ))
 }
 
@@ -345,7 +346,7 @@ fn costs(report: &SweepReport, style: Style) -> String {
         row("8 of 10: from", low);
         row("to", high);
     }
-    row(&format!("spent on {} runs", report.runs.len()), report.spent);
+    row(&format!("spent on {}", counted(report.runs.len(), "run")), report.spent);
     row("whole grid", report.grid);
     format!("\n{}", table.render(2, |head| style.dim(head)))
 }

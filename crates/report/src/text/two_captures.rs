@@ -3,7 +3,7 @@
 use fullpipe_record::{
     CaptureReport, ChangedField, ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowPair, FlowReport, OneWayDelay,
 };
-use fullpipe_units::{Ratio, printable};
+use fullpipe_units::{Ratio, counted, printable};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
@@ -13,10 +13,7 @@ use super::table::{Align, Table, spark};
 /// their clocks. Returns nothing of one capture.
 pub(crate) fn compared(report: &CaptureReport, number: u64, style: Style) -> String {
     let Some(other) = &report.other else { return String::new() };
-    let count = match report.pairs.len() {
-        1 => "1 connection".to_owned(),
-        many => format!("{many} connections"),
-    };
+    let count = counted(report.pairs.len(), "connection");
     let [first, second] = [&report.name, &other.name].map(|name| printable(name));
     let mut text = heading(style, &format!("Between {first} and {second}: {count} in both"));
     for note in &other.notes {
@@ -65,9 +62,10 @@ fn path(pair: &FlowPair) -> Option<String> {
     let routers = match pair.directions.each_ref().map(|direction| direction.routers) {
         [None, None] => None,
         [Some(0), Some(0) | None] | [None, Some(0)] => Some("no router between them".to_owned()),
-        [Some(1), Some(1) | None] | [None, Some(1)] => Some("1 router between them".to_owned()),
-        [Some(there), Some(back)] if there != back => Some(format!("{there} routers between them, {back} back")),
-        [Some(many), _] | [None, Some(many)] => Some(format!("{many} routers between them")),
+        [Some(there), Some(back)] if there != back => {
+            Some(format!("{} between them, {back} back", counted(there, "router")))
+        }
+        [Some(many), _] | [None, Some(many)] => Some(format!("{} between them", counted(many, "router"))),
     };
     let rtt = pair.clock_offset.map(|offset| format!("least RTT {}", round_trip(offset.rtt)));
     let all: Vec<String> = [routers, rtt].into_iter().flatten().collect();
@@ -79,11 +77,12 @@ fn losses(direction: &FlowDirection, has_data: bool) -> String {
         return "in one of the captures alone".to_owned();
     }
     let mut all = Vec::new();
-    let segments = |count: u64| if count == 1 { "1 segment".to_owned() } else { format!("{count} segments") };
-    let mut counted = |count: u64, text: &str| all.extend((count > 0).then(|| format!("{} {text}", segments(count))));
-    counted(direction.lost_segments, &format!("lost between them ({})", direction.lost));
-    counted(direction.lost_before, "lost before them");
-    counted(
+    let mut add = |count: u64, text: &str| {
+        all.extend((count > 0).then(|| format!("{} {text}", counted(count, "segment"))));
+    };
+    add(direction.lost_segments, &format!("lost between them ({})", direction.lost));
+    add(direction.lost_before, "lost before them");
+    add(
         direction.repeated,
         if direction.ends_at_receiver {
             "sent again that had arrived"
@@ -98,8 +97,7 @@ fn losses(direction: &FlowDirection, has_data: bool) -> String {
     }
     all.extend(has_data.then(|| match direction.reordered_packets {
         0 => "nothing reordered".to_owned(),
-        1 => "1 packet reordered".to_owned(),
-        many => format!("{many} packets reordered"),
+        many => format!("{} reordered", counted(many, "packet")),
     }));
     all.join(", ")
 }

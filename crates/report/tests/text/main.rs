@@ -196,7 +196,7 @@ fn a_sweep_has_its_forecast_with_an_interval() {
     let sentence = "Forecast: 40 MiB in 20 s; in 8 of 10 such sweeps 25 MiB to 50 MiB in 12 s to 30 s.";
     assert!(begins.split_whitespace().collect::<Vec<_>>().join(" ").contains(sentence), "{begins}");
     let line = report::sweep_forecast(swept.spent, &swept.plan.forecast.unwrap());
-    assert_eq!(line, "      spent 30 MiB; in all about 40 MiB (25 MiB to 50 MiB) in 20 s");
+    assert_eq!(line, "      spent 30 MiB; forecast 40 MiB (25 MiB to 50 MiB) in 20 s");
     let done = report::sweep(&swept, Style::PLAIN);
     let costs: Vec<&str> = done.lines().rev().take(5).collect();
     assert!(costs[1].contains("spent on 3 runs") && costs[3].contains("25 MiB"), "{done}");

@@ -18,7 +18,7 @@ use crate::commands::load::{Load, Server, Way};
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::{Format, Terminal};
-use crate::values::capacity;
+use crate::values::{capacity, whole};
 
 /// The group in one line is too wide for a terminal.
 const USAGES: &str = "\
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// Watch the connections of this process and its children
     ///
     /// Watches for 5 s, or --time.
-    #[arg(long, help_heading = "Watch", group = "subject", value_name = "PID")]
+    #[arg(long, help_heading = "Watch", group = "subject", value_parser = whole(1..=u32::MAX), value_name = "PID")]
     pid: Option<u32>,
     /// Watch one connection, this end's address first
     #[arg(long, help_heading = "Watch", group = "subject", num_args = 2, value_names = ["HERE:PORT", "THERE:PORT"])]

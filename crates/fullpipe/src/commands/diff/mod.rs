@@ -17,7 +17,7 @@ use crate::commands::load::Access;
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::{Format, Terminal};
-use crate::values::some_time;
+use crate::values::{some_test_time, whole};
 
 /// The difference between two results, or two settings measured in pairs, with its interval.
 ///
@@ -43,13 +43,13 @@ pub(crate) struct Arguments {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(2..=1000),
+        value_parser = whole(2..=1000_u32),
         requires = "sides",
         help_heading = "Pairs"
     )]
     pairs: Option<u32>,
     /// Duration of each run [default: 5]
-    #[arg(long, short, value_parser = some_time, value_name = "SECONDS", help_heading = "Pairs")]
+    #[arg(long, short, value_parser = some_test_time, value_name = "SECONDS", help_heading = "Pairs")]
     time: Option<Span>,
     /// Send more than 1 GiB, and UDP faster than 10 Mbit/s, without asking
     #[arg(long, help_heading = "Pairs")]

@@ -29,7 +29,7 @@ use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
-use crate::values::{Values, duration, some_bytes, some_time, values};
+use crate::values::{Values, duration, some_bytes, some_test_time, values, whole};
 
 /// TCP transfers over an emulated path in virtual time, and what limited them.
 ///
@@ -56,20 +56,26 @@ pub(crate) struct Arguments {
         long,
         help_heading = "Lab",
         default_value_t = Plan::USUAL_TICKS,
-        value_parser = clap::value_parser!(u32).range(100..=1000),
+        value_parser = whole(100..=1000_u32),
         value_name = "N",
         hide_short_help = true
     )]
     hz: u32,
     /// Seed of the random losses
-    #[arg(long, help_heading = "Lab", default_value_t = 1, value_name = "NUMBER")]
+    #[arg(
+        long,
+        help_heading = "Lab",
+        default_value_t = 1,
+        value_parser = whole(0..=u64::MAX),
+        value_name = "NUMBER"
+    )]
     seed: u64,
     /// Number of seeds, from --seed on, of which the median and the range are shown
     #[arg(
         long,
         help_heading = "Lab",
         default_value_t = 1,
-        value_parser = clap::value_parser!(u16).range(1..=10_000),
+        value_parser = whole(1..=10_000_u16),
         value_name = "N"
     )]
     seeds: u16,
@@ -112,7 +118,7 @@ same seeds.";
 #[command(next_help_heading = "Load")]
 struct LoadArguments {
     /// Duration of the transfer
-    #[arg(long, short, default_value = "10", value_parser = some_time, value_name = "SECONDS")]
+    #[arg(long, short, default_value = "10", value_parser = some_test_time, value_name = "SECONDS")]
     time: Span,
     /// End after this many bytes instead
     #[arg(long, short = 'n', value_name = "BYTES", value_parser = some_bytes, conflicts_with = "time")]
