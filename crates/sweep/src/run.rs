@@ -58,7 +58,7 @@ pub struct Sweep<'s> {
 
 impl Sweep<'_> {
     /// Makes the runs that are left, and passes each to `keep` before the next begins. An interrupt ends it before its
-    /// next run, and a run that it cut short is not kept; neither is one that reaches the bytes that are permitted.
+    /// next run, and a run that it cut short is not kept. One that reaches the bytes that are permitted is the last.
     ///
     /// # Errors
     /// Fails if a measurement cannot be made, and with an error of `keep`.
@@ -87,15 +87,14 @@ impl Sweep<'_> {
             if self.is_interrupted() {
                 return Ok(self.report(true));
             }
-            // The bytes that are permitted have been moved.
-            if measurement.interrupted {
-                return Ok(self.report(false));
-            }
             let device = device(before.as_ref(), during, &measurement, payload(&measurement));
             let run = SweepRun { device, ..self.figures(cell, reason, &measurement) };
-            let rest = run.took.saturating_sub(wall(&measurement));
+            let (rest, is_last) = (run.took.saturating_sub(wall(&measurement)), measurement.interrupted);
             keep(record(self.plan, number, &run, measurement))?;
             self.runs.push(run);
+            if is_last {
+                break;
+            }
             measure.rest(rest);
         }
         Ok(self.report(false))
@@ -116,6 +115,7 @@ impl Sweep<'_> {
         let summary = &measurement.summary;
         let mut broken = measurement.validity.broken.clone();
         broken.extend(measurement.broken_off.clone());
+        broken.extend(measurement.interrupted.then(|| "--max-bytes ended it".to_owned()));
         let rate = summary.steady.map_or(summary.rate, |steady| steady.rate);
         SweepRun {
             cell,

@@ -419,7 +419,6 @@ impl Host<'_> {
         if is_over {
             // Not by the user: the sweep ends with its answer.
             self.interrupt.store(false, Ordering::Relaxed);
-            self.terminal.notice("a run reached --max-bytes: it was ended, and does not count");
         }
         Ok(measured?)
     }

@@ -12,7 +12,7 @@ use fullpipe_testkit::{Running, document, free_port, path, require, sentence, wa
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{fullpipe, run};
 
@@ -250,8 +250,9 @@ fn a_sweep_ends_with_the_bytes_that_are_permitted() {
     let command = ["sweep", "127.0.0.1", "--port", &port, "--max-bytes", "1M", "--no-store", "--json"];
     let output = run(fullpipe(&command).env("XDG_DATA_HOME", data.path()), 60);
     let swept = document(&output);
-    assert_eq!((output.status.code(), runs(&swept)), (Some(1), &Vec::new()), "{swept}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--max-bytes"), "{output:?}");
+    assert_eq!((output.status.code(), runs(&swept).len()), (Some(1), 1), "{swept}");
+    assert_eq!(runs(&swept)[0]["broken"], json!(["--max-bytes ended it"]));
+    assert!(swept["sweep"]["spent"]["bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 20), "{swept}");
     server.interrupt();
     let log = String::from_utf8(server.finish(Duration::from_secs(20)).stdout).unwrap();
     let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -25,7 +25,7 @@ fn counts(done: &CopyReport) -> String {
     let left_out = listed(done.left_out, "left out");
     if done.dry_run {
         let deleted = listed(done.deleted, "would be deleted");
-        return format!("{files} with {bytes} would be copied{present}{left_out}{deleted}\n");
+        return paragraph(&format!("{files} with {bytes} would be copied{present}{left_out}{deleted}"), 0);
     }
     let resumed = bytes.saturating_sub(*transferred);
     let resumed = match resumed {
@@ -35,7 +35,8 @@ fn counts(done: &CopyReport) -> String {
     let deleted = listed(done.deleted, "deleted");
     let digest = done.digest.as_ref().map_or_else(String::new, |digest| format!("blake3 {digest}\n"));
     let verified = if done.files > 0 { "; every byte is verified and durable" } else { "" };
-    format!("{files} with {bytes}{resumed} in {duration}{verified}{present}{left_out}{deleted}\n{digest}")
+    let line = format!("{files} with {bytes}{resumed} in {duration}{verified}{present}{left_out}{deleted}");
+    paragraph(&line, 0) + &digest
 }
 
 fn path(done: &CopyReport) -> String {
