@@ -4,6 +4,7 @@ mod compressed;
 mod cut;
 mod formats;
 mod graph;
+mod live;
 mod oracle;
 mod redacted;
 mod write;
