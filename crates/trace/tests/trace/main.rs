@@ -2,6 +2,7 @@
 
 mod compressed;
 mod cut;
+mod disordered;
 mod formats;
 mod graph;
 mod live;
