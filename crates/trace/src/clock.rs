@@ -15,7 +15,7 @@ pub(crate) struct Clock {
     /// The latest time so far, in nanoseconds since 1970, and the first.
     newest: Option<u64>,
     first: u64,
-    /// What is added to times, modulo 2⁶⁴.
+    /// Added to times, modulo 2⁶⁴.
     offset: u64,
     last_step: Option<Step>,
     pub(crate) steps: Steps,

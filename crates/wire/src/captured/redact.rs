@@ -208,7 +208,7 @@ impl<P: Pseudonyms> Editor<'_, P> {
     }
 }
 
-/// Blanks the header of GTP-U (3GPP TS 29.281, 5.1 and 5.2), but for what tells its length.
+/// Blanks the header of GTP-U (3GPP TS 29.281, 5.1 and 5.2), but for the fields of its length.
 fn blank_gtp(header: &mut [u8]) {
     /// Behind it are a sequence number and a number of N-PDU, and the type of the first extension.
     const SHORT: usize = 8;
