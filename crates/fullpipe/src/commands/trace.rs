@@ -135,10 +135,11 @@ impl Run for Arguments {
         match (failure, plot) {
             (Some(failure), _) => Err(Failure::already_printed(failure.code)),
             (None, _) if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
-            (None, plot) => {
-                plot.iter().for_each(|plot| terminal.result(&report_of(plot)));
+            (None, Some(plot)) => {
+                terminal.result(&report_of(&plot));
                 Ok(())
             }
+            (None, None) => Ok(()),
         }
     }
 }
