@@ -26,6 +26,9 @@ const BLOCKS: usize = 128;
 /// The kernel hands over a block that is not full after this time, in milliseconds.
 const RETIRE_AFTER: u32 = 20;
 
+/// Time in which it has done so, on a busy machine too.
+const LAST_WAIT: Duration = Duration::from_millis(60);
+
 /// Bytes of a frame, by which nothing but the size of the ring is checked (`TPACKET_V3` packs them).
 const FRAME: usize = 2048;
 
@@ -109,6 +112,22 @@ impl CaptureSocket {
         self.ring.give_back(self.next);
         self.next = (self.next + 1) % BLOCKS;
         Ok(count)
+    }
+
+    /// Passes all packets that were captured up to now to `each`, and few of the later ones: it ends though packets
+    /// keep coming.
+    ///
+    /// # Errors
+    /// As [`CaptureSocket::read`].
+    pub fn drain(&mut self, each: &mut dyn FnMut(CapturedFrame<'_>)) -> io::Result<()> {
+        let ready = (self.next..self.next + BLOCKS).take_while(|number| self.ring.is_ready(*number)).count();
+        // One more, which the kernel is filling.
+        for _ in 0..=ready {
+            if self.read(LAST_WAIT, each)? == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Returns how many packets found the ring full so far.

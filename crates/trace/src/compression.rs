@@ -16,8 +16,16 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// First bytes of a file that are enough to recognize any.
-    pub(crate) const MAX_MAGIC: usize = 6;
+    /// Bytes of the head of a frame without content. They are enough to recognize any compression.
+    pub(crate) const SKIPPABLE_HEAD: usize = 8;
+
+    /// Returns the length of the frame without content that begins with these bytes: Zstandard and LZ4 may have some
+    /// before their first one, as files of `pzstd` do (RFC 8878, 3.1.2).
+    pub(crate) fn skippable(bytes: &[u8]) -> Option<usize> {
+        let [magic, length] = *bytes.first_chunk::<{ Self::SKIPPABLE_HEAD }>()?.as_chunks().0 else { return None };
+        let is_skippable = matches!(magic, [0x50..=0x5F, 0x2A, 0x4D, 0x18]);
+        is_skippable.then(|| Self::SKIPPABLE_HEAD + u32::from_le_bytes(length) as usize)
+    }
 
     /// Returns the compression of a file with these first bytes.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use flate2::bufread::GzDecoder;
+
 use crate::Compression;
 use crate::error::Fault;
 
@@ -129,11 +131,43 @@ fn decompress(compression: Compression, input: impl Read + 'static, to: &SyncSen
 
 fn decoder(compression: Compression, input: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
     Ok(match compression {
-        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(input)),
+        Compression::Gzip => Box::new(GzipMembers(Some(GzDecoder::new(input)))),
         Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(input)?),
         Compression::Lz4 => Box::new(Lz4Frames(lz4_flex::frame::FrameDecoder::new(input))),
         Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(input, true, MAX_MEMORY_KIB)),
     })
+}
+
+/// Members of gzip one behind another, and zeros behind them, which fill the last block of a tape or a device.
+struct GzipMembers<R: BufRead>(Option<GzDecoder<R>>);
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.0 {
+            let count = member.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            self.0 = match self.0.take().map(GzDecoder::into_inner) {
+                Some(mut input) => has_more(&mut input)?.then(|| GzDecoder::new(input)),
+                None => None,
+            };
+        }
+        Ok(0)
+    }
+}
+
+/// Passes over zeros. Returns true if anything follows them.
+fn has_more(input: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let bytes = input.fill_buf()?;
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        let (is_end, is_over) = (bytes.is_empty(), zeros < bytes.len());
+        input.consume(zeros);
+        if is_end || is_over {
+            return Ok(is_over);
+        }
+    }
 }
 
 /// Frames of LZ4 one behind another, as concatenated files have them.

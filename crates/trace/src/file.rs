@@ -3,10 +3,10 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fullpipe_units::Time;
-use fullpipe_wire::{LinkType, PacketDirection, direction};
+use fullpipe_wire::LinkType;
 
 use crate::appearance::appearance;
 use crate::decompress::Decompressed;
@@ -22,6 +22,8 @@ const PREVIEW: usize = 64;
 /// An open capture: pcap or pcapng, plain or compressed.
 pub struct PacketFile {
     name: String,
+    /// Its path, if it can be read from its begin again.
+    path: Option<PathBuf>,
     input: Input,
     framing: Framing,
     notes: FileNotes,
@@ -35,14 +37,10 @@ pub struct CapturedPacket<'p> {
     pub at: Time,
     /// Type of the header that it begins with.
     pub link: LinkType,
-    /// Index of its interface in [`FileNotes::interfaces`].
-    pub interface: u32,
     /// Its first bytes, as many as were captured.
     pub bytes: &'p [u8],
     /// Its length in bytes when it passed; never less than was captured.
     pub original: u32,
-    /// Its direction, where the capture or the link's header states it.
-    pub direction: Option<PacketDirection>,
 }
 
 enum Framing {
@@ -58,10 +56,25 @@ impl PacketFile {
     /// Fails if the file cannot be opened, and as [`PacketFile::new`] does.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let name = path.display().to_string();
-        match File::open(path) {
-            Ok(file) => Self::new(file, &name),
-            Err(source) => Err(CaptureError::Open { file: name, source }),
+        let file = File::open(path).map_err(|source| CaptureError::Open { file: name.clone(), source })?;
+        let is_whole = file.metadata().is_ok_and(|found| found.is_file());
+        let opened = Self::new(file, &name)?;
+        Ok(Self { path: is_whole.then(|| path.to_owned()), ..opened })
+    }
+
+    /// Returns true for a file on a disk.
+    pub(crate) fn can_reopen(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Goes back to the first packet, if that is possible.
+    pub(crate) fn reopen(&mut self) -> bool {
+        let opened = self.path.as_deref().and_then(|path| Self::open(path).ok());
+        let is_open = opened.is_some();
+        if let Some(opened) = opened {
+            *self = opened;
         }
+        is_open
     }
 
     /// Reads the header of a capture from standard input or a pipe. Errors use its `name`.
@@ -94,14 +107,11 @@ impl PacketFile {
             return Ok(None);
         };
         self.notes.packets += 1;
-        let bytes = self.input.taken(record.range);
         Ok(Some(CapturedPacket {
             at: Time::from_nanos(record.at),
             link: record.link,
-            interface: record.interface.into(),
-            bytes,
+            bytes: self.input.taken(record.range),
             original: record.original,
-            direction: record.direction.or_else(|| direction(record.link, bytes)),
         }))
     }
 
@@ -112,7 +122,10 @@ impl PacketFile {
 
     fn detect(mut input: Input, name: String) -> Result<Self, Fault> {
         let mut notes = FileNotes::default();
-        input.fill(Compression::MAX_MAGIC)?;
+        while input.fill(Compression::SKIPPABLE_HEAD)? {
+            let Some(length) = Compression::skippable(input.unread()) else { break };
+            input.skip(length)?;
+        }
         notes.compression = Compression::of(input.unread());
         if let Some(compression) = notes.compression {
             input = decompressed(compression, input)?;
@@ -124,7 +137,7 @@ impl PacketFile {
             None => PcapNg::open(&mut input, &mut notes)?.map(Framing::PcapNg),
         };
         if let Some(framing) = framing {
-            return Ok(Self { name, input, framing, notes, is_ended: false });
+            return Ok(Self { name, path: None, input, framing, notes, is_ended: false });
         }
         input.fill(PREVIEW)?;
         let preview = &input.unread()[..input.unread().len().min(PREVIEW)];

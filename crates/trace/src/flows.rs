@@ -1,17 +1,18 @@
 //! A capture file as connections.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_flow::{Explained, FlowsWithTimes, LeftOut, PacketTimes, TransferEvidence};
 use fullpipe_record::{CaptureReport, FlowReport};
-use fullpipe_units::{Span, Time, counted};
-use fullpipe_wire::{Captured, is_known, read_captured};
+use fullpipe_units::counted;
+use fullpipe_wire::{Captured, LinkType, is_known, read_captured};
 
+use crate::clock::{Clock, Steps};
 use crate::error::CaptureError;
 use crate::file::{CapturedPacket, PacketFile};
 use crate::following::Following;
 use crate::notes::FileNotes;
+use crate::sorter::Sorter;
 
 /// Packets after which an interrupt is noticed.
 const INTERRUPT_INTERVAL: u64 = 4096;
@@ -48,6 +49,49 @@ struct Others {
     cut_options: u64,
 }
 
+/// The content of a capture so far.
+struct Content {
+    flows: Following,
+    others: Others,
+    packets: u64,
+    segments: u64,
+    clock: Clock,
+    sorter: Sorter,
+}
+
+impl Content {
+    fn new(flows: Following, sorter: Sorter) -> Self {
+        let (others, clock) = (Others::default(), Clock::default());
+        Self { flows, others, packets: 0, segments: 0, clock, sorter }
+    }
+
+    /// Adds the next packet of the file.
+    #[inline]
+    fn add(&mut self, packet: &CapturedPacket) {
+        self.packets += 1;
+        let at = self.clock.time(packet.at);
+        let others = &mut self.others;
+        match &read_captured(packet.link, packet.bytes, packet.original as usize) {
+            Captured::Tcp(segment) => {
+                self.segments += 1;
+                others.cut_options += u64::from(segment.options.cut);
+                self.sorter.add(segment, at, &mut |segment, at| self.flows.add(segment, at));
+            }
+            Captured::FirstFragment | Captured::LaterFragment => others.fragments += 1,
+            Captured::Cut => others.cut += 1,
+            Captured::Encrypted => others.encrypted += 1,
+            Captured::Malformed => others.malformed += 1,
+            Captured::Udp | Captured::Other => {}
+        }
+    }
+
+    /// Adds the segments that were held back.
+    fn finish(mut self) -> Self {
+        std::mem::take(&mut self.sorter).finish(&mut |segment, at| self.flows.add(segment, at));
+        self
+    }
+}
+
 /// Reads `file` to its end, or until `interrupt` is set, and returns its connections, with what is `wanted` of them. An
 /// error ends the file; the connections before it are returned with it. `name` is that of the file in the report.
 pub fn read_flows(file: &mut PacketFile, name: &str, wanted: Wanted<'_>, interrupt: &AtomicBool) -> Reading {
@@ -62,12 +106,14 @@ pub fn read_flows_with(
     interrupt: &AtomicBool,
     also: &mut dyn FnMut(&CapturedPacket) -> Result<(), CaptureError>,
 ) -> Reading {
-    let (mut flows, mut others) = (Following::new(wanted.is_compared), Others::default());
-    let (mut packets, mut segments) = (0_u64, 0_u64);
-    let mut times: Option<[Time; 2]> = None;
+    let new = |sorter| Content::new(Following::new(wanted.is_compared), sorter);
+    let mut content = new(if file.can_reopen() { Sorter::of_ordered() } else { Sorter::new() });
+    // Packets that were passed to `also`.
+    let mut passed = 0;
     let error = loop {
         // The first packets are read in any case, as an interrupt may come before them.
-        if packets > 0 && packets.is_multiple_of(INTERRUPT_INTERVAL) && interrupt.load(Ordering::Relaxed) {
+        let is_time = content.packets > 0 && content.packets.is_multiple_of(INTERRUPT_INTERVAL);
+        if is_time && interrupt.load(Ordering::Relaxed) {
             break None;
         }
         let packet = match file.next_packet() {
@@ -75,33 +121,26 @@ pub fn read_flows_with(
             Ok(None) => break None,
             Err(error) => break Some(error),
         };
-        if let Err(error) = also(&packet) {
-            break Some(error);
-        }
-        packets += 1;
-        let [first, last] = times.unwrap_or([packet.at; 2]);
-        times = Some([first.min(packet.at), last.max(packet.at)]);
-        match &read_captured(packet.link, packet.bytes, packet.original as usize) {
-            Captured::Tcp(segment) => {
-                segments += 1;
-                others.cut_options += u64::from(segment.options.cut);
-                flows.add(segment, packet.at);
+        if content.packets == passed {
+            if let Err(error) = also(&packet) {
+                break Some(error);
             }
-            Captured::FirstFragment | Captured::LaterFragment => others.fragments += 1,
-            Captured::Cut => others.cut += 1,
-            Captured::Encrypted => others.encrypted += 1,
-            Captured::Malformed => others.malformed += 1,
-            Captured::Udp | Captured::Other => {}
+            passed += 1;
+        }
+        content.add(&packet);
+        if std::mem::take(&mut content.sorter.has_passed_later) && file.reopen() {
+            content = new(Sorter::of_disordered());
         }
     };
+    let Content { flows, others, packets, segments, clock, .. } = content.finish();
     let finished = flows.finish(wanted.explained);
     let mut report = CaptureReport {
         name: name.to_owned(),
         format: format_of(file.notes()),
         packets,
         segments,
-        duration: times.map_or(Span::ZERO, |[first, last]| last.since(first)),
-        notes: notes(file.notes(), &others),
+        duration: clock.elapsed(),
+        notes: notes(file.notes(), &others, clock.steps),
         unanswered: finished.unanswered,
         left_out: finished.left_out.missing,
         flows: finished.flows,
@@ -149,14 +188,14 @@ fn left_out(counts: LeftOut) -> impl Iterator<Item = String> {
     sentences.into_iter().filter(|(count, ..)| *count > 0).map(sentence)
 }
 
-fn notes(file: &FileNotes, others: &Others) -> Vec<String> {
+fn notes(file: &FileNotes, others: &Others, steps: Steps) -> Vec<String> {
     let mut notes = Vec::new();
     if file.cut_end {
         notes.push("The last packet of the file is cut off; all before it were read.".to_owned());
     }
-    let links = file.interfaces.iter().map(|interface| interface.link);
-    let unread: BTreeSet<u16> = links.filter(|link| !is_known(*link)).map(|link| link.0).collect();
-    notes.extend(unread.into_iter().map(|link| format!("Packets of link type {link} are not read.")));
+    let unread = file.links.iter().filter(|link| !is_known(**link));
+    notes.extend(unread.map(|LinkType(number)| format!("Packets of link type {number} are not read.")));
+    notes.extend(steps.note());
     let mut add = |count: u64, what: &str, text: &str| {
         if count > 0 {
             notes.push(format!("{} {text}.", counted(count, what)));

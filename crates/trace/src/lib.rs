@@ -19,6 +19,7 @@
 //! ```
 
 mod appearance;
+mod clock;
 mod compression;
 mod decompress;
 mod error;
@@ -36,6 +37,7 @@ mod pseudonyms;
 mod record;
 mod recording;
 mod redaction;
+mod sorter;
 mod xplot;
 
 pub use compression::Compression;
@@ -45,7 +47,7 @@ pub use flows::{Reading, Wanted, read_flows, read_flows_with};
 pub use fullpipe_flow::{Explained, FlowsWithTimes, TransferEvidence, of_both, pairs};
 pub use fullpipe_sys::CapturedPeer;
 pub use live::capture_live;
-pub use notes::{CaptureInterface, FileNotes};
+pub use notes::FileNotes;
 pub use recording::{Recorded, Recording};
 pub use redaction::Redaction;
 pub use xplot::{Plot, plot};

@@ -13,9 +13,6 @@ use crate::file::PacketFile;
 /// Time after which a wait for packets asks whether it shall end.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time in which the kernel hands over the packets that it holds back at the end.
-const LAST_WAIT: Duration = Duration::from_millis(60);
-
 /// Opens a capture of the TCP segments that pass device `name` of the calling thread's network namespace. It ends once
 /// `is_over` returns true. Its notes have the number of packets that the kernel dropped.
 ///
@@ -26,11 +23,11 @@ const LAST_WAIT: Duration = Duration::from_millis(60);
 pub fn capture_live(name: &str, is_over: impl FnMut() -> bool + Send + 'static) -> Result<PacketFile, CaptureError> {
     let fail = |source| CaptureError::Capture { device: name.to_owned(), source };
     let socket = CaptureSocket::open(name, &[]).map_err(fail)?;
-    let live = Live { socket, is_over: Box::new(is_over), unread: begin(name), read: 0, end: None };
+    let live = Live { socket, is_over: Box::new(is_over), unread: begin(), read: 0, end: None };
     PacketFile::new(live, name)
 }
 
-/// Packets as a file of pcapng, which has a place for the name of the device and for drops.
+/// Packets as a file of pcapng, which has a place for drops.
 struct Live {
     socket: CaptureSocket,
     is_over: Box<dyn FnMut() -> bool + Send>,
@@ -61,16 +58,10 @@ impl Live {
     /// Waits for packets, or for the end, which the number of drops is before.
     fn receive(&mut self) {
         let unread = &mut self.unread;
-        let mut wait = |timeout| self.socket.read(timeout, &mut |frame| packet(unread, &frame));
-        let end = match wait(POLL_INTERVAL) {
+        let mut add = |frame: CapturedFrame| packet(unread, &frame);
+        let end = match self.socket.read(POLL_INTERVAL, &mut add) {
             Ok(_) if !(self.is_over)() => return,
-            Ok(_) => loop {
-                match wait(LAST_WAIT) {
-                    Ok(0) => break Ok(()),
-                    Ok(_) => {}
-                    Err(error) => break Err(error),
-                }
-            },
+            Ok(_) => self.socket.drain(&mut add),
             Err(error) => Err(error),
         };
         let down = |error: io::Error| match error.kind() {
@@ -83,17 +74,16 @@ impl Live {
 }
 
 /// Returns the headers of a file with one interface, whose times are in nanoseconds.
-fn begin(name: &str) -> Vec<u8> {
+fn begin() -> Vec<u8> {
     const SECTION: u32 = 0x0A0D_0D0A;
     const BYTE_ORDER: u32 = 0x1A2B_3C4D;
     const VERSION: u32 = 1;
     const INTERFACE: u32 = 1;
-    const NAME: u16 = 2;
     const RESOLUTION: u16 = 9;
     const NANOSECONDS: u8 = 9;
     let mut bytes = Vec::new();
     block(&mut bytes, SECTION, &[BYTE_ORDER, VERSION, u32::MAX, u32::MAX], &[]);
-    let options = [option(NAME, name.as_bytes()), option(RESOLUTION, &[NANOSECONDS]), option(0, &[])].concat();
+    let options = [option(RESOLUTION, &[NANOSECONDS]), option(0, &[])].concat();
     block(&mut bytes, INTERFACE, &[u32::from(LinkType::RAW.0), CAPTURED_LENGTH], &options);
     bytes
 }
@@ -140,7 +130,7 @@ mod tests {
 
     #[test]
     fn packets_are_read_back_with_the_drops() {
-        let mut bytes = begin("eth7");
+        let mut bytes = begin();
         let frame =
             CapturedFrame { at: Time::from_nanos(1_700_000_000_123_456_789), bytes: &[0x45, 1, 2], original: 60 };
         packet(&mut bytes, &frame);
@@ -151,7 +141,6 @@ mod tests {
         assert_eq!(read.link, LinkType::RAW);
         assert!(file.next_packet().unwrap().is_none());
         let notes = file.notes();
-        assert_eq!((notes.drops, notes.interfaces[0].name.as_deref()), (Some(12), Some("eth7")));
-        assert!(!notes.cut_end);
+        assert_eq!((notes.drops, notes.cut_end), (Some(12), false));
     }
 }

@@ -1,5 +1,7 @@
 //! Facts of a file apart from its packets.
 
+use std::collections::BTreeSet;
+
 use fullpipe_wire::LinkType;
 
 use crate::Compression;
@@ -11,8 +13,8 @@ pub struct FileNotes {
     pub format: &'static str,
     /// The compression around the format.
     pub compression: Option<Compression>,
-    /// Interfaces in the order of the file; those of sections that were concatenated follow each other.
-    pub interfaces: Vec<CaptureInterface>,
+    /// Link types of its interfaces.
+    pub links: BTreeSet<LinkType>,
     /// Packets read.
     pub packets: u64,
     /// The file ends within a record, or its compression does: its last packets are missing.
@@ -22,19 +24,6 @@ pub struct FileNotes {
     pub drops: Option<u64>,
     /// Packets to which the format gives no time (pcapng's simple packet blocks).
     pub packets_without_time: u64,
-    /// Blocks of pcapng that hold neither packets nor what is needed for them.
-    pub skipped_blocks: u64,
     /// Times whose fraction was a second or more; they count as just below a second.
     pub clamped_fractions: u64,
-}
-
-/// An interface that packets were captured on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CaptureInterface {
-    /// Its name, without control characters, where the file has one.
-    pub name: Option<String>,
-    /// Link type of its packets.
-    pub link: LinkType,
-    /// Bytes kept of each packet at most, as the file states it; zero where there is no limit.
-    pub snap_length: u32,
 }

@@ -1,10 +1,10 @@
 //! The classic format, `pcap-savefile(5)`.
 
-use fullpipe_wire::{LinkType, PacketDirection};
+use fullpipe_wire::LinkType;
 
 use crate::error::Fault;
 use crate::input::Input;
-use crate::notes::{CaptureInterface, FileNotes};
+use crate::notes::FileNotes;
 use crate::order::Order;
 use crate::record::{MAX_CAPTURED, Record};
 
@@ -56,9 +56,8 @@ impl Pcap {
         }
         // The upper half of the field says whether frames end with a checksum, which no length in a packet counts.
         let link = LinkType(order.u32(header, 20).unwrap_or(0) as u16);
-        let snap_length = order.u32(header, 16).unwrap_or(0);
         notes.format = format;
-        notes.interfaces.push(CaptureInterface { name: None, link, snap_length });
+        notes.links.insert(link);
         Ok(Some(Self { order, nanos_per_unit, head, link, may_be_swapped: version < CAPTURED_FIRST }))
     }
 
@@ -68,8 +67,7 @@ impl Pcap {
         if !input.fill(self.head)? {
             return Ok(None);
         }
-        let head = input.unread();
-        let Some(numbers) = head.first_chunk() else { return Ok(None) };
+        let Some(numbers) = input.unread().first_chunk() else { return Ok(None) };
         let [seconds, fraction, captured, original] = self.order.four(numbers);
         let is_swapped = self.may_be_swapped && original < captured;
         let [captured, original] = if is_swapped { [original, captured] } else { [captured, original] };
@@ -77,7 +75,6 @@ impl Pcap {
             let reason = format!("a packet of {captured} captured bytes");
             return Err(Fault::Damaged { offset: input.offset(), reason });
         }
-        let direction = if self.head == MODIFIED_RECORD_HEAD { PacketDirection::of_linux(head[22]) } else { None };
         let length = self.head + captured as usize;
         if !input.fill(length)? {
             return Ok(None);
@@ -87,9 +84,7 @@ impl Pcap {
             range: record.start + self.head..record.end,
             at: u64::from(seconds) * SECOND + self.nanos(fraction, notes),
             link: self.link,
-            interface: 0,
             original: original.max(captured),
-            direction,
         }))
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fullpipe_wire::{LinkType, PacketDirection};
+use fullpipe_wire::LinkType;
 
 /// Bytes of a packet that any capture keeps at most, as in libpcap.
 pub(crate) const MAX_CAPTURED: u32 = 256 * 1024;
@@ -15,10 +15,6 @@ pub(crate) struct Record {
     /// Nanoseconds since 1970.
     pub(crate) at: u64,
     pub(crate) link: LinkType,
-    /// Index of the interface in the file's notes, which have 4096 at most.
-    pub(crate) interface: u16,
     /// Length in bytes when it passed.
     pub(crate) original: u32,
-    /// The direction, where the record itself states it.
-    pub(crate) direction: Option<PacketDirection>,
 }

@@ -16,7 +16,7 @@ use crate::pcap_writer::PcapWriter;
 /// Size of a file from which on packets are left out: about three million of them.
 const MAX_SIZE: u64 = 256 << 20;
 
-/// Time after which a wait for packets asks whether it shall end, and in which the kernel hands over the last ones.
+/// Time after which a wait for packets asks whether it shall end.
 const POLL_INTERVAL: Duration = Duration::from_millis(60);
 
 /// A capture that is under way. Dropped unfinished, it leaves no file.
@@ -83,23 +83,22 @@ impl Drop for Recording {
     }
 }
 
-/// Writes packets until the flag is set and no more come, or the device goes away.
+/// Writes packets until the flag is set, with those that passed until then, or the device goes away.
 fn record(mut socket: CaptureSocket, mut file: PcapWriter, is_over: &AtomicBool) -> io::Result<(Recorded, PcapWriter)> {
     let mut recorded = Recorded::default();
     loop {
-        let was_over = is_over.load(Ordering::Relaxed);
+        let is_last = is_over.load(Ordering::Relaxed);
         let mut written = Ok(());
-        let read = socket.read(POLL_INTERVAL, &mut |frame| {
+        let mut add = |frame: CapturedFrame<'_>| {
             if written.is_ok() {
                 written = keep(&mut file, &mut recorded, &frame);
             }
-        });
+        };
+        let read = if is_last { socket.drain(&mut add) } else { socket.read(POLL_INTERVAL, &mut add).map(drop) };
         written?;
-        match read {
-            Ok(0) if was_over => break,
-            Ok(_) => {}
-            // The device is down or away: the connections do not go on either.
-            Err(_) => break,
+        // Once the device is down or away, the connections do not go on either.
+        if is_last || read.is_err() {
+            break;
         }
     }
     recorded.dropped = socket.drops().unwrap_or_default();

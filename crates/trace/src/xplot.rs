@@ -11,8 +11,10 @@ use fullpipe_record::FlowReport;
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Captured, Segment, flags, read_captured};
 
+use crate::clock::Clock;
 use crate::error::CaptureError;
 use crate::file::PacketFile;
+use crate::sorter::Sorter;
 
 /// Lines of a graph at most: about 50 MB.
 const MAX_LINES: u64 = 1 << 20;
@@ -67,23 +69,27 @@ enum Stopped {
 /// Draws the graph. Returns how many packets were left out.
 fn draw(file: &mut PacketFile, flow: &FlowReport, to: &mut impl Write, interrupt: &AtomicBool) -> Result<u64, Stopped> {
     let mut graph = Graph::begin(flow, to).map_err(Stopped::Write)?;
+    let (mut clock, mut sorter) = (Clock::default(), Sorter::of_disordered());
     let (mut begin, mut left_out, mut packets) = (None, 0, 0_u64);
+    let mut written = Ok(());
+    let mut add = |segment: &Segment, at: Time| {
+        let since = at.since(*begin.get_or_insert(at));
+        match graph.has(segment, since, flow) && written.is_ok() {
+            true if graph.lines >= MAX_LINES => left_out += 1,
+            true => written = graph.add(segment, at),
+            false => {}
+        }
+    };
     while !packets.is_multiple_of(INTERRUPT_INTERVAL) || !interrupt.load(Ordering::Relaxed) {
         packets += 1;
         let Some(packet) = file.next_packet().map_err(Stopped::Read)? else { break };
-        let Captured::Tcp(segment) = read_captured(packet.link, packet.bytes, packet.original as usize) else {
-            continue;
-        };
-        let since = packet.at.since(*begin.get_or_insert(packet.at));
-        if !graph.has(&segment, since, flow) {
-            continue;
+        let at = clock.time(packet.at);
+        if let Captured::Tcp(segment) = &read_captured(packet.link, packet.bytes, packet.original as usize) {
+            sorter.add(segment, at, &mut add);
         }
-        if graph.lines >= MAX_LINES {
-            left_out += 1;
-            continue;
-        }
-        graph.add(&segment, packet.at).map_err(Stopped::Write)?;
     }
+    sorter.finish(&mut add);
+    written.map_err(Stopped::Write)?;
     graph.line(format_args!("go")).and_then(|()| graph.to.flush()).map_err(Stopped::Write)?;
     Ok(left_out)
 }
@@ -114,14 +120,16 @@ struct Graph<'t, W> {
     to: &'t mut W,
     sender: Option<SocketAddr>,
     receiver: Option<SocketAddr>,
+    /// That of its first segment: the same packets may be captured within a tunnel, too.
+    network: Option<u32>,
     /// Shift of the receiver's windows, where it is known.
     scale: Option<u8>,
     color: Color,
     lines: u64,
-    /// Highest sequence number that was sent.
-    highest: Option<u32>,
+    /// Highest position that was sent.
+    highest: Option<i64>,
     /// Time, acknowledgement and edge of the window of the last acknowledgement.
-    acknowledged: Option<(Time, u32, Option<u32>)>,
+    acknowledged: Option<(Time, i64, Option<i64>)>,
 }
 
 impl<'t, W: Write> Graph<'t, W> {
@@ -134,6 +142,7 @@ impl<'t, W: Write> Graph<'t, W> {
             to,
             sender: sender.address.parse().ok(),
             receiver: receiver.address.parse().ok(),
+            network: None,
             scale: has_syns.then_some(shifts.map_or(0, |(_, shift)| shift)),
             color: Color::White,
             lines: 0,
@@ -147,10 +156,18 @@ impl<'t, W: Write> Graph<'t, W> {
     }
 
     /// Returns true if a segment so long after the capture's first is one of this connection.
-    fn has(&self, segment: &Segment, since: Span, flow: &FlowReport) -> bool {
+    fn has(&mut self, segment: &Segment, since: Span, flow: &FlowReport) -> bool {
         let ends = [Some(segment.source), Some(segment.destination)];
         let is_between = ends == [self.sender, self.receiver] || ends == [self.receiver, self.sender];
-        is_between && since >= flow.begin && since <= flow.begin + flow.duration
+        let is_then = since >= flow.begin && since <= flow.begin + flow.duration;
+        is_between && is_then && *self.network.get_or_insert(segment.network) == segment.network
+    }
+
+    /// Returns the place of a sequence number on the axis: beyond 4 GiB they begin again, and it goes on.
+    fn position(&self, number: u32) -> i64 {
+        let acknowledged = self.acknowledged.map(|(_, position, _)| position);
+        let near = self.highest.or(acknowledged).unwrap_or(number.into());
+        near + i64::from(number.wrapping_sub(near as u32).cast_signed())
     }
 
     fn add(&mut self, segment: &Segment, at: Time) -> io::Result<()> {
@@ -164,28 +181,26 @@ impl<'t, W: Write> Graph<'t, W> {
     }
 
     fn add_data(&mut self, segment: &Segment, at: Stamp) -> io::Result<()> {
-        let (start, end) = (segment.sequence, segment.sequence.wrapping_add(segment.payload));
-        if start == end {
+        if segment.payload == 0 {
             return Ok(());
         }
-        let is_new = self.highest.is_none_or(|highest| end.wrapping_sub(highest).cast_signed() > 0);
-        let was_seen = self.highest.is_some_and(|highest| start.wrapping_sub(highest).cast_signed() < 0);
-        if is_new {
-            self.highest = Some(end);
-        }
+        let start = self.position(segment.sequence);
+        let end = start + i64::from(segment.payload);
+        let was_seen = self.highest.is_some_and(|highest| start < highest);
+        self.highest = self.highest.max(Some(end));
         self.color(if was_seen { Color::Red } else { Color::White })?;
         self.line(format_args!("darrow {at} {start}\nuarrow {at} {end}"))?;
         self.line(format_args!("line {at} {start} {at} {end}"))
     }
 
     fn add_acknowledgement(&mut self, segment: &Segment, time: Time) -> io::Result<()> {
-        let (at, acknowledged) = (Stamp(time), segment.acknowledgement);
+        let (at, acknowledged) = (Stamp(time), self.position(segment.acknowledgement));
         let is_scaled = segment.flags & (flags::SYN | flags::RST) == 0;
         let scale = self.scale.filter(|_| is_scaled);
-        let edge = scale.map(|scale| acknowledged.wrapping_add(u32::from(segment.window) << scale.min(14)));
+        let edge = scale.map(|scale| acknowledged + (i64::from(segment.window) << scale.min(14)));
         if let Some((before, last, last_edge)) = self.acknowledged {
             // One that was overtaken moves nothing.
-            if acknowledged.wrapping_sub(last).cast_signed() < 0 {
+            if acknowledged < last {
                 return Ok(());
             }
             self.color(Color::Green)?;
@@ -202,12 +217,13 @@ impl<'t, W: Write> Graph<'t, W> {
         let options = &segment.options;
         for (from, to) in &options.sack[..usize::from(options.sack_blocks)] {
             self.color(Color::Purple)?;
+            let [from, to] = [from, to].map(|number| self.position(*number));
             self.line(format_args!("line {at} {from} {at} {to}"))?;
         }
         Ok(())
     }
 
-    fn step(&mut self, from: Stamp, before: u32, to: Stamp, after: u32) -> io::Result<()> {
+    fn step(&mut self, from: Stamp, before: i64, to: Stamp, after: i64) -> io::Result<()> {
         self.line(format_args!("line {from} {before} {to} {before}"))?;
         if before == after { Ok(()) } else { self.line(format_args!("line {to} {before} {to} {after}")) }
     }

@@ -1,6 +1,6 @@
 //! `fullpipe trace`: the connections in a capture.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use fullpipe_host::settings_of;
 use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, FlowReport, HostSettings};
 use fullpipe_report as report;
 use fullpipe_trace::{
-    CaptureError, Explained, PacketFile, Reading, Redaction, Wanted, capture_live, plot, read_flows, read_flows_with,
+    CaptureError, Explained, PacketFile, Plot, Reading, Redaction, Wanted, capture_live, plot, read_flows,
+    read_flows_with,
 };
 use fullpipe_units::{BitRate, Span, counted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -100,7 +101,7 @@ impl Run for Arguments {
         if self.redact.is_some() && self.files.len() > 1 {
             return Err(Failure::new(USAGE, "--redact writes one capture anew: name one FILE"));
         }
-        if self.xplot.is_some() && self.files.iter().any(|file| file == Path::new("-")) {
+        if self.xplot.is_some() && self.files.first().is_some_and(|file| is_read_once(file)) {
             return Err(Failure::new(USAGE, "--xplot reads a capture twice: name a FILE that is no pipe"));
         }
         let known = self.known()?;
@@ -132,12 +133,22 @@ impl Run for Arguments {
             Some(_) => Failure { code: FAILED, ..error.into() },
             None => error.into(),
         });
+        let is_whole = is_complete && failure.is_none();
+        let (plot, failure) = match self.plot(explained.as_ref().filter(|_| is_whole), &flag) {
+            Ok(plot) => (plot, failure),
+            Err(error) => (None, Some(error.into())),
+        };
+        let is_complete = is_complete && (self.interface.is_some() || !flag.load(Ordering::Relaxed));
         // What was read before an error or an interrupt is printed with it.
         self.show(capture, failure.as_ref(), terminal)?;
-        match failure {
-            Some(failure) => Err(Failure::already_printed(failure.code)),
-            None if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
-            None => self.plot(explained.as_ref(), &flag, terminal),
+        match (failure, plot) {
+            (Some(failure), _) => Err(Failure::already_printed(failure.code)),
+            (None, _) if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
+            (None, Some(plot)) => {
+                terminal.result(&report_of(&plot));
+                Ok(())
+            }
+            (None, None) => Ok(()),
         }
     }
 }
@@ -170,18 +181,9 @@ impl Arguments {
     }
 
     /// Draws a connection of the first file, if that is wanted.
-    fn plot(&self, flow: Option<&FlowReport>, flag: &AtomicBool, terminal: &Terminal) -> Result<(), Failure> {
-        let (Some(folder), Some(file), Some(flow)) = (&self.xplot, self.files.first(), flow) else { return Ok(()) };
-        let plot = plot(&mut PacketFile::open(file)?, flow, folder, flag)?;
-        if flag.load(Ordering::Relaxed) {
-            return Err(Failure::already_printed(INTERRUPTED));
-        }
-        let left_out = match plot.left_out {
-            0 => String::new(),
-            count => format!("; {} beyond a million lines left out", counted(count, "packet")),
-        };
-        terminal.result(&format!("\n{} is a time–sequence graph for xplot{left_out}\n", plot.path.display()));
-        Ok(())
+    fn plot(&self, flow: Option<&FlowReport>, flag: &AtomicBool) -> Result<Option<Plot>, CaptureError> {
+        let (Some(folder), Some(file), Some(flow)) = (&self.xplot, self.files.first(), flow) else { return Ok(None) };
+        plot(&mut PacketFile::open(file)?, flow, folder, flag).map(Some)
     }
 
     /// Captures on a device until the flag is set or the time is over.
@@ -219,8 +221,11 @@ impl Arguments {
         if let Some(number) = self.flow {
             let count = capture.flows.len();
             capture.retain(number);
-            let text = report::one_flow(&capture, terminal.style()).ok_or_else(|| {
-                Failure::new(USAGE, format!("there is no connection {number}: the capture has {count}"))
+            let text = report::one_flow(&capture, terminal.style()).ok_or_else(|| match failure {
+                Some(Failure { message, code }) => {
+                    Failure::new(*code, format!("{message}; before that, there is no connection {number}"))
+                }
+                None => Failure::new(USAGE, format!("there is no connection {number}: the capture has {count}")),
             })?;
             terminal.result(&text);
         } else {
@@ -270,26 +275,52 @@ fn host_settings(file: &Path) -> Result<HostSettings, Failure> {
     }
 }
 
-fn open(file: &Path) -> Result<(OwnedFd, String), Failure> {
+/// Returns true for standard input, a pipe or a device.
+fn is_read_once(file: &Path) -> bool {
+    file == Path::new("-") || fs::metadata(file).is_ok_and(|found| !found.is_file())
+}
+
+/// Returns the sentence on a graph.
+fn report_of(plot: &Plot) -> String {
+    let left_out = match plot.left_out {
+        0 => String::new(),
+        count => format!("; {} beyond a million lines left out", counted(count, "packet")),
+    };
+    format!("\n{} is a time–sequence graph for xplot{left_out}\n", plot.path.display())
+}
+
+/// A capture, before its header is read.
+enum Input<'f> {
+    /// One that can be read again.
+    File(&'f Path),
+    Pipe(OwnedFd, String),
+}
+
+fn open(file: &Path) -> Result<Input<'_>, Failure> {
     if file == Path::new("-") {
         let own = std::io::stdin().as_fd().try_clone_to_owned();
         let own = own.map_err(|error| Failure::new(FAILED, format!("standard input: {error}")))?;
-        return Ok((own, "standard input".to_owned()));
+        return Ok(Input::Pipe(own, "standard input".to_owned()));
+    }
+    if !is_read_once(file) {
+        return Ok(Input::File(file));
     }
     let name = file.display().to_string();
     match File::open(file) {
-        Ok(file) => Ok((file.into(), name)),
+        Ok(file) => Ok(Input::Pipe(file.into(), name)),
         Err(source) => Err(CaptureError::Open { file: name, source }.into()),
     }
 }
 
 /// Reads the header of a capture.
-fn begun((input, name): (OwnedFd, String), flag: &Arc<AtomicBool>) -> Result<(PacketFile, String), Failure> {
-    let packets = PacketFile::new(UntilInterrupt::new(input.into(), Arc::clone(flag)), &name)?;
-    Ok((packets, name))
+fn begun(input: Input<'_>, flag: &Arc<AtomicBool>) -> Result<(PacketFile, String), Failure> {
+    Ok(match input {
+        Input::File(file) => (PacketFile::open(file)?, file.display().to_string()),
+        Input::Pipe(pipe, name) => (PacketFile::new(UntilInterrupt::new(pipe.into(), Arc::clone(flag)), &name)?, name),
+    })
 }
 
-/// A file or a pipe that ends soon after Ctrl-C, though it may be silent. What the writer of a pipe adds at the same
+/// A pipe that ends soon after Ctrl-C, though it may be silent. What the writer of a pipe adds at the same
 /// Ctrl-C is read.
 struct UntilInterrupt {
     input: File,

@@ -372,21 +372,48 @@ fn a_watched_process_is_captured_and_judged_by_both_views() {
     assert!(sentence(&unknown, USAGE).contains("--capture"), "{unknown:?}");
 }
 
+/// Returns a pcap file with one segment over raw IPv4.
+fn one_segment() -> Vec<u8> {
+    let number = |number: u32| number.to_le_bytes();
+    let mut bytes = [number(0xA1B2_C3D4), [2, 0, 4, 0], [0; 4], [0; 4], number(96), number(101)].concat();
+    bytes.extend([number(1_700_000_000), number(0), number(41), number(41)].concat());
+    bytes.extend([0x45, 0, 0, 41, 0, 1, 0, 0, 64, 6, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2]);
+    bytes.extend([156, 64, 20, 81, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0, 7]);
+    bytes
+}
+
 #[test]
 fn what_is_before_the_damage_is_printed_and_the_rest_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("damaged.pcap");
-    let number = |number: u32| number.to_le_bytes();
-    let mut bytes = [number(0xA1B2_C3D4), [2, 0, 4, 0], [0; 4], [0; 4], number(96), number(101)].concat();
-    // A segment over raw IPv4, and a packet that is longer than any.
-    bytes.extend([number(1_700_000_000), number(0), number(40), number(40)].concat());
-    bytes.extend([0x45, 0, 0, 40, 0, 1, 0, 0, 64, 6, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2]);
-    bytes.extend([156, 64, 20, 81, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-    bytes.extend([number(1_700_000_001), number(0), number(1 << 30), number(1 << 30)].concat());
-    fs::write(&file, bytes).unwrap();
-    let output = run(&mut fullpipe(&["trace", file.to_str().unwrap()]), TIMEOUT);
-    assert!(sentence(&output, FAILED).contains("damaged at byte 80"), "{output:?}");
+    // A packet that is longer than any.
+    let absurd = [1_700_000_001_u32, 0, 1 << 30, 1 << 30].map(u32::to_le_bytes).concat();
+    fs::write(&file, [one_segment(), absurd].concat()).unwrap();
+    let file = file.to_str().unwrap();
+    let output = run(&mut fullpipe(&["trace", file]), TIMEOUT);
+    assert!(sentence(&output, FAILED).contains("damaged at byte 81"), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("192.0.2.1:40000"), "{output:?}");
+    let behind = run(&mut fullpipe(&["trace", file, "--flow", "3"]), TIMEOUT);
+    let said = sentence(&behind, FAILED);
+    assert!(said.contains("damaged at byte 81") && said.contains("there is no connection 3"), "{said}");
+}
+
+#[test]
+fn a_graph_that_cannot_be_drawn_is_an_error_of_the_one_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, graphs, pipe] = ["one.pcap", "graphs", "pipe"].map(|name| folder.path().join(name));
+    fs::write(&file, one_segment()).unwrap();
+    let [file, graphs, pipe] = [&file, &graphs, &pipe].map(|path| path.to_str().unwrap());
+    let draw = |file: &str| run(&mut fullpipe(&["trace", file, "--json", "--flow", "1", "--xplot", graphs]), TIMEOUT);
+    assert_eq!(document(&draw(file))["capture"]["packets"], 1);
+    let again = draw(file);
+    assert_eq!(again.status.code(), Some(USAGE));
+    let document = serde_json::from_slice::<Value>(&again.stdout).unwrap();
+    assert!(document["error"]["message"].as_str().unwrap().contains("File exists"), "{document}");
+    assert_eq!(document["capture"]["packets"], 1);
+    // Nobody ever writes into it.
+    assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    assert!(String::from_utf8_lossy(&draw(pipe).stdout).contains("--xplot reads a capture twice"));
 }
 
 /// A first Ctrl-C had no effect while nothing came.

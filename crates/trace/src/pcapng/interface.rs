@@ -1,16 +1,10 @@
 //! Interfaces of a section, with the unit of their times.
 
-use fullpipe_units::printable;
 use fullpipe_wire::LinkType;
 
 use super::options::options;
-use crate::notes::CaptureInterface;
 use crate::order::Order;
 
-/// Characters of a name that are kept.
-const MAX_NAME: usize = 64;
-
-const NAME: u16 = 2;
 const RESOLUTION: u16 = 9;
 const OFFSET: u16 = 14;
 
@@ -30,20 +24,18 @@ pub(super) struct Interface {
 
 impl Interface {
     /// Reads the body of an interface description block. `None` if it is too short.
-    pub(super) fn read(body: &[u8], order: Order) -> Option<(Self, CaptureInterface)> {
+    pub(super) fn read(body: &[u8], order: Order) -> Option<Self> {
         let (link, snap_length) = (LinkType(order.u16(body, 0)?), order.u32(body, 4)?);
         let mut interface =
             Self { link, snap_length, unit: Unit::of(6), offset: 0, lost_at_packets: 0, lost_in_all: 0 };
-        let mut name = None;
         for (code, value) in options(body.get(8..).unwrap_or_default(), order) {
             match (code, value) {
-                (NAME, value) => name = Some(name_of(value)),
                 (RESOLUTION, [resolution, ..]) => interface.unit = Unit::of(*resolution),
                 (OFFSET, value) => interface.offset = order.u64(value, 0).unwrap_or(0).cast_signed(),
                 _ => {}
             }
         }
-        Some((interface, CaptureInterface { name, link, snap_length }))
+        Some(interface)
     }
 
     /// Returns the nanoseconds since 1970 for a time in the interface's unit, as far as 64 bits hold them.
@@ -67,11 +59,6 @@ impl Interface {
     pub(super) fn set_lost(&mut self, packets: u64) {
         self.lost_in_all = packets;
     }
-}
-
-/// Returns a name in printable characters.
-fn name_of(value: &[u8]) -> String {
-    printable(&String::from_utf8_lossy(value)).chars().take(MAX_NAME).collect()
 }
 
 /// The unit of times.

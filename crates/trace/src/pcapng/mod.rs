@@ -5,8 +5,6 @@ mod options;
 
 use std::ops::Range;
 
-use fullpipe_wire::PacketDirection;
-
 use self::interface::Interface;
 use self::options::options;
 use crate::error::Fault;
@@ -28,16 +26,19 @@ const ORDER_MAGIC: u32 = 0x1A2B_3C4D;
 
 /// Bytes of a block without a body.
 const MIN_BLOCK: usize = 12;
-const MAX_BLOCK: u32 = 16 << 20;
+/// Bytes at its end: the length once more.
+const END: usize = 4;
+/// Bytes of a block that is read; others are passed over.
+const MAX_BLOCK: usize = 16 << 20;
+/// Interfaces of a section.
 const MAX_INTERFACES: usize = 4096;
 
 /// A file within a section.
 #[derive(Debug)]
 pub(crate) struct PcapNg {
     order: Order,
-    /// Interfaces of this section, and how many the sections before it had.
+    /// Interfaces of this section.
     interfaces: Vec<Interface>,
-    interfaces_before: usize,
     /// Time of the packet before in nanoseconds since 1970, for packets without one.
     at: u64,
 }
@@ -55,7 +56,7 @@ impl PcapNg {
             return Err(Fault::NoCapture("it begins as pcapng does, but its byte order is unknown"));
         }
         notes.format = "pcapng";
-        Ok(Some(Self { order: Order::Big, interfaces: Vec::new(), interfaces_before: 0, at: 0 }))
+        Ok(Some(Self { order: Order::Big, interfaces: Vec::new(), at: 0 }))
     }
 
     /// Reads up to the next packet. Returns `None` at the end of the file, which may be within a block.
@@ -68,28 +69,30 @@ impl PcapNg {
             }
             let (kind, length) =
                 self.block_head(input.unread()).ok_or_else(|| damaged("a section without byte order"))?;
-            if !(MIN_BLOCK as u32..=MAX_BLOCK).contains(&length) {
-                return Err(damaged(&format!("a block of {length} bytes")));
-            }
             // Some writers leave the padding out of the length.
-            let padded = length.next_multiple_of(4) as usize;
-            if !matches!(kind, SECTION | INTERFACE | STATISTICS | ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET) {
-                notes.skipped_blocks += 1;
-                if !input.skip(padded)? {
-                    return Ok(None);
-                }
-                continue;
+            let padded = (length as usize).next_multiple_of(4);
+            let is_known =
+                matches!(kind, SECTION | INTERFACE | STATISTICS | ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET);
+            let absurd = || damaged(&format!("a block of {length} bytes"));
+            if padded < MIN_BLOCK || is_known && padded > MAX_BLOCK {
+                return Err(absurd());
             }
-            if !input.fill(padded)? {
-                return Ok(None);
+            let unread = if is_known { 0 } else { padded - END };
+            if !input.skip(unread)? || !input.fill(padded - unread)? {
+                // Rather a length that is wrong than a file that ends within so long a block.
+                return if padded > MAX_BLOCK { Err(absurd()) } else { Ok(None) };
             }
-            let block = input.take(padded);
-            let body = block.start + 8..block.end - 4;
-            if self.order.u32(input.taken(body.end..block.end), 0) != Some(length) {
+            let block = input.take(padded - unread);
+            let end = block.end - END;
+            if self.order.u32(input.taken(end..block.end), 0) != Some(length) {
                 return Err(damaged("a block whose two lengths differ"));
             }
+            if !is_known {
+                continue;
+            }
+            let body = block.start + 8..end;
             match kind {
-                SECTION => self.begin_section(input.taken(body), notes)?,
+                SECTION => self.begin_section(input.taken(body))?,
                 INTERFACE => self.add_interface(input.taken(body), notes).map_err(damaged)?,
                 STATISTICS => self.read_statistics(input.taken(body), notes),
                 _ => return self.packet(kind, input, body, notes).map(Some).map_err(damaged),
@@ -108,23 +111,22 @@ impl PcapNg {
     }
 
     /// Fails for a version other than 1. Minor versions differ in nothing that is read here.
-    fn begin_section(&mut self, body: &[u8], notes: &FileNotes) -> Result<(), Fault> {
+    fn begin_section(&mut self, body: &[u8]) -> Result<(), Fault> {
         let [major, minor] = [4, 6].map(|at| self.order.u16(body, at).unwrap_or(0));
         if major != 1 {
             return Err(Fault::Version { format: "pcapng", major, minor });
         }
         self.interfaces.clear();
-        self.interfaces_before = notes.interfaces.len();
         Ok(())
     }
 
     fn add_interface(&mut self, body: &[u8], notes: &mut FileNotes) -> Result<(), &'static str> {
-        if notes.interfaces.len() == MAX_INTERFACES {
-            return Err("more than 4096 interfaces");
+        if self.interfaces.len() == MAX_INTERFACES {
+            return Err("more than 4096 interfaces of a section");
         }
-        let (interface, noted) = Interface::read(body, self.order).ok_or(TOO_SHORT)?;
+        let interface = Interface::read(body, self.order).ok_or(TOO_SHORT)?;
+        notes.links.insert(interface.link);
         self.interfaces.push(interface);
-        notes.interfaces.push(noted);
         Ok(())
     }
 
@@ -173,17 +175,15 @@ impl PcapNg {
             Some(ticks) => self.at = interface.nanos(ticks),
             None => notes.packets_without_time += 1,
         }
-        let mut record = Record {
+        let record = Record {
             range: start + data.start..start + data.end,
             at: self.at,
             link: interface.link,
-            interface: (self.interfaces_before + head.interface as usize) as u16,
             original: head.original.max(head.captured),
-            direction: None,
         };
         let options = body.get(data.end.next_multiple_of(4)..).unwrap_or_default();
         if kind != SIMPLE_PACKET && (!options.is_empty() || head.lost.is_some()) {
-            record.direction = self.read_packet_options(options, &head, notes);
+            self.read_losses(options, &head, notes);
         }
         Ok(record)
     }
@@ -199,27 +199,14 @@ impl PcapNg {
         Some(PacketHead { length: LENGTH, interface: 0, ticks: None, captured, original, lost: None })
     }
 
-    /// Reads the losses before a packet, and returns its direction.
-    fn read_packet_options(
-        &mut self,
-        bytes: &[u8],
-        head: &PacketHead,
-        notes: &mut FileNotes,
-    ) -> Option<PacketDirection> {
-        const FLAGS: u16 = 2;
+    /// Reads the losses before a packet.
+    fn read_losses(&mut self, bytes: &[u8], head: &PacketHead, notes: &mut FileNotes) {
         const LOST: u16 = 4;
-        let (mut direction, mut lost) = (None, head.lost);
-        for (code, value) in options(bytes, self.order) {
-            match code {
-                FLAGS => direction = self.order.u32(value, 0).and_then(direction_of),
-                LOST => lost = self.order.u64(value, 0),
-                _ => {}
-            }
-        }
-        if let Some(lost) = lost {
+        let options = options(bytes, self.order).filter(|(code, _)| *code == LOST);
+        let stated = options.map(|(_, value)| self.order.u64(value, 0)).last();
+        if let Some(lost) = stated.unwrap_or(head.lost) {
             self.note_lost(head.interface, notes, |interface| interface.add_lost(lost));
         }
-        direction
     }
 }
 
@@ -247,13 +234,4 @@ fn head(kind: u32, body: &[u8], order: Order) -> Option<PacketHead> {
     let [high, low] = [order.u32(body, 4)?, order.u32(body, 8)?].map(u64::from);
     let (captured, original) = (order.u32(body, 12)?, order.u32(body, 16)?);
     Some(PacketHead { length: 20, interface, ticks: Some(high << 32 | low), captured, original, lost })
-}
-
-/// Returns the direction in the flags of a packet.
-fn direction_of(flags: u32) -> Option<PacketDirection> {
-    match flags & 0b11 {
-        1 => Some(PacketDirection::Received),
-        2 => Some(PacketDirection::Sent),
-        _ => None,
-    }
 }

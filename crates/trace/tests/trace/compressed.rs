@@ -51,6 +51,34 @@ fn members_that_follow_each_other_are_one_file() {
     }
 }
 
+/// As `pzstd` writes them: before each part, a frame without content that has its length.
+#[test]
+fn frames_without_content_are_passed_over() {
+    let written = packets(300);
+    let plain = pcap(Order::Little, 0xA1B2_3C4D, &written);
+    let skippable = [&[0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0][..], &[9; 4]].concat();
+    let zstd = |part: &[u8]| [&skippable[..], &compress(Compression::Zstd, part)].concat();
+    let parts: Vec<u8> = plain.chunks(10_001).flat_map(zstd).collect();
+    let lz4 = [&skippable[..], &skippable, &compress(Compression::Lz4, &plain)].concat();
+    for file in [parts, lz4] {
+        let read = read(file);
+        assert!(read.packets == written && !read.notes.cut_end, "{:?}", read.notes);
+    }
+    assert!(sentence(&try_read(skippable).unwrap_err()).ends_with("no packet capture: it is empty"));
+    let endless = [0x5F, 0x2A, 0x4D, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0];
+    assert!(sentence(&try_read(endless.to_vec()).unwrap_err()).contains("no packet capture"));
+}
+
+#[test]
+fn zeros_behind_a_file_of_gzip_fill_its_last_block() {
+    let written = packets(300);
+    let whole = compress(Compression::Gzip, &pcap(Order::Little, 0xA1B2_3C4D, &written));
+    let read = read([&whole[..], &vec![0; 700_000]].concat());
+    assert!(read.packets == written && !read.notes.cut_end);
+    let garbage = try_read([&whole[..], &[0; 9], b"not of gzip"].concat()).unwrap();
+    assert!(garbage.packets == written && garbage.error.is_some(), "anything else is damage");
+}
+
 #[test]
 fn a_compressed_file_that_is_cut_gives_what_is_before() {
     let written = packets(200);

@@ -1,6 +1,6 @@
-use fullpipe_wire::{LinkType, PacketDirection};
+use fullpipe_wire::LinkType;
 
-use crate::write::{ORDERS, Order, Packet, PcapNg, packets, pcap, pcap_header, read};
+use crate::write::{ORDERS, Order, Packet, PcapNg, packets, pcap, read};
 
 const MAGICS: [(u32, &str); 3] = [
     (0xA1B2_C3D4, "pcap, microseconds"),
@@ -16,7 +16,6 @@ fn every_format_order_and_resolution_holds_the_same_packets() {
             let read = read(pcap(order, magic, &written));
             assert!(read.packets == written, "{format} {order:?}");
             assert_eq!((read.notes.format, read.notes.cut_end), (format, false));
-            assert_eq!(read.notes.interfaces[0].snap_length, 262_144);
             assert!(read.links.iter().all(|link| *link == LinkType::ETHERNET));
         }
         for (resolution, per_second) in [(3, 1_000), (6, 1_000_000), (9, 1_000_000_000), (10, 10_000_000_000_u64)] {
@@ -66,14 +65,10 @@ fn concatenated_sections_keep_their_order_and_their_interfaces() {
         .packets(&written, |at| at / 1_000);
     let read = read(file.bytes);
     assert_eq!(read.packets.len(), 121);
-    for (part, from) in [(0, 0), (1, 40), (3, 81)] {
+    for from in [0, 40, 81] {
         assert!(read.packets[from..from + 40] == written);
-        assert!(read.interfaces[from..from + 40].iter().all(|interface| *interface == part));
     }
-    assert_eq!((read.interfaces[80], read.packets[80].at), (2, 7_000));
-    assert_eq!(read.notes.interfaces.len(), 4);
-    assert_eq!(read.notes.interfaces[0].name.as_deref(), Some("eth\\u{1b}0"), "it commands no terminal");
-    assert_eq!((read.notes.interfaces[0].snap_length, read.notes.interfaces[1].name.as_deref()), (96, None));
+    assert_eq!(read.packets[80].at, 7_000, "in the unit of the second interface");
 }
 
 #[test]
@@ -92,12 +87,21 @@ fn packets_of_every_kind_of_block_are_read() {
         assert_eq!(read.packets.iter().map(|packet| packet.at).collect::<Vec<_>>(), [5_000, 9_000, 9_000, 9_000]);
         assert_eq!(read.packets.iter().map(|packet| packet.bytes.len()).collect::<Vec<_>>(), [8, 6, 7, 5]);
         assert_eq!(read.packets.iter().map(|packet| packet.original).collect::<Vec<_>>(), [8, 1006, 900, 5]);
-        assert_eq!((read.notes.packets_without_time, read.notes.skipped_blocks, read.notes.drops), (2, 2, None));
+        assert_eq!((read.notes.packets_without_time, read.notes.drops), (2, None));
     }
 }
 
 #[test]
-fn losses_and_directions_are_those_that_the_file_states() {
+fn long_blocks_of_others_are_passed_over_and_each_section_has_its_interfaces() {
+    let one = |file: PcapNg| file.interface(0, &[]).packet(0, 1, &packets(6)[5], &[]);
+    let file = one(PcapNg::new(Order::Little)).block(0x0BAD, &[&vec![7; 20 << 20]]).packet(0, 2, &packets(6)[5], &[]);
+    assert_eq!(read(file.bytes).packets.len(), 2);
+    let many = (0..4200).fold(one(PcapNg::new(Order::Big)), |file, _| one(file.section(Order::Big)));
+    assert_eq!(read(many.bytes).packets.len(), 4201);
+}
+
+#[test]
+fn losses_are_those_that_the_file_states() {
     let packet = &packets(6)[5];
     for order in ORDERS {
         let (two, four, big) = (order.u64(2), order.u64(4), order.u64(50));
@@ -111,8 +115,6 @@ fn losses_and_directions_are_those_that_the_file_states() {
             .obsolete(1, 3, 4, packet);
         let states = |file: &PcapNg| read(file.bytes.clone()).notes.drops;
         assert_eq!(states(&file), Some(9));
-        let known = Some(PacketDirection::Received);
-        assert_eq!(read(file.bytes.clone()).directions, [known, Some(PacketDirection::Sent), None, None]);
         let file = file.statistics(0, &[(4, &big), (5, &two), (7, &two)]);
         assert_eq!(states(&file), Some(9), "the same losses, of which one count has fewer");
         let file = file.statistics(0, &[(5, &big), (7, &two)]).statistics(9, &[(5, &big)]);
@@ -120,19 +122,6 @@ fn losses_and_directions_are_those_that_the_file_states() {
         let none = PcapNg::new(order).interface(0, &[]).statistics(0, &[(5, &[0; 8])]);
         assert_eq!(states(&none), Some(0));
     }
-}
-
-#[test]
-fn a_link_header_states_the_direction_where_the_file_does_not() {
-    for (packet_type, direction) in [(4, Some(PacketDirection::Sent)), (0, Some(PacketDirection::Received)), (3, None)]
-    {
-        let mut file = pcap_header(Order::Little, 0xA1B2_C3D4, 2, 113);
-        file.extend([0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0, 0, 0, 0, packet_type]);
-        file.extend([0; 14]);
-        assert_eq!(read(file).directions, [direction]);
-    }
-    let modified = pcap(Order::Big, 0xA1B2_CD34, &packets(1));
-    assert_eq!(read(modified).directions, [Some(PacketDirection::Sent)]);
 }
 
 #[test]

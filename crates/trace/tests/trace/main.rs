@@ -2,8 +2,10 @@
 
 mod compressed;
 mod cut;
+mod disordered;
 mod formats;
 mod graph;
+mod live;
 mod oracle;
 mod redacted;
 mod write;

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use fullpipe_trace::{CaptureError, FileNotes, PacketFile};
-use fullpipe_wire::{LinkType, PacketDirection};
+use fullpipe_wire::LinkType;
 
 pub(crate) const ORDERS: [Order; 2] = [Order::Big, Order::Little];
 
@@ -167,8 +167,6 @@ impl PcapNg {
 pub(crate) struct Read {
     pub(crate) packets: Vec<Packet>,
     pub(crate) links: Vec<LinkType>,
-    pub(crate) interfaces: Vec<u32>,
-    pub(crate) directions: Vec<Option<PacketDirection>>,
     pub(crate) notes: FileNotes,
     /// The error that ended reading.
     pub(crate) error: Option<CaptureError>,
@@ -177,15 +175,13 @@ pub(crate) struct Read {
 /// Reads all of a file. Fails only if it cannot be opened.
 pub(crate) fn try_read(bytes: Vec<u8>) -> Result<Read, CaptureError> {
     let mut file = PacketFile::new(Cursor::new(bytes), "a.pcap")?;
-    let (mut packets, mut links, mut interfaces, mut directions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut packets, mut links) = (Vec::new(), Vec::new());
     let error = loop {
         match file.next_packet() {
             Ok(Some(packet)) => {
                 let (at, original) = (packet.at.as_nanos(), packet.original);
                 packets.push(Packet { at, bytes: packet.bytes.to_vec(), original });
                 links.push(packet.link);
-                interfaces.push(packet.interface);
-                directions.push(packet.direction);
             }
             Ok(None) => break None,
             Err(error) => break Some(error),
@@ -193,7 +189,7 @@ pub(crate) fn try_read(bytes: Vec<u8>) -> Result<Read, CaptureError> {
     };
     assert_eq!(file.next_packet().unwrap(), None, "what ended stays so");
     assert_eq!(file.notes().packets, packets.len() as u64);
-    Ok(Read { packets, links, interfaces, directions, notes: file.notes().clone(), error })
+    Ok(Read { packets, links, notes: file.notes().clone(), error })
 }
 
 /// Reads all of a file that is in order.

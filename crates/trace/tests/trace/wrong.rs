@@ -85,6 +85,8 @@ fn absurd_records_are_refused_and_those_before_are_kept() {
         assert_eq!(with(99, 8, &[0; 4]), format!("{begins}a block of 8 bytes"));
         assert_eq!(with(6, (16 << 20) + 4, &[0; 4]), format!("{begins}a block of 16777220 bytes"));
         assert_eq!(with(5, 16, &[0; 8]), format!("{begins}a block whose two lengths differ"));
+        assert_eq!(with(99, 16, &[0; 8]), format!("{begins}a block whose two lengths differ"));
+        assert_eq!(with(99, u32::MAX, &[0; 40]), format!("{begins}a block of 4294967295 bytes"));
         let of = |kind: u32, body: &[u8]| damaged_after_one(good.clone().block(kind, &[body]).bytes);
         assert_eq!(of(6, &[0; 16]), format!("{begins}a block that is too short for its type"));
         assert_eq!(of(3, &[]), format!("{begins}a block that is too short for its type"));
@@ -101,7 +103,7 @@ fn absurd_records_are_refused_and_those_before_are_kept() {
 fn interfaces_without_end_are_refused() {
     let many = (0..4096).fold(PcapNg::new(Order::Big), |file, _| file.interface(0, &[]));
     let many = many.packet(4095, 1, &packets(6)[5], &[]);
-    assert!(damaged_after_one(many.interface(0, &[]).bytes).ends_with("more than 4096 interfaces"));
+    assert!(damaged_after_one(many.interface(0, &[]).bytes).ends_with("more than 4096 interfaces of a section"));
     let before = PcapNg::new(Order::Big).simple(&packets(6)[5]);
     let error = try_read(before.bytes).unwrap().error.unwrap();
     assert!(sentence(&error).ends_with("a packet of an unknown interface"));

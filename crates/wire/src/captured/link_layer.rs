@@ -1,7 +1,7 @@
 //! Headers of links, up to the type of what they carry.
 
 use super::view::{View, long, word};
-use super::{LinkType, PacketDirection, Stop, ether_type};
+use super::{LinkType, Stop, ether_type};
 
 /// Payload whose IP header states its version itself.
 const BY_VERSION: u16 = ether_type::IPV4;
@@ -20,18 +20,6 @@ const COOKED_2: usize = 20;
 /// ```
 pub fn is_known(link: LinkType) -> bool {
     matches!(link.0, 0 | 1 | 9 | 10 | 12 | 14 | 101 | 108 | 113 | 228 | 229 | 276)
-}
-
-/// Returns whether the capturing host sent or received the packet, where the link's header says so: in Linux's cooked
-/// captures. `None` also for packets between other hosts.
-#[inline]
-pub fn direction(link: LinkType, bytes: &[u8]) -> Option<PacketDirection> {
-    let packet_type = match link {
-        LinkType::LINUX_SLL => *bytes.get(1)?,
-        LinkType::LINUX_SLL2 => *bytes.get(10)?,
-        _ => return None,
-    };
-    PacketDirection::of_linux(packet_type)
 }
 
 /// Returns the Ethernet type of what a frame carries, and what it carries.

@@ -21,7 +21,7 @@ use view::View;
 
 use crate::headers::TCP;
 
-pub use link_layer::{direction, is_known};
+pub use link_layer::is_known;
 pub use redact::{Pseudonyms, redact};
 pub use segment::{Segment, SegmentOptions, flags};
 
@@ -47,29 +47,6 @@ impl LinkType {
     pub const LINUX_SLL: Self = Self(113);
     /// Linux's cooked capture with the index of the interface.
     pub const LINUX_SLL2: Self = Self(276);
-}
-
-/// The direction of a packet as the capturing host sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PacketDirection {
-    /// The host sent it.
-    Sent,
-    /// The host received it.
-    Received,
-}
-
-impl PacketDirection {
-    /// Returns the direction for a packet type of Linux (`sll_pkttype`, packet(7)); `None` for packets between other
-    /// hosts, and to several.
-    pub fn of_linux(packet_type: u8) -> Option<Self> {
-        const TO_US: u8 = 0;
-        const FROM_US: u8 = 4;
-        match packet_type {
-            TO_US => Some(Self::Received),
-            FROM_US => Some(Self::Sent),
-            _ => None,
-        }
-    }
 }
 
 /// The content of a captured packet.

@@ -33,8 +33,8 @@ pub trait Pseudonyms {
 ///   addresses of Ethernet get zeros.
 /// * The segment's data is left out.
 /// * Zero are: options of IPv4, extension headers of IPv6 but for their lengths and fragments, flow labels, options of
-///   Geneve, endpoint identifiers of GTP, options of TCP other than those of RFC 9293, 7323 and 2018, and checksums of
-///   tunnels.
+///   Geneve, identifiers, numbers and extensions of GTP but for their lengths, options of TCP other than those of RFC
+///   9293, 7323 and 2018, and checksums of tunnels.
 /// * Checksums of IPv4 are right. That of TCP holds the sum over the pseudo header where it did, and else a digest: the
 ///   right one would show the sum of the addresses.
 pub fn redact(
@@ -174,7 +174,7 @@ impl<P: Pseudonyms> Editor<'_, P> {
                 self.frame[at + 6..at + 8].fill(0);
                 match word(self.frame, at + 2) {
                     GENEVE => self.frame[at + UDP_HEADER + GENEVE_HEADER..end].fill(0),
-                    GTP => self.frame[at + UDP_HEADER + 4..at + UDP_HEADER + 8].fill(0),
+                    GTP => blank_gtp(&mut self.frame[at + UDP_HEADER..end]),
                     _ => {}
                 }
             }
@@ -205,6 +205,22 @@ impl<P: Pseudonyms> Editor<'_, P> {
         };
         self.frame[at + CHECKSUM.start..at + CHECKSUM.end].copy_from_slice(&checksum.to_be_bytes());
         Ok(())
+    }
+}
+
+/// Blanks the header of GTP-U (3GPP TS 29.281, 5.1 and 5.2), but for the fields of its length.
+fn blank_gtp(header: &mut [u8]) {
+    /// Behind it are a sequence number and a number of N-PDU, and the type of the first extension.
+    const SHORT: usize = 8;
+    header[4..SHORT].fill(0);
+    let Some(rest) = header.get_mut(SHORT..).filter(|rest| !rest.is_empty()) else { return };
+    let (numbers, mut extensions) = rest.split_at_mut(4);
+    numbers[..3].fill(0);
+    while let Some(words) = extensions.first() {
+        let (extension, behind) = extensions.split_at_mut(usize::from(*words) * 4);
+        let length = extension.len();
+        extension[1..length - 1].fill(0);
+        extensions = behind;
     }
 }
 

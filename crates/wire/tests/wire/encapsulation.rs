@@ -1,6 +1,6 @@
 //! A segment in every link, tag and tunnel, by headers written out by hand.
 
-use fullpipe_wire::{Captured, LinkType, PacketDirection, Segment, direction, flags, is_known, read_captured};
+use fullpipe_wire::{Captured, LinkType, Segment, flags, is_known, read_captured};
 
 use crate::redaction;
 
@@ -134,22 +134,6 @@ fn the_same_segment_is_found_behind_every_link() {
     assert_eq!(read(147, &plain()), Captured::Other);
     assert!([0, 1, 9, 10, 12, 14, 101, 108, 113, 228, 229, 276].map(LinkType).into_iter().all(is_known));
     assert!(![2, 105, 127, 147].map(LinkType).into_iter().any(is_known));
-}
-
-#[test]
-fn a_cooked_capture_states_the_direction() {
-    let cooked = |packet_type: u8| {
-        let (mut first, mut second) = ([0; 16], [0; 20]);
-        (first[1], second[10]) = (packet_type, packet_type);
-        let directions = [direction(LinkType::LINUX_SLL, &first), direction(LinkType::LINUX_SLL2, &second)];
-        assert_eq!(directions[0], directions[1]);
-        directions[0]
-    };
-    assert_eq!(cooked(0), Some(PacketDirection::Received));
-    assert_eq!(cooked(4), Some(PacketDirection::Sent));
-    assert_eq!(cooked(3), None, "between two other hosts");
-    assert_eq!(direction(LinkType::ETHERNET, &[4; 60]), None);
-    assert_eq!(direction(LinkType::LINUX_SLL, &[0]), None);
 }
 
 #[test]

@@ -141,6 +141,16 @@ fn options_that_name_hosts_are_blank() {
 }
 
 #[test]
+fn identifiers_numbers_and_extensions_of_gtp_are_blank() {
+    // Endpoint 9, sequence number 0x0102, N-PDU 3; an extension of a PDU session and one of two words.
+    let header = [0x37, 255, 0, 88, 0, 0, 0, 9, 1, 2, 3, 0x85, 1, 0x11, 9, 0xC0, 2, 1, 2, 3, 4, 5, 6, 0];
+    let packet = v4(17, &udp(2152, &[&header, &plain()[..]].concat()));
+    let (frame, _) = frame_of(LinkType::RAW, &packet, packet.len()).unwrap();
+    let blank = [0x37, 255, 0, 88, 0, 0, 0, 0, 0, 0, 0, 0x85, 1, 0, 0, 0xC0, 2, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(frame[42..66], blank);
+}
+
+#[test]
 fn packets_that_are_no_segments_are_left_out() {
     let quotation = v4(1, &[&[3, 4, 0, 0, 0, 0, 5, 120], &plain()[..]].concat());
     for packet in [quotation, v4(17, &[0; 8]), plain()[..39].to_vec(), Vec::new()] {

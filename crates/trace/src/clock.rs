@@ -1,0 +1,156 @@
+//! The clock of the host that captured.
+
+use fullpipe_units::{Span, Time};
+
+/// Maximum time by which a packet is late in its file and still belongs before others: programs that capture on several
+/// devices, or with several processors, write packets so. NTP corrects less without a step, and steps by more.
+const LATE: u64 = 125_000_000;
+
+/// Maximum silence: beyond it the clock was set, as that of a host which begins in 1970.
+const SILENCE: u64 = 366 * 86_400 * 1_000_000_000;
+
+/// Times of packets as those of a clock that was never set.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    /// The latest time so far, in nanoseconds since 1970, and the first.
+    newest: Option<u64>,
+    first: u64,
+    /// Added to times, modulo 2⁶⁴.
+    offset: u64,
+    last_step: Option<Step>,
+    pub(crate) steps: Steps,
+}
+
+/// A step back after which the clock may return: a single packet, or those of another device, have an earlier time.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    at: u64,
+    by: u64,
+}
+
+/// The steps of a clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Steps {
+    count: u64,
+    largest: Span,
+}
+
+impl Steps {
+    /// Returns a sentence for a clock that was set.
+    pub(crate) fn note(self) -> Option<String> {
+        let Self { count, largest } = self;
+        let steps = match count {
+            0 => return None,
+            1 => format!("once, by {largest}"),
+            _ => format!("{count} times, by {largest} at most"),
+        };
+        Some(format!("The clock of the capture was set {steps}: times go on from the packet before."))
+    }
+}
+
+impl Clock {
+    /// Returns the time of the next packet of the file. It is at most [`LATE`] before another's: after a longer step,
+    /// the clock goes on from the packet before.
+    #[inline]
+    pub(crate) fn time(&mut self, at: Time) -> Time {
+        let at = at.as_nanos().wrapping_add(self.offset);
+        let newest = self.newest.unwrap_or_else(|| self.begin(at));
+        let longest = self.last_step.map_or(SILENCE, |step| step.by);
+        if at.checked_sub(newest).is_some_and(|ahead| ahead < longest) {
+            self.newest = Some(at);
+            return Time::from_nanos(at);
+        }
+        self.odd(at, newest)
+    }
+
+    fn begin(&mut self, at: u64) -> u64 {
+        self.first = at;
+        at
+    }
+
+    #[cold]
+    fn odd(&mut self, at: u64, newest: u64) -> Time {
+        if newest.wrapping_sub(at) > LATE {
+            return Time::from_nanos(self.step(at, newest));
+        }
+        self.first = self.first.min(at);
+        Time::from_nanos(at)
+    }
+
+    /// Returns the time from the first packet to the last.
+    pub(crate) fn elapsed(&self) -> Span {
+        Span::from_nanos(self.newest.map_or(0, |newest| newest.saturating_sub(self.first)))
+    }
+
+    /// Returns the time of a packet with the time `at` that is long after or before the one at `newest`.
+    fn step(&mut self, at: u64, newest: u64) -> u64 {
+        let goes_on = at.checked_sub(newest).is_some_and(|ahead| ahead < SILENCE);
+        let new = match self.last_step.take() {
+            // It is ahead by the step at least, soon after it.
+            Some(step) if goes_on && newest - step.at < step.by => at - step.by,
+            _ if goes_on => at,
+            _ => {
+                let by = at.abs_diff(newest);
+                self.last_step = (at < newest).then_some(Step { at: newest, by });
+                self.steps.count += 1;
+                self.steps.largest = self.steps.largest.max(Span::from_nanos(by));
+                newest
+            }
+        };
+        self.offset = self.offset.wrapping_add(new.wrapping_sub(at));
+        self.newest = Some(new);
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Returns the times of packets in milliseconds, and the steps.
+    fn times(of_file: &[u64]) -> (Vec<u64>, u64) {
+        let mut clock = Clock::default();
+        let mut time = |at: &u64| clock.time(Time::from_nanos(at * 1_000_000)).as_nanos() / 1_000_000;
+        (of_file.iter().map(&mut time).collect(), clock.steps.count)
+    }
+
+    #[test]
+    fn late_packets_keep_their_time() {
+        let of_file = [1_000, 1_200, 1_075, 1_300, 1_250, 90_000_000];
+        assert_eq!(times(&of_file), (of_file.to_vec(), 0));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_goes_on() {
+        // By NTP, twice, with a pause; and by a host that begins in 1970.
+        let of_file = [10_000, 10_010, 7_010, 9_000, 10_900, 14_500, 13_000];
+        assert_eq!(times(&of_file), (vec![10_000, 10_010, 10_010, 12_000, 13_900, 17_500, 17_500], 2));
+        let of_file = [0, 20, 1_700_000_000_000, 1_700_000_000_030];
+        assert_eq!(times(&of_file), (vec![0, 20, 20, 50], 1));
+    }
+
+    #[test]
+    fn two_clocks_in_turn_are_one() {
+        let of_file = [10_000, 9_000, 10_100, 9_100, 9_110, 10_200, 9_210, 10_300];
+        assert_eq!(times(&of_file), (vec![10_000, 10_000, 10_100, 10_100, 10_110, 10_200, 10_200, 10_300], 3));
+    }
+
+    #[test]
+    fn any_times_give_times_that_are_late_at_most() {
+        let mut clock = Clock::default();
+        let (mut newest, mut random) = (0, 1_u64);
+        for number in 0..100_000_u64 {
+            random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(number);
+            let at = [random, random >> 32, u64::MAX - (random >> 40), 0][(random >> 61) as usize % 4];
+            let at = clock.time(Time::from_nanos(at)).as_nanos();
+            assert!(
+                number == 0 || at.saturating_sub(newest) <= SILENCE && newest.saturating_sub(at) <= LATE,
+                "{number}"
+            );
+            newest = newest.max(at);
+        }
+        assert!(clock.steps.largest > Span::from_nanos(SECOND));
+    }
+}
