@@ -3,7 +3,7 @@
 use fullpipe_record::{At, BurstRate, CaptureEvidence, Evidence, FlowPair, FlowReport};
 
 use crate::changes::window_edit;
-use crate::table::TransferEvidence;
+use crate::finish::TransferEvidence;
 
 /// Returns the evidence of the transfers of the `first` capture with what the `second` adds to it. `flows` are the
 /// connections of the first, and `pairs` those that both have.

@@ -4,7 +4,7 @@ use fullpipe_record::{FlowEnd, SynReport};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::flags;
 
-use crate::packet::Packet;
+use crate::packet::{Packet, Sack};
 
 /// Counts of what one end sent, in less room than a report of it takes.
 #[derive(Debug, Clone, Default)]
@@ -48,7 +48,7 @@ impl Counts {
         let has = |flag: u16| u64::from(packet.has(flag));
         self.fins += has(flags::FIN);
         self.resets += has(flags::RST);
-        self.sack_packets += u64::from(packet.has_sack);
+        self.sack_packets += u64::from(packet.sack != Sack::Absent);
         self.timestamps |= packet.timestamps.is_some();
         if packet.has(flags::SYN) {
             self.add_syn(packet);

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use fullpipe_record::{BurstRate, CapturePoint, FlowReport};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
-use fullpipe_wire::{Segment, flags};
+use fullpipe_wire::flags;
 
 use crate::end::End;
-use crate::packet::Packet;
+use crate::key::Key;
+use crate::packet::{Packet, Sack};
 use crate::passages::PacketTimes;
 use crate::sending::Sending;
 
@@ -20,43 +21,45 @@ const MAX_SHARE: f64 = 0.1;
 /// The first packet of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Begin {
-    /// Addresses of the end that opened it, or else sent the first packet, and of the other.
-    pub(crate) addresses: [SocketAddr; 2],
+    pub(crate) key: Key,
     pub(crate) at: Time,
     /// The sequence number of its SYN.
     initial_sequence: Option<u32>,
-    /// [`Segment::network`] of its packets.
-    pub(crate) network: u32,
     /// Bytes of headers of tunnels around it.
     overhead: u16,
+    /// True if the first end is the lower one: the one that opened it, or else sent the first packet.
+    first_is_lower: bool,
 }
 
 impl Begin {
-    /// Returns that of a connection whose first packet is `segment`.
-    pub(crate) fn new(segment: &Segment, at: Time) -> Self {
-        let answers = segment.has(flags::SYN | flags::ACK);
+    /// Returns that of a connection whose first packet is `packet`.
+    pub(crate) fn new(key: Key, packet: &Packet) -> Self {
+        // The receiver of an answer to a SYN opened the connection, though its SYN was not captured.
+        let is_answer = packet.has(flags::SYN | flags::ACK) && !key.is_to_itself();
         Self {
-            // The receiver of an answer to a SYN opened the connection, though its SYN was not captured.
-            addresses: if answers {
-                [segment.destination, segment.source]
-            } else {
-                [segment.source, segment.destination]
-            },
-            at,
-            initial_sequence: is_first_syn(segment).then_some(segment.sequence),
-            network: segment.network,
-            overhead: segment.overhead,
+            key,
+            at: packet.at,
+            initial_sequence: packet.is_first_syn().then_some(packet.sequence),
+            overhead: packet.overhead,
+            first_is_lower: packet.is_from_lower != is_answer,
         }
     }
 
-    /// Returns true if `segment` opens another connection between the same ports.
-    pub(crate) fn is_over(&self, segment: &Segment) -> bool {
-        is_first_syn(segment) && self.initial_sequence != Some(segment.sequence)
+    /// Returns true if `packet` opens another connection between the same ports.
+    #[inline]
+    pub(crate) fn is_over(&self, packet: &Packet) -> bool {
+        packet.is_first_syn() && self.initial_sequence != Some(packet.sequence)
     }
 
-    /// Returns true if the first end sent `segment`.
-    pub(crate) fn is_from_first(&self, segment: &Segment) -> bool {
-        self.addresses[0] == segment.source
+    /// Returns true if the first end sent `packet`.
+    pub(crate) fn is_from_first(&self, packet: &Packet) -> bool {
+        packet.is_from_lower == self.first_is_lower
+    }
+
+    /// Returns the addresses of the first end and of the other.
+    pub(crate) fn addresses(&self) -> [SocketAddr; 2] {
+        let [lower, higher] = self.key.ends();
+        if self.first_is_lower { [lower, higher] } else { [higher, lower] }
     }
 }
 
@@ -69,6 +72,8 @@ pub(crate) struct Flow {
     has_handshake: bool,
     /// Time at which the first end acknowledged the other's SYN.
     opened: Option<Time>,
+    /// True if the first end is the lower one of the key.
+    first_is_lower: bool,
     ends: [End; 2],
 }
 
@@ -80,6 +85,7 @@ impl Flow {
             last: begin.at,
             has_handshake: begin.initial_sequence.is_some(),
             opened: None,
+            first_is_lower: begin.first_is_lower,
             ends: [End::new(keeps_times), End::new(keeps_times)],
         }
     }
@@ -97,11 +103,12 @@ impl Flow {
     /// Adds a packet.
     pub(crate) fn add(&mut self, packet: &Packet) {
         self.last = self.last.max(packet.at);
-        if packet.is_from_first && packet.has(flags::ACK) {
+        let is_from_first = packet.is_from_lower == self.first_is_lower;
+        if is_from_first && packet.has(flags::ACK) {
             self.opened.get_or_insert(packet.at);
         }
         let [first, second] = &mut self.ends;
-        let (end, other) = if packet.is_from_first { (first, second) } else { (second, first) };
+        let (end, other) = if is_from_first { (first, second) } else { (second, first) };
         if !end.count(packet) {
             return;
         }
@@ -114,7 +121,7 @@ impl Flow {
             let on_way = other.has_data_on_way();
             let position = other.is_acknowledged(packet, answered);
             end.acknowledges(packet, position, on_way);
-            if packet.reports_duplicate {
+            if packet.sack == Sack::Duplicate {
                 other.arrived_twice();
             }
             end.echoes.acknowledges(packet, position, window);
@@ -166,7 +173,7 @@ impl Flow {
         let duration = self.duration();
         let point = self.point();
         let [first, second] = &self.ends;
-        let [first_address, second_address] = begin.addresses.map(|address| address.to_string());
+        let [first_address, second_address] = begin.addresses().map(|address| address.to_string());
         FlowReport {
             number: 0,
             begin: Span::ZERO,
@@ -198,7 +205,7 @@ impl Flow {
         let (own, other) = (&self.ends[end], &self.ends[1 - end]);
         let is_here = point == Some([CapturePoint::First, CapturePoint::Second][end]);
         let mut bursts = own.sending()?.bursts(is_here)?;
-        let ip = if begin.addresses[end].is_ipv6() { 40.0 } else { 20.0 };
+        let ip = if begin.key.is_v6() { 40.0 } else { 20.0 };
         let segment = own.segment_size(other).as_f64();
         let options = own.option_bytes().as_f64();
         let is_faster = bursts.rate >= BitRate::of(own.unique_bytes(), self.duration());
@@ -231,9 +238,4 @@ fn shortest(end: &End, other: &End) -> Option<Span> {
 fn scale(packet: &Packet, end: &End, other: &End) -> Option<u8> {
     let agreed = end.window_scale().zip(other.window_scale()).map_or(0, |(own, _)| own);
     (packet.is_scaled() && end.has_syn() && other.has_syn()).then_some(agreed)
-}
-
-/// Returns true for the segment that opens a connection.
-pub(crate) fn is_first_syn(segment: &Segment) -> bool {
-    segment.flags & (flags::SYN | flags::ACK | flags::RST) == flags::SYN
 }

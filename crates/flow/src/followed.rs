@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use fullpipe_record::FlowReport;
 use fullpipe_units::{ByteCount, Time};
-use fullpipe_wire::Segment;
 
 use crate::flow::{Begin, Flow};
 use crate::key::Key;
@@ -31,6 +30,8 @@ pub(crate) struct Followed {
     keeps_times: bool,
     /// True once details were left out.
     is_thinned: bool,
+    /// True once a SYN came that may open another connection between the same ports.
+    expects_another: bool,
     /// Packets that were added at once since the room was counted last.
     uncounted: u8,
 }
@@ -49,6 +50,7 @@ impl Followed {
             sent: [0; 2],
             keeps_times,
             is_thinned: false,
+            expects_another: false,
             uncounted: 0,
         }
     }
@@ -93,9 +95,9 @@ impl Followed {
     }
 
     /// Adds all packets to its state.
-    pub(crate) fn catch_up(&mut self, blocks: &mut Blocks) {
+    pub(crate) fn catch_up(&mut self, blocks: &Blocks) {
         self.caught_up(blocks);
-        self.waiting.clear(blocks);
+        self.waiting.forget();
     }
 
     /// Returns its state as it was after [`Followed::catch_up`].
@@ -143,7 +145,7 @@ impl Followed {
 
     /// Returns its figures without its number, and as if the capture began with it; and the times of its packets, if
     /// they are kept. The state of a small connection is forgotten again: its packets take less room.
-    pub(crate) fn report(&mut self, blocks: &mut Blocks) -> (FlowReport, Option<PacketTimes>) {
+    pub(crate) fn report(&mut self, blocks: &Blocks) -> (FlowReport, Option<PacketTimes>) {
         let mut small;
         let begin = self.begin;
         let flow = if self.flow.is_some() {
@@ -159,14 +161,21 @@ impl Followed {
         (report, times)
     }
 
-    /// Returns true if the first end sent `segment`.
-    pub(crate) fn is_from_first(&self, segment: &Segment) -> bool {
-        self.begin.is_from_first(segment)
+    /// Returns true if `packet` opens another connection between the same ports.
+    #[inline]
+    pub(crate) fn is_over(&self, packet: &Packet) -> bool {
+        self.begin.is_over(packet)
     }
 
-    /// Returns true if `segment` opens another connection between the same ports.
-    pub(crate) fn is_over(&self, segment: &Segment) -> bool {
-        self.begin.is_over(segment)
+    /// Takes note of a SYN that may open another connection between the same ports.
+    pub(crate) fn expect_another(&mut self) {
+        self.expects_another = true;
+    }
+
+    /// Returns true once such a SYN came.
+    #[inline]
+    pub(crate) fn expects_another(&self) -> bool {
+        self.expects_another
     }
 
     /// Returns the time of its first packet, and the number of the segment with which it was opened.
@@ -184,36 +193,27 @@ impl Followed {
     pub(crate) fn data_so_far(&self, blocks: &Blocks) -> u64 {
         let mut sent = self.flow.as_ref().map_or([0; 2], |flow| flow.sent().map(ByteCount::get));
         for packet in self.waiting.packets(blocks) {
-            sent[usize::from(!packet.is_from_first)] += u64::from(packet.payload);
+            sent[usize::from(!self.begin.is_from_first(packet))] += u64::from(packet.payload);
         }
         sent[0].max(sent[1])
     }
 
-    /// Returns the addresses of its ends.
-    pub(crate) fn addresses(&self) -> [SocketAddr; 2] {
-        self.begin.addresses
-    }
-
-    /// Returns the network that it is in.
-    pub(crate) fn network(&self) -> u32 {
-        self.begin.network
-    }
-
     /// Returns its key.
-    pub(crate) fn key(&self) -> Key {
-        Key::between(self.begin.addresses, self.begin.network)
+    #[inline]
+    pub(crate) fn key(&self) -> &Key {
+        &self.begin.key
     }
 
     /// Returns the addresses of its ends and the port of the server.
     pub(crate) fn hosts(&self) -> (IpAddr, IpAddr, u16) {
-        let [first, second] = self.begin.addresses;
+        let [first, second] = self.begin.addresses();
         (first.ip(), second.ip(), second.port())
     }
 
     /// Returns true if its ends are these, in either order.
     pub(crate) fn is_between(&self, ends: [SocketAddr; 2]) -> bool {
         let [one, other] = ends;
-        [[one, other], [other, one]].contains(&self.begin.addresses)
+        [[one, other], [other, one]].contains(&self.begin.addresses())
     }
 
     /// Returns the index of the end that sent more data, once its figures were returned.

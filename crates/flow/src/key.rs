@@ -1,6 +1,6 @@
 //! The connection that a segment belongs to.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fullpipe_wire::Segment;
 
@@ -15,19 +15,59 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    pub(crate) fn of(segment: &Segment) -> Self {
-        Self::between([segment.source, segment.destination], segment.network)
+    /// Returns that of the connection of `segment`, and true if its lower end sent it.
+    #[inline]
+    pub(crate) fn of(segment: &Segment) -> (Self, bool) {
+        let [one, other] = [place(segment.source), place(segment.destination)];
+        let is_from_lower = one <= other;
+        let [lower, higher] = if is_from_lower { [one, other] } else { [other, one] };
+        let (ports, is_v6) = ([lower.1, higher.1], segment.source.is_ipv6());
+        (Self { lower: lower.0, higher: higher.0, ports, network: segment.network, is_v6 }, is_from_lower)
     }
 
-    /// Returns that of a connection between these ends, in any order, in a network.
-    pub(crate) fn between([source, destination]: [SocketAddr; 2], network: u32) -> Self {
-        let [one, other] = [place(source), place(destination)];
-        let [lower, higher] = if one <= other { [one, other] } else { [other, one] };
-        Self { lower: lower.0, higher: higher.0, ports: [lower.1, higher.1], network, is_v6: source.is_ipv6() }
+    /// Returns its lower end and the higher one.
+    pub(crate) fn ends(&self) -> [SocketAddr; 2] {
+        let [lower, higher] = self.ports;
+        [(self.lower, lower), (self.higher, higher)].map(|(number, port)| {
+            if self.is_v6 {
+                SocketAddr::from((Ipv6Addr::from_bits(number), port))
+            } else {
+                SocketAddr::from((Ipv4Addr::from_bits(number as u32), port))
+            }
+        })
+    }
+
+    /// Returns the network that it is in.
+    pub(crate) fn network(&self) -> u32 {
+        self.network
+    }
+
+    /// Returns true if its addresses are those of IPv6.
+    pub(crate) fn is_v6(&self) -> bool {
+        self.is_v6
+    }
+
+    /// Returns true for a connection of a socket to itself.
+    pub(crate) fn is_to_itself(&self) -> bool {
+        let [lower, higher] = self.ports;
+        self.lower == self.higher && lower == higher
+    }
+
+    /// Returns which of so many parts of a capture its connection is in.
+    #[inline]
+    pub(crate) fn part(&self, parts: usize) -> usize {
+        /// 2^64 by the golden ratio: neighbours are spread evenly (Knuth, volume 3, 6.4).
+        const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+        let number =
+            |address: u128, port: u16| (address as u64 ^ (address >> 64) as u64).rotate_left(16) ^ u64::from(port);
+        let [lower, higher] = self.ports;
+        let hash = number(self.lower, lower).wrapping_add(number(self.higher, higher)).wrapping_mul(SPREAD);
+        (((hash >> 32) * parts as u64) >> 32) as usize
     }
 }
 
 /// Returns an address as a number, and the port.
+#[inline]
 fn place(address: SocketAddr) -> (u128, u16) {
     match address {
         SocketAddr::V4(address) => (address.ip().to_bits().into(), address.port()),

@@ -15,6 +15,7 @@ mod course;
 mod echoes;
 mod end;
 mod evidence;
+mod finish;
 mod flow;
 mod followed;
 mod intervals;
@@ -38,6 +39,8 @@ mod windows;
 
 pub use both::of_both;
 pub use changes::window_edit;
+pub use finish::{Explained, Finished, LeftOut, Settled, TransferEvidence};
+pub use packet::Numbered;
 pub use pairs::{FlowsWithTimes, pairs};
 pub use passages::PacketTimes;
-pub use table::{Explained, Finished, Flows, LeftOut, Numbered, Settled, TransferEvidence, part_of};
+pub use table::Flows;

@@ -1,11 +1,36 @@
-//! A segment as its connection keeps it.
+//! A segment as its connection takes it and keeps it.
 
 use fullpipe_units::Time;
 use fullpipe_wire::{Segment, flags};
 
+use crate::key::Key;
+
+/// A segment with its number in the capture and its connection, as one thread passes it to another.
+#[derive(Debug, Clone, Copy)]
+pub struct Numbered {
+    pub(crate) key: Key,
+    /// Its number among those of all parts of the capture.
+    pub(crate) number: u64,
+    pub(crate) packet: Packet,
+}
+
+impl Numbered {
+    /// Returns segment `number` of a capture, which was captured at `at`.
+    #[inline]
+    pub fn new(number: u64, segment: &Segment, at: Time) -> Self {
+        let (key, is_from_lower) = Key::of(segment);
+        Self { key, number, packet: Packet::new(segment, at, is_from_lower) }
+    }
+
+    /// Returns which of so many parts of [`crate::Flows::split`] follows its connection.
+    #[inline]
+    pub fn part(&self, parts: usize) -> usize {
+        self.key.part(parts)
+    }
+}
+
 /// A segment without its addresses, in less than half of its room.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a property of the segment")]
 pub(crate) struct Packet {
     /// Time at which it was captured.
     pub(crate) at: Time,
@@ -26,12 +51,21 @@ pub(crate) struct Packet {
     pub(crate) traffic_class: u8,
     pub(crate) sack_permitted: bool,
     pub(crate) multipath: bool,
-    /// True if it has SACK blocks.
-    pub(crate) has_sack: bool,
-    /// True for an acknowledgement of data that had arrived before (DSACK).
-    pub(crate) reports_duplicate: bool,
-    /// True if the first end of its connection sent it.
-    pub(crate) is_from_first: bool,
+    pub(crate) sack: Sack,
+    /// Bytes of headers of tunnels around it.
+    pub(crate) overhead: u16,
+    /// True if the lower end of its connection's key sent it.
+    pub(crate) is_from_lower: bool,
+}
+
+/// The SACK blocks of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sack {
+    Absent,
+    /// They report data that arrived for the first time.
+    New,
+    /// The first reports data that had arrived before (DSACK).
+    Duplicate,
 }
 
 impl Packet {
@@ -52,14 +86,14 @@ impl Packet {
         traffic_class: 0,
         sack_permitted: false,
         multipath: false,
-        has_sack: false,
-        reports_duplicate: false,
-        is_from_first: false,
+        sack: Sack::Absent,
+        overhead: 0,
+        is_from_lower: false,
     };
 
     /// Returns a segment that was captured at `at`.
     #[inline]
-    pub(crate) fn new(segment: &Segment, at: Time, is_from_first: bool) -> Self {
+    pub(crate) fn new(segment: &Segment, at: Time, is_from_lower: bool) -> Self {
         let options = &segment.options;
         Self {
             at,
@@ -77,9 +111,9 @@ impl Packet {
             traffic_class: segment.traffic_class,
             sack_permitted: options.sack_permitted,
             multipath: options.multipath,
-            has_sack: options.sack_blocks > 0,
-            reports_duplicate: options.sack_blocks > 0 && reports_duplicate(segment),
-            is_from_first,
+            sack: sack(segment),
+            overhead: segment.overhead,
+            is_from_lower,
         }
     }
 
@@ -88,18 +122,28 @@ impl Packet {
         self.flags & flags == flags
     }
 
+    /// Returns true if it opens a connection.
+    pub(crate) fn is_first_syn(&self) -> bool {
+        self.flags & (flags::SYN | flags::ACK | flags::RST) == flags::SYN
+    }
+
     /// Returns true if its window is one that data may fill.
     pub(crate) fn is_scaled(&self) -> bool {
         self.flags & (flags::SYN | flags::RST) == 0
     }
 }
 
-/// Returns true for an acknowledgement of data that had arrived before: its first SACK block lies below what it
+/// Returns what the SACK blocks of a segment report: data that had arrived before if the first lies below what it
 /// acknowledges, or within the second (RFC 2883, 4).
-fn reports_duplicate(segment: &Segment) -> bool {
+#[inline]
+fn sack(segment: &Segment) -> Sack {
     let options = &segment.options;
+    if options.sack_blocks == 0 {
+        return Sack::Absent;
+    }
     let [first, second, ..] = options.sack;
     let is_up_to = |position: u32, end: u32| end.wrapping_sub(position).cast_signed() >= 0;
-    let is_below = options.sack_blocks > 0 && is_up_to(first.1, segment.acknowledgement);
-    is_below || (options.sack_blocks > 1 && is_up_to(second.0, first.0) && is_up_to(first.1, second.1))
+    let is_below = is_up_to(first.1, segment.acknowledgement);
+    let is_within = options.sack_blocks > 1 && is_up_to(second.0, first.0) && is_up_to(first.1, second.1);
+    if is_below || is_within { Sack::Duplicate } else { Sack::New }
 }

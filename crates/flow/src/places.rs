@@ -26,9 +26,12 @@ struct Place {
 
 /// A half of the hash of a key. Few keys share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark(u32);
+pub(crate) struct Mark(u32);
 
 impl Mark {
+    /// Any mark, for a place that waits for one.
+    pub(crate) const ZERO: Self = Self(0);
+
     /// Returns it spread over the bits that a table goes by: the lowest and the uppermost.
     fn spread(self) -> u64 {
         /// 2^64 by the golden ratio (Knuth, volume 3, 6.4).
@@ -38,14 +41,15 @@ impl Mark {
 }
 
 impl Places {
-    fn mark(&self, key: &Key) -> Mark {
+    /// Returns the mark of a key.
+    #[inline]
+    pub(crate) fn mark(&self, key: &Key) -> Mark {
         Mark((self.hasher.hash_one(key) >> 32) as u32)
     }
 
-    /// Returns the place of a connection that is most likely that of `key`, if there is one.
+    /// Returns the place of a connection that is most likely that of the key with this mark, if there is one.
     #[inline]
-    pub(crate) fn likely(&self, key: &Key) -> Option<usize> {
-        let mark = self.mark(key);
+    pub(crate) fn likely(&self, mark: Mark) -> Option<usize> {
         self.table.find(mark.spread(), |place| place.mark == mark).map(|place| place.index as usize)
     }
 

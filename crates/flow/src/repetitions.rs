@@ -99,26 +99,8 @@ mod tests {
     use super::*;
 
     fn packet(sequence: u32, identification: u16, at: Time) -> Packet {
-        Packet {
-            at,
-            sequence,
-            acknowledgement: 7,
-            payload: 10,
-            timestamps: None,
-            flags: 0x10,
-            window: 100,
-            identification: Some(identification),
-            checksum: 1,
-            mss: None,
-            window_scale: None,
-            hops_left: 64,
-            traffic_class: 0,
-            sack_permitted: false,
-            multipath: false,
-            has_sack: false,
-            reports_duplicate: false,
-            is_from_first: true,
-        }
+        let identification = Some(identification);
+        Packet { at, sequence, identification, acknowledgement: 7, payload: 10, flags: 0x10, ..Packet::EMPTY }
     }
 
     #[test]

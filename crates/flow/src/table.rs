@@ -1,24 +1,21 @@
 //! The connections of a capture.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use foldhash::fast::RandomState;
-use fullpipe_record::{Evidence, FlowReport, Measurement};
 use fullpipe_units::Time;
 use fullpipe_wire::Segment;
 
-use crate::evidence::{evidence, transfer};
-use crate::flow::{Begin, Flow, is_first_syn};
+use crate::finish::{Ended, Explained, Finished, LeftOut, Settled};
+use crate::flow::Begin;
 use crate::followed::Followed;
 use crate::key::Key;
-use crate::packet::Packet;
-use crate::pairs::number_of;
-use crate::passages::PacketTimes;
-use crate::places::Places;
-use crate::waiting::{Blocks, Waiting};
+use crate::packet::{Numbered, Packet};
+use crate::places::{Mark, Places};
+use crate::waiting::Blocks;
 
 /// Bounds of what is kept.
 #[derive(Debug, Clone, Copy)]
@@ -91,8 +88,7 @@ const MAX_REPEATS: usize = 16;
 /// A SYN that waits for its answer.
 #[derive(Debug)]
 struct Attempt {
-    at: Time,
-    syn: Segment,
+    syn: Packet,
     /// Times at which it was sent again.
     again: Vec<Time>,
 }
@@ -100,176 +96,36 @@ struct Attempt {
 /// Segments that wait for being followed at most.
 const QUEUED: usize = 32;
 
-/// A segment with its number in the capture.
-#[derive(Debug, Clone, Copy)]
-pub struct Numbered {
-    /// Its number among those of all parts of the capture.
-    pub number: u64,
-    /// Time at which it was captured.
-    pub at: Time,
-    /// The segment.
-    pub segment: Segment,
-}
-
-/// The place of a connection, and its ends.
+/// The place of a connection, and its ends, by which a segment is known sooner than by a key.
 #[derive(Debug, Clone, Copy)]
 struct Last {
     place: usize,
+    /// The lower end and the higher one.
     ends: [SocketAddr; 2],
     network: u32,
 }
 
 impl Last {
-    fn new(place: usize, flow: &Followed) -> Self {
-        Self { place, ends: flow.addresses(), network: flow.network() }
+    fn new(place: usize, key: &Key) -> Self {
+        Self { place, ends: key.ends(), network: key.network() }
     }
 
-    /// Returns its place, and true if its first end sent `segment`; `None` for a segment of another connection.
+    /// Returns its place, and true if its lower end sent `segment`; `None` for a segment of another connection.
     #[inline]
     fn sender(&self, segment: &Segment) -> Option<(usize, bool)> {
-        let [first, second] = &self.ends;
-        let is_from_first = segment.source == *first && segment.destination == *second;
-        let is_its = is_from_first || segment.source == *second && segment.destination == *first;
-        (is_its && segment.network == self.network).then_some((self.place, is_from_first))
+        let [lower, higher] = &self.ends;
+        let is_from_lower = segment.source == *lower && segment.destination == *higher;
+        let is_its = is_from_lower || segment.source == *higher && segment.destination == *lower;
+        (is_its && segment.network == self.network).then_some((self.place, is_from_lower))
     }
 }
 
-/// A connection that was finished before the end of the capture.
-#[derive(Debug)]
-struct Ended {
-    /// Time of its first packet, and the number of the segment with which it was opened.
-    first: (Time, u64),
-    report: FlowReport,
-}
-
-/// Everything that was found.
-#[derive(Debug, Clone)]
-pub struct Finished {
-    /// The connections, by their first packet.
-    pub flows: Vec<FlowReport>,
-    /// The times of packets of each, in the same order; none of [`Flows::alone`].
-    pub times: Vec<PacketTimes>,
-    /// Connection attempts that nobody answered.
-    pub unanswered: u64,
-    /// The transfers that were asked for, those with most data first.
-    pub transfers: Vec<TransferEvidence>,
-    /// Connections that bounded memory left out, or parts of them.
-    pub left_out: LeftOut,
-}
-
-/// Connections of which less is known, or nothing, because there were too many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LeftOut {
-    /// Those that are missing: each had less data than those that are there.
-    pub missing: u64,
-    /// Those that were finished when they had been silent longest; what they sent later counts as another one.
-    pub finished_early: u64,
-    /// Those that lack round-trip times and the course of their data.
-    pub thinned: u64,
-}
-
-/// Connections that carried one transfer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TransferEvidence {
-    /// Their numbers, the one with most data first.
-    pub flows: Vec<u64>,
-    /// Their evidence.
-    pub evidence: Evidence,
-}
-
-/// The transfers of which evidence is returned.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Explained<'f> {
-    /// As many of the largest.
-    Largest(usize),
-    /// The one over a connection between these; without such a connection, as behind address translation, the largest.
-    Between([SocketAddr; 2]),
-    /// The one that a connection of this number belongs to.
-    Flow(u64),
-    /// The one that this connection of another capture belongs to.
-    Same(&'f FlowReport),
-}
-
-impl Explained<'static> {
-    /// Returns the transfer of a test: the connection with its data, though one that controls it may carry more.
-    pub fn of_test(measurement: &Measurement) -> Self {
-        measurement.connection().map_or(Self::Largest(1), Self::Between)
-    }
-}
-
-/// Returns which of so many parts of [`Flows::split`] follows the connection of `segment`.
-pub fn part_of(segment: &Segment, parts: usize) -> usize {
-    part([segment.source, segment.destination], parts)
-}
-
-/// Returns the part of a connection between these addresses, in any order.
-fn part(addresses: [SocketAddr; 2], parts: usize) -> usize {
-    /// 2^64 by the golden ratio: neighbours are spread evenly (Knuth, volume 3, 6.4).
-    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
-    let number = |address: SocketAddr| match address.ip() {
-        IpAddr::V4(ip) => u64::from(ip.to_bits()) << 16 | u64::from(address.port()),
-        IpAddr::V6(ip) => {
-            (ip.to_bits() as u64 ^ (ip.to_bits() >> 64) as u64).rotate_left(16) ^ u64::from(address.port())
-        }
-    };
-    let [one, other] = addresses.map(number);
-    let hash = one.wrapping_add(other).wrapping_mul(SPREAD);
-    (((hash >> 32) * parts as u64) >> 32) as usize
-}
-
-/// Returns true if `segment` is the answer to a SYN. Only another connection between the same ports has one that waits.
-fn answers(attempts: &HashMap<Key, Attempt, RandomState>, segment: &Segment) -> bool {
-    attempts.get(&Key::of(segment)).is_some_and(|Attempt { syn, .. }| {
-        segment.source == syn.destination && segment.acknowledgement == syn.sequence.wrapping_add(1)
+/// Returns true if `packet` is the answer to a SYN. Only another connection between the same ports has one that waits.
+fn answers(attempts: &HashMap<Key, Attempt, RandomState>, key: &Key, packet: &Packet) -> bool {
+    attempts.get(key).is_some_and(|Attempt { syn, .. }| {
+        let goes_back = packet.is_from_lower != syn.is_from_lower || key.is_to_itself();
+        goes_back && packet.acknowledgement == syn.sequence.wrapping_add(1)
     })
-}
-
-/// Returns the evidence of the transfers over `flows` that are to be explained, whose connections have `numbers`.
-/// `reports` are those of all connections.
-fn transfers(
-    flows: &mut [Followed],
-    blocks: &mut Blocks,
-    numbers: &[u64],
-    reports: &[FlowReport],
-    explained: Explained<'_>,
-) -> Vec<TransferEvidence> {
-    let by_size = |flows: &[Followed], index: &usize| (Reverse(flows[*index].data()), numbers[*index]);
-    let mut candidates: Vec<usize> = (0..flows.len()).collect();
-    candidates.sort_by_cached_key(|index| by_size(flows, index));
-    let wanted = if let Explained::Largest(count) = explained { count } else { 1 };
-    match explained {
-        Explained::Largest(_) => {}
-        Explained::Between(ends) => {
-            if flows.iter().any(|flow| flow.is_between(ends)) {
-                candidates.retain(|index| flows[*index].is_between(ends));
-            }
-        }
-        Explained::Flow(number) => candidates.retain(|index| numbers[*index] == number),
-        Explained::Same(flow) => {
-            let number = number_of(flow, reports);
-            candidates.retain(|index| Some(numbers[*index]) == number);
-        }
-    }
-    let (mut found, mut known) = (Vec::new(), HashSet::new());
-    for index in candidates {
-        if found.len() == wanted {
-            break;
-        }
-        if known.contains(&index) {
-            continue;
-        }
-        let mut members = transfer(index, flows);
-        members.retain(|member| !known.contains(member));
-        members.sort_by_key(|member| by_size(flows, member));
-        known.extend(members.iter().copied());
-        for member in &members {
-            flows[*member].catch_up(blocks);
-        }
-        let of_one: Vec<&Flow> = members.iter().filter_map(|member| flows[*member].flow()).collect();
-        let flows = members.iter().map(|member| numbers[*member]).collect();
-        found.extend(evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }));
-    }
-    found
 }
 
 impl Flows {
@@ -285,13 +141,14 @@ impl Flows {
         self.begin.get_or_insert((number, at));
         self.count = number + 1;
         let last = self.last.as_ref().filter(|_| self.queue.is_empty());
-        if let Some((place, is_from_first)) = last.and_then(|last| last.sender(segment)) {
-            if !self.goes_on(place, segment, is_from_first, at, Followed::add_next) {
-                self.begin(Key::of(segment), number, segment, at);
+        if let Some((place, is_from_lower)) = last.and_then(|last| last.sender(segment)) {
+            if !self.goes_on(place, &Packet::new(segment, at, is_from_lower), Followed::add_next) {
+                self.begin(&Numbered::new(number, segment, at));
             }
             return;
         }
-        self.queue.push(Numbered { number, at, segment: *segment });
+        let segment = Numbered::new(number, segment, at);
+        self.queue.push(segment);
         if self.queue.len() >= QUEUED {
             self.follow_queued();
         }
@@ -302,7 +159,7 @@ impl Flows {
         self.follow_queued();
         for part in segments.chunks(QUEUED) {
             if let (Some(first), Some(last)) = (part.first(), part.last()) {
-                self.begin.get_or_insert((first.number, first.at));
+                self.begin.get_or_insert((first.number, first.packet.at));
                 self.count = last.number + 1;
             }
             self.follow(part);
@@ -319,36 +176,41 @@ impl Flows {
 
     /// Follows [`QUEUED`] segments at most.
     fn follow(&mut self, segments: &[Numbered]) {
-        // What each of these reads is in no cache where there are many connections: none waits for another.
-        let mut likely = [None; QUEUED];
-        for (place, Numbered { segment, .. }) in likely.iter_mut().zip(segments) {
-            *place = self.latest.likely(&Key::of(segment));
+        // What each of these reads is in no cache where there are many connections: none waits for another, and the
+        // less is done with each, the more of them are read at a time.
+        let (mut marks, mut places) = ([Mark::ZERO; QUEUED], [None; QUEUED]);
+        for (mark, segment) in marks.iter_mut().zip(segments) {
+            *mark = self.latest.mark(&segment.key);
         }
-        let waiting = likely.iter().filter_map(|place| self.followed.get((*place)?)).map(Followed::waiting);
-        std::hint::black_box(waiting.clone().map(Waiting::len).sum::<usize>());
+        for (place, mark) in places.iter_mut().zip(&marks[..segments.len()]) {
+            *place = self.latest.likely(*mark);
+        }
+        for (place, segment) in places.iter_mut().zip(segments) {
+            *place = place.filter(|place| self.is_at(*place, &segment.key));
+        }
+        let waiting = places.iter().filter_map(|place| self.followed.get((*place)?)).map(Followed::waiting);
         std::hint::black_box(waiting.fold(0, |sum, waiting| sum ^ waiting.touch(&self.blocks)));
-        let changes = self.changes;
-        for (place, Numbered { number, at, segment }) in likely.into_iter().zip(segments) {
-            let place = place.filter(|_| changes == self.changes);
-            let sender = self.sender(place, segment).or_else(|| self.sender(self.find(&Key::of(segment)), segment));
-            let goes_on = |(place, is_from_first)| self.goes_on(place, segment, is_from_first, *at, Followed::add);
-            if !sender.is_some_and(goes_on) {
-                self.begin(Key::of(segment), *number, segment, *at);
+        let (changes, mut last) = (self.changes, None);
+        for (place, segment) in places.into_iter().zip(segments) {
+            let place = place.filter(|_| changes == self.changes).or_else(|| self.find(&segment.key));
+            last = place.filter(|place| self.goes_on(*place, &segment.packet, Followed::add));
+            if last.is_none() {
+                self.begin(segment);
             }
         }
+        let last = last.and_then(|place| Some(Last::new(place, self.followed.get(place)?.key())));
+        self.last = last.or(self.last);
     }
 
-    /// Returns `place` and whether the first end of the connection there sent `segment`, unless it belongs to another.
+    /// Returns true if the connection of `key` is at this place.
     #[inline]
-    fn sender(&mut self, place: Option<usize>, segment: &Segment) -> Option<(usize, bool)> {
-        let place = place?;
-        self.last = Some(Last::new(place, self.followed.get(place)?));
-        self.last.as_ref()?.sender(segment)
+    fn is_at(&self, place: usize, key: &Key) -> bool {
+        self.followed.get(place).is_some_and(|flow| flow.key() == key)
     }
 
     /// Returns the place of the latest connection of `key`.
     fn find(&self, key: &Key) -> Option<usize> {
-        self.latest.find(key, |place| self.followed.get(place).is_some_and(|flow| flow.key() == *key))
+        self.latest.find(key, |place| self.is_at(place, key))
     }
 
     /// Adds a segment to the connection at a place by `add`. Returns false if it belongs to another one between the
@@ -357,16 +219,18 @@ impl Flows {
     fn goes_on(
         &mut self,
         place: usize,
-        segment: &Segment,
-        is_from_first: bool,
-        at: Time,
+        packet: &Packet,
         add: impl Fn(&mut Followed, Packet, &mut Blocks) -> isize,
     ) -> bool {
         let Some(flow) = self.followed.get_mut(place) else { return false };
-        if flow.is_over(segment) || !self.attempts.is_empty() && answers(&self.attempts, segment) {
+        if flow.is_over(packet) {
+            flow.expect_another();
             return false;
         }
-        let growth = add(flow, Packet::new(segment, at, is_from_first), &mut self.blocks);
+        if flow.expects_another() && answers(&self.attempts, flow.key(), packet) {
+            return false;
+        }
+        let growth = add(flow, *packet, &mut self.blocks);
         if growth != 0 {
             self.room = self.room.saturating_add_signed(growth);
             if self.room > self.limits.room {
@@ -377,65 +241,62 @@ impl Flows {
     }
 
     /// Takes the first segment of a connection, or one that may become that.
-    fn begin(&mut self, key: Key, number: u64, segment: &Segment, at: Time) {
-        if is_first_syn(segment) { self.attempt(key, segment, at) } else { self.open(key, number, segment, at) }
+    fn begin(&mut self, segment: &Numbered) {
+        if segment.packet.is_first_syn() { self.attempt(segment) } else { self.open(segment) }
     }
 
     /// Keeps a SYN until it is answered.
-    fn attempt(&mut self, key: Key, segment: &Segment, at: Time) {
+    fn attempt(&mut self, segment: &Numbered) {
         if self.attempts.len() >= self.limits.attempts {
             self.forget_older_half();
         }
-        let new = || Attempt { at, syn: *segment, again: Vec::new() };
-        match self.attempts.entry(key) {
+        let syn = segment.packet;
+        let new = || Attempt { syn, again: Vec::new() };
+        match self.attempts.entry(segment.key) {
             Entry::Vacant(place) => {
                 place.insert(new());
             }
             Entry::Occupied(place) => {
                 let kept = place.into_mut();
-                if kept.syn.sequence != segment.sequence || kept.syn.source != segment.source {
+                if kept.syn.sequence != syn.sequence || kept.syn.is_from_lower != syn.is_from_lower {
                     *kept = new();
                     self.unanswered += 1;
                 } else if kept.again.len() < MAX_REPEATS {
-                    kept.again.push(at);
+                    kept.again.push(syn.at);
                 }
             }
         }
     }
 
     fn forget_older_half(&mut self) {
-        let mut times: Vec<Time> = self.attempts.values().map(|attempt| attempt.at).collect();
+        let mut times: Vec<Time> = self.attempts.values().map(|attempt| attempt.syn.at).collect();
         times.sort_unstable();
         let middle = times[times.len() / 2];
         let before = self.attempts.len();
-        self.attempts.retain(|_, attempt| attempt.at > middle);
+        self.attempts.retain(|_, attempt| attempt.syn.at > middle);
         // Among the places of those that were removed it would grow to twice its size.
         self.attempts.shrink_to_fit();
         self.unanswered += (before - self.attempts.len()) as u64;
     }
 
     /// Begins a connection with `segment`, and with the SYN before it if that is there.
-    fn open(&mut self, key: Key, number: u64, segment: &Segment, at: Time) {
+    fn open(&mut self, segment: &Numbered) {
         self.changes += 1;
         if self.followed.len() >= self.limits.followed {
             self.finish_silent();
         }
+        let Numbered { key, number, packet } = *segment;
         let attempt = self.attempts.remove(&key);
-        let (first_at, first) = attempt.as_ref().map_or((at, *segment), |attempt| (attempt.at, attempt.syn));
-        let mut flow = Followed::new(Begin::new(&first, first_at), number, !self.is_alone);
-        let mut add = |segment: &Segment, at: Time| {
-            let packet = Packet::new(segment, at, flow.is_from_first(segment));
+        let first = attempt.as_ref().map_or(packet, |attempt| attempt.syn);
+        let mut flow = Followed::new(Begin::new(key, &first), number, !self.is_alone);
+        let again = attempt.iter().flat_map(|attempt| &attempt.again).map(|at| Packet { at: *at, ..first });
+        for packet in attempt.iter().map(|attempt| attempt.syn).chain(again).chain([packet]) {
             self.room = self.room.saturating_add_signed(flow.add(packet, &mut self.blocks));
-        };
-        if let Some(attempt) = &attempt {
-            let times = std::iter::once(&attempt.at).chain(&attempt.again);
-            times.for_each(|time| add(&first, *time));
         }
-        add(segment, at);
         let followed = &self.followed;
-        let is_its = |place: usize| followed.get(place).is_some_and(|flow| flow.key() == key);
+        let is_its = |place: usize| followed.get(place).is_some_and(|flow| *flow.key() == key);
         self.latest.set(&key, followed.len(), is_its);
-        self.last = Some(Last::new(followed.len(), &flow));
+        self.last = Some(Last::new(followed.len(), &key));
         self.followed.push(flow);
     }
 
@@ -509,7 +370,7 @@ impl Flows {
     }
 
     /// Returns it in so many parts, each with its share of the bounds. A part is given the further segments of its own
-    /// connections, see [`part_of`], and what they find is joined by [`Settled::join`].
+    /// connections, see [`Numbered::part`], and what they find is joined by [`Settled::finish`].
     pub fn split(mut self, parts: usize) -> Vec<Self> {
         self.follow_queued();
         let limits = self.limits.of_one(parts);
@@ -517,7 +378,7 @@ impl Flows {
         let mut all: Vec<Self> = (0..parts).map(|_| new()).collect();
         let mut places = Vec::with_capacity(self.followed.len());
         for mut flow in self.followed {
-            let number = part(flow.addresses(), parts);
+            let number = flow.key().part(parts);
             flow.move_waiting(&self.blocks, &mut all[number].blocks);
             places.push((number, all[number].followed.len()));
             all[number].room += flow.room();
@@ -525,10 +386,10 @@ impl Flows {
         }
         for (number, place) in self.latest.all().map(|place| places[place]) {
             let part = &mut all[number];
-            part.latest.set(&part.followed[place].key(), place, |_| false);
+            part.latest.set(part.followed[place].key(), place, |_| false);
         }
         for (key, attempt) in self.attempts {
-            all[part_of(&attempt.syn, parts)].attempts.insert(key, attempt);
+            all[key.part(parts)].attempts.insert(key, attempt);
         }
         if let Some(first) = all.first_mut() {
             (first.finished, first.unanswered, first.left_out) = (self.finished, self.unanswered, self.left_out);
@@ -538,24 +399,18 @@ impl Flows {
 
     /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
     pub fn finish(self, explained: Explained<'_>) -> Finished {
-        self.settle().finish(explained)
+        Settled::finish(vec![self.settle()], explained)
     }
 
-    /// Returns the figures of its connections, to be joined with those of other parts of a capture.
+    /// Returns its connections once no further segment comes, see [`Settled::finish`].
     pub fn settle(mut self) -> Settled {
         self.follow_queued();
-        let (mut reports, mut times) = (Vec::with_capacity(self.followed.len()), Vec::new());
-        for flow in &mut self.followed {
-            let (report, of_packets) = flow.report(&mut self.blocks);
-            reports.push(report);
-            times.extend(of_packets);
-        }
+        // SYNs of other connections came between theirs and its answer, but most are in order.
+        self.followed.sort_by_key(Followed::first);
         Settled {
             begin: self.begin,
             followed: self.followed,
             blocks: self.blocks,
-            reports,
-            times,
             finished: self.finished,
             unanswered: self.unanswered + self.attempts.len() as u64,
             left_out: self.left_out,
@@ -563,85 +418,9 @@ impl Flows {
     }
 }
 
-/// The figures of connections whose packets were all added.
-#[derive(Debug, Default)]
-pub struct Settled {
-    begin: Option<(u64, Time)>,
-    followed: Vec<Followed>,
-    blocks: Blocks,
-    /// Figures of each of them, and the times of its packets if they are kept.
-    reports: Vec<FlowReport>,
-    times: Vec<PacketTimes>,
-    finished: Vec<Ended>,
-    unanswered: u64,
-    left_out: LeftOut,
-}
-
-impl Settled {
-    /// Returns both parts of the same capture.
-    #[must_use]
-    pub fn join(mut self, other: Self) -> Self {
-        self.begin = [self.begin, other.begin].into_iter().flatten().min();
-        let shift = self.blocks.append(other.blocks);
-        let shifted = |mut flow: Followed| {
-            flow.shift_blocks(shift);
-            flow
-        };
-        self.followed.extend(other.followed.into_iter().map(shifted));
-        self.reports.extend(other.reports);
-        self.times.extend(other.times);
-        self.finished.extend(other.finished);
-        self.unanswered += other.unanswered;
-        self.left_out.missing += other.left_out.missing;
-        self.left_out.finished_early += other.left_out.finished_early;
-        self.left_out.thinned += other.left_out.thinned;
-        self
-    }
-
-    /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
-    pub fn finish(mut self, explained: Explained<'_>) -> Finished {
-        let begin = self.begin.map_or(Time::ZERO, |(_, at)| at);
-        let firsts = self.followed.iter().map(Followed::first).chain(self.finished.iter().map(|ended| ended.first));
-        let firsts: Vec<(Time, u64)> = firsts.collect();
-        let mut order: Vec<usize> = (0..firsts.len()).collect();
-        // Each part has most of its own in order.
-        order.sort_by_key(|index| firsts[*index]);
-        let mut places = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(place, index)| places[*index] = place);
-        let numbers: Vec<u64> = places.iter().map(|place| *place as u64 + 1).collect();
-        let mut flows = self.reports;
-        flows.extend(self.finished.into_iter().map(|ended| ended.report));
-        for ((flow, number), (first, _)) in flows.iter_mut().zip(&numbers).zip(&firsts) {
-            (flow.number, flow.begin) = (*number, first.since(begin));
-        }
-        let mut times = self.times;
-        if !times.is_empty() {
-            times.resize_with(flows.len(), PacketTimes::default);
-        }
-        arrange(&mut flows, &mut times, places);
-        let transfers = transfers(&mut self.followed, &mut self.blocks, &numbers, &flows, explained);
-        Finished { flows, times, unanswered: self.unanswered, transfers, left_out: self.left_out }
-    }
-}
-
-/// Moves each connection, with its times if they are kept, to its place among all.
-fn arrange(flows: &mut [FlowReport], times: &mut [PacketTimes], mut places: Vec<usize>) {
-    for index in 0..places.len() {
-        while places[index] != index {
-            let place = places[index];
-            flows.swap(index, place);
-            if !times.is_empty() {
-                times.swap(index, place);
-            }
-            places.swap(index, place);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::SocketAddr;
 
     use fullpipe_units::Span;
     use fullpipe_wire::{SegmentOptions, flags};
@@ -751,13 +530,14 @@ mod tests {
         }
         let mut parts = beginning.split(PARTS);
         for (number, (segment, at)) in (1_000..).zip(rest) {
-            parts[part_of(segment, PARTS)].add_all(&[Numbered { number, at: *at, segment: *segment }]);
+            let segment = Numbered::new(number, segment, *at);
+            parts[segment.part(PARTS)].add_all(&[segment]);
         }
         assert!(parts.iter().all(|part| part.connections() > 10), "each has its share");
-        let joined = parts.into_iter().rev().map(Flows::settle).reduce(Settled::join).unwrap_or_default();
+        let joined = Settled::finish(parts.into_iter().rev().map(Flows::settle).collect(), Explained::Largest(3));
         let whole = whole.finish(Explained::Largest(3));
         assert!(whole.flows.len() >= 97 && whole.unanswered > 0, "{}", whole.flows.len());
-        let others = [one_by_one.finish(Explained::Largest(3)), joined.finish(Explained::Largest(3))];
+        let others = [one_by_one.finish(Explained::Largest(3)), joined];
         let alone = alone.finish(Explained::Largest(3));
         assert!(alone.times.is_empty() && others.iter().all(|other| other.times.len() == whole.flows.len()));
         for other in others.into_iter().chain([alone]) {
@@ -765,6 +545,24 @@ mod tests {
             assert_eq!(other.transfers, whole.transfers);
             assert_eq!((other.unanswered, other.left_out), (whole.unanswered, whole.left_out));
         }
+    }
+
+    #[test]
+    fn a_socket_connected_to_itself_opens_its_connection_and_sends_all_of_it() {
+        let mut capture = Capture::new(Limits::default());
+        let segment = capture.segment(1, 7);
+        let itself = Segment { destination: segment.source, payload: 0, ..segment };
+        let syn = Segment { flags: flags::SYN, ..itself };
+        let answer = Segment { flags: flags::SYN | flags::ACK, acknowledgement: itself.sequence + 1, ..itself };
+        let data = Segment { sequence: itself.sequence + 1, payload: MSS, ..itself };
+        for segment in [syn, answer, data] {
+            capture.flows.add(&segment, capture.at);
+        }
+        let Finished { flows, unanswered, .. } = capture.flows.finish(Explained::Largest(1));
+        assert_eq!((flows.len(), unanswered, flows[0].has_handshake), (1, 0, true));
+        let [first, second] = &flows[0].ends;
+        assert_eq!((first.packets + first.duplicates, second.packets), (3, 0), "{first:?}");
+        assert_eq!((first.address.as_str(), &first.address), ("192.0.2.1:1", &second.address));
     }
 
     #[test]

@@ -104,15 +104,20 @@ impl Waiting {
         held.into_iter().filter_map(|block| blocks.get(block)).flatten().take(self.len())
     }
 
+    /// Forgets the packets. All blocks stay.
+    pub(crate) fn forget(&mut self) {
+        self.length = 0;
+    }
+
     /// Forgets the packets. One block stays for others.
     pub(crate) fn clear(&mut self, blocks: &mut Blocks) {
-        self.length = 0;
+        self.forget();
         self.free(1, blocks);
     }
 
     /// Forgets the packets, and gives all blocks back.
     pub(crate) fn end(&mut self, blocks: &mut Blocks) {
-        self.length = 0;
+        self.forget();
         self.free(0, blocks);
     }
 

@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use fullpipe_flow::{Explained, Finished, Flows, Numbered, Settled, part_of};
+use fullpipe_flow::{Explained, Finished, Flows, Numbered, Settled};
 use fullpipe_units::Time;
 use fullpipe_wire::Segment;
 
@@ -52,8 +52,9 @@ impl Following {
                 }
             }
             Self::Threads { parts, count } => {
-                let part = part_of(segment, parts.len());
-                parts[part].add(Numbered { number: *count, at, segment: *segment });
+                let segment = Numbered::new(*count, segment, at);
+                let part = segment.part(parts.len());
+                parts[part].add(segment);
                 *count += 1;
             }
         }
@@ -82,7 +83,7 @@ impl Following {
             Self::Threads { parts, .. } => {
                 let threads: Vec<JoinHandle<Settled>> = parts.into_iter().map(Part::end).collect();
                 let ended = |thread: JoinHandle<Settled>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-                threads.into_iter().map(ended).reduce(Settled::join).unwrap_or_default().finish(explained)
+                Settled::finish(threads.into_iter().map(ended).collect(), explained)
             }
         }
     }

@@ -244,7 +244,10 @@ impl Arguments {
             Terminal::print_error(&error.message);
             terminal.event(&Event::Error(error.clone()));
         }
-        terminal.document(&Document::new(Content::Capture { capture: Box::new(capture) }).with_error(error));
+        let document = Document::new(Content::Capture { capture: Box::new(capture) }).with_error(error);
+        terminal.document(&document);
+        // To free a hundred thousand connections one by one takes longer than to end with them.
+        std::mem::forget(document);
         Ok(())
     }
 }

@@ -1,0 +1,288 @@
+//! The figures and the evidence of connections once no further segment comes.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use fullpipe_record::{Evidence, FlowReport, Measurement};
+use fullpipe_units::Time;
+
+use crate::evidence::{evidence, transfer};
+use crate::flow::Flow;
+use crate::followed::Followed;
+use crate::pairs::number_of;
+use crate::passages::PacketTimes;
+use crate::waiting::Blocks;
+
+/// A connection that was finished before the end of the capture.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Time of its first packet, and the number of the segment with which it was opened.
+    pub(crate) first: (Time, u64),
+    pub(crate) report: FlowReport,
+}
+
+/// Everything that was found.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// The connections, by their first packet.
+    pub flows: Vec<FlowReport>,
+    /// The times of packets of each, in the same order; none of [`Flows::alone`].
+    pub times: Vec<PacketTimes>,
+    /// Connection attempts that nobody answered.
+    pub unanswered: u64,
+    /// The transfers that were asked for, those with most data first.
+    pub transfers: Vec<TransferEvidence>,
+    /// Connections that bounded memory left out, or parts of them.
+    pub left_out: LeftOut,
+}
+
+/// Connections of which less is known, or nothing, because there were too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// Those that are missing: each had less data than those that are there.
+    pub missing: u64,
+    /// Those that were finished when they had been silent longest; what they sent later counts as another one.
+    pub finished_early: u64,
+    /// Those that lack round-trip times and the course of their data.
+    pub thinned: u64,
+}
+
+/// Connections that carried one transfer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransferEvidence {
+    /// Their numbers, the one with most data first.
+    pub flows: Vec<u64>,
+    /// Their evidence.
+    pub evidence: Evidence,
+}
+
+/// The transfers of which evidence is returned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Explained<'f> {
+    /// As many of the largest.
+    Largest(usize),
+    /// The one over a connection between these; without such a connection, as behind address translation, the largest.
+    Between([SocketAddr; 2]),
+    /// The one that a connection of this number belongs to.
+    Flow(u64),
+    /// The one that this connection of another capture belongs to.
+    Same(&'f FlowReport),
+}
+
+impl Explained<'static> {
+    /// Returns the transfer of a test: the connection with its data, though one that controls it may carry more.
+    pub fn of_test(measurement: &Measurement) -> Self {
+        measurement.connection().map_or(Self::Largest(1), Self::Between)
+    }
+}
+
+/// The connections of a part of a capture, by their first packets.
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// Number and time of the first segment.
+    pub(crate) begin: Option<(u64, Time)>,
+    pub(crate) followed: Vec<Followed>,
+    /// Their packets that wait.
+    pub(crate) blocks: Blocks,
+    /// Those that were finished before the end.
+    pub(crate) finished: Vec<Ended>,
+    pub(crate) unanswered: u64,
+    pub(crate) left_out: LeftOut,
+}
+
+impl Settled {
+    /// Returns everything that was found in the parts of a capture, on a thread for each, with the evidence of the
+    /// transfers that are to be `explained`.
+    pub fn finish(parts: Vec<Self>, explained: Explained<'_>) -> Finished {
+        let threads = parts.len().max(1);
+        let all = parts.into_iter().reduce(Self::join).unwrap_or_default();
+        let Self { begin, mut followed, blocks, finished, unanswered, left_out } = all;
+        let begin = begin.map_or(Time::ZERO, |(_, at)| at);
+        // Those of each part are in order already, so that this costs little.
+        followed.sort_by_key(Followed::first);
+        let places = places(&followed, &finished);
+        let numbers: Vec<u64> = places.iter().map(|place| *place as u64 + 1).collect();
+        let report = |flow: &mut Followed, number: u64| {
+            let (mut report, times) = flow.report(&blocks);
+            (report.number, report.begin) = (number, flow.first().0.since(begin));
+            (report, times)
+        };
+        let (mut flows, mut times) = reports(&mut followed, &numbers, threads, report);
+        for (ended, number) in finished.into_iter().zip(&numbers[followed.len()..]) {
+            flows.push(FlowReport { number: *number, begin: ended.first.0.since(begin), ..ended.report });
+        }
+        if !times.is_empty() {
+            times.resize_with(flows.len(), PacketTimes::default);
+        }
+        arrange(&mut flows, &mut times, places);
+        let transfers = transfers(&mut followed, &blocks, &numbers, &flows, explained);
+        if threads > 1 {
+            // It takes as long as to print what is returned. Without a thread it is done here.
+            let _ = thread::Builder::new().name("freeing".to_owned()).spawn(move || drop((followed, blocks)));
+        }
+        Finished { flows, times, unanswered, transfers, left_out }
+    }
+
+    /// Returns both parts of the same capture as one.
+    fn join(mut self, other: Self) -> Self {
+        self.begin = [self.begin, other.begin].into_iter().flatten().min();
+        let shift = self.blocks.append(other.blocks);
+        let shifted = |mut flow: Followed| {
+            flow.shift_blocks(shift);
+            flow
+        };
+        self.followed.extend(other.followed.into_iter().map(shifted));
+        self.finished.extend(other.finished);
+        self.unanswered += other.unanswered;
+        self.left_out.missing += other.left_out.missing;
+        self.left_out.finished_early += other.left_out.finished_early;
+        self.left_out.thinned += other.left_out.thinned;
+        self
+    }
+}
+
+/// Returns the place of each connection among all, by their first packets.
+fn places(followed: &[Followed], finished: &[Ended]) -> Vec<usize> {
+    let firsts = followed.iter().map(Followed::first).chain(finished.iter().map(|ended| ended.first));
+    let firsts: Vec<(Time, u64)> = firsts.collect();
+    let mut order: Vec<usize> = (0..firsts.len()).collect();
+    order.sort_by_key(|index| firsts[*index]);
+    let mut places = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(place, index)| places[*index] = place);
+    places
+}
+
+/// Connections whose figures are made at a time where several threads make them: few enough to stay in their caches.
+const CHUNK: usize = 256;
+
+/// Chunks of figures that wait for their place.
+const WAITING: usize = 16;
+
+/// Figures of connections, and the times of their packets if they are kept.
+type Reports = (Vec<FlowReport>, Vec<PacketTimes>);
+
+/// Returns what `report` makes of connections and their numbers, on so many threads.
+fn reports<R>(followed: &mut [Followed], numbers: &[u64], threads: usize, report: R) -> Reports
+where
+    R: Fn(&mut Followed, u64) -> (FlowReport, Option<PacketTimes>) + Sync,
+{
+    let report_all = |flows: &mut [Followed], numbers: &[u64]| {
+        let (mut reports, mut times) = (Vec::with_capacity(flows.len()), Vec::new());
+        for (flow, number) in flows.iter_mut().zip(numbers) {
+            let (figures, of_packets) = report(flow, *number);
+            reports.push(figures);
+            times.extend(of_packets);
+        }
+        (reports, times)
+    };
+    if threads == 1 {
+        return report_all(followed, numbers);
+    }
+    let (mut reports, mut times) = (Vec::with_capacity(followed.len()), Vec::new());
+    let chunks = followed.chunks_mut(CHUNK).zip(numbers.chunks(CHUNK));
+    let work = |(flows, numbers): (&mut [Followed], &[u64])| report_all(flows, numbers);
+    in_order(chunks, threads, work, |(figures, of_packets)| {
+        reports.extend(figures);
+        times.extend(of_packets);
+    });
+    (reports, times)
+}
+
+/// Has so many threads do `work`, and passes what they make to `take` in the order of the tasks.
+fn in_order<T: Send, R: Send>(
+    tasks: impl Iterator<Item = T> + Send,
+    threads: usize,
+    work: impl Fn(T) -> R + Sync,
+    mut take: impl FnMut(R),
+) {
+    let tasks = Mutex::new(tasks.enumerate());
+    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = |made: SyncSender<(usize, R)>| {
+        while let Some((place, task)) = next() {
+            // Nobody takes it if this process is about to panic.
+            let _ = made.send((place, work(task)));
+        }
+    };
+    thread::scope(|scope| {
+        let (made, results) = sync_channel(WAITING);
+        for _ in 0..threads {
+            let made = made.clone();
+            scope.spawn(|| work(made));
+        }
+        drop(made);
+        let (mut early, mut next) = (BTreeMap::new(), 0);
+        for (place, result) in results {
+            early.insert(place, result);
+            while let Some(result) = early.remove(&next) {
+                take(result);
+                next += 1;
+            }
+        }
+    });
+}
+
+/// Moves each connection, with its times if they are kept, to its place among all.
+fn arrange(flows: &mut [FlowReport], times: &mut [PacketTimes], mut places: Vec<usize>) {
+    for index in 0..places.len() {
+        while places[index] != index {
+            let place = places[index];
+            flows.swap(index, place);
+            if !times.is_empty() {
+                times.swap(index, place);
+            }
+            places.swap(index, place);
+        }
+    }
+}
+
+/// Returns the evidence of the transfers over `flows` that are to be explained, whose connections have `numbers`.
+/// `reports` are those of all connections.
+fn transfers(
+    flows: &mut [Followed],
+    blocks: &Blocks,
+    numbers: &[u64],
+    reports: &[FlowReport],
+    explained: Explained<'_>,
+) -> Vec<TransferEvidence> {
+    let by_size = |flows: &[Followed], index: &usize| (Reverse(flows[*index].data()), numbers[*index]);
+    let mut candidates: Vec<usize> = (0..flows.len()).collect();
+    candidates.sort_by_cached_key(|index| by_size(flows, index));
+    let wanted = if let Explained::Largest(count) = explained { count } else { 1 };
+    match explained {
+        Explained::Largest(_) => {}
+        Explained::Between(ends) => {
+            if flows.iter().any(|flow| flow.is_between(ends)) {
+                candidates.retain(|index| flows[*index].is_between(ends));
+            }
+        }
+        Explained::Flow(number) => candidates.retain(|index| numbers[*index] == number),
+        Explained::Same(flow) => {
+            let number = number_of(flow, reports);
+            candidates.retain(|index| Some(numbers[*index]) == number);
+        }
+    }
+    let (mut found, mut known) = (Vec::new(), HashSet::new());
+    for index in candidates {
+        if found.len() == wanted {
+            break;
+        }
+        if known.contains(&index) {
+            continue;
+        }
+        let mut members = transfer(index, flows);
+        members.retain(|member| !known.contains(member));
+        members.sort_by_key(|member| by_size(flows, member));
+        known.extend(members.iter().copied());
+        for member in &members {
+            flows[*member].catch_up(blocks);
+        }
+        let of_one: Vec<&Flow> = members.iter().filter_map(|member| flows[*member].flow()).collect();
+        let flows = members.iter().map(|member| numbers[*member]).collect();
+        found.extend(evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }));
+    }
+    found
+}
