@@ -256,7 +256,7 @@ impl Direction {
             return self.write_block(from, to, shared);
         }
         if self.is_bulk
-            && !from.has_urgent
+            && !from.has_urgent()
             && from.tls.is_none()
             && to.tls.is_none()
             && matches!(self.blocks, Blocks::None)

@@ -17,6 +17,9 @@ use socket2::SockRef;
 /// `TCP_CLOSE_WAIT` of the kernel's `tcp_states.h`: the other end has closed.
 const CLOSE_WAIT: u8 = 8;
 
+/// The events of a FIN and of a reset.
+const ENDS: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
+
 /// Bytes that are copied at once, and at most those that a direction without a pipe holds.
 pub(crate) const COPY_BYTES: usize = 32 << 10;
 
@@ -27,12 +30,8 @@ pub(crate) struct Leg {
     pub(crate) tls: Option<Box<Records>>,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// Its FIN or a reset has come, so that a short read is not the last.
-    has_hung_up: bool,
-    /// Urgent data has come: reads end before it, and `splice(2)` never gets beyond.
-    pub(crate) has_urgent: bool,
-    /// The socket has an error that is to be dealt with.
-    has_error: bool,
+    /// Events that have come, without urgent data that was read and an error that was dealt with.
+    noted: EventFlags,
     /// Bytes read from the socket, those of TLS included, also before it became a leg.
     read: u64,
     /// Bytes given to the socket, those of TLS included.
@@ -70,9 +69,7 @@ impl Leg {
             tls: tls.map(Box::new),
             readable: true,
             writable: true,
-            has_hung_up: false,
-            has_urgent: false,
-            has_error: false,
+            noted: EventFlags::empty(),
             read,
             written: 0,
             before: sent_before(&info),
@@ -106,12 +103,14 @@ impl Leg {
 
     /// Notes what epoll says; each event is reported once.
     pub(crate) fn note(&mut self, flags: EventFlags) {
-        let ends = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
-        self.has_hung_up |= flags.intersects(ends);
-        self.has_urgent |= flags.contains(EventFlags::PRI);
-        self.has_error |= flags.contains(EventFlags::ERR);
-        self.readable |= flags.intersects(EventFlags::IN | EventFlags::PRI | ends);
+        self.noted |= flags;
+        self.readable |= flags.intersects(EventFlags::IN | EventFlags::PRI | ENDS);
         self.writable |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
+    }
+
+    /// Returns whether urgent data has come: reads end before it, and `splice(2)` never gets beyond.
+    pub(crate) const fn has_urgent(&self) -> bool {
+        self.noted.contains(EventFlags::PRI)
     }
 
     /// Reads from the socket itself.
@@ -127,13 +126,13 @@ impl Leg {
             Ok(0) => Ok(Got::End),
             Ok(count) => {
                 self.read += count as u64;
-                // After less than was wanted, epoll reports what comes next.
-                self.readable = count == wanted || self.has_hung_up || self.has_urgent;
+                // After less than was wanted, epoll reports what comes next, unless it has reported the last already.
+                self.readable = count == wanted || self.noted.intersects(EventFlags::PRI | ENDS);
                 Ok(Got::Bytes(count))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 self.readable = false;
-                self.has_urgent = false;
+                self.noted.remove(EventFlags::PRI);
                 Ok(Got::Nothing)
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Got::Nothing),
@@ -213,9 +212,10 @@ impl Leg {
     /// Removes the error of the socket that epoll has reported. Returns whether the FIN of the other end came before
     /// it; `None` if there is no error.
     pub(crate) fn failed(&mut self) -> Option<bool> {
-        if !replace(&mut self.has_error, false) {
+        if !self.noted.contains(EventFlags::ERR) {
             return None;
         }
+        self.noted.remove(EventFlags::ERR);
         let error = self.socket.take_error().ok().flatten()?;
         // The kernel says EPIPE after the FIN, but ECONNRESET if this end has closed, too.
         Some(error.kind() == ErrorKind::BrokenPipe || self.has_closed())

@@ -248,14 +248,15 @@ mod tests {
     #[test]
     fn a_call_that_waits_for_its_turn_is_given_up_once_nobody_has_been_answered() {
         let pool = pool("192.0.2.1:9", 0).0;
-        let (began, limit) = (Instant::now(), Duration::from_millis(20));
+        let (before, limit) = (Instant::now(), Duration::from_millis(20));
+        let began = before + limit;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let error = runtime.block_on(async {
             let _others = pool.calls.acquire_many(CALLS as u32).await.unwrap();
             pool.call_within(limit).await.err().unwrap()
         });
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        pool.answered.set(Some(began - limit));
+        pool.answered.set(Some(before));
         assert_eq!(pool.deadline(began, limit), began + limit);
         pool.answered.set(Some(began + limit / 2));
         assert_eq!(pool.deadline(began, limit), began + limit + limit / 2);

@@ -656,7 +656,7 @@ mod tests {
     fn a_far_relay_that_does_not_answer_is_given_up_and_so_is_its_pool() {
         let (mut worker, mut events, _ends) = joined(Joint::Near { compress: false }, None);
         let began = Instant::now();
-        worker.end_silent(began + STATUS_DEADLINE - LONG);
+        worker.end_silent(began + 2 * LONG);
         assert!(ending(&mut events).is_none() && !worker.inbox.take_unanswered());
         worker.end_silent(began + STATUS_DEADLINE + LONG);
         assert_eq!(ending(&mut events), Some(RelayEnding::Unreachable));
@@ -689,7 +689,7 @@ mod tests {
         let began = Instant::now();
         worker.carry_out(0, Next::ResetOther(Side::Target));
         // More than the client takes, as it does not read.
-        while leg(&mut worker).write(&[0; 1 << 16]).unwrap() > 0 {}
+        while leg(&mut worker).write(&[0; 1 << 14]).unwrap() > 0 {}
         let written = leg(&mut worker).written;
         for (minutes, unacknowledged) in [(1, 3), (2, 2), (3, 2), (4, 1), (5, 1)] {
             leg(&mut worker).written = written + unacknowledged;

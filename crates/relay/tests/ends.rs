@@ -112,7 +112,7 @@ fn was_reset(stream: &TcpStream) -> bool {
 /// Writes until nothing more is taken.
 fn fill(mut stream: &TcpStream) {
     stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-    while stream.write(&[7; 1 << 16]).is_ok() {}
+    while stream.write(&[7; 1 << 14]).is_ok() {}
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_target_that_is_forbidden_is_the_reason_although_the_client_speaks_first() {
         let near = Running::near("127.0.0.1:9".parse().unwrap(), far.address, plain);
         for _ in 0..20 {
             let mut client = near.connect();
-            while client.write(&[7; 1 << 16]).is_ok() {}
+            while client.write(&[7; 1 << 14]).is_ok() {}
         }
         let endings: Vec<_> = near
             .stop()
