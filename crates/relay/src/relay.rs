@@ -267,7 +267,7 @@ impl Relay {
     }
 }
 
-/// What a client uses of the limits.
+/// Shares of the limits that a client uses.
 struct Quotas {
     permit: Option<OwnedSemaphorePermit>,
     /// Until it has proved who it is.
