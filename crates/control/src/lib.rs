@@ -8,7 +8,7 @@
 //!   Its TLS may be left to [`Records`], which take no memory while nothing moves.
 //! * In: a random secret that both ends know. Out: TLS 1.3 with keys that follow from it ([`PinnedTls`]), as for QUIC.
 //! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
-//! * In: addresses, and lists of [`Network`]s. Out: which of them are meant.
+//! * In: addresses, and lists of [`Network`]s. Out: which of them are meant, and whose quota each uses.
 //!
 //! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
 
@@ -28,7 +28,7 @@ mod unix_seconds;
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
-pub use network::{Network, NetworkError};
+pub use network::{Network, NetworkError, canonical, client_prefix};
 pub use peers::{Peer, PeerTls};
 pub use pinned::PinnedTls;
 pub use record_stream::RecordStream;

@@ -1,7 +1,7 @@
-//! Networks of addresses, for lists of who is served and who may be reached.
+//! Addresses of clients, and networks of them, for lists of who is served and who may be reached.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -59,6 +59,23 @@ impl FromStr for Network {
     }
 }
 
+/// Returns an IPv4-mapped address as an IPv4 address: sockets for both families have clients as `::ffff:192.0.2.1`. Any
+/// other address stays as it is: without its scope, nobody could reach a link-local one.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(mapped) => {
+            mapped.ip().to_ipv4_mapped().map_or(address, |plain| SocketAddr::new(plain.into(), mapped.port()))
+        }
+        SocketAddr::V4(_) => address,
+    }
+}
+
+/// Returns the prefix whose quota `address` uses: an IPv4 address itself, or the /64 network of an IPv6 address.
+pub fn client_prefix(address: IpAddr) -> u128 {
+    let address = address.to_canonical();
+    prefix_of(to_bits(address), if address.is_ipv4() { 128 } else { 64 })
+}
+
 /// Returns an address as the bits of an IPv6 address, with IPv4 mapped.
 fn to_bits(address: IpAddr) -> u128 {
     match address {
@@ -82,6 +99,26 @@ mod tests {
 
     fn network(text: &str) -> Network {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_ipv4_client_has_its_ipv4_address_and_a_link_local_one_its_scope() {
+        let seen = |text: &str| canonical(text.parse().unwrap()).to_string();
+        for (address, expected) in [
+            ("[::ffff:192.0.2.1]:5201", "192.0.2.1:5201"),
+            ("192.0.2.1:5201", "192.0.2.1:5201"),
+            ("[2001:db8::1]:5201", "[2001:db8::1]:5201"),
+            ("[fe80::1%3]:5201", "[fe80::1%3]:5201"),
+        ] {
+            assert_eq!(seen(address), expected);
+        }
+    }
+
+    #[test]
+    fn the_prefix_of_a_client_is_its_ipv4_address_or_its_64_network() {
+        let same = |one: &str, other: &str| client_prefix(ip(one)) == client_prefix(ip(other));
+        assert!(same("192.0.2.1", "::ffff:192.0.2.1") && !same("192.0.2.1", "192.0.2.2"));
+        assert!(same("2001:db8::1", "2001:db8::ffff:1") && !same("2001:db8::1", "2001:db8:0:1::1"));
     }
 
     #[test]

@@ -137,6 +137,8 @@ pub enum Event {
     NotRelayed(ClientFailure),
     /// The other relay of a pair cannot be used.
     NoPeer(NoPeer),
+    /// A relay cannot accept connections for now; they wait.
+    NotAccepting(NotAccepting),
     /// A relay stops.
     RelayStopping(RelayStopping),
 
@@ -324,6 +326,13 @@ pub struct Rejected {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NoPeer {
     /// The reason, with the address.
+    pub why: String,
+}
+
+/// Reason for which a relay cannot accept connections.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NotAccepting {
+    /// The reason.
     pub why: String,
 }
 

@@ -94,7 +94,7 @@ pub enum RelayEnding {
     TargetReset,
     /// The other relay does not permit the target.
     Forbidden,
-    /// The other relay could not connect to the target.
+    /// The other relay could not connect to the target, or did not answer.
     Unreachable,
     /// The other relay sent bytes that are none of TLS, or that cannot be decompressed within the size of a block.
     Malformed,

@@ -111,6 +111,11 @@ impl Direction {
         }
     }
 
+    /// Returns whether the far relay has not said that it is connected.
+    pub(crate) const fn expects_status(&self) -> bool {
+        self.expects_status
+    }
+
     /// Returns whether bytes wait here until the destination takes them.
     pub(crate) const fn is_held_up(&self) -> bool {
         self.pipe.is_some() || !self.rest.is_empty()
@@ -251,21 +256,28 @@ impl Direction {
             return self.write_block(from, to, shared);
         }
         if self.is_bulk
+            && !from.has_urgent()
             && from.tls.is_none()
             && to.tls.is_none()
             && matches!(self.blocks, Blocks::None)
             && let Some(pipe) = shared.pipes.take()
         {
-            return self.fill_pipe(pipe, from, shared);
+            match self.fill_pipe(pipe, from, shared)? {
+                // Before urgent data it is none: only a read knows.
+                Got::End => {}
+                got => return Ok(got),
+            }
         }
         self.copy(from, to, shared)
     }
 
     fn note_status(&mut self, byte: u8) -> Result<(), Failed> {
-        self.expects_status = false;
         let invalid = |error: StatusError| Failed::Source(io::Error::new(io::ErrorKind::InvalidData, error));
         match Status::from_byte(byte).map_err(invalid)? {
-            Status::Connected => Ok(()),
+            Status::Connected => {
+                self.expects_status = false;
+                Ok(())
+            }
             status => Err(Failed::Refused(status)),
         }
     }

@@ -1,6 +1,7 @@
 //! The far relay: near relays that prove themselves, and the targets that they ask for.
 
 use std::io;
+use std::net::Shutdown;
 use std::time::Duration;
 
 use fullpipe_control::{Peer, PeerTls};
@@ -8,11 +9,12 @@ use fullpipe_iperf::Key;
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::message::{Status, TAKES_BLOCKS, TargetError, TargetRequest};
 use crate::rules::{AllowedTargets, Target, permits};
-use crate::sockets::{CONNECT_DEADLINE, connect, late, resolve};
+use crate::sockets::{CONNECT_DEADLINE, NEXT_ADDRESS, connect, late, resolve};
 
 /// Time in which a caller must prove itself, and in which a request must be complete.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
@@ -46,11 +48,11 @@ impl Far {
     ///
     /// # Errors
     /// Fails if the request is wrong, or the target is not permitted or not there; the near relay knows it then.
-    pub(crate) async fn serve(&self, peer: &mut Peer) -> io::Result<Option<(TargetRequest, TcpStream)>> {
+    pub(crate) async fn serve(&self, mut peer: Peer) -> io::Result<Option<(Peer, TargetRequest, TcpStream)>> {
         let mut text = Vec::new();
         while text.is_empty() {
             let Ok(length) = peer.control.read_u8().await else { return Ok(None) };
-            let received = timeout(HANDSHAKE_DEADLINE, receive(peer, length.into())).await;
+            let received = timeout(HANDSHAKE_DEADLINE, receive(&mut peer, length.into())).await;
             text = received.unwrap_or_else(|_| Err(late(HANDSHAKE_DEADLINE)))?;
             if text.is_empty() {
                 peer.control.send(&[TAKES_BLOCKS]).await?;
@@ -69,11 +71,13 @@ impl Far {
             }
         };
         peer.control.send(&[status.to_byte()]).await?;
-        if reached.is_err() {
-            // The status must arrive, so this is no reset.
-            SockRef::from(peer.control.tcp()).set_linger(None)?;
+        match reached {
+            Ok(stream) => Ok(Some((peer, request, stream))),
+            Err(error) => {
+                spawn_local(timeout(HANDSHAKE_DEADLINE, close(peer)));
+                Err(error)
+            }
         }
-        reached.map(|stream| Some((request, stream)))
     }
 
     async fn reach(&self, target: &Target) -> Result<TcpStream, Failed> {
@@ -84,9 +88,27 @@ impl Far {
             if permitted.is_empty() {
                 return Err(Failed::Forbidden);
             }
-            connect(&permitted).await.map_err(Failed::Unreachable)
+            connect(&permitted, NEXT_ADDRESS).await.map_err(Failed::Unreachable)
         };
         timeout(CONNECT_DEADLINE, reached).await.unwrap_or_else(|_| Err(Failed::Unreachable(late(CONNECT_DEADLINE))))
+    }
+}
+
+/// Closes a connection so that what was sent arrives: what comes is discarded until the other end closes, too. If it
+/// were left unread, the kernel would reset the connection.
+async fn close(peer: Peer) -> io::Result<()> {
+    let stream = peer.control.tcp();
+    let socket = SockRef::from(stream);
+    socket.set_linger(None)?;
+    socket.shutdown(Shutdown::Write)?;
+    let mut discarded = [0; 4096];
+    loop {
+        stream.readable().await?;
+        match stream.try_read(&mut discarded) {
+            Ok(0) => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
     }
 }
 

@@ -11,7 +11,14 @@ use fullpipe_record::TcpInfo;
 use fullpipe_sys::tcp_info;
 use fullpipe_units::{ByteCount, Ratio, Time};
 use rustix::event::epoll::EventFlags;
+use rustix::io::ioctl_fionread;
 use socket2::SockRef;
+
+/// `TCP_CLOSE_WAIT` of the kernel's `tcp_states.h`: the other end has closed.
+const CLOSE_WAIT: u8 = 8;
+
+/// The events of a FIN and of a reset.
+const ENDS: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
 
 /// Bytes that are copied at once, and at most those that a direction without a pipe holds.
 pub(crate) const COPY_BYTES: usize = 32 << 10;
@@ -23,8 +30,10 @@ pub(crate) struct Leg {
     pub(crate) tls: Option<Box<Records>>,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// Its FIN or a reset has come, so that a short read is not the last.
-    has_hung_up: bool,
+    /// Events that have come, without urgent data that was read and an error that was dealt with.
+    noted: EventFlags,
+    /// Bytes read from the socket, those of TLS included, also before it became a leg.
+    read: u64,
     /// Bytes given to the socket, those of TLS included.
     pub(crate) written: u64,
     /// Bytes that were given to the socket before, which count as acknowledged.
@@ -50,15 +59,20 @@ pub(crate) enum Got {
 
 impl Leg {
     pub(crate) fn new(socket: TcpStream, tls: Option<Records>) -> Self {
-        let before = tcp_info(&socket).map_or(0, |info| sent_before(&info));
+        // Before the figures: what comes meanwhile counts as read, never as a FIN.
+        let unread = unread(&socket);
+        let info = tcp_info(&socket).unwrap_or_default();
+        let received = bytes(info.bytes_received).saturating_sub(u64::from(info.state == Some(CLOSE_WAIT)));
+        let read = received.saturating_sub(unread);
         Self {
             socket,
             tls: tls.map(Box::new),
             readable: true,
             writable: true,
-            has_hung_up: false,
+            noted: EventFlags::empty(),
+            read,
             written: 0,
-            before,
+            before: sent_before(&info),
             losses: Losses::Watched(Box::default(), 0),
         }
     }
@@ -89,10 +103,14 @@ impl Leg {
 
     /// Notes what epoll says; each event is reported once.
     pub(crate) fn note(&mut self, flags: EventFlags) {
-        let ends = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
-        self.has_hung_up |= flags.intersects(ends);
-        self.readable |= flags.intersects(EventFlags::IN | ends);
+        self.noted |= flags;
+        self.readable |= flags.intersects(EventFlags::IN | EventFlags::PRI | ENDS);
         self.writable |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
+    }
+
+    /// Returns whether urgent data has come: reads end before it, and `splice(2)` never gets beyond.
+    pub(crate) const fn has_urgent(&self) -> bool {
+        self.noted.contains(EventFlags::PRI)
     }
 
     /// Reads from the socket itself.
@@ -107,12 +125,14 @@ impl Leg {
         match result {
             Ok(0) => Ok(Got::End),
             Ok(count) => {
-                // After less than was wanted, epoll reports what comes next.
-                self.readable = count == wanted || self.has_hung_up;
+                self.read += count as u64;
+                // After less than was wanted, epoll reports what comes next, unless it has reported the last already.
+                self.readable = count == wanted || self.noted.intersects(EventFlags::PRI | ENDS);
                 Ok(Got::Bytes(count))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 self.readable = false;
+                self.noted.remove(EventFlags::PRI);
                 Ok(Got::Nothing)
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Got::Nothing),
@@ -189,9 +209,22 @@ impl Leg {
         let _ = SockRef::from(&self.socket).set_linger(None);
     }
 
-    /// Returns the error of the socket, which is then removed from it.
-    pub(crate) fn error(&self) -> Option<io::Error> {
-        self.socket.take_error().ok().flatten()
+    /// Removes the error of the socket that epoll has reported. Returns whether the FIN of the other end came before
+    /// it; `None` if there is no error.
+    pub(crate) fn failed(&mut self) -> Option<bool> {
+        if !self.noted.contains(EventFlags::ERR) {
+            return None;
+        }
+        self.noted.remove(EventFlags::ERR);
+        let error = self.socket.take_error().ok().flatten()?;
+        // The kernel says EPIPE after the FIN, but ECONNRESET if this end has closed, too.
+        Some(error.kind() == ErrorKind::BrokenPipe || self.has_closed())
+    }
+
+    /// Returns whether the FIN of the other end has come, whether or not it was read.
+    fn has_closed(&self) -> bool {
+        // The kernel counts it as one byte.
+        bytes(self.info().bytes_received) > self.read + unread(&self.socket)
     }
 
     /// Returns the figures of the kernel; empty if there are none.
@@ -207,6 +240,63 @@ impl Leg {
 }
 
 fn sent_before(info: &TcpInfo) -> u64 {
-    let bytes = |count: Option<ByteCount>| count.map_or(0, ByteCount::get);
     bytes(info.bytes_sent).saturating_sub(bytes(info.bytes_retrans))
+}
+
+fn bytes(count: Option<ByteCount>) -> u64 {
+    count.map_or(0, ByteCount::get)
+}
+
+/// Returns the bytes that have come and were not read, without a FIN.
+fn unread(socket: &TcpStream) -> u64 {
+    ioctl_fionread(socket).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_testkit::within;
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    /// `TCP_CLOSE` of the kernel's `tcp_states.h`.
+    const CLOSE: u8 = 7;
+
+    /// Two connected sockets.
+    fn ends() -> [TcpStream; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        [caller, listener.accept().unwrap().0]
+    }
+
+    /// A leg that has read some bytes before it became one, and some later. Its other end has closed if `closes`, this
+    /// end if `both`, and then the other is reset.
+    fn reset(closes: bool, both: bool) -> Leg {
+        let [mut other, mut socket] = ends();
+        other.write_all(b"some bytes").unwrap();
+        socket.read_exact(&mut [0; 4]).unwrap();
+        let mut leg = Leg::new(socket, None);
+        assert!(matches!(leg.read(&mut [0; 3]), Ok(Got::Bytes(3))));
+        if closes {
+            other.shutdown(Shutdown::Write).unwrap();
+        }
+        if both {
+            leg.shut_down();
+        }
+        SockRef::from(&other).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(other);
+        assert!(within(Duration::from_secs(5), || leg.info().state == Some(CLOSE)));
+        leg.note(EventFlags::ERR);
+        leg
+    }
+
+    #[test]
+    fn a_leg_knows_whether_a_fin_came_before_the_reset() {
+        assert_eq!(reset(false, false).failed(), Some(false));
+        assert_eq!(reset(true, false).failed(), Some(true));
+        assert_eq!(reset(false, true).failed(), Some(false));
+        // After two FINs there is no reset.
+        assert_eq!(reset(true, true).failed(), None);
+        assert!(reset(true, true).has_closed() && reset(true, false).has_closed() && !reset(false, true).has_closed());
+    }
 }

@@ -3,8 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fullpipe_control::{Peer, PeerTls};
 use fullpipe_iperf::Key;
@@ -13,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::spawn_local;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout_at};
 
 use crate::message::{TAKES_BLOCKS, TargetRequest};
 use crate::options::RelayEvent;
@@ -41,6 +42,8 @@ pub(crate) struct Pool {
     coming: Cell<usize>,
     /// Calls at once, so that the far relay does not take a burst of clients for an attack.
     calls: Semaphore,
+    /// The time of the last call that was answered.
+    answered: Cell<Option<Instant>>,
     /// Reasons for which the far relay cannot be used, since it could.
     reported: RefCell<BTreeSet<String>>,
 }
@@ -71,6 +74,7 @@ impl Pool {
             idle: RefCell::default(),
             coming: Cell::default(),
             calls: Semaphore::new(CALLS),
+            answered: Cell::default(),
             reported: RefCell::default(),
         })
     }
@@ -110,10 +114,34 @@ impl Pool {
     }
 
     async fn call(&self) -> io::Result<Ready> {
-        let _call = self.calls.acquire().await.map_err(io::Error::other)?;
-        let stream = reach(&self.via, None).await?;
-        let called = timeout(CONNECT_DEADLINE, self.greet(stream)).await;
-        called.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)))
+        self.call_within(CONNECT_DEADLINE).await
+    }
+
+    /// Calls the far relay, once others that call it leave room.
+    ///
+    /// # Errors
+    /// Fails if it does not answer, and with `TimedOut` once it has answered nobody for so long.
+    async fn call_within(&self, limit: Duration) -> io::Result<Ready> {
+        let began = Instant::now();
+        let mut turn = pin!(self.calls.acquire());
+        let _call = loop {
+            let deadline = self.deadline(began, limit);
+            match timeout_at(deadline.into(), turn.as_mut()).await {
+                Ok(turn) => break turn.map_err(io::Error::other)?,
+                Err(_) if self.deadline(began, limit) <= deadline => return Err(late(limit)),
+                Err(_) => {}
+            }
+        };
+        let called = async { self.greet(reach(&self.via, None).await?).await };
+        let called = timeout_at(self.deadline(began, limit).into(), called).await;
+        let ready = called.unwrap_or_else(|_| Err(late(limit)))?;
+        self.answered.set(Some(Instant::now()));
+        Ok(ready)
+    }
+
+    /// Returns the time at which a call that began then is given up: later if others have been answered since.
+    fn deadline(&self, began: Instant, limit: Duration) -> Instant {
+        self.answered.get().map_or(began, |answered| answered.max(began)) + limit
     }
 
     async fn greet(&self, stream: TcpStream) -> io::Result<Ready> {
@@ -146,6 +174,11 @@ impl Pool {
         Ok(Ready { peer, compress })
     }
 
+    /// Closes the connections that wait: the far relay does not answer on one of them.
+    pub(crate) fn drop_idle(&self) {
+        self.idle.borrow_mut().clear();
+    }
+
     /// Returns a connection that waited and has not gone: the far relay sends nothing of its own accord.
     fn take(&self) -> Option<Ready> {
         let mut idle = self.idle.borrow_mut();
@@ -160,7 +193,14 @@ impl Pool {
 mod tests {
     use super::*;
     use tokio::net::TcpListener;
+    use tokio::sync::mpsc::UnboundedReceiver;
     use tokio::task::LocalSet;
+
+    fn pool(via: &str, size: u16) -> (Rc<Pool>, UnboundedReceiver<RelayEvent>) {
+        let key = Key::from_file_content(b"correct horse battery").unwrap();
+        let (events, reported) = tokio::sync::mpsc::unbounded_channel();
+        (Pool::new(via.parse().unwrap(), key, None, false, size, events), reported)
+    }
 
     /// Returns the request that a near relay makes of a far one with these abilities, and whether it will compress.
     fn asked(compress: bool, abilities: Option<u8>) -> io::Result<(String, bool)> {
@@ -192,9 +232,7 @@ mod tests {
 
     #[test]
     fn connections_that_wait_in_vain_report_each_reason_once() {
-        let key = Key::from_file_content(b"correct horse battery").unwrap();
-        let (events, mut reported) = tokio::sync::mpsc::unbounded_channel();
-        let pool = Pool::new("192.0.2.1:9".parse().unwrap(), key, None, false, 8, events);
+        let (pool, mut reported) = pool("192.0.2.1:9", 8);
         for why in ["refused", "refused", "no key", "refused"] {
             pool.report(&io::Error::other(why));
         }
@@ -205,6 +243,23 @@ mod tests {
             })
             .collect();
         assert_eq!(whys, ["refused", "no key"].map(|why| format!("the far relay 192.0.2.1:9 cannot be used: {why}")));
+    }
+
+    #[test]
+    fn a_call_that_waits_for_its_turn_is_given_up_once_nobody_has_been_answered() {
+        let pool = pool("192.0.2.1:9", 0).0;
+        let (before, limit) = (Instant::now(), Duration::from_millis(20));
+        let began = before + limit;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let error = runtime.block_on(async {
+            let _others = pool.calls.acquire_many(CALLS as u32).await.unwrap();
+            pool.call_within(limit).await.err().unwrap()
+        });
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        pool.answered.set(Some(before));
+        assert_eq!(pool.deadline(began, limit), began + limit);
+        pool.answered.set(Some(began + limit / 2));
+        assert_eq!(pool.deadline(began, limit), began + limit + limit / 2);
     }
 
     #[test]

@@ -91,6 +91,11 @@ pub enum RelayEvent {
         /// Number of connections since the last such event.
         connections: u64,
     },
+    /// Connections cannot be accepted; they wait, and it is tried again at once.
+    NotAccepting {
+        /// The reason.
+        why: String,
+    },
     /// The far relay cannot be used; it is tried again each second.
     NoPeer {
         /// The reason, with the address.
@@ -114,7 +119,7 @@ pub enum RelayError {
     /// The process may hold too few files.
     #[error(
         "{wanted} connections need {needed} open files, and this process may have {permitted}; raise it with \
-         `ulimit -n {needed}`, or ask for fewer with --max-connections"
+         `ulimit -n {needed}`, or ask for fewer with --max-connections and --pool"
     )]
     Descriptors {
         /// Connections that were asked for.

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use fullpipe_control::client_prefix;
+
 /// Most callers that are pending, and most of one address (IPv6: one /64 network).
-const TOTAL: u32 = 1024;
+pub(crate) const MAX_PENDING: u32 = 1024;
 const EACH: u32 = 256;
 
 /// The callers that are pending.
@@ -23,9 +25,9 @@ pub(crate) struct PendingCaller {
 impl Pending {
     /// Counts a caller; `None` if there are too many.
     pub(crate) fn admit(&self, address: IpAddr) -> Option<PendingCaller> {
-        let prefix = prefix(address);
+        let prefix = client_prefix(address);
         let mut callers = self.0.borrow_mut();
-        if callers.values().sum::<u32>() >= TOTAL || callers.get(&prefix).is_some_and(|own| *own >= EACH) {
+        if callers.values().sum::<u32>() >= MAX_PENDING || callers.get(&prefix).is_some_and(|own| *own >= EACH) {
             return None;
         }
         *callers.entry(prefix).or_default() += 1;
@@ -42,13 +44,6 @@ impl Drop for PendingCaller {
                 callers.remove(&self.prefix);
             }
         }
-    }
-}
-
-fn prefix(address: IpAddr) -> u128 {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(address) => address.to_bits() >> 64 << 64,
     }
 }
 

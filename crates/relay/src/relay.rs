@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, available_parallelism};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Network, PeerTls};
+use fullpipe_control::{Network, PeerTls, canonical};
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::{interval, sleep};
+use tokio::time::{interval, sleep, timeout};
 
 use crate::far::Far;
 use crate::leg::Leg;
@@ -24,7 +24,7 @@ use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
 use crate::pending::{Pending, PendingCaller};
 use crate::pipes::{MAX_PIPES, Pipes};
 use crate::rules::Target;
-use crate::sockets::{canonical, listen, prepare, raise_descriptors, reach};
+use crate::sockets::{CONNECT_DEADLINE, listen, prepare, raise_descriptors, reach, unless_reset};
 use crate::worker::{Inbox, Joint, Pair, Worker};
 
 /// Time between two checks for an interrupt.
@@ -46,7 +46,8 @@ pub fn relay(
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(RelayEvent),
 ) -> Result<(), RelayError> {
-    raise_descriptors(options.max_connections)?;
+    raise_descriptors(options)?;
+    let mut reporter = Reporter::new(report);
     let (events, mut received) = unbounded_channel();
     let workers = Workers::start(&events, options.interval)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(RelayError::io("the runtime"))?;
@@ -54,51 +55,72 @@ pub fn relay(
         let relay = Rc::new(Relay::new(options, &workers, events)?);
         let listener = listen(options)?;
         let address = listener.local_addr().map_err(RelayError::io("getsockname"))?;
-        report(RelayEvent::Listening(address));
+        reporter.note(RelayEvent::Listening(address));
         if let Part::Near(pool, _) = &relay.part {
             pool.fill();
         }
         spawn_local(Rc::clone(&relay).accept(listener));
-        report_until(interrupt, &mut received, report).await;
+        report_until(interrupt, &mut received, &mut reporter).await;
         Ok(())
     });
-    // What the runtime holds is not joined yet: it is reset.
-    drop(runtime);
-    let stopping = served.is_ok().then_some(&mut *report);
-    workers.stop(options.drain, &mut received, stopping);
+    // What the runtime holds is not joined yet: it is reset. Nobody waits for names that are being resolved.
+    runtime.shutdown_background();
+    if served.is_ok() {
+        workers.stop(options.drain, &mut received, &mut reporter);
+    }
     served
 }
 
-/// Passes events on, rejections once a second.
-async fn report_until(
-    interrupt: &AtomicBool,
-    events: &mut UnboundedReceiver<RelayEvent>,
-    report: &mut dyn FnMut(RelayEvent),
-) {
+async fn report_until(interrupt: &AtomicBool, events: &mut UnboundedReceiver<RelayEvent>, reporter: &mut Reporter<'_>) {
     let mut ticks = interval(POLL_INTERVAL);
-    let mut rejected: Option<RelayEvent> = None;
-    let mut reported = Instant::now();
     while !interrupt.load(Ordering::Relaxed) {
-        let event = tokio::select! {
-            event = events.recv() => event,
-            _ = ticks.tick() => None,
-        };
+        tokio::select! {
+            event = events.recv() => event.into_iter().for_each(|event| reporter.note(event)),
+            _ = ticks.tick() => {}
+        }
+        reporter.report_held(Instant::now());
+    }
+}
+
+/// Passes events on, except that those which anybody can cause in any number are held until a second has passed.
+struct Reporter<'r> {
+    report: &'r mut dyn FnMut(RelayEvent),
+    rejected: Option<RelayEvent>,
+    not_accepting: Option<RelayEvent>,
+    reported: Instant,
+}
+
+impl<'r> Reporter<'r> {
+    fn new(report: &'r mut dyn FnMut(RelayEvent)) -> Self {
+        Self { report, rejected: None, not_accepting: None, reported: Instant::now() }
+    }
+
+    fn note(&mut self, event: RelayEvent) {
         match event {
-            Some(RelayEvent::Rejected { client, why, .. }) => {
-                let before = match rejected {
+            RelayEvent::Rejected { client, why, .. } => {
+                let before = match self.rejected {
                     Some(RelayEvent::Rejected { connections, .. }) => connections,
                     _ => 0,
                 };
-                rejected = Some(RelayEvent::Rejected { client, why, connections: before + 1 });
+                self.rejected = Some(RelayEvent::Rejected { client, why, connections: before + 1 });
             }
-            Some(event) => report(event),
-            None => {}
+            event @ RelayEvent::NotAccepting { .. } => self.not_accepting = Some(event),
+            event => (self.report)(event),
         }
-        if reported.elapsed() >= REPORT_INTERVAL
-            && let Some(event) = rejected.take()
-        {
-            reported = Instant::now();
-            report(event);
+    }
+
+    /// Reports what was held, if it is time.
+    fn report_held(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.reported) >= REPORT_INTERVAL {
+            self.reported = now;
+            self.report_all();
+        }
+    }
+
+    /// Reports what was held.
+    fn report_all(&mut self) {
+        for event in [self.rejected.take(), self.not_accepting.take()].into_iter().flatten() {
+            (self.report)(event);
         }
     }
 }
@@ -139,20 +161,25 @@ impl Relay {
         })
     }
 
-    /// Accepts clients. At the limit of connections, those that follow wait until one ends.
+    /// Accepts clients. At the limit of connections, those that follow wait until one ends. Callers of a far relay
+    /// count only once they have proved themselves.
     async fn accept(self: Rc<Self>, listener: TcpListener) {
         loop {
-            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
+            let permit = match self.part {
+                Part::Far(_) => None,
+                Part::Alone(_) | Part::Near(..) => Arc::clone(&self.permits).acquire_owned().await.ok(),
+            };
             match listener.accept().await {
-                Ok((stream, client)) => {
-                    self.admit(stream, canonical(client), permit);
+                Ok((stream, client)) => self.admit(stream, canonical(client), permit),
+                Err(error) => {
+                    let _ = self.events.send(RelayEvent::NotAccepting { why: error.to_string() });
+                    sleep(ACCEPT_PAUSE).await;
                 }
-                Err(_) => sleep(ACCEPT_PAUSE).await,
             }
         }
     }
 
-    fn admit(self: &Rc<Self>, stream: TcpStream, client: SocketAddr, permit: OwnedSemaphorePermit) {
+    fn admit(self: &Rc<Self>, stream: TcpStream, client: SocketAddr, permit: Option<OwnedSemaphorePermit>) {
         let rejected = |why| {
             let _ = self.events.send(RelayEvent::Rejected { client: client.ip(), why, connections: 1 });
         };
@@ -171,9 +198,10 @@ impl Relay {
             Part::Alone(_) | Part::Near(..) => None,
         };
         let relay = Rc::clone(self);
+        let mut quotas = Quotas { permit, pending };
         spawn_local(async move {
-            match relay.join(stream, pending).await {
-                Ok(Some(sides)) => relay.hand_over(sides, client, permit),
+            match relay.join(stream, &mut quotas).await {
+                Ok(Some(sides)) => relay.hand_over(sides, client, quotas),
                 Ok(None) => {}
                 Err(error) => {
                     let _ = relay.events.send(RelayEvent::NotRelayed { client, why: error.to_string() });
@@ -182,27 +210,34 @@ impl Relay {
         });
     }
 
-    /// Returns both sides of the connection of a client. `pending` goes once the client may take its time.
-    async fn join(&self, stream: TcpStream, pending: Option<PendingCaller>) -> io::Result<Option<Sides>> {
+    /// Returns both sides of the connection of a client.
+    async fn join(&self, stream: TcpStream, quotas: &mut Quotas) -> io::Result<Option<Sides>> {
         let plain = |stream: TcpStream| stream.into_std().map(|stream| Leg::new(stream, None));
         match &self.part {
             Part::Alone(to) => {
                 let unreachable = |error| io::Error::other(format!("the target {to} cannot be reached: {error}"));
-                let target = plain(reach(to, stream.local_addr().ok()).await.map_err(unreachable)?)?;
+                let reached = async { reach(to, stream.local_addr().ok()).await.map_err(unreachable) };
+                let target = plain(unless_reset(&stream, reached).await?)?;
                 Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), joint: Joint::Alone }))
             }
             Part::Near(pool, to) => {
                 let unusable = |error| io::Error::other(format!("the far relay {} cannot be used: {error}", pool.via));
-                let Ready { peer, compress } = pool.ask(to).await.map_err(unusable)?;
+                // Each is asked, so that none says later what is known now.
+                if self.inboxes.iter().filter(|inbox| inbox.take_unanswered()).count() > 0 {
+                    pool.drop_idle();
+                }
+                let asked = async { pool.ask(to).await.map_err(unusable) };
+                let Ready { peer, compress } = unless_reset(&stream, asked).await?;
                 let (far, tls) = peer.into_records()?;
                 let target = Leg::new(far.into_std()?, tls);
                 let joint = Joint::Near { compress };
                 Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), joint }))
             }
             Part::Far(far) => {
-                let mut peer = far.answer(stream).await?;
-                drop(pending);
-                let Some((request, target)) = far.serve(&mut peer).await? else { return Ok(None) };
+                let peer = far.answer(stream).await?;
+                quotas.permit = Some(self.permit().await?);
+                quotas.pending = None;
+                let Some((peer, request, target)) = far.serve(peer).await? else { return Ok(None) };
                 let (near, tls) = peer.into_records()?;
                 let client = Leg::new(near.into_std()?, tls);
                 let joint = Joint::Far { compress: request.compress };
@@ -211,14 +246,32 @@ impl Relay {
         }
     }
 
+    /// Waits until there is room for a connection.
+    ///
+    /// # Errors
+    /// Fails at the deadline.
+    async fn permit(&self) -> io::Result<OwnedSemaphorePermit> {
+        let all_used = |_| io::Error::other("as many connections as permitted are open");
+        let permit = timeout(CONNECT_DEADLINE, Arc::clone(&self.permits).acquire_owned()).await.map_err(all_used)?;
+        permit.map_err(io::Error::other)
+    }
+
     /// Gives a connection to the worker with the fewest.
-    fn hand_over(&self, sides: Sides, who: SocketAddr, permit: OwnedSemaphorePermit) {
+    fn hand_over(&self, sides: Sides, who: SocketAddr, quotas: Quotas) {
+        let Some(permit) = quotas.permit else { return };
         let Sides { client, target, whither, joint } = sides;
         let pair = Pair { client, target, who, whither, joint, permit };
         if let Some(inbox) = self.inboxes.iter().min_by_key(|inbox| inbox.load()) {
             inbox.put(pair);
         }
     }
+}
+
+/// Shares of the limits that a client uses.
+struct Quotas {
+    permit: Option<OwnedSemaphorePermit>,
+    /// Until it has proved who it is.
+    pending: Option<PendingCaller>,
 }
 
 /// Both sides of a connection.
@@ -233,6 +286,13 @@ struct Sides {
 struct Workers {
     inboxes: Vec<Arc<Inbox>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// Threads of a relay that cannot start end, too.
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.inboxes.iter().for_each(|inbox| inbox.stop(Instant::now()));
+    }
 }
 
 impl Workers {
@@ -252,29 +312,45 @@ impl Workers {
     }
 
     /// Waits for the workers, which reset at the deadline what is left, and reports what ends meanwhile.
-    fn stop(
-        self,
-        drain: Span,
-        events: &mut UnboundedReceiver<RelayEvent>,
-        mut report: Option<&mut dyn FnMut(RelayEvent)>,
-    ) {
-        let mut pass_on = |event| {
-            if let Some(report) = &mut report {
-                report(event);
-            }
-        };
+    fn stop(self, drain: Span, events: &mut UnboundedReceiver<RelayEvent>, reporter: &mut Reporter<'_>) {
         let connections = self.inboxes.iter().map(|inbox| inbox.load() as u32).sum();
-        pass_on(RelayEvent::Stopping { connections, deadline: drain });
+        reporter.note(RelayEvent::Stopping { connections, deadline: drain });
         let deadline = Instant::now() + Duration::from(drain);
         self.inboxes.iter().for_each(|inbox| inbox.stop(deadline));
         while !self.threads.iter().all(JoinHandle::is_finished) {
             thread::sleep(POLL_INTERVAL);
             while let Ok(event) = events.try_recv() {
-                pass_on(event);
+                reporter.note(event);
             }
         }
         while let Ok(event) = events.try_recv() {
-            pass_on(event);
+            reporter.note(event);
         }
+        reporter.report_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_anybody_can_cause_is_reported_once_a_second_and_at_the_end() {
+        let mut reported = Vec::new();
+        let report = &mut |event| reported.push(format!("{event:?}"));
+        let mut reporter = Reporter::new(report);
+        let rejected = || RelayEvent::Rejected { client: [192, 0, 2, 1].into(), why: "it is late", connections: 1 };
+        for _ in 0..3 {
+            reporter.note(rejected());
+            reporter.note(RelayEvent::NotAccepting { why: "no descriptors".to_owned() });
+        }
+        let now = Instant::now();
+        reporter.report_held(now);
+        reporter.report_held(now + REPORT_INTERVAL);
+        reporter.note(rejected());
+        reporter.report_held(now + REPORT_INTERVAL);
+        reporter.report_all();
+        let [first, second, last] = &reported[..] else { panic!("{reported:?}") };
+        assert!(first.contains("connections: 3") && second.contains("NotAccepting") && last.contains("connections: 1"));
     }
 }

@@ -40,8 +40,20 @@ pub enum RuleError {
 const MAX_HOST: usize = 253;
 
 /// Networks that are permitted only where the user lists them or a part of them: this host, and its link. Packets to
-/// the unspecified addresses stay on this host, too. Link-local are the addresses of clouds' metadata.
-const OWN: [&str; 7] = ["127.0.0.0/8", "0.0.0.0/8", "169.254.0.0/16", "::1", "::", "fe80::/10", "fd00:ec2::254"];
+/// the unspecified addresses stay on this host, too. Most clouds have their metadata at link-local addresses; the last
+/// are those of Azure, Alibaba, Oracle and Amazon that are not.
+const OWN: [&str; 10] = [
+    "127.0.0.0/8",
+    "0.0.0.0/8",
+    "169.254.0.0/16",
+    "::1",
+    "::",
+    "fe80::/10",
+    "168.63.129.16",
+    "100.100.100.200",
+    "192.0.0.192",
+    "fd00:ec2::254",
+];
 
 impl FromStr for Target {
     type Err = RuleError;
@@ -143,12 +155,16 @@ mod tests {
             "[::]:22",
             "[fe80::1]:22",
             "[::ffff:169.254.1.1]:22",
+            "168.63.129.16:80",
+            "100.100.100.200:80",
+            "192.0.0.192:80",
+            "[fd00:ec2::254]:80",
         ] {
             assert!(!permitted(&["0.0.0.0/0:*", "[::/0]:*"], address), "{address}");
         }
         assert!(permitted(&["127.0.0.1:22"], "127.0.0.1:22") && !permitted(&["127.0.0.1:22"], "127.0.0.2:22"));
         assert!(permitted(&["127.0.0.0/8:*"], "127.0.0.2:80"));
-        assert!(permitted(&["[fe80::/10]:80"], "[fe80::1]:80"));
+        assert!(permitted(&["[fe80::/10]:80"], "[fe80::1]:80") && permitted(&["[fe80::/10]:80"], "[fe80::1%3]:80"));
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! Sockets as a relay wants them.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::time::Duration;
 
-use fullpipe_control::{ListenError, listen_tcp, most_descriptors};
+use fullpipe_control::{ListenError, canonical, listen_tcp, most_descriptors};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::options::{RelayError, RelayOptions};
+use crate::options::{RelayError, RelayOptions, Role};
+use crate::pending::MAX_PENDING;
 use crate::pipes::MAX_PIPES;
 use crate::rules::Target;
 
@@ -19,6 +24,9 @@ const UNSENT: u32 = 1 << 20;
 
 /// Time for a connection to a target or a far relay.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time after which the next address of a name is tried, too: that of the first retransmission of a SYN.
+pub(crate) const NEXT_ADDRESS: Duration = Duration::from_secs(1);
 
 /// Time without data after which the other end is asked whether it is there, and between two such questions.
 const KEEPALIVE: Duration = Duration::from_mins(1);
@@ -42,6 +50,8 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_tcp_nodelay(true)?;
+    // Urgent data keeps its place among the others (RFC 6093, section 4).
+    socket.set_out_of_band_inline(true)?;
     socket.set_tcp_notsent_lowat(UNSENT)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
     socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_PROBES))
@@ -56,27 +66,42 @@ pub(crate) async fn resolve(target: &Target) -> io::Result<Vec<SocketAddr>> {
     Ok(found.map(canonical).collect())
 }
 
-/// Returns an address of IPv4 as one, also where it came as one of IPv6.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// Connects to the first of `addresses` that answers.
+/// Connects to the first of `addresses` that answers. Each is tried once those before it have failed, or the last of
+/// them has not answered within `pause` (RFC 8305, section 5).
 ///
 /// # Errors
 /// Fails with the error of the last of them.
-pub(crate) async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+pub(crate) async fn connect(addresses: &[SocketAddr], pause: Duration) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                prepare(&stream)?;
-                return Ok(stream);
-            }
-            Err(error) => failed = error,
+    let mut left = addresses.iter();
+    let mut calls = JoinSet::new();
+    loop {
+        match left.next() {
+            Some(address) => drop(calls.spawn(call(*address))),
+            None if calls.is_empty() => return Err(failed),
+            None => {}
+        }
+        let called = match timeout(pause, calls.join_next()).await {
+            Ok(called) => called,
+            // There is no other address to try meanwhile.
+            Err(_) if left.len() == 0 => calls.join_next().await,
+            Err(_) => continue,
+        };
+        match called.transpose()? {
+            Some(Ok(stream)) => return Ok(stream),
+            Some(Err(error)) => failed = error,
+            None => {}
         }
     }
-    Err(failed)
+}
+
+/// Connects to an address. The connection is reset whenever it is given up.
+async fn call(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
+    let stream = socket.connect(address).await?;
+    prepare(&stream)?;
+    Ok(stream)
 }
 
 /// Resolves `target` and connects to it, within the deadline.
@@ -91,9 +116,28 @@ pub(crate) async fn reach(target: &Target, ours: Option<SocketAddr>) -> io::Resu
         if ours.is_some_and(|ours| addresses.contains(&canonical(ours))) {
             return Err(io::Error::other("it is this relay itself"));
         }
-        connect(&addresses).await
+        connect(&addresses, NEXT_ADDRESS).await
     };
     timeout(CONNECT_DEADLINE, reached).await.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)))
+}
+
+/// Returns the result of `work`, which is given up if `client` is reset first, and has sent nothing and not closed:
+/// what came before a FIN is to be delivered.
+///
+/// # Errors
+/// Fails if `work` does, and with `ConnectionReset`.
+pub(crate) async fn unless_reset<T>(client: &TcpStream, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let mut work = pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        _ = client.ready(Interest::ERROR) => {}
+    }
+    match SockRef::from(client).peek(&mut [MaybeUninit::uninit()]) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            Err(io::Error::new(error.kind(), "the client has reset it"))
+        }
+        _ => work.await,
+    }
 }
 
 pub(crate) fn late(deadline: Duration) -> io::Error {
@@ -104,11 +148,111 @@ pub(crate) fn late(deadline: Duration) -> io::Error {
 ///
 /// # Errors
 /// Fails if it is too low for so many connections.
-pub(crate) fn raise_descriptors(connections: u32) -> Result<(), RelayError> {
+pub(crate) fn raise_descriptors(options: &RelayOptions) -> Result<(), RelayError> {
     let permitted = most_descriptors();
-    let needed = 2 * (u64::from(connections) + MAX_PIPES as u64) + RESERVED_DESCRIPTORS;
+    let needed = descriptors(options);
     if permitted < needed {
-        return Err(RelayError::Descriptors { wanted: connections, needed, permitted });
+        return Err(RelayError::Descriptors { wanted: options.max_connections, needed, permitted });
     }
     Ok(())
+}
+
+/// Returns how many descriptors a relay needs.
+fn descriptors(options: &RelayOptions) -> u64 {
+    let more = match options.role {
+        Role::Alone { .. } => 0,
+        Role::Near { pool, .. } => pool.into(),
+        Role::Far { .. } => MAX_PENDING.into(),
+    };
+    2 * (u64::from(options.max_connections) + MAX_PIPES as u64) + more + RESERVED_DESCRIPTORS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_iperf::Key;
+    use fullpipe_units::Span;
+    use std::io::Write;
+    use std::net::Shutdown;
+    use std::time::Instant;
+    use tokio::runtime::Builder;
+
+    fn within<T>(work: impl Future<Output = T>) -> T {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { timeout(CONNECT_DEADLINE, work).await.expect("it does not last so long") })
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_does_not_keep_others_from_being_tried() {
+        within(async {
+            let answers = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            // The queue of connections of this one is full, so that it drops SYNs.
+            let silent = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+            silent.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+            silent.listen(0).unwrap();
+            let drops = silent.local_addr().unwrap().as_socket().unwrap();
+            let _queued = TcpStream::connect(drops).await.unwrap();
+            let refuses = SocketAddr::from(([127, 0, 0, 1], fullpipe_testkit::free_port()));
+            let address = answers.local_addr().unwrap();
+            let began = Instant::now();
+            let stream = connect(&[refuses, drops, address], Duration::from_millis(20)).await.unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), address);
+            assert!(began.elapsed() >= Duration::from_millis(20), "the one before it was tried first");
+            let error = connect(&[refuses, refuses], NEXT_ADDRESS).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+            assert_eq!(connect(&[], NEXT_ADDRESS).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+        });
+    }
+
+    #[test]
+    fn nothing_is_done_for_a_client_that_was_reset_unless_it_had_sent_something_or_closed() {
+        /// Returns the result of the work for a client that does this and is reset then.
+        async fn done(act: impl FnOnce(&std::net::TcpStream)) -> io::Result<u8> {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let client = std::net::TcpStream::connect(listener.local_addr()?)?;
+            let (accepted, _) = listener.accept().await?;
+            act(&client);
+            SockRef::from(&client).set_linger(Some(Duration::ZERO))?;
+            drop(client);
+            let work = async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                Ok(7)
+            };
+            unless_reset(&accepted, work).await
+        }
+        within(async {
+            assert_eq!(done(|_| ()).await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+            assert_eq!(done(|client| client.shutdown(Shutdown::Write).unwrap()).await.unwrap(), 7);
+            assert_eq!(done(|mut client| client.write_all(b"last").unwrap()).await.unwrap(), 7);
+        });
+    }
+
+    #[test]
+    fn connections_that_wait_for_clients_need_descriptors_too() {
+        let key = || Key::from_file_content(b"correct horse battery").unwrap();
+        let target: Target = "host:22".parse().unwrap();
+        let needed = |role| {
+            descriptors(&RelayOptions {
+                address: None,
+                port: 0,
+                allow: Vec::new(),
+                max_connections: 20,
+                drain: Span::ZERO,
+                interval: None,
+                role,
+            })
+        };
+        let near = |pool| Role::Near {
+            to: target.clone(),
+            via: target.clone(),
+            key: key(),
+            plain: true,
+            compress: false,
+            pool,
+        };
+        let alone = needed(Role::Alone { to: target.clone() });
+        assert_eq!(needed(near(240)), alone + 240);
+        let far = needed(Role::Far { targets: Vec::new(), key: key(), plain: true });
+        assert_eq!(far, alone + u64::from(MAX_PENDING));
+    }
 }

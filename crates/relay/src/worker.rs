@@ -5,7 +5,7 @@ use std::io;
 use std::mem::replace;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,8 @@ pub(crate) struct Inbox {
     /// No more come: what is left at the deadline is reset.
     deadline: OnceLock<Instant>,
     load: AtomicUsize,
+    /// A far relay has not answered a request since this was last asked.
+    is_unanswered: AtomicBool,
 }
 
 impl Joint {
@@ -77,18 +79,32 @@ impl Joint {
     }
 }
 
-/// Time in which a connection of which one side was reset delivers the rest to the other.
-const LAST_BYTES: Duration = Duration::from_secs(30);
+/// Time in which the other side of a connection, of which one was reset, must take some of the rest.
+const LAST_BYTES: Duration = Duration::from_mins(2);
+
+/// Time for the status of a far relay, which may take [`CONNECT_DEADLINE`](crate::sockets::CONNECT_DEADLINE) for the
+/// target.
+const STATUS_DEADLINE: Duration = Duration::from_secs(15);
 
 /// Time after which a side that acknowledges nothing counts as gone.
 const SILENCE: Span = Span::from_secs(120);
+
+/// The same for one whose window is closed: the kernel probes it every two minutes (`TCP_RTO_MAX`).
+const PROBED_SILENCE: Span = Span::from_secs(250);
+
+/// Retransmission timeouts in a row, at least, of a side that counts as gone. The last acknowledgement may be long ago
+/// although data has only just been sent.
+const TIMEOUTS: u64 = 5;
+
+/// Probes of a closed window without an answer, at least: one may be on its way.
+const PROBES: u64 = 2;
 
 /// Time between two samples of connections that send.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Time between two checks of connections that end, and of all of them.
 const SHORT: Duration = Duration::from_millis(10);
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(5);
 
 /// Events that are taken at once.
 const EVENTS: usize = 256;
@@ -99,12 +115,23 @@ const WAKE: u64 = u64::MAX;
 impl Inbox {
     pub(crate) fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self { pairs: Mutex::default(), wake, deadline: OnceLock::new(), load: AtomicUsize::new(0) })
+        Ok(Self {
+            pairs: Mutex::default(),
+            wake,
+            deadline: OnceLock::new(),
+            load: AtomicUsize::new(0),
+            is_unanswered: AtomicBool::new(false),
+        })
     }
 
     /// Returns the number of connections.
     pub(crate) fn load(&self) -> usize {
         self.load.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a far relay has not answered a request since the last call.
+    pub(crate) fn take_unanswered(&self) -> bool {
+        self.is_unanswered.swap(false, Ordering::Relaxed)
     }
 
     /// Hands a connection over.
@@ -143,14 +170,23 @@ struct Joined {
     ending: Ending,
     /// It stands in the queue of those that can go on.
     is_queued: bool,
-    /// The side that was reset after its FIN, and the time until which the other is waited for.
-    resets: Option<(Side, Instant)>,
+    /// One side was reset after its FIN, and the other is waited for.
+    resets: Option<LastBytes>,
     who: SocketAddr,
     whither: String,
     began: Instant,
     /// The last report, where an interval of reports was asked for.
     followed: Option<Box<Followed>>,
     _permit: OwnedSemaphorePermit,
+}
+
+/// The wait for the acknowledgement of the last bytes.
+struct LastBytes {
+    /// The side that was reset.
+    side: Side,
+    until: Instant,
+    /// Bytes that were not acknowledged when it was last extended.
+    left: u64,
 }
 
 /// A worker.
@@ -214,9 +250,9 @@ impl Worker {
                     self.advance(slot);
                 }
             }
-            self.finish_resets();
+            self.finish_resets(Instant::now());
             self.watch_losses();
-            self.end_silent();
+            self.end_silent(Instant::now());
             self.report_progress();
             if self.has_stopped() {
                 return Ok(());
@@ -244,12 +280,6 @@ impl Worker {
             let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { continue };
             let side = if token & 1 == 0 { Side::Client } else { Side::Target };
             joined.legs[side as usize].note(flags);
-            // Neither a read nor a write would find that a side which has closed was reset.
-            let failed = flags.contains(EventFlags::ERR) && !joined.ending.is_moving(side);
-            if failed && joined.legs[side as usize].error().is_some() {
-                let next = joined.ending.failed(side, true);
-                self.carry_out(slot, next);
-            }
             self.enqueue(slot);
         }
     }
@@ -268,11 +298,6 @@ impl Worker {
             self.joined.len() - 1
         });
         let legs = [pair.client, pair.target];
-        let followed = self.interval.map(|_| Box::new(Followed::begin(&legs)));
-        if followed.is_some() {
-            let joined = RelayJoined { client: pair.who, target: pair.whither.clone() };
-            let _ = self.events.send(RelayEvent::Joined(joined));
-        }
         let joined = Joined {
             legs,
             directions: pair.joint.directions(),
@@ -282,10 +307,10 @@ impl Worker {
             who: pair.who,
             whither: pair.whither,
             began: Instant::now(),
-            followed,
+            followed: None,
             _permit: pair.permit,
         };
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let flags = EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let watched = joined.legs.iter().zip(0..).all(|(leg, side)| {
             add(&self.epoll, &leg.socket, EventData::new_u64((slot as u64) << 1 | side), flags).is_ok()
         });
@@ -307,36 +332,71 @@ impl Worker {
     fn advance(&mut self, slot: usize) {
         let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
         joined.is_queued = false;
-        let mut again = false;
+        // A status of the far relay stands before what ends its connection.
+        let mut again = joined.expects_status() && self.turn(slot, Side::Target);
+        self.announce(slot);
+        self.find_failures(slot);
         for side in Side::BOTH {
-            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
-            if !joined.ending.is_moving(side) {
-                continue;
-            }
-            let next = match joined.turn(side, &mut self.shared) {
-                Turn::Waits => continue,
-                Turn::Again => {
-                    again = true;
-                    continue;
-                }
-                Turn::Ended => {
-                    joined.legs[side.other() as usize].shut_down();
-                    joined.ending.passed(side)
-                }
-                Turn::SourceFailed => joined.ending.failed(side, false),
-                Turn::Malformed => return self.end(slot, RelayEnding::Malformed),
-                // The kernel says EPIPE if the FIN came before the reset, and ECONNRESET if not.
-                Turn::DestinationFailed(error) => {
-                    joined.ending.failed(side.other(), error.kind() == io::ErrorKind::BrokenPipe)
-                }
-                Turn::Refused(Status::Forbidden) => return self.end(slot, RelayEnding::Forbidden),
-                Turn::Refused(_) => return self.end(slot, RelayEnding::Unreachable),
-            };
-            self.carry_out(slot, next);
+            again |= self.turn(slot, side);
         }
         if again {
             self.enqueue(slot);
         }
+    }
+
+    /// Gives one direction its turn. Returns whether it could go on.
+    fn turn(&mut self, slot: usize, side: Side) -> bool {
+        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return false };
+        if !joined.ending.is_moving(side) {
+            return false;
+        }
+        let next = match joined.turn(side, &mut self.shared) {
+            Turn::Waits => return false,
+            Turn::Again => return true,
+            Turn::Ended => {
+                joined.legs[side.other() as usize].shut_down();
+                Ok(joined.ending.passed(side))
+            }
+            Turn::SourceFailed => Ok(joined.ending.failed(side, false)),
+            Turn::Malformed => Err(RelayEnding::Malformed),
+            // The kernel says EPIPE if the FIN came before the reset, and ECONNRESET if not.
+            Turn::DestinationFailed(error) => {
+                Ok(joined.ending.failed(side.other(), error.kind() == io::ErrorKind::BrokenPipe))
+            }
+            Turn::Refused(Status::Forbidden) => Err(RelayEnding::Forbidden),
+            Turn::Refused(_) => Err(RelayEnding::Unreachable),
+        };
+        match next {
+            Ok(next) => self.carry_out(slot, next),
+            Err(ending) => self.end(slot, ending),
+        }
+        false
+    }
+
+    /// Deals with errors that epoll has reported: a read or a write finds them only where there is something to move.
+    /// Those of a client wait for the far relay, which takes no bytes, and no reset, before it has connected.
+    fn find_failures(&mut self, slot: usize) {
+        for side in Side::BOTH {
+            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
+            if side == Side::Client && joined.expects_status() {
+                continue;
+            }
+            if let Some(has_closed) = joined.legs[side as usize].failed() {
+                let next = joined.ending.failed(side, has_closed);
+                self.carry_out(slot, next);
+            }
+        }
+    }
+
+    /// Reports that a connection begins, where an interval of reports was asked for, once its target is connected.
+    fn announce(&mut self, slot: usize) {
+        let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
+        if self.interval.is_none() || joined.followed.is_some() || joined.expects_status() {
+            return;
+        }
+        joined.followed = Some(Box::new(Followed::begin(&joined.legs)));
+        let begun = RelayJoined { client: joined.who, target: joined.whither.clone() };
+        let _ = self.events.send(RelayEvent::Joined(begun));
     }
 
     fn carry_out(&mut self, slot: usize, next: Next) {
@@ -353,21 +413,27 @@ impl Worker {
                 if let Some(joined) = &mut self.joined[slot]
                     && joined.resets.is_none()
                 {
-                    joined.resets = Some((side, Instant::now() + LAST_BYTES));
+                    joined.resets = Some(LastBytes { side, until: Instant::now() + LAST_BYTES, left: u64::MAX });
                     self.resetting.push(slot);
                 }
             }
         }
     }
 
-    /// Resets sides that have acknowledged everything, whose other side was reset.
-    fn finish_resets(&mut self) {
-        let now = Instant::now();
+    /// Resets sides that have acknowledged everything, or long nothing more, whose other side was reset.
+    fn finish_resets(&mut self, now: Instant) {
         for slot in std::mem::take(&mut self.resetting) {
-            let Some(joined) = self.joined.get(slot).and_then(Option::as_ref) else { continue };
-            let Some((side, until)) = joined.resets else { continue };
-            if now >= until || has_acknowledged(&joined.legs[side.other() as usize].info()) {
-                self.end(slot, reset_by(side));
+            let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { continue };
+            let Some(last) = &mut joined.resets else { continue };
+            let leg = &joined.legs[last.side.other() as usize];
+            let info = leg.info();
+            let left = leg.unacknowledged(&info);
+            if left < replace(&mut last.left, left) {
+                last.until = now + LAST_BYTES;
+            }
+            if now >= last.until || has_acknowledged(&info) {
+                let ending = reset_by(last.side);
+                self.end(slot, ending);
             } else {
                 self.resetting.push(slot);
             }
@@ -386,16 +452,21 @@ impl Worker {
         }
     }
 
-    /// Ends connections of which a side has long acknowledged nothing. A receiver whose window is closed answers
-    /// probes, so it may take its time; `TCP_USER_TIMEOUT` would end it.
-    fn end_silent(&mut self) {
-        if self.checked.elapsed() < LONG {
+    /// Ends connections whose far relay does not answer, and those of which a side has long acknowledged nothing. A
+    /// receiver whose window is closed answers probes, so it may take its time; `TCP_USER_TIMEOUT` would end it.
+    fn end_silent(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.checked) < LONG {
             return;
         }
-        self.checked = Instant::now();
+        self.checked = now;
         for slot in 0..self.joined.len() {
             let Some(joined) = &self.joined[slot] else { continue };
-            if let Some(side) = Side::BOTH.into_iter().find(|side| is_silent(&joined.legs[*side as usize].info())) {
+            if joined.expects_status() && now.saturating_duration_since(joined.began) > STATUS_DEADLINE {
+                self.inbox.is_unanswered.store(true, Ordering::Relaxed);
+                self.end(slot, RelayEnding::Unreachable);
+            } else if let Some(side) =
+                Side::BOTH.into_iter().find(|side| is_silent(&joined.legs[*side as usize].info()))
+            {
                 self.end(slot, reset_by(side));
             }
         }
@@ -432,6 +503,7 @@ impl Worker {
 
     /// Ends a connection, and reports it.
     fn end(&mut self, slot: usize, ending: RelayEnding) {
+        self.announce(slot);
         let Some(mut joined) = self.joined[slot].take() else { return };
         self.free.push(slot);
         self.divide_memory();
@@ -445,6 +517,11 @@ impl Worker {
 }
 
 impl Joined {
+    /// Returns whether the far relay has not said that it is connected.
+    fn expects_status(&self) -> bool {
+        self.directions[Side::Target as usize].expects_status()
+    }
+
     fn turn(&mut self, side: Side, shared: &mut Shared) -> Turn {
         let [client, target] = &mut self.legs;
         let (from, to) = if side == Side::Client { (client, target) } else { (target, client) };
@@ -516,9 +593,129 @@ fn has_acknowledged(info: &TcpInfo) -> bool {
     unacked == 0 && info.not_sent.is_none_or(|bytes| bytes == ByteCount::ZERO)
 }
 
-/// Returns whether something waits for an acknowledgement, and none has come for long.
+/// Returns whether data, or probes of a closed window, were sent again and again, and no acknowledgement has come for
+/// long.
 fn is_silent(info: &TcpInfo) -> bool {
-    let waits = info.unacked.is_some_and(|segments| segments.get() > 0)
-        || info.window_probes.is_some_and(|probes| probes.get() > 0);
-    waits && info.since_ack_received.is_some_and(|since| since > SILENCE)
+    let count = |segments: Option<SegCount>| segments.map_or(0, SegCount::get);
+    let limit = match () {
+        () if count(info.unacked) > 0 && count(info.timeouts_in_a_row) >= TIMEOUTS => SILENCE,
+        () if count(info.window_probes) >= PROBES => PROBED_SILENCE,
+        () => return false,
+    };
+    info.since_ack_received.is_some_and(|since| since > limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use tokio::sync::Semaphore;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    /// A worker with one connection, its events, and the client's and the target's ends.
+    fn joined(joint: Joint, interval: Option<Span>) -> (Worker, UnboundedReceiver<RelayEvent>, [TcpStream; 2]) {
+        let (events, received) = unbounded_channel();
+        let inbox = Arc::new(Inbox::new().unwrap());
+        let mut worker = Worker::new(Arc::clone(&inbox), events, Pipes::new(2), interval).unwrap();
+        let [(client, one), (target, other)] = [(), ()].map(|()| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let accepted = listener.accept().unwrap().0;
+            accepted.set_nonblocking(true).unwrap();
+            (Leg::new(accepted, None), caller)
+        });
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let who = one.local_addr().unwrap();
+        inbox.put(Pair { client, target, who, whither: "host:22".to_owned(), joint, permit });
+        inbox.take().into_iter().for_each(|pair| worker.join(pair));
+        worker.advance(0);
+        (worker, received, [one, other])
+    }
+
+    /// The side of the client.
+    fn leg(worker: &mut Worker) -> &mut Leg {
+        &mut worker.joined[0].as_mut().unwrap().legs[0]
+    }
+
+    /// Gives the connection its turn after what epoll says next.
+    fn next_events(worker: &mut Worker) {
+        let mut events = Vec::with_capacity(EVENTS);
+        wait(&worker.epoll, rustix::buffer::spare_capacity(&mut events), None).unwrap();
+        worker.note(&events);
+        worker.advance(0);
+    }
+
+    fn ending(events: &mut UnboundedReceiver<RelayEvent>) -> Option<RelayEnding> {
+        match events.try_recv().ok()? {
+            RelayEvent::Relayed(done) => Some(done.ending),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_far_relay_that_does_not_answer_is_given_up_and_so_is_its_pool() {
+        let (mut worker, mut events, _ends) = joined(Joint::Near { compress: false }, None);
+        let began = Instant::now();
+        worker.end_silent(began + 2 * LONG);
+        assert!(ending(&mut events).is_none() && !worker.inbox.take_unanswered());
+        worker.end_silent(began + STATUS_DEADLINE + LONG);
+        assert_eq!(ending(&mut events), Some(RelayEnding::Unreachable));
+        assert!(worker.inbox.take_unanswered() && !worker.inbox.take_unanswered());
+        // A host may be silent for as long as it likes.
+        let (mut worker, mut events, _ends) = joined(Joint::Alone, None);
+        worker.end_silent(began + 10 * STATUS_DEADLINE);
+        assert!(ending(&mut events).is_none());
+    }
+
+    #[test]
+    fn a_connection_begins_once_its_target_is_connected() {
+        let interval = Some(Span::from_secs(1));
+        let (_worker, mut events, _ends) = joined(Joint::Alone, interval);
+        assert!(matches!(events.try_recv(), Ok(RelayEvent::Joined(_))));
+        let (mut worker, mut events, [_client, mut far]) = joined(Joint::Near { compress: false }, interval);
+        assert!(events.try_recv().is_err(), "there is no status");
+        io::Write::write_all(&mut far, &[Status::Connected.to_byte()]).unwrap();
+        next_events(&mut worker);
+        assert!(matches!(events.try_recv(), Ok(RelayEvent::Joined(_))));
+        let (mut worker, mut events, [_client, mut far]) = joined(Joint::Near { compress: false }, interval);
+        io::Write::write_all(&mut far, &[Status::Forbidden.to_byte()]).unwrap();
+        next_events(&mut worker);
+        assert_eq!(ending(&mut events), Some(RelayEnding::Forbidden));
+    }
+
+    #[test]
+    fn the_last_bytes_may_take_as_long_as_some_are_acknowledged() {
+        let (mut worker, mut events, [client, _target]) = joined(Joint::Alone, None);
+        let began = Instant::now();
+        worker.carry_out(0, Next::ResetOther(Side::Target));
+        // More than the client takes, as it does not read.
+        while leg(&mut worker).write(&[0; 1 << 14]).unwrap() > 0 {}
+        let written = leg(&mut worker).written;
+        for (minutes, unacknowledged) in [(1, 3), (2, 2), (3, 2), (4, 1), (5, 1)] {
+            leg(&mut worker).written = written + unacknowledged;
+            worker.finish_resets(began + Duration::from_mins(minutes));
+        }
+        assert!(ending(&mut events).is_none());
+        worker.finish_resets(began + Duration::from_secs(6 * 60 + 1));
+        assert_eq!(ending(&mut events), Some(RelayEnding::TargetReset));
+        drop(client);
+    }
+
+    #[test]
+    fn only_a_side_that_was_asked_again_and_again_is_silent() {
+        let info = |unacked, timeouts, probes, since| TcpInfo {
+            unacked: Some(SegCount::new(unacked)),
+            timeouts_in_a_row: Some(SegCount::new(timeouts)),
+            window_probes: Some(SegCount::new(probes)),
+            since_ack_received: Some(Span::from_secs(since)),
+            ..TcpInfo::default()
+        };
+        assert!(is_silent(&info(10, 9, 0, 121)));
+        assert!(!is_silent(&info(10, 9, 0, 119)));
+        // A request after a long download, of which the last packets acknowledged nothing.
+        assert!(!is_silent(&info(1, 0, 0, 600)));
+        // A probe of a closed window that is on its way, and one that was lost.
+        assert!(!is_silent(&info(0, 0, 1, 122)) && !is_silent(&info(0, 0, 2, 241)));
+        assert!(is_silent(&info(0, 0, 2, 251)));
+    }
 }

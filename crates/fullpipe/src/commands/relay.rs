@@ -6,7 +6,7 @@ use clap::ArgGroup;
 use fullpipe_control::Network;
 use fullpipe_iperf::Key;
 use fullpipe_record::Event;
-use fullpipe_record::event::{ClientFailure, Listening, NoPeer, Rejected, RelayStopping};
+use fullpipe_record::event::{ClientFailure, Listening, NoPeer, NotAccepting, Rejected, RelayStopping};
 use fullpipe_relay::{AllowedTargets, RelayError, RelayEvent, RelayOptions, Role, Target, relay};
 use fullpipe_report as report;
 use fullpipe_units::{Span, counted};
@@ -164,7 +164,9 @@ impl Run for Arguments {
         let interrupt = super::interrupt_flag()?;
         let format = terminal.format();
         let log = LogThread::start(move |event| note(event, format));
-        let relayed = relay(&options, &Arc::clone(&interrupt), &mut |event| log.note(event));
+        let relayed = relay(&options, &Arc::clone(&interrupt), &mut |event| {
+            if interrupt.load(Ordering::Relaxed) { log.note_last(event) } else { log.note(event) }
+        });
         log.finish();
         relayed.map_err(|error| explain(&error))?;
         if interrupt.load(Ordering::Relaxed) { Err(Failure::already_printed(INTERRUPTED)) } else { Ok(()) }
@@ -192,6 +194,7 @@ fn describe(event: &RelayEvent) -> String {
         RelayEvent::Rejected { client, why, connections } => {
             format!("{connections} connections rejected; the last, of {client}, because {why}")
         }
+        RelayEvent::NotAccepting { why } => format!("connections wait, because none can be accepted: {why}"),
         RelayEvent::NoPeer { why } => format!("{why}; trying again each second"),
         RelayEvent::Stopping { connections: 0, .. } => "stopping".to_owned(),
         RelayEvent::Stopping { connections, deadline } => {
@@ -212,6 +215,7 @@ fn as_event(event: &RelayEvent) -> Event {
         RelayEvent::Rejected { client, why, connections } => {
             Event::Rejected(Rejected { client, why: why.to_owned(), connections })
         }
+        RelayEvent::NotAccepting { why } => Event::NotAccepting(NotAccepting { why }),
         RelayEvent::NoPeer { why } => Event::NoPeer(NoPeer { why }),
         RelayEvent::Stopping { connections, deadline } => {
             Event::RelayStopping(RelayStopping { connections: connections.into(), deadline })

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use fullpipe_control::Network;
+use fullpipe_control::{Network, client_prefix};
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_record::Request;
 use fullpipe_units::{BitRate, ByteCount, Span, counted};
@@ -393,15 +393,6 @@ impl Usage {
             streams: self.streams.saturating_sub(less.streams),
             rate: BitRate::from_bps(self.rate.bps().saturating_sub(less.rate.bps())),
         }
-    }
-}
-
-/// Returns the prefix whose quota `address` uses: an IPv4 address itself, or the /64 network of an IPv6 address.
-pub(super) fn client_prefix(address: IpAddr) -> u128 {
-    const NETWORK: u128 = (u64::MAX as u128) << 64;
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(address) => address.to_bits() & NETWORK,
     }
 }
 

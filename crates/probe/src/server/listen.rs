@@ -1,7 +1,7 @@
 //! Listening sockets, and the number of connections that the process may hold.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use fullpipe_control::{ListenError, most_descriptors};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -50,16 +50,6 @@ pub(super) fn listen_udp(listener: &TcpListener) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// Returns an IPv4-mapped address as an IPv4 address: sockets for both families have clients as `::ffff:192.0.2.1`.
-pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V6(mapped) => {
-            mapped.ip().to_ipv4_mapped().map_or(address, |plain| SocketAddr::new(plain.into(), mapped.port()))
-        }
-        SocketAddr::V4(_) => address,
-    }
-}
-
 /// Raises the limit of open files to its maximum, and returns the number of connections that it allows.
 ///
 /// # Errors
@@ -78,13 +68,6 @@ fn connections_within(descriptors: u64) -> Result<u32, ServeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ipv4_clients_keep_their_ipv4_address() {
-        let seen = |text: &str| canonical(text.parse().unwrap()).to_string();
-        assert_eq!(seen("[::ffff:192.0.2.1]:5201"), "192.0.2.1:5201");
-        assert_eq!(seen("[2001:db8::1]:5201"), "[2001:db8::1]:5201");
-    }
 
     #[test]
     fn too_few_descriptors_are_an_error_with_a_remedy() {

@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Authenticator, Control, HANDSHAKE, TlsIdentity};
+use fullpipe_control::{Authenticator, Control, HANDSHAKE, TlsIdentity, canonical};
 use fullpipe_iperf::{
     Caller, Cookie, DEFAULT_PORT, Error, ErrorNumber, Key, Nonce, Refusal, State, Timeouts, data_connections,
 };
@@ -41,7 +41,7 @@ use crate::error::ServeError;
 use admission::{Admission, Permit, Rejection};
 use backoff::Backoff;
 use first_bytes::{FirstBytes, read_first_bytes};
-use listen::{canonical, listen_tcp, listen_udp};
+use listen::{listen_tcp, listen_udp};
 use monitor::Bounds;
 use registry::{AcceptedStream, CookieState, Registry, StreamSender};
 use stream_listener::StreamListener;

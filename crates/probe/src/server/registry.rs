@@ -4,11 +4,12 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use fullpipe_control::client_prefix;
 use fullpipe_iperf::Cookie;
 use fullpipe_load::Channel;
 use tokio::sync::mpsc;
 
-use super::admission::{Permit, client_prefix};
+use super::admission::Permit;
 
 /// Maximum number of tests whose cookies are kept after their end.
 const MAX_CLOSED: usize = 1024;

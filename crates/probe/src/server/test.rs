@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Control, unix_seconds};
+use fullpipe_control::{Control, canonical, client_prefix, unix_seconds};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
     Cookie, ErrorNumber, KeyCheck, Parameters, Refusal, Results, ServerAction, ServerOutput, ServerSession, State,
@@ -23,8 +23,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::admission::{Permit, client_prefix};
-use super::listen::canonical;
+use super::admission::Permit;
 use super::monitor::Monitor;
 use super::output::OutputBuffer;
 use super::registry::AcceptedStream;

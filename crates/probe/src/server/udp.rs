@@ -12,6 +12,7 @@ use std::net::{SocketAddr, UdpSocket as StdUdpSocket};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
+use fullpipe_control::canonical;
 use fullpipe_iperf::iperf2::{Datagram, Header, Kind, Report};
 use fullpipe_iperf::{DatagramCaller, classify_first_datagram, udp};
 use fullpipe_load::Channel;
@@ -24,7 +25,6 @@ use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
 
 use super::admission::Rejection;
-use super::listen::canonical;
 use super::registry::AcceptedStream;
 use super::test::TestTotals;
 use super::{POLL_INTERVAL, Server, ServerEvent, end_event};
