@@ -115,11 +115,12 @@ impl Connection {
                 Segmentation::Exact => SegCount::new(1),
             },
             control: self.control,
-            max_pacing_rate: plan.request.pacing,
+            max_pacing_rate: plan.request.pacing.filter(|rate| *rate > BitRate::ZERO),
             buffer: self.send_buffer,
             handshake: self.handshake,
             first_window: self.first_window_that_arrives(&plan.path),
             window_scale: self.scales[1],
+            timestamps: self.timestamps,
             seed,
         }
     }
