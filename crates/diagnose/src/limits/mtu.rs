@@ -52,14 +52,17 @@ fn possible_mss(figures: &Figures) -> Option<ByteCount> {
     Some(mtu.saturating_sub(headers(figures.timestamps())))
 }
 
-/// Finds full segments that vanish: small packets come and go, but none of a full size ever was acknowledged, and the
-/// sender times out again and again. A path that has let full ones pass loses packets of any size.
+/// Finds full segments that vanish: small packets come and go, but none of a full size ever arrived, and the sender
+/// times out again and again. A path that has let full ones pass loses packets of any size.
 pub(crate) fn without_progress(figures: &Figures) -> Option<Finding> {
     let last: Vec<&Sample> = figures.flows.iter().filter_map(|flow| flow.whole.last().copied()).collect();
     let passed = |sample: &&Sample| sample.tcp.bytes_acked.map(|acked| Some(acked) >= sample.tcp.snd_mss);
     // Where it is not known that none passed, only the round trips of echo requests show that small packets do.
     let unknown_passes = figures.evidence.loaded_rtt.is_some();
-    let only_small_ones_pass = last.iter().all(|sample| passed(sample).map_or(unknown_passes, |passed| !passed));
+    // Its acknowledgement may have been lost.
+    let has_arrived = |sample: &Sample| figures.mss.is_some() && sample.tcp.bytes_received >= figures.mss;
+    let only_small_ones_pass = !figures.evidence.receiver_samples.iter().any(has_arrived)
+        && last.iter().all(|sample| passed(sample).map_or(unknown_passes, |passed| !passed));
     let all_silent =
         !last.is_empty() && figures.flows.iter().all(|flow| silent_for(&flow.whole) >= MIN_TIME_WITHOUT_PROGRESS);
     // A sender that only probes a closed window, or one of less than a segment, has nothing on the way that vanishes.
