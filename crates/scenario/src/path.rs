@@ -159,7 +159,9 @@ impl PathSpec {
         for Effects { opportunities, steps, .. } in [&mut self.forward.effects, &mut self.reverse.effects] {
             *opportunities = None;
             if steps.first().is_some_and(|step| step.after == Span::ZERO && step.change.rate.is_some()) {
-                steps.iter_mut().for_each(|step| step.change.rate = None);
+                for step in &mut *steps {
+                    step.change.rate = None;
+                }
                 steps.retain(|step| step.change != PathChange::default());
             }
         }
