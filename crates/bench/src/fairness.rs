@@ -279,7 +279,7 @@ impl Cubic<'_> {
     fn finished(self) -> Result<BitRate, RunError> {
         let ended = self.process.finish(ALONE + TO_SETTLE + JUDGED + TIMEOUT, self.stop)?;
         let document: Result<Document, _> = serde_json::from_str(&ended.stdout);
-        let Ok(Document { content: Content::Measurement { measurement }, .. }) = document else {
+        let Ok(Document { content: Content::Measurement { measurement, .. }, .. }) = document else {
             return Err(RunError::Failed(last_words(&ended.stderr, "fullpipe measure printed no result")));
         };
         let judged = measurement

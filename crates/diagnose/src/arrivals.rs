@@ -1,13 +1,12 @@
 //! Figures of the receiving end's samples.
 
-use std::collections::BTreeMap;
-
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
 use fullpipe_record::{Evidence, LossVerdict, Sample, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::figures::share;
+use crate::flow::by_stream;
 use crate::loss_episodes::LossEpisodes;
 use crate::path;
 use crate::snapshot::own_window;
@@ -35,11 +34,7 @@ impl<'a> Arrivals<'a> {
         let (first, last) = evidence.steady.map_or((Span::ZERO, Span::MAX), |steady| {
             (steady.ramp.saturating_sub(Span::from_nanos(1)), steady.ramp + steady.duration)
         });
-        let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
-        for sample in &evidence.receiver_samples {
-            by_stream.entry(sample.stream).or_default().push(sample);
-        }
-        let mut whole: Vec<Vec<&Sample>> = by_stream.into_values().collect();
+        let mut whole: Vec<Vec<&Sample>> = by_stream(&evidence.receiver_samples).into_values().collect();
         for flow in &mut whole {
             flow.sort_by_key(|sample| sample.at);
         }

@@ -18,14 +18,15 @@ pub(crate) struct Flow<'a> {
 impl<'a> Flow<'a> {
     /// The streams of the sending end. Judged is `part`, or everything where there is none.
     pub(crate) fn all(evidence: &'a Evidence, part: Option<Steady>) -> Vec<Self> {
-        let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
-        for sample in &evidence.sender_samples {
-            by_stream.entry(sample.stream).or_default().push(sample);
-        }
-        by_stream.into_iter().map(|(stream, samples)| Self::new(stream, samples, evidence, part)).collect()
+        let received = by_stream(&evidence.receiver_samples);
+        let of_stream = |(stream, samples): (u16, Vec<&'a Sample>)| {
+            let received = received.get(&stream).map_or(&[][..], Vec::as_slice);
+            Self::new(samples, &Fallback::of(stream, received, evidence), part)
+        };
+        by_stream(&evidence.sender_samples).into_iter().map(of_stream).collect()
     }
 
-    fn new(stream: u16, mut whole: Vec<&'a Sample>, evidence: &'a Evidence, part: Option<Steady>) -> Self {
+    fn new(mut whole: Vec<&'a Sample>, fallback: &Fallback, part: Option<Steady>) -> Self {
         whole.sort_by_key(|sample| sample.at);
         let (first, last) = match part {
             Some(part) => (part.ramp, part.ramp + part.duration),
@@ -33,10 +34,9 @@ impl<'a> Flow<'a> {
         };
         let start = if first == Span::ZERO { 0 } else { whole.partition_point(|sample| sample.at <= first) };
         let end = whole.partition_point(|sample| sample.at <= last).max(start);
-        let fallback = Fallback::of(stream, evidence);
         Self {
             before: start.checked_sub(1).map(|index| whole[index]),
-            snapshots: whole[start..end].iter().map(|sample| Snapshot::new(sample, &fallback)).collect(),
+            snapshots: whole[start..end].iter().map(|sample| Snapshot::new(sample, fallback)).collect(),
             whole,
         }
     }
@@ -53,4 +53,13 @@ impl<'a> Flow<'a> {
         let first = self.before.map_or(Some(0), |sample| counter(&sample.tcp))?;
         Some(last.saturating_sub(first))
     }
+}
+
+/// Returns the samples of each stream.
+pub(crate) fn by_stream(samples: &[Sample]) -> BTreeMap<u16, Vec<&Sample>> {
+    let mut streams: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
+    for sample in samples {
+        streams.entry(sample.stream).or_default().push(sample);
+    }
+    streams
 }

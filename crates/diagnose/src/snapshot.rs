@@ -33,9 +33,10 @@ pub(crate) struct Fallback {
 }
 
 impl Fallback {
-    pub(crate) fn of(stream: u16, evidence: &Evidence) -> Self {
-        let own = evidence.receiver_samples.iter().filter(|sample| sample.stream == stream);
-        let mut windows: Vec<_> = own.filter_map(|sample| Some((sample.at, own_window(&sample.tcp)?))).collect();
+    /// Of `stream`, with the `received` samples of its receiver.
+    pub(crate) fn of(stream: u16, received: &[&Sample], evidence: &Evidence) -> Self {
+        let own = received.iter().filter_map(|sample| Some((sample.at, own_window(&sample.tcp)?)));
+        let mut windows: Vec<_> = own.collect();
         windows.sort_unstable();
         Self { sndbuf: sndbuf_by_settings(stream, evidence), windows, is_capture: evidence.capture.is_some() }
     }

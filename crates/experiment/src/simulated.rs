@@ -128,7 +128,8 @@ pub(crate) fn run_to_end(simulation: &mut Simulation, interrupt: Interrupt<'_>) 
         }
         simulation.run_until(simulation.now() + CHECK_INTERVAL);
     }
-    Ok(())
+    // Judging many streams takes its time, too.
+    if interrupt.requested() { Err(ExperimentError::Interrupted) } else { Ok(()) }
 }
 
 /// Simulates each of `plans` with `seeds` seeds, from its own on, on `jobs` threads. Passes each measurement to `each`,
@@ -283,7 +284,7 @@ struct Outcome {
 impl Outcome {
     fn of(measurement: Measurement) -> Self {
         Self {
-            warnings: measurement.warnings,
+            warnings: [measurement.warnings, measurement.validity.broken].concat(),
             rate: measurement.summary.rate,
             retransmits: measurement.summary.retransmits.unwrap_or_default(),
             loaded_rtt: measurement.rtt.loaded.map(|rtt| rtt.median),

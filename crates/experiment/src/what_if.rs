@@ -10,12 +10,17 @@ use fullpipe_record::{
 };
 use fullpipe_scenario::{PathSpec, ReadFile, parse_host_flag, parse_path_flag, parse_path_flag_with};
 use fullpipe_sim::Plan;
-use fullpipe_units::{BitRate, ByteCount, printable};
+use fullpipe_units::{BitRate, ByteCount, Span, printable};
 
 use crate::error::ExperimentError;
 use crate::inferred::{check_modelled, limit_of, path_of};
 use crate::simulated::{NamedPlan, simulate_summaries};
 use crate::target::Interrupt;
+
+/// Streams of a transfer, at most.
+const MAX_STREAMS: u16 = 10_000;
+/// The shortest interval of a measurement.
+const MIN_INTERVAL: Span = Span::from_millis(100);
 
 /// A measurement that was read, with its path where that was emulated.
 #[derive(Debug, Clone)]
@@ -73,9 +78,8 @@ impl PastTransfer {
     pub fn all_in(document: Document) -> Result<Vec<Self>, String> {
         let one = |measurement, path| vec![Self { name: None, measurement, path }];
         let all = match document.content {
-            Content::Measurement { measurement } | Content::Diagnosis { measurement: Some(measurement), .. } => {
-                one(measurement, None)
-            }
+            Content::Measurement { measurement, path } => one(measurement, path.map(|path| *path)),
+            Content::Diagnosis { measurement: Some(measurement), .. } => one(measurement, None),
             Content::Experiment { experiment } => one(Box::new(experiment.measurement), Some(experiment.path)),
             Content::Lab { lab } => lab.into_iter().flat_map(of_scenario).collect(),
             _ => Vec::new(),
@@ -107,8 +111,7 @@ impl PastTransfer {
             plans.push(named(&change.text, change.applied_to(before.clone(), files).map_err(in_name)?));
         }
         if changes.len() > 1 {
-            let all = changes.iter().try_fold(before.clone(), |plan, change| change.applied_to(plan, files));
-            plans.push(named("all together", all.map_err(in_name)?));
+            plans.push(named("all together", all_together(&changes, before.clone(), files).map_err(in_name)?));
         }
         let first_remedy = plans.len();
         let mut not_modelled = Vec::new();
@@ -136,6 +139,7 @@ impl PastTransfer {
     /// Returns the transfer as it was, and what was inferred or assumed of it.
     fn plan(&self, options: &PastOptions<'_>, files: ReadFile<'_>) -> Result<(Plan, Vec<Inferred>), String> {
         let measurement = &self.measurement;
+        check_load(measurement.carried_out())?;
         check_modelled(&limit_of(measurement), measurement.carried_out())?;
         let (path, mut inferred) = match (&self.path, options.path) {
             (Some(path), None) => (path.clone(), Vec::new()),
@@ -159,6 +163,18 @@ impl PastTransfer {
         let plan = Plan::new(path, hosts, request_of(measurement), options.seeds.0);
         Ok((Plan { ticks_per_second: options.ticks_per_second, ..plan }, inferred))
     }
+}
+
+/// Fails if `request` asks for more than the flags of a load can.
+fn check_load(request: &Request) -> Result<(), String> {
+    let Request { streams, interval, .. } = *request;
+    if streams > MAX_STREAMS {
+        return Err(format!("it has {streams} streams, and at most {MAX_STREAMS} are simulated"));
+    }
+    if interval > Span::ZERO && interval < MIN_INTERVAL {
+        return Err(format!("its intervals last {interval}, and those of a measurement last at least {MIN_INTERVAL}"));
+    }
+    Ok(())
 }
 
 /// Returns the load with the congestion control that the sender's sockets had.
@@ -216,6 +232,29 @@ fn with_remedies(measurement: &Measurement, before: &Plan) -> (Vec<NamedPlan>, V
     (plans, others)
 }
 
+/// Returns `plan` with all of `changes`. Those of the path hold at once, so that a queue in BDPs follows the new rate,
+/// whichever comes first; of a key that is given twice, the last one.
+fn all_together(changes: &[&PastChange], plan: Plan, files: ReadFile<'_>) -> Result<Plan, String> {
+    let mut pairs: Vec<&str> = Vec::new();
+    let mut plan = plan;
+    for change in changes {
+        match &change.kind {
+            Kind::Path(pair) => {
+                pairs.retain(|other| other.split('=').next() != pair.split('=').next());
+                pairs.push(pair);
+            }
+            _ => plan = change.applied_to(plan, files)?,
+        }
+    }
+    if pairs.is_empty() { Ok(plan) } else { with_path(&pairs.join(","), plan, files) }
+}
+
+/// Returns `plan` with these keys of its path.
+fn with_path(flag: &str, plan: Plan, files: ReadFile<'_>) -> Result<Plan, String> {
+    let path = parse_path_flag_with(flag, &PathSpec::of(&plan.path), files);
+    Ok(Plan { path: path.map_err(|error| error.to_string())?, ..plan })
+}
+
 /// Sorts remedies: by their rate in steps of a fiftieth of the highest, then by their round trips under load.
 fn rank(remedies: &mut [SimulatedTransfer]) {
     const STEPS: f64 = 50.0;
@@ -249,12 +288,15 @@ impl PastChange {
             text.split_once('=').ok_or_else(|| format!("{text:?} is neither KEY=VALUE nor remedies; {example}"))?;
         let (key, value) = (key.trim(), value.trim());
         let in_key = |why: String| format!("{key}: {why}");
-        let size = || value.parse::<ByteCount>().map_err(|error| in_key(error.to_string()));
+        let size = || match value.parse::<ByteCount>() {
+            Ok(ByteCount::ZERO) => Err(in_key("of 0 bytes nothing would ever be sent".to_owned())),
+            size => size.map_err(|error| in_key(error.to_string())),
+        };
         let kind = match key {
             "congestion" => Kind::Load(Change::CongestionControl(printable(value))),
             "streams" => {
-                let streams = value.parse().ok().filter(|streams| (1..=10_000).contains(streams));
-                let why = || in_key(format!("{value:?} is not a number of streams from 1 to 10000"));
+                let streams = value.parse().ok().filter(|streams| (1..=MAX_STREAMS).contains(streams));
+                let why = || in_key(format!("{value:?} is not a number of streams from 1 to {MAX_STREAMS}"));
                 Kind::Load(Change::Streams(streams.ok_or_else(why)?))
             }
             "window" => Kind::Load(Change::SocketBuffer(Buffer::Window(size()?))),
@@ -262,7 +304,8 @@ impl PastChange {
             "pacing" => {
                 let rate: BitRate =
                     value.parse().map_err(|error: fullpipe_units::ParseError| in_key(error.to_string()))?;
-                Kind::Load(Change::MaxPacingRate(Some(rate)))
+                // As --fq-rate has it.
+                Kind::Load(Change::MaxPacingRate(Some(rate).filter(|rate| *rate > BitRate::ZERO)))
             }
             _ => Self::read_other(key, value)?,
         };
@@ -292,10 +335,51 @@ impl PastChange {
             Kind::Load(change) => Plan { request: change.applied_to_request(&plan.request), ..plan },
             Kind::Host(At::Receiver, changes) => Plan { receiver: plan.receiver.changed_by(changes), ..plan },
             Kind::Host(_, changes) => Plan { sender: plan.sender.changed_by(changes), ..plan },
-            Kind::Path(pair) => {
-                let path = parse_path_flag_with(pair, &PathSpec::of(&plan.path), files);
-                Plan { path: path.map_err(|error| error.to_string())?, ..plan }
-            }
+            Kind::Path(pair) => with_path(pair, plan, files)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        let path = parse_path_flag("rate=100M,rtt=20ms", &PathSpec::demo()).unwrap();
+        let host = HostSettings::of_linux_6_18();
+        Plan::new(path, [host.clone(), host], Request::default(), 1)
+    }
+
+    fn changed(changes: &[&str]) -> Plan {
+        let changes: Vec<PastChange> = changes.iter().map(|text| PastChange::read(text).unwrap()).collect();
+        all_together(&changes.iter().collect::<Vec<_>>(), plan(), &|_| panic!("no file")).unwrap()
+    }
+
+    #[test]
+    fn all_changes_together_are_the_same_in_any_order() {
+        let changes = ["queue=1bdp", "rate=1G", "streams=2"];
+        let [mut path, request] = [[0, 1, 2], [2, 1, 0]].map(|order| changed(&order.map(|index| changes[index])));
+        assert_eq!((&path.path, &path.request), (&request.path, &request.request));
+        assert_eq!(path.path.forward.queue, Some(ByteCount::new(2_500_000)));
+        path = changed(&["rate=1G", "queue=64KiB", "queue=1bdp"]);
+        assert_eq!(path.path.forward.queue, Some(ByteCount::new(2_500_000)), "the last one counts");
+    }
+
+    #[test]
+    fn nothing_is_sent_from_buffers_of_0_bytes_and_a_pace_of_0_is_none() {
+        for text in ["window=0", "buffer=0"] {
+            assert!(PastChange::read(text).unwrap_err().contains("of 0 bytes"), "{text}");
+        }
+        assert_eq!(changed(&["pacing=0"]).request.pacing, None);
+        assert_eq!(changed(&["pacing=5M"]).request.pacing, Some(BitRate::from_mbps(5)));
+    }
+
+    #[test]
+    fn loads_that_no_flag_asks_for_are_refused() {
+        let load = |streams, interval| check_load(&Request { streams, interval, ..Request::default() });
+        assert_eq!(load(10_000, MIN_INTERVAL), Ok(()));
+        assert_eq!(load(1, Span::ZERO), Ok(()));
+        assert!(load(10_001, MIN_INTERVAL).unwrap_err().contains("10001 streams"));
+        assert!(load(1, Span::from_nanos(1)).unwrap_err().contains("intervals"));
     }
 }

@@ -11,7 +11,7 @@ use fullpipe_record::{Content, Document};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let document: Document = serde_json::from_reader(io::stdin().lock())?;
-    let Content::Measurement { measurement } = document.content else {
+    let Content::Measurement { measurement, .. } = document.content else {
         return Err("this is no document of `fullpipe measure`".into());
     };
     println!("rate: {}", measurement.summary.rate);

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize, de};
 use crate::{
     ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination, CopyReport, DiagnosisReport,
     DifferenceReport, Experiment, GridReport, HistoryReport, HostAdvice, HostApplied, HostReport, HostUndone,
-    ImportedFile, LabReport, Measurement, PathTruth, ProgramsReport, RampReport, SCHEMA_VERSION, SimulatedTransfer,
-    StoredDocument, SweepPlan, SweepReport, SweepRunRecord, WhatIfReport,
+    ImportedFile, LabReport, Measurement, Path, PathTruth, ProgramsReport, RampReport, SCHEMA_VERSION,
+    SimulatedTransfer, StoredDocument, SweepPlan, SweepReport, SweepRunRecord, WhatIfReport,
 };
 
 /// Error of a command that failed.
@@ -113,10 +113,13 @@ pub enum Content {
         /// Prediction, measurement, verdict, remedy with its measurement, and the restored settings.
         experiment: Box<Experiment>,
     },
-    /// Result of `fullpipe measure`.
+    /// Result of `fullpipe measure`, and of `fullpipe simulate` for one transfer.
     Measurement {
         /// Measurement of one test.
         measurement: Box<Measurement>,
+        /// The simulated path; absent if the path was a real one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<Box<Path>>,
     },
     /// Result of `fullpipe measure --ramp`.
     Ramp {

@@ -135,7 +135,7 @@ fn ninety_streams_of_a_minute_fit_into_ten_megabytes() {
     let rule = bounded.local.thinning.expect("the rule is stated");
     assert!(rule.kept_every > 1 && rule.ramp_kept_every <= rule.kept_every, "{rule:?}");
     assert_eq!(bounded.web100.as_ref().map(|report| report.streams.len()), Some(STREAMS.into()));
-    let document = Document::new(Content::Measurement { measurement: Box::new(bounded) });
+    let document = Document::new(Content::Measurement { measurement: Box::new(bounded), path: None });
     let size = serde_json::to_string(&document).unwrap().len();
     assert!((1_000_000..10_000_000).contains(&size), "{size} bytes");
 }

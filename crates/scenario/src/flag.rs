@@ -23,6 +23,9 @@ pub fn parse_path_flag(flag: &str, default: &PathSpec) -> Result<Path, FlagError
 /// As [`parse_path_flag`]; a trace that cannot be read or used.
 pub fn parse_path_flag_with(flag: &str, default: &PathSpec, files: ReadFile<'_>) -> Result<Path, FlagError> {
     let mut spec = default.clone();
+    if flag.split(',').any(|pair| pair.split('=').next().is_some_and(|name| name.trim() == "rate")) {
+        spec.forget_traces();
+    }
     set_all(flag, &PATH_KEYS, &mut spec, "rate=1G,rtt=100ms")?;
     spec.path_with(files)
 }
@@ -64,7 +67,7 @@ fn set_all<T, S: Fn(&mut T, &str) -> Result<(), String>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::Framing;
+    use fullpipe_record::{Effects, Framing};
     use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
     use proptest::prelude::*;
 
@@ -86,6 +89,21 @@ mod tests {
         ] {
             assert_eq!(path(flag).forward.queue, Some(ByteCount::new(bytes)), "{flag}");
         }
+    }
+
+    #[test]
+    fn a_rate_takes_the_place_of_a_trace_that_the_path_had() {
+        let files = |name: &str| Ok(if name == "lte" { "1\n2\n" } else { "0s 5M\n2s 8M\n" }.to_owned());
+        for trace in ["trace=mahimahi lte", "trace=rates steps"] {
+            let traced = parse_path_flag_with(trace, &PathSpec::demo(), &files).unwrap();
+            let same = parse_path_flag("mtu=1500", &PathSpec::of(&traced)).unwrap();
+            assert_eq!(same, traced);
+            let after = parse_path_flag("rate=20M", &PathSpec::of(&traced)).unwrap().forward;
+            assert_eq!((after.rate, after.effects), (Some(BitRate::from_mbps(20)), Effects::default()), "{trace}");
+        }
+        let slower = path("changes=10s rate=5M loss=1%");
+        let after = parse_path_flag("rate=20M", &PathSpec::of(&slower)).unwrap();
+        assert_eq!(after.forward.effects, slower.forward.effects, "it holds until then");
     }
 
     #[test]

@@ -2,7 +2,7 @@ use std::iter;
 use std::sync::LazyLock;
 
 use fullpipe_record::{
-    Effects, Encapsulation, Framing, IMPAIRMENTS, IpVersion, LossPattern, Path, PathDirection, Segmentation,
+    Effects, Encapsulation, Framing, IMPAIRMENTS, IpVersion, LossPattern, Path, PathChange, PathDirection, Segmentation,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, quantity, require};
 
@@ -151,6 +151,19 @@ impl PathSpec {
             forward: DirectionSpec::unknown(),
             reverse: DirectionSpec::unknown(),
             segmentation: Segmentation::default(),
+        }
+    }
+
+    /// Leaves out traces from which the rate comes from the beginning on.
+    pub(crate) fn forget_traces(&mut self) {
+        for Effects { opportunities, steps, .. } in [&mut self.forward.effects, &mut self.reverse.effects] {
+            *opportunities = None;
+            if steps.first().is_some_and(|step| step.after == Span::ZERO && step.change.rate.is_some()) {
+                for step in &mut *steps {
+                    step.change.rate = None;
+                }
+                steps.retain(|step| step.change != PathChange::default());
+            }
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Connection {
     /// Payload of a segment. Before a narrow link that answers, the first flight counts with this payload, too, though
     /// its packets are larger.
     pub(crate) mss: ByteCount,
+    /// The same as packets of the path have room for it, however small the receiver's window is.
+    pub(crate) advmss: ByteCount,
     /// Payload of a segment before the sender knows of a narrow link.
     first_mss: ByteCount,
     headers: ByteCount,
@@ -66,6 +68,7 @@ impl Connection {
             Buffer::Window(bytes) => Some(kernel::request_for_window(receiver, bytes, mss)),
         };
         let headers = framing::tcp_headers(path.forward.ip, timestamps);
+        let advmss = mss;
         let buffer = fixed.map_or_else(
             || kernel::ReceiveBuffer::automatic(receiver),
             |request| kernel::ReceiveBuffer::fixed(receiver, request),
@@ -73,17 +76,25 @@ impl Connection {
         let buffer = buffer.with_packets(receiver, mss);
         let is_tuned = fixed.is_none() && receiver.moderate_rcvbuf;
         let at_first = if fixed.is_some() { buffer.space() } else { receiver.tcp_rmem.default };
+        let first_window = first_window(receiver, at_first, mss, fixed.is_some());
+        let scales = scales(plan, buffer.scale());
+        // A window that grows later lets the kernel send longer segments, too. Here they keep their first size.
+        let offered = if is_tuned { first_window } else { buffer.advertised() };
+        let window = lowered(path, first_window).max(arriving(path, offered, scales));
+        let [first_mss, mss] = [first_mss, mss].map(|mss| kernel::segment_in_window(mss, window));
+        let buffer = buffer.with_packets(receiver, mss);
         Ok(Self {
             mss,
+            advmss,
             first_mss,
             headers: headers + tunnel(&path.forward),
             acknowledgement: headers + tunnel(&path.reverse),
             control,
             timestamps,
             handshake: handshake(path),
-            scales: scales(plan, buffer.scale()),
+            scales,
             offered_scale: buffer.scale(),
-            first_window: first_window(receiver, at_first, mss, fixed.is_some()),
+            first_window,
             fixed,
             send_buffer: fixed.map_or((sender.tcp_wmem.default, sender.tcp_wmem.max), |request| {
                 let stored = kernel::stored_sndbuf(sender, request);
@@ -115,22 +126,19 @@ impl Connection {
                 Segmentation::Exact => SegCount::new(1),
             },
             control: self.control,
-            max_pacing_rate: plan.request.pacing,
+            max_pacing_rate: plan.request.pacing.filter(|rate| *rate > BitRate::ZERO),
             buffer: self.send_buffer,
             handshake: self.handshake,
             first_window: self.first_window_that_arrives(&plan.path),
             window_scale: self.scales[1],
+            timestamps: self.timestamps,
             seed,
         }
     }
 
     /// Returns the window of the receiver's handshake segment as it arrives: devices on the way lower it.
     pub(crate) fn first_window_that_arrives(&self, path: &Path) -> ByteCount {
-        let lowered = path.reverse.effects.edits.iter().filter_map(|edit| match edit {
-            Edit::ClampWindow(most) => Some(*most),
-            _ => None,
-        });
-        lowered.fold(self.first_window, ByteCount::min)
+        lowered(path, self.first_window)
     }
 
     /// The receiving end of a connection that begins with `first` segments in one train.
@@ -228,14 +236,28 @@ fn handshake(path: &Path) -> Span {
     path.rtt() + time(&path.forward) + time(&path.reverse)
 }
 
+/// Returns the window field of a segment that left with `field`, as it arrives.
+fn lowered(path: &Path, field: ByteCount) -> ByteCount {
+    let clamps = path.reverse.effects.edits.iter().filter_map(|edit| match edit {
+        Edit::ClampWindow(most) => Some(*most),
+        _ => None,
+    });
+    clamps.fold(field, ByteCount::min)
+}
+
+/// Returns a window of `window` bytes, behind the handshake, as the sender understands it.
+fn arriving(path: &Path, window: ByteCount, scales: [Option<u8>; 2]) -> ByteCount {
+    let [scale, seen] = scales.map(Option::unwrap_or_default);
+    let field = ByteCount::new(window.get() >> scale).min(kernel::largest_window(None));
+    ByteCount::new(lowered(path, field).get() << seen)
+}
+
 /// The window of the receiver's handshake segment (`tcp_select_initial_window`).
 fn first_window(receiver: &HostSettings, space: ByteCount, mss: ByteCount, is_fixed: bool) -> ByteCount {
     if !is_fixed {
         return kernel::first_window(receiver, mss);
     }
-    let window = kernel::Share::at_first(receiver).window(space);
-    let whole = window.saturating_sub(ByteCount::new(window.get() % mss.get().max(1)));
-    whole.min(kernel::largest_window(None))
+    kernel::offered_at_first(kernel::Share::at_first(receiver).window(space), mss)
 }
 
 /// The shift of the receiver's windows as each end applies it. Middleboxes change what the other end was offered: the

@@ -15,7 +15,7 @@ use crate::connection::Connection;
 use crate::cross_traffic::Load;
 use crate::datagrams::{DatagramStream, Echoes};
 use crate::division::{Arrived, Divided};
-use crate::flow::{Flow, earlier};
+use crate::flow::Flow;
 use crate::packet::{Content, Packet};
 use crate::program::{Sink, Source};
 use crate::sampling::{Sampler, sending_ends};
@@ -262,7 +262,7 @@ impl Simulation {
         let loads = self.loads.iter().filter_map(Load::deadline).min();
         let echo = self.echoes.as_ref().filter(|_| self.is_flowing()).map(Echoes::due);
         let begin = self.before.is_none().then_some(self.origin);
-        self.agenda = earlier(loads, earlier(echo, begin));
+        self.agenda = Time::earlier(loads, Time::earlier(echo, begin));
     }
 
     fn is_flowing(&self) -> bool {
@@ -286,8 +286,8 @@ impl Simulation {
 
     fn next_event(&self) -> Option<Time> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        let links = earlier(self.forward.next_deadline(), self.reverse.next_deadline());
-        earlier(links, earlier(timer, earlier(self.agenda, self.stage_ends())))
+        let links = Time::earlier(self.forward.next_deadline(), self.reverse.next_deadline());
+        Time::earlier(links, Time::earlier(timer, Time::earlier(self.agenda, self.stage_ends())))
     }
 
     fn stage_ends(&self) -> Option<Time> {
@@ -301,7 +301,7 @@ impl Simulation {
         match self.stage {
             Stage::Flowing { .. } => {
                 let own = self.own_flows().len();
-                self.sampler.count(now, self.flows.get(..own).unwrap_or_default());
+                self.sampler.count(now, true, self.flows.get(..own).unwrap_or_default());
                 self.flows.iter_mut().for_each(Flow::stop);
                 self.datagrams.iter_mut().for_each(DatagramStream::stop);
                 for load in &mut self.loads {
@@ -427,10 +427,11 @@ impl Simulation {
             while let Some(flow) = self.flows.get_mut(index)
                 && let Some(burst) = flow.next(now)
             {
-                let bytes = if burst.is_probe { flow.wire.empty } else { flow.wire.segment };
-                let packet = Packet::data(index as u32, bytes, &burst);
-                self.capture(End::Sender, &packet);
-                self.offer(packet);
+                for (part, bytes) in flow.parts(burst) {
+                    let packet = Packet::data(index as u32, bytes, &part);
+                    self.capture(End::Sender, &packet);
+                    self.offer(packet);
+                }
             }
             if !self.takes_chunk(index) {
                 break;
@@ -530,9 +531,15 @@ impl Simulation {
             Divided::Queue(queue) => queue.is_empty() && self.own_flows().iter().all(Flow::has_arrived),
             Divided::Ranges(_) => self.follow_ranges(index),
         };
-        if is_complete {
+        if is_complete || self.is_broken() {
             self.stage = Stage::Over { stopped: self.now };
         }
+    }
+
+    /// Returns whether all connections of the transfer that are open have given up.
+    pub(crate) fn is_broken(&self) -> bool {
+        let mut open = self.own_flows().iter().filter(|flow| !flow.is_closed()).peekable();
+        open.peek().is_some() && open.all(|flow| flow.sender.is_dead())
     }
 
     /// Lets the receiving program of a connection ask for more when it has what it asked for, and close it when it

@@ -1,5 +1,5 @@
 use fullpipe_tcp::{Ack, Burst, Receiver, Sender};
-use fullpipe_units::{ByteCount, Span, Time};
+use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
@@ -32,7 +32,7 @@ pub(crate) struct Flow {
     /// The deadlines that are queued for it, the earliest first: those of both programs, of the receiver and of the
     /// sender, of which near ones come and go many times before one that is far away.
     queued: [Option<Time>; 4],
-    /// True if everything that it has to send has been read.
+    /// True if everything that it has to send has been read, or never will be.
     ended: bool,
     /// Bytes for which the receiving program has asked, and when the sending one knows.
     asked: Option<(Time, ByteCount)>,
@@ -83,7 +83,7 @@ impl Flow {
 
     /// Lets the sending program write, and returns the next segments to send.
     pub(crate) fn next(&mut self, now: Time) -> Option<Burst> {
-        if now < self.starts || self.is_gone(now) {
+        if now < self.starts || self.is_gone(now) || self.sender.is_dead() {
             return None;
         }
         if let Some((_, bytes)) = self.asked.take_if(|(at, _)| *at <= now) {
@@ -97,6 +97,22 @@ impl Flow {
                 return None;
             }
         }
+    }
+
+    /// Returns `burst` as the path carries it, each part with the size of its packets: the last segment of a stream may
+    /// be short, and is a packet of its own then.
+    pub(crate) fn parts(&self, burst: Burst) -> impl Iterator<Item = (Burst, ByteCount)> + use<> {
+        let Wire { segment, empty, .. } = self.wire;
+        if burst.is_probe {
+            return [Some((burst, empty)), None].into_iter().flatten();
+        }
+        let end = burst.first + burst.segments.get();
+        let short = self.sender.short_segment().filter(|(last, _)| (burst.first..end).contains(last));
+        let Some((last, payload)) = short else { return [Some((burst, segment)), None].into_iter().flatten() };
+        let whole = Burst { segments: SegCount::new(last - burst.first), pushes: false, ..burst };
+        let tail = Burst { first: last, segments: SegCount::new(1), ..burst };
+        let whole = (whole.segments > SegCount::ZERO).then_some((whole, segment));
+        [whole, Some((tail, segment.min(empty + payload)))].into_iter().flatten()
     }
 
     /// Lets the receiving program read. Returns the acknowledgement that follows.
@@ -131,7 +147,8 @@ impl Flow {
 
     /// As [`Self::arm`], where only the receiving end has changed.
     pub(crate) fn arm_receiver(&mut self, now: Time) -> Option<Time> {
-        let due = earlier(self.receiver.deadline(), earlier(self.reads_at, self.sink.deadline(&self.receiver)));
+        let due =
+            Time::earlier(self.receiver.deadline(), Time::earlier(self.reads_at, self.sink.deadline(&self.receiver)));
         self.arm_at(due.map(|due| due.max(now)))
     }
 
@@ -201,11 +218,12 @@ impl Flow {
         self.source.stop(&self.sender);
     }
 
-    /// Returns whether everything that the program has to send has been read, the first time that this is so.
+    /// Returns whether everything that the program has to send has been read, or never will be, the first time that
+    /// this is so.
     pub(crate) fn ends_now(&mut self) -> bool {
-        let arrived = self.has_arrived();
-        let ends = arrived && !self.ended;
-        self.ended |= arrived;
+        let is_over = self.has_arrived() || self.sender.is_dead();
+        let ends = is_over && !self.ended;
+        self.ended |= is_over;
         ends
     }
 
@@ -213,23 +231,16 @@ impl Flow {
         if now < self.starts {
             return Some(self.starts);
         }
-        if self.is_closed() {
+        if self.is_closed() || self.sender.is_dead() {
             return None;
         }
-        let receiving = earlier(self.receiver.deadline(), earlier(self.reads_at, self.sink.deadline(&self.receiver)));
-        earlier(self.sending_deadline(), receiving).map(|due| due.max(now))
+        let receiving =
+            Time::earlier(self.receiver.deadline(), Time::earlier(self.reads_at, self.sink.deadline(&self.receiver)));
+        Time::earlier(self.sending_deadline(), receiving).map(|due| due.max(now))
     }
 
     fn sending_deadline(&self) -> Option<Time> {
-        let program = earlier(self.source.deadline(), self.asked.map(|(at, _)| at));
-        earlier(self.sender.deadline(), program)
+        let program = Time::earlier(self.source.deadline(), self.asked.map(|(at, _)| at));
+        Time::earlier(self.sender.deadline(), program)
     }
-}
-
-/// Returns the earlier of two deadlines. The last of all moments counts as none, which spares branches.
-#[inline]
-pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
-    const NEVER: Time = Time::from_nanos(u64::MAX);
-    let earlier = a.unwrap_or(NEVER).min(b.unwrap_or(NEVER));
-    (earlier < NEVER).then_some(earlier)
 }

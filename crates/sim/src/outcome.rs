@@ -11,7 +11,7 @@ use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
 use crate::datagrams::{DatagramStream, StreamCounts};
 use crate::engine::Stage;
-use crate::sampling::Total;
+use crate::sampling::{Total, Totals};
 use crate::{CrossTrafficResult, Simulation};
 
 /// The name of a host of which there is none.
@@ -66,7 +66,9 @@ fn measurement(mut simulation: Simulation) -> Measurement {
     simulation.sample(simulation.now);
     let times = Times::of(&simulation);
     let [forward, _] = simulation.counters();
-    let validity = validity(&forward, &simulation.before.unwrap_or_default());
+    let mut validity = validity(&forward, &simulation.before.unwrap_or_default());
+    validity.broken.extend(incomplete(&simulation));
+    let broken_off = simulation.is_broken().then(|| "no connection was answered any more: timed out".to_owned());
     let run = run_totals(&simulation, times.received[0]);
     // Of many connections, their state and the record are large.
     drop(std::mem::take(&mut simulation.flows));
@@ -110,7 +112,7 @@ fn measurement(mut simulation: Simulation) -> Measurement {
         limit: None,
         capture: None,
         interrupted: false,
-        broken_off: None,
+        broken_off,
         warnings: warnings(rate, plan.request.streams),
         validity,
     };
@@ -143,6 +145,14 @@ fn validity(forward: &Counters, before: &Counters) -> Validity {
         reordered: Some((forward.reordered - before.reordered).get()),
         ..Validity::default()
     }
+}
+
+/// Returns the reason for which a transfer that was to end by its bytes is none of them.
+fn incomplete(simulation: &Simulation) -> Option<String> {
+    let wanted = simulation.plan.request.bytes.filter(|_| simulation.plan.request.transport == Transport::Tcp)?;
+    let arrived: ByteCount = simulation.own_flows().iter().map(|flow| flow.receiver.bytes_read()).sum();
+    let took = simulation.now.since(simulation.origin);
+    (arrived < wanted).then(|| format!("only {arrived} of {wanted} arrived in {took}"))
 }
 
 fn resolved(request: &Request, fixed: Option<ByteCount>) -> Request {
@@ -198,10 +208,16 @@ fn latest(samples: &[Sample], stream: u16, at: Span) -> Option<&Sample> {
 
 /// The counts of a stream between two times.
 fn between(simulation: &Simulation, stream: u16, from: Span, to: Span) -> Total {
+    let of_stream = |totals: &Totals| totals.streams.get(usize::from(stream)).copied().unwrap_or_default();
+    growth(simulation, of_stream, [from, to])
+}
+
+/// The growth of counts between two times.
+fn growth(simulation: &Simulation, of: impl Fn(&Totals) -> Total, [from, to]: [Span; 2]) -> Total {
     let totals = &simulation.sampler.totals;
     let up_to = |at: Span| {
         let last = totals.partition_point(|totals| totals.at <= at).checked_sub(1).filter(|_| at > Span::ZERO);
-        last.and_then(|last| totals[last].streams.get(usize::from(stream))).copied().unwrap_or_default()
+        last.map_or_else(Total::default, |last| of(&totals[last]))
     };
     let (before, now) = (up_to(from), up_to(to));
     Total {
@@ -355,7 +371,8 @@ fn interval(
 ) -> Interval {
     let sends = request.direction != Direction::Download;
     let tcp_of = |stream| latest(samples, stream, to).map(|sample| &sample.tcp);
-    let streams: Vec<StreamInterval> = (0..request.streams)
+    let kept = if simulation.sampler.keeps_streams { 0..request.streams } else { 0..0 };
+    let streams: Vec<StreamInterval> = kept
         .map(|stream| {
             let Total { written, read, again } = between(simulation, stream, from, to);
             let bytes = if sends { written } else { read };
@@ -364,14 +381,15 @@ fn interval(
             StreamInterval { stream, bytes, datagrams_sent: None, datagrams: None, retransmits, tcp }
         })
         .collect();
-    let bytes = streams.iter().map(|stream| stream.bytes).sum();
+    let Total { written, read, again } = growth(simulation, |totals| totals.all, [from, to]);
+    let bytes = if sends { written } else { read };
     Interval {
         direction: request.direction,
         from,
         to,
         bytes,
         rate: BitRate::of(bytes, to.saturating_sub(from)),
-        retransmits: streams.iter().map(|stream| stream.retransmits).sum(),
+        retransmits: sends.then_some(again),
         rtt: tcp_of(0).and_then(|tcp| tcp.rtt),
         echo_rtt: None,
         cwnd: sends.then(|| (0..request.streams).filter_map(|stream| tcp_of(stream)?.congestion_window()).sum()),

@@ -15,6 +15,9 @@ const MAX_SAMPLES: usize = 8_000;
 /// Snapshots that are kept in any case, of however many streams.
 const MIN_SNAPSHOTS: usize = 3;
 
+/// Counts of streams at the ends of intervals above which only their sums are kept.
+const MAX_ROWS: usize = 100_000;
+
 /// The samples so far.
 #[derive(Debug)]
 pub(crate) struct Sampler {
@@ -25,6 +28,10 @@ pub(crate) struct Sampler {
     pub(crate) samples: [Vec<Sample>; 2],
     /// Counts of streams, at the ends of the intervals and of the omitted time, and when the programs stop.
     pub(crate) totals: Vec<Totals>,
+    /// True if the counts of each stream are there at the end of each interval.
+    pub(crate) keeps_streams: bool,
+    /// The counts that are there.
+    rows: usize,
     /// When they are due next.
     counts_next: Time,
     /// Counts of datagrams, likewise.
@@ -37,7 +44,12 @@ pub(crate) struct Sampler {
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub(crate) at: Span,
+    /// Their sum.
+    pub(crate) all: Total,
+    /// Those of each; none where an interval of so many streams ends.
     pub(crate) streams: Vec<Total>,
+    /// True if the counts of each stream are needed.
+    is_kept: bool,
 }
 
 /// The counts of a stream.
@@ -49,6 +61,12 @@ pub(crate) struct Total {
     pub(crate) again: SegCount,
 }
 
+impl Total {
+    fn plus(self, other: Self) -> Self {
+        Self { written: self.written + other.written, read: self.read + other.read, again: self.again + other.again }
+    }
+}
+
 impl Sampler {
     pub(crate) fn new(plan: &Plan) -> Self {
         let origin = Time::ZERO + plan.lead;
@@ -58,6 +76,8 @@ impl Sampler {
             next: origin,
             samples: [Vec::new(), Vec::new()],
             totals: Vec::new(),
+            keeps_streams: true,
+            rows: 0,
             counts_next: origin,
             marks: Vec::new(),
             interval: plan.request.interval,
@@ -73,22 +93,31 @@ impl Sampler {
     /// Takes what is due at `at`; everything where the transfer `is_over`.
     pub(crate) fn take(&mut self, at: Time, is_over: bool, flows: &[Flow], (connection, plan): (&Connection, &Plan)) {
         if is_over || at >= self.counts_next {
-            self.count(at, flows);
+            self.count(at, is_over, flows);
         }
         if is_over || at >= self.next {
             self.snapshot(at, flows, connection, plan);
         }
     }
 
-    /// Takes the counts of `flows` at `at`.
-    pub(crate) fn count(&mut self, at: Time, flows: &[Flow]) {
+    /// Takes the counts of `flows` at `at`. Those of each stream are needed if the programs stop then, or all is over.
+    pub(crate) fn count(&mut self, at: Time, is_end: bool, flows: &[Flow]) {
         let of_flow = |flow: &Flow| Total {
             written: flow.sender.written(),
             read: flow.receiver.bytes_read(),
             again: flow.sender.retransmits(),
         };
         let passed = at.since(self.origin);
-        self.totals.push(Totals { at: passed, streams: flows.iter().map(of_flow).collect() });
+        let is_kept = is_end || passed == self.omit;
+        let all = flows.iter().map(of_flow).fold(Total::default(), Total::plus);
+        let streams: Vec<Total> =
+            if is_kept || self.keeps_streams { flows.iter().map(of_flow).collect() } else { Vec::new() };
+        self.rows += streams.len();
+        self.totals.push(Totals { at: passed, all, streams, is_kept });
+        if self.keeps_streams && self.rows > MAX_ROWS {
+            self.keeps_streams = false;
+            self.totals.iter_mut().filter(|totals| !totals.is_kept).for_each(|totals| totals.streams = Vec::new());
+        }
         self.counts_next = self.next_count(passed);
     }
 
@@ -158,7 +187,7 @@ fn sample((at, origin): (Time, Time), stream: u16, flow: &Flow, connection: &Con
         sack: Some(true),
         window_scaling: Some(connection.scales[1].is_some()),
         path_mtu: Some(known_mtu(&plan.path.forward)),
-        advmss: Some(connection.mss),
+        advmss: Some(connection.advmss),
         ..info
     };
     let at_span = at.since(origin);

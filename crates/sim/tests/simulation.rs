@@ -99,6 +99,85 @@ fn a_sender_that_learns_of_a_narrow_link_sends_its_first_flight_again() {
 }
 
 #[test]
+fn windows_of_less_than_a_segment_carry_small_ones() {
+    let windows = [
+        (1_500, Buffer::Request(ByteCount::new(500)), 720),
+        (1_500, Buffer::Request(ByteCount::from_kib(1)), 720),
+        (1_500, Buffer::Window(ByteCount::new(1)), 725),
+        (9_000, Buffer::Window(ByteCount::from_kib(8)), 8_570),
+        (9_000, Buffer::Request(ByteCount::from_kib(4)), 2_800),
+        (65_535, Buffer::Automatic, 32_741),
+        (9_000, Buffer::Automatic, 8_948),
+    ];
+    for (mtu, buffer, mss) in windows {
+        let measurement = measure(with(plan(100, 20, 6), |p| {
+            p.path.forward.mtu = ByteCount::new(mtu);
+            p.path.forward.queue = Some(ByteCount::from_mib(1));
+            p.request.buffer = buffer;
+        }));
+        let last = measurement.sender().samples.last().unwrap().tcp.clone();
+        assert_eq!(last.snd_mss, Some(ByteCount::new(mss)), "{mtu}, {buffer:?}");
+        // At least a segment a round trip; acknowledgements may be delayed.
+        let least = BitRate::of(ByteCount::new(mss), Span::from_millis(62));
+        assert!(measurement.summary.rate >= least, "{mtu}, {buffer:?}: {}", measurement.summary.rate);
+        let is_tuned = buffer == Buffer::Automatic;
+        assert!(!is_tuned || measurement.summary.rate.as_mbps() > 90.0, "{mtu}: {}", measurement.summary.rate);
+    }
+}
+
+#[test]
+fn a_transfer_that_cannot_end_breaks_off_and_is_not_valid() {
+    let lossy = measure(with(plan(10, 20, 1), |p| {
+        p.path.forward.loss = Some(Ratio::new(0.97));
+        p.request.bytes = Some(ByteCount::from_mib(1));
+    }));
+    assert!(lossy.broken_off.is_some());
+    assert!(!lossy.validity.is_valid());
+    let whole = measure(with(plan(10, 20, 1), |p| p.request.bytes = Some(ByteCount::from_kib(300))));
+    assert_eq!((whole.broken_off, whole.validity.broken), (None, Vec::new()));
+}
+
+#[test]
+fn a_short_segment_takes_the_time_of_its_own_bytes() {
+    let busy = |bytes| {
+        let one = with(plan(1, 20, 1), |p| p.request.bytes = Some(ByteCount::new(bytes)));
+        measure(one).validity.link_busy.unwrap()
+    };
+    let on_the_line = |bytes| BitRate::from_mbps(1).time_for(ByteCount::new(bytes));
+    // 52 bytes of headers, 38 of the frame.
+    assert_eq!([busy(1), busy(1_448), busy(1_449)], [on_the_line(91), on_the_line(1_538), on_the_line(1_629)]);
+}
+
+#[test]
+fn plain_loss_is_no_black_hole() {
+    for loss in [0.2, 0.3, 0.5] {
+        let heavy = with(plan(20, 20, 10), |p| p.path.forward.loss = Some(Ratio::new(loss)));
+        assert_ne!(verdict(heavy).0, Limit::Mtu, "{loss}");
+    }
+    let bursts = |p: &mut Plan| p.path.forward.effects.losses = Some("gilbert-elliott 1% 20%".parse().unwrap());
+    assert_ne!(verdict(with(plan(20, 20, 10), bursts)).0, Limit::Mtu);
+}
+
+#[test]
+fn of_many_intervals_of_many_streams_the_sums_are_kept() {
+    let run = |interval| {
+        measure(with(plan(20, 20, 3), |p| {
+            (p.request.streams, p.request.interval, p.request.omit) = (50, interval, Span::from_secs(1));
+        }))
+    };
+    let (few, many) = (run(Span::from_secs(1)), run(Span::from_millis(1)));
+    assert_eq!((&few.streams, &few.summary), (&many.streams, &many.summary));
+    let sums = |measurement: &Measurement| {
+        let intervals = measurement.intervals.iter();
+        intervals
+            .map(|interval| (interval.bytes, interval.retransmits.unwrap().get()))
+            .fold((ByteCount::ZERO, 0), |(bytes, again), interval| (bytes + interval.0, again + interval.1))
+    };
+    assert_eq!(sums(&few), sums(&many));
+    assert_eq!([few.intervals[0].streams.len(), many.intervals[0].streams.len()], [50, 0]);
+}
+
+#[test]
 fn a_slow_reader_is_named() {
     let slow = with(plan(100, 20, 6), |p| p.reads = Some(BitRate::from_mbps(20)));
     assert_eq!(verdict(slow).0, Limit::ReceiverApplication);

@@ -224,7 +224,7 @@ fn of_knee(sweep: &SweepReport) -> Option<StoredFacts> {
 /// Returns the measurements of a document, with the step of each.
 fn measurements(document: &Document) -> Vec<(&str, &Measurement)> {
     match &document.content {
-        Content::Measurement { measurement } => vec![("", measurement)],
+        Content::Measurement { measurement, .. } => vec![("", measurement)],
         Content::Diagnosis { measurement, diagnosis } => {
             let own = measurement.iter().map(|measurement| ("", &**measurement));
             own.chain(diagnosis.trial.iter().map(|trial| ("trial", &trial.measurement))).collect()

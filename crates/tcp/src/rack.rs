@@ -69,8 +69,8 @@ pub(crate) struct Tally {
     pub(crate) first_sent: u64,
     /// The end of the recovery.
     pub(crate) high: u64,
-    /// The stamp that the receiver sent back.
-    pub(crate) echo: Stamp,
+    /// The stamp that the receiver sent back, if packets carry timestamps.
+    pub(crate) echo: Option<Stamp>,
     /// When the first and the last of the acknowledged segments was sent that was sent only once.
     pub(crate) acked: Option<(u64, u64)>,
     /// `FLAG_RETRANS_DATA_ACKED`: its number covers segments that were sent again.
@@ -107,7 +107,7 @@ impl Tally {
         }
         self.again |= part.again;
         // An echo from before a retransmission shows that the first copy arrived (`tcp_skb_spurious_retrans`).
-        if !(part.again && self.echo < stamp) {
+        if !(part.again && self.echo.is_some_and(|echo| echo < stamp)) {
             self.rack.advance(part, self.now, self.min_rtt);
         }
         self.deliver(part);

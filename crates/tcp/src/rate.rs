@@ -1,5 +1,3 @@
-use fullpipe_units::Time;
-
 /// The moment at which a segment was sent, and what had been delivered by then (`tcp_rate_skb_sent`). Times are
 /// microseconds of the host's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -181,14 +179,6 @@ impl RoundTrip {
     pub(crate) fn timeout(&self) -> u64 {
         (self.smoothed() + self.variation).min(Self::MAX_TIMEOUT)
     }
-}
-
-/// The earlier of two deadlines. The last of all moments counts as none, which spares branches.
-#[inline]
-pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
-    const NEVER: Time = Time::from_nanos(u64::MAX);
-    let earlier = a.unwrap_or(NEVER).min(b.unwrap_or(NEVER));
-    (earlier < NEVER).then_some(earlier)
 }
 
 #[cfg(test)]

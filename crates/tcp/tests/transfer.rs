@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use fullpipe_tcp::{Ack, Autotuning, Burst, Clock, CongestionControl, Receiver, ReceiverSetup, Sender, SenderSetup};
+use fullpipe_tcp::{
+    Ack, Autotuning, Burst, Clock, CongestionControl, Receiver, ReceiverSetup, Sender, SenderSetup, Stamp,
+};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
 const MSS: u64 = 1448;
@@ -23,11 +25,17 @@ struct Link {
     dropped: u64,
     /// True if the program reads what arrives.
     reads: bool,
+    /// The echo that acknowledgements have in place of the receiver's.
+    forged: Option<Stamp>,
     now: Time,
 }
 
 impl Link {
     fn new(control: CongestionControl, mbps: u64, rtt: u64, queue: u64) -> Self {
+        Self::stamped(control, mbps, rtt, queue, true)
+    }
+
+    fn stamped(control: CongestionControl, mbps: u64, rtt: u64, queue: u64, timestamps: bool) -> Self {
         let clock = Clock::new(250, Span::from_secs(1000));
         let (half, handshake) = (Span::from_micros(500 * rtt), Span::from_millis(rtt));
         let buffer = ByteCount::from_mib(256);
@@ -41,6 +49,7 @@ impl Link {
             handshake,
             first_window: ByteCount::new(65_160),
             window_scale: Some(13),
+            timestamps,
             echo: clock.stamp_before(half),
             seed: 1,
         };
@@ -57,6 +66,7 @@ impl Link {
             packets: 0,
             dropped: 0,
             reads: true,
+            forged: None,
             now: Time::ZERO,
         }
     }
@@ -118,7 +128,8 @@ impl Link {
     }
 
     fn send_ack(&mut self, ack: Option<Ack>) {
-        self.acks.extend(ack.map(|ack| (self.now + self.half, ack)));
+        let seen = |ack: Ack| Ack { echo: self.forged.unwrap_or(ack.echo), ..ack };
+        self.acks.extend(ack.map(|ack| (self.now + self.half, seen(ack))));
     }
 
     fn mbps(&self) -> f64 {
@@ -201,6 +212,32 @@ fn the_end_of_a_flight_that_is_lost_is_probed_for_and_not_waited_for() {
     assert!(link.sender.is_done());
     assert_eq!(link.sender.info(link.now).total_rto, Some(SegCount::ZERO));
     assert!(link.now < Time::ZERO + Span::from_millis(200), "{:?}", link.now);
+}
+
+#[test]
+fn without_timestamps_no_echo_counts() {
+    let run = |timestamps: bool, forged: Option<Stamp>| {
+        let mut link = Link::stamped(CongestionControl::Cubic, 100, 40, 100, timestamps);
+        (link.lost, link.forged) = ((300..340).chain(500..560).chain(900..901).collect(), forged);
+        link.run(seconds(4));
+        (link.sender.info(link.now), link.packets)
+    };
+    let oldest = Some(Stamp::default());
+    assert_eq!(run(false, None), run(false, oldest));
+    assert_ne!(run(true, None), run(true, oldest), "with them they do");
+}
+
+#[test]
+fn a_connection_gives_up_after_15_timeouts() {
+    let mut link = Link::new(CongestionControl::Cubic, 100, 20, 100_000);
+    link.lost = (500..10_000).collect();
+    link.run(seconds(900));
+    assert!(!link.sender.is_dead());
+    link.run(seconds(2_000));
+    assert!(link.sender.is_dead());
+    // 924.6 s after the first segment was sent again, and then the next timeout.
+    assert!((924.0..1_050.0).contains(&link.now.since(Time::ZERO).as_secs_f64()), "{:?}", link.now);
+    assert_eq!((link.sender.deadline(), link.sender.next(link.now)), (None, None));
 }
 
 #[test]

@@ -105,6 +105,14 @@ impl Time {
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
+
+    /// Returns the earlier of two deadlines. The last of all moments counts as none, which spares branches.
+    #[inline]
+    pub fn earlier(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        const NEVER: Time = Time::from_nanos(u64::MAX);
+        let earlier = a.unwrap_or(NEVER).min(b.unwrap_or(NEVER));
+        (earlier < NEVER).then_some(earlier)
+    }
 }
 
 impl Add<Span> for Time {

@@ -52,19 +52,23 @@ fn possible_mss(figures: &Figures) -> Option<ByteCount> {
     Some(mtu.saturating_sub(headers(figures.timestamps())))
 }
 
-/// Finds full segments that vanish: the sender times out again and again and nothing more is acknowledged, though small
-/// packets come and go.
+/// Finds full segments that vanish: small packets come and go, but none of a full size ever arrived, and the sender
+/// times out again and again. A path that has let full ones pass loses packets of any size.
 pub(crate) fn without_progress(figures: &Figures) -> Option<Finding> {
     let last: Vec<&Sample> = figures.flows.iter().filter_map(|flow| flow.whole.last().copied()).collect();
-    // Where no echo requests were sent, the handshake passed, and no full segment ever.
-    let never_passed = |sample: &&Sample| sample.tcp.bytes_acked.is_some_and(|acked| Some(acked) < sample.tcp.snd_mss);
-    let small_ones_pass = figures.evidence.loaded_rtt.is_some() || last.iter().all(never_passed);
+    let passed = |sample: &&Sample| sample.tcp.bytes_acked.map(|acked| Some(acked) >= sample.tcp.snd_mss);
+    // Where it is not known that none passed, only the round trips of echo requests show that small packets do.
+    let unknown_passes = figures.evidence.loaded_rtt.is_some();
+    // Its acknowledgement may have been lost.
+    let has_arrived = |sample: &Sample| figures.mss.is_some() && sample.tcp.bytes_received >= figures.mss;
+    let only_small_ones_pass = !figures.evidence.receiver_samples.iter().any(has_arrived)
+        && last.iter().all(|sample| passed(sample).map_or(unknown_passes, |passed| !passed));
     let all_silent =
         !last.is_empty() && figures.flows.iter().all(|flow| silent_for(&flow.whole) >= MIN_TIME_WITHOUT_PROGRESS);
     // A sender that only probes a closed window, or one of less than a segment, has nothing on the way that vanishes.
     let all_wait = last.iter().all(|sample| sample.outstanding() != Some(ByteCount::ZERO));
     let all_time_out = all_wait && last.iter().all(|sample| timeouts(sample) >= MIN_TIMEOUTS);
-    (small_ones_pass && all_silent && all_time_out).then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
+    (only_small_ones_pass && all_silent && all_time_out).then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
 }
 
 /// Returns the timeouts since the last progress.

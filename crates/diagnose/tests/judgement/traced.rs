@@ -176,8 +176,14 @@ fn full_segments_that_vanish_are_a_black_hole_only_while_small_ones_pass() {
     // Without echo requests the handshake shows it, if nothing else ever passed.
     let watched = || Evidence { loaded_rtt: None, ..black_hole() };
     assert_eq!(diagnose(&watched()).kind, Limit::Mtu);
-    let dead = without(watched(), |sample| sample.tcp.bytes_acked = Some(ByteCount::from_mib(1)));
-    assert_ne!(diagnose(&dead).kind, Limit::Mtu);
+    for evidence in [watched(), black_hole()] {
+        let lossy = without(evidence, |sample| sample.tcp.bytes_acked = Some(ByteCount::from_mib(1)));
+        assert_ne!(diagnose(&lossy).kind, Limit::Mtu, "full ones have passed");
+    }
+    let mut unanswered = black_hole();
+    unanswered.receiver_samples = vec![unanswered.sender_samples[0].clone()];
+    unanswered.receiver_samples[0].tcp.bytes_received = Some(ByteCount::new(1_448));
+    assert_ne!(diagnose(&unanswered).kind, Limit::Mtu, "one has arrived, and its acknowledgement was lost");
 }
 
 #[test]

@@ -48,8 +48,14 @@ impl EmulatedArguments {
         if pairs.is_empty() {
             return Ok(PathSpec::demo().path()?);
         }
-        parse_path_flag_with(&pairs.join(","), &PathSpec::demo(), &|file| read_sibling(FilePath::new(""), file))
-            .map_err(|error| in_flag(if keys.is_empty() { "--path" } else { "the path" }, &error))
+        let path =
+            parse_path_flag_with(&pairs.join(","), &PathSpec::demo(), &|file| read_sibling(FilePath::new(""), file))
+                .map_err(|error| in_flag(if keys.is_empty() { "--path" } else { "the path" }, &error))?;
+        if path.forward.effects.opportunities.is_some() && keys.iter().any(|key| key.starts_with("rate=")) {
+            let why = "--bandwidth: the trace in --path takes the place of a rate; leave one of them out";
+            return Err(Failure::new(USAGE, why));
+        }
+        Ok(path)
     }
 
     /// Returns the settings of the sender and of the receiver that differ from their defaults.

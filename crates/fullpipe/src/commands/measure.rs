@@ -199,7 +199,7 @@ fn finish(measurement: Measurement, keep: &KeepArguments, terminal: &Terminal) -
     if let Some(error) = &error {
         Terminal::print_error(&error.message);
     }
-    let content = Content::Measurement { measurement: Box::new(measurement) };
+    let content = Content::Measurement { measurement: Box::new(measurement), path: None };
     if let Some(error) = &error {
         terminal.event(&Event::Error(error.clone()));
     }

@@ -131,6 +131,34 @@ fn past(arguments: &[&str], more: &[&str]) -> std::process::Output {
     run(fullpipe(&["simulate", "--from", file.to_str().unwrap()]).args(more), 60)
 }
 
+/// As [`past`], of a measurement over a path that is not in its document.
+fn past_elsewhere(arguments: &[&str], more: &[&str]) -> std::process::Output {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("measurement.json");
+    let mut measured = document(&run(&mut fullpipe(arguments), 60));
+    assert!(measured.as_object_mut().unwrap().remove("path").is_some());
+    std::fs::write(&file, measured.to_string()).unwrap();
+    run(fullpipe(&["simulate", "--from", file.to_str().unwrap()]).args(more), 60)
+}
+
+#[test]
+fn a_simulated_transfer_is_simulated_again_over_its_own_path() {
+    let small = ["simulate", "--path", "rate=50M,rtt=20ms,loss=1e-4", "-t", "3", "--window", "32KiB", "--json"];
+    let report = document(&past(&small, &["--json"]))["what_if"][0].clone();
+    assert_eq!(report["inferred"], json!([]));
+    assert_eq!(report["path"]["forward"]["rate"], json!(50_000_000));
+    assert_eq!(report["measured"]["rate"], report["simulations"][0]["rate"]["median"]);
+}
+
+#[test]
+fn a_transfer_that_cannot_end_ends_with_code_1() {
+    let hopeless = ["simulate", "--path", "rate=10M,rtt=20ms,loss=0.97", "-n", "1M"];
+    let output = run(&mut fullpipe(&hopeless), 60);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("Broken off") && text.contains("Not valid: only"), "{text}");
+}
+
 #[test]
 fn a_past_measurement_on_an_emulated_path_is_simulated_with_changes() {
     let changes = ["--what-if", "sender.tcp_wmem=64MiB", "--what-if", "rtt=10ms", "--json"];
@@ -155,17 +183,18 @@ fn a_past_measurement_on_an_emulated_path_is_simulated_with_changes() {
 #[test]
 fn a_path_is_inferred_where_the_link_was_full_and_stated_where_it_does_not_show() {
     let full = ["simulate", "--path", "rate=50M,rtt=20ms", "-t", "5", "--json"];
-    let text = String::from_utf8(past(&full, &["--what-if", "queue=0.1bdp"]).stdout).unwrap();
+    let text = String::from_utf8(past_elsewhere(&full, &["--what-if", "queue=0.1bdp"]).stdout).unwrap();
     assert!(text.contains("the link was full at this rate") && text.contains("simulated as it was"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    let inferred = document(&past(&full, &["--json"]))["what_if"][0]["path"]["forward"]["rate"].as_f64().unwrap();
+    let inferred =
+        document(&past_elsewhere(&full, &["--json"]))["what_if"][0]["path"]["forward"]["rate"].as_f64().unwrap();
     assert!((inferred / 5e7 - 1.0).abs() < 0.02, "{inferred}");
 
     let small = ["simulate", "--path", "rate=50M,rtt=20ms", "-t", "3", "--window", "32KiB", "--json"];
-    let refused = past(&small, &[]);
+    let refused = past_elsewhere(&small, &[]);
     let sentence = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(2) && sentence.contains("limited by receive-window"), "{sentence}");
-    let stated = document(&past(&small, &["--path", "rate=50M", "--json"]))["what_if"][0].clone();
+    let stated = document(&past_elsewhere(&small, &["--path", "rate=50M", "--json"]))["what_if"][0].clone();
     let rate = |at: &serde_json::Value| at.as_f64().unwrap();
     let (was, is) = (rate(&stated["measured"]["rate"]), rate(&stated["simulations"][0]["rate"]["median"]));
     assert!((is / was - 1.0).abs() < 0.02, "{is} of {was}");
@@ -175,7 +204,7 @@ fn a_path_is_inferred_where_the_link_was_full_and_stated_where_it_does_not_show(
 fn remedies_are_ranked_by_simulation() {
     let arguments = ["simulate", "--path", "rate=100M,rtt=40ms,loss=1e-3", "-t", "5", "--json"];
     let more = ["--path", "rate=100M", "--what-if", "remedies", "--json"];
-    let report = document(&past(&arguments, &more))["what_if"][0].clone();
+    let report = document(&past_elsewhere(&arguments, &more))["what_if"][0].clone();
     let rows = report["simulations"].as_array().unwrap();
     let rate = |index: usize| rows[index]["rate"]["median"].as_f64().unwrap();
     assert!(rows.len() >= 3 && rows[1]["name"].as_str().unwrap().contains("bbr"), "{report}");

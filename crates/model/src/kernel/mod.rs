@@ -13,7 +13,9 @@ mod share;
 mod sizing;
 
 pub use defaults::defaults;
-pub use receive::{ReceiveBuffer, first_window, largest_window, request_for_window};
+pub use receive::{
+    ReceiveBuffer, first_window, largest_window, offered_at_first, request_for_window, segment_in_window,
+};
 pub use request::{rmem_max, stored_rcvbuf, stored_sndbuf, wmem_max};
 pub use send::{
     asked_in_flight, asked_rate, fill, filled_window, memory_per_segment, send_buffer, send_buffer_at,

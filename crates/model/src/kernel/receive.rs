@@ -78,14 +78,24 @@ impl ReceiveBuffer {
         if mss == ByteCount::ZERO {
             return ByteCount::ZERO;
         }
-        let half = ByteCount::new(self.advertised().get() / 2);
-        let segment = mss.min(half).max(ByteCount::new(1));
+        let segment = segment_in_window(mss, self.advertised()).max(ByteCount::new(1));
         let free = self.share.window(self.space).saturating_sub(segment);
         match self.scale {
             None | Some(0) => whole_segments(free.min(largest_window(self.scale)), segment),
             Some(scale) => rounded_up(free, scale).min(self.advertised()),
         }
     }
+}
+
+/// Returns the payload of a segment of at most `mss` to a receiver whose largest window so far is `window`: half of
+/// that, or all of a very small one (`tcp_bound_to_half_wnd`).
+pub fn segment_in_window(mss: ByteCount, window: ByteCount) -> ByteCount {
+    /// `TCP_MSS_DEFAULT`.
+    const DEFAULT: ByteCount = ByteCount::new(536);
+    /// A packet of 68 bytes, less a header of TCP with timestamps.
+    const MIN: ByteCount = ByteCount::new(36);
+    let cutoff = if window > DEFAULT { ByteCount::new(window.get() / 2) } else { window };
+    if cutoff == ByteCount::ZERO { mss } else { mss.min(cutoff.max(MIN)) }
 }
 
 /// The largest window that a header of 16 bits can say under this scale (RFC 7323 §2.2): 65 535 · 2^scale.
@@ -103,9 +113,16 @@ pub fn largest_window(scale: Option<u8>) -> ByteCount {
 /// the answer. Measured on Linux 6.18 at MTU 1500 and 9000: 64 240 and 62 720 bytes in the SYN, 65 160 and 62 636 in
 /// the answer.
 pub fn first_window(settings: &HostSettings, mss: ByteCount) -> ByteCount {
-    let space = whole_segments(Share::at_first(settings).window(settings.tcp_rmem.default), mss);
-    let window = space.min(largest_window(None));
+    let space = Share::at_first(settings).window(settings.tcp_rmem.default);
+    let window = offered_at_first(space, mss);
     if settings.kernel < FIRST_WINDOW_OF_64_KIB { window.min(twenty_segments(mss)) } else { window }
+}
+
+/// Returns the window of a first packet with `space` for it: whole segments, if there is more than one, and at most
+/// what 16 bits can say (`tcp_select_initial_window`).
+pub fn offered_at_first(space: ByteCount, mss: ByteCount) -> ByteCount {
+    let window = if space > mss { whole_segments(space, mss) } else { space };
+    window.min(largest_window(None))
 }
 
 /// The `SO_RCVBUF` request that makes the kernel advertise `window`, and so carry ⌊window ÷ mss⌋ segments.

@@ -79,7 +79,7 @@ fn articles(sources: &[Source<'_>]) -> Result<Vec<Article>, PageError> {
 
 fn measurement(source: Source<'_>) -> Option<(&str, &Measurement)> {
     match &source.document.content {
-        Content::Measurement { measurement } | Content::Diagnosis { measurement: Some(measurement), .. } => {
+        Content::Measurement { measurement, .. } | Content::Diagnosis { measurement: Some(measurement), .. } => {
             Some((source.name, measurement))
         }
         Content::SweepRun { sweep_run } => Some((source.name, sweep_run.measurement.as_ref()?)),
@@ -90,7 +90,7 @@ fn measurement(source: Source<'_>) -> Option<(&str, &Measurement)> {
 fn article(source: Source<'_>) -> Option<Article> {
     let article = match &source.document.content {
         Content::Experiment { experiment } => experiment::article(experiment),
-        Content::Measurement { measurement } => transfer::article(measurement),
+        Content::Measurement { measurement, .. } => transfer::article(measurement),
         Content::Diagnosis { measurement, diagnosis } => transfer::diagnosis(measurement.as_deref(), diagnosis)?,
         Content::Ramp { ramp } => transfer::ramp(ramp),
         Content::Lab { lab } => lab::article(lab),

@@ -26,7 +26,7 @@ fn document(content: Content) -> Document {
 }
 
 fn of_measurement(measurement: Measurement) -> Document {
-    document(Content::Measurement { measurement: Box::new(measurement) })
+    document(Content::Measurement { measurement: Box::new(measurement), path: None })
 }
 
 fn html(documents: &[Document]) -> String {

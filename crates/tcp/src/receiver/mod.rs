@@ -8,7 +8,6 @@ use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
 use crate::clock::{Clock, Stamp};
 use crate::packet::{Ack, Burst};
-use crate::rate::earlier;
 use reassembly::Reassembly;
 pub use tuning::Autotuning;
 use tuning::Tuning;
@@ -223,7 +222,7 @@ impl Receiver {
     /// Returns when [`Self::wake`] is to be called at the latest; none if nothing waits.
     #[inline]
     pub fn deadline(&self) -> Option<Time> {
-        earlier(self.delayed_until, self.held_until)
+        Time::earlier(self.delayed_until, self.held_until)
     }
 
     /// Returns the acknowledgement that was delayed up to `now`, if one was.

@@ -6,6 +6,10 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use super::{Sender, State};
 use crate::window::Window;
 
+/// `TCP_ESTABLISHED` and `TCP_CLOSE`.
+const ESTABLISHED: u8 = 1;
+const CLOSED: u8 = 7;
+
 impl Sender {
     /// Returns what `TCP_INFO` would at `now`; fields that a sender of bulk data does not change are `None`.
     pub fn info(&self, now: Time) -> TcpInfo {
@@ -16,9 +20,9 @@ impl Sender {
         let bytes = |count: u64| Some(ByteCount::new(count));
         let sent = self.board.next() * self.mss + self.counts.retransmitted * self.mss;
         TcpInfo {
-            state: Some(1),
+            state: Some(if self.is_dead { CLOSED } else { ESTABLISHED }),
             congestion_state: Some(self.congestion_state()),
-            timeouts_in_a_row: segments(u64::from(self.backoff)),
+            timeouts_in_a_row: segments(u64::from(self.timeouts)),
             backoff: u8::try_from(self.backoff).ok(),
             sack: Some(true),
             window_scaling: Some(self.window_scale.is_some()),

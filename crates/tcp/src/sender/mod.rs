@@ -46,6 +46,8 @@ pub struct SenderSetup {
     pub first_window: ByteCount,
     /// The shift that the other end's windows are counted by; 0 without the option.
     pub window_scale: Option<u8>,
+    /// True if packets carry timestamps.
+    pub timestamps: bool,
     /// The stamp of the last packet that came from the other end.
     pub echo: Stamp,
     /// Seed for what falls to chance.
@@ -86,8 +88,12 @@ pub struct Sender {
     buffer: SendBuffer,
     chrono: Chrono,
     timer: Option<Timer>,
-    /// `icsk_backoff`: timeouts in a row.
+    /// `icsk_backoff`: by how much the timer is longer, in powers of two.
     backoff: u32,
+    /// `icsk_retransmits`: timeouts since something was last acknowledged.
+    timeouts: u32,
+    /// True if the connection has given up.
+    is_dead: bool,
     /// `icsk_rto`, in ticks.
     timeout: u64,
     /// `high_seq`: the end of what was sent when recovery began.
@@ -125,8 +131,9 @@ pub struct Sender {
     departs_at: u64,
     /// The latest stamp of the other end.
     echo: Stamp,
-    /// The stamp that the last acknowledgement sent back.
-    last_echo: Stamp,
+    timestamps: bool,
+    /// The stamp that the last acknowledgement sent back, if packets carry timestamps.
+    last_echo: Option<Stamp>,
     /// Segments left of the packet at the head of the queue, and of the one behind it.
     head: [u64; 2],
     pass: output::Pass,
@@ -183,6 +190,8 @@ impl Sender {
             chrono: Chrono::new(clock.nanos(now)),
             timer: None,
             backoff: 0,
+            timeouts: 0,
+            is_dead: false,
             timeout,
             high: 0,
             prior_cwnd: 0,
@@ -204,7 +213,8 @@ impl Sender {
             pacing_rate: 0,
             departs_at: 0,
             echo: setup.echo,
-            last_echo: clock.stamp(now),
+            timestamps: setup.timestamps,
+            last_echo: setup.timestamps.then(|| clock.stamp(now)),
             head: [0; 2],
             pass: output::Pass::default(),
             used: (0, clock.ticks(now)),
@@ -268,6 +278,9 @@ impl Sender {
 
     /// Takes in an acknowledgement that arrives at `now` (`tcp_ack`).
     pub fn acknowledged(&mut self, now: Time, ack: &Ack) {
+        if self.is_dead {
+            return;
+        }
         self.counts.acks_in += 1;
         self.counts.last_ack_at = self.clock.micros(now);
         if ack.next < self.board.acknowledged() {
@@ -277,7 +290,7 @@ impl Sender {
             return;
         }
         self.echo = self.echo.max(ack.stamp);
-        self.last_echo = ack.echo;
+        self.last_echo = self.timestamps.then_some(ack.echo);
         self.pass.pending = true;
         self.pass.new_only = false;
         self.new_data_first = false;
@@ -331,7 +344,7 @@ impl Sender {
             sample: RateSample::new(self.board.in_flight()),
             first_sent: self.delivery.first_sent,
             high: self.high,
-            echo: ack.echo,
+            echo: self.timestamps.then_some(ack.echo),
             acked: None,
             again: false,
             sacked: None,
@@ -441,7 +454,7 @@ impl Sender {
         self.take_round_trip(now, tally);
         if tally.advanced {
             tally.set_timer = true;
-            self.backoff_over();
+            self.timeouts = 0;
             if tally.reordered_from < prior_highest {
                 self.check_reordering(tally.reordered_from, prior_highest);
             }
@@ -467,8 +480,7 @@ impl Sender {
         };
         let ticks = self.clock.ticks(now);
         self.min_rtt.lower(MIN_RTT_SECONDS * self.clock.hz(), ticks, latest.unwrap_or(sample));
-        self.rtt.take(sample, self.board.acknowledged(), self.board.next());
-        self.timeout = self.clock.ticks_in(self.rtt.timeout());
+        self.take_sample(sample);
         if let Some(latest) = latest {
             let moment = self.moment(now);
             self.control.measured(latest, &mut self.window, &moment);
@@ -477,16 +489,20 @@ impl Sender {
 
     /// Of segments that were sent twice, the stamp shows which copy was answered, in milliseconds.
     fn take_round_trip_by_stamp(&mut self, now: Time, tally: &mut Tally) {
-        if !tally.advanced {
-            return;
-        }
-        let sample = self.clock.stamp(now).since(tally.echo).max(1) * 1_000;
+        let Some(echo) = tally.echo.filter(|_| tally.advanced) else { return };
+        let sample = self.clock.stamp(now).since(echo).max(1) * 1_000;
         tally.sample.rtt = Some(sample);
         self.min_rtt.lower(MIN_RTT_SECONDS * self.clock.hz(), self.clock.ticks(now), sample);
-        self.rtt.take(sample, self.board.acknowledged(), self.board.next());
-        self.timeout = self.clock.ticks_in(self.rtt.timeout());
+        self.take_sample(sample);
         let moment = self.moment(now);
         self.control.measured(sample, &mut self.window, &moment);
+    }
+
+    /// A round trip was measured: the timeout is as if there never was one.
+    fn take_sample(&mut self, micros: u64) {
+        self.rtt.take(micros, self.board.acknowledged(), self.board.next());
+        self.timeout = self.clock.ticks_in(self.rtt.timeout());
+        self.backoff = 0;
     }
 
     /// `tcp_check_sack_reordering`.

@@ -205,7 +205,7 @@ impl Sender {
         let new = self.state < State::Recovery;
         let rule = LossRule { newest: self.rack.newest, now: micros, after: self.rack.rtt };
         self.counts.lost += self.board.lose_all(rule);
-        let first = self.backoff == 0;
+        let first = self.timeouts == 0;
         if self.state <= State::Disorder
             || self.high <= self.board.acknowledged()
             || (self.state == State::Loss && first)
@@ -308,7 +308,7 @@ impl Sender {
 
     /// `tcp_packet_delayed`.
     fn was_delayed(&self) -> bool {
-        self.resent_at.is_none_or(|at| self.last_echo < at)
+        self.resent_at.is_none_or(|at| self.last_echo.is_some_and(|echo| echo < at))
     }
 
     /// `tcp_undo_cwnd_reduction`.
@@ -346,7 +346,7 @@ impl Sender {
     fn undo_loss(&mut self, now: Time) {
         self.undo_reduction(true);
         self.report_undo(now);
-        self.backoff = 0;
+        self.timeouts = 0;
         self.state = State::Open;
     }
 

@@ -3,8 +3,10 @@
 use fullpipe_units::Time;
 
 use super::{Sender, State};
-use crate::rate::{RoundTrip, earlier};
+use crate::rate::RoundTrip;
 
+/// `tcp_retries2`.
+const MAX_TIMEOUTS: u32 = 15;
 /// `TCP_TIMEOUT_MIN`, in ticks.
 const MIN_TIMEOUT: u64 = 2;
 
@@ -32,7 +34,7 @@ impl Sender {
     #[inline]
     pub fn deadline(&self) -> Option<Time> {
         let pace = self.waits_for_pace.then(|| self.clock.moment(self.departs_at));
-        earlier(self.timer.map(|timer| timer.at), pace)
+        Time::earlier(self.timer.map(|timer| timer.at), pace)
     }
 
     /// Lets the timer go off if its time has come.
@@ -58,11 +60,25 @@ impl Sender {
         if self.board.out() == 0 {
             return;
         }
+        if self.is_hopeless(now) {
+            self.is_dead = true;
+            self.pass.pending = false;
+            return;
+        }
         self.enter_loss(now);
+        self.timeouts += 1;
         self.backoff += 1;
         let longest = self.clock.ticks_in(RoundTrip::MAX_TIMEOUT);
         self.timeout = (self.timeout << 1).min(longest);
         self.arm(now, Kind::Timeout, self.timeout);
+    }
+
+    /// `retransmits_timed_out`: for as long as so many timeouts, each twice as long as the one before, would take.
+    fn is_hopeless(&self, now: Time) -> bool {
+        let doubling = (RoundTrip::MAX_TIMEOUT / RoundTrip::MIN_TIMEOUT).ilog2();
+        let longest = u64::from(MAX_TIMEOUTS - doubling) * RoundTrip::MAX_TIMEOUT;
+        let micros = ((2 << doubling) - 1) * RoundTrip::MIN_TIMEOUT + longest;
+        self.timeouts > 0 && self.resent_at.is_some_and(|at| self.clock.stamp(now).since(at) >= micros / 1_000)
     }
 
     fn probe_window(&mut self, now: Time) {
@@ -79,11 +95,6 @@ impl Sender {
         let longest = self.clock.ticks_in(RoundTrip::MAX_TIMEOUT);
         let base = self.timeout.max(self.clock.ticks_in(RoundTrip::MIN_TIMEOUT));
         self.arm(now, Kind::ClosedWindow, (base << self.backoff.min(16)).min(longest));
-    }
-
-    /// A round trip was measured: the timeout is as if there never was one.
-    pub(super) fn backoff_over(&mut self) {
-        self.backoff = 0;
     }
 
     /// `tcp_set_xmit_timer`.

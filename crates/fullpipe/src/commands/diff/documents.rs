@@ -82,7 +82,7 @@ fn measurement(name: &str, value: Value) -> Result<Option<Measurement>, Failure>
 
 fn of_document(name: &str, document: Document) -> Result<Measurement, Failure> {
     match document.content {
-        Content::Measurement { measurement } | Content::Diagnosis { measurement: Some(measurement), .. } => {
+        Content::Measurement { measurement, .. } | Content::Diagnosis { measurement: Some(measurement), .. } => {
             Ok(*measurement)
         }
         Content::Experiment { experiment } => Ok(experiment.measurement),

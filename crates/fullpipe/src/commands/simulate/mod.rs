@@ -27,7 +27,7 @@ use super::load::Offer;
 use crate::commands::Run;
 use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::OutputArguments;
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
 use crate::values::{Values, duration, some_bytes, some_test_time, values, whole};
 
@@ -189,11 +189,9 @@ impl Run for Arguments {
         let (plans, is_table) = self.plans()?;
         if let Some(file) = self.trace.file() {
             trace::check(plans.len() * usize::from(self.seeds), file)?;
-            for named in plans {
-                let measurement = self.trace.simulate(file, named.plan, Interrupt(&flag))?;
-                print_measurement(measurement, terminal);
-            }
-            return Ok(());
+            let Some(NamedPlan { plan, .. }) = plans.into_iter().next() else { return Ok(()) };
+            let measurement = self.trace.simulate(file, plan.clone(), Interrupt(&flag))?;
+            return print_measurement(measurement, &plan, terminal);
         }
         let work = Work { plans: &plans, seeds: self.seeds, jobs: self.jobs(), interrupt: Interrupt(&flag) };
         let (is_one, format) = (plans.len() == 1 && self.seeds == 1, self.format());
@@ -211,10 +209,14 @@ impl Run for Arguments {
     }
 }
 
-fn print_measurement(measurement: Measurement, terminal: &Terminal) {
+/// Prints the measurement of `plan`. Fails if it is not valid.
+fn print_measurement(measurement: Measurement, plan: &Plan, terminal: &Terminal) -> Result<(), Failure> {
+    let is_valid = measurement.validity.is_valid() && measurement.broken_off.is_none();
     terminal.result(&report::measurement(&measurement, terminal.style()));
     terminal.event(&Event::Measurement(Box::new(measurement.clone())));
-    terminal.document(&Document::new(Content::Measurement { measurement: Box::new(measurement) }));
+    let path = Some(Box::new(plan.path.clone()));
+    terminal.document(&Document::new(Content::Measurement { measurement: Box::new(measurement), path }));
+    if is_valid { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 
 /// Transfers, and the way to compute them.
@@ -229,17 +231,20 @@ impl Work<'_> {
     /// Prints each measurement whole.
     fn print_measurements(&self, terminal: &Terminal) -> Result<(), Failure> {
         let Self { plans, seeds, jobs, interrupt } = *self;
-        let names = plans.iter().flat_map(|plan| std::iter::repeat_n(&plan.name, usize::from(seeds)));
-        let mut names = names.flatten();
+        let mut of_runs = plans.iter().flat_map(|plan| std::iter::repeat_n(plan, usize::from(seeds)));
         let mut any = false;
+        let mut printed = Ok(());
         let ended = simulate_each(plans, seeds, jobs, interrupt, &mut |measurement| {
             any = true;
-            if let Some(name) = names.next() {
+            let Some(NamedPlan { name, plan }) = of_runs.next() else { return };
+            if let Some(name) = name {
                 terminal.result(&format!("{}\n", terminal.style().bold(name)));
             }
-            print_measurement(measurement, terminal);
+            if let Err(invalid) = print_measurement(measurement, plan, terminal) {
+                printed = Err(invalid);
+            }
         });
-        in_part(ended, any)
+        in_part(ended, any).and(printed)
     }
 
     /// Prints the summaries of all transfers, those that are done if the user interrupts the work.
