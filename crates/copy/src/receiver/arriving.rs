@@ -1,0 +1,234 @@
+//! Blocks as they arrive: each is checked, written and, when its chunk is whole, noted.
+
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use fullpipe_transfer::{
+    AGAIN, Blocks, DATA_HEADER, DataHeader, Digest, Head, Message, Verified, ZEROS, block_hash, block_length,
+    chunk_hash,
+};
+
+use super::{Incoming, Receiver, State};
+use crate::common::Tally;
+use crate::locks::lock;
+use crate::options::CopyError;
+use crate::part::PartWriter;
+use crate::tree::Tree;
+
+/// Chunks that may be there in part at once: a connection sends one after the other, and others send blocks of it.
+pub(super) const MAX_BEGUN: usize = 1 << 14;
+
+/// Chunks that may arrive wrong: memory and processors that flip more bits than that are broken.
+const MAX_CORRUPT: u32 = 1000;
+
+/// A block that has arrived, or a chunk that is a hole, and is right.
+struct Arrived<'b> {
+    header: DataHeader,
+    content: &'b [u8],
+    /// Bytes of its chunk.
+    length: usize,
+}
+
+impl Arrived<'_> {
+    const fn is_hole(&self) -> bool {
+        self.content.is_empty()
+    }
+}
+
+impl Receiver {
+    /// Receives what comes on a stream, until it ends. One that may break before it has begun is watched by the sender.
+    pub(super) fn receive(&self, stream: impl Read, may_not_begin: bool) {
+        let mut from = BufReader::with_capacity(64 << 10, stream);
+        let (mut content, mut number) = (Vec::new(), None);
+        let ended = loop {
+            let handled = match next_head(&mut from, &mut content) {
+                Ok(Head::Stream(index)) if number.is_none() => {
+                    number = Some(index);
+                    Ok(())
+                }
+                Ok(Head::Block(header, _)) if number.is_some() => self.take(&header, &content),
+                Ok(Head::End) if number.is_some() => break Ok(()),
+                Ok(_) => Err(CopyError::Protocol("a connection for data carries something else".to_owned())),
+                Err(error) => break Err(error),
+            };
+            if let Err(error) = handled {
+                return self.abort(error);
+            }
+        };
+        if let Err(cause) = ended
+            && !lock(&self.list).is_over
+        {
+            match number {
+                Some(index) => self.common.out.send(&Message::Lost { index }),
+                None if may_not_begin => {}
+                // The sender could not know which of them it is.
+                None => self.abort(CopyError::Io { what: "a connection for data broke at its beginning", cause }),
+            }
+        }
+    }
+
+    /// Takes a block of a chunk.
+    ///
+    /// # Errors
+    /// Fails if the sender breaks the rules. If the block is wrong, its chunk is wanted again; if it cannot be written,
+    /// the file has failed.
+    pub(super) fn take(&self, header: &DataHeader, content: &[u8]) -> Result<(), CopyError> {
+        self.common.bounds.wait(content.len());
+        let began = Instant::now();
+        let wrong = |why: &str| CopyError::Protocol(why.to_owned());
+        let Some(file) = lock(&self.incoming).get(&header.file).cloned() else {
+            let was_listed = header.file & !AGAIN < self.files.load(Ordering::Relaxed);
+            return if was_listed { Ok(()) } else { Err(wrong("it sent data of a file that it has not listed")) };
+        };
+        let (length, hash) = check(&file, header, content)?;
+        if hash != header.hash {
+            self.count_corrupt(1)?;
+            self.common.note(format!("a chunk of {} arrived with wrong content; it is fetched again", file.path));
+            self.want(header.file, header.chunk);
+            return Ok(());
+        }
+        match self.store(&file, &Arrived { header: *header, content, length }) {
+            Ok(new) => Tally::add(&self.common.tally.verified, new as u64),
+            Err(error) => self.fail(header.file, format!("it cannot be written: {error}")),
+        }
+        if self.begun.load(Ordering::Relaxed) > MAX_BEGUN {
+            return Err(wrong("it has begun too many chunks"));
+        }
+        self.working.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn count_corrupt(&self, count: u32) -> Result<(), CopyError> {
+        let before = self.corrupt.fetch_add(count, Ordering::Relaxed);
+        if before.saturating_add(count) > MAX_CORRUPT {
+            return Err(CopyError::Protocol("too many chunks have wrong content".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Writes a block or makes a hole and, if its file is complete then, finishes that. Returns the bytes of the chunk
+    /// if that is complete now, and zero otherwise.
+    fn store(&self, file: &Arc<Incoming>, arrived: &Arrived<'_>) -> io::Result<usize> {
+        let Some(tree) = self.place.get().and_then(|place| place.tree.as_ref()) else { return Ok(0) };
+        let Some((writer, was_begun)) = self.begin_block(tree, file, arrived)? else { return Ok(0) };
+        let DataHeader { chunk, block, .. } = arrived.header;
+        if arrived.is_hole() {
+            writer.make_hole(chunk, arrived.length, was_begun)?;
+        } else {
+            writer.write_block(chunk, block, arrived.content)?;
+        }
+        drop(writer);
+        self.end_block(file, arrived)
+    }
+
+    /// Takes a block for this thread. Returns the way to write it, and whether something of its chunk was there;
+    /// `None` if the block is there, or another thread writes it.
+    fn begin_block(
+        &self,
+        tree: &Tree,
+        file: &Incoming,
+        arrived: &Arrived<'_>,
+    ) -> io::Result<Option<(PartWriter, bool)>> {
+        let DataHeader { chunk, block, hash, .. } = arrived.header;
+        let mut state = lock(&file.state);
+        if state.is_closed || state.verified.contains(chunk) {
+            return Ok(None);
+        }
+        let was_begun = state.begun.contains_key(&chunk);
+        if arrived.is_hole() {
+            self.forget_blocks(&mut state, chunk);
+        } else {
+            let blocks = state.begun.entry(chunk).or_insert_with(|| {
+                self.begun.fetch_add(1, Ordering::Relaxed);
+                Blocks::new(file.size, chunk)
+            });
+            if !blocks.take(block, hash) {
+                return Ok(None);
+            }
+        }
+        let part = match state.part.take() {
+            Some(part) => part,
+            None => self.open_part(tree, file, &state.verified)?,
+        };
+        Ok(Some((state.part.insert(part).writer(), was_begun)))
+    }
+
+    /// Notes that a block is written, or a hole is made.
+    fn end_block(&self, file: &Incoming, arrived: &Arrived<'_>) -> io::Result<usize> {
+        let Arrived { header: DataHeader { file: number, chunk, block, reports, hash }, length, .. } = *arrived;
+        let whole = {
+            let mut state = lock(&file.state);
+            if state.is_closed {
+                return Ok(0);
+            }
+            let hash = if arrived.is_hole() {
+                hash
+            } else {
+                let Some(blocks) = state.begun.get_mut(&chunk) else { return Ok(0) };
+                blocks.written(block);
+                let Some(hash) = blocks.hash() else {
+                    let missing = blocks.missing();
+                    drop(state);
+                    if reports {
+                        self.common.out.send(&Message::Got { file: number, chunk, missing });
+                    }
+                    return Ok(0);
+                };
+                hash
+            };
+            self.forget_blocks(&mut state, chunk);
+            if !state.verified.insert(chunk, hash) {
+                return Ok(0);
+            }
+            if let Some(part) = &mut state.part {
+                part.record(chunk, &hash, length)?;
+            }
+            let digest = state.verified.digest();
+            state.is_closed = digest.is_some();
+            digest.zip(digest.and_then(|_| state.part.take()))
+        };
+        self.common.out.send(&Message::Got { file: number, chunk, missing: 0 });
+        if let Some((digest, part)) = whole {
+            self.complete(file, part, digest);
+        }
+        Ok(length)
+    }
+
+    fn forget_blocks(&self, state: &mut State, chunk: u32) {
+        if state.begun.remove(&chunk).is_some() {
+            self.begun.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Reads the next head of a connection for data, and what follows it into `content`.
+///
+/// # Errors
+/// Fails if the connection breaks, and with `InvalidData` if a head was damaged on the way: nothing behind it has a
+/// known place.
+fn next_head(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<Head> {
+    let mut bytes = [0; DATA_HEADER];
+    from.read_exact(&mut bytes)?;
+    let head = Head::read(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+    if let Head::Block(_, length) = head {
+        content.resize(length, 0);
+        from.read_exact(content)?;
+    }
+    Ok(head)
+}
+
+/// Returns the bytes of the chunk of a block, and the hash of what has come.
+fn check(file: &Incoming, header: &DataHeader, content: &[u8]) -> Result<(usize, Digest), CopyError> {
+    let wrong = || CopyError::Protocol("it sent a block of another size than it has listed".to_owned());
+    let DataHeader { chunk, block, .. } = *header;
+    let length = Verified::new(file.size).length(chunk).ok_or_else(wrong)?;
+    match content.len() {
+        0 if block == 0 => Ok((length, chunk_hash(file.size, chunk, &ZEROS[..length]))),
+        1.. if block_length(length, block) == Some(content.len()) => {
+            Ok((length, block_hash(file.size, chunk, block, content)))
+        }
+        _ => Err(wrong()),
+    }
+}

@@ -1,0 +1,240 @@
+//! Entries of the list: each is made, or what is missing of it is wanted.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use fullpipe_transfer::{AGAIN, Attributes, Chunks, Entry, EntryKind, EntryPath, Message, Outcome, Verified};
+use rustix::fs::{FileType, Mode, OFlags};
+
+use super::{Destination, Incoming, ListedFolder, Receiver, State};
+use crate::attributes::{NotKept, differ, settle};
+use crate::common::Tally;
+use crate::locks::lock;
+use crate::options::CopyError;
+use crate::part::{Part, recover};
+use crate::tree::{Tree, check_no_device, kind, modified, set_attributes};
+
+/// Time on top of its own timeout that a transfer waits for another one that holds its files: that one may have the
+/// same timeout, and then ends in the meantime.
+const MORE_WAITING: Duration = Duration::from_secs(5);
+
+impl Receiver {
+    pub(super) fn folder(&self, place: &Destination, folder: ListedFolder) {
+        let path = &folder.path;
+        if let Some(tree) = place.tree.as_ref() {
+            if self.options.dry_run {
+                self.say_attributes(tree, path, folder.attributes.as_deref());
+            } else {
+                let made = tree.within(path).and_then(|within| within.make_folder());
+                if let Err(error) = made.and_then(|()| writable(tree, path)) {
+                    return self.problem(path, &error.to_string());
+                }
+            }
+        }
+        lock(&self.list).folders.push(folder);
+    }
+
+    /// Returns attributes of an entry to hold until it is there; `None` if nobody asked for them.
+    pub(super) fn hold(&self, path: &EntryPath, attributes: Attributes) -> Option<Arc<Attributes>> {
+        if !self.options.attributes {
+            return None;
+        }
+        let held = self.held.hold(attributes);
+        if held.is_none() {
+            let why = "those of files that have not come yet are too many".to_owned();
+            self.common.not_kept(path, NotKept { kind: "attributes".to_owned(), why });
+        }
+        held
+    }
+
+    /// Gives what is open its attributes, if there are any to set.
+    pub(crate) fn set_extended(&self, path: &EntryPath, open: impl AsFd, attributes: Option<&Attributes>) {
+        if let Some(attributes) = attributes {
+            settle(open, attributes, &mut |what| self.common.not_kept(path, what));
+        }
+    }
+
+    /// In a dry run, says that something that is there would get other attributes.
+    fn say_attributes(&self, tree: &Tree, path: &EntryPath, attributes: Option<&Attributes>) {
+        let Some(attributes) = attributes else { return };
+        let open = tree.open_entry(path, OFlags::RDONLY | OFlags::NONBLOCK);
+        if open.is_ok_and(|open| differ(open, attributes)) {
+            self.common.note(format!("{path} would get other extended attributes"));
+        }
+    }
+
+    /// Gives a file that is there already its attributes, or says that it would get them.
+    fn update_attributes(&self, tree: &Tree, file: &Incoming) -> io::Result<()> {
+        let Some(attributes) = file.attributes.as_deref() else { return Ok(()) };
+        if self.options.dry_run {
+            self.say_attributes(tree, &file.path, Some(attributes));
+            return Ok(());
+        }
+        let open = match tree.open_entry(&file.path, OFlags::RDONLY | OFlags::NONBLOCK) {
+            Ok(open) => open,
+            Err(error) => {
+                let what = NotKept { kind: "attributes".to_owned(), why: error.to_string() };
+                self.common.not_kept(&file.path, what);
+                return Ok(());
+            }
+        };
+        if differ(&open, attributes) {
+            // The system lets even its owner set them only if he may write to it.
+            rustix::fs::fchmod(&open, Mode::RUSR | Mode::WUSR)?;
+            self.set_extended(&file.path, &open, Some(attributes));
+            set_attributes(&open, file.mode, file.modified)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn symbolic_link(&self, place: &Destination, path: &EntryPath, target: &[u8]) {
+        let Some(tree) = place.tree.as_ref().filter(|_| !self.options.dry_run) else { return };
+        let made = tree.within(path).and_then(|within| {
+            if within.stat()?.is_some_and(|stat| kind(&stat) == FileType::Symlink) && within.read_link()? == target {
+                return Ok(());
+            }
+            let working = within.sibling(path.working_name(false));
+            working.remove_file()?;
+            working.make_link(target)?;
+            working.rename(&within)
+        });
+        if let Err(error) = made {
+            self.problem(path, &error.to_string());
+        }
+    }
+
+    /// Decides what is wanted of a file.
+    pub(super) fn file(&self, place: &Destination, file: Arc<Incoming>) {
+        match self.missing(place, &file) {
+            Ok(Some(missing)) => {
+                let (number, size) = (file.number, file.size);
+                let bytes = missing.iter().map(|chunks| chunks.bytes(size).get()).sum();
+                if let Err(why) = self.common.bounds.take(bytes) {
+                    return self.report(&file, Outcome::Failed(why));
+                }
+                lock(&self.incoming).insert(number, file);
+                for chunks in missing {
+                    if self.common.events.is_some() {
+                        Tally::add(&self.common.tally.wanted, chunks.bytes(size).get());
+                    }
+                    self.common.out.send(&Message::Want { file: number, chunks });
+                }
+            }
+            Ok(None) => {}
+            Err(error) => self.report(&file, Outcome::Failed(error.to_string())),
+        }
+    }
+
+    /// Returns the chunks that are missing of a file; `None` if that is settled.
+    fn missing(&self, place: &Destination, file: &Arc<Incoming>) -> io::Result<Option<Vec<Chunks>>> {
+        let Some(tree) = &place.tree else {
+            self.report(file, Outcome::Wanted);
+            return Ok(None);
+        };
+        if is_present(tree, file, self.options.dry_run)? {
+            self.update_attributes(tree, file)?;
+            self.report(file, Outcome::Present);
+            return Ok(None);
+        }
+        if self.options.dry_run {
+            self.report(file, Outcome::Wanted);
+            return Ok(None);
+        }
+        let mut state = lock(&file.state);
+        let recovered = || recover(tree, &file.path, file.size, file.identity, self.boot);
+        state.verified = self.when_free(&file.path, recovered)?;
+        if let Some(digest) = state.verified.digest() {
+            let part = self.open_part(tree, file, &state.verified)?;
+            if self.wrong_on_disk(file, &part, &mut state.verified)?.is_empty() {
+                self.finish_part(file, part)?;
+                self.report(file, Outcome::Copied(digest));
+                return Ok(None);
+            }
+        }
+        Ok(Some(state.verified.missing()))
+    }
+
+    pub(super) fn open_part(&self, tree: &Tree, file: &Incoming, verified: &Verified) -> io::Result<Part> {
+        let open = || Part::open(tree, &file.path, file.size, file.identity, self.boot, verified);
+        self.when_free(&file.path, open)
+    }
+
+    /// Tries again while another transfer holds the file, which may be an earlier one whose network has gone: it ends
+    /// by itself once it has received nothing for a while.
+    fn when_free<T>(&self, path: &EntryPath, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match attempt() {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.may_wait(path) => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn may_wait(&self, path: &EntryPath) -> bool {
+        let limit = self.options.timeout + MORE_WAITING;
+        let until = self.waits_until.get_or_init(|| {
+            let seconds = limit.as_secs();
+            self.common.note(format!("another transfer holds {path}; waiting up to {seconds} s for its end"));
+            Instant::now() + limit
+        });
+        Instant::now() < *until && !self.common.has_failed()
+    }
+
+    /// Starts a file anew in the state that it has now: it changed while it was read.
+    pub(super) fn again(&self, number: u32, entry: Entry) -> Result<(), CopyError> {
+        let wrong = || CopyError::Protocol("it repeats what it cannot repeat".to_owned());
+        let EntryKind::File { mode, modified, size, identity } = entry.kind else { return Err(wrong()) };
+        let place = self.place.get().filter(|_| number < self.files.load(Ordering::Relaxed)).ok_or_else(wrong)?;
+        if Chunks::of(size).is_none() {
+            return Err(wrong());
+        }
+        let Some(old) = lock(&self.incoming).get(&number).cloned() else { return Ok(()) };
+        if !self.close(&old) {
+            return Ok(());
+        }
+        let state = State::new(size);
+        let (number_again, path) = (number | AGAIN, old.path.clone());
+        let attributes = self.hold(&path, entry.attributes);
+        let file = Incoming { number: number_again, path, mode, modified, size, identity, attributes, state };
+        self.file(place, Arc::new(file));
+        self.remove(number);
+        Ok(())
+    }
+}
+
+/// Lets the owner of a folder write to it, until it gets its own permissions at the end.
+fn writable(tree: &Tree, path: &EntryPath) -> io::Result<()> {
+    let Some(stat) = tree.within(path)?.stat()? else { return Ok(()) };
+    let mode = Mode::from_raw_mode(stat.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
+    if mode.contains(Mode::RWXU) {
+        return Ok(());
+    }
+    let open = tree.open_entry(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    // Another's folder may permit it all the same.
+    let _ = rustix::fs::fchmod(open, mode | Mode::RWXU);
+    Ok(())
+}
+
+/// Returns true if a file of this size and time is there, as rsync decides it; then it gets its permissions.
+fn is_present(tree: &Tree, file: &Incoming, dry_run: bool) -> io::Result<bool> {
+    let within = match tree.within(&file.path) {
+        Ok(within) => within,
+        Err(error) if dry_run && error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let Some(stat) = within.stat()? else { return Ok(false) };
+    if kind(&stat) == FileType::Directory {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "a folder has its name"));
+    }
+    check_no_device(&stat)?;
+    let same = kind(&stat) == FileType::RegularFile
+        && stat.st_size.cast_unsigned() == file.size.get()
+        && modified(&stat) == file.modified;
+    if same && !dry_run && (stat.st_mode & 0o777) as u16 != file.mode {
+        set_attributes(within.open(OFlags::RDONLY)?, file.mode, file.modified)?;
+    }
+    Ok(same)
+}

@@ -1,0 +1,398 @@
+use super::arriving::MAX_BEGUN;
+use super::*;
+use crate::control::Outgoing;
+use crate::finish::finish;
+use crate::pulse::Pulse;
+use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHeader, Digest, ZEROS, block_hash};
+use rustix::fs::Mode;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+
+#[derive(Clone, Default)]
+struct Sent(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sent {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.0).extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Bench {
+    receiver: Arc<Receiver>,
+    sent: Sent,
+    folder: tempfile::TempDir,
+    writer: thread::JoinHandle<()>,
+}
+
+impl Bench {
+    fn new(tops: Option<&[&str]>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let sent = Sent::default();
+        let (out, writer) = Outgoing::start(sent.clone(), &Pulse::new(Duration::from_secs(9))).unwrap();
+        let options = ReceiveOptions {
+            root: Root::User,
+            path: folder.path().to_owned(),
+            dry_run: false,
+            delete: true,
+            excludes: Excludes::default(),
+            verify_disk: true,
+            attributes: true,
+            timeout: Duration::from_secs(2),
+            tops: tops.map(|tops| tops.iter().map(|top| top.as_bytes().to_vec()).collect()),
+        };
+        let receiver = Arc::new(Receiver::new(Common::new(out, Arc::default(), None), options));
+        receiver.handle(Message::Begin { single: false, content: true }).unwrap();
+        Self { receiver, sent, folder, writer }
+    }
+
+    fn entry(&self, path: &str, kind: EntryKind) -> Result<(), CopyError> {
+        self.entry_with(path, kind, Attributes::default())
+    }
+
+    fn entry_with(&self, path: &str, kind: EntryKind, attributes: Attributes) -> Result<(), CopyError> {
+        self.receiver.handle(Message::Entry(Entry { path: EntryPath::new(path).unwrap(), kind, attributes }))
+    }
+
+    fn file(&self, path: &str, size: u64) -> Result<(), CopyError> {
+        let modified = ModificationTime { seconds: 1_000_000, nanoseconds: 7 };
+        let kind = EntryKind::File { mode: 0o640, modified, size: ByteCount::new(size), identity: Identity([1; 32]) };
+        self.entry(path, kind)
+    }
+
+    /// Sends a chunk, its last block first.
+    fn data(&self, file: u32, chunk: u32, size: u64, content: &[u8]) -> Result<(), CopyError> {
+        let mut blocks: Vec<_> = (0..).zip(content.chunks(BLOCK)).collect();
+        blocks.reverse();
+        blocks.into_iter().try_for_each(|(block, content)| self.block([file, chunk], block, size, content))
+    }
+
+    fn block(&self, [file, chunk]: [u32; 2], block: u8, size: u64, content: &[u8]) -> Result<(), CopyError> {
+        let hash = block_hash(ByteCount::new(size), chunk, block, content);
+        self.receiver.handle(data(file, chunk, block, hash, content))
+    }
+
+    /// Ends the list, and returns everything that was sent.
+    fn end(self) -> (Vec<Message<'static>>, tempfile::TempDir) {
+        self.receiver.handle(Message::EndOfList { complete: true }).unwrap();
+        finish(&self.receiver);
+        self.receiver.common.out.close();
+        self.writer.join().unwrap();
+        let bytes = lock(&self.sent.0).clone().leak();
+        let mut frames = Vec::new();
+        let mut rest: &'static [u8] = bytes;
+        while let Some((length, more)) = rest.split_first_chunk() {
+            let (frame, more) = more.split_at(u32::from_le_bytes(*length) as usize);
+            frames.push(Message::read(frame).unwrap());
+            rest = more;
+        }
+        (frames, self.folder)
+    }
+}
+
+fn data(file: u32, chunk: u32, block: u8, hash: Digest, content: &[u8]) -> Message<'_> {
+    Message::Data { header: DataHeader { file, chunk, block, reports: true, hash }, content }
+}
+
+fn outcomes(sent: &[Message<'_>]) -> Vec<(u32, Outcome)> {
+    let outcome = |message: &Message<'_>| match message {
+        Message::Outcome { file, outcome } => Some((*file, outcome.clone())),
+        _ => None,
+    };
+    sent.iter().filter_map(outcome).collect()
+}
+
+#[test]
+fn a_chunk_that_arrives_wrong_is_wanted_again() {
+    let bench = Bench::new(None);
+    bench.file("file", 5).unwrap();
+    let hash = chunk_hash(ByteCount::new(5), 0, b"right");
+    bench.receiver.handle(data(0, 0, 0, hash, b"wrong")).unwrap();
+    assert!(!bench.folder.path().join("file").exists());
+    bench.data(0, 0, 5, b"right").unwrap();
+    let (sent, folder) = bench.end();
+    let wanted = sent.iter().filter(|message| matches!(message, Message::Want { file: 0, .. })).count();
+    assert_eq!((wanted, outcomes(&sent).len()), (2, 1));
+    assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"right");
+    let state = fs::metadata(folder.path().join("file")).unwrap();
+    assert_eq!((state.permissions().mode() & 0o777, state.modified().unwrap().elapsed().is_ok()), (0o640, true));
+}
+
+/// A copy to `/dev/null` by root once made a file of it.
+#[test]
+fn devices_pipes_and_sockets_are_not_replaced() {
+    let bench = Bench::new(None);
+    let names = ["file", "link"].map(|name| bench.folder.path().join(name));
+    let _sockets = names.each_ref().map(|name| UnixListener::bind(name).unwrap());
+    bench.file("file", 5).unwrap();
+    bench.entry("link", EntryKind::SymbolicLink { target: b"target".to_vec() }).unwrap();
+    let (sent, _folder) = bench.end();
+    let why = "a device, a pipe or a socket has its name";
+    assert_eq!(outcomes(&sent), [(0, Outcome::Failed(why.to_owned()))]);
+    assert!(sent.iter().any(|message| format!("{message:?}").contains(&format!("link: {why}"))), "{sent:?}");
+    assert!(names.iter().all(|name| fs::symlink_metadata(name).unwrap().file_type().is_socket()));
+}
+
+/// As rsync does.
+#[test]
+fn a_pipe_that_the_sender_lacks_is_deleted_and_one_that_it_leaves_out_is_not() {
+    let bench = Bench::new(None);
+    let pipe = |name: &str| {
+        let path = bench.folder.path().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR).unwrap();
+        path
+    };
+    let (lacking, left_out) = (pipe("lacking"), pipe("left-out"));
+    let _socket = UnixListener::bind(bench.folder.path().join("socket")).unwrap();
+    fs::write(bench.folder.path().join("other"), "no pipe here").unwrap();
+    for name in ["left-out", "other"] {
+        bench.entry(name, EntryKind::LeftOut).unwrap();
+    }
+    let (sent, folder) = bench.end();
+    assert!(!lacking.exists() && left_out.exists() && folder.path().join("other").exists());
+    let deleted = sent.iter().filter_map(|message| match message {
+        Message::Deleted { path } => Some(path.to_string()),
+        _ => None,
+    });
+    assert_eq!(deleted.collect::<Vec<_>>(), ["lacking", "socket"]);
+}
+
+#[test]
+fn attributes_that_cannot_be_set_are_said_once_and_nothing_fails() {
+    let bench = Bench::new(None);
+    for name in ["one", "two"] {
+        let mut attributes = Attributes::default();
+        attributes.insert(b"system.posix_acl_access", b"nonsense").unwrap();
+        let kind = EntryKind::Folder { mode: 0o755, modified: ModificationTime::default() };
+        bench.entry_with(name, kind, attributes).unwrap();
+    }
+    let (sent, folder) = bench.end();
+    let notes = sent.iter().filter(|message| matches!(message, Message::Note { .. })).count();
+    let failed = sent.iter().any(|message| matches!(message, Message::Unreadable { .. }));
+    assert_eq!((notes, failed), (1, false), "{sent:?}");
+    assert!(folder.path().join("one").is_dir() && folder.path().join("two").is_dir());
+}
+
+/// Changes a byte of the working file of `file`, as a disk might.
+fn spoil(bench: &Bench, offset: u64) {
+    let name = EntryPath::new("file").unwrap().working_name(false);
+    let working = bench.folder.path().join(std::ffi::OsStr::from_bytes(&name));
+    fs::File::options().write(true).open(working).unwrap().write_all_at(b"?", offset).unwrap();
+}
+
+#[test]
+fn what_a_disk_has_changed_is_found_and_wanted_again_before_the_file_has_its_name() {
+    let size = 3 * CHUNK as u64;
+    let bench = Bench::new(None);
+    bench.file("file", size).unwrap();
+    let chunk = |index: u8| vec![index; CHUNK];
+    for index in [0, 1] {
+        bench.data(0, index, size, &chunk(index as u8)).unwrap();
+    }
+    spoil(&bench, 5);
+    spoil(&bench, CHUNK as u64 + 77);
+    bench.data(0, 2, size, &chunk(2)).unwrap();
+    assert!(!bench.folder.path().join("file").exists());
+    bench.data(0, 1, size, &chunk(1)).unwrap();
+    spoil(&bench, CHUNK as u64 + 78);
+    bench.data(0, 0, size, &chunk(0)).unwrap();
+    assert!(!bench.folder.path().join("file").exists());
+    bench.data(0, 1, size, &chunk(1)).unwrap();
+    let (sent, folder) = bench.end();
+    let wanted = sent.iter().filter_map(|message| match message {
+        Message::Want { chunks, .. } => Some((chunks.first, chunks.count)),
+        _ => None,
+    });
+    assert_eq!(wanted.collect::<Vec<_>>(), [(0, 3), (0, 1), (1, 1), (1, 1)]);
+    assert!(matches!(outcomes(&sent)[..], [(0, Outcome::Copied(_))]), "{sent:?}");
+    assert!(fs::read(folder.path().join("file")).unwrap() == [chunk(0), chunk(1), chunk(2)].concat());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+fn again(bench: &Bench, file: u32, size: u64) -> Result<(), CopyError> {
+    let modified = ModificationTime { seconds: 2_000_000, nanoseconds: 0 };
+    let kind = EntryKind::File { mode: 0o600, modified, size: ByteCount::new(size), identity: Identity([2; 32]) };
+    let entry = Entry { path: EntryPath::new("ignored").unwrap(), kind, attributes: Attributes::default() };
+    bench.receiver.handle(Message::Again { file, entry })
+}
+
+#[test]
+fn a_file_that_changed_comes_again_and_nothing_of_its_old_state_is_kept() {
+    let size = 2 * CHUNK as u64;
+    let bench = Bench::new(None);
+    bench.file("file", size).unwrap();
+    bench.file("small", 5).unwrap();
+    bench.data(0, 0, size, &vec![1; CHUNK]).unwrap();
+    again(&bench, 0, size + 3).unwrap();
+    again(&bench, 1, 3).unwrap();
+    again(&bench, 0, size).unwrap();
+    // On its way when the file changed.
+    bench.data(0, 1, size, &vec![1; CHUNK]).unwrap();
+    bench.data(1, 0, 5, b"right").unwrap();
+    let second = [vec![2; CHUNK], vec![3; CHUNK], b"end".to_vec()];
+    for (chunk, content) in second.iter().enumerate() {
+        bench.data(AGAIN, chunk as u32, size + 3, content).unwrap();
+    }
+    bench.data(AGAIN | 1, 0, 3, b"new").unwrap();
+    let (sent, folder) = bench.end();
+    assert!(matches!(outcomes(&sent)[..], [(AGAIN, Outcome::Copied(_)), (_, Outcome::Copied(_))]), "{sent:?}");
+    assert!(fs::read(folder.path().join("file")).unwrap() == second.concat());
+    assert_eq!(fs::read(folder.path().join("small")).unwrap(), b"new");
+    assert_eq!(fs::metadata(folder.path().join("file")).unwrap().mtime(), 2_000_000);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_file_that_changes_is_repeated_once_and_only_if_it_was_listed() {
+    let bench = Bench::new(None);
+    bench.file("file", 5).unwrap();
+    let protocol = |result| assert!(matches!(result, Err(CopyError::Protocol(_))), "{result:?}");
+    protocol(again(&bench, 1, 5));
+    protocol(again(&bench, AGAIN, 5));
+    protocol(again(&bench, 0, u64::MAX));
+    again(&bench, 0, 0).unwrap();
+    let (sent, folder) = bench.end();
+    assert!(matches!(outcomes(&sent)[..], [(AGAIN, Outcome::Copied(_))]), "{sent:?}");
+    assert_eq!(fs::metadata(folder.path().join("file")).unwrap().len(), 0);
+}
+
+#[test]
+fn chunks_of_any_order_and_holes_make_one_file() {
+    let size = 2 * CHUNK as u64 + 3;
+    let bench = Bench::new(None);
+    bench.file("file", size).unwrap();
+    bench.data(0, 2, size, b"end").unwrap();
+    let hash = chunk_hash(ByteCount::new(size), 1, &ZEROS);
+    bench.receiver.handle(data(0, 1, 0, hash, b"")).unwrap();
+    bench.data(0, 2, size, b"end").unwrap();
+    let first = vec![7; CHUNK];
+    bench.data(0, 0, size, &first).unwrap();
+    bench.data(0, 0, size, &first).unwrap();
+    let (sent, folder) = bench.end();
+    let expected = [&first[..], &ZEROS, b"end"].concat();
+    let mut whole = Verified::new(ByteCount::new(size));
+    for (index, chunk) in expected.chunks(CHUNK).enumerate() {
+        whole.insert(index as u32, chunk_hash(ByteCount::new(size), index as u32, chunk));
+    }
+    assert_eq!(outcomes(&sent), [(0, Outcome::Copied(whole.digest().unwrap()))]);
+    assert!(fs::read(folder.path().join("file")).unwrap() == expected);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left of the transfer");
+}
+
+#[test]
+fn blocks_of_a_chunk_come_in_any_order_and_twice_and_the_sender_learns_which() {
+    let size = CHUNK as u64 + 3;
+    let bench = Bench::new(None);
+    bench.file("file", size).unwrap();
+    let content: Vec<u8> = (0..CHUNK).map(|at| (at >> 9) as u8).collect();
+    let block = |index: u8| &content[usize::from(index) * BLOCK..][..BLOCK];
+    for index in [5, 15, 5, 0] {
+        bench.block([0, 0], index, size, block(index)).unwrap();
+    }
+    let hash = block_hash(ByteCount::new(size), 0, 7, block(7));
+    bench.receiver.handle(data(0, 0, 7, hash, block(8))).unwrap();
+    assert_eq!(bench.receiver.begun.load(Ordering::Relaxed), 1);
+    bench.data(0, 0, size, &content).unwrap();
+    bench.block([0, 0], 3, size, block(3)).unwrap();
+    bench.data(0, 1, size, b"end").unwrap();
+    bench.block([0, 0], 3, size, block(3)).unwrap();
+    assert_eq!(bench.receiver.begun.load(Ordering::Relaxed), 0);
+    let (sent, folder) = bench.end();
+    let got = sent.iter().filter_map(|message| match message {
+        Message::Got { chunk, missing, .. } => Some((*chunk, *missing)),
+        _ => None,
+    });
+    let got: Vec<_> = got.collect();
+    assert_eq!(got[..3], [(0, 0xffdf), (0, 0x7fdf), (0, 0x7fde)]);
+    assert_eq!((got.len(), &got[got.len() - 2..]), (3 + 13 + 1, &[(0, 0), (1, 0)][..]), "{got:?}");
+    let wanted = sent.iter().filter(|message| matches!(message, Message::Want { .. })).count();
+    assert_eq!(wanted, 2, "the file, and the chunk of which a block was wrong");
+    assert!(fs::read(folder.path().join("file")).unwrap() == [&content[..], b"end"].concat());
+}
+
+#[test]
+fn a_hole_takes_the_place_of_blocks_and_a_sender_that_begins_too_many_chunks_is_refused() {
+    let (size, sevens) = (CHUNK as u64, vec![7; BLOCK]);
+    let bench = Bench::new(None);
+    bench.file("file", size).unwrap();
+    bench.file("other", 2 * size).unwrap();
+    bench.block([0, 0], 3, size, &sevens).unwrap();
+    bench.receiver.handle(data(0, 0, 0, chunk_hash(ByteCount::new(size), 0, &ZEROS), b"")).unwrap();
+    assert!(fs::read(bench.folder.path().join("file")).unwrap() == ZEROS);
+    assert_eq!(bench.receiver.begun.load(Ordering::Relaxed), 0);
+    bench.block([1, 0], 3, 2 * size, &sevens).unwrap();
+    bench.receiver.begun.store(MAX_BEGUN, Ordering::Relaxed);
+    assert!(matches!(bench.block([1, 1], 0, 2 * size, &sevens), Err(CopyError::Protocol(_))));
+}
+
+#[test]
+fn a_sender_that_lies_is_refused() {
+    let bench = Bench::new(Some(&["asked"]));
+    bench.file("asked", 5).unwrap();
+    let protocol = |result| assert!(matches!(result, Err(CopyError::Protocol(_))), "{result:?}");
+    protocol(bench.file("other", 5));
+    protocol(bench.file("asked", 5));
+    protocol(bench.file("asked/x", u64::MAX));
+    protocol(bench.data(0, 0, 6, b"longer"));
+    protocol(bench.data(0, 1, 5, b"right"));
+    protocol(bench.block([0, 0], 1, 5, b"right"));
+    protocol(bench.block([0, 0], 255, 5, b"right"));
+    protocol(bench.receiver.handle(data(0, 0, 1, [0; 32], b"")));
+    protocol(bench.data(9, 0, 5, b"right"));
+    protocol(bench.receiver.handle(Message::Begin { single: true, content: false }));
+    protocol(bench.receiver.handle(Message::Finished));
+    bench.receiver.handle(Message::EndOfList { complete: true }).unwrap();
+    protocol(bench.file("asked/late", 5));
+    assert_eq!(fs::read_dir(bench.folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn nothing_is_written_through_a_link_that_was_sent_or_put_there() {
+    let outside = tempfile::tempdir().unwrap();
+    let bench = Bench::new(None);
+    let target = outside.path().as_os_str().as_bytes().to_vec();
+    bench.entry("link", EntryKind::SymbolicLink { target }).unwrap();
+    bench.file("link/file", 5).unwrap();
+    bench.entry("folder", EntryKind::Folder { mode: 0o755, modified: ModificationTime::default() }).unwrap();
+    bench.file("folder/file", 5).unwrap();
+    fs::rename(bench.folder.path().join("folder"), bench.folder.path().join("moved")).unwrap();
+    symlink(outside.path(), bench.folder.path().join("folder")).unwrap();
+    bench.file("reset", 1).unwrap();
+    bench.data(1, 0, 5, b"right").unwrap();
+    bench.data(2, 0, 1, b"1").unwrap();
+    let first = EntryPath::new("link/secret").unwrap();
+    bench.entry("hard", EntryKind::HardLink { first }).unwrap();
+    let (sent, folder) = bench.end();
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    assert!(matches!(outcomes(&sent)[..], [(0, Outcome::Failed(_)), .., (2, Outcome::Copied(_))]), "{sent:?}");
+    let problems = sent.iter().filter(|message| matches!(message, Message::Unreadable { .. })).count();
+    assert!(problems >= 2, "the second name, and the attributes of the folder: {sent:?}");
+    assert!(!folder.path().join("hard").exists());
+}
+
+#[test]
+fn folders_links_and_what_is_deleted() {
+    let bench = Bench::new(None);
+    let old = bench.folder.path().join("old/deep");
+    fs::create_dir_all(&old).unwrap();
+    fs::write(old.join("file"), "old").unwrap();
+    let modified = ModificationTime { seconds: 99, nanoseconds: 5 };
+    bench.entry("a", EntryKind::Folder { mode: 0o555, modified }).unwrap();
+    bench.file("a/empty", 0).unwrap();
+    bench.entry("a/link", EntryKind::SymbolicLink { target: b"empty".to_vec() }).unwrap();
+    bench.entry("b", EntryKind::HardLink { first: EntryPath::new("a/empty").unwrap() }).unwrap();
+    let (sent, folder) = bench.end();
+    let at = |path: &str| fs::symlink_metadata(folder.path().join(path)).unwrap();
+    assert_eq!((at("a").mode() & 0o777, at("a").mtime(), at("a").mtime_nsec()), (0o555, 99, 5));
+    assert_eq!((at("b").ino(), at("b").nlink()), (at("a/empty").ino(), 2));
+    assert_eq!(fs::read_link(folder.path().join("a/link")).unwrap(), Path::new("empty"));
+    assert!(!folder.path().join("old").exists());
+    assert!(sent.iter().any(|message| matches!(message, Message::Deleted { path } if path.as_bytes() == b"old")));
+    assert_eq!(sent.last(), Some(&Message::Finished));
+}
