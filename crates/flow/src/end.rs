@@ -226,6 +226,7 @@ impl End {
 
     /// Leaves out the details that take most room.
     pub(crate) fn thin(&mut self) {
+        self.seen.thin();
         self.unacknowledged.thin();
         self.answers.thin();
         self.echoes.thin();
