@@ -242,6 +242,20 @@ fn attempts_that_nobody_answers_are_only_counted() {
 }
 
 #[test]
+fn duplicate_acknowledgements_of_ipv6_differ_in_their_blocks() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT);
+    (0..50).for_each(|index| _ = capture.data(index));
+    for index in 0..40 {
+        let sack = [(1_000 + 2 * MSS, 1_000 + (3 + index) * MSS), (0, 0), (0, 0), (0, 0)];
+        let options = SegmentOptions { sack, sack_blocks: 1, timestamps: Some((7, 1)), ..SegmentOptions::default() };
+        capture.wait(Span::from_micros(12)).add(between(false, Segment { options, ..ack(1) }));
+    }
+    let [_, server] = capture.only().ends;
+    assert_eq!((server.duplicates, server.duplicate_acks), (0, 39));
+}
+
+#[test]
 fn a_capture_that_begins_in_the_middle_has_no_windows_and_no_handshake() {
     let mut capture = Capture::new();
     capture.data(7).wait(RTT).ack(8).data(8).wait(RTT).ack(9);
