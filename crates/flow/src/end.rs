@@ -206,6 +206,11 @@ impl End {
         }
     }
 
+    /// Returns the sequence number behind the highest one that it sent.
+    pub(crate) fn next(&self) -> Option<u32> {
+        self.next.map(|next| next as u32)
+    }
+
     /// Returns true if it sent data that was not acknowledged.
     pub(crate) fn has_data_on_way(&self) -> bool {
         self.next.zip(self.acknowledged).is_some_and(|(next, below)| next > below)

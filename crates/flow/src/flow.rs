@@ -49,9 +49,14 @@ impl Begin {
         }
     }
 
-    /// Returns true if `segment` opens another connection between the same ports.
-    pub(crate) fn is_over(&self, segment: &Segment) -> bool {
-        is_first_syn(segment) && self.initial_sequence != Some(segment.sequence)
+    /// Returns true if `packet` is the SYN of another connection between the same ports.
+    pub(crate) fn is_over(&self, packet: &Packet) -> bool {
+        packet.is_first_syn() && self.initial_sequence != Some(packet.sequence)
+    }
+
+    /// Returns true if its first packet is a SYN.
+    pub(crate) fn has_syn(&self) -> bool {
+        self.initial_sequence.is_some()
     }
 
     /// Returns true if the first end sent `segment`.
@@ -125,6 +130,11 @@ impl Flow {
         if let Some(window) = window {
             other.is_allowed(window);
         }
+    }
+
+    /// Returns the number behind the highest one that each end sent.
+    pub(crate) fn next(&self) -> [Option<u32>; 2] {
+        self.ends.each_ref().map(End::next)
     }
 
     /// Returns the data that each end sent.

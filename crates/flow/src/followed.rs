@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use fullpipe_record::FlowReport;
 use fullpipe_units::{ByteCount, Time};
-use fullpipe_wire::Segment;
+use fullpipe_wire::{Segment, flags};
 
+use crate::closing::Closing;
 use crate::flow::{Begin, Flow};
 use crate::key::Key;
 use crate::packet::Packet;
@@ -23,6 +24,7 @@ pub(crate) struct Followed {
     /// The state before the packets that wait.
     flow: Option<Box<Flow>>,
     begin: Begin,
+    closing: Closing,
     /// Number of the segment with which it was opened.
     order: u64,
     /// Data of each end, once its figures were returned.
@@ -45,6 +47,7 @@ impl Followed {
             room: 0,
             flow: None,
             begin,
+            closing: Closing::default(),
             order,
             sent: [0; 2],
             keeps_times,
@@ -59,8 +62,8 @@ impl Followed {
     pub(crate) fn add_next(&mut self, packet: Packet, blocks: &mut Blocks) -> isize {
         let flow = self.flow.as_mut().filter(|_| self.waiting.len() == 0);
         let Some(flow) = flow else { return self.add(packet, blocks) };
-        self.last = self.last.max(packet.at);
         flow.add(&packet);
+        self.note(&packet, blocks);
         self.uncounted += 1;
         if usize::from(self.uncounted) < BLOCK { 0 } else { self.growth() }
     }
@@ -68,7 +71,7 @@ impl Followed {
     /// Adds a packet. Returns by how many bytes its state has grown beyond its own size since that was counted last.
     #[inline]
     pub(crate) fn add(&mut self, packet: Packet, blocks: &mut Blocks) -> isize {
-        self.last = self.last.max(packet.at);
+        self.note(&packet, blocks);
         self.waiting.push(packet, blocks);
         if self.waiting.len() < if self.flow.is_some() { BLOCK } else { Waiting::MAX } {
             return 0;
@@ -76,6 +79,27 @@ impl Followed {
         self.caught_up(blocks);
         self.waiting.clear(blocks);
         self.growth()
+    }
+
+    /// Takes note of the time of a packet, and of what opens or ends a connection.
+    #[inline]
+    fn note(&mut self, packet: &Packet, blocks: &Blocks) {
+        self.last = self.last.max(packet.at);
+        if packet.flags & (flags::SYN | flags::FIN | flags::RST) != 0 {
+            self.closing.note(packet, packet.is_from_first);
+            if packet.has(flags::RST) {
+                self.closing.reset(self.next(blocks));
+            }
+        }
+    }
+
+    /// Returns about the number behind the last one that each end sent.
+    fn next(&self, blocks: &Blocks) -> [Option<u32>; 2] {
+        let mut next = self.flow.as_ref().map_or([None; 2], |flow| flow.next());
+        for packet in self.waiting.packets(blocks) {
+            next[usize::from(!packet.is_from_first)] = Some(packet.next());
+        }
+        next
     }
 
     fn growth(&mut self) -> isize {
@@ -164,9 +188,14 @@ impl Followed {
         self.begin.is_from_first(segment)
     }
 
-    /// Returns true if `segment` opens another connection between the same ports.
-    pub(crate) fn is_over(&self, segment: &Segment) -> bool {
-        self.begin.is_over(segment)
+    /// Returns true if `packet` is one of another connection between the same ports.
+    #[inline]
+    pub(crate) fn is_over(&self, packet: &Packet) -> bool {
+        if packet.has(flags::SYN) {
+            let begin = &self.begin;
+            return begin.is_over(packet) || self.closing.answers_another(packet, begin.at, begin.has_syn());
+        }
+        self.closing.is_over(packet, packet.is_from_first, self.last)
     }
 
     /// Returns the time of its first packet, and the number of the segment with which it was opened.

@@ -9,6 +9,7 @@ mod bins;
 mod both;
 mod changes;
 mod clocks;
+mod closing;
 mod comparison;
 mod counts;
 mod course;

@@ -89,6 +89,16 @@ impl Packet {
         self.flags & flags == flags
     }
 
+    /// Returns the sequence number behind its data.
+    pub(crate) fn next(&self) -> u32 {
+        self.sequence.wrapping_add(self.payload)
+    }
+
+    /// Returns true if it opens a connection.
+    pub(crate) fn is_first_syn(&self) -> bool {
+        self.flags & (flags::SYN | flags::ACK | flags::RST) == flags::SYN
+    }
+
     /// Returns true if its window is one that data may fill.
     pub(crate) fn is_scaled(&self) -> bool {
         self.flags & (flags::SYN | flags::RST) == 0

@@ -363,10 +363,11 @@ impl Flows {
         add: impl Fn(&mut Followed, Packet, &mut Blocks) -> isize,
     ) -> bool {
         let Some(flow) = self.followed.get_mut(place) else { return false };
-        if flow.is_over(segment) || !self.attempts.is_empty() && answers(&self.attempts, segment) {
+        let packet = Packet::new(segment, at, is_from_first);
+        if flow.is_over(&packet) || !self.attempts.is_empty() && answers(&self.attempts, segment) {
             return false;
         }
-        let growth = add(flow, Packet::new(segment, at, is_from_first), &mut self.blocks);
+        let growth = add(flow, packet, &mut self.blocks);
         if growth != 0 {
             self.room = self.room.saturating_add_signed(growth);
             if self.room > self.limits.room {

@@ -282,6 +282,85 @@ fn at_milliseconds(segment: Segment, value: u32, echo: u32) -> Segment {
     Segment { options: SegmentOptions { timestamps: Some((value, echo)), ..segment.options }, ..segment }
 }
 
+/// The number of connections of a capture that begins with a whole one, closed by both ends or by a RST of the server,
+/// and goes on with `later` packets after so long.
+fn connections_with(is_reset: bool, later: &[(bool, Segment)], after: Span) -> usize {
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).wait(RTT).ack(1);
+    if is_reset {
+        capture.sent(false, Segment { flags: flags::RST | flags::ACK, ..ack(1) });
+    } else {
+        let fin = flags::FIN | flags::ACK;
+        capture.sent(true, Segment { payload: 0, flags: fin, ..data(1) });
+        capture.sent(false, Segment { acknowledgement: ack(1).acknowledgement + 1, flags: fin, ..ack(1) });
+    }
+    capture.wait(after);
+    for (from_client, segment) in later {
+        capture.sent(*from_client, *segment);
+    }
+    capture.finish().flows.len()
+}
+
+#[test]
+fn the_same_ports_again_are_another_connection_though_its_syn_is_missing() {
+    let moved = |segment: Segment, by: u32| Segment {
+        sequence: segment.sequence.wrapping_add(by),
+        acknowledgement: segment.acknowledgement.wrapping_add(by),
+        ..segment
+    };
+    let (second, minute) = (Span::from_secs(1), Span::from_secs(61));
+    let next = |by: u32| [(true, moved(data(1), by)), (false, moved(ack(2), by))];
+    assert_eq!(connections_with(false, &next(1_500_000_000), second), 2);
+    assert_eq!(connections_with(false, &next(10_000), second), 2, "nothing lies behind a FIN");
+    assert_eq!(connections_with(true, &next(1_500_000_000), second), 2);
+    assert_eq!(connections_with(true, &next(10_000), second), 1, "behind a RST comes what was on its way");
+    // What comes late is of the same one.
+    let repeated = [(true, data(0)), (false, ack(1))];
+    assert_eq!(connections_with(false, &repeated, second), 1);
+    assert_eq!(connections_with(false, &repeated, minute), 2);
+    let fin = [(false, Segment { flags: flags::FIN | flags::ACK, ..ack(1) })];
+    assert_eq!(connections_with(false, &fin, minute), 1);
+    let reset = [(false, moved(Segment { flags: flags::RST, ..ack(1) }, 1_500_000_000))];
+    assert_eq!(connections_with(false, &reset, second), 1);
+}
+
+#[test]
+fn a_forged_reset_ends_no_connection() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).wait(RTT).ack(1);
+    capture.sent(false, Segment { sequence: 2_000_000_000, flags: flags::RST, ..segment() });
+    for index in 1..100 {
+        capture.data(index).wait(Span::from_secs(2)).ack(index + 1);
+    }
+    assert_eq!(capture.finish().flows.len(), 1);
+}
+
+#[test]
+fn an_answer_to_another_syn_begins_another_connection() {
+    let answer = |sequence: u32, acknowledgement: u32| {
+        (false, Segment { sequence, acknowledgement, flags: flags::SYN | flags::ACK, ..segment() })
+    };
+    let of_server = |packets: &[(bool, Segment)]| {
+        let mut capture = Capture::new();
+        for (from_client, segment) in packets {
+            capture.sent(*from_client, *segment).wait(RTT);
+        }
+        capture.finish().flows.len()
+    };
+    let data = |sequence: u32| (false, Segment { sequence, payload: 500, ..ack(0) });
+    assert_eq!(of_server(&[answer(4_999, 1_000), data(5_000), answer(2_000_000_000, 77)]), 2);
+    assert_eq!(of_server(&[data(5_000), answer(2_000_000_000, 77), data(2_000_000_001)]), 2);
+    let both = [(true, Segment { sequence: 999, acknowledgement: 5_000, flags: flags::SYN | flags::ACK, ..segment() })];
+    assert_eq!(of_server(&[[answer(4_999, 1_000)], both].concat()), 1, "both open it at the same time");
+    // The server sends its answer again, maybe made of a cookie; or the packets of a handshake change their order.
+    assert_eq!(of_server(&[answer(4_999, 1_000), data(5_000), answer(4_999, 1_000)]), 1);
+    assert_eq!(of_server(&[answer(4_999, 1_000), answer(7_000, 1_000), data(7_001)]), 1);
+    let mut capture = Capture::new();
+    let third = Segment { sequence: 1_000, acknowledgement: 5_000, flags: flags::ACK, ..segment() };
+    capture.sent(true, third).wait(Span::from_micros(20)).sent(false, answer(4_999, 1_000).1).data(0);
+    assert_eq!(capture.finish().flows.len(), 1);
+}
+
 #[test]
 fn echoed_timestamps_show_at_the_receiver_what_the_sender_has_in_flight() {
     const WINDOW: u32 = 10;
