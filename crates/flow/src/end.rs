@@ -8,7 +8,7 @@ use crate::counts::Counts;
 use crate::course::{Agreed, Scale};
 use crate::echoes::{Echo, Echoes};
 use crate::intervals::Intervals;
-use crate::loops::Loop;
+use crate::loops::{Loop, is_newer};
 use crate::packet::Packet;
 use crate::passages::{Origin, Passages};
 use crate::repetitions::Recent;
@@ -53,6 +53,8 @@ pub(crate) struct End {
     passages: Option<Box<[Passages; 2]>>,
     /// Identification and timestamp of the segment with the highest bytes.
     newest: (Option<u16>, Option<u32>),
+    /// Above zero where its identifications count up, below where they are random.
+    counting: i8,
     counts: Counts,
 }
 
@@ -117,7 +119,7 @@ impl End {
         self.unacknowledged.sent([start, end], packet.at, added.known > 0);
         if self.next.is_none_or(|next| end > next) {
             self.next = Some(end);
-            self.newest = (packet.identification, packet.timestamps.map(|(value, _)| value));
+            self.note_newest(packet);
         }
         let acknowledged = self.acknowledged.or(self.first_byte).unwrap_or(start);
         let next = self.next.unwrap_or(end);
@@ -142,17 +144,28 @@ impl End {
         }
     }
 
-    /// Returns true if a segment that arrives below others was sent before them: its identification, or else its
-    /// timestamp, is older than that of the highest one.
+    /// Takes note of the segment with the highest bytes.
+    fn note_newest(&mut self, packet: &Packet) {
+        /// Larger than the step of a host that counts for all its connections, and one in sixteen of random ones.
+        const MAX_STEP: u16 = 4096;
+        let time = packet.timestamps.map(|(value, _)| value);
+        if let Some((new, before)) = packet.identification.zip(self.newest.0).filter(|(new, before)| new != before) {
+            let counts = new.wrapping_sub(before) <= MAX_STEP;
+            self.counting = if counts { self.counting.saturating_add(1) } else { self.counting.saturating_sub(1) };
+        }
+        self.newest = (packet.identification, time);
+    }
+
+    /// Returns true if a segment that arrives below others was sent before them: its timestamp is older than that of
+    /// the highest one, or where both are the same or missing, its identification, if those count up.
     fn was_sent_in_order(&self, packet: &Packet) -> bool {
         let (newest_id, newest_time) = self.newest;
-        let ids = packet.identification.zip(newest_id).filter(|(late, newest)| late != newest);
         let times = packet.timestamps.map(|(value, _)| value).zip(newest_time);
-        match (ids, times) {
-            (Some((late, newest)), _) => late.wrapping_sub(newest).cast_signed() < 0,
-            (None, Some((late, newest))) => late.wrapping_sub(newest).cast_signed() < 0,
-            (None, None) => false,
+        if let Some((late, newest)) = times.filter(|(late, newest)| late != newest) {
+            return is_newer(newest, late);
         }
+        let ids = packet.identification.zip(newest_id).filter(|_| self.counting >= 0);
+        ids.is_some_and(|(late, newest)| late.wrapping_sub(newest).cast_signed() < 0)
     }
 
     /// Takes note that the other end acknowledged all below the number in `packet`, which is the first answer to data

@@ -192,6 +192,47 @@ fn behind_a_loss_a_late_arrival_is_retransmitted_if_it_was_sent_later_and_reorde
 }
 
 #[test]
+fn random_identifications_hide_no_loss() {
+    /// Returns the packets that were reordered of a transfer whose every tenth segment is lost before the capture and
+    /// sent again two later.
+    fn reordered(identification: impl Fn(u32) -> u16, timestamp: impl Fn(u32) -> Option<u32>) -> [u64; 2] {
+        let mut capture = Capture::new();
+        capture.handshake(RTT);
+        let order = (0..400_u32).filter(|index| index % 10 != 7).flat_map(|index| {
+            let repair = (index % 10 == 9).then(|| index - 2);
+            std::iter::once(index).chain(repair)
+        });
+        for (time, index) in (0..).zip(order) {
+            let timestamps = timestamp(time).map(|value| (value, 1));
+            let options = SegmentOptions { timestamps, ..SegmentOptions::default() };
+            let identification = Some(identification(time));
+            capture.add(between(true, Segment { identification, options, ..data(index) })).wait(Span::from_millis(1));
+        }
+        let [client, _] = capture.only().ends;
+        [client.late_packets, client.reordered_packets]
+    }
+    let random = |time: u32| (time.wrapping_mul(0x9E37_79B9) >> 13) as u16;
+    let counted = |time: u32| (time * 3) as u16;
+    assert_eq!(reordered(random, |time| Some(1_000 + time)), [40, 0]);
+    assert_eq!(reordered(random, |_| None), [40, 0]);
+    assert_eq!(reordered(random, |_| Some(1_000)), [40, 0], "a clock that stands still");
+    assert_eq!(reordered(counted, |_| None), [40, 0]);
+    // The network delays it.
+    assert_eq!(reordered(counted, |time| Some(1_000 + time - u32::from(time % 10 == 9) * 5)), [40, 40]);
+}
+
+#[test]
+fn losses_by_the_thousand_at_a_time_are_no_repetitions() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT);
+    (0..4_000).step_by(2).for_each(|index| _ = capture.data(index));
+    (1..4_000).step_by(2).for_each(|index| _ = capture.data(index));
+    let [client, _] = capture.only().ends;
+    assert_eq!((client.retransmitted_packets, client.late_packets), (0, 1_999));
+    assert_eq!(client.unique_bytes.get(), 4_000 * u64::from(MSS));
+}
+
+#[test]
 fn what_is_acknowledged_and_was_never_seen_is_missing_from_the_capture() {
     let mut capture = Capture::new();
     capture.handshake(RTT).data(0).data(2).wait(RTT).ack(3);
