@@ -232,6 +232,7 @@ impl End {
     /// Returns the bytes that it takes beyond its own size.
     pub(crate) fn room(&self) -> usize {
         self.seen.room()
+            + self.counts.room()
             + self.unacknowledged.room()
             + self.rtts.room()
             + self.answers.room()

@@ -31,6 +31,7 @@ mod rounds;
 mod scales;
 mod sending;
 mod sequence;
+mod sizes;
 mod spans;
 mod table;
 mod unacknowledged;
