@@ -24,11 +24,8 @@ use crate::data_stream::DataStream;
 /// Time for one connection and its proof.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(4);
 
-/// Connections of a copy at most.
-pub(crate) const MAX_CONNECTIONS: u16 = 256;
-
-/// Callers at once that have not yet proved who they are: all connections of a copy may come together.
-const MAX_PENDING: usize = MAX_CONNECTIONS as usize;
+/// Callers at once that have not yet proved who they are.
+const MAX_PENDING: usize = 64;
 
 /// Time between two checks whether listening goes on.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

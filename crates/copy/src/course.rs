@@ -13,10 +13,6 @@ const QUEUED_SECONDS: u32 = 3;
 /// Seconds in which full buffers hold the connections back, without a queue, until another carries data.
 const HELD_SECONDS: u32 = 2;
 
-/// Seconds without a queue, on a path that loses packets without one, until the rate is judged: by then losses have made
-/// the windows as small as they stay, also those of connections that have begun after the others.
-const UNFILLED_SECONDS: u32 = 4;
-
 /// Conclusions from successive figures of the connections of a copy.
 #[derive(Debug, Default)]
 pub struct Course {
@@ -25,7 +21,6 @@ pub struct Course {
     last: Option<(Time, SenderSample, Buffers)>,
     queued: u32,
     held: u32,
-    unfilled: u32,
     has_changed: bool,
     has_queued: bool,
 }
@@ -39,8 +34,6 @@ pub enum Change {
     Queued(BitRate),
     /// Full buffers hold the connections back, and there is no queue.
     Held,
-    /// Packets are lost without a queue, and none stands at this rate.
-    Unfilled(BitRate),
 }
 
 /// Times of all connections, in which they had data, and in which a full buffer of either end held it back.
@@ -86,11 +79,6 @@ impl Course {
         if self.held >= HELD_SECONDS && !self.has_queued {
             self.held = 0;
             return Some(Change::Held);
-        }
-        self.unfilled = if self.has_changed && sample.has_no_queue() { self.unfilled + 1 } else { 0 };
-        if self.unfilled >= UNFILLED_SECONDS {
-            self.unfilled = 0;
-            return Some(Change::Unfilled(rate));
         }
         None
     }
@@ -140,15 +128,6 @@ mod tests {
         assert_eq!(changes(&[(0, 100), (0, 101), (0, 100), (0, 100)], 0.0), []);
         let full = changes(&[(0, 199), (500, 199), (510, 190), (520, 180), (520, 101), (520, 101)], 0.0);
         assert_eq!(full, [Change::Queued(BitRate::from_mbps(10))]);
-    }
-
-    #[test]
-    fn a_path_that_loses_packets_and_shows_no_queue_is_judged_again_and_again() {
-        let lossy: Vec<_> = (0..14).map(|second| (second * 10, 101)).collect();
-        let unfilled = Change::Unfilled(BitRate::from_mbps(10));
-        assert_eq!(changes(&lossy, 0.0), [Change::Lossy(Ratio::new(0.01)), unfilled, unfilled]);
-        let queued: Vec<_> = (0..14).map(|second| (second * 10, if second < 8 { 101 } else { 130 })).collect();
-        assert_eq!(changes(&queued, 0.0), [Change::Lossy(Ratio::new(0.01))]);
     }
 
     #[test]

@@ -15,7 +15,6 @@ use fullpipe_sys::tcp_info;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 use socket2::SockRef;
 
-use crate::connect::MAX_CONNECTIONS;
 use crate::course::{Change, Course};
 use crate::locks::lock;
 use crate::pacing::{CUBIC, Pacer};
@@ -31,13 +30,7 @@ const MAX_CHOSEN: u16 = 8;
 
 /// Connections at most under CUBIC where packets are lost without a queue, and BBR may not be used: each then carries
 /// little. They are made in any case, but carry nothing elsewhere.
-const MAX_UNDER_LOSS: u16 = MAX_CONNECTIONS;
-
-/// Those that begin to carry data at first on such a path. Nobody knows its rate: they are doubled while that helps.
-const FIRST_UNDER_LOSS: usize = 64;
-
-/// Growth of the rate from which twice as many connections have helped.
-const MIN_GAIN: f64 = 1.5;
+const MAX_UNDER_LOSS: u16 = 64;
 
 /// Bytes that wait in the buffer of a slow connection at most, beyond what is on its way: at the end of the copy others
 /// can take the rest.
@@ -143,7 +136,7 @@ impl Monitor {
     pub(crate) fn watch(&self) {
         let bounds = &self.sender.common.bounds;
         let mut pacer = Pacer::new(&self.sockets, self.rtt, bounds);
-        let (mut course, mut before, began) = (Course::default(), BitRate::ZERO, Instant::now());
+        let (mut course, began) = (Course::default(), Instant::now());
         let quic = self.quic.as_ref().filter(|_| !bounds.no_bbr);
         let mut quic = quic.map(|(connection, _)| QuicWatch::new(Arc::clone(connection)));
         while !self.is_over() {
@@ -167,12 +160,6 @@ impl Monitor {
                 Some(Change::Queued(_)) if pacer.couples() => {}
                 Some(Change::Queued(rate)) => self.rest(rate),
                 Some(Change::Held) => self.add(),
-                Some(Change::Unfilled(rate)) => {
-                    if rate >= before.scaled(MIN_GAIN) {
-                        self.double_under_loss(rate);
-                    }
-                    before = rate;
-                }
                 None => {}
             }
         }
@@ -242,7 +229,7 @@ impl Monitor {
         }
         let needed = streams::to_fill(self.carried_by_one(Some(loss)), TARGET).unwrap_or(u16::MAX);
         let (before, live) = self.sender.queue.active();
-        let active = usize::from(needed).min(FIRST_UNDER_LOSS).max(before).min(live);
+        let active = usize::from(needed).clamp(before, live);
         for socket in &self.sockets {
             // Without that they are only slower at the end.
             let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT);
@@ -255,16 +242,6 @@ impl Monitor {
         };
         let connections = counted(active as u16);
         self.sender.common.note(format!("{connections} from here on: {path}; BBR would carry more, but {why_not}"));
-    }
-
-    /// Lets twice as many connections carry data on a path that loses packets without a queue, under CUBIC.
-    fn double_under_loss(&self, rate: BitRate) {
-        let (active, live) = self.sender.queue.active();
-        let more = (active * 2).min(live);
-        if more > active && !self.uses_bbr() {
-            self.sender.queue.set_active(more);
-            self.sender.common.note(format!("{} from here on: {rate} do not fill the path", counted(more as u16)));
-        }
     }
 
     fn change_to_bbr(&self) -> bool {
@@ -393,7 +370,7 @@ mod tests {
         let (of, rtt) = ([&host, &host], Span::from_millis(100));
         let (with, without) = (choose(None, true, rtt, of), choose(None, false, rtt, of));
         assert_eq!((without.count, without.active), (MAX_UNDER_LOSS, with.active));
-        assert!(without.reason.ends_with("; up to 256 if packets are lost, as BBR may not be used"), "{without:?}");
+        assert!(without.reason.ends_with("; up to 64 if packets are lost, as BBR may not be used"), "{without:?}");
         assert_eq!(choose(Some(2), false, rtt, of).count, 2);
         assert_eq!(choose(None, false, Span::from_millis(1), of).count, MIN_CHOSEN);
         // 1.05 · (100 ms ÷ loss)^¾ segments are 22 Mbit/s at a loss of 1e-4, and 12 are 1.4 at 1e-2.

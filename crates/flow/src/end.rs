@@ -32,6 +32,8 @@ pub(crate) struct End {
     acknowledged: Option<u64>,
     /// Last acknowledgement that it sent, as a position of the other end, and its window field.
     acknowledges: Option<(u64, u16)>,
+    /// The first position that was acknowledged before a packet of this end was seen.
+    first_acknowledged: Option<u64>,
     seen: Intervals,
     unacknowledged: Unacknowledged,
     rtts: Spans,
@@ -174,6 +176,7 @@ impl End {
         let position = self.sequence.position(packet.acknowledgement);
         if self.next.is_none() {
             self.sequence.reach(position);
+            self.first_acknowledged.get_or_insert(position);
         }
         let answers_syn = packet.has(flags::SYN);
         let new_origin = || if answers_syn { Origin::syn(position.saturating_sub(1)) } else { Origin::zero() };
@@ -305,6 +308,7 @@ impl End {
             timestamps: self.counts.timestamps(),
             sack: self.counts.sack_permitted() && other.counts.sack_permitted(),
             scale,
+            is_one_way: other.is_silent(),
         }
     }
 
@@ -332,24 +336,46 @@ impl End {
 
     /// Returns its data, each byte counted once, and what did not come here.
     pub(crate) fn sent_bytes(&self) -> ByteCount {
-        self.unique_bytes() + self.unseen()
+        self.moved() + self.unseen()
+    }
+
+    /// Returns its data, each byte counted once; of an end without a packet here, what the other one acknowledged.
+    fn moved(&self) -> ByteCount {
+        if self.is_silent() { self.missing() } else { self.unique_bytes() }
+    }
+
+    /// Returns the data that the other end acknowledged and of which nothing was seen.
+    fn missing(&self) -> ByteCount {
+        let below = self.acknowledged.unwrap_or_default();
+        ByteCount::new(if self.is_silent() {
+            below - self.first_acknowledged.unwrap_or(below)
+        } else {
+            self.seen.missing_below(below)
+        })
+    }
+
+    /// Returns true if none of its packets was seen.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.counts.is_silent()
     }
 
     /// Returns the figures of a connection that lasted `duration`, whose other end is `other`, with the rate of
     /// `bursts`.
     pub(crate) fn report(&self, other: &Self, address: String, duration: Span, bursts: Option<BurstRate>) -> FlowEnd {
-        let below = self.acknowledged.unwrap_or_default();
+        let counts = self.counts.report();
         FlowEnd {
             address,
             segment_size: self.segment_size(other),
-            missing_bytes: ByteCount::new(self.seen.missing_below(below)),
+            missing_bytes: self.missing(),
             unseen: self.unseen(),
             lost_before: self.sending().map_or(0, |sending| sending.lost_before),
             window: self.windows.figures(),
             rtt: self.rtts.figures(),
-            rate: BitRate::of(self.unique_bytes(), duration),
+            // Without an acknowledgement everything seems in flight.
+            flight: if other.is_silent() { ByteCount::ZERO } else { counts.flight },
+            rate: BitRate::of(self.moved(), duration),
             bursts,
-            ..self.counts.report()
+            ..counts
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_record::{BurstRate, CapturePoint, FlowReport};
+use fullpipe_record::{At, BurstRate, CapturePoint, FlowReport};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::{Segment, flags};
 
@@ -156,6 +156,16 @@ impl Flow {
     /// Returns the course of the sender's data; `None` without any.
     pub(crate) fn sending(&self) -> Option<&Sending> {
         self.ends().0.sending()
+    }
+
+    /// Returns the end whose packets alone were seen.
+    pub(crate) fn only(&self) -> Option<At> {
+        let (sender, receiver) = self.ends();
+        match (sender.is_silent(), receiver.is_silent()) {
+            (false, true) => Some(At::Sender),
+            (true, false) => Some(At::Receiver),
+            _ => None,
+        }
     }
 
     /// Returns the time that the handshake took at the end that opened the connection, or as much of it as passed.

@@ -251,6 +251,20 @@ fn a_mirror_of_both_ports_shows_each_packet_twice_and_it_counts_once() {
 }
 
 #[test]
+fn duplicate_acknowledgements_of_ipv6_differ_in_their_blocks() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT);
+    (0..50).for_each(|index| _ = capture.data(index));
+    for index in 0..40 {
+        let sack = [(1_000 + 2 * MSS, 1_000 + (3 + index) * MSS), (0, 0), (0, 0), (0, 0)];
+        let options = SegmentOptions { sack, sack_blocks: 1, timestamps: Some((7, 1)), ..SegmentOptions::default() };
+        capture.wait(Span::from_micros(12)).add(between(false, Segment { options, ..ack(1) }));
+    }
+    let [_, server] = capture.only().ends;
+    assert_eq!((server.duplicates, server.duplicate_acks), (0, 39));
+}
+
+#[test]
 fn duplicate_acknowledgements_and_closed_windows_are_counted() {
     let mut capture = Capture::new();
     capture.handshake(RTT).data(0).data(1).data(2).wait(RTT).ack(1).ack(1).ack(1);
@@ -268,59 +282,6 @@ fn the_same_ports_again_are_another_connection() {
     let finished = capture.sent(false, answer).finish();
     assert_eq!(finished.flows.iter().map(|flow| flow.number).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(finished.flows[1].ends[0].packets, 1);
-}
-
-#[test]
-fn attempts_that_nobody_answers_are_only_counted() {
-    let mut flows = Flows::default();
-    for port in 0..600_000_u32 {
-        let source = SocketAddr::from(([10, 0, (port >> 16) as u8, 1], port as u16));
-        let syn = Segment { source, sequence: port, flags: flags::SYN, ..segment() };
-        flows.add(&syn, Time::ZERO + Span::from_micros(port.into()));
-    }
-    let finished = flows.finish(Explained::Largest(0));
-    assert_eq!((finished.flows.len(), finished.unanswered), (0, 600_000));
-}
-
-#[test]
-fn duplicate_acknowledgements_of_ipv6_differ_in_their_blocks() {
-    let mut capture = Capture::new();
-    capture.handshake(RTT);
-    (0..50).for_each(|index| _ = capture.data(index));
-    for index in 0..40 {
-        let sack = [(1_000 + 2 * MSS, 1_000 + (3 + index) * MSS), (0, 0), (0, 0), (0, 0)];
-        let options = SegmentOptions { sack, sack_blocks: 1, timestamps: Some((7, 1)), ..SegmentOptions::default() };
-        capture.wait(Span::from_micros(12)).add(between(false, Segment { options, ..ack(1) }));
-    }
-    let [_, server] = capture.only().ends;
-    assert_eq!((server.duplicates, server.duplicate_acks), (0, 39));
-}
-
-#[test]
-fn a_capture_that_begins_in_the_middle_has_no_windows_and_no_handshake() {
-    let mut capture = Capture::new();
-    capture.data(7).wait(RTT).ack(8).data(8).wait(RTT).ack(9);
-    let flow = capture.only();
-    assert!(!flow.has_handshake && flow.ends[1].window.is_none());
-    assert_eq!((flow.ends[0].unique_bytes.get(), flow.ends[0].missing_bytes.get()), (2 * 1448, 0));
-    assert_eq!(flow.point, None, "nothing answered the server");
-}
-
-/// The evidence of the only transfer.
-fn evidence(capture: &mut Capture) -> Evidence {
-    let finished = std::mem::take(&mut capture.flows).finish(Explained::Largest(1));
-    assert_eq!(finished.transfers.len(), 1);
-    finished.transfers.into_iter().next().unwrap().evidence
-}
-
-/// Bytes in flight by the samples, the last first.
-fn in_flight(evidence: &Evidence) -> Vec<u64> {
-    evidence.sender_samples.iter().rev().filter_map(|sample| Some(sample.outstanding()?.get())).collect()
-}
-
-/// A segment whose timestamp is `value` milliseconds and which echoes `echo`.
-fn at_milliseconds(segment: Segment, value: u32, echo: u32) -> Segment {
-    Segment { options: SegmentOptions { timestamps: Some((value, echo)), ..segment.options }, ..segment }
 }
 
 /// The number of connections of a capture that begins with a whole one, closed by both ends or by a RST of the server,
@@ -400,6 +361,45 @@ fn an_answer_to_another_syn_begins_another_connection() {
     let third = Segment { sequence: 1_000, acknowledgement: 5_000, flags: flags::ACK, ..segment() };
     capture.sent(true, third).wait(Span::from_micros(20)).sent(false, answer(4_999, 1_000).1).data(0);
     assert_eq!(capture.finish().flows.len(), 1);
+}
+
+#[test]
+fn attempts_that_nobody_answers_are_only_counted() {
+    let mut flows = Flows::default();
+    for port in 0..600_000_u32 {
+        let source = SocketAddr::from(([10, 0, (port >> 16) as u8, 1], port as u16));
+        let syn = Segment { source, sequence: port, flags: flags::SYN, ..segment() };
+        flows.add(&syn, Time::ZERO + Span::from_micros(port.into()));
+    }
+    let finished = flows.finish(Explained::Largest(0));
+    assert_eq!((finished.flows.len(), finished.unanswered), (0, 600_000));
+}
+
+#[test]
+fn a_capture_that_begins_in_the_middle_has_no_windows_and_no_handshake() {
+    let mut capture = Capture::new();
+    capture.data(7).wait(RTT).ack(8).data(8).wait(RTT).ack(9);
+    let flow = capture.only();
+    assert!(!flow.has_handshake && flow.ends[1].window.is_none());
+    assert_eq!((flow.ends[0].unique_bytes.get(), flow.ends[0].missing_bytes.get()), (2 * 1448, 0));
+    assert_eq!(flow.point, None, "nothing answered the server");
+}
+
+/// The evidence of the only transfer.
+fn evidence(capture: &mut Capture) -> Evidence {
+    let finished = std::mem::take(&mut capture.flows).finish(Explained::Largest(1));
+    assert_eq!(finished.transfers.len(), 1);
+    finished.transfers.into_iter().next().unwrap().evidence
+}
+
+/// Bytes in flight by the samples, the last first.
+fn in_flight(evidence: &Evidence) -> Vec<u64> {
+    evidence.sender_samples.iter().rev().filter_map(|sample| Some(sample.outstanding()?.get())).collect()
+}
+
+/// A segment whose timestamp is `value` milliseconds and which echoes `echo`.
+fn at_milliseconds(segment: Segment, value: u32, echo: u32) -> Segment {
+    Segment { options: SegmentOptions { timestamps: Some((value, echo)), ..segment.options }, ..segment }
 }
 
 #[test]
@@ -556,6 +556,72 @@ fn connections_side_by_side_are_one_transfer() {
     let sizes: Vec<usize> = finished.transfers.iter().map(|transfer| transfer.flows.len()).collect();
     assert_eq!(sizes, [3, 1]);
     assert_eq!(finished.transfers[0].evidence.request.streams, 3);
+}
+
+#[test]
+fn the_same_packets_within_a_tunnel_are_no_second_stream() {
+    let mut flows = Flows::default();
+    for index in 0..1_000_u32 {
+        let at = Time::ZERO + Span::from_millis(index.into());
+        for network in [0, 7] {
+            flows.add(&Segment { network, ..data(index) }, at + Span::from_micros(u64::from(network) * 3));
+        }
+    }
+    let finished = flows.finish(Explained::Largest(2));
+    let sizes: Vec<usize> = finished.transfers.iter().map(|transfer| transfer.flows.len()).collect();
+    assert_eq!((finished.flows.len(), sizes), (2, vec![1, 1]));
+}
+
+/// The packets of one end of a transfer of 2000 segments in two seconds.
+fn one_way(from_client: bool) -> Finished {
+    let mut capture = Capture::new();
+    let flags = flags::SYN | flags::ACK;
+    if from_client {
+        capture.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
+    } else {
+        let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags, options: syn_options(2), ..segment() };
+        capture.sent(false, answer);
+    }
+    for index in 0..2_000 {
+        capture.sent(from_client, if from_client { data(index) } else { ack(index + 1) });
+        capture.wait(Span::from_millis(1));
+    }
+    capture.flows.finish(Explained::Largest(1))
+}
+
+#[test]
+fn of_data_alone_its_rate_is_known_and_neither_flight_nor_window() {
+    let Finished { flows, transfers, .. } = one_way(true);
+    assert_eq!((flows[0].sender(), flows[0].ends[0].flight.get()), (0, 0));
+    let evidence = &transfers[0].evidence;
+    assert_eq!(evidence.capture.unwrap().only, Some(At::Sender));
+    let last = evidence.sender_samples.last().unwrap();
+    assert_eq!((last.bytes.get(), last.outstanding(), last.tcp.snd_wnd), (2_000 * u64::from(MSS), None, None));
+    let rate = evidence.steady.unwrap().rate.as_mbps();
+    assert!((rate - f64::from(MSS) * 8e-3).abs() < 0.1, "{rate}");
+}
+
+#[test]
+fn of_acknowledgements_alone_the_sender_is_the_end_without_a_packet() {
+    let Finished { flows, transfers, .. } = one_way(false);
+    let sender = flows[0].sender();
+    assert_eq!(flows[0].ends[sender].address, "192.0.2.1:40000");
+    assert_eq!(flows[0].ends[sender].missing_bytes.get(), 2_000 * u64::from(MSS));
+    assert!((flows[0].ends[sender].rate.as_mbps() - f64::from(MSS) * 8e-3).abs() < 0.1);
+    assert_eq!(transfers[0].evidence.capture.unwrap().only, Some(At::Receiver));
+}
+
+#[test]
+fn without_a_syn_jumbo_frames_are_segments() {
+    const JUMBO: u32 = 8_948;
+    let mut capture = Capture::new();
+    for index in 0..100 {
+        capture.sent(true, Segment { sequence: 1_000 + index * JUMBO, payload: JUMBO, ..data(0) });
+    }
+    let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    assert_eq!(flows[0].ends[0].segment_size.get(), u64::from(JUMBO));
+    let last = transfers[0].evidence.sender_samples.last().unwrap();
+    assert_eq!((last.tcp.snd_mss.unwrap().get(), last.tcp.data_segs_out.unwrap().get()), (u64::from(JUMBO), 100));
 }
 
 #[test]
