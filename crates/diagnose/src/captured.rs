@@ -2,7 +2,7 @@
 
 use fullpipe_record::{
     ApplicationWindowVerdict, At, BurstRate, CapacityVerdict, CaptureEvidence, CongestionWindowVerdict, LegalVerdict,
-    Limit, LossVerdict, MtuVerdict, PacingVerdict, QuietRounds, ReceiveWindowVerdict, SendBufferVerdict,
+    Limit, LossVerdict, MtuVerdict, PacingVerdict, QuietRounds, ReceiveWindowVerdict, Sample, SendBufferVerdict,
     SenderApplicationVerdict, WindowEdit,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted};
@@ -26,6 +26,10 @@ use crate::thresholds::{
 
 /// Returns the limit that a capture shows.
 pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
+    if let Some(end) = capture.only {
+        let missing = if end == At::Sender { ACKNOWLEDGEMENTS } else { DATA };
+        return capacity::full_as_stated(figures).unwrap_or_else(|| Finding::unknown(vec![missing]));
+    }
     let view = View { figures, capture };
     let whole = [mtu::without_progress, capacity::full_as_stated, congestion_window::ended_early];
     let order = [
@@ -100,7 +104,16 @@ impl View<'_> {
 
     /// Returns whether the data fits a few segments; `None` where their size is not known.
     fn has_few(&self) -> Option<bool> {
-        Some(self.bytes() < self.figures.mss? * FEW_SEGMENTS)
+        Some(self.passed() < self.figures.mss? * FEW_SEGMENTS)
+    }
+
+    /// Returns the data that was acknowledged or, if that is more, passed here, all streams together.
+    fn passed(&self) -> ByteCount {
+        let of_sample = |sample: &Sample| {
+            let sent = sample.tcp.bytes_sent.unwrap_or_default();
+            sample.bytes.max(sent.saturating_sub(sample.tcp.bytes_retrans.unwrap_or_default()))
+        };
+        self.figures.flows.iter().filter_map(|flow| flow.whole.last().copied()).map(of_sample).sum()
     }
 
     /// Finds a transfer of so few round trips that what is in flight still grew in most of them.
@@ -622,6 +635,7 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
     let (in_flight, window) =
         [text::size(figures.mean(|one| one.outstanding)), text::size(figures.mean(|one| one.window))].into();
     match finding.verdict {
+        LegalVerdict::Unknown(_) => Some(one_way(capture.only?, rate)),
         LegalVerdict::Capacity(CapacityVerdict::HostQueue) if capture.lost_before == 0 => Some(format!(
             "The sender holds itself back and sends at times of its own, though it never pauses and the receiver \
              allows {window}: its own queue may drop packets before they are captured, or its program writes little at \
@@ -710,6 +724,19 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
     }
 }
 
+/// Returns the sentence about a capture that has the packets of `end` alone.
+fn one_way(end: At, rate: BitRate) -> String {
+    let seen = if end == At::Sender {
+        format!("the sender's packets were captured, {rate}, and none of those that go back")
+    } else {
+        "the receiver's packets were captured, and none of the data that they acknowledge".to_owned()
+    };
+    format!(
+        "Only {seen}: nothing shows what limits this transfer. A capture of the other direction would, or one at \
+         either end."
+    )
+}
+
 /// Returns the figures of a capture that decide.
 pub(crate) fn shown(capture: &CaptureEvidence) -> Vec<Row> {
     let burst = |burst: Option<BurstRate>| burst.map(|burst| format!("{}, {} of the data", burst.rate, burst.share));
@@ -719,11 +746,17 @@ pub(crate) fn shown(capture: &CaptureEvidence) -> Vec<Row> {
         Some(_) => "between the ends",
         None => "at a place that the packets do not show",
     };
+    let only = capture.only.map(|end| match end {
+        At::Sender => "of the sender alone",
+        _ => "of the receiver alone",
+    });
+    let two_way = only.is_none();
     let lost = (capture.lost_before > 0).then(|| counted(capture.lost_before, "segment"));
     vec![
         ("captured", Some(place.to_owned())),
+        ("captured packets", only.map(str::to_owned)),
         ("sent on acknowledgements", capture.clocked.map(|share| share.to_string())),
-        ("little in flight", Some(format!("{} of the time", capture.idle))),
+        ("little in flight", two_way.then(|| format!("{} of the time", capture.idle))),
         ("most frequent rate", burst(capture.departures)),
         ("acknowledged most often at", burst(capture.acknowledgements)),
         ("no full segments", Some(format!("{} of the packets", capture.partial))),
@@ -733,3 +766,7 @@ pub(crate) fn shown(capture: &CaptureEvidence) -> Vec<Row> {
 
 /// Figures that only the sender has.
 const SENDER: &str = "the sender's congestion window, its buffer and its pace";
+
+/// Figures that only the receiver's packets have, and those that only the sender's have.
+const ACKNOWLEDGEMENTS: &str = "the receiver's acknowledgements and windows: a capture of the other direction";
+const DATA: &str = "the sender's data: a capture of the other direction";

@@ -9,8 +9,12 @@ use crate::rules::of_hosts_traced;
 use crate::thresholds::{MAX_PARTS, MIN_OTHER_SHARE, PART_ROUND_TRIPS, PART_TIME};
 
 /// Returns the limits other than `whole` that held in some seconds of the transfer, each with its share of the
-/// transfer's time, the largest first; and the share of `whole`. Shares that are too small to matter are left out.
+/// transfer's time, the largest first; and the share of `whole`. Shares that are too small to matter are left out. One
+/// direction of packets alone shows none.
 pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> (Vec<OtherLimit>, Ratio) {
+    if evidence.capture.is_some_and(|capture| capture.only.is_some()) {
+        return (Vec::new(), Ratio::ZERO);
+    }
     let seconds = each(evidence, whole);
     let mut others: Vec<OtherLimit> = Vec::new();
     for found in &seconds {

@@ -5,6 +5,7 @@ use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::flags;
 
 use crate::packet::{Packet, Sack};
+use crate::sizes::Sizes;
 
 /// Counts of what one end sent, in less room than a report of it takes.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +32,8 @@ pub(crate) struct Counts {
     smallest: u32,
     syn: Option<Box<SynReport>>,
     mss: Option<u16>,
+    /// Of its packets, if the first of them with data came before its SYN, or without one.
+    sizes: Option<Box<Sizes>>,
     window_scale: Option<u8>,
     sack_permitted: bool,
     timestamps: bool,
@@ -54,7 +57,7 @@ impl Counts {
             self.add_syn(packet);
         }
         if packet.payload > 0 {
-            self.add_data(packet.payload);
+            self.add_data(packet.payload, packet.has(flags::PSH));
         }
     }
 
@@ -66,7 +69,10 @@ impl Counts {
         self.sack_permitted = packet.sack_permitted;
     }
 
-    fn add_data(&mut self, bytes: u32) {
+    fn add_data(&mut self, bytes: u32, is_pushed: bool) {
+        if self.mss.is_none() {
+            self.sizes.get_or_insert_default().add(bytes, is_pushed);
+        }
         self.smallest = if self.data_packets > 0 { self.smallest.min(bytes) } else { bytes };
         self.largest = self.largest.max(bytes);
         self.data_packets += 1;
@@ -79,6 +85,16 @@ impl Counts {
     /// Takes note that the other end acknowledged something.
     pub(crate) fn acknowledged(&mut self) {
         self.had_acknowledgement |= self.data_packets > 0;
+    }
+
+    /// Returns the bytes that it takes beyond its own size.
+    pub(crate) fn room(&self) -> usize {
+        if self.sizes.is_some() { size_of::<Sizes>() } else { 0 }
+    }
+
+    /// Returns true if none of its packets was seen.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.packets == 0
     }
 
     /// Returns true if its SYN was seen.
@@ -129,11 +145,10 @@ impl Counts {
 
     /// Returns the size of its full segments, for a connection whose other end has the counts `other`.
     pub(crate) fn segment_size(&self, other: &Self) -> u64 {
-        const USUAL: u64 = 1448;
         let announced = match (self.mss, other.mss) {
             (Some(one), Some(other)) => one.min(other),
             (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => return USUAL,
+            (None, None) => return self.sizes.as_deref().map_or(Sizes::usual(), Sizes::segment),
         };
         u64::from(announced).saturating_sub(self.option_bytes()).max(1)
     }

@@ -103,6 +103,8 @@ pub(crate) struct Agreed {
     pub(crate) sack: bool,
     /// Shift of the receiver's windows.
     pub(crate) scale: Scale,
+    /// True if no acknowledgement was captured: what was sent stands for it, and nothing shows what is in flight.
+    pub(crate) is_one_way: bool,
 }
 
 /// Shift of the windows of an end.
@@ -201,11 +203,13 @@ impl Point {
         let view = if by_echo { &self.echoed } else { &self.here };
         let segments = |bytes: u64| SegCount::new(bytes.div_ceil(agreed.mss.get().max(1)));
         let sent = self.acknowledged + view.flight + self.again_bytes;
+        let arrived = self.acknowledged + if agreed.is_one_way { view.flight } else { 0 };
+        let two_way = |figure| Some(figure).filter(|_| !agreed.is_one_way);
         let state = if self.recovers { CongestionState::Recovery } else { CongestionState::Open };
         Sample {
             at: self.at.since(origin),
             stream: agreed.stream,
-            bytes: ByteCount::new(self.acknowledged),
+            bytes: ByteCount::new(arrived),
             tcp: TcpInfo {
                 congestion_state: Some(state),
                 timeouts_in_a_row: Some(SegCount::new(self.timeouts)),
@@ -218,7 +222,7 @@ impl Point {
                 },
                 snd_wscale: agreed.scale.shift().filter(|_| agreed.scale != Scale::Absent),
                 snd_mss: Some(agreed.mss),
-                unacked: Some(segments(view.flight)),
+                unacked: two_way(view.flight).map(segments),
                 rtt: view.rtt.span().map(|rtt| rtt + rest),
                 min_rtt: view.least_rtt.span().map(|rtt| rtt + rest),
                 total_retrans: Some(SegCount::new(self.again)),
@@ -226,7 +230,7 @@ impl Point {
                 data_segs_out: Some(SegCount::new(self.segments)),
                 bytes_sent: Some(ByteCount::new(sent)),
                 bytes_retrans: Some(ByteCount::new(self.again_bytes)),
-                bytes_acked: Some(ByteCount::new(self.acknowledged)),
+                bytes_acked: two_way(self.acknowledged).map(ByteCount::new),
                 snd_wnd: view
                     .window
                     .zip(agreed.scale.shift())

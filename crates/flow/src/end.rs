@@ -8,7 +8,7 @@ use crate::counts::Counts;
 use crate::course::{Agreed, Scale};
 use crate::echoes::{Echo, Echoes};
 use crate::intervals::Intervals;
-use crate::loops::Loop;
+use crate::loops::{Loop, is_newer};
 use crate::packet::Packet;
 use crate::passages::{Origin, Passages};
 use crate::repetitions::Recent;
@@ -32,6 +32,8 @@ pub(crate) struct End {
     acknowledged: Option<u64>,
     /// Last acknowledgement that it sent, as a position of the other end, and its window field.
     acknowledges: Option<(u64, u16)>,
+    /// The first position that was acknowledged before a packet of this end was seen.
+    first_acknowledged: Option<u64>,
     seen: Intervals,
     unacknowledged: Unacknowledged,
     rtts: Spans,
@@ -53,6 +55,8 @@ pub(crate) struct End {
     passages: Option<Box<[Passages; 2]>>,
     /// Identification and timestamp of the segment with the highest bytes.
     newest: (Option<u16>, Option<u32>),
+    /// Above zero where its identifications count up, below where they are random.
+    counting: i8,
     counts: Counts,
 }
 
@@ -117,7 +121,7 @@ impl End {
         self.unacknowledged.sent([start, end], packet.at, added.known > 0);
         if self.next.is_none_or(|next| end > next) {
             self.next = Some(end);
-            self.newest = (packet.identification, packet.timestamps.map(|(value, _)| value));
+            self.note_newest(packet);
         }
         let acknowledged = self.acknowledged.or(self.first_byte).unwrap_or(start);
         let next = self.next.unwrap_or(end);
@@ -142,17 +146,28 @@ impl End {
         }
     }
 
-    /// Returns true if a segment that arrives below others was sent before them: its identification, or else its
-    /// timestamp, is older than that of the highest one.
+    /// Takes note of the segment with the highest bytes.
+    fn note_newest(&mut self, packet: &Packet) {
+        /// Larger than the step of a host that counts for all its connections, and one in sixteen of random ones.
+        const MAX_STEP: u16 = 4096;
+        let time = packet.timestamps.map(|(value, _)| value);
+        if let Some((new, before)) = packet.identification.zip(self.newest.0).filter(|(new, before)| new != before) {
+            let counts = new.wrapping_sub(before) <= MAX_STEP;
+            self.counting = if counts { self.counting.saturating_add(1) } else { self.counting.saturating_sub(1) };
+        }
+        self.newest = (packet.identification, time);
+    }
+
+    /// Returns true if a segment that arrives below others was sent before them: its timestamp is older than that of
+    /// the highest one, or where both are the same or missing, its identification, if those count up.
     fn was_sent_in_order(&self, packet: &Packet) -> bool {
         let (newest_id, newest_time) = self.newest;
-        let ids = packet.identification.zip(newest_id).filter(|(late, newest)| late != newest);
         let times = packet.timestamps.map(|(value, _)| value).zip(newest_time);
-        match (ids, times) {
-            (Some((late, newest)), _) => late.wrapping_sub(newest).cast_signed() < 0,
-            (None, Some((late, newest))) => late.wrapping_sub(newest).cast_signed() < 0,
-            (None, None) => false,
+        if let Some((late, newest)) = times.filter(|(late, newest)| late != newest) {
+            return is_newer(newest, late);
         }
+        let ids = packet.identification.zip(newest_id).filter(|_| self.counting >= 0);
+        ids.is_some_and(|(late, newest)| late.wrapping_sub(newest).cast_signed() < 0)
     }
 
     /// Takes note that the other end acknowledged all below the number in `packet`, which is the first answer to data
@@ -161,6 +176,7 @@ impl End {
         let position = self.sequence.position(packet.acknowledgement);
         if self.next.is_none() {
             self.sequence.reach(position);
+            self.first_acknowledged.get_or_insert(position);
         }
         let answers_syn = packet.has(flags::SYN);
         let new_origin = || if answers_syn { Origin::syn(position.saturating_sub(1)) } else { Origin::zero() };
@@ -206,6 +222,11 @@ impl End {
         }
     }
 
+    /// Returns the sequence number behind the highest one that it sent.
+    pub(crate) fn next(&self) -> Option<u32> {
+        self.next.map(|next| next as u32)
+    }
+
     /// Returns true if it sent data that was not acknowledged.
     pub(crate) fn has_data_on_way(&self) -> bool {
         self.next.zip(self.acknowledged).is_some_and(|(next, below)| next > below)
@@ -214,6 +235,7 @@ impl End {
     /// Returns the bytes that it takes beyond its own size.
     pub(crate) fn room(&self) -> usize {
         self.seen.room()
+            + self.counts.room()
             + self.unacknowledged.room()
             + self.rtts.room()
             + self.answers.room()
@@ -226,6 +248,7 @@ impl End {
 
     /// Leaves out the details that take most room.
     pub(crate) fn thin(&mut self) {
+        self.seen.thin();
         self.unacknowledged.thin();
         self.answers.thin();
         self.echoes.thin();
@@ -285,6 +308,7 @@ impl End {
             timestamps: self.counts.timestamps(),
             sack: self.counts.sack_permitted() && other.counts.sack_permitted(),
             scale,
+            is_one_way: other.is_silent(),
         }
     }
 
@@ -312,24 +336,46 @@ impl End {
 
     /// Returns its data, each byte counted once, and what did not come here.
     pub(crate) fn sent_bytes(&self) -> ByteCount {
-        self.unique_bytes() + self.unseen()
+        self.moved() + self.unseen()
+    }
+
+    /// Returns its data, each byte counted once; of an end without a packet here, what the other one acknowledged.
+    fn moved(&self) -> ByteCount {
+        if self.is_silent() { self.missing() } else { self.unique_bytes() }
+    }
+
+    /// Returns the data that the other end acknowledged and of which nothing was seen.
+    fn missing(&self) -> ByteCount {
+        let below = self.acknowledged.unwrap_or_default();
+        ByteCount::new(if self.is_silent() {
+            below - self.first_acknowledged.unwrap_or(below)
+        } else {
+            self.seen.missing_below(below)
+        })
+    }
+
+    /// Returns true if none of its packets was seen.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.counts.is_silent()
     }
 
     /// Returns the figures of a connection that lasted `duration`, whose other end is `other`, with the rate of
     /// `bursts`.
     pub(crate) fn report(&self, other: &Self, address: String, duration: Span, bursts: Option<BurstRate>) -> FlowEnd {
-        let below = self.acknowledged.unwrap_or_default();
+        let counts = self.counts.report();
         FlowEnd {
             address,
             segment_size: self.segment_size(other),
-            missing_bytes: ByteCount::new(self.seen.missing_below(below)),
+            missing_bytes: self.missing(),
             unseen: self.unseen(),
             lost_before: self.sending().map_or(0, |sending| sending.lost_before),
             window: self.windows.figures(),
             rtt: self.rtts.figures(),
-            rate: BitRate::of(self.unique_bytes(), duration),
+            // Without an acknowledgement everything seems in flight.
+            flight: if other.is_silent() { ByteCount::ZERO } else { counts.flight },
+            rate: BitRate::of(self.moved(), duration),
             bursts,
-            ..self.counts.report()
+            ..counts
         }
     }
 

@@ -17,13 +17,15 @@ const MIN_SIDE_BY_SIDE: u64 = 1_000_000;
 const FEW_BACK: u64 = 10;
 
 /// Returns the connections that belong to the same transfer as the one at `number`, itself among them: between the same
-/// hosts, to the same server, at the same time and in the same direction.
+/// hosts of the same network, to the same server, at the same time and in the same direction. In another network, as
+/// within a tunnel, the same packets may pass again.
 pub(crate) fn transfer(number: usize, flows: &[Followed]) -> Vec<usize> {
     let largest = &flows[number];
     let enough = largest.data() as f64 * MIN_SHARE;
     let belongs = |flow: &Followed| {
         largest.data() >= MIN_SIDE_BY_SIDE
             && flow.hosts() == largest.hosts()
+            && flow.key().network() == largest.key().network()
             && flow.sender() == largest.sender()
             && flow.overlaps(largest)
             && flow.data() as f64 >= enough
@@ -71,8 +73,9 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
         framing: Framing::Ethernet,
         capture: Some(CaptureEvidence {
             point,
+            only: largest.only(),
             by_echo,
-            clocked: sending.clocked(by_echo),
+            clocked: sending.clocked(by_echo).filter(|_| largest.only().is_none()),
             idle: sending.idle(by_echo),
             train: sending.mean_train(),
             arrivals: sending.arrivals.mode(),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_record::{BurstRate, CapturePoint, FlowReport};
+use fullpipe_record::{At, BurstRate, CapturePoint, FlowReport};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::flags;
 
@@ -45,10 +45,15 @@ impl Begin {
         }
     }
 
-    /// Returns true if `packet` opens another connection between the same ports.
+    /// Returns true if `packet` is the SYN of another connection between the same ports.
     #[inline]
     pub(crate) fn is_over(&self, packet: &Packet) -> bool {
         packet.is_first_syn() && self.initial_sequence != Some(packet.sequence)
+    }
+
+    /// Returns true if its first packet is a SYN.
+    pub(crate) fn has_syn(&self) -> bool {
+        self.initial_sequence.is_some()
     }
 
     /// Returns true if the first end sent `packet`.
@@ -134,6 +139,11 @@ impl Flow {
         }
     }
 
+    /// Returns the number behind the highest one that each end sent.
+    pub(crate) fn next(&self) -> [Option<u32>; 2] {
+        self.ends.each_ref().map(End::next)
+    }
+
     /// Returns the data that each end sent.
     pub(crate) fn sent(&self) -> [ByteCount; 2] {
         self.ends.each_ref().map(End::sent_bytes)
@@ -153,6 +163,16 @@ impl Flow {
     /// Returns the course of the sender's data; `None` without any.
     pub(crate) fn sending(&self) -> Option<&Sending> {
         self.ends().0.sending()
+    }
+
+    /// Returns the end whose packets alone were seen.
+    pub(crate) fn only(&self) -> Option<At> {
+        let (sender, receiver) = self.ends();
+        match (sender.is_silent(), receiver.is_silent()) {
+            (false, true) => Some(At::Sender),
+            (true, false) => Some(At::Receiver),
+            _ => None,
+        }
     }
 
     /// Returns the time that the handshake took at the end that opened the connection, or as much of it as passed.

@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use fullpipe_record::FlowReport;
 use fullpipe_units::{ByteCount, Time};
+use fullpipe_wire::flags;
 
+use crate::closing::Closing;
 use crate::flow::{Begin, Flow};
 use crate::key::Key;
 use crate::packet::Packet;
@@ -22,6 +24,7 @@ pub(crate) struct Followed {
     /// The state before the packets that wait.
     flow: Option<Box<Flow>>,
     begin: Begin,
+    closing: Closing,
     /// Number of the segment with which it was opened.
     order: u64,
     /// Data of each end, once its figures were returned.
@@ -46,6 +49,7 @@ impl Followed {
             room: 0,
             flow: None,
             begin,
+            closing: Closing::default(),
             order,
             sent: [0; 2],
             keeps_times,
@@ -61,8 +65,8 @@ impl Followed {
     pub(crate) fn add_next(&mut self, packet: Packet, blocks: &mut Blocks) -> isize {
         let flow = self.flow.as_mut().filter(|_| self.waiting.len() == 0);
         let Some(flow) = flow else { return self.add(packet, blocks) };
-        self.last = self.last.max(packet.at);
         flow.add(&packet);
+        self.note(&packet, blocks);
         self.uncounted += 1;
         if usize::from(self.uncounted) < BLOCK { 0 } else { self.growth() }
     }
@@ -70,7 +74,7 @@ impl Followed {
     /// Adds a packet. Returns by how many bytes its state has grown beyond its own size since that was counted last.
     #[inline]
     pub(crate) fn add(&mut self, packet: Packet, blocks: &mut Blocks) -> isize {
-        self.last = self.last.max(packet.at);
+        self.note(&packet, blocks);
         self.waiting.push(packet, blocks);
         if self.waiting.len() < if self.flow.is_some() { BLOCK } else { Waiting::MAX } {
             return 0;
@@ -78,6 +82,27 @@ impl Followed {
         self.caught_up(blocks);
         self.waiting.clear(blocks);
         self.growth()
+    }
+
+    /// Takes note of the time of a packet, and of what opens or ends a connection.
+    #[inline]
+    fn note(&mut self, packet: &Packet, blocks: &Blocks) {
+        self.last = self.last.max(packet.at);
+        if packet.flags & (flags::SYN | flags::FIN | flags::RST) != 0 {
+            self.closing.note(packet, self.begin.is_from_first(packet));
+            if packet.has(flags::RST) {
+                self.closing.reset(self.next(blocks));
+            }
+        }
+    }
+
+    /// Returns about the number behind the last one that each end sent.
+    fn next(&self, blocks: &Blocks) -> [Option<u32>; 2] {
+        let mut next = self.flow.as_ref().map_or([None; 2], |flow| flow.next());
+        for packet in self.waiting.packets(blocks) {
+            next[usize::from(!self.begin.is_from_first(packet))] = Some(packet.next());
+        }
+        next
     }
 
     fn growth(&mut self) -> isize {
@@ -161,10 +186,14 @@ impl Followed {
         (report, times)
     }
 
-    /// Returns true if `packet` opens another connection between the same ports.
+    /// Returns true if `packet` is one of another connection between the same ports.
     #[inline]
     pub(crate) fn is_over(&self, packet: &Packet) -> bool {
-        self.begin.is_over(packet)
+        let begin = &self.begin;
+        if packet.has(flags::SYN) {
+            return begin.is_over(packet) || self.closing.answers_another(packet, begin.at, begin.has_syn());
+        }
+        self.closing.is_over(packet, begin.is_from_first(packet), self.last)
     }
 
     /// Takes note of a SYN that may open another connection between the same ports.

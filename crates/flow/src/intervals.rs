@@ -1,15 +1,22 @@
 //! The bytes that were seen, as intervals.
 
-/// Maximum number of intervals. Beyond it those with the smallest gap between them are joined.
-const MAX_INTERVALS: usize = 256;
+use std::collections::BTreeMap;
 
-/// Disjoint intervals of positions in ascending order, none of which touches the next.
+/// Maximum number of intervals. Beyond it the lowest gap is given up: nothing fills one that so many others follow.
+const MAX_INTERVALS: usize = 1 << 16;
+
+/// Intervals of which each is kept where room is short.
+const KEPT: usize = 256;
+
+/// Disjoint intervals of positions, none of which touches the next.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Intervals {
     /// The highest of them. Nearly every connection has no other.
     highest: Option<[u64; 2]>,
-    /// Those below it.
-    lower: Vec<[u64; 2]>,
+    /// Those below it: the end of each by its begin.
+    lower: BTreeMap<u64, u64>,
+    /// Bytes of gaps that were given up.
+    given_up: u64,
 }
 
 /// Effect of an interval on those before it.
@@ -22,9 +29,17 @@ pub(crate) struct Added {
 }
 
 impl Intervals {
-    /// Returns the bytes that they take.
+    /// Returns about the bytes that they take.
     pub(crate) fn room(&self) -> usize {
-        self.lower.capacity() * size_of::<[u64; 2]>()
+        // A tree that grows at its end has nodes that are half full.
+        self.lower.len() * 2 * size_of::<[u64; 2]>()
+    }
+
+    /// Gives up the lowest gaps until few are left.
+    pub(crate) fn thin(&mut self) {
+        while self.lower.len() >= KEPT {
+            self.give_up_lowest();
+        }
     }
 
     /// Adds the bytes from `start` to `end`.
@@ -35,9 +50,10 @@ impl Intervals {
                 highest[1] = end;
                 Added::default()
             }
+            Some(highest) if highest[0] <= start && end <= highest[1] => Added { known: end - start, is_below: false },
             Some(highest) if highest[1] > start => self.add_below(start, end),
             highest => {
-                self.lower.extend(highest.replace([start, end]));
+                self.lower.extend(highest.replace([start, end]).map(<(u64, u64)>::from));
                 self.bound();
                 Added::default()
             }
@@ -46,41 +62,49 @@ impl Intervals {
 
     fn add_below(&mut self, start: u64, end: u64) -> Added {
         let is_below = self.highest.is_some_and(|highest| highest[0] >= end);
-        self.lower.extend(self.highest);
-        let first = self.lower.partition_point(|interval| interval[1] < start);
-        let after = self.lower.partition_point(|interval| interval[0] <= end);
-        let touched = &self.lower[first..after];
-        let known = touched.iter().map(|[from, to]| (*to).min(end).saturating_sub((*from).max(start))).sum();
-        let joined =
-            touched.iter().fold([start, end], |[from, to], interval| [from.min(interval[0]), to.max(interval[1])]);
-        self.lower.splice(first..after, [joined]);
-        self.highest = self.lower.pop();
+        self.lower.extend(self.highest.map(<(u64, u64)>::from));
+        let (mut known, mut joined) = (0, [start, end]);
+        while let Some((&from, &to)) = self.lower.range(..=end).next_back().filter(|(_, to)| **to >= start) {
+            known += to.min(end).saturating_sub(from.max(start));
+            joined = [joined[0].min(from), joined[1].max(to)];
+            self.lower.remove(&from);
+        }
+        self.lower.insert(joined[0], joined[1]);
+        self.highest = self.lower.pop_last().map(<[u64; 2]>::from);
         self.bound();
         Added { known, is_below }
     }
 
     fn bound(&mut self) {
         if self.lower.len() >= MAX_INTERVALS {
-            let next = |index: usize| self.lower.get(index + 1).or(self.highest.as_ref()).copied();
-            let gap = |index: &usize| next(*index).map(|next| next[0] - self.lower[*index][1]);
-            let Some(index) = (0..self.lower.len()).min_by_key(gap) else { return };
-            let [start, _] = self.lower.remove(index);
-            if let Some(joined) = self.lower.get_mut(index).or(self.highest.as_mut()) {
-                joined[0] = start;
-            }
+            self.give_up_lowest();
         }
     }
 
-    /// Returns them all.
-    fn all(&self) -> impl Iterator<Item = &[u64; 2]> {
-        self.lower.iter().chain(&self.highest)
+    /// Joins the lowest two. The bytes between them count as missing for ever.
+    fn give_up_lowest(&mut self) {
+        let Some((start, end)) = self.lower.pop_first() else { return };
+        let joined = if let Some((next, to)) = self.lower.pop_first() {
+            self.lower.insert(start, to);
+            next
+        } else if let Some(highest) = &mut self.highest {
+            std::mem::replace(&mut highest[0], start)
+        } else {
+            return;
+        };
+        self.given_up += joined - end;
+    }
+
+    /// Returns them all in ascending order.
+    fn all(&self) -> impl Iterator<Item = [u64; 2]> {
+        self.lower.iter().map(|(start, end)| [*start, *end]).chain(self.highest)
     }
 
     /// Returns the number of bytes below `position` that lie above the first interval's begin and in none.
     pub(crate) fn missing_below(&self, position: u64) -> u64 {
-        let Some(first) = self.all().next() else { return 0 };
-        let covered: u64 = self.all().map(|[from, to]| (*to).min(position).saturating_sub(*from)).sum();
-        position.saturating_sub(first[0]).saturating_sub(covered)
+        let Some([first, _]) = self.all().next() else { return 0 };
+        let covered: u64 = self.all().map(|[from, to]| to.min(position).saturating_sub(from)).sum();
+        position.saturating_sub(first).saturating_sub(covered.saturating_sub(self.given_up))
     }
 }
 
@@ -99,7 +123,7 @@ mod tests {
         assert_eq!(seen.missing_below(30), 0);
         assert_eq!(seen.add(5, 15), Added { known: 10, is_below: false });
         assert_eq!(seen.add(25, 40), Added { known: 5, is_below: false });
-        assert_eq!(seen.all().collect::<Vec<_>>(), [&[0, 40]]);
+        assert_eq!(seen.all().collect::<Vec<_>>(), [[0, 40]]);
         assert_eq!(seen.missing_below(50), 10);
     }
 
@@ -112,19 +136,37 @@ mod tests {
                 prop_assert_eq!(seen.add(start, start + length).known, known);
                 bytes.extend(start..start + length);
             }
-            let all: Vec<[u64; 2]> = seen.all().copied().collect();
+            let all: Vec<[u64; 2]> = seen.all().collect();
             let covered: u64 = all.iter().map(|[from, to]| to - from).sum();
             prop_assert_eq!(covered, bytes.len() as u64);
             prop_assert!(all.windows(2).all(|pair| pair[0][1] < pair[1][0]));
         }
+    }
 
-        #[test]
-        fn any_number_of_holes_is_kept_in_bounds(starts in prop::collection::vec(0_u64..1_000_000, 1..2000)) {
-            let mut seen = Intervals::default();
-            for start in starts {
-                seen.add(start * 3, start * 3 + 1);
-            }
-            prop_assert!(seen.all().count() <= MAX_INTERVALS);
+    #[test]
+    fn thousands_of_holes_at_a_time_are_repaired_without_a_byte_that_was_known() {
+        let mut seen = Intervals::default();
+        for round in 0..10 {
+            let begin = round * 20_000;
+            (0..5_000).for_each(|index| assert_eq!(seen.add(begin + index * 4, begin + index * 4 + 2).known, 0));
+            let repairs = (0..4_999).map(|index| seen.add(begin + index * 4 + 2, begin + index * 4 + 4));
+            assert!(repairs.into_iter().all(|added| added == Added { known: 0, is_below: true }));
+            seen.add(begin + 19_998, begin + 20_000);
         }
+        assert_eq!((seen.all().collect::<Vec<_>>(), seen.room()), (vec![[0, 200_000]], 0));
+    }
+
+    #[test]
+    fn the_lowest_of_too_many_holes_are_given_up_and_stay_missing() {
+        let mut seen = Intervals::default();
+        let count = MAX_INTERVALS as u64 + 1_000;
+        (0..count).for_each(|index| _ = seen.add(index * 3, index * 3 + 1));
+        assert_eq!(seen.all().count(), MAX_INTERVALS);
+        assert_eq!(seen.missing_below(u64::MAX / 2), u64::MAX / 2 - count);
+        // A hole among the others is filled.
+        assert_eq!(seen.add(count * 3 - 5, count * 3 - 3), Added { known: 0, is_below: true });
+        seen.thin();
+        assert_eq!((seen.all().count(), seen.missing_below(count * 3 - 2)), (KEPT, (count - 1) * 2 - 2));
+        assert_eq!(seen.add(count * 3 - 10, count * 3 - 8).known, 1, "the last ones stay");
     }
 }

@@ -192,6 +192,47 @@ fn behind_a_loss_a_late_arrival_is_retransmitted_if_it_was_sent_later_and_reorde
 }
 
 #[test]
+fn random_identifications_hide_no_loss() {
+    /// Returns the packets that were reordered of a transfer whose every tenth segment is lost before the capture and
+    /// sent again two later.
+    fn reordered(identification: impl Fn(u32) -> u16, timestamp: impl Fn(u32) -> Option<u32>) -> [u64; 2] {
+        let mut capture = Capture::new();
+        capture.handshake(RTT);
+        let order = (0..400_u32).filter(|index| index % 10 != 7).flat_map(|index| {
+            let repair = (index % 10 == 9).then(|| index - 2);
+            std::iter::once(index).chain(repair)
+        });
+        for (time, index) in (0..).zip(order) {
+            let timestamps = timestamp(time).map(|value| (value, 1));
+            let options = SegmentOptions { timestamps, ..SegmentOptions::default() };
+            let identification = Some(identification(time));
+            capture.add(between(true, Segment { identification, options, ..data(index) })).wait(Span::from_millis(1));
+        }
+        let [client, _] = capture.only().ends;
+        [client.late_packets, client.reordered_packets]
+    }
+    let random = |time: u32| (time.wrapping_mul(0x9E37_79B9) >> 13) as u16;
+    let counted = |time: u32| (time * 3) as u16;
+    assert_eq!(reordered(random, |time| Some(1_000 + time)), [40, 0]);
+    assert_eq!(reordered(random, |_| None), [40, 0]);
+    assert_eq!(reordered(random, |_| Some(1_000)), [40, 0], "a clock that stands still");
+    assert_eq!(reordered(counted, |_| None), [40, 0]);
+    // The network delays it.
+    assert_eq!(reordered(counted, |time| Some(1_000 + time - u32::from(time % 10 == 9) * 5)), [40, 40]);
+}
+
+#[test]
+fn losses_by_the_thousand_at_a_time_are_no_repetitions() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT);
+    (0..4_000).step_by(2).for_each(|index| _ = capture.data(index));
+    (1..4_000).step_by(2).for_each(|index| _ = capture.data(index));
+    let [client, _] = capture.only().ends;
+    assert_eq!((client.retransmitted_packets, client.late_packets), (0, 1_999));
+    assert_eq!(client.unique_bytes.get(), 4_000 * u64::from(MSS));
+}
+
+#[test]
 fn what_is_acknowledged_and_was_never_seen_is_missing_from_the_capture() {
     let mut capture = Capture::new();
     capture.handshake(RTT).data(0).data(2).wait(RTT).ack(3);
@@ -207,6 +248,20 @@ fn a_mirror_of_both_ports_shows_each_packet_twice_and_it_counts_once() {
     capture.add(one).wait(Span::from_micros(3)).add(Segment { hops_left: 63, ..one });
     let [client, _] = capture.only().ends;
     assert_eq!((client.data_packets, client.duplicates, client.retransmitted_packets), (1, 1, 0));
+}
+
+#[test]
+fn duplicate_acknowledgements_of_ipv6_differ_in_their_blocks() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT);
+    (0..50).for_each(|index| _ = capture.data(index));
+    for index in 0..40 {
+        let sack = [(1_000 + 2 * MSS, 1_000 + (3 + index) * MSS), (0, 0), (0, 0), (0, 0)];
+        let options = SegmentOptions { sack, sack_blocks: 1, timestamps: Some((7, 1)), ..SegmentOptions::default() };
+        capture.wait(Span::from_micros(12)).add(between(false, Segment { options, ..ack(1) }));
+    }
+    let [_, server] = capture.only().ends;
+    assert_eq!((server.duplicates, server.duplicate_acks), (0, 39));
 }
 
 #[test]
@@ -227,6 +282,85 @@ fn the_same_ports_again_are_another_connection() {
     let finished = capture.sent(false, answer).finish();
     assert_eq!(finished.flows.iter().map(|flow| flow.number).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(finished.flows[1].ends[0].packets, 1);
+}
+
+/// The number of connections of a capture that begins with a whole one, closed by both ends or by a RST of the server,
+/// and goes on with `later` packets after so long.
+fn connections_with(is_reset: bool, later: &[(bool, Segment)], after: Span) -> usize {
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).wait(RTT).ack(1);
+    if is_reset {
+        capture.sent(false, Segment { flags: flags::RST | flags::ACK, ..ack(1) });
+    } else {
+        let fin = flags::FIN | flags::ACK;
+        capture.sent(true, Segment { payload: 0, flags: fin, ..data(1) });
+        capture.sent(false, Segment { acknowledgement: ack(1).acknowledgement + 1, flags: fin, ..ack(1) });
+    }
+    capture.wait(after);
+    for (from_client, segment) in later {
+        capture.sent(*from_client, *segment);
+    }
+    capture.finish().flows.len()
+}
+
+#[test]
+fn the_same_ports_again_are_another_connection_though_its_syn_is_missing() {
+    let moved = |segment: Segment, by: u32| Segment {
+        sequence: segment.sequence.wrapping_add(by),
+        acknowledgement: segment.acknowledgement.wrapping_add(by),
+        ..segment
+    };
+    let (second, minute) = (Span::from_secs(1), Span::from_secs(61));
+    let next = |by: u32| [(true, moved(data(1), by)), (false, moved(ack(2), by))];
+    assert_eq!(connections_with(false, &next(1_500_000_000), second), 2);
+    assert_eq!(connections_with(false, &next(10_000), second), 2, "nothing lies behind a FIN");
+    assert_eq!(connections_with(true, &next(1_500_000_000), second), 2);
+    assert_eq!(connections_with(true, &next(10_000), second), 1, "behind a RST comes what was on its way");
+    // What comes late is of the same one.
+    let repeated = [(true, data(0)), (false, ack(1))];
+    assert_eq!(connections_with(false, &repeated, second), 1);
+    assert_eq!(connections_with(false, &repeated, minute), 2);
+    let fin = [(false, Segment { flags: flags::FIN | flags::ACK, ..ack(1) })];
+    assert_eq!(connections_with(false, &fin, minute), 1);
+    let reset = [(false, moved(Segment { flags: flags::RST, ..ack(1) }, 1_500_000_000))];
+    assert_eq!(connections_with(false, &reset, second), 1);
+}
+
+#[test]
+fn a_forged_reset_ends_no_connection() {
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).wait(RTT).ack(1);
+    capture.sent(false, Segment { sequence: 2_000_000_000, flags: flags::RST, ..segment() });
+    for index in 1..100 {
+        capture.data(index).wait(Span::from_secs(2)).ack(index + 1);
+    }
+    assert_eq!(capture.finish().flows.len(), 1);
+}
+
+#[test]
+fn an_answer_to_another_syn_begins_another_connection() {
+    let answer = |sequence: u32, acknowledgement: u32| {
+        (false, Segment { sequence, acknowledgement, flags: flags::SYN | flags::ACK, ..segment() })
+    };
+    let of_server = |packets: &[(bool, Segment)]| {
+        let mut capture = Capture::new();
+        for (from_client, segment) in packets {
+            capture.sent(*from_client, *segment).wait(RTT);
+        }
+        capture.finish().flows.len()
+    };
+    let data = |sequence: u32| (false, Segment { sequence, payload: 500, ..ack(0) });
+    assert_eq!(of_server(&[answer(4_999, 1_000), data(5_000), answer(2_000_000_000, 77)]), 2);
+    assert_eq!(of_server(&[data(5_000), answer(2_000_000_000, 77), data(2_000_000_001)]), 2);
+    let both = [(true, Segment { sequence: 999, acknowledgement: 5_000, flags: flags::SYN | flags::ACK, ..segment() })];
+    assert_eq!(of_server(&[[answer(4_999, 1_000)], both].concat()), 1, "both open it at the same time");
+    // The server sends its answer again, maybe made of a cookie; or the packets of a handshake change their order.
+    assert_eq!(of_server(&[answer(4_999, 1_000), data(5_000), answer(4_999, 1_000)]), 1);
+    assert_eq!(of_server(&[answer(4_999, 1_000), answer(7_000, 1_000), data(7_001)]), 1);
+    let mut capture = Capture::new();
+    let third = Segment { sequence: 1_000, acknowledgement: 5_000, flags: flags::ACK, ..segment() };
+    capture.sent(true, third).wait(Span::from_micros(20)).sent(false, answer(4_999, 1_000).1).data(0);
+    assert_eq!(capture.finish().flows.len(), 1);
 }
 
 #[test]
@@ -422,6 +556,72 @@ fn connections_side_by_side_are_one_transfer() {
     let sizes: Vec<usize> = finished.transfers.iter().map(|transfer| transfer.flows.len()).collect();
     assert_eq!(sizes, [3, 1]);
     assert_eq!(finished.transfers[0].evidence.request.streams, 3);
+}
+
+#[test]
+fn the_same_packets_within_a_tunnel_are_no_second_stream() {
+    let mut flows = Flows::default();
+    for index in 0..1_000_u32 {
+        let at = Time::ZERO + Span::from_millis(index.into());
+        for network in [0, 7] {
+            flows.add(&Segment { network, ..data(index) }, at + Span::from_micros(u64::from(network) * 3));
+        }
+    }
+    let finished = flows.finish(Explained::Largest(2));
+    let sizes: Vec<usize> = finished.transfers.iter().map(|transfer| transfer.flows.len()).collect();
+    assert_eq!((finished.flows.len(), sizes), (2, vec![1, 1]));
+}
+
+/// The packets of one end of a transfer of 2000 segments in two seconds.
+fn one_way(from_client: bool) -> Finished {
+    let mut capture = Capture::new();
+    let flags = flags::SYN | flags::ACK;
+    if from_client {
+        capture.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
+    } else {
+        let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags, options: syn_options(2), ..segment() };
+        capture.sent(false, answer);
+    }
+    for index in 0..2_000 {
+        capture.sent(from_client, if from_client { data(index) } else { ack(index + 1) });
+        capture.wait(Span::from_millis(1));
+    }
+    capture.flows.finish(Explained::Largest(1))
+}
+
+#[test]
+fn of_data_alone_its_rate_is_known_and_neither_flight_nor_window() {
+    let Finished { flows, transfers, .. } = one_way(true);
+    assert_eq!((flows[0].sender(), flows[0].ends[0].flight.get()), (0, 0));
+    let evidence = &transfers[0].evidence;
+    assert_eq!(evidence.capture.unwrap().only, Some(At::Sender));
+    let last = evidence.sender_samples.last().unwrap();
+    assert_eq!((last.bytes.get(), last.outstanding(), last.tcp.snd_wnd), (2_000 * u64::from(MSS), None, None));
+    let rate = evidence.steady.unwrap().rate.as_mbps();
+    assert!((rate - f64::from(MSS) * 8e-3).abs() < 0.1, "{rate}");
+}
+
+#[test]
+fn of_acknowledgements_alone_the_sender_is_the_end_without_a_packet() {
+    let Finished { flows, transfers, .. } = one_way(false);
+    let sender = flows[0].sender();
+    assert_eq!(flows[0].ends[sender].address, "192.0.2.1:40000");
+    assert_eq!(flows[0].ends[sender].missing_bytes.get(), 2_000 * u64::from(MSS));
+    assert!((flows[0].ends[sender].rate.as_mbps() - f64::from(MSS) * 8e-3).abs() < 0.1);
+    assert_eq!(transfers[0].evidence.capture.unwrap().only, Some(At::Receiver));
+}
+
+#[test]
+fn without_a_syn_jumbo_frames_are_segments() {
+    const JUMBO: u32 = 8_948;
+    let mut capture = Capture::new();
+    for index in 0..100 {
+        capture.sent(true, Segment { sequence: 1_000 + index * JUMBO, payload: JUMBO, ..data(0) });
+    }
+    let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    assert_eq!(flows[0].ends[0].segment_size.get(), u64::from(JUMBO));
+    let last = transfers[0].evidence.sender_samples.last().unwrap();
+    assert_eq!((last.tcp.snd_mss.unwrap().get(), last.tcp.data_segs_out.unwrap().get()), (u64::from(JUMBO), 100));
 }
 
 #[test]

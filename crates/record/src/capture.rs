@@ -147,6 +147,10 @@ impl BurstRate {
 pub struct CaptureEvidence {
     /// Place of the capture: an end, or the path between them; `None` where the packets do not show it.
     pub point: Option<At>,
+    /// The end whose packets alone were captured, as where the others take another path: what was acknowledged, in
+    /// flight or allowed is not known then, and of the sender alone the bytes of the samples are those that passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<At>,
     /// True if the samples show what the sender had seen, by the timestamps that it echoed or the time that its answers
     /// take, and not what had passed the place of the capture.
     pub by_echo: bool,
@@ -241,13 +245,13 @@ pub struct FlowReport {
 impl FlowReport {
     /// Returns the index of the end that sent more data, whether it was captured or not.
     pub fn sender(&self) -> usize {
-        let [first, second] = self.ends.each_ref().map(|end| end.unique_bytes + end.unseen);
+        let [first, second] = self.ends.each_ref().map(|end| end.moved() + end.unseen);
         usize::from(second > first)
     }
 
     /// Returns the data of both ends, each byte counted once.
     pub fn bytes(&self) -> ByteCount {
-        self.ends.iter().map(|end| end.unique_bytes).sum()
+        self.ends.iter().map(FlowEnd::moved).sum()
     }
 }
 
@@ -288,7 +292,7 @@ pub struct FlowEnd {
     /// came to the place of the capture.
     #[serde(default)]
     pub lost_before: u64,
-    /// Bytes that the other end acknowledged and the capture lacks.
+    /// Bytes that the other end acknowledged and the capture lacks; all of them, if it has no packet of this end.
     pub missing_bytes: ByteCount,
     /// Data that it had sent by the sequence numbers of its later packets, and of which nothing came to the place of
     /// the capture.
@@ -316,7 +320,7 @@ pub struct FlowEnd {
     pub sack_permitted: bool,
     /// True if its segments carry timestamps.
     pub timestamps: bool,
-    /// Size of its full segments, by the SYNs, or else the usual one of an Ethernet.
+    /// Size of its full segments, by the SYNs, or else as the lengths of its packets show it.
     #[serde(default)]
     pub segment_size: ByteCount,
     /// Bytes of data in the largest packet.
@@ -329,11 +333,12 @@ pub struct FlowEnd {
     pub window: Option<AdvertisedWindow>,
     /// Round-trip times of its data from the place of the capture to the other end and back.
     pub rtt: Option<RoundTrips>,
-    /// The most that it had sent and not seen acknowledged, as seen from the place of the capture.
+    /// The most that it had sent and not seen acknowledged, as seen from the place of the capture; zero if that has no
+    /// packet of the other end.
     pub flight: ByteCount,
     /// Longest silence of this end.
     pub longest_pause: Span,
-    /// Unique bytes by the duration of the connection.
+    /// Unique bytes by the duration of the connection; of an end without a packet, what the other one acknowledged.
     pub rate: BitRate,
     /// The rate at which bursts of its data arrive here or, in a capture taken at this end, at which they are
     /// acknowledged, with headers and the 38 B that Ethernet adds: that of the bottleneck, unless a policer drops what
@@ -341,6 +346,13 @@ pub struct FlowEnd {
     /// rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursts: Option<BurstRate>,
+}
+
+impl FlowEnd {
+    /// Returns its data, each byte counted once; of an end without a packet, what the other one acknowledged.
+    pub fn moved(&self) -> ByteCount {
+        if self.packets == 0 { self.missing_bytes } else { self.unique_bytes }
+    }
 }
 
 /// Fields of a SYN that devices on the way change.

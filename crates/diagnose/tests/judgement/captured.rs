@@ -16,6 +16,7 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
     };
     CaptureEvidence {
         point: Some(point),
+        only: None,
         by_echo: point != At::Sender,
         clocked: Some(Ratio::new(0.95)),
         idle: Ratio::ZERO,
@@ -446,6 +447,39 @@ fn hardly_any_data_is_a_black_hole_or_a_silent_program() {
     let found = verdict(nothing, CaptureEvidence { point: Some(At::Sender), ..open });
     assert_eq!(candidates(&found), ["mtu/black-hole", "sender-application/idle"]);
     assert!(found.sentence.contains("of the other end"), "{}", found.sentence);
+}
+
+#[test]
+fn data_that_passed_here_and_no_acknowledgement_is_no_black_hole_before_this_place() {
+    let open = CaptureEvidence { closed: false, ..seen(At::Receiver, 20.0) };
+    let mut evidence = capturing(|_| moment(0.001, 50.0), open);
+    assert_eq!(diagnose(&evidence).name(), "mtu/black-hole");
+    for sample in &mut evidence.sender_samples {
+        sample.tcp.bytes_sent = Some(ByteCount::from_mib(16));
+    }
+    assert_ne!(diagnose(&evidence).name(), "mtu/black-hole");
+}
+
+#[test]
+fn one_direction_of_packets_shows_no_limit_but_the_stated_bandwidth() {
+    for (end, names) in [(At::Sender, "20 Mbit/s"), (At::Receiver, "none of the data")] {
+        let capture = CaptureEvidence { only: Some(end), closed: false, ..seen(At::Receiver, 20.0) };
+        let mut evidence = capturing(flat, capture);
+        for sample in &mut evidence.sender_samples {
+            (sample.tcp.unacked, sample.tcp.bytes_acked, sample.tcp.snd_wnd) = (None, None, None);
+        }
+        if end == At::Receiver {
+            evidence.sender_samples.clear();
+        }
+        let found = diagnose(&evidence);
+        assert_eq!((found.kind, found.candidates.len(), found.others.len()), (Limit::Unknown, 0, 0));
+        assert!(found.sentence.contains(names) && found.sentence.contains("other direction"), "{}", found.sentence);
+        assert!(found.evidence["missing"].contains("other direction"), "{:?}", found.evidence);
+        if end == At::Sender {
+            let stated = Evidence { bandwidth: Some(BitRate::from_mbps(21)), ..evidence };
+            assert_eq!(diagnose(&stated).name(), "capacity/link");
+        }
+    }
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn flows(report: &CaptureReport) -> Section {
         [
             flow.number.to_string(),
             format!("{} → {}", sender.address, receiver.address),
-            sender.unique_bytes.to_string(),
+            sender.moved().to_string(),
             sender.rate.to_string(),
             sender.retransmitted_packets.to_string(),
             sender.rtt.map_or_else(String::new, |rtt| round_trip(rtt.median)),

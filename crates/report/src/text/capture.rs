@@ -89,7 +89,7 @@ fn list(flows: &[&FlowReport], style: Style) -> String {
         let [sender, receiver] = by_direction(flow);
         table.row([
             flow.number.to_string(),
-            sender.unique_bytes.to_string(),
+            sender.moved().to_string(),
             format!("{:.3}", sender.rate.as_mbps()),
             sender.retransmitted_packets.to_string(),
             format!("{} > {}", sender.address, receiver.address),
@@ -134,17 +134,7 @@ fn limit(transfer: &CapturedTransfer, style: Style) -> String {
 }
 
 fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'static str, String)> {
-    let mut rows = vec![("captured", captured(flow))];
-    rows.push((
-        "data",
-        format!(
-            "{} in {}, {} in {}",
-            sender.unique_bytes,
-            counted(sender.data_packets, "packet"),
-            sender.rate,
-            duration(flow.duration)
-        ),
-    ));
+    let mut rows = vec![("captured", captured(flow, sender, receiver)), ("data", data(flow, sender))];
     if let Some(rtt) = sender.rtt {
         let [least, median, p90, most] = [rtt.least, rtt.median, rtt.p90, rtt.most].map(round_trip);
         rows.push(("RTT", format!("{least} least, {median} median, {p90} for nine of ten, {most} most")));
@@ -163,16 +153,21 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
         let settled = format!("settled at {settled} B ({share:.0} % of the later half)");
         rows.push(("window", format!("{settled}, {first} B first, {most} B most{closed}")));
     }
-    rows.push(("in flight", format!("{} B at most, as seen from here", sender.flight.get())));
-    rows.push((
-        "sent again",
-        format!("{}, {} B", counted(sender.retransmitted_packets, "packet"), sender.retransmitted_bytes.get()),
-    ));
+    if sender.packets > 0 && receiver.packets > 0 {
+        rows.push(("in flight", format!("{} B at most, as seen from here", sender.flight.get())));
+    }
+    if sender.packets > 0 {
+        let again = (counted(sender.retransmitted_packets, "packet"), sender.retransmitted_bytes.get());
+        rows.push(("sent again", format!("{}, {} B", again.0, again.1)));
+    }
+    if sender.mss.or(receiver.mss).is_none() && sender.data_packets > 0 {
+        rows.push(("segments", format!("of {} B, as the packets show it: no SYN does", sender.segment_size.get())));
+    }
     if sender.late_packets > 0 {
         let late = sender.late_packets - sender.reordered_packets;
         rows.push(("late", format!("{late} after a loss before this point, {} reordered", sender.reordered_packets)));
     }
-    if sender.missing_bytes > ByteCount::ZERO {
+    if sender.missing_bytes > ByteCount::ZERO && sender.packets > 0 {
         let missing = sender.missing_bytes.get();
         rows.push(("not captured", format!("{missing} B that arrived: the capture lacks them, not the receiver")));
     }
@@ -188,7 +183,15 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
     rows
 }
 
-fn captured(flow: &FlowReport) -> String {
+fn data(flow: &FlowReport, sender: &FlowEnd) -> String {
+    let (moved, rate, time) = (sender.moved(), sender.rate, duration(flow.duration));
+    match sender.packets {
+        0 => format!("{moved} that were acknowledged, {rate} in {time}"),
+        _ => format!("{moved} in {}, {rate} in {time}", counted(sender.data_packets, "packet")),
+    }
+}
+
+fn captured(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> String {
     let sender_is_first = flow.sender() == 0;
     let place = match (flow.point, sender_is_first) {
         (Some(CapturePoint::First), true) | (Some(CapturePoint::Second), false) => "at the sender",
@@ -197,10 +200,18 @@ fn captured(flow: &FlowReport) -> String {
         (None, _) => "at a place that the packets do not show",
     };
     let since = if flow.has_handshake { "from the first SYN on" } else { "from the middle on" };
-    format!("{place}, {since}")
+    let only = match (sender.packets, receiver.packets) {
+        (_, 0) => ", the sender's packets alone",
+        (0, _) => ", the receiver's packets alone",
+        _ => "",
+    };
+    format!("{place}, {since}{only}")
 }
 
 fn options(end: &FlowEnd) -> String {
+    if end.syns == 0 {
+        return "not captured".to_owned();
+    }
     let mut all = Vec::new();
     all.extend(end.mss.map(|mss| format!("MSS {}", mss.get())));
     all.push(end.window_scale.map_or_else(|| "no scale".to_owned(), |scale| format!("scale {scale}")));
@@ -229,7 +240,9 @@ mod tests {
         let size = ByteCount::new;
         let sender = FlowEnd {
             address: "[2001:db8:1234:5678:9abc:def0:1234:5678]:40000".to_owned(),
+            packets: 12_347,
             data_packets: 12_345,
+            syns: 1,
             unique_bytes: size(17_875_560),
             retransmitted_packets: 12,
             retransmitted_bytes: size(17_376),
@@ -262,6 +275,8 @@ mod tests {
         };
         let receiver = FlowEnd {
             address: "[2001:db8:1234:5678:9abc:def0:1234:9999]:5201".to_owned(),
+            packets: 6_002,
+            syns: 1,
             window: Some(window),
             ..FlowEnd::default()
         };
@@ -300,6 +315,39 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn of_one_direction_only_what_it_shows_is_printed() {
+        let shown = |edit: fn(&mut FlowReport)| {
+            let mut report = report();
+            report.flows.truncate(1);
+            edit(&mut report.flows[0]);
+            capture(&report, 1, Style::PLAIN)
+        };
+        let data = shown(|flow| {
+            flow.ends[1] = FlowEnd { address: flow.ends[1].address.clone(), ..FlowEnd::default() };
+            flow.ends[0].flight = ByteCount::ZERO;
+        });
+        assert!(data.contains("sender's packets alone") && data.contains("receiver: not captured"), "{data}");
+        assert!(!data.contains("in flight"), "{data}");
+        let acknowledgements = shown(|flow| {
+            let (address, missing_bytes) = (flow.ends[0].address.clone(), ByteCount::new(5_000_000));
+            flow.ends[0] = FlowEnd { address, missing_bytes, ..FlowEnd::default() };
+            (flow.has_handshake, flow.point) = (false, None);
+        });
+        assert!(acknowledgements.contains("receiver's packets alone"), "{acknowledgements}");
+        assert!(acknowledgements.contains("that were acknowledged"), "{acknowledgements}");
+        assert!(["in flight", "sent again", "not captured"].iter().all(|row| !acknowledgements.contains(row)));
+    }
+
+    #[test]
+    fn the_size_of_segments_is_inferred_where_no_syn_shows_it() {
+        let mut report = report();
+        for flow in &mut report.flows {
+            (flow.ends[0].mss, flow.ends[0].segment_size) = (None, ByteCount::new(8_948));
+        }
+        assert!(capture(&report, 1, Style::PLAIN).contains("of 8948 B, as the packets show it"));
     }
 
     #[test]

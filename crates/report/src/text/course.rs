@@ -38,7 +38,9 @@ pub(crate) fn course(samples: &[&Sample], style: Style) -> String {
     let is_comparable = window_most <= flight_most * COMPARABLE;
     let top = |own: f64| if is_comparable { flight_most.max(window_most) } else { own };
     let bytes = |value: f64| format!("{value:.0} B");
-    row("in flight", marks(&flight, 0.0, top(flight_most)), range(&flight, bytes));
+    if !flight.is_empty() {
+        row("in flight", marks(&flight, 0.0, top(flight_most)), range(&flight, bytes));
+    }
     if !window.is_empty() {
         row("window", marks(&window, 0.0, top(window_most)), range(&window, bytes));
     }
@@ -188,6 +190,14 @@ mod tests {
         assert_eq!(lines[5].matches('×').count(), 1);
         assert!(lines[5].ends_with("·  1 packet"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn what_no_sample_has_in_flight_is_no_line() {
+        let mut samples = samples();
+        samples.iter_mut().for_each(|sample| (sample.tcp.unacked, sample.tcp.bytes_acked) = (None, None));
+        let text = course(&samples.iter().collect::<Vec<_>>(), Style::PLAIN);
+        assert!(text.contains("rate") && !text.contains("in flight"), "{text}");
     }
 
     #[test]

@@ -190,7 +190,7 @@ mod tests {
     fn report() -> CaptureReport {
         let [sender, receiver] = ["1234:5678]:40000", "1234:9999]:5201"]
             .map(|end| FlowEnd { address: format!("[2001:db8:1234:5678:9abc:def0:{end}"), ..FlowEnd::default() });
-        let sender = FlowEnd { data_packets: 9_000, unique_bytes: ByteCount::from_mib(12), ..sender };
+        let sender = FlowEnd { packets: 9_000, data_packets: 9_000, unique_bytes: ByteCount::from_mib(12), ..sender };
         let flow = FlowReport {
             number: 7,
             begin: Span::ZERO,

@@ -1,0 +1,80 @@
+//! The end of a connection, after which its ports may be those of another one.
+
+use fullpipe_units::{Span, Time};
+use fullpipe_wire::flags;
+
+use crate::packet::Packet;
+
+/// Time after which the ports of a closed connection are free again (Linux, `TCP_TIMEWAIT_LEN`).
+const TIME_WAIT: Span = Span::from_secs(60);
+
+/// Maximum time by which the packets of a handshake pass in another order.
+const REORDERED: Span = Span::from_millis(10);
+
+/// Maximum distance of a number from the last one of its end: nobody has more in flight.
+const NEAR: i32 = 1 << 28;
+
+/// The handshake and the end of a connection, as far as they passed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Closing {
+    /// Sequence number and acknowledgement of the answer to its SYN.
+    answer: Option<[u32; 2]>,
+    /// The number behind the last one of each end, once it sent a FIN, or either end a RST.
+    ends: [Option<u32>; 2],
+    is_reset: bool,
+}
+
+impl Closing {
+    /// Takes note of a packet with SYN or FIN, which the first end sent if `is_from_first`.
+    pub(crate) fn note(&mut self, packet: &Packet, is_from_first: bool) {
+        if packet.has(flags::SYN | flags::ACK) {
+            self.answer.get_or_insert([packet.sequence, packet.acknowledgement]);
+        }
+        if packet.has(flags::FIN) {
+            self.ends[usize::from(!is_from_first)] = Some(packet.next().wrapping_add(1));
+        }
+    }
+
+    /// Takes note of a RST, before which each end had sent everything below a number. Those are what counts: a forged
+    /// one ends nothing.
+    pub(crate) fn reset(&mut self, next: [Option<u32>; 2]) {
+        self.is_reset = true;
+        for (end, next) in self.ends.iter_mut().zip(next) {
+            *end = end.or(next);
+        }
+    }
+
+    /// Returns true if `packet`, which opens nothing, is one of another connection between the same ports, whose SYN
+    /// was not captured. The last one before it was captured at `last`.
+    pub(crate) fn is_over(&self, packet: &Packet, is_from_first: bool, last: Time) -> bool {
+        let [Some(first), Some(second)] = self.ends else { return false };
+        if packet.has(flags::RST) {
+            return false;
+        }
+        let [own, other] = if is_from_first { [first, second] } else { [second, first] };
+        let waited = !self.is_reset && !packet.has(flags::FIN) && packet.at.since(last) > TIME_WAIT;
+        waited
+            || self.is_far(packet.sequence, own)
+            || packet.has(flags::ACK) && self.is_far(packet.acknowledgement, other)
+    }
+
+    /// Returns true if `packet` is the answer to the SYN of another connection than the one whose first packet was
+    /// captured at `begin`, and has the SYN if `has_syn`.
+    pub(crate) fn answers_another(&self, packet: &Packet, begin: Time, has_syn: bool) -> bool {
+        // Where both ends open it at the same time, both send an answer (RFC 9293, 3.5).
+        let differs = |[sequence, acknowledgement]: [u32; 2]| {
+            let same = [acknowledgement, sequence.wrapping_add(1)];
+            sequence != packet.sequence && !same.contains(&packet.acknowledgement)
+        };
+        let began_before = || !has_syn && packet.at.since(begin) > REORDERED;
+        packet.has(flags::SYN | flags::ACK) && self.answer.map_or_else(began_before, differs)
+    }
+
+    /// Returns true if `number` is none of an end that stopped before `end`: behind a FIN there is nothing, and behind
+    /// a RST what was on its way.
+    fn is_far(&self, number: u32, end: u32) -> bool {
+        let beyond = number.wrapping_sub(end).cast_signed();
+        let most = if self.is_reset { NEAR } else { 0 };
+        !(-NEAR..=most).contains(&beyond)
+    }
+}
