@@ -79,7 +79,7 @@ fn other_rtt(a: &[Measurement], b: &[Measurement]) -> Option<String> {
 fn in_both(a: &[Measurement], b: &[Measurement]) -> Option<String> {
     let is_in_b = |run: &&Measurement| !run.id.is_empty() && b.iter().any(|other| other.id == run.id);
     let count = a.iter().filter(is_in_b).count();
-    (count > 0).then(|| format!("A and B have {} in common", counted(count, "measurement")))
+    (count > 0).then(|| format!("{} both in A and in B", counted(count, "measurement")))
 }
 
 #[cfg(test)]
@@ -119,6 +119,6 @@ mod tests {
 
     #[test]
     fn a_measurement_is_not_compared_with_itself() {
-        assert_eq!(incomparable(&[run(10, "1")], &[run(10, "1")]), ["A and B have 1 measurement in common"]);
+        assert_eq!(incomparable(&[run(10, "1")], &[run(10, "1")]), ["1 measurement both in A and in B"]);
     }
 }

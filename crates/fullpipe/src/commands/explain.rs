@@ -34,7 +34,7 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
             Ok(())
         }
         several => {
-            terminal.result(&several.iter().map(|verdict| line(*verdict)).collect::<String>());
+            terminal.result(&several.iter().map(|verdict| lines(*verdict)).collect::<String>());
             Ok(())
         }
     }
@@ -56,7 +56,7 @@ fn matching(wanted: &str) -> Vec<LegalVerdict> {
 }
 
 /// Returns the name and the first sentence of the page.
-fn line(verdict: LegalVerdict) -> String {
+fn lines(verdict: LegalVerdict) -> String {
     let paragraph = verdict.page().split("\n\n").find(|text| !text.starts_with('#') && !text.starts_with("At: "));
     let paragraph = paragraph.unwrap_or_default().replace('\n', " ");
     let sentence = paragraph.split_inclusive(". ").next().unwrap_or_default().trim_end();
@@ -78,10 +78,11 @@ mod tests {
     }
 
     #[test]
-    fn each_line_of_the_list_has_a_sentence() {
+    fn each_verdict_of_the_list_has_a_sentence() {
         for verdict in all() {
-            let line = line(verdict);
-            assert!(line.ends_with(".\n") && line.lines().count() == 2, "{line}");
+            let lines = lines(verdict);
+            let is_indented = lines.lines().skip(1).all(|line| line.starts_with("    "));
+            assert!(lines.ends_with(".\n") && is_indented && (2..=4).contains(&lines.lines().count()), "{lines}");
         }
     }
 }
