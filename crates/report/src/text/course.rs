@@ -195,7 +195,9 @@ mod tests {
     #[test]
     fn what_no_sample_has_in_flight_is_no_line() {
         let mut samples = samples();
-        samples.iter_mut().for_each(|sample| (sample.tcp.unacked, sample.tcp.bytes_acked) = (None, None));
+        for sample in &mut samples {
+            (sample.tcp.unacked, sample.tcp.bytes_acked) = (None, None);
+        }
         let text = course(&samples.iter().collect::<Vec<_>>(), Style::PLAIN);
         assert!(text.contains("rate") && !text.contains("in flight"), "{text}");
     }
