@@ -5,14 +5,14 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use fullpipe_transfer::{Entry, EntryKind, EntryPath, Excludes, Message, PathError};
+use fullpipe_transfer::{EntryPath, Message};
 use rustix::fs::{FileType, OFlags, Stat, fsync};
 
 use crate::locks::lock;
-use crate::part::{clear, remove_left, working};
+use crate::part::{clear, working};
 use crate::receiver::{ListedFolder, Receiver, path_hash};
 use crate::summary::Figures;
-use crate::tree::{Tree, Within, kind, modified, names, set_attributes};
+use crate::tree::{Tree, Within, kind, modified, set_attributes};
 
 /// Time between two checks whether the transfer has failed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -25,7 +25,7 @@ pub(crate) fn finish(receiver: &Arc<Receiver>) {
     if let Some(tree) = tree {
         if receiver.options.delete {
             if complete {
-                delete(receiver, tree);
+                receiver.delete(tree);
             } else {
                 receiver.common.note("nothing is deleted, because not every folder could be read".to_owned());
             }
@@ -90,99 +90,6 @@ fn link_one(tree: &Tree, path: &EntryPath, first: &EntryPath) -> io::Result<()> 
     clear(&working)?;
     working.link_to(&old)?;
     working.rename_or_remove(&new)
-}
-
-/// Deletes what the sender does not have, in the folders that it has sent.
-fn delete(receiver: &Receiver, tree: &Tree) {
-    let sent: Vec<EntryPath> = lock(&receiver.list).folders.iter().map(|folder| folder.path.clone()).collect();
-    let mirrored = receiver.place.get().is_some_and(|place| place.takes_content).then_some(None);
-    let folders = mirrored.into_iter().chain(sent.into_iter().map(Some));
-    for folder in folders {
-        let Ok(found) = tree.open_folder(folder.as_ref()).and_then(names) else { continue };
-        for name in found {
-            let path = folder.as_ref().map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join(&name));
-            let Ok(path) = path else {
-                delete_left(receiver, tree, folder.as_ref(), &name);
-                continue;
-            };
-            if !lock(&receiver.list).seen.contains(&path_hash(path.as_bytes())) {
-                delete_one(receiver, tree, &path);
-            }
-        }
-    }
-}
-
-/// Deletes what an earlier transfer has left of a file, unless the sender has that or it is excluded.
-fn delete_left(receiver: &Receiver, tree: &Tree, folder: Option<&EntryPath>, working: &[u8]) {
-    let Some(name) = EntryPath::name_of_working(working).filter(|_| !receiver.options.dry_run) else { return };
-    let path = folder.map_or_else(|| EntryPath::new(name), |folder| folder.join(name));
-    let Ok(path) = path else { return };
-    let was_sent = lock(&receiver.list).seen.contains(&path_hash(path.as_bytes()));
-    if !was_sent
-        && !receiver.options.excludes.exclude(&path, false)
-        && let Err(error) = remove_left(tree, &path)
-    {
-        receiver.problem(&path, &format!("what an earlier copy has left of it cannot be deleted: {error}"));
-    }
-}
-
-/// Deletes a file or link where the sender has a folder, and a folder where it has something else.
-pub(crate) fn make_room(receiver: &Receiver, tree: &Tree, entry: &Entry) {
-    // Who makes the entry finds out why it cannot be reached.
-    let Ok(Some(stat)) = tree.within(&entry.path).and_then(|within| within.stat()) else { return };
-    let is_in_its_way = match (&entry.kind, kind(&stat)) {
-        (EntryKind::LeftOut, _) => false,
-        (EntryKind::Folder { .. }, found) => matches!(found, FileType::RegularFile | FileType::Symlink),
-        (_, found) => found == FileType::Directory,
-    };
-    if is_in_its_way {
-        delete_one(receiver, tree, &entry.path);
-    }
-}
-
-/// Deletes an entry, but not what is excluded in it.
-fn delete_one(receiver: &Receiver, tree: &Tree, path: &EntryPath) {
-    let failed = |path: &EntryPath, error| receiver.problem(path, &format!("it cannot be deleted: {error}"));
-    match to_delete(tree, &receiver.options.excludes, path) {
-        Ok(parts) => parts.into_iter().for_each(|part| match remove(receiver, tree, &part) {
-            Ok(()) => receiver.deleted(part),
-            Err(error) => failed(&part, error),
-        }),
-        Err(error) => failed(path, error),
-    }
-}
-
-/// Removes an entry with all that is in it. A dry run notes that.
-fn remove(receiver: &Receiver, tree: &Tree, path: &EntryPath) -> io::Result<()> {
-    if receiver.options.dry_run {
-        receiver.note_vacant(path);
-        return Ok(());
-    }
-    tree.within(path)?.remove_all()
-}
-
-/// Returns the entry at `path` if nothing in it is excluded; otherwise the largest parts of it of which that is true.
-fn to_delete(tree: &Tree, excludes: &Excludes, path: &EntryPath) -> io::Result<Vec<EntryPath>> {
-    let is_folder = tree.within(path)?.stat()?.is_some_and(|stat| kind(&stat) == FileType::Directory);
-    if excludes.exclude(path, is_folder) {
-        return Ok(Vec::new());
-    }
-    if !is_folder || excludes.is_empty() {
-        return Ok(vec![path.clone()]);
-    }
-    let (mut parts, mut is_whole) = (Vec::new(), true);
-    for name in names(tree.open_folder(Some(path))?)? {
-        let inner = match path.join(&name) {
-            Ok(inner) => inner,
-            // It goes with its folder.
-            Err(PathError::Reserved) => continue,
-            Err(error) => return Err(io::Error::other(error)),
-        };
-        let inner_parts = to_delete(tree, excludes, &inner)?;
-        is_whole &= inner_parts == [inner];
-        parts.extend(inner_parts);
-    }
-    Ok(if is_whole { vec![path.clone()] } else { parts })
 }
 
 /// Gives folders their attributes, the inner ones first, and makes the names in them durable.

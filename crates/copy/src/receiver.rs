@@ -3,6 +3,7 @@
 
 mod arriving;
 mod complete;
+mod deletion;
 mod dry_run;
 mod entries;
 
@@ -24,7 +25,6 @@ use fullpipe_units::ByteCount;
 use crate::attributes::Held;
 use crate::common::{Common, Tally};
 use crate::data_stream::Connections;
-use crate::finish::make_room;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::part::{Part, boot};
@@ -275,7 +275,7 @@ impl Receiver {
         if self.options.delete
             && let Some(tree) = &place.tree
         {
-            make_room(self, tree, &entry);
+            self.make_room(tree, &entry);
         }
         let attributes = self.hold(&entry.path, entry.attributes);
         match entry.kind {

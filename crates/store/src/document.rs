@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::import::facts_of;
 use crate::text::{clean, host_of, ip_of};
 
 /// A document that is to be kept: its metadata and facts, and its bytes, which are kept as they are.
@@ -39,8 +38,8 @@ impl NewDocument {
     fn whole(document: &Document, now: Timestamp) -> Self {
         let (mut head, body) = (head(document, now), document.to_json());
         // Those of the body, of which a reader may round the last digit of a number: a check finds the same.
-        if let Some(facts) = facts_of(&body) {
-            head.facts = facts;
+        if let Ok(read) = Document::from_json(&body) {
+            head.facts = facts(&read);
         }
         Self { head, body }
     }

@@ -1,0 +1,106 @@
+//! Deletion of entries that the sender lacks, and of those that are in the way of its own.
+
+use std::io;
+
+use fullpipe_transfer::{Entry, EntryKind, EntryPath, Excludes, PathError};
+use rustix::fs::FileType;
+
+use super::{Receiver, path_hash};
+use crate::locks::lock;
+use crate::part::remove_left;
+use crate::tree::{Tree, kind, names};
+
+impl Receiver {
+    /// Deletes what the sender does not have, in the folders that it has sent.
+    pub(crate) fn delete(&self, tree: &Tree) {
+        let sent: Vec<EntryPath> = lock(&self.list).folders.iter().map(|folder| folder.path.clone()).collect();
+        let mirrored = self.place.get().is_some_and(|place| place.takes_content).then_some(None);
+        let folders = mirrored.into_iter().chain(sent.into_iter().map(Some));
+        for folder in folders {
+            let Ok(found) = tree.open_folder(folder.as_ref()).and_then(names) else { continue };
+            for name in found {
+                let path = folder.as_ref().map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join(&name));
+                let Ok(path) = path else {
+                    self.delete_left(tree, folder.as_ref(), &name);
+                    continue;
+                };
+                if !lock(&self.list).seen.contains(&path_hash(path.as_bytes())) {
+                    self.delete_one(tree, &path);
+                }
+            }
+        }
+    }
+
+    /// Deletes what an earlier transfer has left of a file, unless the sender has that or it is excluded.
+    fn delete_left(&self, tree: &Tree, folder: Option<&EntryPath>, working: &[u8]) {
+        let Some(name) = EntryPath::name_of_working(working).filter(|_| !self.options.dry_run) else { return };
+        let path = folder.map_or_else(|| EntryPath::new(name), |folder| folder.join(name));
+        let Ok(path) = path else { return };
+        let was_sent = lock(&self.list).seen.contains(&path_hash(path.as_bytes()));
+        if !was_sent
+            && !self.options.excludes.exclude(&path, false)
+            && let Err(error) = remove_left(tree, &path)
+        {
+            self.problem(&path, &format!("what an earlier copy has left of it cannot be deleted: {error}"));
+        }
+    }
+
+    /// Deletes a file or link where the sender has a folder, and a folder where it has something else.
+    pub(super) fn make_room(&self, tree: &Tree, entry: &Entry) {
+        // Who makes the entry finds out why it cannot be reached.
+        let Ok(Some(stat)) = tree.within(&entry.path).and_then(|within| within.stat()) else { return };
+        let is_in_its_way = match (&entry.kind, kind(&stat)) {
+            (EntryKind::LeftOut, _) => false,
+            (EntryKind::Folder { .. }, found) => matches!(found, FileType::RegularFile | FileType::Symlink),
+            (_, found) => found == FileType::Directory,
+        };
+        if is_in_its_way {
+            self.delete_one(tree, &entry.path);
+        }
+    }
+
+    /// Deletes an entry, but not what is excluded in it.
+    fn delete_one(&self, tree: &Tree, path: &EntryPath) {
+        let failed = |path: &EntryPath, error| self.problem(path, &format!("it cannot be deleted: {error}"));
+        match to_delete(tree, &self.options.excludes, path) {
+            Ok(parts) => parts.into_iter().for_each(|part| match self.remove_entry(tree, &part) {
+                Ok(()) => self.deleted(part),
+                Err(error) => failed(&part, error),
+            }),
+            Err(error) => failed(path, error),
+        }
+    }
+
+    /// Removes an entry with all that is in it. A dry run notes that.
+    fn remove_entry(&self, tree: &Tree, path: &EntryPath) -> io::Result<()> {
+        if self.options.dry_run {
+            self.note_vacant(path);
+            return Ok(());
+        }
+        tree.within(path)?.remove_all()
+    }
+}
+
+/// Returns the entry at `path` if nothing in it is excluded; otherwise the largest parts of it of which that is true.
+fn to_delete(tree: &Tree, excludes: &Excludes, path: &EntryPath) -> io::Result<Vec<EntryPath>> {
+    let is_folder = tree.within(path)?.stat()?.is_some_and(|stat| kind(&stat) == FileType::Directory);
+    if excludes.exclude(path, is_folder) {
+        return Ok(Vec::new());
+    }
+    if !is_folder || excludes.is_empty() {
+        return Ok(vec![path.clone()]);
+    }
+    let (mut parts, mut is_whole) = (Vec::new(), true);
+    for name in names(tree.open_folder(Some(path))?)? {
+        let inner = match path.join(&name) {
+            Ok(inner) => inner,
+            // It goes with its folder.
+            Err(PathError::Reserved) => continue,
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        let inner_parts = to_delete(tree, excludes, &inner)?;
+        is_whole &= inner_parts == [inner];
+        parts.extend(inner_parts);
+    }
+    Ok(if is_whole { vec![path.clone()] } else { parts })
+}
