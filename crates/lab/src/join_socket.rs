@@ -19,7 +19,7 @@ use fullpipe_sys::{
     send_with_descriptors,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, shutdown,
     socket_with, sockopt,
@@ -198,7 +198,7 @@ fn admit(listener: &OwnedFd, inside: &Inside) {
 /// Returns `None` if nothing comes in time.
 fn receive_inside(listener: &OwnedFd) -> io::Result<Option<Inside>> {
     let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
-    if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout))? == 0 {
+    if retry_on_intr(|| poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout)))? == 0 {
         return Ok(None);
     }
     let mut words = [0; 64];

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use fullpipe_sys::{Unsharing, seqpacket_pair, unshare_before_exec};
 use fullpipe_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Signal, pidfd_send_signal};
 
@@ -222,7 +223,8 @@ fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Option<Vec<D
     let gone = |_: io::Error| LabError::Gone { action: action.to_owned() };
     send(control, blueprint, &[]).map_err(gone)?;
     let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
-    let answered = poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout));
+    // Whoever interrupts this process finds the hosts built, or knows why they are not.
+    let answered = retry_on_intr(|| poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout)));
     if answered.map_err(|errno| gone(errno.into()))? == 0 {
         return Err(LabError::Gone { action: action.to_owned() });
     }

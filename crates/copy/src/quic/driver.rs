@@ -338,7 +338,11 @@ pub(super) fn poll_socket(
     let time = until.map(|until| until.saturating_duration_since(Instant::now()));
     let time =
         time.map(|time| Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: i64::from(time.subsec_nanos()) });
-    poll(&mut waits, time.as_ref())?;
+    match poll(&mut waits, time.as_ref()) {
+        // Who waits finds out again what is due.
+        Err(Errno::INTR) => {}
+        polled => drop(polled?),
+    }
     if let Some(wake) = wake {
         // It is empty if the socket was the reason.
         let _ = rustix::io::read(wake, &mut [0; 8]);

@@ -16,6 +16,7 @@ use fullpipe_sys::{enable_recverr, icmp_error};
 use fullpipe_units::{ByteCount, Span};
 use fullpipe_wire::SynSegment;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::MAX_HOPS;
@@ -110,7 +111,7 @@ fn attempt(address: SocketAddr, local: &Local, hop: u8, timeout: Duration) -> io
         _ => return Ok(Outcome::Ended),
     }
     let limit = Timespec::try_from(timeout).ok();
-    let moved = poll(&mut [PollFd::new(&socket, PollFlags::OUT)], limit.as_ref())? > 0;
+    let moved = retry_on_intr(|| poll(&mut [PollFd::new(&socket, PollFlags::OUT)], limit.as_ref()))? > 0;
     let mut header = [0; MAX_HEADER];
     let Ok(Some(found)) = icmp_error(&socket, &mut header) else {
         return Ok(if moved { Outcome::Ended } else { Outcome::Silence });
