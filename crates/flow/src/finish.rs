@@ -30,7 +30,7 @@ pub(crate) struct Ended {
 pub struct Finished {
     /// The connections, by their first packet.
     pub flows: Vec<FlowReport>,
-    /// The times of packets of each, in the same order; none of [`Flows::alone`].
+    /// The times of packets of each, in the same order; none of [`crate::Flows::alone`].
     pub times: Vec<PacketTimes>,
     /// Connection attempts that nobody answered.
     pub unanswered: u64,
