@@ -8,10 +8,12 @@
 //!   Its TLS may be left to [`Records`], which take no memory while nothing moves.
 //! * In: a random secret that both ends know. Out: TLS 1.3 with keys that follow from it ([`PinnedTls`]), as for QUIC.
 //! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
+//! * In: the addresses of a host. Out: a connection to the first that answers ([`connect_to_first`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant, and whose quota each uses.
 //!
 //! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
 
+mod calling;
 mod connection;
 mod listening;
 mod login;
@@ -25,6 +27,7 @@ mod records;
 mod records_with_rustls;
 mod unix_seconds;
 
+pub use calling::connect_to_first;
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};

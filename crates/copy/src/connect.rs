@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{HANDSHAKE, Network, Peer, PeerTls, listen_tcp};
+use fullpipe_control::{HANDSHAKE, Network, Peer, PeerTls, connect_to_first, listen_tcp};
 use fullpipe_iperf::Key;
 use fullpipe_sys::tcp_info;
 use fullpipe_transfer::hexadecimal;
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::data_stream::DataStream;
 
@@ -172,7 +172,7 @@ pub(crate) fn dial(
     LocalSet::new().block_on(&runtime, async {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
         while !addresses.is_empty() {
-            let first = within_deadline(first_that_answers(&addresses)).await?;
+            let first = within_deadline(connect_to_first(&addresses, START, TcpStream::connect)).await?;
             let address = first.peer_addr()?;
             match dial_more(first, address, credentials, count).await {
                 Ok(made) => return Ok((address.ip(), made)),
@@ -183,25 +183,6 @@ pub(crate) fn dial(
         }
         Err(failed)
     })
-}
-
-/// Connects to the address that answers first, where each has a start over the next (RFC 8305, section 5).
-async fn first_that_answers(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut calls = JoinSet::new();
-    for (address, place) in addresses.iter().copied().zip(0..) {
-        calls.spawn_local(async move {
-            sleep(START * place).await;
-            TcpStream::connect(address).await
-        });
-    }
-    let mut failed = io::Error::from(io::ErrorKind::NotFound);
-    while let Some(call) = calls.join_next().await {
-        match call.map_err(io::Error::other).flatten() {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failed = error,
-        }
-    }
-    Err(failed)
 }
 
 /// The number of connections is known after one round trip, in the middle of the first, so that all take no longer than

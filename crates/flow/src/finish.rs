@@ -120,10 +120,6 @@ impl Settled {
         }
         arrange(&mut flows, &mut times, places);
         let transfers = transfers(&mut followed, &blocks, &numbers, &flows, explained);
-        if threads > 1 {
-            // It takes as long as to print what is returned. Without a thread it is done here.
-            let _ = thread::Builder::new().name("freeing".to_owned()).spawn(move || drop((followed, blocks)));
-        }
         Finished { flows, times, unanswered, transfers, left_out }
     }
 

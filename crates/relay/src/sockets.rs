@@ -6,11 +6,10 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
-use fullpipe_control::{ListenError, canonical, listen_tcp, most_descriptors};
+use fullpipe_control::{ListenError, canonical, connect_to_first, listen_tcp, most_descriptors};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::options::{RelayError, RelayOptions, Role};
@@ -66,33 +65,12 @@ pub(crate) async fn resolve(target: &Target) -> io::Result<Vec<SocketAddr>> {
     Ok(found.map(canonical).collect())
 }
 
-/// Connects to the first of `addresses` that answers. Each is tried once those before it have failed, or the last of
-/// them has not answered within `pause` (RFC 8305, section 5).
+/// Connects to the first of `addresses` that answers, and tries the next of them after `pause`.
 ///
 /// # Errors
 /// Fails with the error of the last of them.
 pub(crate) async fn connect(addresses: &[SocketAddr], pause: Duration) -> io::Result<TcpStream> {
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
-    let mut left = addresses.iter();
-    let mut calls = JoinSet::new();
-    loop {
-        match left.next() {
-            Some(address) => drop(calls.spawn(call(*address))),
-            None if calls.is_empty() => return Err(failed),
-            None => {}
-        }
-        let called = match timeout(pause, calls.join_next()).await {
-            Ok(called) => called,
-            // There is no other address to try meanwhile.
-            Err(_) if left.len() == 0 => calls.join_next().await,
-            Err(_) => continue,
-        };
-        match called.transpose()? {
-            Some(Ok(stream)) => return Ok(stream),
-            Some(Err(error)) => failed = error,
-            None => {}
-        }
-    }
+    connect_to_first(addresses, pause, call).await
 }
 
 /// Connects to an address. The connection is reset whenever it is given up.

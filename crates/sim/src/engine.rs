@@ -427,7 +427,7 @@ impl Simulation {
             while let Some(flow) = self.flows.get_mut(index)
                 && let Some(burst) = flow.next(now)
             {
-                for (part, bytes) in flow.parts(burst) {
+                for (part, bytes) in flow.parts(burst).into_iter().flatten() {
                     let packet = Packet::data(index as u32, bytes, &part);
                     self.capture(End::Sender, &packet);
                     self.offer(packet);

@@ -99,20 +99,22 @@ impl Flow {
         }
     }
 
-    /// Returns `burst` as the path carries it, each part with the size of its packets: the last segment of a stream may
-    /// be short, and is a packet of its own then.
-    pub(crate) fn parts(&self, burst: Burst) -> impl Iterator<Item = (Burst, ByteCount)> + use<> {
+    /// Returns `burst` as the path carries it, with the size of its packets, and what of it is a packet of its own: the
+    /// last segment of a stream may be short.
+    #[inline]
+    pub(crate) fn parts(&self, burst: Burst) -> [Option<(Burst, ByteCount)>; 2] {
         let Wire { segment, empty, .. } = self.wire;
-        if burst.is_probe {
-            return [Some((burst, empty)), None].into_iter().flatten();
-        }
         let end = burst.first + burst.segments.get();
-        let short = self.sender.short_segment().filter(|(last, _)| (burst.first..end).contains(last));
-        let Some((last, payload)) = short else { return [Some((burst, segment)), None].into_iter().flatten() };
-        let whole = Burst { segments: SegCount::new(last - burst.first), pushes: false, ..burst };
-        let tail = Burst { first: last, segments: SegCount::new(1), ..burst };
-        let whole = (whole.segments > SegCount::ZERO).then_some((whole, segment));
-        [whole, Some((tail, segment.min(empty + payload)))].into_iter().flatten()
+        match self.sender.short_segment() {
+            _ if burst.is_probe => [Some((burst, empty)), None],
+            Some((last, payload)) if (burst.first..end).contains(&last) => {
+                let whole = Burst { segments: SegCount::new(last - burst.first), pushes: false, ..burst };
+                let tail = Burst { first: last, segments: SegCount::new(1), ..burst };
+                let whole = (whole.segments > SegCount::ZERO).then_some((whole, segment));
+                [whole, Some((tail, segment.min(empty + payload)))]
+            }
+            _ => [Some((burst, segment)), None],
+        }
     }
 
     /// Lets the receiving program read. Returns the acknowledgement that follows.

@@ -4,6 +4,8 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use fullpipe_units::counted;
+
 use crate::terminal::Terminal;
 
 /// The thread that writes events, so that a reader who stops reading does not stop a server.
@@ -64,7 +66,7 @@ impl<E: Send + 'static> LogThread<E> {
     pub(super) fn finish(self) {
         let left_out = self.left_out();
         if left_out > 0 {
-            Terminal::print_error(&format!("{left_out} events are left out: nobody read them in time"));
+            Terminal::print_error(&format!("{} left out: nobody read in time", counted(left_out, "event")));
         }
     }
 

@@ -106,15 +106,11 @@ impl Sender {
     }
 
     /// Returns the number of the last segment of the stream, and its payload, where it is shorter than the others.
+    #[inline]
     pub fn short_segment(&self) -> Option<(u64, ByteCount)> {
         let last = self.buffer.segments.checked_sub(1)?;
         let payload = self.buffer.written.saturating_sub(last * self.mss);
         (payload < self.mss).then(|| (last, ByteCount::new(payload)))
-    }
-
-    /// Returns whether the connection has given up: nothing was acknowledged for 15 timeouts (`tcp_retries2`).
-    pub fn is_dead(&self) -> bool {
-        self.is_dead
     }
 
     /// Returns whether everything that was written is acknowledged.

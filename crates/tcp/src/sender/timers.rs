@@ -73,6 +73,11 @@ impl Sender {
         self.arm(now, Kind::Timeout, self.timeout);
     }
 
+    /// Returns whether the connection has given up: nothing was acknowledged for 15 timeouts (`tcp_retries2`).
+    pub fn is_dead(&self) -> bool {
+        self.is_dead
+    }
+
     /// `retransmits_timed_out`: for as long as so many timeouts, each twice as long as the one before, would take.
     fn is_hopeless(&self, now: Time) -> bool {
         let doubling = (RoundTrip::MAX_TIMEOUT / RoundTrip::MIN_TIMEOUT).ilog2();
