@@ -305,7 +305,9 @@ impl Drop for Lab {
 /// nor delayed anything: the path is far from full, so that only the machine can cause retransmissions and delays.
 fn undisturbed(lab: &Lab, idle_rtt: f64, command: &[&str]) -> Value {
     valid_within(4, || {
-        let report = document(&lab.sender(command));
+        let output = lab.sender(command);
+        assert!(output.status.success(), "{output:#?}");
+        let report = document(&output);
         let evidence = &report["diagnosis"]["transfers"][0]["evidence"];
         let seen =
             [&evidence["sender_samples"], &evidence["receiver_samples"], &report["measurement"]["local"]["samples"]];
