@@ -170,7 +170,9 @@ fn read_answer(answer: &[u8], most: usize, found: &mut Vec<Connection>) -> io::R
     })
 }
 
-/// `struct inet_diag_msg` and what follows it; `None` where it is cut short.
+/// `struct inet_diag_msg` and what follows it; `None` where it is cut short, or without counters: what is left of a
+/// connection that only waits for the other end's FIN (`inet_timewait_sock`) has the state `FIN_WAIT2` and its cookie,
+/// and no more.
 fn connection(body: &[u8]) -> Option<Connection> {
     const MESSAGE: usize = 72;
     let attributes = body.get(MESSAGE..)?;
@@ -192,15 +194,19 @@ fn connection(body: &[u8]) -> Option<Connection> {
         memory: None,
         congestion: String::new(),
     };
+    let mut has_counters = false;
     for (kind, value) in dump::attributes(attributes) {
         match kind {
-            INFO => connection.tcp = decode(value),
+            INFO => {
+                connection.tcp = decode(value);
+                has_counters = true;
+            }
             SKMEMINFO => connection.memory = Some(memory_of(value)),
             CONG => connection.congestion = dump::text(value),
             _ => {}
         }
     }
-    Some(connection)
+    has_counters.then_some(connection)
 }
 
 /// A word of the machine; zero beyond the end.
@@ -307,6 +313,18 @@ mod tests {
         let mut connections = Connections::open().unwrap();
         assert_eq!(connections.between(&[elsewhere]).unwrap(), []);
         assert_eq!(connections.between(&[]).unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_left_of_a_connection_that_its_program_closed_is_not_reported() {
+        let pairs = pairs("127.0.0.1", 1);
+        let (client, server) = pairs.into_iter().next().unwrap();
+        let wanted = ends(&client);
+        drop(client);
+        let mut connections = Connections::open().unwrap();
+        let is_gone = || connections.between(&[wanted]).unwrap().is_empty();
+        assert!(fullpipe_testkit::within(Duration::from_secs(10), is_gone), "its counters are all zero");
+        drop(server);
     }
 
     proptest! {
