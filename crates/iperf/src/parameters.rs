@@ -227,7 +227,7 @@ impl Parameters {
             },
             streams: within(self.streams, 1..=128, ErrorNumber::STREAMS, "parallel streams")?,
             duration: self.checked_duration()?,
-            omit: Span::from_secs(within(self.omit_seconds, 0..=600, ErrorNumber::OMIT, "seconds to omit")?),
+            omit: self.checked_omit()?,
             bytes: self.checked_bytes()?,
             block: self.checked_block()?,
             rate: checked_rate(self.rate, "bit/s")?,
@@ -322,6 +322,13 @@ impl Parameters {
     /// Bytes of its JSON.
     fn length(&self) -> usize {
         self.encode().len() - PREFIX
+    }
+
+    /// Returns the time to omit: exactly what a fullpipe client asked for, of which its key has the whole seconds.
+    fn checked_omit(&self) -> Result<Span, Refusal> {
+        let whole = Span::from_secs(within(self.omit_seconds, 0..=600, ErrorNumber::OMIT, "seconds to omit")?);
+        let exact = self.request.as_ref().map(|request| request.omit);
+        Ok(exact.filter(|exact| whole_seconds(*exact) == self.omit_seconds).unwrap_or(whole))
     }
 
     fn checked_transport(&self) -> Result<Transport, Refusal> {
@@ -675,6 +682,16 @@ mod tests {
         let asked = Request { rx_copy: true, no_gso: true, ..Request::default() };
         let json = json_of(&Parameters::from_request(&asked).unwrap().with_request(&asked));
         assert_eq!(accepted(&json), asked);
+    }
+
+    #[test]
+    fn a_part_of_a_second_is_omitted_by_both_ends() {
+        let asked = Request { omit: Span::from_millis(300), ..Request::default() };
+        let parameters = Parameters::from_request(&asked).unwrap().with_request(&asked);
+        assert_eq!(accepted(&json_of(&parameters)).omit, asked.omit);
+        let other = Request { omit: Span::from_secs(9), ..asked };
+        let contradicts = Parameters { request: Some(Box::new(other)), ..parameters };
+        assert_eq!(accepted(&json_of(&contradicts)).omit, Span::from_secs(1), "iperf3's key decides");
     }
 
     #[test]

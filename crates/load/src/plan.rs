@@ -48,7 +48,8 @@ impl TransferPlan {
     pub fn of(request: &Request, base_rtt: Option<Span>) -> Self {
         Self {
             block: request.block,
-            budget: request.bytes,
+            // What is sent in the omitted time does not count.
+            budget: request.bytes.filter(|_| request.omit == Span::ZERO),
             whole_blocks: true,
             rate: request.rate,
             burst: request.burst,

@@ -1,5 +1,6 @@
 //! The thread that samples all TCP streams of a transfer.
 
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use fullpipe_record::Sample;
@@ -11,23 +12,18 @@ use crate::lane::{Channel, Stream};
 /// Time between two snapshots at first.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Takes a snapshot of every stream every [`PERIOD`], from `origin` on, until `stopped`; hands over each snapshot.
+/// Takes a snapshot of every stream every [`PERIOD`], from `origin` on, until `stop` says so; hands over each snapshot.
 /// Where `keep` says that there are too many, they come half as often from then on.
-pub(crate) fn run(
-    streams: &[Stream],
-    origin: Instant,
-    stopped: impl Fn() -> bool,
-    mut keep: impl FnMut(Vec<Sample>) -> bool,
-) {
+pub(crate) fn run(streams: &[Stream], origin: Instant, stop: &Receiver<()>, mut keep: impl FnMut(Vec<Sample>) -> bool) {
     let mut next = origin;
     let mut period = PERIOD;
-    while !stopped() {
+    // After an hour a period may be half a minute long: the end must not wait for it.
+    while stop.recv_timeout(next.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout) {
         if keep(snapshot(streams, origin)) {
             period *= 2;
         }
         // From the plan and not from now, so that lateness does not add up.
         next += period;
-        std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     keep(snapshot(streams, origin));
 }
@@ -64,6 +60,23 @@ pub(crate) fn snapshot(streams: &[Stream], origin: Instant) -> Vec<Sample> {
 mod tests {
     use super::*;
     use fullpipe_units::ByteCount;
+
+    #[test]
+    fn the_end_does_not_wait_for_the_next_snapshot() {
+        let (stop, stopped) = std::sync::mpsc::channel();
+        let begun = Instant::now();
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(10));
+            stop.send(()).unwrap();
+        });
+        let mut snapshots = 0;
+        run(&[], begun + Duration::from_mins(1), &stopped, |_| {
+            snapshots += 1;
+            false
+        });
+        assert!(snapshots == 1 && begun.elapsed() < Duration::from_secs(30), "{snapshots}");
+        ends.join().unwrap();
+    }
 
     #[test]
     fn whole_snapshots_go_and_whole_snapshots_stay() {

@@ -40,6 +40,11 @@ impl Shared {
         }
     }
 
+    /// Lets all streams together send so many bytes more.
+    pub(crate) fn limit(&self, bytes: ByteCount) {
+        self.budget.store(bytes.get(), Ordering::Relaxed);
+    }
+
     pub(crate) fn storage(&self) -> Option<&Arc<Storage>> {
         self.storage.as_ref()
     }

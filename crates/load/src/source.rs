@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use fullpipe_sys::{Completions, Pages, allow_zero_copy, completions, send_zero_copy};
@@ -20,10 +20,20 @@ use crate::storage::Storage;
 /// Time for which the last notices of completed sends are waited for.
 const COMPLETION_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// Bytes that all streams of this process share: the largest block of iperf3. What clients ask a server to send then
+/// costs no memory for each stream.
+const SHARED: usize = 1 << 20;
+
+/// What all streams send, while there are any.
+static DATA: Mutex<Weak<Pages>> = Mutex::new(Weak::new());
+
+/// The same as a file in memory.
+static FILE: Mutex<Weak<File>> = Mutex::new(Weak::new());
+
 /// The bytes that a stream sends.
 #[derive(Debug)]
 pub(crate) struct Source {
-    data: Pages,
+    data: Arc<Pages>,
     method: SendMethod,
 }
 
@@ -33,11 +43,11 @@ enum SendMethod {
     /// Copied.
     Copy,
     /// As pages of a file that holds the same.
-    File(File),
+    File(Arc<File>),
     /// As the pages that it lies in.
     ZeroCopy(Sends),
-    /// Copied, after it was read from storage; the part of the last chunk that has not been sent.
-    Storage(Arc<Storage>, Range<usize>),
+    /// Copied, after it was read from storage into the buffer; the part of it that has not been sent.
+    Storage(Arc<Storage>, Vec<u8>, Range<usize>),
 }
 
 /// Sends without a copy.
@@ -50,11 +60,11 @@ struct Sends {
 impl Source {
     /// Returns a source as `plan` asks for it, or one that copies the same bytes, with a note why.
     pub(crate) fn new(socket: &TcpStream, plan: &TransferPlan, shared: &Shared) -> io::Result<Self> {
-        let mut data = Pages::new(length(plan.block.get()))?;
-        fill(&mut data);
+        let block = length(plan.block.get());
+        let data = shared_data(block)?;
         let method = match shared.storage() {
-            Some(storage) if storage.is_read() => SendMethod::Storage(Arc::clone(storage), 0..0),
-            _ if plan.sendfile => file_in_memory(&data).map_or_else(
+            Some(storage) if storage.is_read() => SendMethod::Storage(Arc::clone(storage), vec![0; block], 0..0),
+            _ if plan.sendfile => shared_file(&data).map_or_else(
                 |error| {
                     shared.note(format!("data was copied instead of sent from a file, which cannot be made: {error}"));
                     SendMethod::Copy
@@ -79,14 +89,14 @@ impl Source {
             SendMethod::Copy => socket.write(&self.data[..length]),
             SendMethod::File(file) => Ok(sendfile(socket, file, Some(&mut 0), length)?),
             SendMethod::ZeroCopy(sends) => sends.send(socket, &self.data, length),
-            SendMethod::Storage(storage, rest) => {
+            SendMethod::Storage(storage, buffer, rest) => {
                 if rest.start == rest.end {
-                    *rest = 0..storage.next(&mut self.data)?;
+                    *rest = 0..storage.next(buffer)?;
                 }
                 if rest.end == 0 {
                     return Ok(0);
                 }
-                let written = socket.write(&self.data[rest.start..rest.end.min(rest.start + length)])?;
+                let written = socket.write(&buffer[rest.start..rest.end.min(rest.start + length)])?;
                 rest.start += written;
                 Ok(written)
             }
@@ -163,9 +173,31 @@ impl Sends {
     }
 }
 
-fn file_in_memory(data: &[u8]) -> io::Result<File> {
+/// Returns at least `length` bytes to send: those that other streams send, if they are as many.
+fn shared_data(length: usize) -> io::Result<Arc<Pages>> {
+    let mut latest = DATA.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(data) = latest.upgrade().filter(|data| data.len() >= length) {
+        return Ok(data);
+    }
+    let mut data = Pages::new(length.max(SHARED))?;
+    fill(&mut data);
+    let data = Arc::new(data);
+    *latest = Arc::downgrade(&data);
+    Ok(data)
+}
+
+/// Returns a file in memory that begins with `data`: that of other streams, if it is as long.
+fn shared_file(data: &[u8]) -> io::Result<Arc<File>> {
+    let mut latest = FILE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(file) = latest.upgrade()
+        && file.metadata()?.len() >= data.len() as u64
+    {
+        return Ok(file);
+    }
     let mut file = File::from(memfd_create("fullpipe", MemfdFlags::CLOEXEC)?);
     file.write_all(data)?;
+    let file = Arc::new(file);
+    *latest = Arc::downgrade(&file);
     Ok(file)
 }
 
@@ -192,6 +224,14 @@ mod tests {
         // A copy that is refused is an error like any other.
         assert!(!source.falls_back(&Errno::INVAL.into(), &shared));
         assert_eq!(shared.take_notes().len(), 1);
+    }
+
+    #[test]
+    fn all_streams_send_the_same_bytes_from_the_same_memory() {
+        let (first, second) = (shared_data(1_000).unwrap(), shared_data(SHARED).unwrap());
+        assert!(Arc::ptr_eq(&first, &second));
+        assert!(shared_data(SHARED + 1).unwrap().starts_with(&second), "a longer block has its own");
+        assert!(Arc::ptr_eq(&shared_file(&first).unwrap(), &shared_file(&first).unwrap()) || first.is_empty());
     }
 
     #[test]

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use fullpipe_record::StorageUse;
 use fullpipe_units::{ByteCount, Span};
 
-/// Longest time that storage may take in the end to write what it was given to the disk: a disk that hangs must not
-/// hold the test.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time that storage may take in the end to write what it was given to the disk: the other end waits for the
+/// results meanwhile, for 10 s (iperf3 and fullpipe alike).
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A file that all streams of a transfer share: each takes the next chunk.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Returns what storage did, after what was written has been laid down, or could not be within half a minute.
+    /// Returns what storage did, after what was written has been laid down, or could not be within [`TIMEOUT`].
     pub(crate) fn finish(&self) -> (StorageUse, Option<String>) {
         let (sync, note) = if self.is_read() { (Span::ZERO, None) } else { self.lay_down() };
         let busy = Span::from_nanos(self.busy.load(Ordering::Relaxed));
@@ -131,7 +131,10 @@ impl Storage {
             let _ = stated.send(file.sync_data());
         });
         let outcome = match worker {
-            Ok(_) => end.recv_timeout(TIMEOUT).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+            Ok(_) => end.recv_timeout(TIMEOUT).unwrap_or_else(|_| {
+                let why = format!("it took longer than {}", Span::from(TIMEOUT));
+                Err(io::Error::new(io::ErrorKind::TimedOut, why))
+            }),
             Err(error) => Err(error),
         };
         // A device that keeps nothing, as /dev/null, says that there is nothing to lay down.

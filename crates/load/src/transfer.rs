@@ -1,6 +1,6 @@
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -21,7 +21,8 @@ pub struct Transfer {
     origin: Instant,
     streams: Arc<Vec<Stream>>,
     shared: Arc<Shared>,
-    sampling: Arc<AtomicBool>,
+    /// Ends the sampler.
+    stop_sampling: Sender<()>,
     samples: Arc<Mutex<Vec<Sample>>>,
     workers: Vec<JoinHandle<io::Result<()>>>,
     sampler: JoinHandle<()>,
@@ -100,10 +101,10 @@ impl Transfer {
         let shared = Arc::new(Shared::new(plan.budget, storage));
         let workers = start_workers(&streams, &shared, plan)?;
         let samples = Arc::new(Mutex::new(Vec::new()));
-        let sampling = Arc::new(AtomicBool::new(true));
-        let sampler = start_sampler(&streams, origin, &sampling, &samples, plan.samples)
-            .inspect_err(|_| shared.stop(&streams))?;
-        Ok(Self { origin, streams, shared, sampling, samples, workers, sampler, cpu })
+        let (stop_sampling, stop) = mpsc::channel();
+        let sampler =
+            start_sampler(&streams, origin, stop, &samples, plan.samples).inspect_err(|_| shared.stop(&streams))?;
+        Ok(Self { origin, streams, shared, stop_sampling, samples, workers, sampler, cpu })
     }
 
     /// When the data began to flow.
@@ -177,11 +178,16 @@ impl Transfer {
         self.streams.iter().all(is_empty)
     }
 
+    /// Lets all senders of this end together send so many bytes more, and then end by themselves.
+    pub fn limit(&self, bytes: ByteCount) {
+        self.shared.limit(bytes);
+    }
+
     /// Sends no more. A receiver goes on reading: what is under way must drain, or the other end never finishes.
     pub fn stop_sending(&self) {
         self.shared.stop_sending();
-        // What follows is no part of the transfer.
-        self.sampling.store(false, Ordering::Relaxed);
+        // What follows is no part of the transfer. A sampler that has ended needs no message.
+        let _ = self.stop_sampling.send(());
     }
 
     /// After [`Transfer::stop_sending`], lets the other ends of TCP streams see that no more will come, once they have
@@ -197,7 +203,7 @@ impl Transfer {
         self.note_unknown_drops(&totals);
         let at = totals.at;
         let cpu = self.cpu();
-        self.sampling.store(false, Ordering::Relaxed);
+        let _ = self.stop_sampling.send(());
         // Wakes a thread that is blocked in a write, too.
         self.shared.stop(&self.streams);
         let outcomes = self
@@ -287,14 +293,13 @@ fn run_on(processor: u16) -> io::Result<()> {
 fn start_sampler(
     streams: &Arc<Vec<Stream>>,
     origin: Instant,
-    sampling: &Arc<AtomicBool>,
+    stop: mpsc::Receiver<()>,
     samples: &Arc<Mutex<Vec<Sample>>>,
     most: usize,
 ) -> io::Result<JoinHandle<()>> {
-    let (streams, sampling, samples) = (Arc::clone(streams), Arc::clone(sampling), Arc::clone(samples));
+    let (streams, samples) = (Arc::clone(streams), Arc::clone(samples));
     thread::Builder::new().name("sampler".to_owned()).spawn(move || {
-        let stopped = || !sampling.load(Ordering::Relaxed);
-        sampler::run(&streams, origin, stopped, |snapshot| {
+        sampler::run(&streams, origin, &stop, |snapshot| {
             let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
             samples.extend(snapshot);
             let full = samples.len() > most;

@@ -44,7 +44,8 @@ const MAX_ADDRESSES: usize = 2;
 /// Maximum time to wait for the last bytes of a download.
 const MAX_DRAIN: Duration = Duration::from_secs(1);
 
-/// Maximum time without data from a server that sends, as in iperf3.
+/// Maximum time without data from a server that sends, as in iperf3; for a test of a number of bytes, without an
+/// acknowledgement of one that receives.
 const MAX_SILENCE: Span = Span::from_secs(120);
 
 /// Time between two checks of a transfer, and for an interrupt.
@@ -179,8 +180,8 @@ async fn run(
     let asked = request.clone();
     let (storage, request) = with_file(request, destination.file.as_deref())?;
     let request = with_buffer(&request, &settings);
-    let (control, prober) = connect(destination).await?;
-    let control = encrypted(destination, control).await?;
+    let (control, prober) = unless_interrupted(interrupt, connect(destination)).await?;
+    let control = unless_interrupted(interrupt, encrypted(destination, control)).await?;
     let request = with_block(request, control.tcp());
     let address = control.tcp().peer_addr().map_err(ProbeError::io("read the server's address"))?;
     let handshake = fullpipe_sys::tcp_info(control.tcp()).ok().and_then(|info| info.rtt);
@@ -331,6 +332,22 @@ async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>
     Err(error)
 }
 
+/// Returns what `work` comes to, or [`ProbeError::Interrupted`] once the user interrupts it.
+async fn unless_interrupted<T, E: From<ProbeError>>(
+    interrupt: &AtomicBool,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let interrupted = async {
+        while !interrupt.load(Ordering::Relaxed) {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = interrupted => Err(ProbeError::Interrupted.into()),
+    }
+}
+
 /// Returns the control connection, over TLS if that was asked for.
 async fn encrypted(destination: &Destination, stream: TcpStream) -> Result<Control, ProbeError> {
     let Some(trust) = &destination.tls else { return Ok(Control::Plain(stream)) };
@@ -470,7 +487,7 @@ impl Session<'_> {
         loop {
             while let Some(action) = self.client.next_action() {
                 debug!(action = step(&action), "next step of the control connection");
-                if let Some(results) = self.carry_out(action, report).await? {
+                if let Some(results) = self.carry_out(action, interrupt, report).await? {
                     return Ok(results);
                 }
             }
@@ -485,11 +502,11 @@ impl Session<'_> {
                 self.interrupt(report);
             }
             self.check_transfer(report);
-            if let Some(after) = self.exceeded_silence() {
+            if let Err(silent) = self.check_silence() {
                 self.finished = self.progress.take().map(Progress::finish);
                 self.client.interrupt();
                 self.say_goodbye().await;
-                return Err(ProbeError::NoData { host: self.destination.host.clone(), after }.into());
+                return Err(silent.into());
             }
             self.client.tick(self.now());
         }
@@ -503,6 +520,7 @@ impl Session<'_> {
     async fn carry_out(
         &mut self,
         action: ClientAction,
+        interrupt: &AtomicBool,
         report: &mut dyn FnMut(TestEvent<'_>),
     ) -> Result<Option<Results>, Broken> {
         match action {
@@ -510,15 +528,17 @@ impl Session<'_> {
                 // If the connection breaks here, the next read reports it.
                 let _ = timeout(SEND_TIMEOUT, self.control.send(&bytes)).await;
             }
-            ClientAction::OpenStreams { count, together } => match self.open_streams(count, together).await {
-                Ok(()) => self.client.streams_opened(self.now()),
-                Err(Broken::Here(error)) => {
-                    self.client.open_failed(error.to_string());
-                    self.say_goodbye().await;
-                    return Err(error.into());
+            ClientAction::OpenStreams { count, together } => {
+                match self.open_streams(count, together, interrupt).await {
+                    Ok(()) => self.client.streams_opened(self.now()),
+                    Err(Broken::Here(error)) => {
+                        self.client.open_failed(error.to_string());
+                        self.say_goodbye().await;
+                        return Err(error.into());
+                    }
+                    Err(broken) => return Err(broken),
                 }
-                Err(broken) => return Err(broken),
-            },
+            }
             ClientAction::StartTransfer => {
                 self.start_transfer()?;
                 report(TestEvent::Connected(&self.connected()));
@@ -560,7 +580,7 @@ impl Session<'_> {
         }
     }
 
-    async fn open_streams(&mut self, count: u16, together: bool) -> Result<(), Broken> {
+    async fn open_streams(&mut self, count: u16, together: bool, interrupt: &AtomicBool) -> Result<(), Broken> {
         // Until its streams are open, an iperf3 server would take any datagram for one of them.
         if self.request.transport == Transport::Tcp {
             self.offer_server();
@@ -575,7 +595,7 @@ impl Session<'_> {
             together,
         };
         let begun = Instant::now();
-        let open = opener.open(count).await?;
+        let open = unless_interrupted(interrupt, opener.open(count)).await?;
         self.setup = Some(begun.elapsed().into());
         info!(streams = count, took = ?begun.elapsed(), "opened the data connections");
         for (OpenStream { channel, handshake }, index) in open.into_iter().zip(0..) {
@@ -644,7 +664,7 @@ impl Session<'_> {
         self.prober.iter().for_each(Prober::load_begins);
         self.offer_server();
         let machine = before.watch(transfer.origin());
-        self.progress = Some(Progress::new(transfer, machine, self.request.clone(), ways));
+        self.progress = Some(Progress::new(transfer, machine, self.request.clone(), ways).limiting_bytes());
         Ok(())
     }
 
@@ -709,10 +729,16 @@ impl Session<'_> {
         Some(test.measurement())
     }
 
-    /// Returns the time for which no data has come; `None` if it is not longer than the receive timeout.
-    fn exceeded_silence(&self) -> Option<Span> {
+    /// Fails if no data has come, or none was acknowledged, for longer than is permitted.
+    fn check_silence(&self) -> Result<(), ProbeError> {
+        let Some(progress) = &self.progress else { return Ok(()) };
+        let host = || self.destination.host.clone();
         let longest = self.destination.receive_timeout.unwrap_or(MAX_SILENCE);
-        self.progress.as_ref().map(Progress::silence).filter(|&silence| silence > longest)
+        match (progress.silence(), progress.time_without_acknowledgement()) {
+            (after, _) if after > longest => Err(ProbeError::NoData { host: host(), after }),
+            (_, after) if after > MAX_SILENCE => Err(ProbeError::NotAcknowledged { host: host(), after }),
+            _ => Ok(()),
+        }
     }
 
     /// Ends the transfer early; ends the whole test if there is no transfer, or it has ended already.

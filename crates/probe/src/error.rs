@@ -108,6 +108,14 @@ pub enum ProbeError {
         /// Time without data.
         after: Span,
     },
+    /// A server that receives a number of bytes takes no more of them.
+    #[error("{host} acknowledged nothing for {after}")]
+    NotAcknowledged {
+        /// The name as it was given.
+        host: String,
+        /// Time without an acknowledgement of data.
+        after: Span,
+    },
     /// The user stopped it before data flowed.
     #[error("interrupted before the test began")]
     Interrupted,

@@ -31,14 +31,20 @@ pub(crate) struct Progress {
     omitted: Option<Mark>,
     interval: Mark,
     boundaries: Boundaries,
+    /// Set if this end lets its senders end by themselves once they have sent the bytes of the request.
+    limits_bytes: bool,
     /// Bytes received at the latest update, and the time at which they last grew.
     arrivals: (ByteCount, Span),
+    /// The same of what the other end has acknowledged, in a test of a number of bytes over TCP.
+    acknowledged: (ByteCount, Span),
     ended: Option<Mark>,
 }
 
 /// Ends of the intervals, at whole multiples of their length, so that late updates do not add up.
 struct Boundaries {
     length: Span,
+    /// The time from which they are counted: the end of the omitted time, once it is over.
+    from: Span,
     next: Span,
 }
 
@@ -70,7 +76,7 @@ impl Progress {
             totals: Totals { at: Span::ZERO, streams: vec![StreamCount::default(); ways.len()] },
             retransmits: vec![SegCount::ZERO; ways.len()],
         };
-        let boundaries = Boundaries { length: request.interval, next: request.interval };
+        let boundaries = Boundaries::new(request.interval, Span::ZERO);
         Self {
             transfer,
             machine,
@@ -79,10 +85,18 @@ impl Progress {
             omitted: None,
             interval: started.clone(),
             boundaries,
+            limits_bytes: false,
             arrivals: (ByteCount::ZERO, Span::ZERO),
+            acknowledged: (ByteCount::ZERO, Span::ZERO),
             ended: None,
             started,
         }
+    }
+
+    /// The same at the end that ends the transfer, the client: the other one sends until then, if the omitted time does
+    /// not count, which is over a little earlier or later there.
+    pub(crate) fn limiting_bytes(self) -> Self {
+        Self { limits_bytes: true, ..self }
     }
 
     pub(crate) fn origin(&self) -> Instant {
@@ -161,16 +175,13 @@ impl Progress {
     /// Marks the end of the omitted time, and returns the intervals that have passed, one for each direction.
     pub(crate) fn update(&mut self) -> Vec<Interval> {
         let elapsed: Span = self.origin().elapsed().into();
+        self.note_arrivals();
+        self.note_acknowledgements(elapsed);
         if self.omitted.is_none() && elapsed >= self.request.omit {
-            let at_once = self.request.omit == Span::ZERO;
-            self.omitted = Some(if at_once { self.started.clone() } else { self.mark() });
+            return self.begin_counting(elapsed);
         }
         if self.ended.is_some() {
             return Vec::new();
-        }
-        let arrived = self.arrived();
-        if arrived > self.arrivals.0 {
-            self.arrivals = (arrived, elapsed);
         }
         match self.boundaries.passed(elapsed) {
             Some(boundary) => self.close_intervals(boundary),
@@ -178,10 +189,45 @@ impl Progress {
         }
     }
 
+    /// Marks the end of the omitted time at `elapsed`, from where on bytes and intervals count. Returns the intervals up
+    /// to there.
+    fn begin_counting(&mut self, elapsed: Span) -> Vec<Interval> {
+        if self.request.omit == Span::ZERO {
+            self.omitted = Some(self.started.clone());
+            return Vec::new();
+        }
+        self.omitted = Some(self.mark());
+        if let Some(bytes) = self.request.bytes.filter(|_| self.limits_bytes) {
+            self.transfer.limit(bytes);
+        }
+        self.boundaries = Boundaries::new(self.request.interval, self.request.omit);
+        let rest = elapsed.saturating_sub(self.interval.totals.at);
+        let closes = self.ended.is_none() && self.request.interval > Span::ZERO && self.is_long_enough(rest);
+        if closes { self.close_intervals(self.request.omit) } else { Vec::new() }
+    }
+
+    /// Notes what has arrived by now.
+    pub(crate) fn note_arrivals(&mut self) {
+        let arrived = self.arrived();
+        if arrived > self.arrivals.0 {
+            self.arrivals = (arrived, self.origin().elapsed().into());
+        }
+    }
+
+    /// Notes what the other end has acknowledged at `elapsed`, if that decides when the transfer ends.
+    fn note_acknowledgements(&mut self, elapsed: Span) {
+        if self.request.bytes.is_some() && self.ways.contains(&Direction::Upload) {
+            let acknowledged = self.transfer.latest().iter().filter_map(|sample| sample.tcp.bytes_acked).sum();
+            if acknowledged > self.acknowledged.0 {
+                self.acknowledged = (acknowledged, elapsed);
+            }
+        }
+    }
+
     /// Returns true if this end, the client, should end the transfer: the time has passed, the bytes have arrived, or
     /// all connections have ended.
     pub(crate) fn is_due(&self) -> bool {
-        if self.ended.is_some() {
+        if self.ended.is_some() || (self.omitted.is_none() && !self.transfer.is_over()) {
             return false;
         }
         let elapsed: Span = self.origin().elapsed().into();
@@ -196,9 +242,19 @@ impl Progress {
 
     /// Returns the time for which nothing has arrived; zero if this end does not receive.
     pub(crate) fn silence(&self) -> Span {
+        self.time_since(self.arrivals.1, self.ways.contains(&Direction::Download))
+    }
+
+    /// Returns the time for which the other end has acknowledged nothing; zero if the test does not wait for that.
+    pub(crate) fn time_without_acknowledgement(&self) -> Span {
+        let is_tcp = self.request.transport == Transport::Tcp;
+        let sends = self.ways.contains(&Direction::Upload);
+        self.time_since(self.acknowledged.1, is_tcp && sends && self.request.bytes.is_some())
+    }
+
+    fn time_since(&self, last: Span, counts: bool) -> Span {
         let elapsed: Span = self.origin().elapsed().into();
-        let awaits = self.ended.is_none() && self.ways.contains(&Direction::Download);
-        if awaits { elapsed.saturating_sub(self.arrivals.1) } else { Span::ZERO }
+        if counts && self.ended.is_none() { elapsed.saturating_sub(last) } else { Span::ZERO }
     }
 
     /// Returns true if `wanted` bytes have arrived. Bytes that UDP lost never arrive, so a download also ends after
@@ -207,18 +263,24 @@ impl Progress {
         let (arrived, at) = self.arrivals;
         let is_udp = self.request.transport == Transport::Udp;
         let silent = is_udp && arrived > ByteCount::ZERO && elapsed.saturating_sub(at) >= SILENCE;
-        self.arrived() >= wanted || silent || self.transfer.is_over()
+        self.counted() >= wanted || silent || self.transfer.is_over()
+    }
+
+    /// Returns the bytes that have arrived since the omitted time; none before its end.
+    pub(crate) fn counted(&self) -> ByteCount {
+        let omitted = self.omitted.as_ref().map(|mark| self.received_of(&mark.totals));
+        omitted.map_or(ByteCount::ZERO, |omitted| self.arrived().saturating_sub(omitted))
     }
 
     /// Returns the bytes that have arrived.
-    pub(crate) fn arrived(&self) -> ByteCount {
-        let streams = self.transfer.totals().streams;
-        streams
-            .iter()
-            .zip(&self.ways)
-            .filter(|(_, way)| **way == Direction::Download)
-            .map(|(count, _)| count.bytes)
-            .sum()
+    fn arrived(&self) -> ByteCount {
+        self.received_of(&self.transfer.totals())
+    }
+
+    /// Returns the bytes of `totals` that arrived at this end.
+    fn received_of(&self, totals: &Totals) -> ByteCount {
+        let received = totals.streams.iter().zip(&self.ways).filter(|(_, way)| **way == Direction::Download);
+        received.map(|(count, _)| count.bytes).sum()
     }
 
     /// Returns true if the end has been marked.
@@ -232,7 +294,13 @@ impl Progress {
         if self.has_ended() {
             return Vec::new();
         }
-        let mark = self.mark();
+        self.note_arrivals();
+        let mut mark = self.mark();
+        let only_receives = self.ways.iter().all(|way| *way == Direction::Download);
+        if self.request.bytes.is_some() && only_receives && self.arrivals.1 > Span::ZERO {
+            // Then followed what was waited for in vain.
+            mark.totals.at = self.arrivals.1;
+        }
         let rest = mark.totals.at.saturating_sub(self.interval.totals.at);
         let last = if self.is_long_enough(rest) { self.close_intervals(mark.totals.at) } else { Vec::new() };
         self.transfer.stop_sending();
@@ -282,16 +350,20 @@ impl Progress {
     }
 
     fn mark(&self) -> Mark {
-        let latest = self.transfer.latest();
-        let retransmits: Option<Vec<SegCount>> = latest.iter().map(|sample| sample.tcp.total_retrans).collect();
+        self.mark_with(&self.transfer.snapshot())
+    }
+
+    /// Returns a mark of this moment, in which `samples` were taken: kept ones come less and less often.
+    fn mark_with(&self, samples: &[Sample]) -> Mark {
+        let retransmits: Option<Vec<SegCount>> = samples.iter().map(|sample| sample.tcp.total_retrans).collect();
         Mark { totals: self.transfer.totals(), retransmits: retransmits.unwrap_or_default() }
     }
 
     /// Returns the intervals that end at `boundary`; they end now, which is a little later.
     fn close_intervals(&mut self, boundary: Span) -> Vec<Interval> {
-        let now = self.mark();
+        let latest = self.transfer.snapshot();
+        let now = self.mark_with(&latest);
         let before = std::mem::replace(&mut self.interval, now.clone());
-        let latest = self.transfer.latest();
         let streams: Vec<StreamInterval> =
             (0..self.ways.len()).map(|index| self.stream_interval(index, &before, &now, &latest)).collect();
         let ways = [Direction::Upload, Direction::Download].into_iter().filter(|way| self.ways.contains(way));
@@ -359,13 +431,18 @@ fn combined(way: Direction, before: &Mark, now: &Mark, streams: Vec<StreamInterv
 }
 
 impl Boundaries {
+    fn new(length: Span, from: Span) -> Self {
+        Self { length, from, next: from + length }
+    }
+
     /// Returns the latest boundary up to `elapsed`, once. Intervals without a length have none: only the whole test is
     /// reported.
     fn passed(&mut self, elapsed: Span) -> Option<Span> {
         if self.length == Span::ZERO || elapsed < self.next {
             return None;
         }
-        let passed = self.length * (elapsed.as_nanos() / self.length.as_nanos());
+        let since = elapsed.saturating_sub(self.from);
+        let passed = self.from + self.length * (since.as_nanos() / self.length.as_nanos());
         self.next = passed + self.length;
         Some(passed)
     }
@@ -417,7 +494,7 @@ mod tests {
 
     #[test]
     fn late_updates_do_not_move_the_boundaries() {
-        let mut boundaries = Boundaries { length: Span::from_secs(1), next: Span::from_secs(1) };
+        let mut boundaries = Boundaries::new(Span::from_secs(1), Span::ZERO);
         let passed: Vec<Span> =
             (0..1_000).filter_map(|update| boundaries.passed(Span::from_millis(update * 13))).collect();
         assert_eq!(passed, (1..=12).map(Span::from_secs).collect::<Vec<_>>());
@@ -425,7 +502,7 @@ mod tests {
 
     #[test]
     fn boundaries_between_two_updates_count_once() {
-        let mut boundaries = Boundaries { length: Span::from_secs(1), next: Span::from_secs(1) };
+        let mut boundaries = Boundaries::new(Span::from_secs(1), Span::ZERO);
         assert_eq!(boundaries.passed(Span::from_millis(3_400)), Some(Span::from_secs(3)));
         assert_eq!(boundaries.passed(Span::from_millis(3_900)), None);
         assert_eq!(boundaries.passed(Span::from_secs(4)), Some(Span::from_secs(4)));
@@ -433,7 +510,15 @@ mod tests {
 
     #[test]
     fn intervals_of_no_length_never_end() {
-        let mut boundaries = Boundaries { length: Span::ZERO, next: Span::ZERO };
+        let mut boundaries = Boundaries::new(Span::ZERO, Span::ZERO);
         assert_eq!(boundaries.passed(Span::from_secs(9)), None);
+    }
+
+    #[test]
+    fn intervals_begin_where_the_omitted_time_ends() {
+        let mut boundaries = Boundaries::new(Span::from_secs(2), Span::from_secs(1));
+        assert_eq!(boundaries.passed(Span::from_millis(2_900)), None);
+        assert_eq!(boundaries.passed(Span::from_millis(3_010)), Some(Span::from_secs(3)));
+        assert_eq!(boundaries.passed(Span::from_millis(7_500)), Some(Span::from_secs(7)));
     }
 }

@@ -175,6 +175,11 @@ impl Test<'_> {
                 ));
             }
         }
+        let omit = self.request.omit;
+        let whole = Span::from_secs(omit.as_nanos().div_ceil(Span::from_secs(1).as_nanos()));
+        if self.far_report().is_none() && whole != omit {
+            warnings.push(format!("the server leaves out {whole}, this end {omit}: iperf3 knows whole seconds only"));
+        }
         warnings.extend(self.finished.rest.notes.iter().cloned());
         let stated = self.results.report.iter().flat_map(|report| &report.notes).take(MAX_NOTES);
         warnings.extend(stated.map(|note| format!("at the other end, {note}")));

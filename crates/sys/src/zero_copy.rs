@@ -42,6 +42,9 @@ pub struct Pages {
 // SAFETY: the mapping belongs to this value alone, as the memory of a `Vec` does.
 unsafe impl Send for Pages {}
 
+// SAFETY: a shared reference only reads.
+unsafe impl Sync for Pages {}
+
 impl Pages {
     /// `length` bytes, all zero.
     ///

@@ -385,8 +385,12 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             let written = PidFile::write(path, &format!("{}\n", std::process::id())).map_err(|error| {
                 Failure::new(FAILED, format!("cannot write the process number into {}: {error}", path.display()))
             });
-            flag.fetch_or(written.is_err(), Ordering::Relaxed);
+            let is_written = written.is_ok();
             pid_file = Some(written);
+            if !is_written {
+                flag.store(true, Ordering::Relaxed);
+                return;
+            }
         }
         if let Some(picture) = &picture {
             picture.send(ServerUpdate { line: describe(&event), event: event.clone() });

@@ -766,6 +766,23 @@ fn a_client_that_is_killed_leaves_its_place_to_the_next() {
 }
 
 #[test]
+fn a_stranger_does_not_end_a_server_of_one_test() {
+    let key = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-one.key", std::process::id()));
+    write_secret(&key, "correct horse battery\n");
+    let server = Server::start(&["-1", "--key-file", key.to_str().unwrap()]);
+    let mut stranger = Peer::call(server.address, HOSTILE).unwrap();
+    stranger.ask(r#"{"tcp":true,"time":1}"#).unwrap();
+    assert_eq!(refusal(&stranger.ending(PROMPT).0), Some(142));
+    drop(Peer::call(server.address, HOSTILE).unwrap());
+    let port = server.port();
+    let known = ["measure", "127.0.0.1", "-n", "1M", "-p", &port, "--key-file", key.to_str().unwrap()];
+    let measured = || Running::start(&mut fullpipe(&known)).finish(3 * PROMPT);
+    // It has one test at a time: the stranger's must be over.
+    assert!(within(PROMPT, || measured().status.success()), "{}", server.log());
+    std::fs::remove_file(key).unwrap();
+}
+
+#[test]
 fn a_client_that_has_no_key_is_refused() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let file = |name: &str, content: &str| {
@@ -837,14 +854,24 @@ fn what_an_operator_does_not_permit_is_refused_with_the_numbers_of_iperf3() {
 #[test]
 fn a_test_that_carries_more_than_permitted_is_ended() {
     let _slot = load_slot();
-    floods("--server-bitrate-limit", "10M", 27, "10 Mbit/s is permitted");
-    floods("--max-bytes", "10M", 37, "more than the 10 MiB that are permitted");
+    let test = r#"{"tcp":true,"time":60}"#;
+    floods("--server-bitrate-limit", "10M", test, false, (27, "10 Mbit/s is permitted"));
+    floods("--max-bytes", "10M", test, false, (37, "more than the 10 MiB that are permitted"));
+    // A gigabyte at once would never exceed a rate.
+    let burst = r#"{"tcp":true,"time":60,"len":1048576,"bandwidth":1,"burst":1000}"#;
+    floods("--server-bitrate-limit", "10M", burst, false, (27, "10 Mbit/s is permitted"));
+    // What follows the end is the same load.
+    floods("--max-bytes", "10M", test, true, (37, "more than the 10 MiB that are permitted"));
 }
 
-/// A test of no given rate or size, which a server with this limit must end.
-fn floods(limit: &str, value: &str, number: i32, why: &str) {
+/// A test of no given size, which a server with this limit must end; `ended` by the client, which goes on.
+fn floods(limit: &str, value: &str, test: &str, ended: bool, (number, why): (i32, &str)) {
     let server = Server::start(&[limit, value]);
-    let (mut peer, mut data) = begun(server.address, r#"{"tcp":true,"time":60}"#, 1).unwrap();
+    let (mut peer, mut data) = begun(server.address, test, 1).unwrap();
+    if ended {
+        peer.control.write_all(&[state::TEST_END]).unwrap();
+        peer.expect(state::RESULTS).unwrap();
+    }
     let mut stream = data.remove(0);
     stream.set_write_timeout(Some(PROMPT)).unwrap();
     // 64 Mbit/s.

@@ -25,6 +25,21 @@ fn a_window_is_recorded_as_asked_and_as_carried_out() {
 }
 
 #[test]
+fn bytes_are_counted_from_the_end_of_the_omitted_time() {
+    for way in [&[][..], &["-R"], &["--bidir"], &["-u"]] {
+        let measurement = measured(&[&["-n", "200K", "-O", "0.3", "-b", "8M"], way].concat());
+        let summary = &measurement["summary"];
+        let sent = summary["sent"].as_u64().unwrap();
+        // What is under way when the counting begins counts at one end only.
+        assert!((180_000..600_000).contains(&sent), "{way:?}: {summary}");
+        let first = &measurement["intervals"][0];
+        assert_eq!(first["omitted"], true, "{first}");
+        let to = first["to"].as_f64().unwrap();
+        assert!((0.3..0.6).contains(&to), "the first interval ends with the omitted time: {to}");
+    }
+}
+
+#[test]
 fn a_measurement_knows_itself_its_hosts_and_its_whole_extent() {
     let measurement = measured(&["-t", "0.5", "-O", "0.3", "-P", "2"]);
     let id = measurement["id"].as_str().unwrap();

@@ -77,6 +77,8 @@ fn a_daemon_that_cannot_start_says_why() {
     let nowhere = free_port().to_string();
     let output = run(&mut fullpipe(&["serve", "-p", &nowhere, "--pidfile", "/nosuch/folder/pid"]), 10);
     assert!(sentence(&output, 1).contains("/nosuch/folder/pid"), "{output:?}");
+    let output = run(&mut fullpipe(&["serve", "-D", "-p", &nowhere, "--pidfile", "/nosuch/folder/pid"]), 10);
+    assert!(sentence(&output, 1).contains("/nosuch/folder/pid") && output.stdout.is_empty(), "{output:?}");
     let output = run(&mut fullpipe(&["serve", "-p", &nowhere, "--logfile", "/nosuch/folder/log"]), 10);
     assert!(sentence(&output, 1).contains("/nosuch/folder/log"), "{output:?}");
 }

@@ -427,12 +427,13 @@ impl Server {
     /// Returns the bounds of a transfer over so many `streams`, which together write `burst` bytes at once.
     fn bounds(&self, burst: ByteCount, streams: u16) -> Bounds {
         let limits = self.admission.limits();
+        let least = [limits.address.rate, limits.total.rate].into_iter().flatten().min();
         Bounds {
             // The client ends the test, and its message takes time: a test of the permitted duration is not cut off.
             max_duration: limits.duration.map(|max| max + self.client_timeout.0),
             max_bytes: limits.bytes,
             stall_timeout: self.client_timeout.stall(),
-            burst,
+            burst: monitor::permitted_burst(burst, least),
             idle_rate: monitor::IDLE_RATE.scaled(streams.into()),
         }
     }
@@ -446,10 +447,16 @@ impl Server {
         }
     }
 
+    /// Returns true if clients must prove that they have a key or a password.
+    fn serves_only_known_clients(&self) -> bool {
+        self.key.is_some() || self.authenticator.is_some()
+    }
+
     /// Reports the end of a test.
     fn report_end(&self, client: SocketAddr, ended: Result<TestTotals, TestFailure>) {
+        let ends_test = !ended.as_ref().is_err_and(|failure| failure.by_stranger);
         // There is no receiver any more if the server is ending.
-        let _ = self.events.send(QueuedEvent { event: end_event(client, ended), ends_test: true });
+        let _ = self.events.send(QueuedEvent { event: end_event(client, ended), ends_test });
     }
 
     /// Reports an event that does not end a test.
@@ -461,7 +468,7 @@ impl Server {
 fn end_event(client: SocketAddr, ended: Result<TestTotals, TestFailure>) -> ServerEvent {
     match ended {
         Ok(TestTotals { bytes, rate, measurement }) => ServerEvent::Ended { client, bytes, rate, measurement },
-        Err(TestFailure { why, cause, measurement }) => ServerEvent::Failed { client, why, cause, measurement },
+        Err(TestFailure { why, cause, measurement, .. }) => ServerEvent::Failed { client, why, cause, measurement },
     }
 }
 
@@ -480,17 +487,19 @@ struct TestFailure {
     cause: Option<Error>,
     /// The test up to its end, if data had flowed.
     measurement: Option<Box<Measurement>>,
+    /// Set if the server serves only whom it knows, and the client has not proved that it is one.
+    by_stranger: bool,
 }
 
 impl From<String> for TestFailure {
     fn from(why: String) -> Self {
-        Self { why, cause: None, measurement: None }
+        Self { why, cause: None, measurement: None, by_stranger: false }
     }
 }
 
 impl From<Error> for TestFailure {
     fn from(error: Error) -> Self {
-        Self { why: error.to_string(), cause: Some(error), measurement: None }
+        Self { why: error.to_string(), cause: Some(error), measurement: None, by_stranger: false }
     }
 }
 

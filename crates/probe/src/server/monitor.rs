@@ -19,6 +19,18 @@ pub(super) const IDLE_RATE: BitRate = BitRate::from_bps(64_000);
 /// Minimum time between two counts that are kept.
 const COUNT_INTERVAL: Span = Span::from_millis(250);
 
+/// Time for which the bytes of a burst may exceed a limit of the rate.
+const BURST_TIME: Span = Span::from_millis(500);
+
+/// Burst that is permitted whatever the limit is: iperf3 writes as much at once by default.
+const MIN_BURST: ByteCount = ByteCount::from_kib(128);
+
+/// Returns how much of `burst` may exceed the `limit` of a rate. The client alone decides how much it writes at once: all
+/// of it would be without a limit.
+pub(super) fn permitted_burst(burst: ByteCount, limit: Option<BitRate>) -> ByteCount {
+    limit.map_or(burst, |limit| burst.min(limit.bytes_in(BURST_TIME).max(MIN_BURST)))
+}
+
 /// The bounds of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
@@ -149,6 +161,16 @@ mod tests {
             let rate = monitor.check(at, ByteCount::new(due * block.get())).unwrap();
             assert!(rate.is_none_or(|activity| activity.rate <= BitRate::from_mbps(10)), "{rate:?} at {at}");
         }
+    }
+
+    #[test]
+    fn a_client_that_writes_gigabytes_at_once_is_held_to_the_limit() {
+        let limit = BitRate::from_mbps(10);
+        let burst = permitted_burst(ByteCount::from_mib(1000), Some(limit));
+        let mut monitor = Monitor::new(Bounds { burst, max_bytes: None, ..BOUNDS });
+        assert!(rates(&mut monitor, 12, 0..20_000).last().unwrap().is_some_and(|rate| rate > limit));
+        assert_eq!(permitted_burst(ByteCount::from_mib(1000), None), ByteCount::from_mib(1000));
+        assert_eq!(permitted_burst(ByteCount::from_mib(1), Some(BitRate::from_mbps(1))), ByteCount::from_kib(128));
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub(super) struct Test {
     request: Request,
     /// Permit of the load, once it is admitted.
     load: Option<Permit>,
+    /// Set once the load was admitted: the client is one that the server serves.
+    was_admitted: bool,
     /// Held while the streams are opened.
     expected_streams: Option<ExpectedStreams>,
     /// The streams, each with the number of its permit, which orders them.
@@ -120,6 +122,7 @@ impl Test {
             accepted,
             request: Request::default(),
             load: None,
+            was_admitted: false,
             expected_streams: None,
             streams: Vec::new(),
             sockets: Vec::new(),
@@ -183,14 +186,12 @@ impl Test {
         }
     }
 
-    /// Reports the intervals that have passed, and refuses the test if it exceeds a limit.
+    /// Reports the intervals that have passed, and refuses the test if it exceeds a limit: after its end, too, as long
+    /// as the client still sends.
     fn check_limits(&mut self) {
         let passed = self.progress.as_mut().map(Progress::update).unwrap_or_default();
         self.report_intervals(passed);
         let (Some(progress), Some(load)) = (&mut self.progress, &self.load) else { return };
-        if progress.has_ended() {
-            return;
-        }
         let totals = progress.totals();
         let checked = self.monitor.check(totals.at, bytes_of(&totals.streams)).and_then(|activity| match activity {
             Some(activity) => self.server.admission.record_activity(load, activity),
@@ -219,7 +220,8 @@ impl Test {
             ServerAction::Failed(error) => {
                 self.finish_transfer().await;
                 let measurement = self.totals(&Results::default()).measurement;
-                return Some(Err(TestFailure { measurement, ..error.into() }));
+                let by_stranger = !self.was_admitted && self.server.serves_only_known_clients();
+                return Some(Err(TestFailure { measurement, by_stranger, ..error.into() }));
             }
         }
         None
@@ -271,6 +273,7 @@ impl Test {
         match admitted {
             Ok(permit) => {
                 self.load = Some(permit);
+                self.was_admitted = true;
                 if self.server.one_off {
                     self.prepare_listener(&request);
                 } else {
@@ -491,13 +494,15 @@ impl Test {
 
     /// Waits for the data in flight: a client ends a test of a number of bytes when it has written them.
     async fn drain(&mut self) {
-        let (Some(expected), Some(progress)) = (self.expected(), &self.progress) else { return };
+        let Some(expected) = self.expected() else { return };
         let max = self.round_up_to_blocks(expected);
+        let Some(progress) = &mut self.progress else { return };
         let is_udp = self.request.transport == Transport::Udp;
         let begun = Instant::now();
         let (mut received, mut last_growth) = (ByteCount::ZERO, begun);
         while begun.elapsed() < self.server.client_timeout.reply() / 2 {
-            let bytes = progress.arrived();
+            progress.note_arrivals();
+            let bytes = progress.counted();
             let timeout = if is_udp || bytes >= expected { SHORT_DRAIN_TIMEOUT } else { DRAIN_TIMEOUT };
             if bytes >= max || last_growth.elapsed() >= timeout {
                 return;
