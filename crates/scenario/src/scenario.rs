@@ -124,16 +124,23 @@ const ROOT_KEYS: &[&str] =
 /// The error of a scenario of two hosts that says what relays are to do.
 const NO_RELAYS: &str = "no hosts can relay; write [near] and [far]";
 
-/// The path that `section` makes of `spec`; `others` are keys that the caller reads.
+/// The path that `section` makes of `spec`; `others` are keys that the caller reads. A rate takes the place of a trace
+/// that was there before.
 fn read_path(
     section: &Section<'_>,
     others: &[&str],
     spec: &mut PathSpec,
     files: ReadFile<'_>,
 ) -> Result<Path, ScenarioError> {
+    if section.has("rate") {
+        spec.forget_traces();
+    }
     section.set_all(&PATH_KEYS, &[others, &["forward", "reverse"]].concat(), spec)?;
     for (key, direction) in [("forward", &mut spec.forward), ("reverse", &mut spec.reverse)] {
         let Some(own) = section.section(key)? else { continue };
+        if own.has("rate") {
+            direction.forget_trace();
+        }
         own.set_all(&DIRECTION_KEYS, &[], direction)?;
         if section.has("rtt") && own.has("delay") {
             return Err(own.error_at("delay", "write the rtt of [path] or the delay of both directions, not both"));
