@@ -194,8 +194,11 @@ pub(crate) fn read_words(section: &Section<'_>, key: &str) -> Result<String, Sce
     section.value(key, words)?.ok_or_else(|| section.missing(key))
 }
 
+/// Reads a name or a sentence, which is printed as it is.
 fn words(text: &str) -> Result<String, String> {
-    require(text.to_owned(), !text.trim().is_empty(), text, "a name", "it must not be empty")
+    let words = require(text.to_owned(), !text.trim().is_empty(), text, "a name", "it must not be empty")?;
+    let plain = !text.chars().any(char::is_control);
+    require(words, plain, text, "a name", "it must be one line without control characters")
 }
 
 fn read_host(root: &Section<'_>, key: &str) -> Result<Vec<Change>, ScenarioError> {
