@@ -289,7 +289,8 @@ impl Running<'_> {
             None => vec![format!("no run was valid at {unfit} of {}", counted(loads.len(), "load"))],
         };
         let step = summarise(self.step, request, expected, runs);
-        let of = |predicted| knee.map(|knee| Ratio::new(knee.relative_to(predicted)));
+        let of =
+            |predicted| knee.filter(|_| predicted > BitRate::ZERO).map(|knee| Ratio::new(knee.relative_to(predicted)));
         Ok(LabStep {
             measured: knee,
             accuracy: of(expected.prediction.kernel_model),
@@ -482,7 +483,7 @@ fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
     };
     match (over.measured, under.measured) {
         (Some(over), Some(under)) if bound.holds([over, under], expected) => None,
-        (Some(over), Some(under)) => Some(format!(
+        (Some(over), Some(under)) if under > BitRate::ZERO => Some(format!(
             "{names} is {:.3}; the bound is {} of {:.3}",
             over.relative_to(under),
             bound.bound,

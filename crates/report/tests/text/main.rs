@@ -146,6 +146,22 @@ fn a_loop_that_was_interrupted_before_its_remedy() {
 }
 
 #[test]
+fn rates_of_nothing_are_not_divided_by() {
+    let mut experiment = fixture::spoilt_proof();
+    experiment.measurement.summary.steady = None;
+    experiment.measurement.summary.rate = BitRate::ZERO;
+    let mut grid = fixture::grid_against_virtual();
+    grid.cells.iter_mut().filter_map(|cell| cell.kernel.as_mut()).for_each(|run| run.rate = BitRate::ZERO);
+    let mut what_if = fixture::past_with_changes();
+    what_if.simulations[0].rate.median = BitRate::ZERO;
+    let text = report::result(&experiment, Style::PLAIN)
+        + &report::grid_report(&grid, Style::PLAIN)
+        + &report::what_if(&what_if, Style::PLAIN);
+    let undefined = |word: &str| ["NaN", "inf"].contains(&word.trim_matches(['(', ')', '×']));
+    assert!(text.contains("0 bit/s → ") && !text.split_whitespace().any(undefined), "{text}");
+}
+
+#[test]
 fn a_loop_whose_proof_does_not_count() {
     let text = textbook(&|style| report::result(&fixture::spoilt_proof(), style));
     insta::assert_snapshot!(text);
