@@ -226,18 +226,20 @@ fn read_steps(root: &Section<'_>, between: &Between<'_>) -> Result<Vec<Step>, Sc
     Ok(steps)
 }
 
-/// Returns the congestion controls of `steps` and of their cross traffic.
+/// Returns the congestion controls of `steps` and of their cross traffic, in the order of the file.
 fn read_controls(root: &Section<'_>, steps: &[Step]) -> Result<Vec<Control>, ScenarioError> {
-    let mut controls = Vec::new();
+    let mut asked = Vec::new();
     for (section, step) in root.sections("step")?.iter().zip(steps) {
         let cross_traffic = section.sections("cross_traffic")?;
         let loads = std::iter::once((section, &step.request));
         let loads = loads.chain(cross_traffic.iter().zip(step.cross_traffic.iter().map(|load| &load.request)));
-        controls.extend(loads.filter_map(|(section, request)| {
-            Some(Control { name: request.congestion.clone()?, place: section.place_of("congestion") })
-        }));
+        asked.extend(
+            loads.filter_map(|(section, request)| Some((section.offset_of("congestion"), request.congestion.clone()?))),
+        );
     }
-    Ok(controls)
+    asked.sort_by_key(|(offset, _)| *offset);
+    let places = root.places(asked.iter().map(|(offset, _)| *offset));
+    Ok(places.zip(&asked).map(|(place, (_, name))| Control { name: name.clone(), place }).collect())
 }
 
 /// Keys of `[[step]]` in addition to [`STEP_KEYS`].

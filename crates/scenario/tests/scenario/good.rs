@@ -290,6 +290,10 @@ fn each_congestion_control_is_known_by_the_place_that_asks_for_it() {
          [[step.cross_traffic]]\ncongestion = 'reno'\n[[step.cross_traffic]]\ntransport = 'udp'\nrate = '1M'\n";
     let asked: Vec<_> = parse(text).controls.iter().map(|asked| format!("{} {}", asked.place, asked.name)).collect();
     assert_eq!(asked, ["test.toml:5:1 cubic", "test.toml:9:14 bbr", "test.toml:11:14 reno"]);
+    let inline = "name = 'n'\ntitle = 't'\npath = { rtt = '1ms' }\nstep = [{ name = 'ä', cross_traffic = \
+                  [{ congestion = 'reno' }], congestion = 'bbr' }, { name = 'b', congestion = 'vegas' }]\n";
+    let asked: Vec<_> = parse(inline).controls.iter().map(|asked| format!("{} {}", asked.place, asked.name)).collect();
+    assert_eq!(asked, ["test.toml:4:55 reno", "test.toml:4:79 bbr", "test.toml:4:115 vegas"]);
     let text =
         "name = 'n'\ntitle = 't'\nlongest = '5s'\n[[block]]\nrate = ['1M']\nrtt = ['9ms']\ncongestion = ['bbr']\n";
     let cells = Grid::parse("grid.toml", text).unwrap().cells;
