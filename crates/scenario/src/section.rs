@@ -125,7 +125,7 @@ impl<'a> Section<'a> {
         self.table.get(key).map_or(self.at, |value| value.span().start)
     }
 
-    /// Returns the places of `offsets` of the file, of which none is before another that comes earlier: the file is read
+    /// Returns the places of `offsets` of the file, none of which is before the one that precedes it: the file is read
     /// once.
     pub(crate) fn places(&self, offsets: impl Iterator<Item = usize>) -> impl Iterator<Item = Place> {
         let source = self.source;
