@@ -38,7 +38,7 @@ pub use simulated::{
     Attendant, NamedPlan, TracePoint, simulate, simulate_attended, simulate_captured, simulate_each,
     simulate_summaries, simulate_traced,
 };
-pub use steps::{CaptureTo, run_scenario, run_scenario_virtually};
+pub use steps::{CaptureNumbers, CaptureTo, run_scenario, run_scenario_virtually};
 pub use target::{Ends, Interrupt, Target};
 pub use virtual_target::VirtualTarget;
 pub use what_if::{PastChange, PastOptions, PastTransfer};

@@ -4,7 +4,7 @@ use fullpipe_record::event::{Applied, Predicted};
 use fullpipe_record::{
     Event, Evidence, Experiment, Interval, Measurement, Prediction, Proof, Remedy, Request, Undone, Verdict,
 };
-use fullpipe_units::Ratio;
+use fullpipe_units::{BitRate, Ratio};
 
 use crate::advice::advice;
 use crate::error::ExperimentError;
@@ -103,6 +103,6 @@ fn undo(target: &dyn Target, before: &Ends) -> Result<Undone, ExperimentError> {
 }
 
 fn accuracy(measurement: &Measurement, prediction: &Prediction) -> Option<Ratio> {
-    let steady = measurement.summary.steady?;
+    let steady = measurement.summary.steady.filter(|_| prediction.kernel_model > BitRate::ZERO)?;
     Some(Ratio::new(steady.rate.relative_to(prediction.kernel_model)))
 }

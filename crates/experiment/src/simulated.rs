@@ -11,13 +11,13 @@ use fullpipe_record::{
     Candidate, Evidence, Measurement, Path, RateSpread, Sample, SegmentSpread, SimulatedTransfer, Transport,
 };
 use fullpipe_sim::{NotModelled, Plan, Simulation};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
 use crate::error::ExperimentError;
 use crate::target::Interrupt;
 
-/// Virtual time between two checks for an interrupt.
-const CHECK_INTERVAL: Span = Span::from_secs(1);
+/// Events between two checks for an interrupt: some milliseconds, however much happens in a second of virtual time.
+const CHECK_EVENTS: u32 = 10_000;
 
 /// A transfer to simulate, with the name that its results have, if any.
 #[derive(Debug, Clone)]
@@ -103,11 +103,9 @@ pub fn simulate_traced<E: From<ExperimentError>>(
         if simulation.is_over() {
             break;
         }
-        if interrupt.requested() {
-            return Err(ExperimentError::Interrupted.into());
-        }
         before = now;
-        simulation.run_until(simulation.now() + interval);
+        let until = simulation.now() + interval;
+        run_until(&mut simulation, until, interrupt)?;
     }
     Ok(judge.judged(simulation.measure()))
 }
@@ -122,14 +120,22 @@ fn rate_between(before: &Sample, after: &Sample) -> BitRate {
 /// # Errors
 /// If it is interrupted.
 pub(crate) fn run_to_end(simulation: &mut Simulation, interrupt: Interrupt<'_>) -> Result<(), ExperimentError> {
-    while !simulation.is_over() {
-        if interrupt.requested() {
-            return Err(ExperimentError::Interrupted);
-        }
-        simulation.run_until(simulation.now() + CHECK_INTERVAL);
-    }
+    run_until(simulation, Time::from_nanos(u64::MAX), interrupt)?;
     // Judging many streams takes its time, too.
     if interrupt.requested() { Err(ExperimentError::Interrupted) } else { Ok(()) }
+}
+
+/// Runs `simulation` up to `until`, or to its end.
+///
+/// # Errors
+/// If it is interrupted.
+fn run_until(simulation: &mut Simulation, until: Time, interrupt: Interrupt<'_>) -> Result<(), ExperimentError> {
+    while !interrupt.requested() {
+        if simulation.advance(until, CHECK_EVENTS) {
+            return Ok(());
+        }
+    }
+    Err(ExperimentError::Interrupted)
 }
 
 /// Simulates each of `plans` with `seeds` seeds, from its own on, on `jobs` threads. Passes each measurement to `each`,
@@ -168,10 +174,8 @@ pub fn simulate_attended(
         let mut simulation = Simulation::new(plan)?;
         let mut attend = attendant();
         while !simulation.is_over() {
-            if interrupt.requested() {
-                return Err(ExperimentError::Interrupted);
-            }
-            simulation.run_until(simulation.now() + interval);
+            let until = simulation.now() + interval;
+            run_until(&mut simulation, until, interrupt)?;
             attend(&mut simulation);
         }
         Ok(judge.judged(simulation.measure()))
@@ -323,6 +327,7 @@ mod tests {
     use fullpipe_record::{HostSettings, Request};
     use fullpipe_scenario::{PathSpec, parse_path_flag};
     use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
 
     fn plans() -> Vec<NamedPlan> {
         let paths = ["rate=20M,rtt=10ms", "rate=20M,rtt=40ms,loss=1e-3", "rate=5M,rtt=5ms"];
@@ -381,6 +386,25 @@ mod tests {
         assert!(sum <= acked && sum + ByteCount::new(points.len() as u64) >= acked, "{sum} of {acked}");
         let most = points.iter().map(|point| point.queued).max().unwrap();
         assert!(most > ByteCount::ZERO && most <= plan.path.forward.queue.unwrap() + ByteCount::new(1538), "{most}");
+    }
+
+    #[test]
+    fn an_interrupt_is_seen_however_much_happens_in_a_second() {
+        let NamedPlan { plan, .. } = plans().remove(0);
+        let rate = Some(BitRate::from_mbps(10_000));
+        let request = Request { transport: Transport::Udp, rate, block: ByteCount::new(32), ..plan.request };
+        let mut simulation = Simulation::new(Plan { request, ..plan }).unwrap();
+        let asked = AtomicBool::new(false);
+        let ended = thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(20));
+                asked.store(true, Ordering::Relaxed);
+            });
+            run_to_end(&mut simulation, Interrupt(&asked))
+        });
+        assert!(matches!(ended, Err(ExperimentError::Interrupted)));
+        let passed = simulation.now().since(Time::ZERO);
+        assert!(passed > Span::ZERO && passed < Span::from_secs(1), "{passed} of 39 million datagrams a second");
     }
 
     #[test]

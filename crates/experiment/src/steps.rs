@@ -1,6 +1,7 @@
 //! Scenarios: steps over a lab or in virtual time, each predicted, measured and held against its bounds.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
 
 use fullpipe_lab::{Backend, Captured, Lab, LabError, Plan};
@@ -35,13 +36,30 @@ const INVALID_RUNS: usize = 3;
 /// part begins no earlier, and twenty behind it.
 const MIN_ROUND_TRIPS: u64 = 30;
 
-/// The folder of captures: each run writes to `FOLDER/SCENARIO-STEP-NUMBER-HOST.pcap`, from 1.
+/// The folder of captures: each run writes to `FOLDER/SCENARIO-STEP-NUMBER-HOST.pcap`.
 #[derive(Debug, Clone, Copy)]
 pub struct CaptureTo<'f> {
     /// The folder, which is made if there is none.
     pub folder: &'f Path,
     /// Maximum size of each file.
     pub max_size: ByteCount,
+    /// The numbers of the runs.
+    pub numbers: &'f CaptureNumbers,
+}
+
+/// Numbers of captured runs, from 1 for each name of files. Steps whose names become the same name go on counting.
+#[derive(Debug, Default)]
+pub struct CaptureNumbers(RefCell<HashMap<String, u32>>);
+
+impl CaptureNumbers {
+    /// Returns the name of the files of the next run of a step.
+    fn name(&self, scenario: &str, step: &str) -> String {
+        let name = file_name(&format!("{scenario}-{step}"));
+        let mut numbers = self.0.borrow_mut();
+        let number = numbers.entry(name.clone()).or_default();
+        *number += 1;
+        format!("{name}-{number}")
+    }
 }
 
 /// Runs every step of `scenario`, in one lab over `backend` as long as path and hosts stay the same. A step with bounds
@@ -77,8 +95,7 @@ pub fn run_scenario(
             }
         };
         let target = &LabTarget::new(lab);
-        let capture = capture.map(|to| (to, file_name(&format!("{}-{}", scenario.name, step.name))));
-        let place = Place::Lab { target, seed: scenario.seed, capture, runs: Cell::new(0) };
+        let place = Place::Lab { target, seed: scenario.seed, capture: capture.map(|to| (to, &*scenario.name)) };
         Running { place, step, stretches, relay: &scenario.relay, time_scale, interrupt }.run(observe)
     })
 }
@@ -158,10 +175,8 @@ enum Place<'r> {
     Lab {
         target: &'r LabTarget<'r>,
         seed: u64,
-        /// And how the files of this step begin.
-        capture: Option<(CaptureTo<'r>, String)>,
-        /// Runs that have begun.
-        runs: Cell<u32>,
+        /// And the name of the scenario.
+        capture: Option<(CaptureTo<'r>, &'r str)>,
     },
     /// And the seed of its cross traffic.
     Virtual(&'r VirtualTarget, u64),
@@ -274,7 +289,8 @@ impl Running<'_> {
             None => vec![format!("no run was valid at {unfit} of {}", counted(loads.len(), "load"))],
         };
         let step = summarise(self.step, request, expected, runs);
-        let of = |predicted| knee.map(|knee| Ratio::new(knee.relative_to(predicted)));
+        let of =
+            |predicted| knee.filter(|_| predicted > BitRate::ZERO).map(|knee| Ratio::new(knee.relative_to(predicted)));
         Ok(LabStep {
             measured: knee,
             accuracy: of(expected.prediction.kernel_model),
@@ -324,12 +340,11 @@ impl Running<'_> {
         let interrupt = self.interrupt;
         let progress = &mut |interval: &Interval| observe(&Event::Interval(Box::new(interval.clone())));
         match &self.place {
-            Place::Lab { target, seed, capture, runs } => {
-                runs.set(runs.get() + 1);
-                let begin = |(to, name): &(CaptureTo<'_>, String)| {
-                    target.capture(to.folder, &format!("{name}-{}", runs.get()), to.max_size)
+            Place::Lab { target, seed, capture } => {
+                let begin = |(to, scenario): (CaptureTo<'_>, &str)| {
+                    target.capture(to.folder, &to.numbers.name(scenario, &self.step.name), to.max_size)
                 };
-                let capture = capture.as_ref().map(begin).transpose()?;
+                let capture = capture.map(begin).transpose()?;
                 let cross_traffic = (&self.step.cross_traffic[..], *seed);
                 let done = if self.step.relays {
                     target.measure_through_relays(request, interrupt, progress).map(|done| (done, Vec::new()))
@@ -468,7 +483,7 @@ fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
     };
     match (over.measured, under.measured) {
         (Some(over), Some(under)) if bound.holds([over, under], expected) => None,
-        (Some(over), Some(under)) => Some(format!(
+        (Some(over), Some(under)) if under > BitRate::ZERO => Some(format!(
             "{names} is {:.3}; the bound is {} of {:.3}",
             over.relative_to(under),
             bound.bound,
@@ -502,8 +517,12 @@ mod tests {
     }
 
     #[test]
-    fn a_step_names_a_file() {
-        assert_eq!(file_name("gordon-bdp-50 MB/s: ../é"), "gordon-bdp-50-MB-s-----é");
+    fn no_two_runs_name_the_same_file() {
+        let numbers = CaptureNumbers::default();
+        assert_eq!(numbers.name("gordon-bdp", "50 MB/s: ../é"), "gordon-bdp-50-MB-s-----é-1");
+        let names = [("a", "64 KiB"), ("a", "64 KiB"), ("a", "64-KiB"), ("a-64", "KiB"), ("a", "64 KiB-1")]
+            .map(|(scenario, step)| numbers.name(scenario, step));
+        assert_eq!(names, ["a-64-KiB-1", "a-64-KiB-2", "a-64-KiB-3", "a-64-KiB-4", "a-64-KiB-1-1"]);
     }
 
     #[test]

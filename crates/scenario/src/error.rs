@@ -27,12 +27,17 @@ pub struct ScenarioError {
 impl Place {
     /// That of byte `offset` of `text`.
     pub(crate) fn new(file: &str, text: &str, offset: usize) -> Self {
-        let before = text.get(..offset).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self { file: file.to_owned(), line: 1, column: 1 }.behind(text.get(..offset).unwrap_or(text))
+    }
+
+    /// The place behind `text`, which begins at this one.
+    pub(crate) fn behind(&self, text: &str) -> Self {
+        let newline = text.rfind('\n');
+        let (before, last) = newline.map_or((self.column, text), |newline| (1, &text[newline + 1..]));
         Self {
-            file: file.to_owned(),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
+            file: self.file.clone(),
+            line: self.line + text.matches('\n').count(),
+            column: before + last.chars().count(),
         }
     }
 }

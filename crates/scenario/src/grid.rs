@@ -6,7 +6,7 @@ use crate::key::{quantity, require};
 use crate::scenario::read_words;
 use crate::section::{Section, Source};
 use crate::step::{congestion_control, duration, streams};
-use crate::{Control, Scenario, ScenarioError, Step};
+use crate::{Control, Place, Scenario, ScenarioError, Step};
 
 /// A checked grid: many paths, each with one measurement, that together show how good the predictions are.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,8 +46,10 @@ impl Grid {
         let root = Section::root(source, &tables);
         root.has_only(&["name", "title", "longest", "bounds", "block"])?;
         let mut cells = Vec::new();
-        for block in root.sections("block")? {
-            read_block(&block, &mut cells)?;
+        let blocks = root.sections("block")?;
+        let places = root.places(blocks.iter().map(|block| block.offset_of("congestion")));
+        for (block, place) in blocks.iter().zip(places) {
+            read_block(block, &place, &mut cells)?;
         }
         if cells.is_empty() {
             return Err(root.missing("block"));
@@ -85,8 +87,8 @@ enum Bounded {
     TcpWmem(Ratio),
 }
 
-/// Every combination of what a block lists.
-fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), ScenarioError> {
+/// Every combination of what a block lists; `place` is that of its congestion controls.
+fn read_block(block: &Section<'_>, place: &Place, cells: &mut Vec<Scenario>) -> Result<(), ScenarioError> {
     block.has_only(&["rate", "rtt", "queue", "window", "tcp_rmem", "tcp_wmem", "loss", "congestion", "streams"])?;
     let rates = list(block, "rate", rate)?.ok_or_else(|| block.missing("rate"))?;
     let rtts = list(block, "rtt", rtt)?.ok_or_else(|| block.missing("rtt"))?;
@@ -106,7 +108,11 @@ fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), Scen
                     for &loss in &losses {
                         for control in &controls {
                             for &streams in &streams {
-                                add(block, &Cell { rate, rtt, queue, bounded, loss, control, streams }, cells)?;
+                                add(
+                                    (block, place),
+                                    &Cell { rate, rtt, queue, bounded, loss, control, streams },
+                                    cells,
+                                )?;
                             }
                         }
                     }
@@ -117,11 +123,15 @@ fn read_block(block: &Section<'_>, cells: &mut Vec<Scenario>) -> Result<(), Scen
     Ok(())
 }
 
-fn add(block: &Section<'_>, cell: &Cell<'_>, cells: &mut Vec<Scenario>) -> Result<(), ScenarioError> {
+fn add(
+    (block, place): (&Section<'_>, &Place),
+    cell: &Cell<'_>,
+    cells: &mut Vec<Scenario>,
+) -> Result<(), ScenarioError> {
     let seed = cells.len() as u64 + 1;
     let queue = cell.queue().map_err(|why| block.error_at("queue", why))?;
     let scenario = cell.scenario(queue, seed).map_err(|why| block.error_at(cell.bounded.key(), why))?;
-    let needed = Control { name: cell.control.to_owned(), place: block.place_of("congestion") };
+    let needed = Control { name: cell.control.to_owned(), place: place.clone() };
     cells.push(Scenario { controls: vec![needed], ..scenario });
     Ok(())
 }

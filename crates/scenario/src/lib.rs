@@ -31,7 +31,7 @@
 //! aqm = "fq-codel"                # or "codel 5ms 100ms ecn", "threshold 30KiB"; drop-tail if not set
 //! changes = "10s rate=50M delay=20ms; 20s loss=1%"  # when, counted from the beginning of the path, and what
 //! trace = "mahimahi lte.up"       # when 1504 B may leave, instead of the rate; or "rates FILE" of lines "1.5s 20M"
-//! [path.reverse]                  # overrides single keys of the way of the acknowledgements
+//! [path.reverse]                  # overrides single keys of the way of the acknowledgements; a rate, a trace, too
 //! queue = "100packets"
 //!
 //! [near]                          # the stretch between the sender and a relay; [far] from the other relay to the

@@ -156,15 +156,8 @@ impl PathSpec {
 
     /// Leaves out traces from which the rate comes from the beginning on.
     pub(crate) fn forget_traces(&mut self) {
-        for Effects { opportunities, steps, .. } in [&mut self.forward.effects, &mut self.reverse.effects] {
-            *opportunities = None;
-            if steps.first().is_some_and(|step| step.after == Span::ZERO && step.change.rate.is_some()) {
-                for step in &mut *steps {
-                    step.change.rate = None;
-                }
-                steps.retain(|step| step.change != PathChange::default());
-            }
-        }
+        self.forward.forget_trace();
+        self.reverse.forget_trace();
     }
 
     /// As [`PathSpec::path_with`]; the error names the direction.
@@ -201,6 +194,19 @@ impl PathSpec {
 impl DirectionSpec {
     pub(crate) fn rate(&self) -> Option<BitRate> {
         self.rate
+    }
+
+    /// Leaves out a trace, and changes of the rate that begin with the path.
+    pub(crate) fn forget_trace(&mut self) {
+        self.trace = None;
+        let Effects { opportunities, steps, .. } = &mut self.effects;
+        *opportunities = None;
+        if steps.first().is_some_and(|step| step.after == Span::ZERO && step.change.rate.is_some()) {
+            for step in &mut *steps {
+                step.change.rate = None;
+            }
+            steps.retain(|step| step.change != PathChange::default());
+        }
     }
 
     fn of(way: &PathDirection) -> Self {

@@ -124,16 +124,23 @@ const ROOT_KEYS: &[&str] =
 /// The error of a scenario of two hosts that says what relays are to do.
 const NO_RELAYS: &str = "no hosts can relay; write [near] and [far]";
 
-/// The path that `section` makes of `spec`; `others` are keys that the caller reads.
+/// The path that `section` makes of `spec`; `others` are keys that the caller reads. A rate takes the place of a trace
+/// that was there before.
 fn read_path(
     section: &Section<'_>,
     others: &[&str],
     spec: &mut PathSpec,
     files: ReadFile<'_>,
 ) -> Result<Path, ScenarioError> {
+    if section.has("rate") {
+        spec.forget_traces();
+    }
     section.set_all(&PATH_KEYS, &[others, &["forward", "reverse"]].concat(), spec)?;
     for (key, direction) in [("forward", &mut spec.forward), ("reverse", &mut spec.reverse)] {
         let Some(own) = section.section(key)? else { continue };
+        if own.has("rate") {
+            direction.forget_trace();
+        }
         own.set_all(&DIRECTION_KEYS, &[], direction)?;
         if section.has("rtt") && own.has("delay") {
             return Err(own.error_at("delay", "write the rtt of [path] or the delay of both directions, not both"));
@@ -187,8 +194,11 @@ pub(crate) fn read_words(section: &Section<'_>, key: &str) -> Result<String, Sce
     section.value(key, words)?.ok_or_else(|| section.missing(key))
 }
 
+/// Reads a name or a sentence, which is printed as it is.
 fn words(text: &str) -> Result<String, String> {
-    require(text.to_owned(), !text.trim().is_empty(), text, "a name", "it must not be empty")
+    let words = require(text.to_owned(), !text.trim().is_empty(), text, "a name", "it must not be empty")?;
+    let plain = !text.chars().any(char::is_control);
+    require(words, plain, text, "a name", "it must be one line without control characters")
 }
 
 fn read_host(root: &Section<'_>, key: &str) -> Result<Vec<Change>, ScenarioError> {
@@ -216,18 +226,20 @@ fn read_steps(root: &Section<'_>, between: &Between<'_>) -> Result<Vec<Step>, Sc
     Ok(steps)
 }
 
-/// Returns the congestion controls of `steps` and of their cross traffic.
+/// Returns the congestion controls of `steps` and of their cross traffic, in the order of the file.
 fn read_controls(root: &Section<'_>, steps: &[Step]) -> Result<Vec<Control>, ScenarioError> {
-    let mut controls = Vec::new();
+    let mut asked = Vec::new();
     for (section, step) in root.sections("step")?.iter().zip(steps) {
         let cross_traffic = section.sections("cross_traffic")?;
         let loads = std::iter::once((section, &step.request));
         let loads = loads.chain(cross_traffic.iter().zip(step.cross_traffic.iter().map(|load| &load.request)));
-        controls.extend(loads.filter_map(|(section, request)| {
-            Some(Control { name: request.congestion.clone()?, place: section.place_of("congestion") })
-        }));
+        asked.extend(
+            loads.filter_map(|(section, request)| Some((section.offset_of("congestion"), request.congestion.clone()?))),
+        );
     }
-    Ok(controls)
+    asked.sort_by_key(|(offset, _)| *offset);
+    let places = root.places(asked.iter().map(|(offset, _)| *offset));
+    Ok(places.zip(&asked).map(|(place, (_, name))| Control { name: name.clone(), place }).collect())
 }
 
 /// Keys of `[[step]]` in addition to [`STEP_KEYS`].

@@ -117,12 +117,23 @@ impl<'a> Section<'a> {
 
     /// An error about the value of `key`, at its place.
     pub(crate) fn error_at(&self, key: &str, why: impl AsRef<str>) -> ScenarioError {
-        ScenarioError::new(self.place_of(key), &format!("{key}: {}", why.as_ref()))
+        ScenarioError::new(self.source.place(self.offset_of(key)), &format!("{key}: {}", why.as_ref()))
     }
 
-    /// Returns the place of the value of `key`; of this section if the key is not there.
-    pub(crate) fn place_of(&self, key: &str) -> Place {
-        self.source.place(self.table.get(key).map_or(self.at, |value| value.span().start))
+    /// Returns the place of the value of `key` in bytes; of this section if the key is not there.
+    pub(crate) fn offset_of(&self, key: &str) -> usize {
+        self.table.get(key).map_or(self.at, |value| value.span().start)
+    }
+
+    /// Returns the places of `offsets` of the file, none of which is before the one that precedes it: the file is read
+    /// once.
+    pub(crate) fn places(&self, offsets: impl Iterator<Item = usize>) -> impl Iterator<Item = Place> {
+        let source = self.source;
+        offsets.scan((0, source.place(0)), move |(at, place), offset| {
+            *place = place.behind(source.text.get(*at..offset).unwrap_or_default());
+            *at = offset;
+            Some(place.clone())
+        })
     }
 
     /// An error about a key that should be there.

@@ -2,14 +2,14 @@
 
 use fullpipe_iperf::{Jitter, Sequence};
 use fullpipe_model::{datagrams, framing};
-use fullpipe_record::{Datagrams, Echo, Path, Request};
+use fullpipe_record::{Datagrams, Echo, Path, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use crate::NotModelled;
 use crate::packet::{Numbered, Packet};
 use crate::program::Pace;
+use crate::{NotModelled, Plan, lasts};
 
 /// The most by which a program is late with a burst. Without that, streams of equal pace would stay in step, and always
 /// the same ones would find a full queue.
@@ -20,6 +20,27 @@ const ECHO_PERIOD: Span = Span::from_millis(10);
 
 /// Bytes of an echo request behind its IP header.
 const ECHO_BYTES: ByteCount = ByteCount::new(64);
+
+/// The most datagrams of a simulation, of all loads together.
+pub(crate) const MAX_DATAGRAMS: u64 = 1_000_000_000;
+
+/// Fails if the loads of `plan` have more than [`MAX_DATAGRAMS`].
+pub(crate) fn check_number(plan: &Plan) -> Result<(), NotModelled> {
+    let loads = std::iter::once(&plan.request).chain(plan.cross_traffic.iter().map(|load| &load.request));
+    let all = loads.map(|request| number(&plan.path, request)).fold(0, u64::saturating_add);
+    if all <= MAX_DATAGRAMS { Ok(()) } else { Err(NotModelled::TooManyDatagrams(all)) }
+}
+
+/// The datagrams that `request` sends; a few more if it ends by its bytes.
+fn number(path: &Path, request: &Request) -> u64 {
+    if request.transport == Transport::Tcp {
+        return 0;
+    }
+    let payload = datagrams::payload(&path.forward, request).get().max(1);
+    let each = request.rate.unwrap_or_default().bytes_in(lasts(request)).get() / payload;
+    let all = each.saturating_mul(request.streams.into());
+    request.bytes.map_or(all, |bytes| all.min(bytes.get().div_ceil(payload)))
+}
 
 /// A program that sends datagrams at a rate, and what its far end has counted.
 #[derive(Debug)]

@@ -13,13 +13,13 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use crate::captures::{Captures, End};
 use crate::connection::Connection;
 use crate::cross_traffic::Load;
-use crate::datagrams::{DatagramStream, Echoes};
+use crate::datagrams::{DatagramStream, Echoes, check_number};
 use crate::division::{Arrived, Divided};
 use crate::flow::Flow;
 use crate::packet::{Content, Packet};
 use crate::program::{Sink, Source};
 use crate::sampling::{Sampler, sending_ends};
-use crate::{CrossTraffic, Division, Granularity, NotModelled, Plan};
+use crate::{CrossTraffic, Division, Granularity, NotModelled, Plan, lasts};
 
 /// The first connection begins within so much of when it may: a program takes part of a millisecond, by which the
 /// stamps of both hosts count, to do so.
@@ -107,6 +107,7 @@ impl Simulation {
     fn prepared(plan: Plan) -> Result<Self, NotModelled> {
         let plan = resolved(plan);
         let connection = Connection::new(&plan)?;
+        check_number(&plan)?;
         let origin = Time::ZERO + plan.lead;
         let [forward, reverse] = Direction::both(&plan.path, plan.seed);
         let mut streams = Streams::new(&plan, &forward);
@@ -119,7 +120,7 @@ impl Simulation {
             forward,
             reverse,
             sampler: Sampler::new(&plan),
-            stage: Stage::Flowing { until: origin + plan.lasts() },
+            stage: Stage::Flowing { until: origin + lasts(&plan.request) },
             pending,
             divided,
             maker,
@@ -141,17 +142,26 @@ impl Simulation {
 
     /// Lets everything happen up to and at `until`, or until the transfer is over.
     pub fn run_until(&mut self, until: Time) {
-        while !self.is_over() {
+        while !self.advance(until, u32::MAX) {}
+    }
+
+    /// As [`Self::run_until`], but lets at most so many `events` happen. Returns whether it got there.
+    pub fn advance(&mut self, until: Time, events: u32) -> bool {
+        for _ in 0..events {
+            if self.is_over() {
+                return true;
+            }
             let next = self.next_event().filter(|next| *next <= until);
             self.sample_until(next.unwrap_or(until));
-            let Some(next) = next else { break };
+            let Some(next) = next else {
+                self.now = self.now.max(until);
+                return true;
+            };
             self.now = next;
             self.events += 1;
             self.step(next);
         }
-        if !self.is_over() {
-            self.now = self.now.max(until);
-        }
+        self.is_over()
     }
 
     /// Returns whether the time of the transfer has passed, or all its bytes have been read, and both ends know.

@@ -26,6 +26,8 @@ pub use cross_traffic::{CrossTraffic, CrossTrafficResult};
 pub use division::Division;
 pub use engine::Simulation;
 
+use datagrams::MAX_DATAGRAMS;
+
 /// The length of the trains in which the path carries segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Granularity {
@@ -85,13 +87,13 @@ impl Plan {
             lead: Span::ZERO,
         }
     }
+}
 
-    /// The longest time for which data is sent. One that ends by its bytes could take for ever on a path that loses
-    /// all.
-    pub(crate) fn lasts(&self) -> Span {
-        const DAY: Span = Span::from_secs(86_400);
-        if self.request.bytes.is_some() { DAY } else { self.request.omit + self.request.duration }
-    }
+/// The longest time for which a load sends data. One that ends by its bytes could take for ever on a path that loses
+/// all.
+pub(crate) fn lasts(request: &Request) -> Span {
+    const DAY: Span = Span::from_secs(86_400);
+    if request.bytes.is_some() { DAY } else { request.omit + request.duration }
 }
 
 /// Something that a simulation was asked for and that is not modelled.
@@ -106,6 +108,9 @@ pub enum NotModelled {
     /// Datagrams that no packet of the path holds.
     #[error("datagrams that are larger than a packet of the path are not modelled")]
     Fragments,
+    /// More datagrams than a processor handles in a few minutes.
+    #[error("{0} datagrams are too many to be simulated: at most {MAX_DATAGRAMS} are")]
+    TooManyDatagrams(u64),
     /// Data in both directions.
     #[error("data in both directions at once is not modelled: simulate each by itself")]
     BothDirections,

@@ -35,6 +35,28 @@ fn measure(plan: Plan) -> (Measurement, Vec<CrossTrafficResult>) {
 }
 
 #[test]
+fn loads_of_more_datagrams_than_can_be_simulated_are_refused() {
+    let dense = Request { streams: 128, block: ByteCount::new(32), ..udp(1e5) };
+    let refused = |plan| Simulation::new(plan).err();
+    let too_many = |count| Some(NotModelled::TooManyDatagrams(count));
+    assert_eq!(refused(plan(dense.clone())), too_many(250_000_000_000));
+    assert_eq!(refused(plan(Request { bytes: Some(ByteCount::new(32_000)), ..dense.clone() })), None);
+    let cross_traffic = vec![CrossTraffic { request: dense.clone(), starts: Span::ZERO }; 2];
+    assert_eq!(refused(Plan { cross_traffic, ..plan(tcp()) }), too_many(500_000_000_000));
+    assert_eq!(refused(plan(Request { rate: Some(BitRate::from_bps(u64::MAX)), ..dense })), too_many(u64::MAX));
+}
+
+#[test]
+fn a_simulation_advances_by_so_many_events() {
+    let mut stepped = Simulation::new(plan(udp(120.0))).unwrap();
+    let end = Time::from_nanos(u64::MAX);
+    assert!(!stepped.advance(end, 1000));
+    assert_eq!(stepped.events(), 1000);
+    while !stepped.advance(end, 7) {}
+    assert_eq!(stepped.measure(), Simulation::new(plan(udp(120.0))).unwrap().measure());
+}
+
+#[test]
 fn datagrams_below_the_rate_all_arrive() {
     for direction in [Direction::Upload, Direction::Download] {
         let (measurement, _) = measure(plan(Request { direction, streams: 2, ..udp(20.0) }));

@@ -20,13 +20,13 @@ pub fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends one message, with at most five descriptors.
+/// Sends one message, with at most eleven descriptors.
 ///
 /// # Errors
 /// Fails as `sendmsg` does: with `EPIPE` once the other end is gone, `EMSGSIZE` for a message that is too long.
 ///
 /// # Panics
-/// With more than five descriptors.
+/// With more than eleven descriptors.
 pub fn send_with_descriptors(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     assert!(descriptors.len() <= MAX_DESCRIPTORS, "at most {MAX_DESCRIPTORS} descriptors a message");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];

@@ -3,7 +3,8 @@ use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
 use fullpipe_experiment::{
-    CaptureTo, ExperimentError, GridPlace, Interrupt, grid_duration, run_grid, run_scenario, run_scenario_virtually,
+    CaptureNumbers, CaptureTo, ExperimentError, GridPlace, Interrupt, grid_duration, run_grid, run_scenario,
+    run_scenario_virtually,
 };
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_lab::{Backend, Host, JoinedLab, Lab, LabError, Plan, Stdio, check_congestion_control};
@@ -280,7 +281,8 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
         Action::Run { scenarios, all, time_scale, is_virtual, capture, capture_size, keep, .. } => {
             let all_names = || builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
             let names = if *all { all_names() } else { scenarios.clone() };
-            let capture = capture.as_deref().map(|folder| CaptureTo { folder, max_size: *capture_size });
+            let numbers = &CaptureNumbers::default();
+            let capture = capture.as_deref().map(|folder| CaptureTo { folder, max_size: *capture_size, numbers });
             let place = if *is_virtual { Place::Virtual } else { Place::Lab { backend, capture } };
             run_all(&names, *time_scale, place, keep, terminal)
         }

@@ -38,8 +38,11 @@ fn headline(experiment: &Experiment) -> String {
     match &experiment.proof {
         Some(proof) => {
             let after = rate(&proof.measurement);
-            let times = after.relative_to(before);
             let rates = from_to(&before.to_string(), &after.to_string());
+            if before == BitRate::ZERO {
+                return format!("{rates}: without the limit of {limit}");
+            }
+            let times = after.relative_to(before);
             format!("{rates}: without the limit of {limit}, {times:.1} times as much arrives")
         }
         None => format!("{before}: limited by {limit}"),

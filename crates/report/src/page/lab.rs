@@ -116,7 +116,9 @@ fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
     let mut rows = Rows::new("Measured and published rates", ["step", "measured, published"]);
     let mut differences = Vec::new();
     for (report, step) in steps {
-        let Some((measured, published)) = step.measured.zip(step.published.and_then(|source| source.rate)) else {
+        let Some((measured, published)) =
+            step.measured.zip(step.published.and_then(|source| source.rate).filter(|rate| *rate > BitRate::ZERO))
+        else {
             continue;
         };
         differences.push((measured.relative_to(published) - 1.0).abs());

@@ -79,7 +79,7 @@ fn processor_time(report: &SweepReport) -> String {
 }
 
 fn percent(part: BitRate, whole: BitRate) -> String {
-    format!("{:.0} %", part.relative_to(whole) * 100.0)
+    format!("{:.0} %", Ratio::of(part.as_f64(), whole.as_f64()).percent())
 }
 
 /// Returns the median spread of the settings that were measured more than once, on the slope and on the plateau.

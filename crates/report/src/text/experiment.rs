@@ -161,9 +161,10 @@ fn status(experiment: &Experiment) -> String {
     match &experiment.proof {
         Some(proof) => {
             let after = rate(proof.measurement.summary.steady, proof.measurement.summary.rate);
+            let times =
+                if before > BitRate::ZERO { format!(" ({:.1}×)", after.relative_to(before)) } else { String::new() };
             format!(
-                "{before} → {after} ({:.1}×): the limit was {}, now it is {}.",
-                after.relative_to(before),
+                "{before} → {after}{times}: the limit was {}, now it is {}.",
                 experiment.verdict.kind.name(),
                 proof.verdict.kind.name()
             )

@@ -105,6 +105,10 @@ fn comparison(report: &GridReport, style: Style) -> String {
         ("÷", Align::Right),
         ("resent", Align::Right),
     ]);
+    let ratio = |both: Option<(GridRun, GridRun)>| {
+        let (simulated, kernel) = both.filter(|(_, kernel)| kernel.rate > BitRate::ZERO)?;
+        Some(format!("{:.3}", simulated.rate.relative_to(kernel.rate)))
+    };
     let again = |run: GridRun| or_dash(run.retransmits.map(|count| count.get().to_string()));
     for cell in &report.cells {
         let both = cell.simulated.zip(cell.kernel);
@@ -115,7 +119,7 @@ fn comparison(report: &GridReport, style: Style) -> String {
             control(cell),
             rate(cell.simulated),
             rate(cell.kernel),
-            or_dash(both.map(|(simulated, kernel)| format!("{:.3}", simulated.rate.relative_to(kernel.rate)))),
+            or_dash(ratio(both)),
             or_dash(both.map(|(simulated, kernel)| format!("{} / {}", again(simulated), again(kernel)))),
         ]);
     }

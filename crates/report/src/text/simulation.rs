@@ -224,7 +224,9 @@ fn rows(report: &WhatIfReport, style: Style) -> String {
     ]];
     for (index, transfer) in report.simulations.iter().enumerate() {
         let name = transfer.name.as_deref().unwrap_or_default();
-        let gain = before.filter(|_| index > 0).map(|before| transfer.rate.median.relative_to(before));
+        let gain = before
+            .filter(|before| index > 0 && *before > BitRate::ZERO)
+            .map(|before| transfer.rate.median.relative_to(before));
         let several = transfer.seeds > 1;
         rows.push([
             if index == 0 { format!("simulated {name}") } else { printable(name) },

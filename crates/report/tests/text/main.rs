@@ -7,8 +7,8 @@ mod host;
 mod page;
 mod programs;
 
-use fullpipe_record::{Steady, SweepRun};
-use fullpipe_report::{self as report, Style};
+use fullpipe_record::{Content, Document, Published, Steady, SweepRun};
+use fullpipe_report::{self as report, Source, Style};
 use fullpipe_units::{BitRate, Span};
 
 /// The width of a terminal that nobody has widened.
@@ -143,6 +143,37 @@ fn a_loop_that_was_interrupted_before_its_remedy() {
     experiment.interrupted = true;
     let text = textbook(&|style| report::result(&experiment, style));
     assert!(text.contains("interrupted before a remedy was proven"), "{text}");
+}
+
+#[test]
+fn rates_of_nothing_are_not_divided_by() {
+    let mut experiment = fixture::spoilt_proof();
+    experiment.measurement.summary.steady = None;
+    experiment.measurement.summary.rate = BitRate::ZERO;
+    let mut grid = fixture::grid_against_virtual();
+    grid.cells.iter_mut().filter_map(|cell| cell.kernel.as_mut()).for_each(|run| run.rate = BitRate::ZERO);
+    let mut what_if = fixture::past_with_changes();
+    what_if.simulations[0].rate.median = BitRate::ZERO;
+    let mut lab = fixture::lab_report();
+    for step in &mut lab.steps {
+        step.published = Some(Published { rate: Some(BitRate::ZERO), ..Published::default() });
+    }
+    let pages = [
+        Content::Experiment { experiment: Box::new(experiment.clone()) },
+        Content::Lab { lab: vec![lab] },
+        Content::WhatIf { what_if: vec![what_if.clone()] },
+        Content::Grid { grid: Box::new(grid.clone()) },
+    ];
+    let page = |content| {
+        let document = Document::new(content);
+        report::text_page(&[Source { name: "result.json", document: &document }], Style::PLAIN).unwrap()
+    };
+    let text = pages.map(page).concat()
+        + &report::result(&experiment, Style::PLAIN)
+        + &report::grid_report(&grid, Style::PLAIN)
+        + &report::what_if(&what_if, Style::PLAIN);
+    let undefined = |word: &str| ["NaN", "inf"].contains(&word.trim_matches(['(', ')', '×']));
+    assert!(text.contains("0 bit/s → ") && !text.split_whitespace().any(undefined), "{text}");
 }
 
 #[test]

@@ -112,6 +112,26 @@ fn bad_values_are_reported_with_their_place() {
         ("within = \"5%\" }", "within = 0 }", "x.toml:14:27: within: \"0\" is not a bound: it must be above 0"),
         ("expect = 2", "expect = 0.0", "x.toml:19:10: expect: \"0.0\" is not a bound: it must be above 0"),
         ("\"n\"", "' '", "x.toml:1:8: name: \" \" is not a name: it must not be empty"),
+        (
+            "\"n\"",
+            "\"n\\u001b]0;m\\u0007\"",
+            "x.toml:1:8: name: \"n\\u{1b}]0;m\\u{7}\" is not a name: it must be one line without control characters",
+        ),
+        (
+            "\"t\"",
+            "\"t\\r\"",
+            "x.toml:2:9: title: \"t\\r\" is not a name: it must be one line without control characters",
+        ),
+        (
+            "\"t\"",
+            "\"t\"\nsource = \"s\\nt\"",
+            "x.toml:3:10: source: \"s\\nt\" is not a name: it must be one line without control characters",
+        ),
+        (
+            "name = \"b\"",
+            "name = \"b\\u009b\"",
+            "x.toml:16:8: name: \"b\\u{9b}\" is not a name: it must be one line without control characters",
+        ),
     ] {
         assert_eq!(stated(old, new), sentence);
     }

@@ -219,6 +219,28 @@ fn traces_are_read_from_the_files_that_are_named() {
     assert_eq!(when, [(0, true), (1, false), (2, true)].map(|(after, rate)| (Span::from_secs(after), rate)));
 }
 
+#[test]
+fn a_rate_of_a_step_or_of_a_direction_takes_the_place_of_a_trace_before_it() {
+    let files = |_: &str| Ok("0s 5M\n2s 8M\n".to_owned());
+    let of = |path: &str, own: &str| {
+        let all = format!("name = 'n'\ntitle = 't'\n[path]\nrtt = '1ms'\nqueue = '1M'\n{path}\n");
+        let text = format!("{all}[[step]]\nname = 's'\npath = {{ {own} }}\n");
+        let mut steps = Scenario::parse_with("x.toml", &text, &files).unwrap().steps;
+        let path = steps.remove(0).path.unwrap();
+        [path.forward, path.reverse].map(|way| (way.rate.map(BitRate::bps), way.effects.steps.len()))
+    };
+    let (traced, own) = ((None, 2), (Some(2_000_000), 0));
+    for trace in ["trace = 'rates f'", "changes = '0s rate=5M; 2s rate=8M'"] {
+        assert_eq!(of(trace, "mtu = 1400"), [traced, traced], "{trace}");
+        assert_eq!(of(trace, "rate = '2M'"), [own, own], "{trace}");
+        assert_eq!(of(trace, "forward = { rate = '2M' }"), [own, traced], "{trace}");
+        assert_eq!(of(trace, "reverse = { rate = '2M' }"), [traced, own], "{trace}");
+        assert_eq!(of(&format!("{trace}\n[path.reverse]\nrate = '2M'"), "mtu = 1400"), [traced, own], "{trace}");
+    }
+    let both = of("rate = '5M'", "rate = '2M', trace = 'rates f'");
+    assert_eq!(both, [(Some(2_000_000), 2); 2], "a trace of the step itself counts");
+}
+
 /// One step with these keys.
 fn step(keys: &str) -> fullpipe_scenario::Step {
     parse(&format!("name = 'n'\ntitle = 't'\npath = {{ rate = '1G', rtt = '1ms' }}\n[[step]]\nname = 's'\n{keys}"))
@@ -268,6 +290,10 @@ fn each_congestion_control_is_known_by_the_place_that_asks_for_it() {
          [[step.cross_traffic]]\ncongestion = 'reno'\n[[step.cross_traffic]]\ntransport = 'udp'\nrate = '1M'\n";
     let asked: Vec<_> = parse(text).controls.iter().map(|asked| format!("{} {}", asked.place, asked.name)).collect();
     assert_eq!(asked, ["test.toml:5:1 cubic", "test.toml:9:14 bbr", "test.toml:11:14 reno"]);
+    let inline = "name = 'n'\ntitle = 't'\npath = { rtt = '1ms' }\nstep = [{ name = 'ä', cross_traffic = \
+                  [{ congestion = 'reno' }], congestion = 'bbr' }, { name = 'b', congestion = 'vegas' }]\n";
+    let asked: Vec<_> = parse(inline).controls.iter().map(|asked| format!("{} {}", asked.place, asked.name)).collect();
+    assert_eq!(asked, ["test.toml:4:55 reno", "test.toml:4:79 bbr", "test.toml:4:115 vegas"]);
     let text =
         "name = 'n'\ntitle = 't'\nlongest = '5s'\n[[block]]\nrate = ['1M']\nrtt = ['9ms']\ncongestion = ['bbr']\n";
     let cells = Grid::parse("grid.toml", text).unwrap().cells;
