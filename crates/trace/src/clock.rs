@@ -2,8 +2,8 @@
 
 use fullpipe_units::{Span, Time};
 
-/// Maximum time by which a packet is late in its file behind others of its device and still belongs before them: programs
-/// that capture with several processors write packets so. NTP corrects less without a step, and steps by more.
+/// Maximum time by which a packet is late in its file behind others of its device and still belongs before them:
+/// programs that capture with several processors write packets so. NTP corrects less without a step, and steps by more.
 const LATE: u64 = 125_000_000;
 
 /// The same behind those of another device: a program writes those of a slow device when it reads its buffer, at the
@@ -58,8 +58,8 @@ impl Steps {
 }
 
 impl Clock {
-    /// Returns the time of the next packet of the file, which `device` captured. It is at most [`LATE`] before another's,
-    /// or [`LATE_OF_DEVICE`] before one of another device: after a longer step, the clock goes on from the packet before.
+    /// Returns the time of the next packet of the file, which `device` captured. It is at most [`LATE`] before another's
+    /// of that device, and [`LATE_OF_DEVICE`] before any: after a longer step, the clock goes on from the packet before.
     #[inline]
     pub(crate) fn time(&mut self, at: Time, device: u16) -> Time {
         let at = at.as_nanos().wrapping_add(self.offset);
