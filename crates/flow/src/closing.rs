@@ -44,6 +44,20 @@ impl Closing {
         }
     }
 
+    /// Takes note of a packet without SYN, FIN and RST. Where data goes on behind a RST, that ended nothing, and the
+    /// numbers go on with it.
+    #[inline]
+    pub(crate) fn go_on(&mut self, packet: &Packet, is_from_first: bool) {
+        if self.is_reset {
+            let [first, second] = &mut self.ends;
+            let (own, other) = if is_from_first { (first, second) } else { (second, first) };
+            reach(own, packet.next());
+            if packet.has(flags::ACK) {
+                reach(other, packet.acknowledgement);
+            }
+        }
+    }
+
     /// Returns true if `packet`, which opens nothing, is one of another connection between the same ports, whose SYN
     /// was not captured. The last one before it was captured at `last`.
     pub(crate) fn is_over(&self, packet: &Packet, is_from_first: bool, last: Time) -> bool {
@@ -76,5 +90,12 @@ impl Closing {
         let beyond = number.wrapping_sub(end).cast_signed();
         let most = if self.is_reset { NEAR } else { 0 };
         !(-NEAR..=most).contains(&beyond)
+    }
+}
+
+/// Moves the end of what was sent up to `number`, if it is known and lies before.
+fn reach(end: &mut Option<u32>, number: u32) {
+    if let Some(end) = end.as_mut().filter(|end| number.wrapping_sub(**end).cast_signed() > 0) {
+        *end = number;
     }
 }

@@ -93,13 +93,15 @@ impl Followed {
             if packet.has(flags::RST) {
                 self.closing.reset(self.next(blocks));
             }
+        } else {
+            self.closing.go_on(packet, self.begin.is_from_first(packet));
         }
     }
 
     /// Returns about the number behind the last one that each end sent.
     fn next(&self, blocks: &Blocks) -> [Option<u32>; 2] {
         let mut next = self.flow.as_ref().map_or([None; 2], |flow| flow.next());
-        for packet in self.waiting.packets(blocks) {
+        for packet in self.waiting.packets(blocks).filter(|packet| !packet.has(flags::RST)) {
             next[usize::from(!self.begin.is_from_first(packet))] = Some(packet.next());
         }
         next

@@ -338,6 +338,30 @@ fn a_forged_reset_ends_no_connection() {
 }
 
 #[test]
+fn a_reset_that_ends_nothing_ends_nothing_later() {
+    const LENGTH: u32 = 1 << 20;
+    // More than the sequence numbers there are. Of one end all packets are lost to the capture, or of none.
+    for lost in [None, Some(true), Some(false)] {
+        let mut capture = Capture::new();
+        capture.handshake(RTT);
+        for index in 0..5_000_u32 {
+            let sent = 1_000_u32.wrapping_add(index.wrapping_mul(LENGTH));
+            if lost != Some(true) || index < 2 {
+                capture.sent(true, Segment { sequence: sent, payload: LENGTH, ..data(0) });
+            }
+            capture.wait(RTT);
+            if lost != Some(false) || index < 2 {
+                capture.sent(false, Segment { acknowledgement: sent.wrapping_add(LENGTH), ..ack(0) });
+            }
+            if index == 10 || index == 3_000 {
+                capture.sent(false, Segment { sequence: 2_000_000_000, flags: flags::RST, ..segment() });
+            }
+        }
+        assert_eq!(capture.finish().flows.len(), 1, "{lost:?}");
+    }
+}
+
+#[test]
 fn an_answer_to_another_syn_begins_another_connection() {
     let answer = |sequence: u32, acknowledgement: u32| {
         (false, Segment { sequence, acknowledgement, flags: flags::SYN | flags::ACK, ..segment() })

@@ -61,8 +61,9 @@ impl Queue {
         (chunk > ByteCount::ZERO).then_some(chunk)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.left == ByteCount::ZERO
+    /// Returns the bytes that nobody has taken.
+    pub(crate) fn left(&self) -> ByteCount {
+        self.left
     }
 }
 
@@ -194,6 +195,17 @@ impl Ranges {
         true
     }
 
+    /// Returns whether a connection is to receive more of what it was asked for.
+    pub(crate) fn receives(&self, connection: usize) -> bool {
+        self.asked.get(connection).is_some_and(|asked| !matches!(asked, Asked::Idle))
+    }
+
+    /// Returns the bytes of the chunks that are not there.
+    pub(crate) fn missing(&self) -> ByteCount {
+        let missing = (0..self.chunks.len()).filter(|at| self.chunks[*at] != Chunk::Whole);
+        missing.map(|at| self.size(at, at + 1)).sum()
+    }
+
     /// Returns whether the file is there.
     pub(crate) fn is_complete(&self) -> bool {
         self.left == 0
@@ -289,8 +301,8 @@ mod tests {
     fn the_last_chunk_of_a_queue_is_what_is_left() {
         let mut queue = Queue { left: ByteCount::new(25), chunk: CHUNK };
         assert_eq!((queue.take(), queue.take()), (Some(CHUNK), Some(CHUNK)));
-        assert!(!queue.is_empty());
+        assert_eq!(queue.left(), ByteCount::new(5));
         assert_eq!((queue.take(), queue.take()), (Some(ByteCount::new(5)), None));
-        assert!(queue.is_empty());
+        assert_eq!(queue.left(), ByteCount::ZERO);
     }
 }

@@ -453,7 +453,7 @@ impl Simulation {
     /// Gives a connection that has written everything the next chunk of the queue. Returns whether there was one.
     fn takes_chunk(&mut self, index: usize) -> bool {
         let Divided::Queue(queue) = &mut self.divided else { return false };
-        let flow = self.flows.get_mut(index).filter(|flow| flow.has_written_all());
+        let flow = self.flows.get_mut(index).filter(|flow| flow.has_written_all() && !flow.sender.is_dead());
         flow.is_some_and(|flow| queue.take().map(|chunk| flow.grant(chunk)).is_some())
     }
 
@@ -538,8 +538,8 @@ impl Simulation {
                 self.pending -= usize::from(self.flows.get_mut(index).is_some_and(Flow::ends_now));
                 self.pending == 0
             }
-            Divided::Queue(queue) => queue.is_empty() && self.own_flows().iter().all(Flow::has_arrived),
-            Divided::Ranges(_) => self.follow_ranges(index),
+            Divided::Queue(queue) => queue.left() == ByteCount::ZERO && self.own_flows().iter().all(Flow::is_over),
+            Divided::Ranges(_) => self.follow_ranges(index) || !self.receives_ranges(),
         };
         if is_complete || self.is_broken() {
             self.stage = Stage::Over { stopped: self.now };
@@ -578,6 +578,23 @@ impl Simulation {
             }
         }
         matches!(&self.divided, Divided::Ranges(ranges) if ranges.is_complete())
+    }
+
+    /// Returns whether a connection that has not given up is to receive more of what it was asked for.
+    fn receives_ranges(&self) -> bool {
+        let Divided::Ranges(ranges) = &self.divided else { return false };
+        let mut flows = self.own_flows().iter().enumerate();
+        flows.any(|(index, flow)| ranges.receives(index) && !flow.sender.is_dead())
+    }
+
+    /// Returns the bytes of a transfer that ends by its bytes which have not been read.
+    pub(crate) fn missing(&self) -> ByteCount {
+        let of_connections = || self.own_flows().iter().map(Flow::missing).sum();
+        match &self.divided {
+            Divided::Equal => of_connections(),
+            Divided::Queue(queue) => queue.left() + of_connections(),
+            Divided::Ranges(ranges) => ranges.missing(),
+        }
     }
 
     /// Adds a connection whose sender is asked for so many bytes at `starts`.

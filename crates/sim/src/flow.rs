@@ -195,6 +195,17 @@ impl Flow {
         self.source.total().is_some_and(|total| self.receiver.bytes_read() >= total)
     }
 
+    /// Returns whether everything that the program has to send has been read, or never will be.
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_arrived() || self.sender.is_dead()
+    }
+
+    /// Returns the bytes that the sending program had to write and that have not been read.
+    pub(crate) fn missing(&self) -> ByteCount {
+        let unread = |total: ByteCount| total.saturating_sub(self.receiver.bytes_read());
+        self.source.unwritten() + self.source.total().map_or(ByteCount::ZERO, unread)
+    }
+
     /// Asks the sending program for so many bytes more, which knows at `at`.
     pub(crate) fn ask(&mut self, at: Time, bytes: ByteCount) {
         self.asked = Some((at, bytes));
@@ -220,10 +231,9 @@ impl Flow {
         self.source.stop(&self.sender);
     }
 
-    /// Returns whether everything that the program has to send has been read, or never will be, the first time that
-    /// this is so.
+    /// Returns whether it [is over](Self::is_over), the first time that this is so.
     pub(crate) fn ends_now(&mut self) -> bool {
-        let is_over = self.has_arrived() || self.sender.is_dead();
+        let is_over = self.is_over();
         let ends = is_over && !self.ended;
         self.ended |= is_over;
         ends

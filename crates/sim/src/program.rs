@@ -45,6 +45,8 @@ pub(crate) struct Source {
     /// When it tries next without being woken.
     wakes: Option<Time>,
     finished: bool,
+    /// What it did not come to write before it was stopped, of what it had to.
+    unwritten: ByteCount,
 }
 
 impl Source {
@@ -56,12 +58,15 @@ impl Source {
             start,
         });
         let retries_after = Span::from_millis(1).min(rtt / 64).max(Span::from_micros(1));
-        Self { pace, total, kind: request.writer, retries_after, blocked_since: None, wakes: None, finished: false }
+        let (kind, unwritten) = (request.writer, ByteCount::ZERO);
+        Self { pace, total, kind, retries_after, blocked_since: None, wakes: None, finished: false, unwritten }
     }
 
     /// Writes nothing more.
     pub(crate) fn stop(&mut self, sender: &Sender) {
-        self.total = Some(sender.written());
+        let written = sender.written();
+        self.unwritten = self.total.map_or(ByteCount::ZERO, |total| total.saturating_sub(written));
+        self.total = Some(written);
         self.wakes = None;
         self.finished = true;
     }
@@ -81,6 +86,11 @@ impl Source {
     /// Returns the bytes that it writes in all, where that is known.
     pub(crate) fn total(&self) -> Option<ByteCount> {
         self.total
+    }
+
+    /// Returns what it did not come to write before it was stopped, of what it had to.
+    pub(crate) fn unwritten(&self) -> ByteCount {
+        self.unwritten
     }
 
     /// Writes what is due and fits. Returns whether anything was written.

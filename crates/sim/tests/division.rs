@@ -7,6 +7,9 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 const SIZE: ByteCount = ByteCount::new(20_000_000);
 const CHUNK: ByteCount = ByteCount::from_mib(1);
 
+/// The kernel's number for the state of a connection that has ended.
+const CLOSED: u8 = 7;
+
 /// A transfer of [`SIZE`] over 100 Mbit/s × 20 ms and four connections, divided so.
 fn plan(division: Division) -> Plan {
     let (rate, rtt) = (BitRate::from_mbps(100), Span::from_millis(20));
@@ -64,4 +67,26 @@ fn a_transfer_that_changes_to_bbr_is_slowed_by_chance_losses_no_more() {
     let bbr = changing.measure();
     assert!(bbr.summary.duration.scaled(2.0) < cubic.summary.duration, "{:?} {:?}", bbr.summary, cubic.summary);
     assert_eq!(bbr.local.sockets[0].congestion, "bbr");
+}
+
+#[test]
+fn a_transfer_ends_with_the_last_connection_that_lives_and_is_not_valid_where_another_gave_up() {
+    let (size, chunk) = (ByteCount::from_kib(40), ByteCount::from_kib(10));
+    for division in [Division::Equal, Division::Queue(chunk), Division::Ranges(chunk)] {
+        let (mut whole, mut partial) = (0, 0);
+        for seed in 0..16 {
+            let mut lossy = plan(division);
+            lossy.seed = seed;
+            lossy.request.bytes = Some(size);
+            lossy.path.forward.loss = Some(Ratio::new(0.8));
+            let measured = Simulation::new(lossy).unwrap().measure();
+            assert!(measured.summary.duration < Span::from_secs(2_000), "{division:?}, {seed}: {:?}", measured.summary);
+            let state = |stream: u16| measured.sender().samples.iter().rfind(|sample| sample.stream == stream);
+            let gave_up = (0..4).filter(|stream| state(*stream).unwrap().tcp.state == Some(CLOSED)).count();
+            assert_eq!(measured.validity.is_valid(), gave_up == 0, "{division:?}, {seed}: {:?}", measured.validity);
+            whole += usize::from(gave_up == 0);
+            partial += usize::from((1..4).contains(&gave_up));
+        }
+        assert!(whole > 2 && partial > 2, "{division:?}: {whole} {partial}");
+    }
 }

@@ -2,9 +2,13 @@
 
 use fullpipe_units::{Span, Time};
 
-/// Maximum time by which a packet is late in its file and still belongs before others: programs that capture on several
-/// devices, or with several processors, write packets so. NTP corrects less without a step, and steps by more.
+/// Maximum time by which a packet is late in its file behind others of its device and still belongs before them:
+/// programs that capture with several processors write packets so. NTP corrects less without a step, and steps by more.
 const LATE: u64 = 125_000_000;
+
+/// The same behind those of another device: a program writes those of a slow device when it reads its buffer, at the
+/// latest 250 ms (dumpcap) or 1 s (tcpdump) after the first of them.
+const LATE_OF_DEVICE: u64 = 2_000_000_000;
 
 /// Maximum silence: beyond it the clock was set, as that of a host which begins in 1970.
 const SILENCE: u64 = 366 * 86_400 * 1_000_000_000;
@@ -19,6 +23,11 @@ pub(crate) struct Clock {
     offset: u64,
     last_step: Option<Step>,
     pub(crate) steps: Steps,
+    /// The device of the packet before, and the latest time of its packets; zero before the first of them.
+    device: u16,
+    newest_of_device: u64,
+    /// The same time of each device, as it was when another one's packet came.
+    devices: Vec<u64>,
 }
 
 /// A step back after which the clock may return: a single packet, or those of another device, have an earlier time.
@@ -49,15 +58,19 @@ impl Steps {
 }
 
 impl Clock {
-    /// Returns the time of the next packet of the file. It is at most [`LATE`] before another's: after a longer step,
-    /// the clock goes on from the packet before.
+    /// Returns the time of the next packet of the file, which `device` captured. It is at most [`LATE`] before another's
+    /// of that device, and [`LATE_OF_DEVICE`] before any: after a longer step, the clock goes on from the packet before.
     #[inline]
-    pub(crate) fn time(&mut self, at: Time) -> Time {
+    pub(crate) fn time(&mut self, at: Time, device: u16) -> Time {
         let at = at.as_nanos().wrapping_add(self.offset);
+        if device != self.device {
+            self.change_device(device);
+        }
         let newest = self.newest.unwrap_or_else(|| self.begin(at));
         let longest = self.last_step.map_or(SILENCE, |step| step.by);
         if at.checked_sub(newest).is_some_and(|ahead| ahead < longest) {
             self.newest = Some(at);
+            self.newest_of_device = at;
             return Time::from_nanos(at);
         }
         self.odd(at, newest)
@@ -68,11 +81,20 @@ impl Clock {
         at
     }
 
+    fn change_device(&mut self, device: u16) {
+        let [before, next] = [self.device, device].map(usize::from);
+        self.devices.resize(self.devices.len().max(before.max(next) + 1), 0);
+        self.devices[before] = self.newest_of_device;
+        (self.device, self.newest_of_device) = (device, self.devices[next]);
+    }
+
     #[cold]
     fn odd(&mut self, at: u64, newest: u64) -> Time {
-        if newest.wrapping_sub(at) > LATE {
-            return Time::from_nanos(self.step(at, newest));
-        }
+        let behind = newest.wrapping_sub(at);
+        let behind_own = self.newest_of_device.saturating_sub(at);
+        let is_late = behind <= LATE || behind <= LATE_OF_DEVICE && behind_own <= LATE;
+        let at = if is_late { at } else { self.step(at, newest) };
+        self.newest_of_device = self.newest_of_device.max(at);
         self.first = self.first.min(at);
         Time::from_nanos(at)
     }
@@ -109,17 +131,40 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Returns the times of packets in milliseconds, and the steps.
+    /// Returns the times of packets of one device in milliseconds, and the steps.
     fn times(of_file: &[u64]) -> (Vec<u64>, u64) {
+        let of_device: Vec<(u64, u16)> = of_file.iter().map(|at| (*at, 0)).collect();
+        times_of_devices(&of_device)
+    }
+
+    fn times_of_devices(of_file: &[(u64, u16)]) -> (Vec<u64>, u64) {
         let mut clock = Clock::default();
-        let mut time = |at: &u64| clock.time(Time::from_nanos(at * 1_000_000)).as_nanos() / 1_000_000;
-        (of_file.iter().map(&mut time).collect(), clock.steps.count)
+        let time = |(at, device): &(u64, u16)| clock.time(Time::from_nanos(at * 1_000_000), *device);
+        let times = of_file.iter().map(time).map(|at| at.as_nanos() / 1_000_000).collect();
+        (times, clock.steps.count)
     }
 
     #[test]
     fn late_packets_keep_their_time() {
         let of_file = [1_000, 1_200, 1_075, 1_300, 1_250, 90_000_000];
         assert_eq!(times(&of_file), (of_file.to_vec(), 0));
+    }
+
+    #[test]
+    fn packets_of_another_device_may_be_later() {
+        let of_file = [(5_000, 7), (5_250, 7), (5_001, 2), (5_240, 2), (6_900, 7), (5_250, 2), (5_200, 2), (6_901, 7)];
+        let as_they_are: Vec<u64> = of_file.iter().map(|(at, _)| *at).collect();
+        assert_eq!(times_of_devices(&of_file), (as_they_are, 0));
+    }
+
+    #[test]
+    fn a_clock_of_several_devices_that_was_set_goes_on() {
+        // The busy one shows by how much, wherever packets of the other one stand.
+        let of_file = [(5_000, 0), (5_010, 1), (5_100, 0), (4_100, 0), (4_090, 1), (4_200, 0), (4_110, 1)];
+        assert_eq!(times_of_devices(&of_file), (vec![5_000, 5_010, 5_100, 5_100, 5_090, 5_200, 5_110], 1));
+        // So long after the others a packet is none that waited.
+        let of_file = [(5_000, 0), (5_010, 1), (8_000, 0), (5_020, 1), (5_030, 1)];
+        assert_eq!(times_of_devices(&of_file), (vec![5_000, 5_010, 8_000, 8_000, 8_010], 1));
     }
 
     #[test]
@@ -144,9 +189,10 @@ mod tests {
         for number in 0..100_000_u64 {
             random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(number);
             let at = [random, random >> 32, u64::MAX - (random >> 40), 0][(random >> 61) as usize % 4];
-            let at = clock.time(Time::from_nanos(at)).as_nanos();
+            let device = (random >> 50) as u16 % 4 % 3;
+            let at = clock.time(Time::from_nanos(at), device).as_nanos();
             assert!(
-                number == 0 || at.saturating_sub(newest) <= SILENCE && newest.saturating_sub(at) <= LATE,
+                number == 0 || at.saturating_sub(newest) <= SILENCE && newest.saturating_sub(at) <= LATE_OF_DEVICE,
                 "{number}"
             );
             newest = newest.max(at);

@@ -37,6 +37,8 @@ pub struct CapturedPacket<'p> {
     pub at: Time,
     /// Type of the header that it begins with.
     pub link: LinkType,
+    /// Number of the interface that captured it, in the order in which its section of the file describes them.
+    pub interface: u16,
     /// Its first bytes, as many as were captured.
     pub bytes: &'p [u8],
     /// Its length in bytes when it passed; never less than was captured.
@@ -110,6 +112,7 @@ impl PacketFile {
         Ok(Some(CapturedPacket {
             at: Time::from_nanos(record.at),
             link: record.link,
+            interface: record.interface,
             bytes: self.input.taken(record.range),
             original: record.original,
         }))

@@ -69,7 +69,7 @@ impl Content {
     #[inline]
     fn add(&mut self, packet: &CapturedPacket) {
         self.packets += 1;
-        let at = self.clock.time(packet.at);
+        let at = self.clock.time(packet.at, packet.interface);
         let others = &mut self.others;
         match &read_captured(packet.link, packet.bytes, packet.original as usize) {
             Captured::Tcp(segment) => {

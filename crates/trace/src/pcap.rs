@@ -84,6 +84,7 @@ impl Pcap {
             range: record.start + self.head..record.end,
             at: u64::from(seconds) * SECOND + self.nanos(fraction, notes),
             link: self.link,
+            interface: 0,
             original: original.max(captured),
         }))
     }

@@ -15,6 +15,8 @@ pub(crate) struct Record {
     /// Nanoseconds since 1970.
     pub(crate) at: u64,
     pub(crate) link: LinkType,
+    /// Number of its interface within its section.
+    pub(crate) interface: u16,
     /// Length in bytes when it passed.
     pub(crate) original: u32,
 }

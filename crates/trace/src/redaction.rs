@@ -4,11 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fullpipe_record::RedactedFile;
+use fullpipe_units::Time;
 use fullpipe_wire::{LinkType, redact};
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::clock::Clock;
 use crate::pcap_writer::PcapWriter;
 use crate::pseudonyms::RandomPseudonyms;
+use crate::sorter::MANY;
 use crate::{CaptureError, CapturedPacket};
 
 /// Bytes of the longest headers that are written: layers of tunnels around a segment with all its options.
@@ -20,8 +23,20 @@ pub struct Redaction {
     file: PcapWriter,
     pseudonyms: RandomPseudonyms,
     frame: Vec<u8>,
+    clock: Clock,
+    /// Packets that wait for earlier ones: the new file does not show which device was late.
+    held: Vec<Held>,
     segments: u64,
     left_out: u64,
+}
+
+/// A packet that is to be written.
+struct Held {
+    /// Its time by a clock that was never set, and that of its file.
+    sorted: Time,
+    at: Time,
+    frame: Box<[u8]>,
+    original: u32,
 }
 
 impl Redaction {
@@ -34,22 +49,26 @@ impl Redaction {
         let fail = |source| CaptureError::Write { file: path.display().to_string(), source };
         let file = PcapWriter::create(path, LinkType::ETHERNET, SNAP_LENGTH).map_err(fail)?;
         let pseudonyms = RandomPseudonyms::new(random_key().map_err(fail)?);
-        Ok(Self { path: path.to_owned(), file, pseudonyms, frame: Vec::new(), segments: 0, left_out: 0 })
+        let (path, frame, held, clock) = (path.to_owned(), Vec::new(), Vec::new(), Clock::default());
+        Ok(Self { path, file, pseudonyms, frame, clock, held, segments: 0, left_out: 0 })
     }
 
-    /// Writes a packet if it is a TCP segment.
+    /// Writes a packet if it is a TCP segment, behind earlier ones that stand up to 32 768 segments behind it.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be written.
     pub fn write(&mut self, packet: &CapturedPacket) -> Result<(), CaptureError> {
+        let sorted = self.clock.time(packet.at, packet.interface);
         let (pseudonyms, frame) = (&mut self.pseudonyms, &mut self.frame);
         let Some(original) = redact(packet.link, packet.bytes, packet.original as usize, pseudonyms, frame) else {
             self.left_out += 1;
             return Ok(());
         };
         self.segments += 1;
-        self.file.packet(packet.at, frame, original as u32).map_err(|source| self.failed(source))
+        let (frame, original) = (self.frame.as_slice().into(), original as u32);
+        self.held.push(Held { sorted, at: packet.at, frame, original });
+        if self.held.len() < 2 * MANY { Ok(()) } else { self.write_first(MANY) }
     }
 
     /// Completes the file. Returns what it holds.
@@ -57,11 +76,19 @@ impl Redaction {
     /// # Errors
     ///
     /// Fails if the file cannot be written.
-    pub fn finish(self) -> Result<RedactedFile, CaptureError> {
+    pub fn finish(mut self) -> Result<RedactedFile, CaptureError> {
+        self.write_first(self.held.len())?;
         let name = self.path.display().to_string();
         let finished = self.file.finish();
         finished.map_err(|source| CaptureError::Write { file: name.clone(), source })?;
         Ok(RedactedFile { name, segments: self.segments, left_out: self.left_out })
+    }
+
+    fn write_first(&mut self, count: usize) -> Result<(), CaptureError> {
+        self.held.sort_by_key(|held| held.sorted);
+        let mut write = |held: Held| self.file.packet(held.at, &held.frame, held.original);
+        let written = self.held.drain(..count).try_for_each(&mut write);
+        written.map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> CaptureError {

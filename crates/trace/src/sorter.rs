@@ -5,7 +5,7 @@ use fullpipe_wire::Segment;
 
 /// Segments that are held back at least: at first, and once one was late.
 const FEW: usize = 32;
-const MANY: usize = 1 << 15;
+pub(crate) const MANY: usize = 1 << 15;
 
 /// Passes segments on in the order of their times.
 #[derive(Debug, Default)]

@@ -83,7 +83,7 @@ fn draw(file: &mut PacketFile, flow: &FlowReport, to: &mut impl Write, interrupt
     while !packets.is_multiple_of(INTERRUPT_INTERVAL) || !interrupt.load(Ordering::Relaxed) {
         packets += 1;
         let Some(packet) = file.next_packet().map_err(Stopped::Read)? else { break };
-        let at = clock.time(packet.at);
+        let at = clock.time(packet.at, packet.interface);
         if let Captured::Tcp(segment) = &read_captured(packet.link, packet.bytes, packet.original as usize) {
             sorter.add(segment, at, &mut add);
         }

@@ -179,6 +179,7 @@ impl PcapNg {
             range: start + data.start..start + data.end,
             at: self.at,
             link: interface.link,
+            interface: head.interface as u16,
             original: head.original.max(head.captured),
         };
         let options = body.get(data.end.next_multiple_of(4)..).unwrap_or_default();

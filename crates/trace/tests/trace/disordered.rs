@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use fullpipe_record::CaptureReport;
 use fullpipe_trace::{Explained, PacketFile, Wanted, read_flows, read_flows_with};
 
-use crate::redacted::{explained, opened, segment};
-use crate::write::{Order, Packet, pcap};
+use crate::redacted::{explained, nameless, opened, redact, segment};
+use crate::write::{Order, Packet, PcapNg, pcap};
 
 const BEGIN: u64 = 1_700_000_000_000_000_000;
 
@@ -68,6 +68,36 @@ fn packets_out_of_order_are_sorted_by_their_times() {
         std::fs::write(&path, file(&disordered)).unwrap();
         assert_eq!(report_of(&path), expected, "from a file");
     }
+}
+
+#[test]
+fn packets_of_a_slow_device_are_sorted_among_those_of_a_busy_one() {
+    const BUFFERED: u64 = 250_000_000;
+    // Data passes one device, acknowledgements the other, over 0.9 s.
+    let mut packets = packets();
+    packets.iter_mut().for_each(|packet| packet.at = BEGIN + (packet.at - BEGIN) * 10);
+    let interface = |packet: &Packet| u32::from(packet.original < 100);
+    let written = |packet: &Packet| match interface(packet) {
+        0 => packet.at,
+        _ => packet.at.next_multiple_of(BUFFERED),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pcapng");
+    let file = |packets: &[Packet]| {
+        let nanoseconds: [(u16, &[u8]); 1] = [(9, &[9])];
+        let file = PcapNg::new(Order::Little).interface(262_144, &nanoseconds).interface(262_144, &nanoseconds);
+        let add = |file: PcapNg, packet: &Packet| file.packet(interface(packet), packet.at, packet, &[]);
+        packets.iter().fold(file, add).bytes
+    };
+    std::fs::write(&path, file(&packets)).unwrap();
+    let expected = report_of(&path);
+    assert!(expected.flows[0].ends.iter().all(|end| end.packets > 1_000));
+    packets.sort_by_key(written);
+    std::fs::write(&path, file(&packets)).unwrap();
+    assert_eq!(report_of(&path), expected);
+    let redacted = folder.path().join("redacted.pcap");
+    redact(file(&packets), &redacted).unwrap();
+    assert_eq!(nameless(report_of(&redacted)).flows, nameless(expected).flows, "its packets have no device");
 }
 
 #[test]

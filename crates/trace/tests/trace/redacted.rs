@@ -73,7 +73,7 @@ pub(crate) fn explained(mut file: PacketFile) -> Reading {
     read_flows(&mut file, "a.pcap", WANTED, &AtomicBool::new(false))
 }
 
-fn redact(bytes: Vec<u8>, to: &Path) -> Result<RedactedFile, CaptureError> {
+pub(crate) fn redact(bytes: Vec<u8>, to: &Path) -> Result<RedactedFile, CaptureError> {
     let mut redaction = Redaction::create(to)?;
     let (mut file, never) = (opened(bytes), AtomicBool::new(false));
     let reading = read_flows_with(&mut file, "a.pcap", WANTED, &never, &mut |packet| redaction.write(packet));
@@ -84,7 +84,7 @@ fn redact(bytes: Vec<u8>, to: &Path) -> Result<RedactedFile, CaptureError> {
 }
 
 /// Returns a report without its addresses.
-fn nameless(mut report: CaptureReport) -> CaptureReport {
+pub(crate) fn nameless(mut report: CaptureReport) -> CaptureReport {
     report.flows.iter_mut().flat_map(|flow| &mut flow.ends).for_each(|end| end.address.clear());
     report
 }
