@@ -13,11 +13,15 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
+/// What was sent to the other end, and whether that has gone.
 #[derive(Clone, Default)]
-struct Sent(Arc<Mutex<Vec<u8>>>);
+struct Sent(Arc<Mutex<Vec<u8>>>, Arc<AtomicBool>);
 
 impl Write for Sent {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         lock(&self.0).extend(bytes);
         Ok(bytes.len())
     }
@@ -299,6 +303,27 @@ fn a_copy_that_another_one_came_before_after_its_list_wants_again_what_is_lost()
     assert_eq!((wanted(&sent), outcomes(&sent).len()), (vec![(1, 3), (0, 1)], 1));
     let expected: Vec<u8> = (0..4).flat_map(|chunk| vec![chunk; CHUNK]).collect();
     assert!(fs::read(folder.path().join("file")).unwrap() == expected);
+}
+
+/// Holds the file `name`, as another transfer that writes it.
+fn hold(folder: &Path, name: &str) -> Part {
+    let (tree, path, size) = (Tree::open(folder).unwrap(), EntryPath::new(name).unwrap(), ByteCount::new(9));
+    Part::open(&tree, &path, size, Identity([9; 32]), boot(), &mut Verified::new(size)).unwrap().0
+}
+
+/// It kept its place at a server, its threads and its connections for as long as the other transfer lasted.
+#[test]
+fn a_copy_whose_other_end_has_gone_waits_for_no_file() {
+    let bench = Bench::with(|options| options.timeout = Duration::from_hours(1));
+    let _held = ["file", "link"].map(|name| hold(bench.folder.path(), name));
+    bench.sent.1.store(true, Ordering::Relaxed);
+    let (done, ended) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        bench.file("file", 2 * CHUNK as u64).unwrap();
+        bench.entry("link", EntryKind::SymbolicLink { target: b"target".to_vec() }).unwrap();
+        done.send(()).unwrap();
+    });
+    assert!(ended.recv_timeout(Duration::from_secs(20)).is_ok());
 }
 
 #[test]
