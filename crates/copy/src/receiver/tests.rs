@@ -327,6 +327,27 @@ fn a_copy_whose_other_end_has_gone_waits_for_no_file() {
 }
 
 #[test]
+fn a_hard_link_waits_for_another_transfer_as_files_do() {
+    let bench = Bench::with(|options| options.timeout = Duration::from_secs(20));
+    bench.file("empty", 0).unwrap();
+    bench.entry("hard", EntryKind::HardLink { first: EntryPath::new("empty").unwrap() }).unwrap();
+    let (held, sent) = (hold(bench.folder.path(), "hard"), bench.sent.clone());
+    let other = thread::spawn(move || {
+        let waits = || String::from_utf8_lossy(&lock(&sent.0)).contains("another transfer holds hard");
+        let until = Instant::now() + Duration::from_secs(5);
+        while !waits() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(held);
+    });
+    let (sent, folder) = bench.end();
+    other.join().unwrap();
+    assert!(!sent.iter().any(|message| matches!(message, Message::Unreadable { .. })), "{sent:?}");
+    let inode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().ino();
+    assert_eq!(inode("hard"), inode("empty"));
+}
+
+#[test]
 fn a_link_that_cannot_have_its_name_leaves_nothing_behind() {
     let bench = Bench::with(|options| options.delete = false);
     for name in ["symbolic", "hard"] {
