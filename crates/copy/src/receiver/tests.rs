@@ -6,7 +6,7 @@ use crate::control::Outgoing;
 use crate::finish::finish;
 use crate::part::working;
 use crate::pulse::Pulse;
-use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHeader, Digest, ZEROS, block_hash};
+use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHeader, Digest, Head, ZEROS, block_hash};
 use rustix::fs::Mode;
 use std::fs;
 use std::io::Write;
@@ -345,6 +345,23 @@ fn a_hard_link_waits_for_another_transfer_as_files_do() {
     assert!(!sent.iter().any(|message| matches!(message, Message::Unreadable { .. })), "{sent:?}");
     let inode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().ino();
     assert_eq!(inode("hard"), inode("empty"));
+}
+
+/// Each was named to the user before the reason for the end.
+#[test]
+fn connections_that_end_with_a_copy_that_has_failed_are_no_news() {
+    for has_failed in [false, true] {
+        let bench = Bench::new(None);
+        if has_failed {
+            bench.receiver.abort(CopyError::Gone);
+        }
+        bench.receiver.receive(&Head::Stream(3).bytes()[..], false);
+        bench.receiver.receive(&[][..], true);
+        bench.receiver.common.out.close();
+        bench.writer.join().unwrap();
+        let lost = Message::Lost { index: 3 }.frame();
+        assert_eq!(*lock(&bench.sent.0), if has_failed { Vec::new() } else { lost });
+    }
 }
 
 #[test]
