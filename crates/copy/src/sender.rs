@@ -198,7 +198,9 @@ impl Sender {
     /// Names the connections that had broken by then.
     fn name_broken(&self, by: Instant) {
         let named: Vec<_> = lock(&self.broken).extract_if(.., |(at, _)| *at <= by).collect();
-        named.into_iter().for_each(|(_, text)| self.common.note(text));
+        for (_, text) in named {
+            self.common.note(text);
+        }
     }
 
     fn send_chunks(&self, index: u16, to: &mut dyn Write) -> io::Result<()> {
