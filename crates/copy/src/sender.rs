@@ -45,7 +45,7 @@ pub(crate) struct Sender {
     files: Mutex<Vec<SourceFile>>,
     /// Files that are sent again, in their new state, by their new number.
     again: Mutex<HashMap<u32, SourceFile>>,
-    /// What is to be said of connections that have broken, and when they did.
+    /// Connections that have broken and are not named yet: when, and the text.
     broken: Mutex<Vec<(Instant, String)>>,
 }
 

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
-/// What was sent to the other end, and whether that has gone.
+/// The bytes that were sent to the other end, and whether that has gone.
 #[derive(Clone, Default)]
 struct Sent(Arc<Mutex<Vec<u8>>>, Arc<AtomicBool>);
 
