@@ -2,22 +2,23 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Connects by `call` to the first of `addresses` that answers. Each is called once those before it have failed, or the
-/// last of them has not answered within `pause` (RFC 8305, section 5). The others are dropped then.
+/// last of them has not answered within `pause` (RFC 8305, section 5). The others are dropped then. Returns what its
+/// call has made.
 ///
 /// # Errors
 /// Fails if none answers, with the last reason.
-pub async fn connect_to_first<C>(
+pub async fn connect_to_first<T, C>(
     addresses: &[SocketAddr],
     pause: Duration,
     call: impl Fn(SocketAddr) -> C,
-) -> io::Result<TcpStream>
+) -> io::Result<T>
 where
-    C: Future<Output = io::Result<TcpStream>> + Send + 'static,
+    T: Send + 'static,
+    C: Future<Output = io::Result<T>> + Send + 'static,
 {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
     let mut left = addresses.iter();
@@ -35,7 +36,7 @@ where
             Err(_) => continue,
         };
         match called.transpose()? {
-            Some(Ok(stream)) => return Ok(stream),
+            Some(Ok(made)) => return Ok(made),
             Some(Err(error)) => failed = error,
             None => {}
         }

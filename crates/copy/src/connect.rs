@@ -172,8 +172,9 @@ pub(crate) fn dial(
     LocalSet::new().block_on(&runtime, async {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
         while !addresses.is_empty() {
-            let first = within_deadline(connect_to_first(&addresses, START, TcpStream::connect)).await?;
-            let address = first.peer_addr()?;
+            // The address that answers may be another one: that of loopback instead of the unspecified one.
+            let call = |address| async move { Ok((address, TcpStream::connect(address).await?)) };
+            let (address, first) = within_deadline(connect_to_first(&addresses, START, call)).await?;
             match dial_more(first, address, credentials, count).await {
                 Ok(made) => return Ok((address.ip(), made)),
                 // Another host may have this address here.
@@ -277,6 +278,20 @@ mod tests {
         assert_eq!((host, made.len()), (LOOPBACK, 1));
         assert!(began.elapsed() < CONNECT_DEADLINE, "{:?}", began.elapsed());
         took.join().unwrap();
+    }
+
+    /// It was called for ever, as nothing answers from the unspecified address.
+    #[test]
+    fn a_host_without_the_secret_is_called_once_whatever_the_address_of_its_answer() {
+        for host in [IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), LOOPBACK] {
+            let other = std::net::TcpListener::bind((LOOPBACK, 0)).unwrap();
+            let at = other.local_addr().unwrap();
+            let calls = thread::spawn(move || other.incoming().take(2).count());
+            let credentials = Credentials::new(&[7; 32], &[]).unwrap();
+            assert!(dial(&[host], at.port(), &credentials, &mut |_| 1).is_err());
+            assert!(std::net::TcpStream::connect(at).is_ok(), "{host} was called twice");
+            assert_eq!(calls.join().unwrap(), 2);
+        }
     }
 
     #[test]

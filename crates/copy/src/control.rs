@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -76,19 +77,31 @@ impl<R: Read> Frames<R> {
 
 /// Sends messages, from any thread, in the order in which they are given.
 #[derive(Debug, Clone)]
-pub(crate) struct Outgoing(SyncSender<Vec<u8>>);
+pub(crate) struct Outgoing {
+    frames: SyncSender<Vec<u8>>,
+    is_broken: Arc<AtomicBool>,
+}
 
 impl Outgoing {
     /// Starts the thread that writes: what is sent, and after a while without that, that this end is there. It ends
     /// when nobody is left who sends, or when the stream breaks, which the one who reads the other direction notices.
     pub(crate) fn start(to: impl Write + Send + 'static, pulse: &Arc<Pulse>) -> io::Result<(Self, JoinHandle<()>)> {
-        let (sender, receiver) = sync_channel(MAX_WAITING);
+        let (frames, receiver) = sync_channel(MAX_WAITING);
         let thread = thread::Builder::new().name("copy-control".to_owned());
-        let pulse = Arc::clone(pulse);
+        let (pulse, is_broken) = (Arc::clone(pulse), Arc::<AtomicBool>::default());
+        let breaks = Arc::clone(&is_broken);
         let writer = thread.spawn(move || {
-            let _ = write_all(to, &receiver, &pulse);
+            if write_all(to, &receiver, &pulse).is_err() {
+                breaks.store(true, Ordering::Relaxed);
+            }
         })?;
-        Ok((Self(sender), writer))
+        Ok((Self { frames, is_broken }, writer))
+    }
+
+    /// Returns true once the stream has broken. Who has gone is known a few seconds later at the latest, if its host is
+    /// there: this end says each second that it is there, too.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
     }
 
     pub(crate) fn send(&self, message: &Message<'_>) {
@@ -102,14 +115,14 @@ impl Outgoing {
 
     fn send_frame(&self, frame: Vec<u8>) {
         // Nobody receives when the stream has broken.
-        let _ = self.0.send(frame);
+        let _ = self.frames.send(frame);
     }
 }
 
 /// Data that takes the same way as the messages: whole frames only.
 impl Write for Outgoing {
     fn write(&mut self, frame: &[u8]) -> io::Result<usize> {
-        self.0.send(frame.to_vec()).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        self.frames.send(frame.to_vec()).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         Ok(frame.len())
     }
 

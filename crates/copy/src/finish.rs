@@ -60,7 +60,7 @@ fn link(receiver: &Receiver, tree: Option<&Tree>) {
         let was_sent = lock(&receiver.list).seen.contains(&path_hash(first.as_bytes()));
         let linked = match tree {
             _ if !was_sent => Err(io::Error::other("it is a second name of a file that was not sent")),
-            Some(tree) if !receiver.options.dry_run => link_one(tree, &path, &first),
+            Some(tree) if !receiver.options.dry_run => link_one(receiver, tree, &path, &first),
             _ => {
                 let is_same = |_: &Within, stat: &Stat| has_inode(tree, &first, stat);
                 receiver.try_link(tree, &path, is_same);
@@ -79,7 +79,7 @@ fn has_inode(tree: Option<&Tree>, first: &EntryPath, stat: &Stat) -> io::Result<
     Ok(found.is_some_and(|found| (found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino)))
 }
 
-fn link_one(tree: &Tree, path: &EntryPath, first: &EntryPath) -> io::Result<()> {
+fn link_one(receiver: &Receiver, tree: &Tree, path: &EntryPath, first: &EntryPath) -> io::Result<()> {
     let (new, old) = (tree.within(path)?, tree.within(first)?);
     let found = old.stat()?.filter(|stat| kind(stat) == FileType::RegularFile);
     let found = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "its first name is not there"))?;
@@ -87,7 +87,7 @@ fn link_one(tree: &Tree, path: &EntryPath, first: &EntryPath) -> io::Result<()> 
         return Ok(());
     }
     let working = working(&new, path, false);
-    clear(&working)?;
+    receiver.when_free(path, || clear(&working))?;
     working.link_to(&old)?;
     working.rename_or_remove(&new)
 }

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
     AGAIN, Attributes, BLOCK, CHUNK, Chunks, DATA_HEADER, DataHeader, Entry, EntryPath, Excludes, Head, Message,
@@ -26,6 +27,10 @@ use crate::walk::{List, Source, SourceFile, attributes_of, file_now, identity, w
 /// Bytes that small files are gathered to before TLS encrypts them. A whole block does not wait for others.
 const GATHERED: usize = BLOCK;
 
+/// Time for which a broken connection is not named: with the other end all of them break, in any order, and what that
+/// says of its reason may come last.
+const UNNAMED: Duration = Duration::from_secs(2);
+
 /// The work of a thread.
 type Work = Box<dyn FnOnce(&Arc<Sender>) + Send>;
 
@@ -40,12 +45,14 @@ pub(crate) struct Sender {
     files: Mutex<Vec<SourceFile>>,
     /// Files that are sent again, in their new state, by their new number.
     again: Mutex<HashMap<u32, SourceFile>>,
+    /// Connections that have broken and are not named yet: when, and the text.
+    broken: Mutex<Vec<(Instant, String)>>,
 }
 
 impl Sender {
     pub(crate) fn new(common: Common, sources: Vec<Source>, excludes: Excludes, keeps_attributes: bool) -> Self {
-        let (files, again) = (Mutex::default(), Mutex::default());
-        Self { common, queue: Queue::default(), sources, excludes, keeps_attributes, files, again }
+        let (files, again, broken) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { common, queue: Queue::default(), sources, excludes, keeps_attributes, files, again, broken }
     }
 
     /// Starts to list the files, and to send over each connection, and inside ssh when none is left.
@@ -121,6 +128,7 @@ impl Sender {
             Message::Unreadable { why, .. } => self.common.tally.fail(why),
             Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
             Message::Finished => {
+                self.name_broken(Instant::now());
                 self.queue.end();
                 return Ok(true);
             }
@@ -172,10 +180,26 @@ impl Sender {
         }
     }
 
-    /// Gives what a broken connection has carried to the others, and says so once.
+    /// Gives what a broken connection has carried to the others. It is named once, if the transfer goes on.
     pub(crate) fn lose(&self, index: u16, why: &str) {
         if self.queue.lose(index) {
-            self.common.note(format!("connection {index} broke ({why}); its data takes another way"));
+            let text = format!("connection {index} broke ({why}); its data takes another way");
+            lock(&self.broken).push((Instant::now(), text));
+        }
+    }
+
+    /// Names the connections that have broken for long enough.
+    pub(crate) fn name_long_broken(&self) {
+        if let Some(until) = Instant::now().checked_sub(UNNAMED) {
+            self.name_broken(until);
+        }
+    }
+
+    /// Names the connections that had broken by then.
+    fn name_broken(&self, by: Instant) {
+        let named: Vec<_> = lock(&self.broken).extract_if(.., |(at, _)| *at <= by).collect();
+        for (_, text) in named {
+            self.common.note(text);
         }
     }
 
@@ -403,5 +427,35 @@ impl List for Listing<'_> {
 
     fn is_over(&self) -> bool {
         self.0.common.has_failed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Outgoing;
+    use crate::pulse::Pulse;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_connection_that_breaks_is_named_once_if_the_transfer_goes_on() {
+        let out = Outgoing::start(io::sink(), &Pulse::new(Duration::from_secs(9))).unwrap().0;
+        let (events, noted) = channel();
+        let common = Common::new(out, Arc::default(), Some(events));
+        let sender = Sender::new(common, Vec::new(), Excludes::default(), false);
+        let named = || noted.try_iter().filter(|event| matches!(event, CopyEvent::Note(_))).count();
+        sender.queue.set_streams(3, 3);
+        sender.lose(0, "reset");
+        sender.handle(Message::Lost { index: 0 }).unwrap();
+        sender.name_long_broken();
+        assert_eq!(named(), 0, "the transfer may be about to end");
+        sender.name_broken(Instant::now());
+        assert_eq!(named(), 1);
+        sender.lose(1, "reset");
+        sender.handle(Message::Finished).unwrap();
+        assert_eq!(named(), 1);
+        sender.lose(2, "reset");
+        sender.name_broken(Instant::now());
+        assert_eq!(named(), 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpStream as Socket};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream as Socket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{ListenError, Network, Peer, PeerTls, listen_tcp};
+use fullpipe_control::{ListenError, Network, Peer, PeerTls, client_prefix, listen_tcp};
 use fullpipe_iperf::Key;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use thiserror::Error;
@@ -131,7 +131,8 @@ struct Shared {
     options: ShareOptions,
     root: Root,
     paces: Vec<Arc<Pace>>,
-    at_work: Mutex<HashMap<IpAddr, u32>>,
+    /// Copies under way by the prefix of their client.
+    at_work: Mutex<HashMap<u128, u32>>,
     stop: AtomicBool,
 }
 
@@ -247,16 +248,7 @@ fn summed(rejected: &Receiver<(SocketAddr, &'static str)>) -> Option<ShareEvent>
 struct PlaceForOne {
     shared: Arc<Shared>,
     address: IpAddr,
-    /// That which counts as one address.
-    counted: IpAddr,
-}
-
-/// Returns what counts as one address: an IPv4 address, or a /64 network of IPv6.
-fn counted(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-    }
+    prefix: u128,
 }
 
 impl Shared {
@@ -271,20 +263,20 @@ impl Shared {
         if at_work.values().sum::<u32>() >= options.copies {
             return Err("too many copies are under way");
         }
-        let counted = counted(address);
-        let of_one = at_work.entry(counted).or_default();
+        let prefix = client_prefix(address);
+        let of_one = at_work.entry(prefix).or_default();
         if *of_one >= options.copies_of_one {
             return Err("too many copies of its address are under way");
         }
         *of_one += 1;
-        Ok(PlaceForOne { shared: Arc::clone(self), address, counted })
+        Ok(PlaceForOne { shared: Arc::clone(self), address, prefix })
     }
 }
 
 impl Drop for PlaceForOne {
     fn drop(&mut self) {
         let mut at_work = lock(&self.shared.at_work);
-        if let Some(of_one) = at_work.get_mut(&self.counted) {
+        if let Some(of_one) = at_work.get_mut(&self.prefix) {
             *of_one -= 1;
         }
         at_work.retain(|_, of_one| *of_one > 0);

@@ -144,6 +144,7 @@ impl Monitor {
         let mut quic = quic.map(|(connection, _)| QuicWatch::new(Arc::clone(connection)));
         while !self.is_over() {
             self.check_quic();
+            self.sender.name_long_broken();
             if let Some(loss) = quic.as_mut().and_then(QuicWatch::follow) {
                 self.sender.common.note(format!("BBR from here on: {}", loses(loss)));
             }

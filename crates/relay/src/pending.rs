@@ -1,4 +1,4 @@
-//! Callers that have not yet proved who they are, and how many of them there may be.
+//! Callers that have not yet proved who they are, or wait for room, and how many of them there may be.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -193,7 +193,7 @@ impl Relay {
         let pending = match self.part {
             Part::Far(_) => match self.pending.admit(client.ip()) {
                 Some(pending) => Some(pending),
-                None => return rejected("too many callers have not yet proved who they are"),
+                None => return rejected("too many callers have not yet proved who they are, or wait for room"),
             },
             Part::Alone(_) | Part::Near(..) => None,
         };
@@ -270,7 +270,7 @@ impl Relay {
 /// Shares of the limits that a client uses.
 struct Quotas {
     permit: Option<OwnedSemaphorePermit>,
-    /// Until it has proved who it is.
+    /// Until it has proved who it is and has a permit: callers that wait for one take descriptors, too.
     pending: Option<PendingCaller>,
 }
 

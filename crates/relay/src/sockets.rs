@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -91,12 +91,21 @@ pub(crate) async fn reach(target: &Target, ours: Option<SocketAddr>) -> io::Resu
     let reached = async {
         let addresses = resolve(target).await?;
         // Each connection would make another one.
-        if ours.is_some_and(|ours| addresses.contains(&canonical(ours))) {
+        if ours.is_some_and(|ours| addresses.iter().any(|address| other_end(*address) == canonical(ours))) {
             return Err(io::Error::other("it is this relay itself"));
         }
         connect(&addresses, NEXT_ADDRESS).await
     };
     timeout(CONNECT_DEADLINE, reached).await.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)))
+}
+
+/// Returns the address to which a connection to `address` leads: from the unspecified ones to those of loopback.
+fn other_end(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
+        _ => address,
+    }
 }
 
 /// Returns the result of `work`, which is given up if `client` is reset first, and has sent nothing and not closed:
@@ -179,6 +188,29 @@ mod tests {
             let error = connect(&[refuses, refuses], NEXT_ADDRESS).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
             assert_eq!(connect(&[], NEXT_ADDRESS).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+        });
+    }
+
+    /// The unspecified addresses lead to those of loopback: each connection made another one.
+    #[test]
+    fn a_relay_is_known_by_every_address_that_leads_to_itself() {
+        within(async {
+            for (own, targets) in [
+                ("127.0.0.1", &["127.0.0.1", "0.0.0.0", "0", "::ffff:127.0.0.1", "::ffff:0.0.0.0"][..]),
+                ("::ffff:127.0.0.1", &["127.0.0.1", "0.0.0.0"]),
+                ("::1", &["::1", "::"]),
+            ] {
+                let Ok(listener) = std::net::TcpListener::bind((own, 0)) else { continue };
+                listener.set_nonblocking(true).unwrap();
+                let ours = listener.local_addr().unwrap();
+                for host in targets {
+                    let target = Target { host: (*host).to_owned(), port: ours.port() };
+                    let reached = reach(&target, Some(ours)).await;
+                    assert!(reached.is_err_and(|error| error.to_string().contains("itself")), "{host}");
+                    assert!(listener.accept().is_err(), "{host} was called");
+                }
+                assert!(reach(&Target { host: own.to_owned(), port: ours.port() }, None).await.is_ok());
+            }
         });
     }
 

@@ -27,6 +27,7 @@ use crate::message::Status;
 use crate::options::RelayEvent;
 use crate::packer::Packer;
 use crate::pipes::Pipes;
+use crate::sockets::CONNECT_DEADLINE;
 
 /// Two sides that are to be joined.
 #[derive(Debug)]
@@ -82,9 +83,9 @@ impl Joint {
 /// Time in which the other side of a connection, of which one was reset, must take some of the rest.
 const LAST_BYTES: Duration = Duration::from_mins(2);
 
-/// Time for the status of a far relay, which may take [`CONNECT_DEADLINE`](crate::sockets::CONNECT_DEADLINE) for the
-/// target.
-const STATUS_DEADLINE: Duration = Duration::from_secs(15);
+/// Time for the status of a far relay, which may wait for [`CONNECT_DEADLINE`] until it has room, and then take as long
+/// for the target, and time for the path.
+const STATUS_DEADLINE: Duration = Duration::from_secs(2 * CONNECT_DEADLINE.as_secs() + 5);
 
 /// Time after which a side that acknowledges nothing counts as gone.
 const SILENCE: Span = Span::from_secs(120);
@@ -656,8 +657,11 @@ mod tests {
     fn a_far_relay_that_does_not_answer_is_given_up_and_so_is_its_pool() {
         let (mut worker, mut events, _ends) = joined(Joint::Near { compress: false }, None);
         let began = Instant::now();
-        worker.end_silent(began + 2 * LONG);
-        assert!(ending(&mut events).is_none() && !worker.inbox.take_unanswered());
+        // It may wait for room as long as for the target, one after the other.
+        for most in [CONNECT_DEADLINE, 2 * CONNECT_DEADLINE] {
+            worker.end_silent(began + most);
+            assert!(ending(&mut events).is_none() && !worker.inbox.take_unanswered(), "{most:?}");
+        }
         worker.end_silent(began + STATUS_DEADLINE + LONG);
         assert_eq!(ending(&mut events), Some(RelayEnding::Unreachable));
         assert!(worker.inbox.take_unanswered() && !worker.inbox.take_unanswered());

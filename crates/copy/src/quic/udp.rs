@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use fullpipe_control::canonical;
 use fullpipe_sys::socket_memory;
 use fullpipe_units::ByteCount;
 use rustix::net::sockopt::{
@@ -80,7 +81,7 @@ pub(super) fn enlarge(socket: &UdpSocket) -> UdpBuffer {
 
 /// Returns the datagrams that the kernel knows the way to an address to carry, within the bounds of this program.
 pub(super) fn largest_datagram(remote: SocketAddr) -> u16 {
-    let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+    let remote = canonical(remote);
     let known = connect(remote).and_then(|socket| {
         Ok(if remote.is_ipv4() {
             ip_mtu(&socket)?.saturating_sub(IPV4_HEADERS)

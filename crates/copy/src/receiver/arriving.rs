@@ -57,8 +57,10 @@ impl Receiver {
                 return self.abort(error);
             }
         };
+        // With a transfer that is over, or has failed, all of its connections end.
         if let Err(cause) = ended
             && !lock(&self.list).is_over
+            && !self.common.has_failed()
         {
             match number {
                 Some(index) => self.common.out.send(&Message::Lost { index }),

@@ -206,8 +206,9 @@ impl Receiver {
     }
 
     /// Tries again while another transfer holds the file, which may be an earlier one whose network has gone: it ends
-    /// by itself once it has received nothing for a while.
-    fn when_free<T>(&self, path: &EntryPath, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    /// by itself once it has received nothing for a while. If the other end of this one goes meanwhile, nobody waits:
+    /// this thread may be the one that would read of that.
+    pub(crate) fn when_free<T>(&self, path: &EntryPath, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         loop {
             match attempt() {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.may_wait(path) => {
@@ -225,7 +226,7 @@ impl Receiver {
             self.common.note(format!("another transfer holds {path}; waiting up to {seconds} s for its end"));
             Instant::now() + limit
         });
-        Instant::now() < *until && !self.common.has_failed()
+        Instant::now() < *until && !self.common.has_failed() && !self.common.out.is_broken()
     }
 
     /// Starts a file anew in the state that it has now: it changed while it was read.

@@ -6,18 +6,22 @@ use crate::control::Outgoing;
 use crate::finish::finish;
 use crate::part::working;
 use crate::pulse::Pulse;
-use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHeader, Digest, ZEROS, block_hash};
+use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHeader, Digest, Head, ZEROS, block_hash};
 use rustix::fs::Mode;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
+/// The bytes that were sent to the other end, and whether that has gone.
 #[derive(Clone, Default)]
-struct Sent(Arc<Mutex<Vec<u8>>>);
+struct Sent(Arc<Mutex<Vec<u8>>>, Arc<AtomicBool>);
 
 impl Write for Sent {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         lock(&self.0).extend(bytes);
         Ok(bytes.len())
     }
@@ -299,6 +303,65 @@ fn a_copy_that_another_one_came_before_after_its_list_wants_again_what_is_lost()
     assert_eq!((wanted(&sent), outcomes(&sent).len()), (vec![(1, 3), (0, 1)], 1));
     let expected: Vec<u8> = (0..4).flat_map(|chunk| vec![chunk; CHUNK]).collect();
     assert!(fs::read(folder.path().join("file")).unwrap() == expected);
+}
+
+/// Holds the file `name`, as another transfer that writes it.
+fn hold(folder: &Path, name: &str) -> Part {
+    let (tree, path, size) = (Tree::open(folder).unwrap(), EntryPath::new(name).unwrap(), ByteCount::new(9));
+    Part::open(&tree, &path, size, Identity([9; 32]), boot(), &mut Verified::new(size)).unwrap().0
+}
+
+/// It kept its place at a server, its threads and its connections for as long as the other transfer lasted.
+#[test]
+fn a_copy_whose_other_end_has_gone_waits_for_no_file() {
+    let bench = Bench::with(|options| options.timeout = Duration::from_hours(1));
+    let _held = ["file", "link"].map(|name| hold(bench.folder.path(), name));
+    bench.sent.1.store(true, Ordering::Relaxed);
+    let (done, ended) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        bench.file("file", 2 * CHUNK as u64).unwrap();
+        bench.entry("link", EntryKind::SymbolicLink { target: b"target".to_vec() }).unwrap();
+        done.send(()).unwrap();
+    });
+    assert!(ended.recv_timeout(Duration::from_secs(20)).is_ok());
+}
+
+#[test]
+fn a_hard_link_waits_for_another_transfer_as_files_do() {
+    let bench = Bench::with(|options| options.timeout = Duration::from_secs(20));
+    bench.file("empty", 0).unwrap();
+    bench.entry("hard", EntryKind::HardLink { first: EntryPath::new("empty").unwrap() }).unwrap();
+    let (held, sent) = (hold(bench.folder.path(), "hard"), bench.sent.clone());
+    let other = thread::spawn(move || {
+        let waits = || String::from_utf8_lossy(&lock(&sent.0)).contains("another transfer holds hard");
+        let until = Instant::now() + Duration::from_secs(5);
+        while !waits() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(held);
+    });
+    let (sent, folder) = bench.end();
+    other.join().unwrap();
+    assert!(!sent.iter().any(|message| matches!(message, Message::Unreadable { .. })), "{sent:?}");
+    let inode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().ino();
+    assert_eq!(inode("hard"), inode("empty"));
+}
+
+/// Each was named to the user before the reason for the end.
+#[test]
+fn connections_that_end_with_a_copy_that_has_failed_are_no_news() {
+    for has_failed in [false, true] {
+        let bench = Bench::new(None);
+        if has_failed {
+            bench.receiver.abort(CopyError::Gone);
+        }
+        bench.receiver.receive(&Head::Stream(3).bytes()[..], false);
+        bench.receiver.receive(&[][..], true);
+        bench.receiver.common.out.close();
+        bench.writer.join().unwrap();
+        let lost = Message::Lost { index: 3 }.frame();
+        assert_eq!(*lock(&bench.sent.0), if has_failed { Vec::new() } else { lost });
+    }
 }
 
 #[test]
