@@ -19,6 +19,9 @@ const LEVEL: i32 = 9;
 /// Size of the largest body, decompressed, in bytes; a larger one was made to exhaust memory.
 const MAX_BODY: usize = 1 << 30;
 
+/// Attempts to keep a document: with its own identifier, with a new one, and after another writer.
+const ATTEMPTS: u32 = 3;
+
 /// An archive: immutable documents with their facts.
 pub struct Store {
     pub(crate) engine: Box<dyn Engine>,
@@ -274,21 +277,23 @@ fn insert_document(
     origin: &str,
     packed: Vec<u8>,
 ) -> Result<Kept, EngineError> {
-    let known = engine.query("SELECT id FROM document WHERE origin = $1", &[origin.into()])?;
-    if let Some(row) = known.into_iter().next() {
-        return Ok(Kept { id: Reader::new(row).text().unwrap_or_default(), is_new: false });
-    }
     let sql = insert("document", &format!("{DOCUMENT}, origin"));
-    let row = |head: &StoredDocument| [document_row(head), vec![origin.into()]].concat();
     let mut head = head;
-    if engine.query(&sql, &row(&head))?.is_empty() {
-        // Another document has this identifier: the same measurement within a diagnosis.
+    for _ in 0..ATTEMPTS {
+        let known = engine.query("SELECT id FROM document WHERE origin = $1", &[origin.into()])?;
+        if let Some(row) = known.into_iter().next() {
+            return Ok(Kept { id: Reader::new(row).text().unwrap_or_default(), is_new: false });
+        }
+        if !engine.query(&sql, &[document_row(&head), vec![origin.into()]].concat())?.is_empty() {
+            engine.query(&insert("body", "document, content"), &[head.id.as_str().into(), packed.into()])?;
+            insert_facts(engine, &head.id, &head.facts)?;
+            return Ok(Kept { id: head.id, is_new: true });
+        }
+        // Another document has this identifier: the same measurement within a diagnosis. Or another writer has kept
+        // this document meanwhile.
         head.id = new_id();
-        engine.query(&sql, &row(&head))?;
     }
-    engine.query(&insert("body", "document, content"), &[head.id.as_str().into(), packed.into()])?;
-    insert_facts(engine, &head.id, &head.facts)?;
-    Ok(Kept { id: head.id, is_new: true })
+    Err(EngineError { cause: "another program keeps and removes this document".to_owned(), is_forbidden: false })
 }
 
 pub(crate) fn insert_facts(engine: &mut dyn Engine, id: &str, facts: &[StoredFacts]) -> Result<(), EngineError> {

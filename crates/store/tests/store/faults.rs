@@ -75,6 +75,15 @@ fn a_damaged_document_is_named_and_the_others_are_there() {
 }
 
 #[test]
+fn what_belongs_to_no_document_is_counted() {
+    let (_folder, file) = archive(2);
+    let raw = rusqlite::Connection::open(&file).unwrap();
+    raw.execute("DELETE FROM document WHERE id = (SELECT min(id) FROM document)", []).unwrap();
+    let check = open(&file).unwrap().check(true).unwrap();
+    assert_eq!(check.database, ["bodies that belong to no document: 1, facts: 1"]);
+}
+
+#[test]
 fn a_damaged_file_is_said_to_be_one() {
     let (_folder, file) = archive(40);
     let mut bytes = fs::read(&file).unwrap();

@@ -1,10 +1,10 @@
 //! The suite that every archive must pass, on SQLite and on PostgreSQL.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fullpipe_record::{StoredDocument, StoredFacts};
 use fullpipe_store::{Filter, Location, Store, StoreError};
-use fullpipe_testkit::{Postgres, require};
+use fullpipe_testkit::{Postgres, require, within};
 use jiff::Timestamp;
 
 use crate::document;
@@ -71,6 +71,34 @@ fn on_postgresql_another_writer_is_waited_for_ten_seconds() {
     let mut other = postgres::Client::connect(&url, postgres::NoTls).unwrap();
     other.batch_execute("BEGIN; LOCK TABLE fullpipe.document").unwrap();
     another_writer_is_waited_for(store, || other.batch_execute("COMMIT").unwrap());
+}
+
+/// Both were told that theirs is kept, with bodies of no document.
+#[test]
+fn on_postgresql_of_two_writers_of_the_same_one_is_told_that_it_is_known() {
+    require!(Postgres);
+    let server = Postgres::start();
+    let url = server.database("same");
+    let mut store = Store::create(&url.parse().unwrap()).unwrap();
+    let id = store.put(&document("beta", 1)).unwrap().id;
+    let mut other = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    for table in ["document", "body", "fact"] {
+        let moved = format!("CREATE TABLE {table} AS SELECT * FROM fullpipe.{table}; DELETE FROM fullpipe.{table}");
+        other.batch_execute(&moved).unwrap();
+    }
+    other.batch_execute("BEGIN").unwrap();
+    for table in ["document", "body", "fact"] {
+        other.batch_execute(&format!("INSERT INTO fullpipe.{table} SELECT * FROM public.{table}")).unwrap();
+    }
+    let place = url.parse().unwrap();
+    let second = std::thread::spawn(move || Store::open(&place).unwrap().put(&document("beta", 1)).unwrap());
+    let waits = "SELECT 1 FROM pg_locks WHERE NOT granted";
+    assert!(within(Duration::from_secs(20), || !other.query(waits, &[]).unwrap().is_empty()));
+    other.batch_execute("COMMIT").unwrap();
+    let second = second.join().unwrap();
+    assert_eq!((second.id, second.is_new), (id, false));
+    let check = store.check(false).unwrap();
+    assert_eq!((check.documents, check.damaged, check.database), (1, vec![], vec![]));
 }
 
 #[test]
