@@ -53,6 +53,17 @@ impl Sqlite {
         self.batch("PRAGMA synchronous = FULL")
     }
 
+    /// Copies the archive into a file that its owner only can read; returns the version of the tables in the copy.
+    fn copy_to(&mut self, file: &Path) -> Result<i64, EngineError> {
+        // One of a program that was killed.
+        let _ = std::fs::remove_file(file);
+        make(file)?;
+        self.query("VACUUM INTO $1", &[file.to_string_lossy().as_ref().into()])?;
+        File::open(file)?.sync_all()?;
+        let copy = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        Ok(copy.query_row("PRAGMA user_version", [], |row| row.get(0))?)
+    }
+
     fn pragma(&mut self, name: &str) -> Result<i64, EngineError> {
         Ok(self.connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))?)
     }
@@ -97,11 +108,18 @@ impl Engine for Sqlite {
         self.batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version}"))
     }
 
+    /// The copy is of one moment, and is kept only if the tables had this version then: another program may change them
+    /// meanwhile, and has a copy of its own.
     fn copy_before_change(&mut self, version: u32) -> Result<(), EngineError> {
         let copy = PathBuf::from(format!("{}.version-{version}", self.file.display()));
-        // One from a change that failed is older.
-        let _ = std::fs::remove_file(&copy);
-        self.query("VACUUM INTO $1", &[copy.to_string_lossy().as_ref().into()]).map(drop)
+        let unfinished = PathBuf::from(format!("{}.{}", copy.display(), std::process::id()));
+        let copied = self.copy_to(&unfinished).and_then(|copied| match copied == i64::from(version) {
+            true => Ok(std::fs::rename(&unfinished, &copy)?),
+            false => Ok(()),
+        });
+        // There is none if it was renamed.
+        let _ = std::fs::remove_file(&unfinished);
+        copied
     }
 
     fn own_check(&mut self) -> Result<Vec<String>, EngineError> {
@@ -182,15 +200,42 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_before_a_change_is_readable_by_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mut engine = Sqlite::open(&folder.path().join("archive.db"), true).unwrap();
+        engine.copy_before_change(0).unwrap();
+        let copy = std::fs::metadata(folder.path().join("archive.db.version-0")).unwrap();
+        assert_eq!(copy.permissions().mode() & 0o777, 0o600);
+    }
+
+    /// The second of two programs that open an old archive copied the changed one under the name of the old.
+    #[test]
+    fn an_archive_that_another_program_has_changed_replaces_no_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("archive.db");
+        let (mut first, mut second) = (Sqlite::open(&file, true).unwrap(), Sqlite::open(&file, false).unwrap());
+        migrate(&mut first, 0, 1).unwrap();
+        for engine in [&mut first, &mut second] {
+            assert_eq!(migrate(engine, 1, 2), Ok(2));
+        }
+        let mut names: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.retain(|name| name.to_string_lossy().contains("version"));
+        assert_eq!(names, ["archive.db.version-1"]);
+        let copy = Sqlite::open(&folder.path().join("archive.db.version-1"), false).unwrap().version();
+        assert_eq!(copy, Ok(1));
+    }
+
+    #[test]
     fn a_copy_before_a_change_is_an_archive() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("archive.db");
         Store::create(&Location::File(file.clone())).unwrap();
         let mut engine = Sqlite::open(&file, false).unwrap();
         for _ in 0..2 {
-            engine.copy_before_change(1).unwrap();
+            engine.copy_before_change(KNOWN).unwrap();
         }
-        let copy = Location::File(folder.path().join("archive.db.version-1"));
+        let copy = Location::File(folder.path().join(format!("archive.db.version-{KNOWN}")));
         assert!(Store::open(&copy).unwrap().report().unwrap().documents.is_empty());
     }
 }
