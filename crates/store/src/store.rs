@@ -19,6 +19,9 @@ const LEVEL: i32 = 9;
 /// Size of the largest body, decompressed, in bytes; a larger one was made to exhaust memory.
 const MAX_BODY: usize = 1 << 30;
 
+/// The body of a document, compressed.
+const CONTENT: &str = "SELECT content FROM body WHERE document = $1";
+
 /// Attempts to keep a document: with its own identifier, with a new one, and after another writer.
 const ATTEMPTS: u32 = 3;
 
@@ -51,7 +54,7 @@ pub struct Filter {
 pub struct Kept {
     /// Its identifier.
     pub id: String,
-    /// False if the archive had it already.
+    /// False if the archive had it already, whole: what was thinned or damaged is kept again.
     pub is_new: bool,
 }
 
@@ -181,15 +184,9 @@ impl Store {
         if document.blake3.is_empty() {
             return Err(StoreError::Removed(document.id.clone()));
         }
-        let rows = self.read("SELECT content FROM body WHERE document = $1", &[document.id.as_str().into()])?;
-        let packed = rows.into_iter().next().and_then(|row| Reader::new(row).blob());
+        let rows = self.read(CONTENT, &[document.id.as_str().into()])?;
         let damaged = |why: &str| StoreError::Damaged { id: document.id.clone(), why: why.to_owned() };
-        let packed = packed.ok_or_else(|| damaged("its body is missing"))?;
-        let body = unpacked(&packed).ok_or_else(|| damaged("its body cannot be decompressed"))?;
-        if blake3::hash(&body).to_hex().as_str() != document.blake3 {
-            return Err(damaged("its body is not the one whose hash was kept"));
-        }
-        Ok(body)
+        whole(rows, &document.blake3).map_err(damaged)
     }
 
     /// Returns the archive as a whole.
@@ -277,15 +274,18 @@ fn insert_document(
     origin: &str,
     packed: Vec<u8>,
 ) -> Result<Kept, EngineError> {
+    let known = format!("SELECT {DOCUMENT} FROM document WHERE origin = $1");
     let sql = insert("document", &format!("{DOCUMENT}, origin"));
     let mut head = head;
     for _ in 0..ATTEMPTS {
-        let known = engine.query("SELECT id FROM document WHERE origin = $1", &[origin.into()])?;
+        let known = engine.query(&known, &[origin.into()])?;
         if let Some(row) = known.into_iter().next() {
-            return Ok(Kept { id: Reader::new(row).text().unwrap_or_default(), is_new: false });
+            let known = Reader::new(row).document();
+            let is_new = restore(engine, &known, &head, packed)?;
+            return Ok(Kept { id: known.id, is_new });
         }
         if !engine.query(&sql, &[document_row(&head), vec![origin.into()]].concat())?.is_empty() {
-            engine.query(&insert("body", "document, content"), &[head.id.as_str().into(), packed.into()])?;
+            insert_body(engine, &head.id, packed)?;
             insert_facts(engine, &head.id, &head.facts)?;
             return Ok(Kept { id: head.id, is_new: true });
         }
@@ -294,6 +294,40 @@ fn insert_document(
         head.id = new_id();
     }
     Err(EngineError { cause: "another program keeps and removes this document".to_owned(), is_forbidden: false })
+}
+
+/// Keeps the body of a known document again if it was thinned or removed, or is damaged; returns whether it did. Facts
+/// remain. A run of a sweep may be another one in the same place, and is left as it is.
+fn restore(
+    engine: &mut dyn Engine,
+    known: &StoredDocument,
+    head: &StoredDocument,
+    packed: Vec<u8>,
+) -> Result<bool, EngineError> {
+    let id = known.id.as_str();
+    let is_whole = !known.thinned && whole(engine.query(CONTENT, &[id.into()])?, &known.blake3).is_ok();
+    if is_whole || known.bytes != head.bytes {
+        return Ok(false);
+    }
+    engine.query("DELETE FROM body WHERE document = $1", &[id.into()])?;
+    insert_body(engine, id, packed)?;
+    let sql = "UPDATE document SET blake3 = $2, thinned = 0 WHERE id = $1";
+    engine.query(sql, &[id.into(), head.blake3.as_str().into()])?;
+    Ok(true)
+}
+
+fn insert_body(engine: &mut dyn Engine, id: &str, packed: Vec<u8>) -> Result<(), EngineError> {
+    engine.query(&insert("body", "document, content"), &[id.into(), packed.into()]).map(drop)
+}
+
+/// Returns a body that was read by [`CONTENT`], if it is the one with this hash, or else why not.
+fn whole(rows: Vec<Row>, blake3: &str) -> Result<Vec<u8>, &'static str> {
+    let packed = rows.into_iter().next().and_then(|row| Reader::new(row).blob()).ok_or("its body is missing")?;
+    let body = unpacked(&packed).ok_or("its body cannot be decompressed")?;
+    if blake3::hash(&body).to_hex().as_str() != blake3 {
+        return Err("its body is not the one whose hash was kept");
+    }
+    Ok(body)
 }
 
 pub(crate) fn insert_facts(engine: &mut dyn Engine, id: &str, facts: &[StoredFacts]) -> Result<(), EngineError> {

@@ -21,6 +21,7 @@ const CHECKS: &[Check] = &[
     ("a_history_has_a_series_for_each_request", a_history_has_a_series_for_each_request),
     ("two_writers_lose_nothing", two_writers_lose_nothing),
     ("thinning_keeps_the_facts", thinning_keeps_the_facts),
+    ("what_was_thinned_is_whole_again_once_it_is_put_again", what_was_thinned_is_whole_again_once_it_is_put_again),
     ("stale_facts_are_found_and_derived_again", stale_facts_are_found_and_derived_again),
     ("every_text_comes_back", every_text_comes_back),
 ];
@@ -270,6 +271,26 @@ fn thinning_keeps_the_facts(place: &Location) {
     let kept: Vec<_> = store.list(&Filter::default()).unwrap().into_iter().map(|document| document.facts).collect();
     assert_eq!(kept, facts);
     assert_eq!(store.check(false).unwrap().damaged, []);
+}
+
+fn what_was_thinned_is_whole_again_once_it_is_put_again(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    let mut new = document("beta", 1);
+    new.body = br#"{"schema":2,"kind":"measurement","measurement":{"samples":[1]}}"#.to_vec();
+    let first = store.put(&new).unwrap();
+    let all = Some(Timestamp::MAX);
+    for (samples, bodies) in [(all, None), (None, all), (all, all)] {
+        let thinned = store.thin(samples, bodies).unwrap();
+        assert_eq!(thinned.samples + thinned.bodies, 1);
+        let again = store.put(&new).unwrap();
+        assert_eq!((again.id.as_str(), again.is_new), (first.id.as_str(), true));
+        let found = store.find(&first.id).unwrap();
+        assert!(!found.thinned && found.facts == new.head.facts);
+        assert_eq!(store.body(&found).unwrap(), new.body);
+        assert!(!store.put(&new).unwrap().is_new);
+    }
+    let check = store.check(false).unwrap();
+    assert_eq!((check.documents, check.damaged, check.database), (1, vec![], vec![]));
 }
 
 fn stale_facts_are_found_and_derived_again(place: &Location) {
