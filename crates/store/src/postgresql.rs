@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use postgres::error::SqlState;
 use postgres::types::private::BytesMut;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls};
@@ -121,7 +122,8 @@ impl Engine for Postgresql {
         if !self.has("SELECT 1 FROM pg_tables WHERE schemaname = 'fullpipe' AND tablename = 'version'")? {
             return Ok(0);
         }
-        let rows = self.query("SELECT number FROM version", &[])?;
+        // By its full name: without a permission for the schema, the search path leads nowhere.
+        let rows = self.query("SELECT number FROM fullpipe.version", &[])?;
         Ok(match rows.first().map(Vec::as_slice) {
             Some([Value::Integer(number)]) => u32::try_from(*number).unwrap_or(u32::MAX),
             _ => 0,
@@ -154,8 +156,16 @@ impl Engine for Postgresql {
 
 impl From<postgres::Error> for EngineError {
     fn from(error: postgres::Error) -> Self {
-        Self::of(&error)
+        Self { is_forbidden: error.code().is_some_and(is_forbidden), ..Self::of(&error) }
     }
+}
+
+/// Returns whether the server refuses this user: a permission that it lacks, a wrong password, or a copy of a database
+/// that can only be read.
+fn is_forbidden(code: &SqlState) -> bool {
+    const LACKS: [SqlState; 2] = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::READ_ONLY_SQL_TRANSACTION];
+    // Class 28: invalid authorization.
+    LACKS.contains(code) || code.code().starts_with("28")
 }
 
 /// Returns the value of a column of one of the types that the tables have.

@@ -47,10 +47,35 @@ fn on_postgresql() {
     a_newer_archive_is_only_read(&url.parse().unwrap(), || {
         server.execute("newer", "UPDATE fullpipe.version SET number = 99");
     });
+    what_a_role_may_not(&server);
     let url = server.database("damaged");
     a_cut_document_is_named(&url.parse().unwrap(), || {
         server.execute("damaged", "UPDATE fullpipe.body SET content = substring(content FOR 10)");
     });
+}
+
+fn what_a_role_may_not(server: &Postgres) {
+    let url = server.database("closed");
+    let as_role = |role: &str| url.replace("user=postgres", &format!("user={role}")).parse::<Location>().unwrap();
+    let forbidden = |result: Result<(), StoreError>, part: &str| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, StoreError::Forbidden { .. }) && error.to_string().contains(part), "{error}");
+    };
+    let open = |role: &str| Store::open(&as_role(role)).map(drop);
+    forbidden(open("nobody"), "does not exist");
+    server.execute("closed", "CREATE ROLE other LOGIN");
+    forbidden(Store::create(&as_role("other")).map(drop), "permission denied for database");
+    Store::create(&url.parse().unwrap()).unwrap().put(&document("beta", 1)).unwrap();
+    forbidden(open("other"), "permission denied for schema");
+    server.execute("closed", "GRANT USAGE ON SCHEMA fullpipe TO other");
+    forbidden(open("other"), "permission denied for table version");
+    server.execute("closed", "GRANT SELECT ON ALL TABLES IN SCHEMA fullpipe TO other");
+    let mut reader = Store::open(&as_role("other")).unwrap();
+    assert_eq!(reader.list(&Filter::default()).unwrap().len(), 1);
+    forbidden(reader.put(&document("beta", 2)).map(drop), "permission denied for table document");
+    server.execute("closed", "ALTER DATABASE closed SET default_transaction_read_only = on");
+    let mut store = Store::open(&url.parse().unwrap()).unwrap();
+    forbidden(store.put(&document("beta", 2)).map(drop), "read-only");
 }
 
 #[test]
