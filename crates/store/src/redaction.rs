@@ -133,8 +133,8 @@ impl Redaction {
         }
     }
 
-    /// Returns a value redacted, which is the text of names if `is_named`. Fields of documents of fullpipe have no names
-    /// in theirs; those of others may, as in the series of flent.
+    /// Returns a value redacted, which is the text of names if `is_named`. No field of a document of fullpipe is called
+    /// after a host; those of others may be, as the series of flent.
     fn value(&mut self, value: Value, is_own: bool, is_named: bool) -> Value {
         match value {
             Value::String(text) if is_named => Value::String(self.text_of_names(&text)),
@@ -348,8 +348,8 @@ mod tests {
     /// Hosts of a lab are called `sender` and `receiver`: the document could not be read any more.
     #[test]
     fn a_host_that_is_called_like_a_word_of_the_schema() {
-        let body = r#"{"schema":2,"kind":"lab","local":{"host":{"name":"sender","kernel":"6.18"},"peer":"sender → gamma"},
-            "at":"sender","limit":"sender-application","sender_samples":[],"sender":1,"gamma":2,
+        let body = r#"{"schema":2,"kind":"lab",
+            "local":{"host":{"name":"sender","kernel":"6.18"},"peer":"sender → gamma"},"at":"sender","limit":"sender-application","sender_samples":[],"sender":1,"gamma":2,
             "text":"gamma: loss holds the sender back"}"#;
         let redacted = Redaction::default().body(body.as_bytes()).unwrap();
         let value: Value = serde_json::from_str(&redacted).unwrap();
