@@ -26,6 +26,7 @@ pub(crate) struct Sqlite {
 impl Sqlite {
     /// Opens the file; makes it first, readable by its owner only, if `create` and there is none.
     pub(crate) fn open(file: &Path, create: bool) -> Result<Self, EngineError> {
+        let file = &in_folder(file);
         if create {
             make(file)?;
         }
@@ -113,13 +114,13 @@ impl Engine for Sqlite {
     fn copy_before_change(&mut self, version: u32) -> Result<(), EngineError> {
         let copy = PathBuf::from(format!("{}.version-{version}", self.file.display()));
         let unfinished = PathBuf::from(format!("{}.{}", copy.display(), std::process::id()));
-        let copied = self.copy_to(&unfinished).and_then(|copied| match copied == i64::from(version) {
-            true => Ok(std::fs::rename(&unfinished, &copy)?),
-            false => Ok(()),
-        });
+        let mut copied = self.copy_to(&unfinished);
+        if copied == Ok(version.into()) {
+            copied = std::fs::rename(&unfinished, &copy).map(|()| version.into()).map_err(EngineError::from);
+        }
         // There is none if it was renamed.
         let _ = std::fs::remove_file(&unfinished);
-        copied
+        copied.map(drop)
     }
 
     fn own_check(&mut self) -> Result<Vec<String>, EngineError> {
@@ -134,6 +135,11 @@ impl Engine for Sqlite {
     fn shrink(&mut self) -> Result<(), EngineError> {
         self.batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")
     }
+}
+
+/// Returns the name of a file with its folder: `:memory:` and `file:` at its begin are no files to SQLite.
+fn in_folder(file: &Path) -> PathBuf {
+    Path::new(".").join(file)
 }
 
 /// Makes the file and its folder, unless they are there.
@@ -197,6 +203,13 @@ mod tests {
         assert_eq!(Store::open(&Location::File(file)).unwrap().report().unwrap().version, KNOWN);
         let copy = Sqlite::open(&folder.path().join("archive.db.version-1"), false).unwrap().version();
         assert_eq!(copy, Ok(1));
+    }
+
+    #[test]
+    fn every_name_is_one_of_a_file() {
+        for (name, file) in [(":memory:", "./:memory:"), ("file:x?mode=memory", "./file:x?mode=memory"), ("/a", "/a")] {
+            assert_eq!(in_folder(Path::new(name)).as_os_str(), file);
+        }
     }
 
     #[test]

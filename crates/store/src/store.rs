@@ -5,12 +5,13 @@ use fullpipe_units::{ByteCount, printable};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::columns::{Reader, document_row, facts_row};
+use crate::columns::{Reader, clamped, document_row, facts_row};
 use crate::document::{NewDocument, SWEEP_RUN};
 use crate::engine::{Engine, EngineError, Row, Value, transaction};
 use crate::postgresql::Postgresql;
 use crate::sqlite::Sqlite;
 use crate::statements::{DOCUMENT, FACT, KINDS, MIGRATIONS, insert};
+use crate::text::host_of;
 use crate::{Location, StoreError};
 
 /// Level of zstd. A measurement of 10 s has 658 kB, and 20 kB compressed.
@@ -35,7 +36,7 @@ pub struct Store {
 /// Documents that are asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
-    /// Name or address of the other end.
+    /// Name or address of the other end; a port behind it takes no part.
     pub peer: Option<String>,
     /// Kind, or the beginning of one before a `/`.
     pub kind: Option<String>,
@@ -379,7 +380,7 @@ impl Filter {
         common.extend(self.before.map(|before| format!("started < {}", parameter(at(before)))));
         let mut peers = vec![None];
         if let Some(peer) = &self.peer {
-            let peer = parameter(peer.as_str().into());
+            let peer = parameter(host_of(peer).as_str().into());
             peers = ["peer", "address"].map(|name| Some(format!("{name} = {peer}"))).to_vec();
         }
         let mut parts = Vec::new();
@@ -409,8 +410,7 @@ impl Filter {
     }
 }
 
-/// Returns nanoseconds since 1970; times that a BIGINT does not hold are its ends.
+/// Returns nanoseconds since 1970.
 pub(crate) fn at(time: Timestamp) -> Value {
-    let nanoseconds = time.as_nanosecond();
-    Value::Integer(nanoseconds.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    Value::Integer(clamped(time))
 }

@@ -22,6 +22,7 @@ const CHECKS: &[Check] = &[
     ("two_writers_lose_nothing", two_writers_lose_nothing),
     ("thinning_keeps_the_facts", thinning_keeps_the_facts),
     ("what_was_thinned_is_whole_again_once_it_is_put_again", what_was_thinned_is_whole_again_once_it_is_put_again),
+    ("a_time_beyond_those_of_the_tables_is_the_last", a_time_beyond_those_of_the_tables_is_the_last),
     ("stale_facts_are_found_and_derived_again", stale_facts_are_found_and_derived_again),
     ("every_text_comes_back", every_text_comes_back),
 ];
@@ -201,6 +202,7 @@ fn a_list_is_filtered_and_the_newest_is_first(place: &Location) {
     assert_eq!(minutes(Filter::default()), ["05", "04", "03", "02", "01", "00"]);
     assert_eq!(minutes(Filter { limit: Some(2), ..Filter::default() }), ["05", "04"]);
     assert_eq!(minutes(Filter { peer: text("even"), ..Filter::default() }), ["04", "02", "00"]);
+    assert_eq!(minutes(Filter { peer: text("even:5201"), ..Filter::default() }), ["04", "02", "00"]);
     assert_eq!(minutes(Filter { campaign: text("first"), ..Filter::default() }), ["01", "00"]);
     assert_eq!(minutes(Filter { kind: text("foreign"), limit: Some(2), ..Filter::default() }), ["04", "03"]);
     assert_eq!(minutes(Filter { kind: text("measurement"), ..Filter::default() }), ["05"]);
@@ -237,10 +239,10 @@ fn a_history_has_a_series_for_each_request(place: &Location) {
         store.put(&new).unwrap();
     }
     store.put(&document("gamma", 9)).unwrap();
-    for host in ["beta", "192.0.2.1"] {
+    for host in ["beta", "beta:5201", "192.0.2.1", "192.0.2.1:5201"] {
         let history = store.history(host, None).unwrap();
         let runs: Vec<usize> = history.series.iter().map(|series| series.points.len()).collect();
-        assert_eq!(runs, if host == "beta" { vec![6, 1] } else { vec![7, 1] }, "{host}");
+        assert_eq!(runs, if host.starts_with("beta") { vec![6, 1] } else { vec![7, 1] }, "{host}");
         let points = &history.series[0].points;
         assert!(points.windows(2).all(|pair| pair[0].started < pair[1].started));
         assert_eq!(points[0].limit.as_deref(), Some("capacity/link"));
@@ -316,6 +318,19 @@ fn what_was_thinned_is_whole_again_once_it_is_put_again(place: &Location) {
     }
     let check = store.check(false).unwrap();
     assert_eq!((check.documents, check.damaged, check.database), (1, vec![], vec![]));
+}
+
+fn a_time_beyond_those_of_the_tables_is_the_last(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    for (number, started) in [(1, "9000-01-01T00:00:00Z"), (2, "1000-01-01T00:00:00Z"), (3, "no time")] {
+        let mut new = document("beta", number);
+        started.clone_into(&mut new.head.started);
+        store.put(&new).unwrap();
+    }
+    let years: Vec<String> =
+        store.list(&Filter::default()).unwrap().iter().map(|document| document.started[..4].to_owned()).collect();
+    assert_eq!(years, ["2262", "1970", "1677"]);
+    assert_eq!(store.thin(None, "2026-01-01T00:00:00Z".parse().ok()).unwrap().bodies, 2);
 }
 
 fn stale_facts_are_found_and_derived_again(place: &Location) {
