@@ -17,8 +17,8 @@ use crate::{Store, StoreError};
 type Key = (String, String, &'static str);
 
 impl Store {
-    /// Returns the runs towards `host`, which is a name or an address, with or without a port, that started at `since` or
-    /// later: a series for each path, request and direction, the one with the most runs first.
+    /// Returns the runs towards `host`, a name or an address with or without a port, that started at `since` or later:
+    /// a series for each path, request and direction, the one with the most runs first.
     ///
     /// # Errors
     /// Fails if the database refuses.

@@ -17,7 +17,7 @@ use crate::engine::{Engine, EngineError, Row, Value, transaction};
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest wait for the answer to one statement.
-const PATIENCE: Duration = Duration::from_mins(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Key of the lock that keeps other writers out while tables change: `fpip`.
 const LOCK: i64 = 0x6670_6970;
@@ -27,7 +27,7 @@ pub(crate) struct Postgresql {
     /// `None` once the server has not answered.
     client: Option<Client>,
     /// Longest wait for an answer.
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Postgresql {
@@ -39,13 +39,13 @@ impl Postgresql {
         // The time limit of a connection ends where a server is to answer.
         let mut opened = Self::connect(config, connecting.saturating_add(TIMEOUT))?;
         opened.prepare(create)?;
-        opened.patience = PATIENCE;
+        opened.timeout = ANSWER_TIMEOUT;
         Ok(opened)
     }
 
-    fn connect(config: Config, patience: Duration) -> Result<Self, EngineError> {
-        let client = answer(patience, move || config.connect(NoTls))??;
-        Ok(Self { client: Some(client), patience })
+    fn connect(config: Config, timeout: Duration) -> Result<Self, EngineError> {
+        let client = answer(timeout, move || config.connect(NoTls))??;
+        Ok(Self { client: Some(client), timeout })
     }
 
     fn prepare(&mut self, create: bool) -> Result<(), EngineError> {
@@ -70,7 +70,7 @@ impl Postgresql {
         ask: impl FnOnce(&mut Client) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
         let mut client = self.client.take().ok_or_else(silent)?;
-        let (client, answer) = answer(self.patience, move || {
+        let (client, answer) = answer(self.timeout, move || {
             let answer = ask(&mut client);
             (client, answer)
         })?;
@@ -79,12 +79,12 @@ impl Postgresql {
     }
 }
 
-/// Returns what `work` returns within `patience`. It goes on in a thread of its own until then, which the end of the
+/// Returns what `work` returns within `timeout`. It goes on in a thread of its own until then, which the end of the
 /// program ends: the library waits for a server without end.
-fn answer<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, EngineError> {
+fn answer<T: Send + 'static>(timeout: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, EngineError> {
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new().name("postgresql".to_owned()).spawn(move || drop(sender.send(work())))?;
-    receiver.recv_timeout(patience).map_err(|_| silent())
+    receiver.recv_timeout(timeout).map_err(|_| silent())
 }
 
 fn silent() -> EngineError {
@@ -221,10 +221,10 @@ mod tests {
         require!(Postgres);
         let server = Postgres::start();
         let mut engine = Postgresql::open(&server.database("silent"), true).unwrap();
-        engine.patience = Duration::from_millis(100);
+        engine.timeout = Duration::from_millis(100);
         assert_eq!(engine.batch("SELECT pg_sleep(30)"), Err(silent()));
         let begun = Instant::now();
-        engine.patience = TIMEOUT;
+        engine.timeout = TIMEOUT;
         assert_eq!(engine.begin(), Err(silent()));
         assert!(begun.elapsed() < TIMEOUT / 2);
     }

@@ -349,7 +349,8 @@ mod tests {
     #[test]
     fn a_host_that_is_called_like_a_word_of_the_schema() {
         let body = r#"{"schema":2,"kind":"lab",
-            "local":{"host":{"name":"sender","kernel":"6.18"},"peer":"sender → gamma"},"at":"sender","limit":"sender-application","sender_samples":[],"sender":1,"gamma":2,
+            "local":{"host":{"name":"sender","kernel":"6.18"},"peer":"sender → gamma"},"at":"sender",
+            "limit":"sender-application","sender_samples":[],"sender":1,"gamma":2,
             "text":"gamma: loss holds the sender back"}"#;
         let redacted = Redaction::default().body(body.as_bytes()).unwrap();
         let value: Value = serde_json::from_str(&redacted).unwrap();

@@ -22,8 +22,8 @@ use json::Json;
 /// Size of the largest file that is decompressed, in bytes: gzip makes a thousand times as much of zeros.
 const MAX_UNPACKED: u64 = 64 << 20;
 
-/// Memory that one document may take, of a file that was compressed and of another one, in bytes. A minute of 90 streams
-/// is 180 MB of text, nearly all of which is skipped.
+/// Memory that one document may take, of a file that was compressed and of another one, in bytes. A minute of 90
+/// streams is 180 MB of text, nearly all of which is skipped.
 const MEMORY_OF_PACKED: usize = 64 << 20;
 const MEMORY: usize = 1 << 30;
 

@@ -1,4 +1,4 @@
-//! JSON of a stranger as a value, within a bound of memory.
+//! JSON of another program as a value, within a bound of memory.
 
 use std::fmt;
 

@@ -100,9 +100,9 @@ fn on_postgresql_another_writer_is_waited_for_ten_seconds() {
     another_writer_is_waited_for(store, || other.batch_execute("COMMIT").unwrap());
 }
 
-/// Both were told that theirs is kept, with bodies of no document.
+/// Both reported a new document, and there were bodies of none.
 #[test]
-fn on_postgresql_of_two_writers_of_the_same_one_is_told_that_it_is_known() {
+fn on_postgresql_of_two_writers_of_the_same_one_finds_it_known() {
     require!(Postgres);
     let server = Postgres::start();
     let url = server.database("same");
