@@ -172,7 +172,12 @@ pub(crate) const fn direction_name(direction: Direction) -> &'static str {
 
 /// Returns nanoseconds since 1970 in UTC; 0 for a text that is no time.
 pub(crate) fn nanoseconds(rfc3339: &str) -> i64 {
-    rfc3339.parse::<Timestamp>().ok().and_then(|time| time.as_nanosecond().try_into().ok()).unwrap_or(0)
+    rfc3339.parse().map_or(0, clamped)
+}
+
+/// Returns nanoseconds since 1970; times that a BIGINT does not hold (before 1677, after 2262) are its ends.
+pub(crate) fn clamped(time: Timestamp) -> i64 {
+    time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
 fn rfc3339(nanoseconds: i64) -> String {

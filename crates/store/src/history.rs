@@ -10,14 +10,15 @@ use crate::document::compared_rate;
 use crate::engine::{Row, Value};
 use crate::statements::{DOCUMENT, FACT, of_table};
 use crate::store::at;
+use crate::text::host_of;
 use crate::{Store, StoreError};
 
 /// Key of a series: path, request, direction.
 type Key = (String, String, &'static str);
 
 impl Store {
-    /// Returns the runs towards `host`, which is a name or an address, that started at `since` or later: a series for
-    /// each path, request and direction, the one with the most runs first.
+    /// Returns the runs towards `host`, a name or an address with or without a port, that started at `since` or later:
+    /// a series for each path, request and direction, the one with the most runs first.
     ///
     /// # Errors
     /// Fails if the database refuses.
@@ -28,7 +29,7 @@ impl Store {
                 "SELECT {columns} FROM document JOIN fact ON fact.document = document.id
                  WHERE (peer = $1 OR address = $1) AND started >= $2 ORDER BY started DESC, id DESC"
             ),
-            &[host.into(), since.map_or(Value::Integer(i64::MIN), at)],
+            &[host_of(host).as_str().into(), since.map_or(Value::Integer(i64::MIN), at)],
         )?;
         let mut series: BTreeMap<Key, Vec<HistoryPoint>> = BTreeMap::new();
         // The newest is first.

@@ -2,6 +2,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use fullpipe_units::printable;
+
 use crate::StoreError;
 
 /// Place of an archive.
@@ -31,7 +33,8 @@ impl FromStr for Location {
         match text.split_once("://") {
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgresql(text.to_owned())),
             None if !text.is_empty() => Ok(Self::File(text.into())),
-            _ => Err(StoreError::Location(if text.is_empty() { "\"\"".to_owned() } else { text.to_owned() })),
+            None => Err(StoreError::Location("\"\"".to_owned())),
+            Some(_) => Err(StoreError::Location(printable(&without_password(text)))),
         }
     }
 }
@@ -46,14 +49,25 @@ impl fmt::Display for Location {
     }
 }
 
-/// Returns the URL without the password between user and host, and without its parameters, which may have one too.
+/// Returns the URL without the password between user and host, and without its parameters, which may have one too; only
+/// its begin where the place of the password is in doubt.
 fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
-    let rest = rest.split('?').next().unwrap_or_default();
-    match rest.rsplit_once('@') {
-        Some((user, place)) => format!("{scheme}://{}@{place}", user.split(':').next().unwrap_or_default()),
-        None => format!("{scheme}://{rest}"),
+    let (ends, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    let begin = rest.split([':', '@', '/', '?']).next().unwrap_or_default();
+    match ends.rsplit_once('@') {
+        // A password may have a `?`, and a parameter an `@`.
+        _ if parameters.contains('@') => format!("{scheme}://{begin}…"),
+        Some((_, place)) => format!("{scheme}://{begin}@{place}"),
+        None if has_port_or_none(ends) => format!("{scheme}://{ends}"),
+        None => format!("{scheme}://{begin}…"),
     }
+}
+
+/// Returns false if a colon is followed by what is no port, as by a password without a host behind it.
+fn has_port_or_none(ends: &str) -> bool {
+    let host = ends.split('/').next().unwrap_or_default();
+    host.ends_with(']') || host.rsplit_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -66,8 +80,27 @@ mod tests {
             ("postgres://me:se@cret@db.example/x", "postgres://me@db.example/x"),
             ("postgres://db.example/x?password=secret", "postgres://db.example/x"),
             ("postgresql:///x?host=/run/db&user=me", "postgresql:///x"),
+            ("postgres://me:se?cret@db.example/x", "postgres://me…"),
+            ("postgres://me:se@cr?et@db.example/x", "postgres://me…"),
+            ("postgres://me:se/cret@db.example/x", "postgres://me@db.example/x"),
+            ("postgres://db.example/x?password=se@cret", "postgres://db.example…"),
+            ("postgres://db.example:5432?password=se@cret", "postgres://db.example…"),
+            ("postgres://me:secret/x", "postgres://me…"),
+            ("postgres://[::1]:5432,db:5433/x", "postgres://[::1]:5432,db:5433/x"),
+            ("postgres://[2001:db8::1]/x", "postgres://[2001:db8::1]/x"),
         ] {
             assert_eq!(url.parse::<Location>().unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn a_password_in_a_url_of_another_kind_is_not_shown_either() {
+        for (url, shown) in [
+            ("postgress://me:secret@db/x", "postgress://me@db/x"),
+            ("mysql://db/x?password=secret", "mysql://db/x"),
+            ("x\u{1b}://me:secret@db/x", "x\\u{1b}://me@db/x"),
+        ] {
+            assert_eq!(url.parse::<Location>(), Err(StoreError::Location(shown.to_owned())));
         }
     }
 

@@ -1,8 +1,11 @@
 //! PostgreSQL: tables in a schema `fullpipe` of the database that the URL names.
 
 use std::error::Error;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
+use postgres::error::SqlState;
 use postgres::types::private::BytesMut;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls};
@@ -13,38 +16,79 @@ use crate::engine::{Engine, EngineError, Row, Value, transaction};
 /// that keeps a table for itself.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Longest wait for the answer to one statement.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
+
 /// Key of the lock that keeps other writers out while tables change: `fpip`.
 const LOCK: i64 = 0x6670_6970;
 
 /// An archive in a database server.
 pub(crate) struct Postgresql {
-    client: Client,
+    /// `None` once the server has not answered.
+    client: Option<Client>,
+    /// Longest wait for an answer.
+    timeout: Duration,
 }
 
 impl Postgresql {
     /// Connects; makes the schema if `create` and there is none.
     pub(crate) fn open(url: &str, create: bool) -> Result<Self, EngineError> {
         let mut config: Config = url.parse()?;
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(TIMEOUT);
-        }
-        config.application_name("fullpipe").tcp_user_timeout(TIMEOUT);
-        let mut opened = Self { client: config.connect(NoTls)? };
-        opened.batch(&format!("SET lock_timeout = {}", TIMEOUT.as_millis()))?;
-        if create && !opened.has("SELECT 1 FROM pg_namespace WHERE nspname = 'fullpipe'")? {
+        let connecting = config.get_connect_timeout().copied().unwrap_or(TIMEOUT);
+        config.connect_timeout(connecting).application_name("fullpipe").tcp_user_timeout(TIMEOUT);
+        // The time limit of a connection ends where a server is to answer.
+        let mut opened = Self::connect(config, connecting.saturating_add(TIMEOUT))?;
+        opened.prepare(create)?;
+        opened.timeout = ANSWER_TIMEOUT;
+        Ok(opened)
+    }
+
+    fn connect(config: Config, timeout: Duration) -> Result<Self, EngineError> {
+        let client = answer(timeout, move || config.connect(NoTls))??;
+        Ok(Self { client: Some(client), timeout })
+    }
+
+    fn prepare(&mut self, create: bool) -> Result<(), EngineError> {
+        self.batch(&format!("SET lock_timeout = {}", TIMEOUT.as_millis()))?;
+        if create && !self.has("SELECT 1 FROM pg_namespace WHERE nspname = 'fullpipe'")? {
             // Another program may make it at the same time.
-            transaction(&mut opened, |engine| {
+            transaction(self, |engine| {
                 engine.lock_tables()?;
                 engine.batch("CREATE SCHEMA IF NOT EXISTS fullpipe")
             })?;
         }
-        opened.batch("SET search_path TO fullpipe; SET client_min_messages TO warning")?;
-        Ok(opened)
+        self.batch("SET search_path TO fullpipe; SET client_min_messages TO warning")
     }
 
     fn has(&mut self, sql: &str) -> Result<bool, EngineError> {
         Ok(!self.query(sql, &[])?.is_empty())
     }
+
+    /// Asks the server. One that has not answered once is asked no more.
+    fn ask<T: Send + 'static>(
+        &mut self,
+        ask: impl FnOnce(&mut Client) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let mut client = self.client.take().ok_or_else(silent)?;
+        let (client, answer) = answer(self.timeout, move || {
+            let answer = ask(&mut client);
+            (client, answer)
+        })?;
+        self.client = Some(client);
+        answer
+    }
+}
+
+/// Returns what `work` returns within `timeout`. It goes on in a thread of its own until then, which the end of the
+/// program ends: the library waits for a server without end.
+fn answer<T: Send + 'static>(timeout: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, EngineError> {
+    let (sender, receiver) = mpsc::channel();
+    thread::Builder::new().name("postgresql".to_owned()).spawn(move || drop(sender.send(work())))?;
+    receiver.recv_timeout(timeout).map_err(|_| silent())
+}
+
+fn silent() -> EngineError {
+    EngineError { cause: "the server does not answer".to_owned(), is_forbidden: false }
 }
 
 impl Engine for Postgresql {
@@ -53,13 +97,17 @@ impl Engine for Postgresql {
     }
 
     fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, EngineError> {
-        let parameters: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
-        let rows = self.client.query(sql, &parameters)?;
-        rows.iter().map(|row| (0..row.len()).map(|column| value(row, column)).collect()).collect()
+        let (sql, values) = (sql.to_owned(), values.to_vec());
+        self.ask(move |client| {
+            let parameters: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
+            let rows = client.query(&sql, &parameters)?;
+            rows.iter().map(|row| (0..row.len()).map(|column| value(row, column)).collect()).collect()
+        })
     }
 
     fn batch(&mut self, sql: &str) -> Result<(), EngineError> {
-        Ok(self.client.batch_execute(sql)?)
+        let sql = sql.to_owned();
+        self.ask(move |client| Ok(client.batch_execute(&sql)?))
     }
 
     fn begin(&mut self) -> Result<(), EngineError> {
@@ -74,7 +122,8 @@ impl Engine for Postgresql {
         if !self.has("SELECT 1 FROM pg_tables WHERE schemaname = 'fullpipe' AND tablename = 'version'")? {
             return Ok(0);
         }
-        let rows = self.query("SELECT number FROM version", &[])?;
+        // By its full name: without a permission for the schema, the search path leads nowhere.
+        let rows = self.query("SELECT number FROM fullpipe.version", &[])?;
         Ok(match rows.first().map(Vec::as_slice) {
             Some([Value::Integer(number)]) => u32::try_from(*number).unwrap_or(u32::MAX),
             _ => 0,
@@ -107,8 +156,16 @@ impl Engine for Postgresql {
 
 impl From<postgres::Error> for EngineError {
     fn from(error: postgres::Error) -> Self {
-        Self::of(&error)
+        Self { is_forbidden: error.code().is_some_and(is_forbidden), ..Self::of(&error) }
     }
+}
+
+/// Returns whether the server refuses this user: a permission that it lacks, a wrong password, or a copy of a database
+/// that can only be read.
+fn is_forbidden(code: &SqlState) -> bool {
+    const LACKS: [SqlState; 2] = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::READ_ONLY_SQL_TRANSACTION];
+    // Class 28: invalid authorization.
+    LACKS.contains(code) || code.code().starts_with("28")
 }
 
 /// Returns the value of a column of one of the types that the tables have.
@@ -138,4 +195,37 @@ impl ToSql for Value {
     }
 
     to_sql_checked!();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    use fullpipe_testkit::{Postgres, require};
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_accepts_and_says_nothing_is_waited_for_with_a_limit() {
+        let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("postgres://me@127.0.0.1:{}/x", deaf.local_addr().unwrap().port());
+        let begun = Instant::now();
+        let refused = Postgresql::connect(url.parse().unwrap(), Duration::from_millis(50)).err();
+        assert_eq!(refused, Some(silent()));
+        assert!(begun.elapsed() < TIMEOUT);
+    }
+
+    #[test]
+    fn a_server_that_falls_silent_is_asked_no_more() {
+        require!(Postgres);
+        let server = Postgres::start();
+        let mut engine = Postgresql::open(&server.database("silent"), true).unwrap();
+        engine.timeout = Duration::from_millis(100);
+        assert_eq!(engine.batch("SELECT pg_sleep(30)"), Err(silent()));
+        let begun = Instant::now();
+        engine.timeout = TIMEOUT;
+        assert_eq!(engine.begin(), Err(silent()));
+        assert!(begun.elapsed() < TIMEOUT / 2);
+    }
 }

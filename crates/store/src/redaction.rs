@@ -1,11 +1,12 @@
 //! Addresses, names and paths in place of others, the same everywhere in one export.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::LazyLock;
 
 use flate2::read::MultiGzDecoder;
-use fullpipe_record::StoredDocument;
+use fullpipe_record::{Document, StoredDocument};
 use serde_json::{Map, Value};
 
 /// Fields whose text names a host, a user or a file, in documents of this program and of others.
@@ -31,12 +32,20 @@ const NAMES: &[&str] = &[
     "target",
 ];
 
+/// Words of the schema: names of fields, and values of which a field has one of a few.
+static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let mut words = BTreeSet::new();
+    add_words(&mut words, schemars::schema_for!(Document).as_value());
+    words
+});
+
 /// Replaces addresses, names and paths. What was replaced once is replaced by the same everywhere, so that it can still
 /// be seen which results belong together; which was which is known to nobody once this is dropped.
 #[derive(Debug, Default)]
 pub struct Redaction {
-    /// Names that are replaced wherever they occur.
-    names: BTreeSet<String>,
+    /// Names, and whether each is a word of the schema (a host called `sender`). Such a name is replaced where a name
+    /// stands; others are replaced wherever they occur.
+    names: BTreeMap<String, bool>,
     replaced: HashMap<String, String>,
     /// Replacements so far, by kind.
     counts: HashMap<&'static str, u32>,
@@ -58,10 +67,10 @@ impl Redaction {
             facts.step = self.text(&facts.step);
         }
         StoredDocument {
-            host: self.text(&document.host),
-            peer: self.text(&document.peer),
+            host: self.text_of_names(&document.host),
+            peer: self.text_of_names(&document.peer),
             address: self.text(&document.address),
-            path_key: self.text(&document.path_key),
+            path_key: self.text_of_names(&document.path_key),
             request_key: self.text(&document.request_key),
             program: self.text(&document.program),
             facts,
@@ -80,7 +89,11 @@ impl Redaction {
         for value in &values {
             self.learn_names(value);
         }
-        Some(values.into_iter().map(|value| self.value(value).to_string() + "\n").collect())
+        let redacted = values.into_iter().map(|value| {
+            let is_own = value["schema"].is_u64() && value["kind"].is_string();
+            self.value(value, is_own, false).to_string() + "\n"
+        });
+        Some(redacted.collect())
     }
 
     /// Learns the names that the fields of a value have.
@@ -88,15 +101,11 @@ impl Redaction {
         match value {
             Value::Array(values) => values.iter().for_each(|value| self.learn_names(value)),
             Value::Object(fields) => {
-                // A host of ours is an object with `name` and `kernel`.
-                if let (Some(name), true) = (fields.get("name"), fields.contains_key("kernel")) {
-                    self.learn_texts(name);
-                }
                 if let Some(Value::String(uname)) = fields.get("system_info") {
                     self.learn_name(uname.split_whitespace().nth(1).unwrap_or_default());
                 }
                 for (name, value) in fields {
-                    if NAMES.contains(&name.to_ascii_lowercase().as_str()) {
+                    if has_names(fields, name) {
                         self.learn_texts(value);
                     }
                     self.learn_names(value);
@@ -119,27 +128,45 @@ impl Redaction {
         let is_common = ["localhost", "true", "false", "none", "null", "auto"].contains(&name);
         let is_found = name.starts_with('/') || name.parse::<IpAddr>().is_ok();
         if name.chars().count() > 1 && !is_common && !is_found {
-            self.names.insert(name.to_owned());
+            let is_of_schema = WORDS.iter().any(|word| replace_word(word, name, "") != *word);
+            self.names.insert(name.to_owned(), is_of_schema);
         }
     }
 
-    fn value(&mut self, value: Value) -> Value {
+    /// Returns a value redacted, which is the text of names if `is_named`. No field of a document of fullpipe is called
+    /// after a host; those of others may be, as the series of flent.
+    fn value(&mut self, value: Value, is_own: bool, is_named: bool) -> Value {
         match value {
+            Value::String(text) if is_named => Value::String(self.text_of_names(&text)),
             Value::String(text) => Value::String(self.text(&text)),
-            Value::Array(values) => values.into_iter().map(|value| self.value(value)).collect(),
+            Value::Array(values) => values.into_iter().map(|value| self.value(value, is_own, is_named)).collect(),
             Value::Object(fields) => {
-                let fields = fields.into_iter().map(|(name, value)| (self.text(&name), self.value(value)));
+                let named: Vec<bool> = fields.keys().map(|name| has_names(&fields, name)).collect();
+                let fields = fields.into_iter().zip(named).map(|((name, value), is_named)| {
+                    let new = if is_own { name } else { self.text(&name) };
+                    (new, self.value(value, is_own, is_named))
+                });
                 Value::Object(fields.collect::<Map<_, _>>())
             }
             other => other,
         }
     }
 
-    /// Returns a text in which addresses, known names, paths and URLs are replaced.
+    /// Returns a text in which addresses, paths, URLs, and known names that are no words of the schema are replaced.
     fn text(&mut self, text: &str) -> String {
-        let named = self.without_names(text);
-        let mut redacted = String::with_capacity(named.len());
-        let mut rest = named.as_str();
+        let named = self.without_names(text, false);
+        self.without_others(&named)
+    }
+
+    /// Returns a text that is to have names, in which the same and all known names are replaced.
+    fn text_of_names(&mut self, text: &str) -> String {
+        let named = self.without_names(text, true);
+        self.without_others(&named)
+    }
+
+    fn without_others(&mut self, text: &str) -> String {
+        let mut redacted = String::with_capacity(text.len());
+        let mut rest = text;
         while let Some(start) = rest.find(|c: char| !is_separator(c)) {
             let (before, word) = rest.split_at(start);
             let end = word.find(is_separator).unwrap_or(word.len());
@@ -150,11 +177,13 @@ impl Redaction {
         redacted + rest
     }
 
-    /// Replaces the known names, the longest first, so that none is found within another.
-    fn without_names(&mut self, text: &str) -> String {
-        let mut found: Vec<&String> = self.names.iter().filter(|name| text.contains(name.as_str())).collect();
+    /// Replaces the known names, the longest first, so that none is found within another; words of the schema only if
+    /// `all`.
+    fn without_names(&mut self, text: &str, all: bool) -> String {
+        let is_sought =
+            |(name, is_of_schema): &(&String, &bool)| (all || !**is_of_schema) && text.contains(name.as_str());
+        let mut found: Vec<String> = self.names.iter().filter(is_sought).map(|(name, _)| name.clone()).collect();
         found.sort_by_key(|name| std::cmp::Reverse(name.len()));
-        let found: Vec<String> = found.into_iter().cloned().collect();
         found.iter().fold(text.to_owned(), |text, name| {
             let new = self.replacement("name", name);
             replace_word(&text, name, &new)
@@ -201,6 +230,31 @@ impl Redaction {
         let new = made_up(kind, *count);
         self.replaced.insert(old.to_owned(), new.clone());
         new
+    }
+}
+
+/// Returns whether the text of this field names hosts, users or files. A host of ours is an object with `name` and
+/// `kernel`.
+fn has_names(fields: &Map<String, Value>, field: &str) -> bool {
+    NAMES.contains(&field.to_ascii_lowercase().as_str()) || (field == "name" && fields.contains_key("kernel"))
+}
+
+/// Adds the words of a schema.
+fn add_words(words: &mut BTreeSet<String>, schema: &Value) {
+    match schema {
+        Value::Array(values) => values.iter().for_each(|value| add_words(words, value)),
+        Value::Object(keys) => {
+            for (key, value) in keys {
+                match (key.as_str(), value) {
+                    ("const", Value::String(word)) => drop(words.insert(word.clone())),
+                    ("enum", Value::Array(of)) => words.extend(of.iter().filter_map(Value::as_str).map(str::to_owned)),
+                    ("properties", Value::Object(fields)) => words.extend(fields.keys().cloned()),
+                    _ => {}
+                }
+                add_words(words, value);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -289,6 +343,33 @@ mod tests {
         let redacted = Redaction::default().body(body.as_bytes()).unwrap();
         assert!(!redacted.contains("beta") && !redacted.contains("gamma"), "{redacted}");
         assert!(redacted.contains("\"rate\":5"), "{redacted}");
+    }
+
+    /// Hosts of a lab are called `sender` and `receiver`: the document could not be read any more.
+    #[test]
+    fn a_host_that_is_called_like_a_word_of_the_schema() {
+        let body = r#"{"schema":2,"kind":"lab",
+            "local":{"host":{"name":"sender","kernel":"6.18"},"peer":"sender → gamma"},"at":"sender",
+            "limit":"sender-application","sender_samples":[],"sender":1,"gamma":2,
+            "text":"gamma: loss holds the sender back"}"#;
+        let redacted = Redaction::default().body(body.as_bytes()).unwrap();
+        let value: Value = serde_json::from_str(&redacted).unwrap();
+        assert_eq!(value["local"]["host"]["name"], "name-1");
+        assert_eq!((&value["at"], &value["limit"]), (&"sender".into(), &"sender-application".into()));
+        assert_eq!(value["text"], "gamma: loss holds the sender back");
+        assert!(value["sender_samples"].is_array() && value["sender"] == 1 && value["gamma"] == 2, "{redacted}");
+        let mut redaction = knowing(&["sender", "gamma"]);
+        let document =
+            StoredDocument { host: "sender".to_owned(), path_key: "sender → gamma".to_owned(), ..Default::default() };
+        let redacted = redaction.document(&document);
+        assert!(!redacted.path_key.contains("sender") && !redacted.host.contains("sender"), "{redacted:?}");
+    }
+
+    #[test]
+    fn words_of_the_schema_are_fields_and_values() {
+        for word in ["sender_samples", "sender-application", "measurement", "receiver"] {
+            assert!(WORDS.contains(word), "{word}");
+        }
     }
 
     #[test]

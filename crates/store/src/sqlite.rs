@@ -26,6 +26,7 @@ pub(crate) struct Sqlite {
 impl Sqlite {
     /// Opens the file; makes it first, readable by its owner only, if `create` and there is none.
     pub(crate) fn open(file: &Path, create: bool) -> Result<Self, EngineError> {
+        let file = &in_folder(file);
         if create {
             make(file)?;
         }
@@ -51,6 +52,17 @@ impl Sqlite {
         // A file on a read-only file system cannot change its mode, and needs not.
         let _ = self.batch("PRAGMA journal_mode = WAL");
         self.batch("PRAGMA synchronous = FULL")
+    }
+
+    /// Copies the archive into a file that its owner only can read; returns the version of the tables in the copy.
+    fn copy_to(&mut self, file: &Path) -> Result<i64, EngineError> {
+        // One of a program that was killed.
+        let _ = std::fs::remove_file(file);
+        make(file)?;
+        self.query("VACUUM INTO $1", &[file.to_string_lossy().as_ref().into()])?;
+        File::open(file)?.sync_all()?;
+        let copy = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        Ok(copy.query_row("PRAGMA user_version", [], |row| row.get(0))?)
     }
 
     fn pragma(&mut self, name: &str) -> Result<i64, EngineError> {
@@ -97,11 +109,18 @@ impl Engine for Sqlite {
         self.batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version}"))
     }
 
+    /// The copy is of one moment, and is kept only if the tables had this version then: another program may change them
+    /// meanwhile, and has a copy of its own.
     fn copy_before_change(&mut self, version: u32) -> Result<(), EngineError> {
         let copy = PathBuf::from(format!("{}.version-{version}", self.file.display()));
-        // One from a change that failed is older.
-        let _ = std::fs::remove_file(&copy);
-        self.query("VACUUM INTO $1", &[copy.to_string_lossy().as_ref().into()]).map(drop)
+        let unfinished = PathBuf::from(format!("{}.{}", copy.display(), std::process::id()));
+        let mut copied = self.copy_to(&unfinished);
+        if copied == Ok(version.into()) {
+            copied = std::fs::rename(&unfinished, &copy).map(|()| version.into()).map_err(EngineError::from);
+        }
+        // There is none if it was renamed.
+        let _ = std::fs::remove_file(&unfinished);
+        copied.map(drop)
     }
 
     fn own_check(&mut self) -> Result<Vec<String>, EngineError> {
@@ -116,6 +135,11 @@ impl Engine for Sqlite {
     fn shrink(&mut self) -> Result<(), EngineError> {
         self.batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")
     }
+}
+
+/// Returns the name of a file with its folder: `:memory:` and `file:` at its begin are no files to SQLite.
+fn in_folder(file: &Path) -> PathBuf {
+    Path::new(".").join(file)
 }
 
 /// Makes the file and its folder, unless they are there.
@@ -182,15 +206,49 @@ mod tests {
     }
 
     #[test]
+    fn every_name_is_one_of_a_file() {
+        for (name, file) in [(":memory:", "./:memory:"), ("file:x?mode=memory", "./file:x?mode=memory"), ("/a", "/a")] {
+            assert_eq!(in_folder(Path::new(name)).as_os_str(), file);
+        }
+    }
+
+    #[test]
+    fn a_copy_before_a_change_is_readable_by_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mut engine = Sqlite::open(&folder.path().join("archive.db"), true).unwrap();
+        engine.copy_before_change(0).unwrap();
+        let copy = std::fs::metadata(folder.path().join("archive.db.version-0")).unwrap();
+        assert_eq!(copy.permissions().mode() & 0o777, 0o600);
+    }
+
+    /// The second of two programs that open an old archive copied the changed one under the name of the old.
+    #[test]
+    fn an_archive_that_another_program_has_changed_replaces_no_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("archive.db");
+        let (mut first, mut second) = (Sqlite::open(&file, true).unwrap(), Sqlite::open(&file, false).unwrap());
+        migrate(&mut first, 0, 1).unwrap();
+        for engine in [&mut first, &mut second] {
+            assert_eq!(migrate(engine, 1, 2), Ok(2));
+        }
+        let mut names: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.retain(|name| name.to_string_lossy().contains("version"));
+        assert_eq!(names, ["archive.db.version-1"]);
+        let copy = Sqlite::open(&folder.path().join("archive.db.version-1"), false).unwrap().version();
+        assert_eq!(copy, Ok(1));
+    }
+
+    #[test]
     fn a_copy_before_a_change_is_an_archive() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("archive.db");
         Store::create(&Location::File(file.clone())).unwrap();
         let mut engine = Sqlite::open(&file, false).unwrap();
         for _ in 0..2 {
-            engine.copy_before_change(1).unwrap();
+            engine.copy_before_change(KNOWN).unwrap();
         }
-        let copy = Location::File(folder.path().join("archive.db.version-1"));
+        let copy = Location::File(folder.path().join(format!("archive.db.version-{KNOWN}")));
         assert!(Store::open(&copy).unwrap().report().unwrap().documents.is_empty());
     }
 }

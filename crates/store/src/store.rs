@@ -5,12 +5,13 @@ use fullpipe_units::{ByteCount, printable};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::columns::{Reader, document_row, facts_row};
+use crate::columns::{Reader, clamped, document_row, facts_row};
 use crate::document::{NewDocument, SWEEP_RUN};
 use crate::engine::{Engine, EngineError, Row, Value, transaction};
 use crate::postgresql::Postgresql;
 use crate::sqlite::Sqlite;
 use crate::statements::{DOCUMENT, FACT, KINDS, MIGRATIONS, insert};
+use crate::text::host_of;
 use crate::{Location, StoreError};
 
 /// Level of zstd. A measurement of 10 s has 658 kB, and 20 kB compressed.
@@ -18,6 +19,12 @@ const LEVEL: i32 = 9;
 
 /// Size of the largest body, decompressed, in bytes; a larger one was made to exhaust memory.
 const MAX_BODY: usize = 1 << 30;
+
+/// The body of a document, compressed.
+const CONTENT: &str = "SELECT content FROM body WHERE document = $1";
+
+/// Attempts to keep a document: with its own identifier, with a new one, and after another writer.
+const ATTEMPTS: u32 = 3;
 
 /// An archive: immutable documents with their facts.
 pub struct Store {
@@ -29,7 +36,7 @@ pub struct Store {
 /// Documents that are asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
-    /// Name or address of the other end.
+    /// Name or address of the other end; a port behind it takes no part.
     pub peer: Option<String>,
     /// Kind, or the beginning of one before a `/`.
     pub kind: Option<String>,
@@ -48,7 +55,7 @@ pub struct Filter {
 pub struct Kept {
     /// Its identifier.
     pub id: String,
-    /// False if the archive had it already.
+    /// False if the archive had it already, whole: what was thinned or damaged is kept again.
     pub is_new: bool,
 }
 
@@ -178,15 +185,9 @@ impl Store {
         if document.blake3.is_empty() {
             return Err(StoreError::Removed(document.id.clone()));
         }
-        let rows = self.read("SELECT content FROM body WHERE document = $1", &[document.id.as_str().into()])?;
-        let packed = rows.into_iter().next().and_then(|row| Reader::new(row).blob());
+        let rows = self.read(CONTENT, &[document.id.as_str().into()])?;
         let damaged = |why: &str| StoreError::Damaged { id: document.id.clone(), why: why.to_owned() };
-        let packed = packed.ok_or_else(|| damaged("its body is missing"))?;
-        let body = unpacked(&packed).ok_or_else(|| damaged("its body cannot be decompressed"))?;
-        if blake3::hash(&body).to_hex().as_str() != document.blake3 {
-            return Err(damaged("its body is not the one whose hash was kept"));
-        }
-        Ok(body)
+        whole(rows, &document.blake3).map_err(damaged)
     }
 
     /// Returns the archive as a whole.
@@ -274,21 +275,60 @@ fn insert_document(
     origin: &str,
     packed: Vec<u8>,
 ) -> Result<Kept, EngineError> {
-    let known = engine.query("SELECT id FROM document WHERE origin = $1", &[origin.into()])?;
-    if let Some(row) = known.into_iter().next() {
-        return Ok(Kept { id: Reader::new(row).text().unwrap_or_default(), is_new: false });
-    }
+    let known = format!("SELECT {DOCUMENT} FROM document WHERE origin = $1");
     let sql = insert("document", &format!("{DOCUMENT}, origin"));
-    let row = |head: &StoredDocument| [document_row(head), vec![origin.into()]].concat();
     let mut head = head;
-    if engine.query(&sql, &row(&head))?.is_empty() {
-        // Another document has this identifier: the same measurement within a diagnosis.
+    for _ in 0..ATTEMPTS {
+        let known = engine.query(&known, &[origin.into()])?;
+        if let Some(row) = known.into_iter().next() {
+            let known = Reader::new(row).document();
+            let is_new = restore(engine, &known, &head, packed)?;
+            return Ok(Kept { id: known.id, is_new });
+        }
+        if !engine.query(&sql, &[document_row(&head), vec![origin.into()]].concat())?.is_empty() {
+            insert_body(engine, &head.id, packed)?;
+            insert_facts(engine, &head.id, &head.facts)?;
+            return Ok(Kept { id: head.id, is_new: true });
+        }
+        // Another document has this identifier: the same measurement within a diagnosis. Or another writer has kept
+        // this document meanwhile.
         head.id = new_id();
-        engine.query(&sql, &row(&head))?;
     }
-    engine.query(&insert("body", "document, content"), &[head.id.as_str().into(), packed.into()])?;
-    insert_facts(engine, &head.id, &head.facts)?;
-    Ok(Kept { id: head.id, is_new: true })
+    Err(EngineError { cause: "another program keeps and removes this document".to_owned(), is_forbidden: false })
+}
+
+/// Keeps the body of a known document again if it was thinned or removed, or is damaged; returns whether it did. Facts
+/// remain. A run of a sweep may be another one in the same place, and is left as it is.
+fn restore(
+    engine: &mut dyn Engine,
+    known: &StoredDocument,
+    head: &StoredDocument,
+    packed: Vec<u8>,
+) -> Result<bool, EngineError> {
+    let id = known.id.as_str();
+    let is_whole = !known.thinned && whole(engine.query(CONTENT, &[id.into()])?, &known.blake3).is_ok();
+    if is_whole || known.bytes != head.bytes {
+        return Ok(false);
+    }
+    engine.query("DELETE FROM body WHERE document = $1", &[id.into()])?;
+    insert_body(engine, id, packed)?;
+    let sql = "UPDATE document SET blake3 = $2, thinned = 0 WHERE id = $1";
+    engine.query(sql, &[id.into(), head.blake3.as_str().into()])?;
+    Ok(true)
+}
+
+fn insert_body(engine: &mut dyn Engine, id: &str, packed: Vec<u8>) -> Result<(), EngineError> {
+    engine.query(&insert("body", "document, content"), &[id.into(), packed.into()]).map(drop)
+}
+
+/// Returns a body that was read by [`CONTENT`], if it is the one with this hash, or else why not.
+fn whole(rows: Vec<Row>, blake3: &str) -> Result<Vec<u8>, &'static str> {
+    let packed = rows.into_iter().next().and_then(|row| Reader::new(row).blob()).ok_or("its body is missing")?;
+    let body = unpacked(&packed).ok_or("its body cannot be decompressed")?;
+    if blake3::hash(&body).to_hex().as_str() != blake3 {
+        return Err("its body is not the one whose hash was kept");
+    }
+    Ok(body)
 }
 
 pub(crate) fn insert_facts(engine: &mut dyn Engine, id: &str, facts: &[StoredFacts]) -> Result<(), EngineError> {
@@ -340,7 +380,7 @@ impl Filter {
         common.extend(self.before.map(|before| format!("started < {}", parameter(at(before)))));
         let mut peers = vec![None];
         if let Some(peer) = &self.peer {
-            let peer = parameter(peer.as_str().into());
+            let peer = parameter(host_of(peer).as_str().into());
             peers = ["peer", "address"].map(|name| Some(format!("{name} = {peer}"))).to_vec();
         }
         let mut parts = Vec::new();
@@ -370,8 +410,7 @@ impl Filter {
     }
 }
 
-/// Returns nanoseconds since 1970; times that a BIGINT does not hold are its ends.
+/// Returns nanoseconds since 1970.
 pub(crate) fn at(time: Timestamp) -> Value {
-    let nanoseconds = time.as_nanosecond();
-    Value::Integer(nanoseconds.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    Value::Integer(clamped(time))
 }

@@ -22,7 +22,8 @@ impl Store {
     /// Fails if the database refuses.
     pub fn check(&mut self, repair: bool) -> Result<ArchiveCheck, StoreError> {
         // A database that is damaged may not even carry out its check.
-        let database = self.engine.own_check().unwrap_or_else(|error| vec![error.cause]);
+        let mut database = self.engine.own_check().unwrap_or_else(|error| vec![error.cause]);
+        database.extend(self.stray().unwrap_or_else(|error| Some(error.to_string())));
         let mut check = ArchiveCheck { database, repaired: repair, ..ArchiveCheck::default() };
         for document in self.list(&Filter::default())? {
             check.documents += 1;
@@ -34,6 +35,18 @@ impl Store {
             }
         }
         Ok(check)
+    }
+
+    /// Returns what belongs to no document, in words, if there is anything.
+    fn stray(&mut self) -> Result<Option<String>, StoreError> {
+        let mut count = |table: &str| {
+            let document = format!("SELECT 1 FROM document WHERE document.id = {table}.document");
+            let rows = self.read(&format!("SELECT count(*) FROM {table} WHERE NOT EXISTS ({document})"), &[])?;
+            Ok(rows.into_iter().next().and_then(|row| Reader::new(row).count()).unwrap_or(0))
+        };
+        let (bodies, facts) = (count("body")?, count("fact")?);
+        let words = format!("bodies that belong to no document: {bodies}, facts: {facts}");
+        Ok((bodies + facts > 0).then_some(words))
     }
 
     /// Returns whether the facts of a document differ from those that its body has.

@@ -1,7 +1,10 @@
 //! Results are kept in the archive, once there is one. A measurement never fails because of that.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
 use fullpipe_record::Document;
 use fullpipe_store::{Kept, Location, NewDocument, Store, StoreError};
 use jiff::Timestamp;
@@ -31,8 +34,30 @@ pub(crate) struct PlaceArgument {
     ///
     /// The default is the variable `FULLPIPE_STORE`, or else fullpipe/archive.db in the folder for data of this user.
     /// Results are kept in the default file once it exists (`fullpipe store create`), in a named archive always.
-    #[arg(long, value_name = "FILE|URL", global = true, hide_short_help = true)]
+    #[arg(long, value_name = "FILE|URL", global = true, hide_short_help = true, value_parser = PlaceParser)]
     store: Option<Location>,
+}
+
+/// Reads the place of an archive. Its error does not repeat the value, which may have a password.
+#[derive(Debug, Clone, Copy)]
+struct PlaceParser;
+
+impl TypedValueParser for PlaceParser {
+    type Value = Location;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Location, clap::Error> {
+        let text = value.to_str().ok_or_else(|| StoreError::Location("a text that is not UTF-8".to_owned()));
+        let refused = |error| {
+            let sentence = format!("invalid value for '--store <FILE|URL>': {error}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, sentence).with_cmd(command)
+        };
+        text.and_then(str::parse).map_err(refused)
+    }
 }
 
 impl PlaceArgument {

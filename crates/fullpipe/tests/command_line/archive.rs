@@ -68,6 +68,25 @@ fn an_archive_of_another_user_is_refused_with_the_reason() {
     }
 }
 
+#[test]
+fn a_password_in_a_wrong_place_is_not_printed() {
+    let user = User::new();
+    for place in ["postgress://me:secret@db/x", "mysql://db/x?password=secret"] {
+        let by_flag = user.run(&["store", "list", "--store", place]);
+        let by_variable = run(user.command(&["store", "list"]).env("FULLPIPE_STORE", place), 20);
+        for output in [by_flag, by_variable] {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains("is no place for an archive") && !said.contains("secret"), "{said}");
+            assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+        }
+        let output = user.run(&["store", "list", "--json", "--store", place]);
+        let error = document(&output)["error"].to_string();
+        assert!(error.contains("'--store <FILE|URL>'") && !error.contains("secret"), "{error}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr).matches("secret").count(), 0);
+    }
+}
+
 fn file(name: &str) -> String {
     format!("{}/../store/tests/files/{name}", env!("CARGO_MANIFEST_DIR"))
 }

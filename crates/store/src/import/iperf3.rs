@@ -8,28 +8,39 @@ use serde_json::{Map, Value};
 use super::{Foreign, Json};
 use crate::document::{NewDocument, load_words};
 
+/// Events of which figures are taken.
+const EVENTS: [&str; 3] = ["start", "end", "error"];
+
 /// Returns true for one line of `--json-stream`.
 pub(super) fn is_event(value: &Value) -> bool {
     value["event"].is_string() && value.get("data").is_some()
 }
 
 /// Returns one document for each test: its lines from `start` up to the next.
-pub(super) fn read_stream(lines: &[(Value, &[u8])]) -> Result<Vec<NewDocument>, String> {
-    let mut tests: Vec<(Map<String, Value>, Vec<u8>)> = Vec::new();
-    for (line, bytes) in lines {
-        let event = line.string("event");
-        if event == "start" {
-            tests.push(Default::default());
+pub(super) fn read_stream<'b>(
+    lines: impl Iterator<Item = Result<(Value, &'b [u8]), String>>,
+) -> Result<Vec<NewDocument>, String> {
+    let mut documents = Vec::new();
+    let mut test: Option<(Map<String, Value>, Vec<u8>)> = None;
+    let read = |(test, body)| Ok::<_, String>(NewDocument { head: head(&Value::Object(test))?, body });
+    for line in lines {
+        let (mut line, bytes) = line?;
+        if !is_event(&line) {
+            return Err("it has lines that are no events of iperf3".to_owned());
         }
-        let (test, body) = tests.last_mut().ok_or("its first event is not the start of a test")?;
-        if event != "interval" {
-            test.insert(event.to_owned(), line["data"].clone());
+        let event = line.string("event").to_owned();
+        if event == "start" {
+            documents.extend(test.replace(Default::default()).map(read).transpose()?);
+        }
+        let (test, body) = test.as_mut().ok_or("its first event is not the start of a test")?;
+        if EVENTS.contains(&event.as_str()) {
+            test.insert(event, line["data"].take());
         }
         body.extend_from_slice(bytes);
         body.push(b'\n');
     }
-    let read = |(test, body)| Ok(NewDocument { head: head(&Value::Object(test))?, body });
-    tests.into_iter().map(read).collect()
+    documents.extend(test.map(read).transpose()?);
+    Ok(documents)
 }
 
 /// Returns the head of a test.

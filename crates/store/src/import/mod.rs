@@ -4,6 +4,7 @@ mod flent;
 mod iperf3;
 mod json;
 mod pscheduler;
+mod value;
 
 use std::io::Read;
 
@@ -11,14 +12,20 @@ use flate2::read::MultiGzDecoder;
 use fullpipe_record::{Document, StoredDocument, StoredFacts};
 use fullpipe_units::printable;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde::de::IgnoredAny;
+use serde_json::{Deserializer, Value};
 
 use crate::document::{self, NewDocument};
 use crate::text::{self, clean};
 use json::Json;
 
-/// Size of the largest file that is read, decompressed, in bytes. A minute of 90 streams is 180 MB.
-const MAX_FILE: u64 = 512 << 20;
+/// Size of the largest file that is decompressed, in bytes: gzip makes a thousand times as much of zeros.
+const MAX_UNPACKED: u64 = 64 << 20;
+
+/// Memory that one document may take, of a file that was compressed and of another one, in bytes. A minute of 90
+/// streams is 180 MB of text, nearly all of which is skipped.
+const MEMORY_OF_PACKED: usize = 64 << 20;
+const MEMORY: usize = 1 << 30;
 
 /// First bytes of a gzip file (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -31,14 +38,14 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Returns a sentence, without the name of the file, if it is none of these or has no time.
 pub fn read_import(bytes: &[u8], now: Timestamp) -> Result<Vec<NewDocument>, String> {
     if bytes.starts_with(&GZIP) {
-        let unpacked = unpacked(bytes)?;
-        return match &mut read_text(&unpacked, now)?[..] {
+        let unpacked = unpacked(bytes, MAX_UNPACKED)?;
+        return match &mut read_text(&unpacked, MEMORY_OF_PACKED, now)?[..] {
             // One document is kept as the file is, compressed.
             [only] => Ok(vec![NewDocument { head: std::mem::take(&mut only.head), body: bytes.to_vec() }]),
             several => Ok(several.to_vec()),
         };
     }
-    read_text(bytes, now)
+    read_text(bytes, MEMORY, now)
 }
 
 /// Returns the facts of a body as this program derives them; `None` if the body is not of a kind that it knows.
@@ -48,49 +55,51 @@ pub(crate) fn facts_of(body: &[u8]) -> Option<Vec<StoredFacts>> {
     Some(only.head.facts)
 }
 
-fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, String> {
+fn unpacked(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
     let mut unpacked = Vec::new();
-    let read = MultiGzDecoder::new(bytes).take(MAX_FILE + 1).read_to_end(&mut unpacked);
+    let read = MultiGzDecoder::new(bytes).take(most + 1).read_to_end(&mut unpacked);
     read.map_err(|error| format!("its compression (gzip) is damaged: {error}"))?;
-    if unpacked.len() as u64 > MAX_FILE {
-        return Err(format!("it has more than {} MiB, decompressed", MAX_FILE >> 20));
+    if unpacked.len() as u64 > most {
+        return Err(format!("it has more than {} MiB, decompressed; `gunzip` it first", most >> 20));
     }
     Ok(unpacked)
 }
 
-fn read_text(bytes: &[u8], now: Timestamp) -> Result<Vec<NewDocument>, String> {
-    let values = values(bytes)?;
-    if values.is_empty() {
-        return Err("it is empty".to_owned());
+fn read_text(bytes: &[u8], memory: usize, now: Timestamp) -> Result<Vec<NewDocument>, String> {
+    let mut values = values(bytes, memory).peekable();
+    match values.peek() {
+        None => Err("it is empty".to_owned()),
+        Some(Ok((value, _))) if iperf3::is_event(value) => iperf3::read_stream(values),
+        _ => values.map(|value| value.and_then(|(value, body)| read_value(value, body, now))).collect(),
     }
-    if values.iter().all(|(value, _)| iperf3::is_event(value)) {
-        return iperf3::read_stream(&values);
-    }
-    values.into_iter().map(|(value, body)| read_value(&value, body, now)).collect()
 }
 
-/// Returns the JSON values that follow one another, each with its bytes.
-fn values(bytes: &[u8]) -> Result<Vec<(Value, &[u8])>, String> {
-    let mut stream = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
-    let (mut values, mut from) = (Vec::new(), 0);
-    while let Some(value) = stream.next() {
-        let value = value.map_err(|error| format!("it is not JSON: {}", printable(&error.to_string())))?;
-        let to = stream.byte_offset();
-        values.push((value, bytes[from..to].trim_ascii()));
-        from = to;
-    }
-    Ok(values)
+/// Returns the JSON values that follow one another, each with its bytes, of which each may take `memory`.
+fn values(bytes: &[u8], memory: usize) -> impl Iterator<Item = Result<(Value, &[u8]), String>> {
+    let not_json = |error| format!("it is not JSON: {}", printable(&serde_json::Error::to_string(&error)));
+    let mut stream = Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let found = stream.next()?.map_err(not_json);
+        let body = bytes[from..stream.byte_offset()].trim_ascii();
+        from = stream.byte_offset();
+        let value = found.and_then(|_| {
+            let read = value::read(body, memory);
+            read.map_err(|error| if error.is_data() { value::too_much(memory) } else { not_json(error) })
+        });
+        Some(value.map(|value| (value, body)))
+    })
 }
 
-fn read_value(value: &Value, body: &[u8], now: Timestamp) -> Result<NewDocument, String> {
-    let head = if let (true, Some(kind)) = (value["schema"].is_u64(), value["kind"].as_str()) {
-        own(value, kind, now)?
+fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<NewDocument, String> {
+    let head = if value["schema"].is_u64() && value["kind"].is_string() {
+        own(value, now)?
     } else if value["start"].is_object() && value["end"].is_object() {
-        iperf3::head(value)?
+        iperf3::head(&value)?
     } else if value["x_values"].is_array() && value["results"].is_object() {
-        flent::head(value)?
+        flent::head(&value)?
     } else if value["test"]["type"].is_string() {
-        pscheduler::head(value)?
+        pscheduler::head(&value)?
     } else {
         let known = "a document of fullpipe, JSON of iperf3, data of flent, or a run of pScheduler";
         return Err(format!("it is JSON, but not {known}"));
@@ -99,12 +108,13 @@ fn read_value(value: &Value, body: &[u8], now: Timestamp) -> Result<NewDocument,
 }
 
 /// Returns the head of a document that a fullpipe printed.
-fn own(value: &Value, kind: &str, now: Timestamp) -> Result<StoredDocument, String> {
-    let document = Document::from_value(value.clone())
+fn own(value: Value, now: Timestamp) -> Result<StoredDocument, String> {
+    let kind = value["kind"].as_str().map(printable).unwrap_or_default();
+    let document = Document::from_value(value)
         .map_err(|error| format!("it is no document of fullpipe: {}", printable(&error.to_string())))?;
     let head = document::head(&document, now);
     if head.facts.is_empty() && !head.kind.starts_with("sweep") {
-        return Err(format!("a document of the kind {} has no measurement to keep", printable(kind)));
+        return Err(format!("a document of the kind {kind} has no measurement to keep"));
     }
     Ok(head)
 }
@@ -138,5 +148,44 @@ impl Foreign<'_> {
             facts: self.facts,
             ..StoredDocument::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    #[test]
+    fn a_few_bytes_of_gzip_take_no_more_memory_than_they_may() {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        packed.write_all(&vec![b' '; 3 << 20]).unwrap();
+        let packed = packed.finish().unwrap();
+        assert!(packed.len() < 10_000);
+        assert_eq!(unpacked(&packed, 3 << 20).unwrap().len(), 3 << 20);
+        let refused = unpacked(&packed, (3 << 20) - 1).unwrap_err();
+        assert!(refused.starts_with("it has more than 2 MiB, decompressed"), "{refused}");
+    }
+
+    #[test]
+    fn a_document_takes_no_more_memory_than_it_may() {
+        fn read(text: &str) -> Result<Vec<(Value, &[u8])>, String> {
+            values(text.as_bytes(), 100_000).collect()
+        }
+        for (of, count) in [("0", 3200), ("[0]", 700), ("{\"a\":0}", 200), ("\"a long text of some bytes\"", 1800)] {
+            let list = |count: usize| format!("{{\"start\":[{of}{}]}}", format!(",{of}").repeat(count));
+            assert!(read(&list(count / 2)).is_ok(), "{of}");
+            let refused = read(&list(count)).map(|values| values.len());
+            assert_eq!(refused, Err("it would take more than 0 MiB of memory".to_owned()), "{of}");
+            // Of each document.
+            assert_eq!(read(&list(count / 2).repeat(9)).unwrap().len(), 9);
+        }
+        let skipped = format!("{{\"intervals\":[{}0],\"end\":{{\"intervals\":[1]}}}}", "0,".repeat(100_000));
+        let (value, body) = &read(&skipped).unwrap()[0];
+        assert_eq!((value.to_string().as_str(), body.len()), ("{\"end\":{\"intervals\":[1]}}", skipped.len()));
     }
 }

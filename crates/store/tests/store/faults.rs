@@ -70,8 +70,19 @@ fn a_damaged_document_is_named_and_the_others_are_there() {
             assert_eq!(body.is_err(), found.id == id, "{body:?}");
         }
     }
+    assert!(open(&file).unwrap().put(&document("beta", 1)).unwrap().is_new);
+    assert_eq!(open(&file).unwrap().check(false).unwrap().damaged, []);
     raw.execute("DELETE FROM body WHERE document = $1", [&id]).unwrap();
     assert_eq!(open(&file).unwrap().check(false).unwrap().damaged[0].why.lines().count(), 1);
+}
+
+#[test]
+fn what_belongs_to_no_document_is_counted() {
+    let (_folder, file) = archive(2);
+    let raw = rusqlite::Connection::open(&file).unwrap();
+    raw.execute("DELETE FROM document WHERE id = (SELECT min(id) FROM document)", []).unwrap();
+    let check = open(&file).unwrap().check(true).unwrap();
+    assert_eq!(check.database, ["bodies that belong to no document: 1, facts: 1"]);
 }
 
 #[test]

@@ -165,8 +165,9 @@ fn a_malformed_file_is_refused_in_one_sentence() {
     refused(b"{\"schema\":2,\"kind\":\"table\",\"table\":[]}", "no measurement");
     refused(b"{\"x_values\":[],\"results\":{}}", "no start time");
     refused(b"{\"test\":{\"type\":\"rtt\"}}", "no start time");
-    let deep = "[".repeat(100_000);
-    refused(deep.as_bytes(), "not JSON: recursion");
+    refused(&[STREAM, b"1"].concat(), "no events");
+    refused("[".repeat(100_000).as_bytes(), "not JSON: EOF");
+    refused(("[".repeat(100_000) + &"]".repeat(100_000)).as_bytes(), "not JSON: recursion");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The suite that every archive must pass, on SQLite and on PostgreSQL.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fullpipe_record::{StoredDocument, StoredFacts};
 use fullpipe_store::{Filter, Location, Store, StoreError};
-use fullpipe_testkit::{Postgres, require};
+use fullpipe_testkit::{Postgres, require, within};
 use jiff::Timestamp;
 
 use crate::document;
@@ -21,6 +21,8 @@ const CHECKS: &[Check] = &[
     ("a_history_has_a_series_for_each_request", a_history_has_a_series_for_each_request),
     ("two_writers_lose_nothing", two_writers_lose_nothing),
     ("thinning_keeps_the_facts", thinning_keeps_the_facts),
+    ("what_was_thinned_is_whole_again_once_it_is_put_again", what_was_thinned_is_whole_again_once_it_is_put_again),
+    ("a_time_beyond_those_of_the_tables_is_the_last", a_time_beyond_those_of_the_tables_is_the_last),
     ("stale_facts_are_found_and_derived_again", stale_facts_are_found_and_derived_again),
     ("every_text_comes_back", every_text_comes_back),
 ];
@@ -46,10 +48,35 @@ fn on_postgresql() {
     a_newer_archive_is_only_read(&url.parse().unwrap(), || {
         server.execute("newer", "UPDATE fullpipe.version SET number = 99");
     });
+    what_a_role_may_not(&server);
     let url = server.database("damaged");
     a_cut_document_is_named(&url.parse().unwrap(), || {
         server.execute("damaged", "UPDATE fullpipe.body SET content = substring(content FOR 10)");
     });
+}
+
+fn what_a_role_may_not(server: &Postgres) {
+    let url = server.database("closed");
+    let as_role = |role: &str| url.replace("user=postgres", &format!("user={role}")).parse::<Location>().unwrap();
+    let forbidden = |result: Result<(), StoreError>, part: &str| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, StoreError::Forbidden { .. }) && error.to_string().contains(part), "{error}");
+    };
+    let open = |role: &str| Store::open(&as_role(role)).map(drop);
+    forbidden(open("nobody"), "does not exist");
+    server.execute("closed", "CREATE ROLE other LOGIN");
+    forbidden(Store::create(&as_role("other")).map(drop), "permission denied for database");
+    Store::create(&url.parse().unwrap()).unwrap().put(&document("beta", 1)).unwrap();
+    forbidden(open("other"), "permission denied for schema");
+    server.execute("closed", "GRANT USAGE ON SCHEMA fullpipe TO other");
+    forbidden(open("other"), "permission denied for table version");
+    server.execute("closed", "GRANT SELECT ON ALL TABLES IN SCHEMA fullpipe TO other");
+    let mut reader = Store::open(&as_role("other")).unwrap();
+    assert_eq!(reader.list(&Filter::default()).unwrap().len(), 1);
+    forbidden(reader.put(&document("beta", 2)).map(drop), "permission denied for table document");
+    server.execute("closed", "ALTER DATABASE closed SET default_transaction_read_only = on");
+    let mut store = Store::open(&url.parse().unwrap()).unwrap();
+    forbidden(store.put(&document("beta", 2)).map(drop), "read-only");
 }
 
 #[test]
@@ -71,6 +98,34 @@ fn on_postgresql_another_writer_is_waited_for_ten_seconds() {
     let mut other = postgres::Client::connect(&url, postgres::NoTls).unwrap();
     other.batch_execute("BEGIN; LOCK TABLE fullpipe.document").unwrap();
     another_writer_is_waited_for(store, || other.batch_execute("COMMIT").unwrap());
+}
+
+/// Both reported a new document, and there were bodies of none.
+#[test]
+fn on_postgresql_of_two_writers_of_the_same_one_finds_it_known() {
+    require!(Postgres);
+    let server = Postgres::start();
+    let url = server.database("same");
+    let mut store = Store::create(&url.parse().unwrap()).unwrap();
+    let id = store.put(&document("beta", 1)).unwrap().id;
+    let mut other = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    for table in ["document", "body", "fact"] {
+        let moved = format!("CREATE TABLE {table} AS SELECT * FROM fullpipe.{table}; DELETE FROM fullpipe.{table}");
+        other.batch_execute(&moved).unwrap();
+    }
+    other.batch_execute("BEGIN").unwrap();
+    for table in ["document", "body", "fact"] {
+        other.batch_execute(&format!("INSERT INTO fullpipe.{table} SELECT * FROM public.{table}")).unwrap();
+    }
+    let place = url.parse().unwrap();
+    let second = std::thread::spawn(move || Store::open(&place).unwrap().put(&document("beta", 1)).unwrap());
+    let waits = "SELECT 1 FROM pg_locks WHERE NOT granted";
+    assert!(within(Duration::from_secs(20), || !other.query(waits, &[]).unwrap().is_empty()));
+    other.batch_execute("COMMIT").unwrap();
+    let second = second.join().unwrap();
+    assert_eq!((second.id, second.is_new), (id, false));
+    let check = store.check(false).unwrap();
+    assert_eq!((check.documents, check.damaged, check.database), (1, vec![], vec![]));
 }
 
 #[test]
@@ -147,6 +202,7 @@ fn a_list_is_filtered_and_the_newest_is_first(place: &Location) {
     assert_eq!(minutes(Filter::default()), ["05", "04", "03", "02", "01", "00"]);
     assert_eq!(minutes(Filter { limit: Some(2), ..Filter::default() }), ["05", "04"]);
     assert_eq!(minutes(Filter { peer: text("even"), ..Filter::default() }), ["04", "02", "00"]);
+    assert_eq!(minutes(Filter { peer: text("even:5201"), ..Filter::default() }), ["04", "02", "00"]);
     assert_eq!(minutes(Filter { campaign: text("first"), ..Filter::default() }), ["01", "00"]);
     assert_eq!(minutes(Filter { kind: text("foreign"), limit: Some(2), ..Filter::default() }), ["04", "03"]);
     assert_eq!(minutes(Filter { kind: text("measurement"), ..Filter::default() }), ["05"]);
@@ -183,10 +239,10 @@ fn a_history_has_a_series_for_each_request(place: &Location) {
         store.put(&new).unwrap();
     }
     store.put(&document("gamma", 9)).unwrap();
-    for host in ["beta", "192.0.2.1"] {
+    for host in ["beta", "beta:5201", "192.0.2.1", "192.0.2.1:5201"] {
         let history = store.history(host, None).unwrap();
         let runs: Vec<usize> = history.series.iter().map(|series| series.points.len()).collect();
-        assert_eq!(runs, if host == "beta" { vec![6, 1] } else { vec![7, 1] }, "{host}");
+        assert_eq!(runs, if host.starts_with("beta") { vec![6, 1] } else { vec![7, 1] }, "{host}");
         let points = &history.series[0].points;
         assert!(points.windows(2).all(|pair| pair[0].started < pair[1].started));
         assert_eq!(points[0].limit.as_deref(), Some("capacity/link"));
@@ -242,6 +298,39 @@ fn thinning_keeps_the_facts(place: &Location) {
     let kept: Vec<_> = store.list(&Filter::default()).unwrap().into_iter().map(|document| document.facts).collect();
     assert_eq!(kept, facts);
     assert_eq!(store.check(false).unwrap().damaged, []);
+}
+
+fn what_was_thinned_is_whole_again_once_it_is_put_again(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    let mut new = document("beta", 1);
+    new.body = br#"{"schema":2,"kind":"measurement","measurement":{"samples":[1]}}"#.to_vec();
+    let first = store.put(&new).unwrap();
+    let all = Some(Timestamp::MAX);
+    for (samples, bodies) in [(all, None), (None, all), (all, all)] {
+        let thinned = store.thin(samples, bodies).unwrap();
+        assert_eq!(thinned.samples + thinned.bodies, 1);
+        let again = store.put(&new).unwrap();
+        assert_eq!((again.id.as_str(), again.is_new), (first.id.as_str(), true));
+        let found = store.find(&first.id).unwrap();
+        assert!(!found.thinned && found.facts == new.head.facts);
+        assert_eq!(store.body(&found).unwrap(), new.body);
+        assert!(!store.put(&new).unwrap().is_new);
+    }
+    let check = store.check(false).unwrap();
+    assert_eq!((check.documents, check.damaged, check.database), (1, vec![], vec![]));
+}
+
+fn a_time_beyond_those_of_the_tables_is_the_last(place: &Location) {
+    let mut store = Store::create(place).unwrap();
+    for (number, started) in [(1, "9000-01-01T00:00:00Z"), (2, "1000-01-01T00:00:00Z"), (3, "no time")] {
+        let mut new = document("beta", number);
+        started.clone_into(&mut new.head.started);
+        store.put(&new).unwrap();
+    }
+    let years: Vec<String> =
+        store.list(&Filter::default()).unwrap().iter().map(|document| document.started[..4].to_owned()).collect();
+    assert_eq!(years, ["2262", "1970", "1677"]);
+    assert_eq!(store.thin(None, "2026-01-01T00:00:00Z".parse().ok()).unwrap().bodies, 2);
 }
 
 fn stale_facts_are_found_and_derived_again(place: &Location) {

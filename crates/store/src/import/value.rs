@@ -1,0 +1,110 @@
+//! JSON of another program as a value, within a bound of memory.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// Fields of the whole that no figure is taken from, and that are nearly all of what iperf3 and flent write.
+const SKIPPED: [&str; 2] = ["intervals", "raw_values"];
+
+/// Memory of a value in a list, of the first one, of the first field of an object and of each field, in bytes.
+const ITEM: usize = size_of::<Value>();
+const FIRST_ITEM: usize = 4 * ITEM;
+const FIRST_FIELD: usize = 11 * (size_of::<String>() + ITEM);
+const FIELD: usize = 2 * size_of::<String>() + ITEM;
+
+/// Returns the value that is written in `text`, without its fields of [`SKIPPED`].
+///
+/// # Errors
+/// Fails if it is no JSON, and with an error of data if it takes more than `memory` bytes.
+pub(super) fn read(text: &[u8], mut memory: usize) -> serde_json::Result<Value> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    Bounded { memory: &mut memory, is_whole: true }.deserialize(&mut json)
+}
+
+/// Returns the sentence about a value that takes more.
+pub(super) fn too_much(memory: usize) -> String {
+    format!("it would take more than {} MiB of memory", memory >> 20)
+}
+
+struct Bounded<'m> {
+    /// Memory that is left.
+    memory: &'m mut usize,
+    is_whole: bool,
+}
+
+impl Bounded<'_> {
+    fn take<E: Error>(&mut self, memory: usize) -> Result<(), E> {
+        *self.memory = self.memory.checked_sub(memory).ok_or_else(|| E::custom("too much"))?;
+        Ok(())
+    }
+
+    fn inner(&mut self) -> Bounded<'_> {
+        Bounded { memory: self.memory, is_whole: false }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Bounded<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<Value, E> {
+        Ok(flag.into())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_str<E: Error>(mut self, text: &str) -> Result<Value, E> {
+        self.take(text.len())?;
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self.inner())? {
+            self.take(if list.is_empty() { FIRST_ITEM } else { ITEM })?;
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            if self.is_whole && SKIPPED.contains(&name.as_str()) {
+                fields.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            self.take(name.len() + if object.is_empty() { FIRST_FIELD } else { FIELD })?;
+            let value = fields.next_value_seed(self.inner())?;
+            object.insert(name, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
