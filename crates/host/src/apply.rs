@@ -100,7 +100,7 @@ impl Entry {
     pub(crate) fn make(&self, system: &System) -> Result<(), ApplyError> {
         self.setting.write(system, self.wanted.as_deref())?;
         let found = self.setting.read(system)?;
-        if self.setting.is_same(found.as_deref(), self.wanted.as_deref()) {
+        if self.setting.is_as_asked(found.as_deref(), self.wanted.as_deref()) {
             return Ok(());
         }
         self.setting.write(system, self.before.as_deref())?;
@@ -113,7 +113,7 @@ impl Entry {
 
     fn undo(self, system: &System) -> Result<(), ApplyError> {
         let found = self.setting.read(system)?;
-        if !self.setting.is_same(found.as_deref(), self.wanted.as_deref()) {
+        if !self.setting.is_as_asked(found.as_deref(), self.wanted.as_deref()) {
             let (name, ours, found) =
                 (self.setting.to_string(), shown(self.wanted.as_deref()), shown(found.as_deref()));
             return Err(ApplyError::ChangedMeanwhile { name, ours, found });

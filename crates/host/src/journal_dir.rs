@@ -125,9 +125,12 @@ impl JournalDir {
         entries: &[Entry],
         observe: &mut dyn FnMut(Step),
     ) -> Result<(), JournalError> {
+        // As it is now, not as it was when this was planned; and before a change that moves others too, as checksums do
+        // with segmentation.
+        let at_first = entries.iter().map(|entry| entry.setting.read(&self.system)).collect::<Result<Vec<_>, _>>()?;
         for (number, entry) in entries.iter().enumerate() {
-            // As it is now, not as it was when this was planned.
-            let before = entry.setting.read(&self.system)?;
+            let is_again = entries[..number].iter().any(|earlier| earlier.setting == entry.setting);
+            let before = if is_again { entry.setting.read(&self.system)? } else { at_first[number].clone() };
             let entry = Entry { before, ..entry.clone() };
             let Entry { setting, before, wanted } = entry.clone();
             journal.append(Line::Change { setting, before, wanted })?;
@@ -233,30 +236,28 @@ impl JournalDir {
         let mut undone = HostUndone::default();
         let mut kept = Vec::new();
         let before_boot = journal.origin().seen_from(&self.origin) == Relation::BeforeBoot;
-        for chain in chains(self.live(journal, since)) {
-            match chain.put_back(&self.system) {
-                Ok(Back::Done(restored)) => undone.restored.extend(restored),
-                // What is neither as we left it nor as it was is, after a boot, of the boot.
-                Ok(Back::Foreign(_)) if before_boot && chain.setting != Setting::Persisted => {}
-                Ok(Back::Foreign(found)) => {
-                    let ours = shown(chain.latest());
-                    let why = format!(
-                        "{} was left alone: it should still be \"{ours}\" but somebody made it \"{}\"",
-                        chain.setting,
-                        shown(found.as_deref())
-                    );
-                    undone.left.push(HostLeft { setting: chain.setting.to_string(), why });
-                    kept.push(chain.whole());
+        let chains = chains(self.live(journal, since));
+        for (chain, back) in chains.iter().zip(put_back(&chains, &self.system)) {
+            let setting = &chain.setting;
+            let why = match back {
+                Ok(Back::Done(restored)) => {
+                    undone.restored.extend(restored);
+                    continue;
                 }
-                Ok(Back::Vanished) => {
-                    let why = format!("{} is gone, and with it what was changed", chain.setting);
-                    undone.left.push(HostLeft { setting: chain.setting.to_string(), why });
+                // What is neither as we left it nor as it was is, after a boot, of the boot.
+                Ok(Back::Foreign(_)) if before_boot && *setting != Setting::Persisted => continue,
+                Ok(Back::Vanished) => format!("{setting} is gone, and with it what was changed"),
+                Ok(Back::Foreign(found)) => {
+                    kept.push(chain.whole());
+                    let [ours, found] = [chain.latest(), found.as_deref()].map(shown);
+                    format!("{setting} was left alone: it should still be \"{ours}\" but somebody made it \"{found}\"")
                 }
                 Err(why) => {
-                    undone.left.push(HostLeft { setting: chain.setting.to_string(), why });
                     kept.push(chain.whole());
+                    why
                 }
-            }
+            };
+            undone.left.push(HostLeft { setting: setting.to_string(), why });
         }
         kept.reverse();
         journal.forget(since, kept)?;
@@ -339,7 +340,7 @@ fn plan(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>
 }
 
 fn push(entries: &mut Vec<Entry>, entry: Entry) {
-    if !entry.setting.is_same(entry.before.as_deref(), entry.wanted.as_deref()) {
+    if !entry.setting.is_as_asked(entry.before.as_deref(), entry.wanted.as_deref()) {
         entries.push(entry);
     }
 }
@@ -376,6 +377,9 @@ fn new_id() -> io::Result<String> {
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
+
+/// A setting's text; none where it is absent.
+type Text = Option<String>;
 
 /// Everything that was done to one setting, in order. Undone as one, so that an undo that was itself cut short knows
 /// every value that may be there.
@@ -420,31 +424,66 @@ impl Chain {
         Entry { setting: self.setting.clone(), before: text(self.first()), wanted: text(self.latest()) }
     }
 
-    fn put_back(&self, system: &System) -> Result<Back, String> {
-        let found = match self.setting.read(system) {
-            Err(error) if error.is_missing() => return Ok(Back::Vanished),
-            read => read.map_err(|error| error.to_string())?,
-        };
-        let is = |text: Option<&str>| self.setting.is_same(found.as_deref(), text);
-        if found.as_deref() == self.first() && self.setting != Setting::Persisted {
-            return Ok(Back::Done(None));
+    /// As it reads now; none where it is gone.
+    fn read(&self, system: &System) -> Result<Option<Text>, String> {
+        match self.setting.read(system) {
+            Err(error) if error.is_missing() => Ok(None),
+            read => read.map(Some).map_err(|error| error.to_string()),
         }
-        let is_ours = self.entries.iter().any(|entry| is(entry.wanted.as_deref()) || is(entry.before.as_deref()));
-        if !is_ours {
-            return Ok(Back::Foreign(found));
+    }
+
+    /// Returns whether this text is of this chain, and not somebody else's.
+    fn is_ours(&self, found: Option<&str>) -> bool {
+        self.entries.iter().any(|entry| {
+            self.setting.is_as_asked(found, entry.wanted.as_deref())
+                || self.setting.is_same(found, entry.before.as_deref())
+        })
+    }
+
+    fn put_back(&self, system: &System) -> Result<(), String> {
+        let read = || self.setting.read(system).map_err(|error| error.to_string());
+        let is_back = |now: &Text| self.setting.is_same(now.as_deref(), self.first());
+        // What a crash left of our file goes too.
+        if self.setting != Setting::Persisted && is_back(&read()?) {
+            return Ok(());
         }
         self.setting.write(system, self.first()).map_err(|error| error.to_string())?;
-        let now = self.setting.read(system).map_err(|error| error.to_string())?;
-        if !self.setting.is_same(now.as_deref(), self.first()) {
-            let (first, now) = (shown(self.first()), shown(now.as_deref()));
-            return Err(format!("{} was put back to \"{first}\" and reads back as \"{now}\"", self.setting));
+        let now = read()?;
+        if is_back(&now) {
+            return Ok(());
         }
-        let moved = !is(self.first());
-        let restored = HostChange {
-            setting: self.setting.to_string(),
-            from: found.map(|text| self.setting.stated(&text)),
-            to: self.first().map(|text| self.setting.stated(text)),
-        };
-        Ok(Back::Done(moved.then_some(restored)))
+        let [first, now] = [self.first(), now.as_deref()].map(shown);
+        Err(format!("{} was put back to \"{first}\" and reads back as \"{now}\"", self.setting))
     }
+
+    /// Returns what became of it: `found` at first, and then, if it was ours, `put_back`.
+    fn outcome(&self, system: &System, found: Option<Text>, put_back: Result<(), String>) -> Result<Back, String> {
+        let (Some(found), Some(now)) = (found, self.read(system)?) else { return Ok(Back::Vanished) };
+        if !self.setting.is_same(now.as_deref(), self.first()) {
+            return put_back.map(|()| Back::Foreign(now));
+        }
+        let has_moved = !self.setting.is_same(found.as_deref(), self.first());
+        let stated = |text: Option<&str>| text.map(|text| self.setting.stated(text));
+        Ok(Back::Done(has_moved.then(|| HostChange {
+            setting: self.setting.to_string(),
+            from: stated(found.as_deref()),
+            to: stated(self.first()),
+        })))
+    }
+}
+
+/// Puts back, in this order, what is as we left it; what became of each.
+fn put_back(chains: &[Chain], system: &System) -> Vec<Result<Back, String>> {
+    let found: Vec<_> = chains.iter().map(|chain| chain.read(system)).collect();
+    let mut done = vec![Ok(()); chains.len()];
+    // Twice, because one may need another that comes after it, or be moved by it.
+    for _ in 0..2 {
+        for ((chain, found), done) in chains.iter().zip(&found).zip(&mut done) {
+            if matches!(found, Ok(Some(found)) if chain.is_ours(found.as_deref())) {
+                *done = chain.put_back(system);
+            }
+        }
+    }
+    let whole = chains.iter().zip(found).zip(done);
+    whole.map(|((chain, found), done)| chain.outcome(system, found?, done)).collect()
 }

@@ -48,7 +48,7 @@ pub(crate) enum Setting {
     /// by itself, or that word alone if the kernel does not report the kind. After a kind that can be put back as it
     /// was stand its number and its parameters.
     Qdisc(String),
-    /// "on" or "off".
+    /// "on" or "off", and where somebody asked for the other, that, as ethtool has it: "off [requested on]".
     Offload { device: String, feature: String },
     /// Of a device, in bytes.
     Mtu(String),
@@ -95,9 +95,7 @@ impl Setting {
                 route(destination).map(|route| route.metrics.get(metric).cloned())
             }
             Self::Qdisc(device) => sys::root_qdisc(device).map(|root| Some(qdisc(root))),
-            Self::Offload { device, feature } => {
-                self::feature(device, feature).map(|found| Some(if found.is_on { "on" } else { "off" }.to_owned()))
-            }
+            Self::Offload { device, feature } => self::feature(device, feature).map(|found| Some(offload(&found))),
             Self::Mtu(device) => self::device(device).map(|found| Some(found.mtu.get().to_string())),
             Self::QueueLength(device) => self::device(device).map(|found| Some(found.transmit_queue.get().to_string())),
             Self::Persisted => content(&system.persisted()),
@@ -121,7 +119,7 @@ impl Setting {
                 .and_then(|value| sys::set_route_metric(&route(destination)?, metric, value)),
             Self::Qdisc(device) => needed.and_then(|text| set_qdisc(device, text)),
             Self::Offload { device, feature } => {
-                needed.and_then(|text| sys::set_feature(device, &self::feature(device, feature)?, text.trim() == "on"))
+                needed.and_then(|text| sys::set_feature(device, &self::feature(device, feature)?, is_on(text)))
             }
             Self::Mtu(device) => {
                 needed.and_then(parsed).and_then(|mtu| sys::set_device_mtu(device, ByteCount::new(mtu.into())))
@@ -165,7 +163,7 @@ impl Setting {
         }
     }
 
-    /// Returns whether two texts mean the same: the kernel prints tabs where people write spaces.
+    /// Returns whether two texts that were read mean the same: the kernel prints tabs where people write spaces.
     pub(crate) fn is_same(&self, left: Option<&str>, right: Option<&str>) -> bool {
         match (self, left, right) {
             (Self::Persisted, ..) => left == right,
@@ -175,14 +173,19 @@ impl Setting {
             {
                 true
             }
-            // Who asks for a kind asks for no parameters.
-            (Self::Qdisc(_), Some(kind), Some(other)) | (Self::Qdisc(_), Some(other), Some(kind))
-                if !kind.trim().contains(' ') && !other.starts_with(DEFAULT) =>
-            {
-                other.split_whitespace().next() == Some(kind.trim())
-            }
             (_, Some(left), Some(right)) => left.split_whitespace().eq(right.split_whitespace()),
             _ => left.is_none() && right.is_none(),
+        }
+    }
+
+    /// Returns whether what was read is what was asked for: who asks for a discipline asks for no parameters.
+    pub(crate) fn is_as_asked(&self, found: Option<&str>, asked: Option<&str>) -> bool {
+        let first = |text: &str| text.split_whitespace().next().map(str::to_owned);
+        match (self, found, asked) {
+            (Self::Qdisc(_) | Self::Offload { .. }, Some(found), Some(asked)) if !asked.trim().contains(' ') => {
+                first(found) == first(asked)
+            }
+            _ => self.is_same(found, asked),
         }
     }
 
@@ -214,6 +217,21 @@ fn route(destination: &str) -> io::Result<sys::Route> {
 fn feature(device: &str, name: &str) -> io::Result<sys::Feature> {
     let found = sys::features(device)?.into_iter().find(|feature| feature.name == name);
     found.ok_or_else(|| not_found("the kernel knows no such feature".to_owned()))
+}
+
+/// A feature that never changes has no wish that counts.
+fn offload(found: &sys::Feature) -> String {
+    let word = |on: bool| if on { "on" } else { "off" };
+    if found.can_change && found.is_on != found.is_wanted {
+        format!("{} [requested {}]", word(found.is_on), word(found.is_wanted))
+    } else {
+        word(found.is_on).to_owned()
+    }
+}
+
+/// Returns what is to be asked for, so that a feature reads `text`.
+fn is_on(text: &str) -> bool {
+    text.trim().trim_end_matches(']').ends_with("on")
 }
 
 fn device(name: &str) -> io::Result<sys::Device> {
@@ -301,25 +319,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queueing_discipline_is_the_same_by_its_kind_where_no_parameters_are_asked_for() {
+    fn a_queueing_discipline_is_as_asked_for_by_its_kind_and_the_same_by_its_parameters() {
         let setting = Setting::Qdisc("eth0".to_owned());
         let table = [
-            ("pfifo", "pfifo 80010000 e8030000", true),
-            ("pfifo 80010000 e8030000", "pfifo 80010000 e8030000", true),
-            ("pfifo 80010000 e8030000", "pfifo 80010000 e9030000", false),
-            ("pfifo", "bfifo 80010000 e8030000", false),
-            ("default", "default pfifo_fast", true),
-            ("default", "pfifo 80010000 e8030000", false),
-            ("default", "fq", false),
-            ("pfifo_fast", "default pfifo_fast", false),
+            ("pfifo 80010000 e8030000", "pfifo", true, false),
+            ("pfifo 80010000 e8030000", "pfifo 80010000 e8030000", true, true),
+            ("pfifo 80010000 e8030000", "pfifo 80010000 e9030000", false, false),
+            ("bfifo 80010000 e8030000", "pfifo", false, false),
+            ("default pfifo_fast", "default", true, true),
+            ("pfifo 80010000 e8030000", "default", false, false),
+            ("fq", "default", false, false),
+            ("default pfifo_fast", "pfifo_fast", false, false),
         ];
-        for (left, right, same) in table {
-            assert_eq!(setting.is_same(Some(left), Some(right)), same, "{left} and {right}");
-            assert_eq!(setting.is_same(Some(right), Some(left)), same, "{right} and {left}");
+        for (found, asked, as_asked, same) in table {
+            assert_eq!(setting.is_as_asked(Some(found), Some(asked)), as_asked, "{found} for {asked}");
+            assert_eq!(setting.is_same(Some(found), Some(asked)), same, "{found} and {asked}");
+            assert_eq!(setting.is_same(Some(asked), Some(found)), same, "{asked} and {found}");
         }
         assert!(setting.why_not_exact(Some("htb")).is_some());
         assert_eq!(setting.why_not_exact(Some("tbf 80010000 2801")), None);
         assert_eq!(setting.stated("tbf 80010000 2801"), "tbf");
+    }
+
+    #[test]
+    fn an_offload_that_waits_for_another_is_asked_for_again() {
+        let setting = Setting::Offload { device: "eth0".to_owned(), feature: "tx-tcp-segmentation".to_owned() };
+        assert!(setting.is_as_asked(Some("off [requested on]"), Some("off")));
+        assert!(!setting.is_same(Some("off [requested on]"), Some("off")));
+        for (text, on) in [("on", true), ("off", false), ("off [requested on]", true), ("on [requested off]", false)] {
+            assert_eq!(is_on(text), on, "{text}");
+        }
     }
 
     #[test]

@@ -249,6 +249,33 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
 }
 
+fn offload(feature: &str, on: bool) -> Change {
+    Change::Offload { device: DEVICE.to_owned(), feature: feature.to_owned(), on }
+}
+
+#[test]
+fn an_offload_that_went_with_another_comes_back_with_it() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let names = ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation"];
+    for names in [names, [names[1], names[0], names[2]], [names[1], names[2], names[0]]] {
+        apply(&bench.journal_dir(), &names.map(|name| offload(name, false))).unwrap();
+        let undone = bench.journal_dir().undo(false).unwrap();
+        assert_eq!((undone.restored.len(), undone.left), (3, Vec::new()), "{names:?}");
+        assert_as_before(&before, &format!("after {names:?}"));
+    }
+    // Segmentation waits for somebody's checksums: it cannot be had, and goes on waiting.
+    let checksums = sys::features(DEVICE).unwrap().into_iter().find(|feature| feature.name == names[0]).unwrap();
+    sys::set_feature(DEVICE, &checksums, false).unwrap();
+    let waiting = everything();
+    let error = apply(&bench.journal_dir(), &[offload(names[1], true)]).unwrap_err();
+    assert!(error.to_string().contains("reads back as \"off [requested on]\""), "{error}");
+    assert_as_before(&waiting, "after the refusal");
+    sys::set_feature(DEVICE, &checksums, true).unwrap();
+    assert_as_before(&before, "with checksums");
+}
+
 #[test]
 fn a_failure_half_way_leaves_nothing_changed() {
     require!(Root);
