@@ -96,6 +96,8 @@ pub(crate) enum Line {
     Apply { id: String, temporary: Option<u64> },
     /// About to be written.
     Change { setting: Setting, before: Option<String>, wanted: Option<String> },
+    /// As what the change before it was read back, where that says more than what was wanted.
+    Made { text: String },
     /// To stay.
     Confirmed { id: String },
 }
@@ -167,13 +169,20 @@ impl Journal {
     /// The changes since and including apply `id`, or all, in the order in which they were made.
     pub(crate) fn entries(&self, since: Option<&str>) -> Vec<Entry> {
         let from = self.lines.iter().position(|line| since.is_some_and(|since| is_apply(line, since)));
-        let changes = self.lines.iter().skip(from.unwrap_or(0)).filter_map(|line| match line {
-            Line::Change { setting, before, wanted } => {
-                Some(Entry { setting: setting.clone(), before: before.clone(), wanted: wanted.clone() })
+        let mut changes: Vec<Entry> = Vec::new();
+        for line in self.lines.iter().skip(from.unwrap_or(0)) {
+            match (line, changes.last_mut()) {
+                (Line::Change { setting, before, wanted }, _) => changes.push(Entry {
+                    setting: setting.clone(),
+                    before: before.clone(),
+                    wanted: wanted.clone(),
+                    made: None,
+                }),
+                (Line::Made { text }, Some(change)) => change.made = Some(text.clone()),
+                _ => {}
             }
-            _ => None,
-        });
-        changes.collect()
+        }
+        changes
     }
 
     /// The apply that waits for somebody to confirm it.
@@ -225,11 +234,10 @@ impl Journal {
     pub(crate) fn forget(&mut self, since: Option<&str>, kept: Vec<Entry>) -> Result<(), JournalError> {
         let from = since.and_then(|since| self.lines.iter().position(|line| is_apply(line, since)));
         self.lines.truncate(from.unwrap_or(1));
-        self.lines.extend(kept.into_iter().map(|Entry { setting, before, wanted }| Line::Change {
-            setting,
-            before,
-            wanted,
-        }));
+        for Entry { setting, before, wanted, made } in kept {
+            self.lines.push(Line::Change { setting, before, wanted });
+            self.lines.extend(made.map(|text| Line::Made { text }));
+        }
         let is_empty = !self.lines.iter().any(|line| matches!(line, Line::Change { .. }));
         let path = self.path.clone();
         let failed = |cause| JournalError::Io { doing: "write", path: path.clone(), cause };

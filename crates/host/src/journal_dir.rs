@@ -132,10 +132,12 @@ impl JournalDir {
             let is_again = entries[..number].iter().any(|earlier| earlier.setting == entry.setting);
             let before = if is_again { entry.setting.read(&self.system)? } else { at_first[number].clone() };
             let entry = Entry { before, ..entry.clone() };
-            let Entry { setting, before, wanted } = entry.clone();
+            let Entry { setting, before, wanted, .. } = entry.clone();
             journal.append(Line::Change { setting, before, wanted })?;
             observe(Step::Written(number));
-            entry.make(&self.system)?;
+            if let Some(text) = entry.make(&self.system)? {
+                journal.append(Line::Made { text })?;
+            }
             observe(Step::Made(number));
         }
         Ok(())
@@ -249,8 +251,7 @@ impl JournalDir {
                 Ok(Back::Vanished) => format!("{setting} is gone, and with it what was changed"),
                 Ok(Back::Foreign(found)) => {
                     kept.push(chain.whole());
-                    let [ours, found] = [chain.latest(), found.as_deref()].map(shown);
-                    format!("{setting} was left alone: it should still be \"{ours}\" but somebody made it \"{found}\"")
+                    chain.left_alone(found.as_deref())
                 }
                 Err(why) => {
                     kept.push(chain.whole());
@@ -328,13 +329,13 @@ fn plan(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>
         }
         let earlier = entries.iter().rev().find(|entry| entry.setting == setting);
         let before = earlier.map_or_else(|| setting.read(system), |earlier| Ok(earlier.wanted.clone()))?;
-        push(&mut entries, Entry { setting, before, wanted });
+        push(&mut entries, Entry { setting, before, wanted, made: None });
     }
     if persist && !sysctls.is_empty() {
         let before = Setting::Persisted.read(system)?;
         let mut all = persisted(before.as_deref().unwrap_or_default());
         all.extend(sysctls);
-        push(&mut entries, Entry { setting: Setting::Persisted, before, wanted: Some(file(&all)) });
+        push(&mut entries, Entry { setting: Setting::Persisted, before, wanted: Some(file(&all)), made: None });
     }
     Ok(entries)
 }
@@ -421,7 +422,8 @@ impl Chain {
     /// As one change.
     fn whole(&self) -> Entry {
         let text = |text: Option<&str>| text.map(str::to_owned);
-        Entry { setting: self.setting.clone(), before: text(self.first()), wanted: text(self.latest()) }
+        let made = self.entries.last().and_then(|entry| entry.made.clone());
+        Entry { setting: self.setting.clone(), before: text(self.first()), wanted: text(self.latest()), made }
     }
 
     /// As it reads now; none where it is gone.
@@ -434,10 +436,23 @@ impl Chain {
 
     /// Returns whether this text is of this chain, and not somebody else's.
     fn is_ours(&self, found: Option<&str>) -> bool {
-        self.entries.iter().any(|entry| {
-            self.setting.is_as_asked(found, entry.wanted.as_deref())
-                || self.setting.is_same(found, entry.before.as_deref())
+        self.entries.iter().any(|Entry { before, wanted, made, .. }| {
+            let is_as_made = match made {
+                Some(made) => self.setting.is_same(found, Some(made)),
+                None => self.setting.is_as_asked(found, wanted.as_deref()),
+            };
+            is_as_made || self.setting.is_same(found, before.as_deref())
         })
+    }
+
+    /// That it is as somebody else made it.
+    fn left_alone(&self, found: Option<&str>) -> String {
+        let setting = &self.setting;
+        let [ours, found] = [self.latest(), found].map(|text| shown(text.map(|text| setting.stated(text)).as_deref()));
+        if ours == found {
+            return format!("{setting} was left alone: somebody changed its parameters since");
+        }
+        format!("{setting} was left alone: it should still be \"{ours}\" but somebody made it \"{found}\"")
     }
 
     fn put_back(&self, system: &System) -> Result<(), String> {

@@ -45,8 +45,8 @@ pub(crate) enum Setting {
     /// A number of a route; absent where it has none.
     RouteMetric { destination: String, metric: String },
     /// The queueing discipline at the root of a device: a kind, after the word "default" if the kernel put it there
-    /// by itself, or that word alone if the kernel does not report the kind. After a kind that can be put back as it
-    /// was stand its number and its parameters.
+    /// by itself, or that word alone if the kernel does not report the kind. After a kind stand its number and its
+    /// parameters, and before these the word "inexact" if it could not be put back as it is.
     Qdisc(String),
     /// "on" or "off", and where somebody asked for the other, that, as ethtool has it: "off [requested on]".
     Offload { device: String, feature: String },
@@ -63,6 +63,9 @@ pub(crate) const OUR_FILE: &str = "90-fullpipe.conf";
 
 /// The word that stands for the kernel's own queueing discipline.
 const DEFAULT: &str = Change::DEFAULT_QDISC;
+
+/// The word that stands after the kind of a queueing discipline that could not be put back as it is.
+const INEXACT: &str = "inexact";
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,8 +150,10 @@ impl Setting {
     /// Why it could not be put back exactly if it were changed now, where it could not.
     pub(crate) fn why_not_exact(&self, before: Option<&str>) -> Option<String> {
         let Self::Qdisc(device) = self else { return None };
-        // A discipline that can be put back is given with its parameters.
-        let kind = before.filter(|text| !text.starts_with(DEFAULT) && !text.contains(' '))?;
+        let (kind, place) = before.filter(|text| !text.starts_with(DEFAULT))?.split_once(' ')?;
+        if !place.starts_with(INEXACT) {
+            return None;
+        }
         Some(format!(
             "{device} has a queueing discipline of somebody's choice, {kind}, whose parameters could not be put back; \
              take it away first, with `tc qdisc del dev {device} root`"
@@ -173,6 +178,8 @@ impl Setting {
             {
                 true
             }
+            // Whether it is on hangs on others.
+            (Self::Offload { .. }, Some(left), Some(right)) => is_on(left) == is_on(right),
             (_, Some(left), Some(right)) => left.split_whitespace().eq(right.split_whitespace()),
             _ => left.is_none() && right.is_none(),
         }
@@ -180,10 +187,10 @@ impl Setting {
 
     /// Returns whether what was read is what was asked for: who asks for a discipline asks for no parameters.
     pub(crate) fn is_as_asked(&self, found: Option<&str>, asked: Option<&str>) -> bool {
-        let first = |text: &str| text.split_whitespace().next().map(str::to_owned);
         match (self, found, asked) {
-            (Self::Qdisc(_) | Self::Offload { .. }, Some(found), Some(asked)) if !asked.trim().contains(' ') => {
-                first(found) == first(asked)
+            (Self::Offload { .. }, ..) => found == asked,
+            (Self::Qdisc(_), Some(found), Some(asked)) if !asked.trim().contains(' ') => {
+                found.split_whitespace().next() == Some(asked.trim())
             }
             _ => self.is_same(found, asked),
         }
@@ -239,15 +246,20 @@ fn device(name: &str) -> io::Result<sys::Device> {
     found.ok_or_else(|| not_found("there is no such device".to_owned()))
 }
 
+/// Kinds whose parameters, as the kernel reports them, have counts among them.
+const COUNTING_QDISCS: [&str; 2] = ["htb", "gred"];
+
 /// The kernel reports none for a device that is down and has its own.
 fn qdisc(root: Option<sys::RootQdisc>) -> String {
     match root {
         Some(root) if root.is_default => format!("{DEFAULT} {}", root.kind),
-        Some(root) if RESTORABLE_QDISCS.contains(&root.kind.as_str()) && !root.has_inner => root
-            .options
-            .iter()
-            .fold(format!("{} {:x} ", root.kind, root.handle), |text, byte| text + &format!("{byte:02x}")),
-        Some(root) => root.kind,
+        Some(root) => {
+            let is_exact = RESTORABLE_QDISCS.contains(&root.kind.as_str()) && !root.has_inner;
+            let kind = if is_exact { root.kind.clone() } else { format!("{} {INEXACT}", root.kind) };
+            let counts = COUNTING_QDISCS.contains(&root.kind.as_str());
+            let steady = if counts { &[] } else { root.options.as_slice() };
+            steady.iter().fold(format!("{kind} {:x} ", root.handle), |text, byte| text + &format!("{byte:02x}"))
+        }
         None => DEFAULT.to_owned(),
     }
 }
@@ -325,10 +337,11 @@ mod tests {
             ("pfifo 80010000 e8030000", "pfifo", true, false),
             ("pfifo 80010000 e8030000", "pfifo 80010000 e8030000", true, true),
             ("pfifo 80010000 e8030000", "pfifo 80010000 e9030000", false, false),
+            ("fq inexact 80010000 e8030000", "fq", true, false),
             ("bfifo 80010000 e8030000", "pfifo", false, false),
             ("default pfifo_fast", "default", true, true),
             ("pfifo 80010000 e8030000", "default", false, false),
-            ("fq", "default", false, false),
+            ("fq inexact 80010000 ", "default", false, false),
             ("default pfifo_fast", "pfifo_fast", false, false),
         ];
         for (found, asked, as_asked, same) in table {
@@ -336,7 +349,7 @@ mod tests {
             assert_eq!(setting.is_same(Some(found), Some(asked)), same, "{found} and {asked}");
             assert_eq!(setting.is_same(Some(asked), Some(found)), same, "{asked} and {found}");
         }
-        assert!(setting.why_not_exact(Some("htb")).is_some());
+        assert!(setting.why_not_exact(Some("htb inexact 80010000 ")).is_some_and(|why| why.contains("choice, htb, ")));
         assert_eq!(setting.why_not_exact(Some("tbf 80010000 2801")), None);
         assert_eq!(setting.stated("tbf 80010000 2801"), "tbf");
     }
@@ -344,8 +357,9 @@ mod tests {
     #[test]
     fn an_offload_that_waits_for_another_is_asked_for_again() {
         let setting = Setting::Offload { device: "eth0".to_owned(), feature: "tx-tcp-segmentation".to_owned() };
-        assert!(setting.is_as_asked(Some("off [requested on]"), Some("off")));
+        assert!(!setting.is_as_asked(Some("off [requested on]"), Some("off")));
         assert!(!setting.is_same(Some("off [requested on]"), Some("off")));
+        assert!(setting.is_same(Some("off [requested on]"), Some("on")), "once what it needs is there");
         for (text, on) in [("on", true), ("off", false), ("off [requested on]", true), ("on [requested off]", false)] {
             assert_eq!(is_on(text), on, "{text}");
         }

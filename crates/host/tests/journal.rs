@@ -264,6 +264,12 @@ fn an_offload_that_went_with_another_comes_back_with_it() {
         let undone = bench.journal_dir().undo(false).unwrap();
         assert_eq!((undone.restored.len(), undone.left), (3, Vec::new()), "{names:?}");
         assert_as_before(&before, &format!("after {names:?}"));
+        // Each by itself, of which the second finds off what is to be off.
+        for name in names {
+            apply(&bench.journal_dir(), &[offload(name, false)]).unwrap();
+        }
+        assert_eq!(bench.journal_dir().undo(false).unwrap().left, [], "{names:?}");
+        assert_as_before(&before, &format!("after {names:?} one by one"));
     }
     // Segmentation waits for somebody's checksums: it cannot be had, and goes on waiting.
     let checksums = sys::features(DEVICE).unwrap().into_iter().find(|feature| feature.name == names[0]).unwrap();
@@ -332,6 +338,41 @@ fn a_discipline_that_somebody_chose_comes_back_with_its_parameters() {
         sys::set_root_qdisc(DEVICE, "noqueue").unwrap();
         assert_eq!(bench.journal_dir().undo(true).unwrap().left.len(), 1);
         sys::delete_root_qdisc(DEVICE).unwrap();
+    }
+}
+
+#[test]
+fn a_discipline_whose_parameters_somebody_changed_is_left_alone() {
+    require!(Root);
+    // Of a kind that can be put back as somebody chose it, and of another.
+    let limit = 77_u32.to_ne_bytes();
+    for kind in ["pfifo", "pfifo_head_drop"] {
+        let bench = Bench::new();
+        let before = everything();
+        let root = || sys::root_qdisc(DEVICE).unwrap().unwrap();
+        apply(&bench.journal_dir(), &[qdisc(kind)]).unwrap();
+        let made = root();
+        sys::restore_root_qdisc(DEVICE, kind, made.handle, &limit).unwrap();
+        let changed = root();
+        assert_ne!(changed, made, "{kind}");
+        let undone = bench.journal_dir().undo(false).unwrap();
+        assert!(undone.left[0].why.contains("somebody changed its parameters since"), "{undone:?}");
+        assert_eq!(root(), changed, "{kind}");
+        // Another of the same kind is somebody's too.
+        sys::delete_root_qdisc(DEVICE).unwrap();
+        sys::set_root_qdisc(DEVICE, kind).unwrap();
+        assert_eq!(bench.journal_dir().undo(false).unwrap().left.len(), 1, "{kind}");
+        assert_eq!(root().kind, kind);
+        // As we left it, it is ours; and so it is if we died before its parameters were written down.
+        sys::delete_root_qdisc(DEVICE).unwrap();
+        sys::restore_root_qdisc(DEVICE, kind, made.handle, &made.options).unwrap();
+        assert_eq!(bench.journal_dir().undo(false).unwrap().left, [], "{kind}");
+        apply(&bench.journal_dir(), &[qdisc(kind)]).unwrap();
+        let text = fs::read_to_string(bench.journal()).unwrap();
+        let without = text.lines().filter(|line| !line.contains("made")).map(|line| line.to_owned() + "\n");
+        fs::write(bench.journal(), without.collect::<String>()).unwrap();
+        assert_eq!(bench.journal_dir().undo(false).unwrap().left, [], "{kind}");
+        assert_as_before(&before, kind);
     }
 }
 
