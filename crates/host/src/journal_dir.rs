@@ -398,15 +398,21 @@ enum Back {
     Vanished,
 }
 
-/// By setting, the one that was changed last first.
+/// By setting, the one that was changed last first. Where somebody else set it between two changes, a new chain begins:
+/// that leads back to theirs, and what was before it is theirs to leave.
 fn chains(entries: Vec<Entry>) -> Vec<Chain> {
     let mut chains: Vec<Chain> = Vec::new();
-    for entry in entries.into_iter().rev() {
-        match chains.iter_mut().find(|chain| chain.setting == entry.setting) {
-            Some(chain) => chain.entries.insert(0, entry),
-            None => chains.push(Chain { setting: entry.setting.clone(), entries: vec![entry] }),
-        }
+    for entry in entries {
+        let latest = chains.iter().rposition(|chain| chain.setting == entry.setting);
+        let chain = match latest {
+            Some(at) if chains[at].is_ours(entry.before.as_deref()) => Some(chains.remove(at)),
+            _ => None,
+        };
+        let mut chain = chain.unwrap_or_else(|| Chain { setting: entry.setting.clone(), entries: Vec::new() });
+        chain.entries.push(entry);
+        chains.push(chain);
     }
+    chains.reverse();
     chains
 }
 
@@ -490,15 +496,24 @@ impl Chain {
 /// Puts back, in this order, what is as we left it; what became of each.
 fn put_back(chains: &[Chain], system: &System) -> Vec<Result<Back, String>> {
     let found: Vec<_> = chains.iter().map(|chain| chain.read(system)).collect();
+    let later: Vec<Option<&Chain>> =
+        (0..chains.len()).map(|at| chains[..at].iter().rfind(|later| later.setting == chains[at].setting)).collect();
     let mut done = vec![Ok(()); chains.len()];
     // Twice, because one may need another that comes after it, or be moved by it.
     for _ in 0..2 {
-        for ((chain, found), done) in chains.iter().zip(&found).zip(&mut done) {
-            if matches!(found, Ok(Some(found)) if chain.is_ours(found.as_deref())) {
-                *done = chain.put_back(system);
+        for (at, chain) in chains.iter().enumerate() {
+            let is_ours = matches!(&found[at], Ok(Some(found)) if chain.is_ours(found.as_deref()));
+            if is_ours && later[at].is_none() {
+                done[at] = chain.put_back(system);
             }
         }
     }
-    let whole = chains.iter().zip(found).zip(done);
-    whole.map(|((chain, found), done)| chain.outcome(system, found?, done)).collect()
+    let whole = chains.iter().zip(later).zip(found).zip(done);
+    whole
+        .map(|(((chain, later), found), done)| match later {
+            // Whatever it is now, somebody had set it.
+            Some(later) if !matches!(found, Ok(None)) => Ok(Back::Foreign(later.first().map(str::to_owned))),
+            _ => chain.outcome(system, found?, done),
+        })
+        .collect()
 }

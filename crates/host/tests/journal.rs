@@ -283,6 +283,43 @@ fn an_offload_that_went_with_another_comes_back_with_it() {
 }
 
 #[test]
+fn what_somebody_set_between_two_applies_is_what_undo_goes_back_to() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let tree = SysctlTree::of_this_host();
+    let (name, theirs) = ("net.ipv4.tcp_wmem", "4096\t16384\t12345678");
+    for sets_it_again in [false, true] {
+        apply(&bench.journal_dir(), &[Change::TcpWmemMax(ByteCount::from_mib(8))]).unwrap();
+        tree.write(name, theirs).unwrap();
+        for larger in [32, 64] {
+            apply(&bench.journal_dir(), &[Change::TcpWmemMax(ByteCount::from_mib(larger))]).unwrap();
+        }
+        if sets_it_again {
+            tree.write(name, theirs).unwrap();
+        }
+        for round in 0..2 {
+            let undone = bench.journal_dir().undo(false).unwrap();
+            assert_eq!(undone.restored.len(), usize::from(!sets_it_again && round == 0), "{undone:?}");
+            assert_eq!(undone.left.len(), 1, "{undone:?}");
+            assert!(undone.left[0].why.contains("it should still be \"4096 16384 8388608\""), "{undone:?}");
+            assert_eq!(tree.read(name).unwrap(), theirs, "{undone:?}");
+        }
+        tree.write(name, "4096 16384 8388608").unwrap();
+        assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+        assert_as_before(&before, "in the end");
+    }
+    // Of three who set it, nobody's is overwritten.
+    apply(&bench.journal_dir(), &[Change::TcpWmemMax(ByteCount::from_mib(8))]).unwrap();
+    tree.write(name, theirs).unwrap();
+    apply(&bench.journal_dir(), &[Change::TcpWmemMax(ByteCount::from_mib(64))]).unwrap();
+    tree.write(name, "4096 16384 8388608").unwrap();
+    let undone = bench.journal_dir().undo(false).unwrap();
+    assert_eq!((undone.restored.len(), tree.read(name).unwrap().as_str()), (0, "4096\t16384\t8388608"), "{undone:?}");
+    assert!(!undone.left.is_empty(), "{undone:?}");
+}
+
+#[test]
 fn a_failure_half_way_leaves_nothing_changed() {
     require!(Root);
     let bench = Bench::new();
