@@ -413,6 +413,8 @@ fn chains(entries: Vec<Entry>) -> Vec<Chain> {
         chains.push(chain);
     }
     chains.reverse();
+    // The kernel puts that by itself on a device which the sysctls and the device's own settings then say.
+    chains.sort_by_key(|chain| matches!(chain.setting, Setting::Qdisc(_)));
     chains
 }
 
@@ -447,8 +449,12 @@ impl Chain {
                 Some(made) => self.setting.is_same(found, Some(made)),
                 None => self.setting.is_as_asked(found, wanted.as_deref()),
             };
-            is_as_made || self.setting.is_same(found, before.as_deref())
+            is_as_made || self.is_put_back(found, before.as_deref())
         })
+    }
+
+    fn is_put_back(&self, now: Option<&str>, before: Option<&str>) -> bool {
+        self.setting.is_same(now, before) || self.setting.are_defaults([now, before])
     }
 
     /// That it is as somebody else made it.
@@ -463,14 +469,14 @@ impl Chain {
 
     fn put_back(&self, system: &System) -> Result<(), String> {
         let read = || self.setting.read(system).map_err(|error| error.to_string());
-        let is_back = |now: &Text| self.setting.is_same(now.as_deref(), self.first());
+        let is_same = self.setting.is_same(read()?.as_deref(), self.first());
         // What a crash left of our file goes too.
-        if self.setting != Setting::Persisted && is_back(&read()?) {
+        if is_same && self.setting != Setting::Persisted {
             return Ok(());
         }
         self.setting.write(system, self.first()).map_err(|error| error.to_string())?;
         let now = read()?;
-        if is_back(&now) {
+        if self.is_put_back(now.as_deref(), self.first()) {
             return Ok(());
         }
         let [first, now] = [self.first(), now.as_deref()].map(shown);
@@ -480,15 +486,15 @@ impl Chain {
     /// Returns what became of it: `found` at first, and then, if it was ours, `put_back`.
     fn outcome(&self, system: &System, found: Option<Text>, put_back: Result<(), String>) -> Result<Back, String> {
         let (Some(found), Some(now)) = (found, self.read(system)?) else { return Ok(Back::Vanished) };
-        if !self.setting.is_same(now.as_deref(), self.first()) {
+        if !self.is_put_back(now.as_deref(), self.first()) {
             return put_back.map(|()| Back::Foreign(now));
         }
-        let has_moved = !self.setting.is_same(found.as_deref(), self.first());
+        let has_moved = !self.setting.is_same(found.as_deref(), now.as_deref());
         let stated = |text: Option<&str>| text.map(|text| self.setting.stated(text));
         Ok(Back::Done(has_moved.then(|| HostChange {
             setting: self.setting.to_string(),
             from: stated(found.as_deref()),
-            to: stated(self.first()),
+            to: stated(now.as_deref()),
         })))
     }
 }
@@ -516,4 +522,37 @@ fn put_back(chains: &[Chain], system: &System) -> Vec<Result<Back, String>> {
             _ => chain.outcome(system, found?, done),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(setting: Setting, before: &str, wanted: &str) -> Entry {
+        let [before, wanted] = [before, wanted].map(|text| Some(text.to_owned()));
+        Entry { setting, before, wanted, made: None }
+    }
+
+    fn default_qdisc() -> Setting {
+        Setting::Sysctl("net.core.default_qdisc".to_owned())
+    }
+
+    #[test]
+    fn disciplines_are_put_back_when_the_kernel_has_its_own_default_again() {
+        let qdisc = Setting::Qdisc("eth0".to_owned());
+        let queue = Setting::QueueLength("eth0".to_owned());
+        let entries = vec![
+            entry(queue.clone(), "1000", "77"),
+            entry(default_qdisc(), "pfifo_fast\n", "fq"),
+            entry(qdisc.clone(), "default mq pfifo_fast", "fq"),
+        ];
+        let chains = chains(entries);
+        let order: Vec<&Setting> = chains.iter().map(|chain| &chain.setting).collect();
+        assert_eq!(order, [&default_qdisc(), &queue, &qdisc]);
+        // What the kernel put there while another was its default is ours to replace, and is not as it was.
+        let stale = Some("default mq fq");
+        assert!(chains[2].is_ours(stale));
+        assert!(!chains[2].setting.is_same(stale, chains[2].first()));
+        assert!(!chains[2].is_ours(Some("sfq inexact 80010000 ")));
+    }
 }

@@ -45,7 +45,8 @@ pub(crate) enum Setting {
     /// A number of a route; absent where it has none.
     RouteMetric { destination: String, metric: String },
     /// The queueing discipline at the root of a device: a kind, after the word "default" if the kernel put it there
-    /// by itself, or that word alone if the kernel does not report the kind. After a kind stand its number and its
+    /// by itself, and then before those that serve its classes, or that word alone if the kernel does not report the
+    /// kind. After a kind stand its number and its
     /// parameters, and before these the word "inexact" if it could not be put back as it is.
     Qdisc(String),
     /// "on" or "off", and where somebody asked for the other, that, as ethtool has it: "off [requested on]".
@@ -185,6 +186,11 @@ impl Setting {
         }
     }
 
+    /// Returns whether both are queueing disciplines that the kernel put there by itself. Which that is may change.
+    pub(crate) fn are_defaults(&self, texts: [Option<&str>; 2]) -> bool {
+        matches!(self, Self::Qdisc(_)) && texts.iter().flatten().filter(|text| text.starts_with(DEFAULT)).count() == 2
+    }
+
     /// Returns whether what was read is what was asked for: who asks for a discipline asks for no parameters.
     pub(crate) fn is_as_asked(&self, found: Option<&str>, asked: Option<&str>) -> bool {
         match (self, found, asked) {
@@ -252,9 +258,11 @@ const COUNTING_QDISCS: [&str; 2] = ["htb", "gred"];
 /// The kernel reports none for a device that is down and has its own.
 fn qdisc(root: Option<sys::RootQdisc>) -> String {
     match root {
-        Some(root) if root.is_default => format!("{DEFAULT} {}", root.kind),
+        Some(root) if root.is_default => {
+            root.inner.iter().fold(format!("{DEFAULT} {}", root.kind), |text, kind| text + " " + kind)
+        }
         Some(root) => {
-            let is_exact = RESTORABLE_QDISCS.contains(&root.kind.as_str()) && !root.has_inner;
+            let is_exact = RESTORABLE_QDISCS.contains(&root.kind.as_str()) && root.inner.is_empty();
             let kind = if is_exact { root.kind.clone() } else { format!("{} {INEXACT}", root.kind) };
             let counts = COUNTING_QDISCS.contains(&root.kind.as_str());
             let steady = if counts { &[] } else { root.options.as_slice() };
@@ -277,7 +285,10 @@ fn set_qdisc(device: &str, text: &str) -> io::Result<()> {
         };
     }
     match sys::delete_root_qdisc(device) {
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOENT.raw_os_error()) => Ok(()),
+        // It is one that the kernel put there when another was its default.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOENT.raw_os_error()) => {
+            sys::set_root_qdisc(device, "pfifo").and_then(|()| sys::delete_root_qdisc(device))
+        }
         done => done,
     }
 }

@@ -414,6 +414,21 @@ fn a_discipline_whose_parameters_somebody_changed_is_left_alone() {
 }
 
 #[test]
+fn what_the_kernel_put_there_by_itself_is_nobody_s_choice() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    apply(&bench.journal_dir(), &[qdisc("pfifo")]).unwrap();
+    // As if another had been the kernel's default at that time, and this one went in between.
+    let text = fs::read_to_string(bench.journal()).unwrap();
+    assert!(text.contains("default noqueue"), "{text}");
+    fs::write(bench.journal(), text.replace("default noqueue", "default pfifo_fast")).unwrap();
+    sys::delete_root_qdisc(DEVICE).unwrap();
+    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
+    assert_as_before(&before, "after the undo");
+}
+
+#[test]
 fn a_device_that_is_down_gets_its_queueing_discipline_back_too() {
     require!(Root);
     let bench = Bench::new();
