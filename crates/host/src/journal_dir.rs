@@ -303,7 +303,7 @@ fn checked(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Ent
     let entries = plan(system, changes, persist)?;
     for entry in &entries {
         entry.setting.check_writable(system)?;
-        if let Some(why) = entry.setting.why_not_exact(entry.before.as_deref()) {
+        if let Some(why) = entry.setting.why_not_exact(system, entry.before.as_deref(), entry.wanted.as_deref()) {
             return Err(JournalError::Unfit(why));
         }
     }

@@ -9,7 +9,7 @@ use fullpipe_units::{ByteCount, SegCount};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
-use crate::sysctl::{SysctlError, SysctlTree, is_network_sysctl};
+use crate::sysctl::{SysctlError, SysctlTree, is_network_sysctl, moves_others};
 
 /// The places of a host's settings: its sysctls, the folder of those that outlive a reboot, and its network devices
 /// and routes, which are those of the calling thread's namespace.
@@ -148,17 +148,20 @@ impl Setting {
         allowed.map_err(|cause| self.failed("write", cause))
     }
 
-    /// Why it could not be put back exactly if it were changed now, where it could not.
-    pub(crate) fn why_not_exact(&self, before: Option<&str>) -> Option<String> {
-        let Self::Qdisc(device) = self else { return None };
-        let (kind, place) = before.filter(|text| !text.starts_with(DEFAULT))?.split_once(' ')?;
-        if !place.starts_with(INEXACT) {
-            return None;
+    /// Why it could not be put back exactly if it were changed from `before` to `wanted` now, where it could not.
+    pub(crate) fn why_not_exact(&self, system: &System, before: Option<&str>, wanted: Option<&str>) -> Option<String> {
+        match self {
+            Self::Sysctl(name) if moves_others(name) => Some(format!(
+                "the kernel changes other settings, addresses or routes with {name}, which could not be put back; \
+                 set it by hand, with `sysctl -w`"
+            )),
+            Self::Qdisc(device) => why_not_exact_discipline(device, before),
+            Self::Mtu(device) => why_not_exact_mtu(&system.sysctls, device, before?, wanted?),
+            Self::RouteMetric { destination, .. } if route(destination).is_ok_and(|route| route.is_advertised) => {
+                Some(format!("the route to {destination} is kept by router advertisements, and could not be put back"))
+            }
+            _ => None,
         }
-        Some(format!(
-            "{device} has a queueing discipline of somebody's choice, {kind}, whose parameters could not be put back; \
-             take it away first, with `tc qdisc del dev {device} root`"
-        ))
     }
 
     /// `text` for a reader, who has no use for a queueing discipline's parameters as the kernel writes them.
@@ -206,6 +209,51 @@ impl Setting {
         SysctlError::Io { verb, name: self.to_string(), cause }
     }
 }
+
+fn why_not_exact_discipline(device: &str, before: Option<&str>) -> Option<String> {
+    let (kind, place) = before.filter(|text| !text.starts_with(DEFAULT))?.split_once(' ')?;
+    place.starts_with(INEXACT).then(|| {
+        format!(
+            "{device} has a queueing discipline of somebody's choice, {kind}, whose parameters could not be put back; \
+             take it away first, with `tc qdisc del dev {device} root`"
+        )
+    })
+}
+
+/// What the kernel changes with an MTU: below the least of IP it gives up the addresses, IPv6 has its own MTU and those
+/// of its routes follow it, and so do devices that stand on it.
+fn why_not_exact_mtu(tree: &SysctlTree, device: &str, before: &str, wanted: &str) -> Option<String> {
+    let [before, wanted]: [u32; 2] = [before.trim().parse().ok()?, wanted.trim().parse().ok()?];
+    let of_ipv6: Option<u32> = tree.read(&format!("net.ipv6.conf.{}.mtu", device.replace('.', "/"))).ok()?.parse().ok();
+    let least = if of_ipv6.is_some() { LEAST_MTU_OF_IPV6 } else { LEAST_MTU };
+    if wanted < least {
+        return Some(format!("{device} would lose its addresses: their least MTU is {least} bytes"));
+    }
+    if of_ipv6.is_some_and(|of_ipv6| of_ipv6 != before) {
+        return Some(format!("IPv6 has an MTU of its own on {device}, which would not come back"));
+    }
+    let follows = |mtu: &String| mtu.parse().is_ok_and(|mtu: u32| mtu >= wanted && mtu != before);
+    let routes = sys::routes().unwrap_or_default();
+    let of_device = routes.iter().filter(|route| route.is_ipv6() && route.device.as_deref() == Some(device));
+    if let Some(route) = of_device.into_iter().find(|route| route.metrics.get("mtu").is_some_and(follows)) {
+        return Some(format!("the route to {} has an MTU of its own, which would not come back", route.destination));
+    }
+    let devices = sys::devices().unwrap_or_default();
+    let index = devices.iter().find(|found| found.name == device).map(|found| found.index);
+    let stands_on_it = |found: &&sys::Device| {
+        let follows = found.kind.as_deref().is_some_and(|kind| FOLLOWING_KINDS.contains(&kind));
+        follows && found.lower == index && found.mtu.get() > wanted.into()
+    };
+    let above = devices.iter().find(stands_on_it)?;
+    Some(format!("the MTU of {} would follow and not come back; change that first", above.name))
+}
+
+/// RFC 791 and RFC 8200, in bytes.
+const LEAST_MTU: u32 = 68;
+const LEAST_MTU_OF_IPV6: u32 = 1280;
+
+/// Kinds of devices whose MTU the kernel lowers with that of the device that they stand on.
+const FOLLOWING_KINDS: [&str; 5] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"];
 
 fn not_found(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, what)
@@ -360,8 +408,10 @@ mod tests {
             assert_eq!(setting.is_same(Some(found), Some(asked)), same, "{found} and {asked}");
             assert_eq!(setting.is_same(Some(asked), Some(found)), same, "{asked} and {found}");
         }
-        assert!(setting.why_not_exact(Some("htb inexact 80010000 ")).is_some_and(|why| why.contains("choice, htb, ")));
-        assert_eq!(setting.why_not_exact(Some("tbf 80010000 2801")), None);
+        let why = |before| why_not_exact_discipline("eth0", Some(before));
+        assert!(why("htb inexact 80010000 ").is_some_and(|why| why.contains("choice, htb, ")));
+        assert_eq!(why("tbf 80010000 2801"), None);
+        assert_eq!(why("default pfifo_fast"), None);
         assert_eq!(setting.stated("tbf 80010000 2801"), "tbf");
     }
 

@@ -319,6 +319,69 @@ fn what_somebody_set_between_two_applies_is_what_undo_goes_back_to() {
     assert!(!undone.left.is_empty(), "{undone:?}");
 }
 
+/// Runs a command of iproute2 in the namespace of the calling thread.
+fn ip(arguments: &str) -> String {
+    let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn what_moves_more_than_itself_is_refused() {
+    require!(Root, Tc);
+    let bench = Bench::new();
+    ip("-6 addr add fd00::1/64 dev pair0 nodad");
+    ip("link add link pair0 name above type macvlan");
+    let mtu = |mtu| Change::Mtu { device: DEVICE.to_owned(), mtu: ByteCount::new(mtu) };
+    let before = everything();
+    let refused = |change: Change, why: &str| {
+        let now = everything();
+        let error = apply(&bench.journal_dir(), &[Change::TcpWmemMax(ByteCount::from_mib(8)), change]).unwrap_err();
+        assert!(matches!(&error, JournalError::Unfit(text) if text.contains(why)), "{error}");
+        assert_as_before(&now, why);
+    };
+    refused(sysctl("net.ipv4.ip_forward", "1"), "changes other settings");
+    refused(sysctl("net.ipv6.conf.pair0.disable_ipv6", "1"), "changes other settings");
+    refused(mtu(1279), "would lose its addresses");
+    refused(mtu(1400), "the MTU of above would follow");
+    ip("link set above mtu 1300");
+    ip("-6 route add fd77::/64 via fd00::2 dev pair0 mtu 1450");
+    refused(mtu(1400), "the route to fd77::/64 has an MTU of its own");
+    ip("-6 route del fd77::/64");
+    SysctlTree::of_this_host().write("net.ipv6.conf.pair0.mtu", "1350").unwrap();
+    refused(mtu(1400), "IPv6 has an MTU of its own");
+    SysctlTree::of_this_host().write("net.ipv6.conf.pair0.mtu", "1500").unwrap();
+    ip("link set above mtu 1500");
+    assert_as_before(&before, "in the end");
+    // None of that is so of one that is larger.
+    apply(&bench.journal_dir(), &[mtu(1600)]).unwrap();
+    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+    assert_as_before(&before, "of a larger one");
+}
+
+#[test]
+fn a_route_that_goes_by_itself_goes_after_an_undo_too() {
+    require!(Root, Tc);
+    let bench = Bench::new();
+    ip("-6 addr add fd00::1/64 dev pair0 nodad");
+    ip("-6 route add fd77::/64 via fd00::2 dev pair0 expires 500");
+    let destination = "fd77::/64".to_owned();
+    let change = Change::RouteMetric { destination, metric: "initcwnd".to_owned(), value: Some(40) };
+    let expires = || {
+        let shown = ip("-6 route show fd77::/64");
+        let (_, rest) = shown.split_once("expires ").unwrap_or_else(|| panic!("{shown}"));
+        rest.split("sec").next().unwrap().parse::<u32>().unwrap()
+    };
+    apply(&bench.journal_dir(), std::slice::from_ref(&change)).unwrap();
+    assert!((400..=501).contains(&expires()));
+    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+    assert!((400..=502).contains(&expires()));
+    // One that routers advertise is theirs.
+    ip("-6 route replace fd77::/64 via fd00::2 dev pair0 proto ra");
+    let error = apply(&bench.journal_dir(), &[change]).unwrap_err();
+    assert!(matches!(&error, JournalError::Unfit(text) if text.contains("router advertisements")), "{error}");
+}
+
 #[test]
 fn a_failure_half_way_leaves_nothing_changed() {
     require!(Root);
