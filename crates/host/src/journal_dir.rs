@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::apply::{Entry, shown};
 use crate::inspect::inspect;
-use crate::journal::{Journal, Line, Origin, Relation};
+use crate::journal::{Journal, Line, Origin, Relation, Unreadable};
 use crate::journal_error::JournalError;
 use crate::render::writes;
 use crate::setting::{Setting, System};
@@ -106,7 +106,7 @@ impl JournalDir {
         if entries.is_empty() {
             return Ok(Vec::new());
         }
-        let id = new_id().map_err(|cause| JournalError::Kernel { what: "the time", cause })?;
+        let id = new_id().map_err(no_id)?;
         journal.append(Line::Apply { id: id.clone(), temporary: options.temporary.map(whole_seconds) })?;
         observe(Step::Begun);
         let made = begun(&id).map_err(JournalError::Watchdog).and_then(|()| self.make(&mut journal, &entries, observe));
@@ -144,29 +144,52 @@ impl JournalDir {
     }
 
     /// Puts back what was changed in this namespace, last change first, and what outlived a boot. What somebody else
-    /// changed since is left alone and stays in the journal, unless `forget` says otherwise.
+    /// changed since is left alone and stays in the journal, unless `forget` says otherwise; it then also sets aside
+    /// journals of this namespace and of earlier boots that cannot be read.
     ///
     /// # Errors
-    /// If a journal is malformed or something may not be written: then nothing was put back. If something that may be
-    /// written could not be: then the rest was, and the journal still has it.
+    /// If the journal of this namespace is malformed or something may not be written: then nothing was put back. If
+    /// something that may be written could not be: then the rest was, and the journal still has it.
     pub fn undo(&self, forget: bool) -> Result<HostUndone, JournalError> {
         let mut all = HostUndone::default();
-        let journals = Journal::all(&self.folder)?;
+        let (journals, unreadable) = Journal::all(&self.folder)?;
         let (ours, others): (Vec<Journal>, Vec<Journal>) =
             journals.into_iter().partition(|journal| journal.origin().seen_from(&self.origin) != Relation::Elsewhere);
         all.elsewhere = others.len();
         for journal in &ours {
             self.check_writable(&self.live(journal, None))?;
         }
+        for damaged in unreadable {
+            self.pass_over(damaged, forget, &mut all)?;
+        }
         for mut journal in ours {
-            let undone = self.take_back(&mut journal, None)?;
+            let mut undone = self.take_back(&mut journal, None)?;
             if forget {
                 journal.forget(None, Vec::new())?;
+                undone.kept = 0;
             }
+            all.kept += undone.kept;
             all.restored.extend(undone.restored);
             all.left.extend(undone.left);
         }
         Ok(all)
+    }
+
+    /// Without the journal of this namespace nothing is undone. Another namespace may still need its own.
+    fn pass_over(&self, damaged: Unreadable, forget: bool, all: &mut HostUndone) -> Result<(), JournalError> {
+        let Unreadable { path, error, .. } = &damaged;
+        match damaged.seen_from(&self.origin) {
+            Relation::Elsewhere => all.elsewhere += 1,
+            _ if forget => {
+                let aside = path.with_extension(format!("damaged-{}", new_id().map_err(no_id)?));
+                let failed = |cause| JournalError::Io { doing: "rename", path: path.clone(), cause };
+                fs::rename(path, &aside).map_err(failed)?;
+                all.unreadable.push(format!("{} was set aside as {}", path.display(), aside.display()));
+            }
+            Relation::Ours => return Err(damaged.error),
+            _ => all.unreadable.push(error.to_string()),
+        }
+        Ok(())
     }
 
     /// Puts back what apply `id` changed, unless it was confirmed or is undone already.
@@ -260,6 +283,7 @@ impl JournalDir {
             };
             undone.left.push(HostLeft { setting: setting.to_string(), why });
         }
+        undone.kept = kept.len();
         kept.reverse();
         journal.forget(since, kept)?;
         Ok(undone)
@@ -377,6 +401,10 @@ fn new_id() -> io::Result<String> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}
+
+fn no_id(cause: io::Error) -> JournalError {
+    JournalError::Kernel { what: "a name for it", cause }
 }
 
 /// A setting's text; none where it is absent.

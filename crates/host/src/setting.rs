@@ -220,7 +220,7 @@ fn why_not_exact_discipline(device: &str, before: Option<&str>) -> Option<String
     })
 }
 
-/// What the kernel changes with an MTU: below the least of IP it gives up the addresses, IPv6 has its own MTU and those
+/// The kernel changes more than an MTU: below the least of IP it gives up the addresses, IPv6 has its own MTU and those
 /// of its routes follow it, and so do devices that stand on it.
 fn why_not_exact_mtu(tree: &SysctlTree, device: &str, before: &str, wanted: &str) -> Option<String> {
     let [before, wanted]: [u32; 2] = [before.trim().parse().ok()?, wanted.trim().parse().ok()?];

@@ -201,7 +201,7 @@ fn a_line_that_somebody_died_over_counts_for_nothing_and_garbage_is_reported() {
     fs::write(&path, [whole.as_slice(), b"rubbish\n", second, b"\n"].concat()).unwrap();
     let error = bench.journal_dir().undo(false).unwrap_err();
     assert!(matches!(error, JournalError::Malformed { line: 4, .. }), "{error}");
-    assert!(error.to_string().contains("nothing was changed"), "{error}");
+    assert!(error.to_string().contains("undo --forget` sets it aside"), "{error}");
     let evil = br#"{"change":{"setting":{"sysctl":"net.//.//.etc.passwd"},"before":"x","wanted":"y"}}"#;
     fs::write(&path, [whole.as_slice(), evil, b"\n"].concat()).unwrap();
     assert!(matches!(bench.journal_dir().undo(false).unwrap_err(), JournalError::Malformed { line: 4, .. }));
@@ -215,10 +215,58 @@ fn a_journal_whose_maker_died_before_its_first_line_is_removed() {
     require!(Root);
     let bench = Bench::new();
     for begun in ["", "{\"opened\""] {
-        fs::write(bench.path().join("begun.jsonl"), begun).unwrap();
+        let path = bench.path().join(format!("host-{OTHER_BOOT}-1-1.jsonl"));
+        fs::write(&path, begun).unwrap();
         assert!(bench.journal_dir().undo(false).unwrap().restored.is_empty());
-        assert!(!bench.has_journal(), "{begun:?}");
+        assert!(!path.exists(), "{begun:?}");
     }
+}
+
+/// No boot of this machine.
+const OTHER_BOOT: &str = "00000000-0000-0000-0000-000000000000";
+
+#[test]
+fn a_journal_that_cannot_be_read_blocks_no_other_and_can_be_set_aside() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let place = |name: &str| bench.path().join(name);
+    // Of nobody, of another namespace that is there, and of another boot.
+    let (nobody, elsewhere) = (place("notes.jsonl"), place(&format!("host-{}-1-1.jsonl", boot.trim())));
+    let earlier = place(&format!("host-{OTHER_BOOT}-1-1.jsonl"));
+    for path in [&nobody, &elsewhere, &earlier] {
+        fs::write(path, "{\"opened\":{\"version\":2}}\n").unwrap();
+    }
+    let empty = place("empty.jsonl");
+    fs::write(&empty, "nothing").unwrap();
+    for forget in [false, true] {
+        apply(&bench.journal_dir(), &changes()[..2]).unwrap();
+        let undone = bench.journal_dir().undo(forget).unwrap();
+        assert_eq!((undone.restored.len(), undone.left.len(), undone.elsewhere), (2, 0, 1), "{undone:?}");
+        assert!(undone.unreadable[0].contains(if forget { "was set aside as" } else { "no journal" }), "{undone:?}");
+        assert_as_before(&before, "after the undo");
+        assert!(nobody.exists() && elsewhere.exists() && empty.exists());
+        assert_eq!(earlier.exists(), !forget);
+    }
+    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone { elsewhere: 1, ..HostUndone::default() });
+    // Of this namespace.
+    apply(&bench.journal_dir(), &changes()[..1]).unwrap();
+    let ours = place("").read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let ours = ours.max_by_key(|path| path.metadata().unwrap().modified().unwrap()).unwrap();
+    let whole = fs::read(&ours).unwrap();
+    fs::write(&ours, [&whole[..], b"rubbish\n"].concat()).unwrap();
+    assert!(matches!(apply(&bench.journal_dir(), &changes()[1..2]), Err(JournalError::Malformed { .. })));
+    assert!(matches!(bench.journal_dir().undo(false), Err(JournalError::Malformed { .. })));
+    let undone = bench.journal_dir().undo(true).unwrap();
+    let aside = undone.unreadable[0].split(" as ").last().unwrap();
+    assert_eq!(fs::read(aside).unwrap(), [&whole[..], b"rubbish\n"].concat());
+    apply(&bench.journal_dir(), &changes()[1..2]).unwrap();
+    // Mended by hand, it counts again.
+    bench.journal_dir().undo(false).unwrap();
+    fs::write(&ours, &whole).unwrap();
+    assert_eq!(bench.journal_dir().undo(false).unwrap().restored.len(), 1);
+    assert_as_before(&before, "in the end");
 }
 
 #[test]
@@ -231,7 +279,7 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
     for _ in 0..2 {
         let undone = bench.journal_dir().undo(false).unwrap();
-        assert_eq!(undone.left.len(), 1, "{undone:?}");
+        assert_eq!((undone.left.len(), undone.kept), (1, 1), "{undone:?}");
         assert!(undone.left[0].why.contains("net.ipv4.tcp_wmem was left alone"), "{undone:?}");
         assert!(undone.left[0].why.contains("4096 16384 5000000"), "{undone:?}");
     }
@@ -245,7 +293,8 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     assert_as_before(&before, "after all");
     apply(&bench.journal_dir(), &changes()[8..]).unwrap();
     tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
-    assert_eq!(bench.journal_dir().undo(true).unwrap().left.len(), 1);
+    let forgotten = bench.journal_dir().undo(true).unwrap();
+    assert_eq!((forgotten.left.len(), forgotten.kept), (1, 0));
     assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
 }
 
@@ -528,7 +577,7 @@ fn a_setting_that_vanished_with_its_device_is_reported_once() {
     let journal_dir = JournalDir::open(folder.path(), system()).unwrap();
     let undone = journal_dir.undo(false).unwrap();
     assert_eq!(undone.restored.len(), 3, "the sysctls: {undone:?}");
-    assert_eq!(undone.left.len(), 5, "what was the device's: {undone:?}");
+    assert_eq!((undone.left.len(), undone.kept), (5, 0), "what was the device's: {undone:?}");
     assert!(undone.left.iter().all(|left| left.why.contains("is gone")), "{undone:?}");
     assert_eq!(journal_dir.undo(false).unwrap(), HostUndone::default());
     drop(here);
@@ -557,7 +606,7 @@ fn a_boot_has_undone_everything_already() {
     let now = everything();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let text = fs::read_to_string(bench.journal()).unwrap();
-    fs::write(bench.journal(), text.replace(boot.trim(), "00000000-0000-0000-0000-000000000000")).unwrap();
+    fs::write(bench.journal(), text.replace(boot.trim(), OTHER_BOOT)).unwrap();
     assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
     assert_as_before(&now, "after the undo");
     assert!(!bench.has_journal(), "the namespace went with its boot");
