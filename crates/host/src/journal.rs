@@ -142,8 +142,8 @@ impl Journal {
         Ok(found.unwrap_or_else(|| Self { path, origin: origin.clone(), lines: Vec::new(), length: 0 }))
     }
 
-    /// All journals in `folder`, the latest first, and those that cannot be read. One in which nothing whole was written
-    /// is removed: whoever made it died before the first change. Other files are nobody's business here. The caller
+    /// All journals in `folder`, the latest first, and those that cannot be read. One in which nothing whole was
+    /// written is removed: whoever made it died before the first change. Files of other names do not count. The caller
     /// holds the lock.
     pub(crate) fn all(folder: &Path) -> Result<(Vec<Self>, Vec<Unreadable>), JournalError> {
         let failed = |cause| JournalError::Io { doing: "read", path: folder.to_owned(), cause };

@@ -225,7 +225,7 @@ fn why_not_exact_discipline(device: &str, before: Option<&str>) -> Option<String
 fn why_not_exact_mtu(tree: &SysctlTree, device: &str, before: &str, wanted: &str) -> Option<String> {
     let [before, wanted]: [u32; 2] = [before.trim().parse().ok()?, wanted.trim().parse().ok()?];
     let of_ipv6: Option<u32> = tree.read(&format!("net.ipv6.conf.{}.mtu", device.replace('.', "/"))).ok()?.parse().ok();
-    let least = if of_ipv6.is_some() { LEAST_MTU_OF_IPV6 } else { LEAST_MTU };
+    let least = if of_ipv6.is_some() { MIN_MTU_OF_IPV6 } else { MIN_MTU };
     if wanted < least {
         return Some(format!("{device} would lose its addresses: their least MTU is {least} bytes"));
     }
@@ -249,8 +249,8 @@ fn why_not_exact_mtu(tree: &SysctlTree, device: &str, before: &str, wanted: &str
 }
 
 /// RFC 791 and RFC 8200, in bytes.
-const LEAST_MTU: u32 = 68;
-const LEAST_MTU_OF_IPV6: u32 = 1280;
+const MIN_MTU: u32 = 68;
+const MIN_MTU_OF_IPV6: u32 = 1280;
 
 /// Kinds of devices whose MTU the kernel lowers with that of the device that they stand on.
 const FOLLOWING_KINDS: [&str; 5] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"];
