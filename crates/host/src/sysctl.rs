@@ -123,14 +123,13 @@ pub fn is_network_sysctl(name: &str) -> bool {
 }
 
 /// Returns whether writing `name` makes the kernel write others too, or take addresses or routes away, which nothing
-/// brings back (Linux: `inet_forward_change()`, `devinet_copy_dflt_conf()`, `neigh_copy_dflt_parms()`,
-/// `addrconf_sysctl_*()`).
+/// brings back (Linux: `inet_forward_change()`, `addrconf_sysctl_*()`). The defaults of IPv4 and of neighbours, which
+/// devices without a value of their own follow, are followed back.
 pub(crate) fn moves_others(name: &str) -> bool {
     let parts: Vec<&str> = name.split('.').collect();
     match parts.as_slice() {
         ["net", "ipv4", "ip_forward"] => true,
-        ["net", "ipv4", "conf", of, what] => *of == "default" || *what == "forwarding",
-        ["net", "ipv4" | "ipv6", "neigh", of, _] => *of == "default",
+        ["net", "ipv4", "conf", _, what] => *what == "forwarding",
         ["net", "ipv6", "conf", of, what] => {
             ["forwarding", "disable_ipv6", "addr_gen_mode", "stable_secret"].contains(what)
                 || *of == "all" && ["disable_policy", "ignore_routes_with_linkdown"].contains(what)
@@ -152,8 +151,6 @@ mod tests {
             "net.ipv4.ip_forward",
             "net.ipv4.conf.all.forwarding",
             "net.ipv4.conf.eth0/7.forwarding",
-            "net.ipv4.conf.default.rp_filter",
-            "net.ipv4.neigh.default.gc_stale_time",
             "net.ipv6.conf.all.forwarding",
             "net.ipv6.conf.eth0.disable_ipv6",
             "net.ipv6.conf.all.disable_policy",
@@ -164,6 +161,8 @@ mod tests {
             "net.ipv4.tcp_rmem",
             "net.ipv4.conf.eth0.rp_filter",
             "net.ipv4.conf.all.rp_filter",
+            "net.ipv4.conf.default.rp_filter",
+            "net.ipv4.neigh.default.gc_thresh3",
             "net.ipv6.conf.eth0.mtu",
             "net.ipv6.conf.default.mtu",
             "net.core.default_qdisc",

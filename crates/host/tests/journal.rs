@@ -402,8 +402,9 @@ fn what_moves_more_than_itself_is_refused() {
     SysctlTree::of_this_host().write("net.ipv6.conf.pair0.mtu", "1500").unwrap();
     ip("link set above mtu 1500");
     assert_as_before(&before, "in the end");
-    // None of that is so of one that is larger.
-    apply(&bench.journal_dir(), &[mtu(1600)]).unwrap();
+    // None of that is so of one that is larger, and what follows a default follows it back.
+    apply(&bench.journal_dir(), &[mtu(1600), sysctl("net.ipv4.conf.default.rp_filter", "2")]).unwrap();
+    assert_eq!(SysctlTree::of_this_host().read("net.ipv4.conf.above.rp_filter").unwrap(), "2");
     assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
     assert_as_before(&before, "of a larger one");
 }
