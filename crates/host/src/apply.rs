@@ -40,12 +40,13 @@ pub struct Applied {
     entries: Vec<Entry>,
 }
 
-/// A setting, what it was, and what it was to become.
+/// A setting, what it was, what it was to become, and, where that says less than what was read back, this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) setting: Setting,
     pub(crate) before: Option<String>,
     pub(crate) wanted: Option<String>,
+    pub(crate) made: Option<String>,
 }
 
 /// Makes `changes` in order, reading each back. Changes that are a program's to make are passed over. If one fails,
@@ -74,7 +75,7 @@ pub fn apply(tree: &SysctlTree, changes: &[Change]) -> Result<Applied, ApplyErro
 fn apply_one(system: &System, change: &Change, settings: &HostSettings) -> Result<Option<Entry>, ApplyError> {
     let Some((setting, wanted)) = writes(change, settings) else { return Ok(None) };
     let before = setting.read(system)?;
-    let entry = Entry { setting, before, wanted };
+    let entry = Entry { setting, before, wanted, made: None };
     entry.make(system)?;
     Ok(Some(entry))
 }
@@ -96,12 +97,14 @@ impl Applied {
 }
 
 impl Entry {
-    /// Writes what is wanted and reads it back; what the kernel does not keep is put back.
-    pub(crate) fn make(&self, system: &System) -> Result<(), ApplyError> {
+    /// Writes what is wanted and reads it back; what the kernel does not keep is put back. Returns what was read where
+    /// it says more than what is wanted.
+    pub(crate) fn make(&self, system: &System) -> Result<Option<String>, ApplyError> {
         self.setting.write(system, self.wanted.as_deref())?;
         let found = self.setting.read(system)?;
-        if self.setting.is_same(found.as_deref(), self.wanted.as_deref()) {
-            return Ok(());
+        if self.setting.is_as_asked(found.as_deref(), self.wanted.as_deref()) {
+            let says_more = !self.setting.is_same(found.as_deref(), self.wanted.as_deref());
+            return Ok(found.filter(|_| says_more));
         }
         self.setting.write(system, self.before.as_deref())?;
         Err(ApplyError::NotKept {
@@ -113,7 +116,7 @@ impl Entry {
 
     fn undo(self, system: &System) -> Result<(), ApplyError> {
         let found = self.setting.read(system)?;
-        if !self.setting.is_same(found.as_deref(), self.wanted.as_deref()) {
+        if !self.setting.is_as_asked(found.as_deref(), self.wanted.as_deref()) {
             let (name, ours, found) =
                 (self.setting.to_string(), shown(self.wanted.as_deref()), shown(found.as_deref()));
             return Err(ApplyError::ChangedMeanwhile { name, ours, found });

@@ -96,8 +96,32 @@ pub(crate) enum Line {
     Apply { id: String, temporary: Option<u64> },
     /// About to be written.
     Change { setting: Setting, before: Option<String>, wanted: Option<String> },
+    /// As what the change before it was read back, where that says more than what was wanted.
+    Made { text: String },
     /// To stay.
     Confirmed { id: String },
+}
+
+/// A journal that is damaged, or of another version.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) path: PathBuf,
+    /// Of its name.
+    boot: String,
+    pub(crate) error: JournalError,
+}
+
+impl Unreadable {
+    /// The relation by its name: of this namespace, of another that may still be there, or of an earlier boot.
+    pub(crate) fn seen_from(&self, here: &Origin) -> Relation {
+        if self.path.file_name().is_some_and(|name| *name == *here.file_name()) {
+            Relation::Ours
+        } else if self.boot == here.boot {
+            Relation::Elsewhere
+        } else {
+            Relation::BeforeBoot
+        }
+    }
 }
 
 /// One file.
@@ -118,26 +142,29 @@ impl Journal {
         Ok(found.unwrap_or_else(|| Self { path, origin: origin.clone(), lines: Vec::new(), length: 0 }))
     }
 
-    /// All journals in `folder`, the latest first. One in which nothing whole was written is removed: whoever made it
-    /// died before the first change. The caller holds the lock.
-    pub(crate) fn all(folder: &Path) -> Result<Vec<Self>, JournalError> {
+    /// All journals in `folder`, the latest first, and those that cannot be read. One in which nothing whole was
+    /// written is removed: whoever made it died before the first change. Files of other names do not count. The caller
+    /// holds the lock.
+    pub(crate) fn all(folder: &Path) -> Result<(Vec<Self>, Vec<Unreadable>), JournalError> {
         let failed = |cause| JournalError::Io { doing: "read", path: folder.to_owned(), cause };
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            if entry.path().extension().is_some_and(|extension| extension == EXTENSION) {
-                files.push((entry.metadata().and_then(|found| found.modified()).map_err(failed)?, entry.path()));
+            if let Some(boot) = entry.file_name().to_str().and_then(boot_of) {
+                let modified = entry.metadata().and_then(|found| found.modified()).map_err(failed)?;
+                files.push((modified, entry.path(), boot.to_owned()));
             }
         }
         files.sort();
-        let mut journals = Vec::new();
-        for (_, path) in files.iter().rev() {
-            match Self::read(path)? {
-                Some(journal) => journals.push(journal),
-                None => fs::remove_file(path).map_err(failed)?,
+        let (mut journals, mut unreadable) = (Vec::new(), Vec::new());
+        for (_, path, boot) in files.into_iter().rev() {
+            match Self::read(&path) {
+                Ok(Some(journal)) => journals.push(journal),
+                Ok(None) => fs::remove_file(&path).map_err(failed)?,
+                Err(error) => unreadable.push(Unreadable { path, boot, error }),
             }
         }
-        Ok(journals)
+        Ok((journals, unreadable))
     }
 
     /// None where nothing whole was written.
@@ -167,13 +194,20 @@ impl Journal {
     /// The changes since and including apply `id`, or all, in the order in which they were made.
     pub(crate) fn entries(&self, since: Option<&str>) -> Vec<Entry> {
         let from = self.lines.iter().position(|line| since.is_some_and(|since| is_apply(line, since)));
-        let changes = self.lines.iter().skip(from.unwrap_or(0)).filter_map(|line| match line {
-            Line::Change { setting, before, wanted } => {
-                Some(Entry { setting: setting.clone(), before: before.clone(), wanted: wanted.clone() })
+        let mut changes: Vec<Entry> = Vec::new();
+        for line in self.lines.iter().skip(from.unwrap_or(0)) {
+            match (line, changes.last_mut()) {
+                (Line::Change { setting, before, wanted }, _) => changes.push(Entry {
+                    setting: setting.clone(),
+                    before: before.clone(),
+                    wanted: wanted.clone(),
+                    made: None,
+                }),
+                (Line::Made { text }, Some(change)) => change.made = Some(text.clone()),
+                _ => {}
             }
-            _ => None,
-        });
-        changes.collect()
+        }
+        changes
     }
 
     /// The apply that waits for somebody to confirm it.
@@ -225,11 +259,10 @@ impl Journal {
     pub(crate) fn forget(&mut self, since: Option<&str>, kept: Vec<Entry>) -> Result<(), JournalError> {
         let from = since.and_then(|since| self.lines.iter().position(|line| is_apply(line, since)));
         self.lines.truncate(from.unwrap_or(1));
-        self.lines.extend(kept.into_iter().map(|Entry { setting, before, wanted }| Line::Change {
-            setting,
-            before,
-            wanted,
-        }));
+        for Entry { setting, before, wanted, made } in kept {
+            self.lines.push(Line::Change { setting, before, wanted });
+            self.lines.extend(made.map(|text| Line::Made { text }));
+        }
         let is_empty = !self.lines.iter().any(|line| matches!(line, Line::Change { .. }));
         let path = self.path.clone();
         let failed = |cause| JournalError::Io { doing: "write", path: path.clone(), cause };
@@ -239,6 +272,19 @@ impl Journal {
         Ok(())
     }
 }
+
+/// The boot in the name of a journal; none if it is no such name.
+fn boot_of(name: &str) -> Option<&str> {
+    let rest = name.strip_prefix("host-")?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+    let (rest, cookie) = rest.rsplit_once('-')?;
+    let (boot, namespace) = rest.rsplit_once('-')?;
+    let is_number = |text: &str| text.parse::<u64>().is_ok();
+    let is_boot = boot.len() == BOOT && boot.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-');
+    (is_boot && is_number(namespace) && is_number(cookie)).then_some(boot)
+}
+
+/// Letters of a boot's name.
+const BOOT: usize = 36;
 
 fn is_apply(line: &Line, wanted: &str) -> bool {
     matches!(line, Line::Apply { id, .. } if id == wanted)
@@ -259,6 +305,17 @@ fn text(line: &Line) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_journal_is_known_by_its_name() {
+        let boot = "01234567-89ab-cdef-0123-456789abcdef";
+        let here = Origin { boot: boot.to_owned(), namespace: 4_026_532_008, cookie: 3, initial: false };
+        assert_eq!(boot_of(&here.file_name()), Some(boot));
+        for name in ["host.jsonl", "other.jsonl", "host-x-1-1.jsonl", "lock", &here.file_name().replace("jsonl", "new")]
+        {
+            assert_eq!(boot_of(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn a_namespace_is_the_same_whether_or_not_the_first_process_is_in_it() {

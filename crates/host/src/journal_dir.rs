@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::apply::{Entry, shown};
 use crate::inspect::inspect;
-use crate::journal::{Journal, Line, Origin, Relation};
+use crate::journal::{Journal, Line, Origin, Relation, Unreadable};
 use crate::journal_error::JournalError;
 use crate::render::writes;
 use crate::setting::{Setting, System};
@@ -106,7 +106,7 @@ impl JournalDir {
         if entries.is_empty() {
             return Ok(Vec::new());
         }
-        let id = new_id().map_err(|cause| JournalError::Kernel { what: "the time", cause })?;
+        let id = new_id().map_err(no_id)?;
         journal.append(Line::Apply { id: id.clone(), temporary: options.temporary.map(whole_seconds) })?;
         observe(Step::Begun);
         let made = begun(&id).map_err(JournalError::Watchdog).and_then(|()| self.make(&mut journal, &entries, observe));
@@ -125,43 +125,71 @@ impl JournalDir {
         entries: &[Entry],
         observe: &mut dyn FnMut(Step),
     ) -> Result<(), JournalError> {
+        // As it is now, not as it was when this was planned; and before a change that moves others too, as checksums do
+        // with segmentation.
+        let at_first = entries.iter().map(|entry| entry.setting.read(&self.system)).collect::<Result<Vec<_>, _>>()?;
         for (number, entry) in entries.iter().enumerate() {
-            // As it is now, not as it was when this was planned.
-            let before = entry.setting.read(&self.system)?;
+            let is_again = entries[..number].iter().any(|earlier| earlier.setting == entry.setting);
+            let before = if is_again { entry.setting.read(&self.system)? } else { at_first[number].clone() };
             let entry = Entry { before, ..entry.clone() };
-            let Entry { setting, before, wanted } = entry.clone();
+            let Entry { setting, before, wanted, .. } = entry.clone();
             journal.append(Line::Change { setting, before, wanted })?;
             observe(Step::Written(number));
-            entry.make(&self.system)?;
+            if let Some(text) = entry.make(&self.system)? {
+                journal.append(Line::Made { text })?;
+            }
             observe(Step::Made(number));
         }
         Ok(())
     }
 
     /// Puts back what was changed in this namespace, last change first, and what outlived a boot. What somebody else
-    /// changed since is left alone and stays in the journal, unless `forget` says otherwise.
+    /// changed since is left alone and stays in the journal, unless `forget` says otherwise; it then also sets aside
+    /// journals of this namespace and of earlier boots that cannot be read.
     ///
     /// # Errors
-    /// If a journal is malformed or something may not be written: then nothing was put back. If something that may be
-    /// written could not be: then the rest was, and the journal still has it.
+    /// If the journal of this namespace is malformed or something may not be written: then nothing was put back. If
+    /// something that may be written could not be: then the rest was, and the journal still has it.
     pub fn undo(&self, forget: bool) -> Result<HostUndone, JournalError> {
         let mut all = HostUndone::default();
-        let journals = Journal::all(&self.folder)?;
+        let (journals, unreadable) = Journal::all(&self.folder)?;
         let (ours, others): (Vec<Journal>, Vec<Journal>) =
             journals.into_iter().partition(|journal| journal.origin().seen_from(&self.origin) != Relation::Elsewhere);
         all.elsewhere = others.len();
         for journal in &ours {
             self.check_writable(&self.live(journal, None))?;
         }
+        for damaged in unreadable {
+            self.pass_over(damaged, forget, &mut all)?;
+        }
         for mut journal in ours {
-            let undone = self.take_back(&mut journal, None)?;
+            let mut undone = self.take_back(&mut journal, None)?;
             if forget {
                 journal.forget(None, Vec::new())?;
+                undone.kept = 0;
             }
+            all.kept += undone.kept;
             all.restored.extend(undone.restored);
             all.left.extend(undone.left);
         }
         Ok(all)
+    }
+
+    /// Without the journal of this namespace nothing is undone. Another namespace may still need its own.
+    fn pass_over(&self, damaged: Unreadable, forget: bool, all: &mut HostUndone) -> Result<(), JournalError> {
+        let Unreadable { path, error, .. } = &damaged;
+        match damaged.seen_from(&self.origin) {
+            Relation::Elsewhere => all.elsewhere += 1,
+            _ if forget => {
+                let aside = path.with_extension(format!("damaged-{}", new_id().map_err(no_id)?));
+                let failed = |cause| JournalError::Io { doing: "rename", path: path.clone(), cause };
+                fs::rename(path, &aside).map_err(failed)?;
+                all.unreadable.push(format!("{} was set aside as {}", path.display(), aside.display()));
+            }
+            Relation::Ours => return Err(damaged.error),
+            _ => all.unreadable.push(error.to_string()),
+        }
+        Ok(())
     }
 
     /// Puts back what apply `id` changed, unless it was confirmed or is undone already.
@@ -233,31 +261,29 @@ impl JournalDir {
         let mut undone = HostUndone::default();
         let mut kept = Vec::new();
         let before_boot = journal.origin().seen_from(&self.origin) == Relation::BeforeBoot;
-        for chain in chains(self.live(journal, since)) {
-            match chain.put_back(&self.system) {
-                Ok(Back::Done(restored)) => undone.restored.extend(restored),
-                // What is neither as we left it nor as it was is, after a boot, of the boot.
-                Ok(Back::Foreign(_)) if before_boot && chain.setting != Setting::Persisted => {}
-                Ok(Back::Foreign(found)) => {
-                    let ours = shown(chain.latest());
-                    let why = format!(
-                        "{} was left alone: it should still be \"{ours}\" but somebody made it \"{}\"",
-                        chain.setting,
-                        shown(found.as_deref())
-                    );
-                    undone.left.push(HostLeft { setting: chain.setting.to_string(), why });
-                    kept.push(chain.whole());
+        let chains = chains(self.live(journal, since));
+        for (chain, back) in chains.iter().zip(put_back(&chains, &self.system)) {
+            let setting = &chain.setting;
+            let why = match back {
+                Ok(Back::Done(restored)) => {
+                    undone.restored.extend(restored);
+                    continue;
                 }
-                Ok(Back::Vanished) => {
-                    let why = format!("{} is gone, and with it what was changed", chain.setting);
-                    undone.left.push(HostLeft { setting: chain.setting.to_string(), why });
+                // What is neither as we left it nor as it was is, after a boot, of the boot.
+                Ok(Back::Foreign(_)) if before_boot && *setting != Setting::Persisted => continue,
+                Ok(Back::Vanished) => format!("{setting} is gone, and with it what was changed"),
+                Ok(Back::Foreign(found)) => {
+                    kept.push(chain.whole());
+                    chain.left_alone(found.as_deref())
                 }
                 Err(why) => {
-                    undone.left.push(HostLeft { setting: chain.setting.to_string(), why });
                     kept.push(chain.whole());
+                    why
                 }
-            }
+            };
+            undone.left.push(HostLeft { setting: setting.to_string(), why });
         }
+        undone.kept = kept.len();
         kept.reverse();
         journal.forget(since, kept)?;
         Ok(undone)
@@ -301,7 +327,7 @@ fn checked(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Ent
     let entries = plan(system, changes, persist)?;
     for entry in &entries {
         entry.setting.check_writable(system)?;
-        if let Some(why) = entry.setting.why_not_exact(entry.before.as_deref()) {
+        if let Some(why) = entry.setting.why_not_exact(system, entry.before.as_deref(), entry.wanted.as_deref()) {
             return Err(JournalError::Unfit(why));
         }
     }
@@ -327,19 +353,19 @@ fn plan(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>
         }
         let earlier = entries.iter().rev().find(|entry| entry.setting == setting);
         let before = earlier.map_or_else(|| setting.read(system), |earlier| Ok(earlier.wanted.clone()))?;
-        push(&mut entries, Entry { setting, before, wanted });
+        push(&mut entries, Entry { setting, before, wanted, made: None });
     }
     if persist && !sysctls.is_empty() {
         let before = Setting::Persisted.read(system)?;
         let mut all = persisted(before.as_deref().unwrap_or_default());
         all.extend(sysctls);
-        push(&mut entries, Entry { setting: Setting::Persisted, before, wanted: Some(file(&all)) });
+        push(&mut entries, Entry { setting: Setting::Persisted, before, wanted: Some(file(&all)), made: None });
     }
     Ok(entries)
 }
 
 fn push(entries: &mut Vec<Entry>, entry: Entry) {
-    if !entry.setting.is_same(entry.before.as_deref(), entry.wanted.as_deref()) {
+    if !entry.setting.is_as_asked(entry.before.as_deref(), entry.wanted.as_deref()) {
         entries.push(entry);
     }
 }
@@ -377,6 +403,13 @@ fn new_id() -> io::Result<String> {
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 
+fn no_id(cause: io::Error) -> JournalError {
+    JournalError::Kernel { what: "a name for it", cause }
+}
+
+/// A setting's text; none where it is absent.
+type Text = Option<String>;
+
 /// Everything that was done to one setting, in order. Undone as one, so that an undo that was itself cut short knows
 /// every value that may be there.
 struct Chain {
@@ -393,15 +426,23 @@ enum Back {
     Vanished,
 }
 
-/// By setting, the one that was changed last first.
+/// By setting, the one that was changed last first. Where somebody else set it between two changes, a new chain begins:
+/// that leads back to theirs, and what was before it is theirs to leave.
 fn chains(entries: Vec<Entry>) -> Vec<Chain> {
     let mut chains: Vec<Chain> = Vec::new();
-    for entry in entries.into_iter().rev() {
-        match chains.iter_mut().find(|chain| chain.setting == entry.setting) {
-            Some(chain) => chain.entries.insert(0, entry),
-            None => chains.push(Chain { setting: entry.setting.clone(), entries: vec![entry] }),
-        }
+    for entry in entries {
+        let latest = chains.iter().rposition(|chain| chain.setting == entry.setting);
+        let chain = match latest {
+            Some(at) if chains[at].is_ours(entry.before.as_deref()) => Some(chains.remove(at)),
+            _ => None,
+        };
+        let mut chain = chain.unwrap_or_else(|| Chain { setting: entry.setting.clone(), entries: Vec::new() });
+        chain.entries.push(entry);
+        chains.push(chain);
     }
+    chains.reverse();
+    // The kernel puts that by itself on a device which the sysctls and the device's own settings then say.
+    chains.sort_by_key(|chain| matches!(chain.setting, Setting::Qdisc(_)));
     chains
 }
 
@@ -417,34 +458,129 @@ impl Chain {
     /// As one change.
     fn whole(&self) -> Entry {
         let text = |text: Option<&str>| text.map(str::to_owned);
-        Entry { setting: self.setting.clone(), before: text(self.first()), wanted: text(self.latest()) }
+        let made = self.entries.last().and_then(|entry| entry.made.clone());
+        Entry { setting: self.setting.clone(), before: text(self.first()), wanted: text(self.latest()), made }
     }
 
-    fn put_back(&self, system: &System) -> Result<Back, String> {
-        let found = match self.setting.read(system) {
-            Err(error) if error.is_missing() => return Ok(Back::Vanished),
-            read => read.map_err(|error| error.to_string())?,
-        };
-        let is = |text: Option<&str>| self.setting.is_same(found.as_deref(), text);
-        if found.as_deref() == self.first() && self.setting != Setting::Persisted {
-            return Ok(Back::Done(None));
+    /// As it reads now; none where it is gone.
+    fn read(&self, system: &System) -> Result<Option<Text>, String> {
+        match self.setting.read(system) {
+            Err(error) if error.is_missing() => Ok(None),
+            read => read.map(Some).map_err(|error| error.to_string()),
         }
-        let is_ours = self.entries.iter().any(|entry| is(entry.wanted.as_deref()) || is(entry.before.as_deref()));
-        if !is_ours {
-            return Ok(Back::Foreign(found));
+    }
+
+    /// Returns whether this text is of this chain, and not somebody else's.
+    fn is_ours(&self, found: Option<&str>) -> bool {
+        self.entries.iter().any(|Entry { before, wanted, made, .. }| {
+            let is_as_made = match made {
+                Some(made) => self.setting.is_same(found, Some(made)),
+                None => self.setting.is_as_asked(found, wanted.as_deref()),
+            };
+            is_as_made || self.is_put_back(found, before.as_deref())
+        })
+    }
+
+    fn is_put_back(&self, now: Option<&str>, before: Option<&str>) -> bool {
+        self.setting.is_same(now, before) || self.setting.are_defaults([now, before])
+    }
+
+    /// That it is as somebody else made it.
+    fn left_alone(&self, found: Option<&str>) -> String {
+        let setting = &self.setting;
+        let [ours, found] = [self.latest(), found].map(|text| shown(text.map(|text| setting.stated(text)).as_deref()));
+        if ours == found {
+            return format!("{setting} was left alone: somebody changed its parameters since");
+        }
+        format!("{setting} was left alone: it should still be \"{ours}\" but somebody made it \"{found}\"")
+    }
+
+    fn put_back(&self, system: &System) -> Result<(), String> {
+        let read = || self.setting.read(system).map_err(|error| error.to_string());
+        let is_same = self.setting.is_same(read()?.as_deref(), self.first());
+        // What a crash left of our file goes too.
+        if is_same && self.setting != Setting::Persisted {
+            return Ok(());
         }
         self.setting.write(system, self.first()).map_err(|error| error.to_string())?;
-        let now = self.setting.read(system).map_err(|error| error.to_string())?;
-        if !self.setting.is_same(now.as_deref(), self.first()) {
-            let (first, now) = (shown(self.first()), shown(now.as_deref()));
-            return Err(format!("{} was put back to \"{first}\" and reads back as \"{now}\"", self.setting));
+        let now = read()?;
+        if self.is_put_back(now.as_deref(), self.first()) {
+            return Ok(());
         }
-        let moved = !is(self.first());
-        let restored = HostChange {
+        let [first, now] = [self.first(), now.as_deref()].map(shown);
+        Err(format!("{} was put back to \"{first}\" and reads back as \"{now}\"", self.setting))
+    }
+
+    /// Returns what became of it: `found` at first, and then, if it was ours, `put_back`.
+    fn outcome(&self, system: &System, found: Option<Text>, put_back: Result<(), String>) -> Result<Back, String> {
+        let (Some(found), Some(now)) = (found, self.read(system)?) else { return Ok(Back::Vanished) };
+        if !self.is_put_back(now.as_deref(), self.first()) {
+            return put_back.map(|()| Back::Foreign(now));
+        }
+        let has_moved = !self.setting.is_same(found.as_deref(), now.as_deref());
+        let stated = |text: Option<&str>| text.map(|text| self.setting.stated(text));
+        Ok(Back::Done(has_moved.then(|| HostChange {
             setting: self.setting.to_string(),
-            from: found.map(|text| self.setting.stated(&text)),
-            to: self.first().map(|text| self.setting.stated(text)),
-        };
-        Ok(Back::Done(moved.then_some(restored)))
+            from: stated(found.as_deref()),
+            to: stated(now.as_deref()),
+        })))
+    }
+}
+
+/// Puts back, in this order, what is as we left it; what became of each.
+fn put_back(chains: &[Chain], system: &System) -> Vec<Result<Back, String>> {
+    let found: Vec<_> = chains.iter().map(|chain| chain.read(system)).collect();
+    let later: Vec<Option<&Chain>> =
+        (0..chains.len()).map(|at| chains[..at].iter().rfind(|later| later.setting == chains[at].setting)).collect();
+    let mut done = vec![Ok(()); chains.len()];
+    // Twice, because one may need another that comes after it, or be moved by it.
+    for _ in 0..2 {
+        for (at, chain) in chains.iter().enumerate() {
+            let is_ours = matches!(&found[at], Ok(Some(found)) if chain.is_ours(found.as_deref()));
+            if is_ours && later[at].is_none() {
+                done[at] = chain.put_back(system);
+            }
+        }
+    }
+    let whole = chains.iter().zip(later).zip(found).zip(done);
+    whole
+        .map(|(((chain, later), found), done)| match later {
+            // Whatever it is now, somebody had set it.
+            Some(later) if !matches!(found, Ok(None)) => Ok(Back::Foreign(later.first().map(str::to_owned))),
+            _ => chain.outcome(system, found?, done),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(setting: Setting, before: &str, wanted: &str) -> Entry {
+        let [before, wanted] = [before, wanted].map(|text| Some(text.to_owned()));
+        Entry { setting, before, wanted, made: None }
+    }
+
+    fn default_qdisc() -> Setting {
+        Setting::Sysctl("net.core.default_qdisc".to_owned())
+    }
+
+    #[test]
+    fn disciplines_are_put_back_when_the_kernel_has_its_own_default_again() {
+        let qdisc = Setting::Qdisc("eth0".to_owned());
+        let queue = Setting::QueueLength("eth0".to_owned());
+        let entries = vec![
+            entry(queue.clone(), "1000", "77"),
+            entry(default_qdisc(), "pfifo_fast\n", "fq"),
+            entry(qdisc.clone(), "default mq pfifo_fast", "fq"),
+        ];
+        let chains = chains(entries);
+        let order: Vec<&Setting> = chains.iter().map(|chain| &chain.setting).collect();
+        assert_eq!(order, [&default_qdisc(), &queue, &qdisc]);
+        // What the kernel put there while another was its default is ours to replace, and is not as it was.
+        let stale = Some("default mq fq");
+        assert!(chains[2].is_ours(stale));
+        assert!(!chains[2].setting.is_same(stale, chains[2].first()));
+        assert!(!chains[2].is_ours(Some("sfq inexact 80010000 ")));
     }
 }

@@ -21,7 +21,11 @@ pub enum JournalError {
         cause: io::Error,
     },
     /// A journal says something that was never written there.
-    #[error("{path}, line {line}, is no journal of fullpipe: {why}; nothing was changed", path = path.display())]
+    #[error(
+        "{path}, line {line}, is no journal of this fullpipe: {why}; `fullpipe host undo --forget` sets it aside, and \
+         what it changed stays",
+        path = path.display()
+    )]
     Malformed {
         /// The file.
         path: PathBuf,

@@ -9,7 +9,7 @@ use fullpipe_units::{ByteCount, SegCount};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
-use crate::sysctl::{SysctlError, SysctlTree, is_network_sysctl};
+use crate::sysctl::{SysctlError, SysctlTree, is_network_sysctl, moves_others};
 
 /// The places of a host's settings: its sysctls, the folder of those that outlive a reboot, and its network devices
 /// and routes, which are those of the calling thread's namespace.
@@ -45,10 +45,11 @@ pub(crate) enum Setting {
     /// A number of a route; absent where it has none.
     RouteMetric { destination: String, metric: String },
     /// The queueing discipline at the root of a device: a kind, after the word "default" if the kernel put it there
-    /// by itself, or that word alone if the kernel does not report the kind. After a kind that can be put back as it
-    /// was stand its number and its parameters.
+    /// by itself, and then before those that serve its classes, or that word alone if the kernel does not report the
+    /// kind. After a kind stand its number and its
+    /// parameters, and before these the word "inexact" if it could not be put back as it is.
     Qdisc(String),
-    /// "on" or "off".
+    /// "on" or "off", and where somebody asked for the other, that, as ethtool has it: "off [requested on]".
     Offload { device: String, feature: String },
     /// Of a device, in bytes.
     Mtu(String),
@@ -63,6 +64,9 @@ pub(crate) const OUR_FILE: &str = "90-fullpipe.conf";
 
 /// The word that stands for the kernel's own queueing discipline.
 const DEFAULT: &str = Change::DEFAULT_QDISC;
+
+/// The word that stands after the kind of a queueing discipline that could not be put back as it is.
+const INEXACT: &str = "inexact";
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,9 +99,7 @@ impl Setting {
                 route(destination).map(|route| route.metrics.get(metric).cloned())
             }
             Self::Qdisc(device) => sys::root_qdisc(device).map(|root| Some(qdisc(root))),
-            Self::Offload { device, feature } => {
-                self::feature(device, feature).map(|found| Some(if found.is_on { "on" } else { "off" }.to_owned()))
-            }
+            Self::Offload { device, feature } => self::feature(device, feature).map(|found| Some(offload(&found))),
             Self::Mtu(device) => self::device(device).map(|found| Some(found.mtu.get().to_string())),
             Self::QueueLength(device) => self::device(device).map(|found| Some(found.transmit_queue.get().to_string())),
             Self::Persisted => content(&system.persisted()),
@@ -121,7 +123,7 @@ impl Setting {
                 .and_then(|value| sys::set_route_metric(&route(destination)?, metric, value)),
             Self::Qdisc(device) => needed.and_then(|text| set_qdisc(device, text)),
             Self::Offload { device, feature } => {
-                needed.and_then(|text| sys::set_feature(device, &self::feature(device, feature)?, text.trim() == "on"))
+                needed.and_then(|text| sys::set_feature(device, &self::feature(device, feature)?, is_on(text)))
             }
             Self::Mtu(device) => {
                 needed.and_then(parsed).and_then(|mtu| sys::set_device_mtu(device, ByteCount::new(mtu.into())))
@@ -146,15 +148,20 @@ impl Setting {
         allowed.map_err(|cause| self.failed("write", cause))
     }
 
-    /// Why it could not be put back exactly if it were changed now, where it could not.
-    pub(crate) fn why_not_exact(&self, before: Option<&str>) -> Option<String> {
-        let Self::Qdisc(device) = self else { return None };
-        // A discipline that can be put back is given with its parameters.
-        let kind = before.filter(|text| !text.starts_with(DEFAULT) && !text.contains(' '))?;
-        Some(format!(
-            "{device} has a queueing discipline of somebody's choice, {kind}, whose parameters could not be put back; \
-             take it away first, with `tc qdisc del dev {device} root`"
-        ))
+    /// Why it could not be put back exactly if it were changed from `before` to `wanted` now, where it could not.
+    pub(crate) fn why_not_exact(&self, system: &System, before: Option<&str>, wanted: Option<&str>) -> Option<String> {
+        match self {
+            Self::Sysctl(name) if moves_others(name) => Some(format!(
+                "the kernel changes other settings, addresses or routes with {name}, which could not be put back; \
+                 set it by hand, with `sysctl -w`"
+            )),
+            Self::Qdisc(device) => why_not_exact_discipline(device, before),
+            Self::Mtu(device) => why_not_exact_mtu(&system.sysctls, device, before?, wanted?),
+            Self::RouteMetric { destination, .. } if route(destination).is_ok_and(|route| route.is_advertised) => {
+                Some(format!("the route to {destination} is kept by router advertisements, and could not be put back"))
+            }
+            _ => None,
+        }
     }
 
     /// `text` for a reader, who has no use for a queueing discipline's parameters as the kernel writes them.
@@ -165,7 +172,7 @@ impl Setting {
         }
     }
 
-    /// Returns whether two texts mean the same: the kernel prints tabs where people write spaces.
+    /// Returns whether two texts that were read mean the same: the kernel prints tabs where people write spaces.
     pub(crate) fn is_same(&self, left: Option<&str>, right: Option<&str>) -> bool {
         match (self, left, right) {
             (Self::Persisted, ..) => left == right,
@@ -175,14 +182,26 @@ impl Setting {
             {
                 true
             }
-            // Who asks for a kind asks for no parameters.
-            (Self::Qdisc(_), Some(kind), Some(other)) | (Self::Qdisc(_), Some(other), Some(kind))
-                if !kind.trim().contains(' ') && !other.starts_with(DEFAULT) =>
-            {
-                other.split_whitespace().next() == Some(kind.trim())
-            }
+            // Whether it is on hangs on others.
+            (Self::Offload { .. }, Some(left), Some(right)) => is_on(left) == is_on(right),
             (_, Some(left), Some(right)) => left.split_whitespace().eq(right.split_whitespace()),
             _ => left.is_none() && right.is_none(),
+        }
+    }
+
+    /// Returns whether both are queueing disciplines that the kernel put there by itself. Which that is may change.
+    pub(crate) fn are_defaults(&self, texts: [Option<&str>; 2]) -> bool {
+        matches!(self, Self::Qdisc(_)) && texts.iter().flatten().filter(|text| text.starts_with(DEFAULT)).count() == 2
+    }
+
+    /// Returns whether what was read is what was asked for: who asks for a discipline asks for no parameters.
+    pub(crate) fn is_as_asked(&self, found: Option<&str>, asked: Option<&str>) -> bool {
+        match (self, found, asked) {
+            (Self::Offload { .. }, ..) => found == asked,
+            (Self::Qdisc(_), Some(found), Some(asked)) if !asked.trim().contains(' ') => {
+                found.split_whitespace().next() == Some(asked.trim())
+            }
+            _ => self.is_same(found, asked),
         }
     }
 
@@ -190,6 +209,51 @@ impl Setting {
         SysctlError::Io { verb, name: self.to_string(), cause }
     }
 }
+
+fn why_not_exact_discipline(device: &str, before: Option<&str>) -> Option<String> {
+    let (kind, place) = before.filter(|text| !text.starts_with(DEFAULT))?.split_once(' ')?;
+    place.starts_with(INEXACT).then(|| {
+        format!(
+            "{device} has a queueing discipline of somebody's choice, {kind}, whose parameters could not be put back; \
+             take it away first, with `tc qdisc del dev {device} root`"
+        )
+    })
+}
+
+/// The kernel changes more than an MTU: below the least of IP it gives up the addresses, IPv6 has its own MTU and those
+/// of its routes follow it, and so do devices that stand on it.
+fn why_not_exact_mtu(tree: &SysctlTree, device: &str, before: &str, wanted: &str) -> Option<String> {
+    let [before, wanted]: [u32; 2] = [before.trim().parse().ok()?, wanted.trim().parse().ok()?];
+    let of_ipv6: Option<u32> = tree.read(&format!("net.ipv6.conf.{}.mtu", device.replace('.', "/"))).ok()?.parse().ok();
+    let least = if of_ipv6.is_some() { MIN_MTU_OF_IPV6 } else { MIN_MTU };
+    if wanted < least {
+        return Some(format!("{device} would lose its addresses: their least MTU is {least} bytes"));
+    }
+    if of_ipv6.is_some_and(|of_ipv6| of_ipv6 != before) {
+        return Some(format!("IPv6 has an MTU of its own on {device}, which would not come back"));
+    }
+    let follows = |mtu: &String| mtu.parse().is_ok_and(|mtu: u32| mtu >= wanted && mtu != before);
+    let routes = sys::routes().unwrap_or_default();
+    let of_device = routes.iter().filter(|route| route.is_ipv6() && route.device.as_deref() == Some(device));
+    if let Some(route) = of_device.into_iter().find(|route| route.metrics.get("mtu").is_some_and(follows)) {
+        return Some(format!("the route to {} has an MTU of its own, which would not come back", route.destination));
+    }
+    let devices = sys::devices().unwrap_or_default();
+    let index = devices.iter().find(|found| found.name == device).map(|found| found.index);
+    let stands_on_it = |found: &&sys::Device| {
+        let follows = found.kind.as_deref().is_some_and(|kind| FOLLOWING_KINDS.contains(&kind));
+        follows && found.lower == index && found.mtu.get() > wanted.into()
+    };
+    let above = devices.iter().find(stands_on_it)?;
+    Some(format!("the MTU of {} would follow and not come back; change that first", above.name))
+}
+
+/// RFC 791 and RFC 8200, in bytes.
+const MIN_MTU: u32 = 68;
+const MIN_MTU_OF_IPV6: u32 = 1280;
+
+/// Kinds of devices whose MTU the kernel lowers with that of the device that they stand on.
+const FOLLOWING_KINDS: [&str; 5] = ["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"];
 
 fn not_found(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, what)
@@ -216,20 +280,42 @@ fn feature(device: &str, name: &str) -> io::Result<sys::Feature> {
     found.ok_or_else(|| not_found("the kernel knows no such feature".to_owned()))
 }
 
+/// A feature that never changes has no wish that counts.
+fn offload(found: &sys::Feature) -> String {
+    let word = |on: bool| if on { "on" } else { "off" };
+    if found.can_change && found.is_on != found.is_wanted {
+        format!("{} [requested {}]", word(found.is_on), word(found.is_wanted))
+    } else {
+        word(found.is_on).to_owned()
+    }
+}
+
+/// Returns what is to be asked for, so that a feature reads `text`.
+fn is_on(text: &str) -> bool {
+    text.trim().trim_end_matches(']').ends_with("on")
+}
+
 fn device(name: &str) -> io::Result<sys::Device> {
     let found = sys::devices()?.into_iter().find(|found| found.name == name);
     found.ok_or_else(|| not_found("there is no such device".to_owned()))
 }
 
+/// Kinds whose parameters, as the kernel reports them, have counts among them.
+const COUNTING_QDISCS: [&str; 2] = ["htb", "gred"];
+
 /// The kernel reports none for a device that is down and has its own.
 fn qdisc(root: Option<sys::RootQdisc>) -> String {
     match root {
-        Some(root) if root.is_default => format!("{DEFAULT} {}", root.kind),
-        Some(root) if RESTORABLE_QDISCS.contains(&root.kind.as_str()) && !root.has_inner => root
-            .options
-            .iter()
-            .fold(format!("{} {:x} ", root.kind, root.handle), |text, byte| text + &format!("{byte:02x}")),
-        Some(root) => root.kind,
+        Some(root) if root.is_default => {
+            root.inner.iter().fold(format!("{DEFAULT} {}", root.kind), |text, kind| text + " " + kind)
+        }
+        Some(root) => {
+            let is_exact = RESTORABLE_QDISCS.contains(&root.kind.as_str()) && root.inner.is_empty();
+            let kind = if is_exact { root.kind.clone() } else { format!("{} {INEXACT}", root.kind) };
+            let counts = COUNTING_QDISCS.contains(&root.kind.as_str());
+            let steady = if counts { &[] } else { root.options.as_slice() };
+            steady.iter().fold(format!("{kind} {:x} ", root.handle), |text, byte| text + &format!("{byte:02x}"))
+        }
         None => DEFAULT.to_owned(),
     }
 }
@@ -247,7 +333,10 @@ fn set_qdisc(device: &str, text: &str) -> io::Result<()> {
         };
     }
     match sys::delete_root_qdisc(device) {
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOENT.raw_os_error()) => Ok(()),
+        // It is one that the kernel put there when another was its default.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOENT.raw_os_error()) => {
+            sys::set_root_qdisc(device, "pfifo").and_then(|()| sys::delete_root_qdisc(device))
+        }
         done => done,
     }
 }
@@ -301,25 +390,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queueing_discipline_is_the_same_by_its_kind_where_no_parameters_are_asked_for() {
+    fn a_queueing_discipline_is_as_asked_for_by_its_kind_and_the_same_by_its_parameters() {
         let setting = Setting::Qdisc("eth0".to_owned());
         let table = [
-            ("pfifo", "pfifo 80010000 e8030000", true),
-            ("pfifo 80010000 e8030000", "pfifo 80010000 e8030000", true),
-            ("pfifo 80010000 e8030000", "pfifo 80010000 e9030000", false),
-            ("pfifo", "bfifo 80010000 e8030000", false),
-            ("default", "default pfifo_fast", true),
-            ("default", "pfifo 80010000 e8030000", false),
-            ("default", "fq", false),
-            ("pfifo_fast", "default pfifo_fast", false),
+            ("pfifo 80010000 e8030000", "pfifo", true, false),
+            ("pfifo 80010000 e8030000", "pfifo 80010000 e8030000", true, true),
+            ("pfifo 80010000 e8030000", "pfifo 80010000 e9030000", false, false),
+            ("fq inexact 80010000 e8030000", "fq", true, false),
+            ("bfifo 80010000 e8030000", "pfifo", false, false),
+            ("default pfifo_fast", "default", true, true),
+            ("pfifo 80010000 e8030000", "default", false, false),
+            ("fq inexact 80010000 ", "default", false, false),
+            ("default pfifo_fast", "pfifo_fast", false, false),
         ];
-        for (left, right, same) in table {
-            assert_eq!(setting.is_same(Some(left), Some(right)), same, "{left} and {right}");
-            assert_eq!(setting.is_same(Some(right), Some(left)), same, "{right} and {left}");
+        for (found, asked, as_asked, same) in table {
+            assert_eq!(setting.is_as_asked(Some(found), Some(asked)), as_asked, "{found} for {asked}");
+            assert_eq!(setting.is_same(Some(found), Some(asked)), same, "{found} and {asked}");
+            assert_eq!(setting.is_same(Some(asked), Some(found)), same, "{asked} and {found}");
         }
-        assert!(setting.why_not_exact(Some("htb")).is_some());
-        assert_eq!(setting.why_not_exact(Some("tbf 80010000 2801")), None);
+        let why = |before| why_not_exact_discipline("eth0", Some(before));
+        assert!(why("htb inexact 80010000 ").is_some_and(|why| why.contains("choice, htb, ")));
+        assert_eq!(why("tbf 80010000 2801"), None);
+        assert_eq!(why("default pfifo_fast"), None);
         assert_eq!(setting.stated("tbf 80010000 2801"), "tbf");
+    }
+
+    #[test]
+    fn an_offload_that_waits_for_another_is_asked_for_again() {
+        let setting = Setting::Offload { device: "eth0".to_owned(), feature: "tx-tcp-segmentation".to_owned() };
+        assert!(!setting.is_as_asked(Some("off [requested on]"), Some("off")));
+        assert!(!setting.is_same(Some("off [requested on]"), Some("off")));
+        assert!(setting.is_same(Some("off [requested on]"), Some("on")), "once what it needs is there");
+        for (text, on) in [("on", true), ("off", false), ("off [requested on]", true), ("on [requested off]", false)] {
+            assert_eq!(is_on(text), on, "{text}");
+        }
     }
 
     #[test]

@@ -122,12 +122,54 @@ pub fn is_network_sysctl(name: &str) -> bool {
     name.len() <= MAX_NAME && name.chars().all(known) && parts.next() == Some("net") && parts.all(is_plain)
 }
 
+/// Returns whether writing `name` makes the kernel write others too, or take addresses or routes away, which nothing
+/// brings back (Linux: `inet_forward_change()`, `addrconf_sysctl_*()`). The defaults of IPv4 and of neighbours, which
+/// devices without a value of their own follow, are followed back.
+pub(crate) fn moves_others(name: &str) -> bool {
+    let parts: Vec<&str> = name.split('.').collect();
+    match parts.as_slice() {
+        ["net", "ipv4", "ip_forward"] => true,
+        ["net", "ipv4", "conf", _, what] => *what == "forwarding",
+        ["net", "ipv6", "conf", of, what] => {
+            ["forwarding", "disable_ipv6", "addr_gen_mode", "stable_secret"].contains(what)
+                || *of == "all" && ["disable_policy", "ignore_routes_with_linkdown"].contains(what)
+        }
+        _ => false,
+    }
+}
+
 /// Longer than the name of any sysctl.
 const MAX_NAME: usize = 200;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_resets_other_settings_is_known() {
+        for name in [
+            "net.ipv4.ip_forward",
+            "net.ipv4.conf.all.forwarding",
+            "net.ipv4.conf.eth0/7.forwarding",
+            "net.ipv6.conf.all.forwarding",
+            "net.ipv6.conf.eth0.disable_ipv6",
+            "net.ipv6.conf.all.disable_policy",
+        ] {
+            assert!(moves_others(name), "{name}");
+        }
+        for name in [
+            "net.ipv4.tcp_rmem",
+            "net.ipv4.conf.eth0.rp_filter",
+            "net.ipv4.conf.all.rp_filter",
+            "net.ipv4.conf.default.rp_filter",
+            "net.ipv4.neigh.default.gc_thresh3",
+            "net.ipv6.conf.eth0.mtu",
+            "net.ipv6.conf.default.mtu",
+            "net.core.default_qdisc",
+        ] {
+            assert!(!moves_others(name), "{name}");
+        }
+    }
 
     #[test]
     fn names_lead_to_the_files_of_the_network_and_nowhere_else() {

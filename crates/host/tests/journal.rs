@@ -201,7 +201,7 @@ fn a_line_that_somebody_died_over_counts_for_nothing_and_garbage_is_reported() {
     fs::write(&path, [whole.as_slice(), b"rubbish\n", second, b"\n"].concat()).unwrap();
     let error = bench.journal_dir().undo(false).unwrap_err();
     assert!(matches!(error, JournalError::Malformed { line: 4, .. }), "{error}");
-    assert!(error.to_string().contains("nothing was changed"), "{error}");
+    assert!(error.to_string().contains("undo --forget` sets it aside"), "{error}");
     let evil = br#"{"change":{"setting":{"sysctl":"net.//.//.etc.passwd"},"before":"x","wanted":"y"}}"#;
     fs::write(&path, [whole.as_slice(), evil, b"\n"].concat()).unwrap();
     assert!(matches!(bench.journal_dir().undo(false).unwrap_err(), JournalError::Malformed { line: 4, .. }));
@@ -215,10 +215,58 @@ fn a_journal_whose_maker_died_before_its_first_line_is_removed() {
     require!(Root);
     let bench = Bench::new();
     for begun in ["", "{\"opened\""] {
-        fs::write(bench.path().join("begun.jsonl"), begun).unwrap();
+        let path = bench.path().join(format!("host-{OTHER_BOOT}-1-1.jsonl"));
+        fs::write(&path, begun).unwrap();
         assert!(bench.journal_dir().undo(false).unwrap().restored.is_empty());
-        assert!(!bench.has_journal(), "{begun:?}");
+        assert!(!path.exists(), "{begun:?}");
     }
+}
+
+/// No boot of this machine.
+const OTHER_BOOT: &str = "00000000-0000-0000-0000-000000000000";
+
+#[test]
+fn a_journal_that_cannot_be_read_blocks_no_other_and_can_be_set_aside() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let place = |name: &str| bench.path().join(name);
+    // Of nobody, of another namespace that is there, and of another boot.
+    let (nobody, elsewhere) = (place("notes.jsonl"), place(&format!("host-{}-1-1.jsonl", boot.trim())));
+    let earlier = place(&format!("host-{OTHER_BOOT}-1-1.jsonl"));
+    for path in [&nobody, &elsewhere, &earlier] {
+        fs::write(path, "{\"opened\":{\"version\":2}}\n").unwrap();
+    }
+    let empty = place("empty.jsonl");
+    fs::write(&empty, "nothing").unwrap();
+    for forget in [false, true] {
+        apply(&bench.journal_dir(), &changes()[..2]).unwrap();
+        let undone = bench.journal_dir().undo(forget).unwrap();
+        assert_eq!((undone.restored.len(), undone.left.len(), undone.elsewhere), (2, 0, 1), "{undone:?}");
+        assert!(undone.unreadable[0].contains(if forget { "was set aside as" } else { "no journal" }), "{undone:?}");
+        assert_as_before(&before, "after the undo");
+        assert!(nobody.exists() && elsewhere.exists() && empty.exists());
+        assert_eq!(earlier.exists(), !forget);
+    }
+    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone { elsewhere: 1, ..HostUndone::default() });
+    // Of this namespace.
+    apply(&bench.journal_dir(), &changes()[..1]).unwrap();
+    let ours = place("").read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let ours = ours.max_by_key(|path| path.metadata().unwrap().modified().unwrap()).unwrap();
+    let whole = fs::read(&ours).unwrap();
+    fs::write(&ours, [&whole[..], b"rubbish\n"].concat()).unwrap();
+    assert!(matches!(apply(&bench.journal_dir(), &changes()[1..2]), Err(JournalError::Malformed { .. })));
+    assert!(matches!(bench.journal_dir().undo(false), Err(JournalError::Malformed { .. })));
+    let undone = bench.journal_dir().undo(true).unwrap();
+    let aside = undone.unreadable[0].split(" as ").last().unwrap();
+    assert_eq!(fs::read(aside).unwrap(), [&whole[..], b"rubbish\n"].concat());
+    apply(&bench.journal_dir(), &changes()[1..2]).unwrap();
+    // Mended by hand, it counts again.
+    bench.journal_dir().undo(false).unwrap();
+    fs::write(&ours, &whole).unwrap();
+    assert_eq!(bench.journal_dir().undo(false).unwrap().restored.len(), 1);
+    assert_as_before(&before, "in the end");
 }
 
 #[test]
@@ -231,7 +279,7 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
     for _ in 0..2 {
         let undone = bench.journal_dir().undo(false).unwrap();
-        assert_eq!(undone.left.len(), 1, "{undone:?}");
+        assert_eq!((undone.left.len(), undone.kept), (1, 1), "{undone:?}");
         assert!(undone.left[0].why.contains("net.ipv4.tcp_wmem was left alone"), "{undone:?}");
         assert!(undone.left[0].why.contains("4096 16384 5000000"), "{undone:?}");
     }
@@ -245,8 +293,143 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     assert_as_before(&before, "after all");
     apply(&bench.journal_dir(), &changes()[8..]).unwrap();
     tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
-    assert_eq!(bench.journal_dir().undo(true).unwrap().left.len(), 1);
+    let forgotten = bench.journal_dir().undo(true).unwrap();
+    assert_eq!((forgotten.left.len(), forgotten.kept), (1, 0));
     assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
+}
+
+fn offload(feature: &str, on: bool) -> Change {
+    Change::Offload { device: DEVICE.to_owned(), feature: feature.to_owned(), on }
+}
+
+#[test]
+fn an_offload_that_went_with_another_comes_back_with_it() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let names = ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation"];
+    for names in [names, [names[1], names[0], names[2]], [names[1], names[2], names[0]]] {
+        apply(&bench.journal_dir(), &names.map(|name| offload(name, false))).unwrap();
+        let undone = bench.journal_dir().undo(false).unwrap();
+        assert_eq!((undone.restored.len(), undone.left), (3, Vec::new()), "{names:?}");
+        assert_as_before(&before, &format!("after {names:?}"));
+        // Each by itself, of which the second finds off what is to be off.
+        for name in names {
+            apply(&bench.journal_dir(), &[offload(name, false)]).unwrap();
+        }
+        assert_eq!(bench.journal_dir().undo(false).unwrap().left, [], "{names:?}");
+        assert_as_before(&before, &format!("after {names:?} one by one"));
+    }
+    // Segmentation waits for somebody's checksums: it cannot be had, and goes on waiting.
+    let checksums = sys::features(DEVICE).unwrap().into_iter().find(|feature| feature.name == names[0]).unwrap();
+    sys::set_feature(DEVICE, &checksums, false).unwrap();
+    let waiting = everything();
+    let error = apply(&bench.journal_dir(), &[offload(names[1], true)]).unwrap_err();
+    assert!(error.to_string().contains("reads back as \"off [requested on]\""), "{error}");
+    assert_as_before(&waiting, "after the refusal");
+    sys::set_feature(DEVICE, &checksums, true).unwrap();
+    assert_as_before(&before, "with checksums");
+}
+
+#[test]
+fn what_somebody_set_between_two_applies_is_what_undo_goes_back_to() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let tree = SysctlTree::of_this_host();
+    let (name, theirs) = ("net.ipv4.tcp_wmem", "4096\t16384\t12345678");
+    for sets_it_again in [false, true] {
+        apply(&bench.journal_dir(), &[Change::TcpWmemMax(ByteCount::from_mib(8))]).unwrap();
+        tree.write(name, theirs).unwrap();
+        for larger in [32, 64] {
+            apply(&bench.journal_dir(), &[Change::TcpWmemMax(ByteCount::from_mib(larger))]).unwrap();
+        }
+        if sets_it_again {
+            tree.write(name, theirs).unwrap();
+        }
+        for round in 0..2 {
+            let undone = bench.journal_dir().undo(false).unwrap();
+            assert_eq!(undone.restored.len(), usize::from(!sets_it_again && round == 0), "{undone:?}");
+            assert_eq!(undone.left.len(), 1, "{undone:?}");
+            assert!(undone.left[0].why.contains("it should still be \"4096 16384 8388608\""), "{undone:?}");
+            assert_eq!(tree.read(name).unwrap(), theirs, "{undone:?}");
+        }
+        tree.write(name, "4096 16384 8388608").unwrap();
+        assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+        assert_as_before(&before, "in the end");
+    }
+    // Of three who set it, nobody's is overwritten.
+    apply(&bench.journal_dir(), &[Change::TcpWmemMax(ByteCount::from_mib(8))]).unwrap();
+    tree.write(name, theirs).unwrap();
+    apply(&bench.journal_dir(), &[Change::TcpWmemMax(ByteCount::from_mib(64))]).unwrap();
+    tree.write(name, "4096 16384 8388608").unwrap();
+    let undone = bench.journal_dir().undo(false).unwrap();
+    assert_eq!((undone.restored.len(), tree.read(name).unwrap().as_str()), (0, "4096\t16384\t8388608"), "{undone:?}");
+    assert!(!undone.left.is_empty(), "{undone:?}");
+}
+
+/// Runs a command of iproute2 in the namespace of the calling thread.
+fn ip(arguments: &str) -> String {
+    let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn what_moves_more_than_itself_is_refused() {
+    require!(Root, Tc);
+    let bench = Bench::new();
+    ip("-6 addr add fd00::1/64 dev pair0 nodad");
+    ip("link add link pair0 name above type macvlan");
+    let mtu = |mtu| Change::Mtu { device: DEVICE.to_owned(), mtu: ByteCount::new(mtu) };
+    let before = everything();
+    let refused = |change: Change, why: &str| {
+        let now = everything();
+        let error = apply(&bench.journal_dir(), &[Change::TcpWmemMax(ByteCount::from_mib(8)), change]).unwrap_err();
+        assert!(matches!(&error, JournalError::Unfit(text) if text.contains(why)), "{error}");
+        assert_as_before(&now, why);
+    };
+    refused(sysctl("net.ipv4.ip_forward", "1"), "changes other settings");
+    refused(sysctl("net.ipv6.conf.pair0.disable_ipv6", "1"), "changes other settings");
+    refused(mtu(1279), "would lose its addresses");
+    refused(mtu(1400), "the MTU of above would follow");
+    ip("link set above mtu 1300");
+    ip("-6 route add fd77::/64 via fd00::2 dev pair0 mtu 1450");
+    refused(mtu(1400), "the route to fd77::/64 has an MTU of its own");
+    ip("-6 route del fd77::/64");
+    SysctlTree::of_this_host().write("net.ipv6.conf.pair0.mtu", "1350").unwrap();
+    refused(mtu(1400), "IPv6 has an MTU of its own");
+    SysctlTree::of_this_host().write("net.ipv6.conf.pair0.mtu", "1500").unwrap();
+    ip("link set above mtu 1500");
+    assert_as_before(&before, "in the end");
+    // None of that is so of one that is larger, and what follows a default follows it back.
+    apply(&bench.journal_dir(), &[mtu(1600), sysctl("net.ipv4.conf.default.rp_filter", "2")]).unwrap();
+    assert_eq!(SysctlTree::of_this_host().read("net.ipv4.conf.above.rp_filter").unwrap(), "2");
+    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+    assert_as_before(&before, "of a larger one");
+}
+
+#[test]
+fn a_route_that_goes_by_itself_goes_after_an_undo_too() {
+    require!(Root, Tc);
+    let bench = Bench::new();
+    ip("-6 addr add fd00::1/64 dev pair0 nodad");
+    ip("-6 route add fd77::/64 via fd00::2 dev pair0 expires 500");
+    let destination = "fd77::/64".to_owned();
+    let change = Change::RouteMetric { destination, metric: "initcwnd".to_owned(), value: Some(40) };
+    let expires = || {
+        let shown = ip("-6 route show fd77::/64");
+        let (_, rest) = shown.split_once("expires ").unwrap_or_else(|| panic!("{shown}"));
+        rest.split("sec").next().unwrap().parse::<u32>().unwrap()
+    };
+    apply(&bench.journal_dir(), std::slice::from_ref(&change)).unwrap();
+    assert!((400..=501).contains(&expires()));
+    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+    assert!((400..=502).contains(&expires()));
+    // One that routers advertise is theirs.
+    ip("-6 route replace fd77::/64 via fd00::2 dev pair0 proto ra");
+    let error = apply(&bench.journal_dir(), &[change]).unwrap_err();
+    assert!(matches!(&error, JournalError::Unfit(text) if text.contains("router advertisements")), "{error}");
 }
 
 #[test]
@@ -309,6 +492,56 @@ fn a_discipline_that_somebody_chose_comes_back_with_its_parameters() {
 }
 
 #[test]
+fn a_discipline_whose_parameters_somebody_changed_is_left_alone() {
+    require!(Root);
+    // Of a kind that can be put back as somebody chose it, and of another.
+    let limit = 77_u32.to_ne_bytes();
+    for kind in ["pfifo", "pfifo_head_drop"] {
+        let bench = Bench::new();
+        let before = everything();
+        let root = || sys::root_qdisc(DEVICE).unwrap().unwrap();
+        apply(&bench.journal_dir(), &[qdisc(kind)]).unwrap();
+        let made = root();
+        sys::restore_root_qdisc(DEVICE, kind, made.handle, &limit).unwrap();
+        let changed = root();
+        assert_ne!(changed, made, "{kind}");
+        let undone = bench.journal_dir().undo(false).unwrap();
+        assert!(undone.left[0].why.contains("somebody changed its parameters since"), "{undone:?}");
+        assert_eq!(root(), changed, "{kind}");
+        // Another of the same kind is somebody's too.
+        sys::delete_root_qdisc(DEVICE).unwrap();
+        sys::set_root_qdisc(DEVICE, kind).unwrap();
+        assert_eq!(bench.journal_dir().undo(false).unwrap().left.len(), 1, "{kind}");
+        assert_eq!(root().kind, kind);
+        // As we left it, it is ours; and so it is if we died before its parameters were written down.
+        sys::delete_root_qdisc(DEVICE).unwrap();
+        sys::restore_root_qdisc(DEVICE, kind, made.handle, &made.options).unwrap();
+        assert_eq!(bench.journal_dir().undo(false).unwrap().left, [], "{kind}");
+        apply(&bench.journal_dir(), &[qdisc(kind)]).unwrap();
+        let text = fs::read_to_string(bench.journal()).unwrap();
+        let without = text.lines().filter(|line| !line.contains("made")).map(|line| line.to_owned() + "\n");
+        fs::write(bench.journal(), without.collect::<String>()).unwrap();
+        assert_eq!(bench.journal_dir().undo(false).unwrap().left, [], "{kind}");
+        assert_as_before(&before, kind);
+    }
+}
+
+#[test]
+fn what_the_kernel_put_there_by_itself_is_nobody_s_choice() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    apply(&bench.journal_dir(), &[qdisc("pfifo")]).unwrap();
+    // As if another had been the kernel's default at that time, and this one went in between.
+    let text = fs::read_to_string(bench.journal()).unwrap();
+    assert!(text.contains("default noqueue"), "{text}");
+    fs::write(bench.journal(), text.replace("default noqueue", "default pfifo_fast")).unwrap();
+    sys::delete_root_qdisc(DEVICE).unwrap();
+    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
+    assert_as_before(&before, "after the undo");
+}
+
+#[test]
 fn a_device_that_is_down_gets_its_queueing_discipline_back_too() {
     require!(Root);
     let bench = Bench::new();
@@ -345,7 +578,7 @@ fn a_setting_that_vanished_with_its_device_is_reported_once() {
     let journal_dir = JournalDir::open(folder.path(), system()).unwrap();
     let undone = journal_dir.undo(false).unwrap();
     assert_eq!(undone.restored.len(), 3, "the sysctls: {undone:?}");
-    assert_eq!(undone.left.len(), 5, "what was the device's: {undone:?}");
+    assert_eq!((undone.left.len(), undone.kept), (5, 0), "what was the device's: {undone:?}");
     assert!(undone.left.iter().all(|left| left.why.contains("is gone")), "{undone:?}");
     assert_eq!(journal_dir.undo(false).unwrap(), HostUndone::default());
     drop(here);
@@ -374,7 +607,7 @@ fn a_boot_has_undone_everything_already() {
     let now = everything();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let text = fs::read_to_string(bench.journal()).unwrap();
-    fs::write(bench.journal(), text.replace(boot.trim(), "00000000-0000-0000-0000-000000000000")).unwrap();
+    fs::write(bench.journal(), text.replace(boot.trim(), OTHER_BOOT)).unwrap();
     assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
     assert_as_before(&now, "after the undo");
     assert!(!bench.has_journal(), "the namespace went with its boot");

@@ -185,6 +185,12 @@ pub struct HostUndone {
     pub restored: Vec<HostChange>,
     /// Settings that were not restored, and why.
     pub left: Vec<HostLeft>,
+    /// Number of those that stay in the journal, for the next undo.
+    #[serde(default)]
+    pub kept: usize,
+    /// Journals that cannot be read, each with the reason or its new name.
+    #[serde(default)]
+    pub unreadable: Vec<String>,
     /// Journals of other namespaces, which were not touched.
     pub elsewhere: usize,
 }

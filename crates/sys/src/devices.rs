@@ -19,6 +19,8 @@ pub struct Device {
     pub is_loopback: bool,
     /// The kind of device if it is no card: `veth`, `tun`, `bridge`…
     pub kind: Option<String>,
+    /// Number of the device that it leads to or stands on, if there is one.
+    pub lower: Option<u32>,
     /// Largest IP packet.
     pub mtu: ByteCount,
     /// Queueing discipline at its root.
@@ -61,6 +63,7 @@ fn device(message: &[u8]) -> Option<Device> {
         let number = || number(value).unwrap_or_default();
         match kind {
             libc::IFLA_IFNAME => device.name = text(value),
+            libc::IFLA_LINK => device.lower = Some(number()),
             libc::IFLA_MTU => device.mtu = ByteCount::new(number().into()),
             libc::IFLA_QDISC => device.qdisc = text(value),
             libc::IFLA_TXQLEN => device.transmit_queue = SegCount::new(number().into()),

@@ -15,6 +15,8 @@ pub struct Feature {
     pub name: String,
     /// True if it is done.
     pub is_on: bool,
+    /// True if it was asked for; what it needs may be off.
+    pub is_wanted: bool,
     /// True if it can be changed.
     pub can_change: bool,
     bit: usize,
@@ -53,6 +55,7 @@ pub fn features(name: &str) -> io::Result<Vec<Feature>> {
         .map(|(bit, name)| Feature {
             name,
             is_on: is_set(bit, 2),
+            is_wanted: is_set(bit, 1),
             can_change: is_set(bit, 0) && !is_set(bit, 3),
             bit,
             blocks,

@@ -1,5 +1,6 @@
 //! The queueing discipline at the root of a device.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use rustix::net::netdevice::name_to_index;
@@ -20,8 +21,8 @@ pub struct RootQdisc {
     pub handle: u32,
     /// Its parameters, as the kernel reports them.
     pub options: Vec<u8>,
-    /// True if others serve classes of it, which go where it goes.
-    pub has_inner: bool,
+    /// The kinds of those that serve classes of it, which go where it goes; each once.
+    pub inner: BTreeSet<String>,
 }
 
 /// Returns the queueing disciplines of device `name`; none where the kernel reports none.
@@ -30,14 +31,13 @@ pub struct RootQdisc {
 /// Fails with the kernel's error: `ENODEV` where there is no such device.
 pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
     let all = queue_states(index(name)?)?;
-    let has_inner = all.iter().any(|queue| queue.parent != ROOT);
-    let root = all.into_iter().find(|queue| queue.parent == ROOT);
-    Ok(root.map(|queue| RootQdisc {
+    let (mut roots, inner): (Vec<_>, Vec<_>) = all.into_iter().partition(|queue| queue.parent == ROOT);
+    Ok(roots.pop().map(|queue| RootQdisc {
         is_default: queue.handle == 0,
         kind: queue.kind,
         handle: queue.handle,
         options: queue.options,
-        has_inner,
+        inner: inner.into_iter().map(|queue| queue.kind).collect(),
     }))
 }
 

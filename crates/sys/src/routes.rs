@@ -40,7 +40,16 @@ pub struct Route {
     pub device: Option<String>,
     /// Its metrics by name; those that the kernel knows by other names are left out.
     pub metrics: BTreeMap<String, String>,
+    /// True if the kernel keeps it by router advertisements, with marks that nobody else can give a route.
+    pub is_advertised: bool,
     raw: Vec<u8>,
+}
+
+impl Route {
+    /// Returns whether it is a route of IPv6.
+    pub fn is_ipv6(&self) -> bool {
+        self.raw.first().copied().map(i32::from) == Some(libc::AF_INET6)
+    }
 }
 
 /// The unicast routes of the main table, IPv4 first.
@@ -68,14 +77,20 @@ pub fn routes() -> io::Result<Vec<Route>> {
 /// Gives the metric `name` of `route` this value, or takes it away; the rest of the route stays as it is.
 ///
 /// # Errors
-/// `InvalidInput` for a name that is none of [`NUMERIC_METRICS`]; else what the kernel says, as `ENOENT` where
-/// the route is gone.
+/// `InvalidInput` for a name that is none of [`NUMERIC_METRICS`], `Unsupported` for a route that is kept by router
+/// advertisements; else what the kernel says, as `ENOENT` where the route is gone.
 pub fn set_route_metric(route: &Route, name: &str, value: Option<u32>) -> io::Result<()> {
     let metric = NUMERIC_METRICS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
     let metric = metric.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "there is no such metric"))?;
+    if route.is_advertised {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel keeps it by router advertisements"));
+    }
     let payload = with_metric(&route.raw, metric, value);
     request(&message(libc::RTM_NEWROUTE, libc::NLM_F_ACK | libc::NLM_F_REPLACE, &payload))
 }
+
+/// `linux/rtnetlink.h`: seconds after which a route goes by itself.
+const RTA_EXPIRES: u16 = 23;
 
 /// `struct rtmsg`.
 const HEADER: usize = 12;
@@ -91,8 +106,27 @@ fn route(message: &[u8], name: impl FnOnce(u32) -> Option<String>) -> Option<Rou
         destination: destination(header[0], header[1], of(libc::RTA_DST))?,
         device: of(libc::RTA_OIF).and_then(number).and_then(name),
         metrics: of(libc::RTA_METRICS).map(metrics).unwrap_or_default(),
+        is_advertised: is_advertised(header, of(libc::RTA_CACHEINFO).and_then(seconds_left)),
         raw: message.to_vec(),
     })
+}
+
+/// Advertised routers, and the networks that they say are on the link, whose time they prolong.
+fn is_advertised(header: &[u8], seconds_left: Option<u32>) -> bool {
+    let (is_ipv6, protocol) = (i32::from(header[0]) == libc::AF_INET6, header[5]);
+    is_ipv6 && (protocol == ADVERTISED || protocol == libc::RTPROT_KERNEL && seconds_left.is_some())
+}
+
+/// `RTPROT_RA`.
+const ADVERTISED: u8 = 9;
+
+/// Returns the time after which a route goes by itself, from `struct rta_cacheinfo`, rounded up; none if it stays.
+fn seconds_left(cache: &[u8]) -> Option<u32> {
+    /// `USER_HZ`.
+    const TICKS: u32 = 100;
+    let ticks = number(cache.get(8..)?)?;
+    // Below zero it is over.
+    (1..=i32::MAX.cast_unsigned()).contains(&ticks).then(|| ticks.div_ceil(TICKS))
 }
 
 fn destination(family: u8, length: u8, address: Option<&[u8]>) -> Option<String> {
@@ -135,7 +169,11 @@ fn with_metric(raw: &[u8], metric: u16, value: Option<u32>) -> Vec<u8> {
                     push_attribute(&mut metrics, other, value);
                 }
             }
-            libc::RTA_CACHEINFO => {}
+            libc::RTA_CACHEINFO => {
+                if let Some(seconds) = seconds_left(attribute) {
+                    push_attribute(&mut payload, RTA_EXPIRES, &seconds.to_ne_bytes());
+                }
+            }
             _ => push_attribute(&mut payload, kind, attribute),
         }
     }
@@ -175,6 +213,38 @@ mod tests {
         let back = read(&with_metric(&after, 11, None));
         assert_eq!(back.metrics, read(&before).metrics);
         assert_eq!(back.raw[8..12], [0; 4], "whether the link is down is the kernel's to say");
+    }
+
+    #[test]
+    fn a_route_that_goes_by_itself_still_does_with_another_metric() {
+        let mut raw = example(&[]);
+        let cache = |ticks: u32| [0, 0, ticks, 0, 0, 0, 0, 0].map(u32::to_ne_bytes).concat();
+        push_attribute(&mut raw, libc::RTA_CACHEINFO, &cache(49_901));
+        let after = with_metric(&raw, 11, Some(30));
+        let expires = attributes(&after[HEADER..]).find(|(kind, _)| *kind == RTA_EXPIRES).map(|(_, value)| value);
+        assert_eq!(expires.and_then(number), Some(500));
+        assert!(attributes(&after[HEADER..]).all(|(kind, _)| kind != libc::RTA_CACHEINFO));
+        assert_eq!([cache(0), cache(u32::MAX)].map(|cache| seconds_left(&cache)), [None, None]);
+    }
+
+    #[test]
+    fn what_routers_advertise_is_theirs() {
+        let mut raw = example(&[]);
+        raw[1] = 0;
+        for (family, protocol, seconds_left, is_theirs) in [
+            (libc::AF_INET6, 9, None, true),
+            (libc::AF_INET6, libc::RTPROT_KERNEL, Some(100), true),
+            (libc::AF_INET6, libc::RTPROT_KERNEL, None, false),
+            (libc::AF_INET6, libc::RTPROT_BOOT, Some(100), false),
+            (libc::AF_INET, libc::RTPROT_KERNEL, None, false),
+        ] {
+            (raw[0], raw[5]) = (family as u8, protocol);
+            assert_eq!(is_advertised(&raw, seconds_left), is_theirs, "{family} {protocol} {seconds_left:?}");
+        }
+        raw[0] = libc::AF_INET6 as u8;
+        raw[5] = 9;
+        let refused = set_route_metric(&route(&raw, |_| None).unwrap(), "window", Some(1)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
     }
 
     #[test]

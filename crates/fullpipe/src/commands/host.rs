@@ -1,10 +1,12 @@
 //! `fullpipe host`: this host's settings, and a way back.
 
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -114,6 +116,8 @@ enum Action {
     /// A setting that somebody else has changed since stays as it is.
     Undo {
         /// Remove settings that cannot be undone from the journal
+        ///
+        /// A journal that cannot be read is set aside under another name.
         #[arg(long)]
         forget: bool,
         #[command(flatten)]
@@ -312,10 +316,10 @@ fn stated_applied(applied: HostApplied, terminal: &Terminal) {
     terminal.document(&Document::new(Content::HostApplied { host_applied: Box::new(applied) }));
 }
 
-/// Fails if a setting was left as it is: then not all is as it was before.
+/// Fails if a setting was left as it is or a journal could not be read: then not all is as it was before.
 fn stated(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
     terminal.result(&report::host_undone(&undone, terminal.style()));
-    let whole = undone.left.is_empty();
+    let whole = undone.left.is_empty() && undone.unreadable.is_empty();
     terminal.document(&Document::new(Content::HostUndone { host_undone: Box::new(undone) }));
     if whole { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
@@ -368,25 +372,62 @@ fn gave_up(child: &mut Child) -> io::Error {
 
 const READY: &str = "ready\n";
 
-/// Undoes the apply after its time unless it was confirmed. Outlives the terminal and the process that started it.
+/// Undoes the apply after its time, or when it is asked to end, unless it was confirmed or undone. Outlives the
+/// terminal and the process that started it.
 fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> {
     let until = Instant::now() + Duration::from(after);
     ignore_terminal_signals();
+    let asked_to_end = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&asked_to_end))
+        .map_err(|error| Failure::new(FAILED, format!("cannot listen for signals: {error}")))?;
     // It leads its group only where somebody else made it, and then has a session of its own already.
     let _ = rustix::process::setsid();
     Terminal::line(READY.trim_end());
-    thread::sleep(until.saturating_duration_since(Instant::now()));
+    let folder = journal.path()?;
+    while Instant::now() < until && !asked_to_end.load(Ordering::Relaxed) {
+        if !waits(id, &folder) {
+            return Ok(());
+        }
+        thread::sleep(CHECKS_EVERY.min(until.saturating_duration_since(Instant::now())));
+    }
+    let taken_back = take_back(id, &folder);
+    if let Err(why) = &taken_back {
+        // Nobody reads what it prints.
+        log(Path::new("/dev/log"), why);
+    }
+    taken_back.map_err(|why| Failure::new(FAILED, why))
+}
+
+/// Time after which it finds out again whether the apply still waits.
+const CHECKS_EVERY: Duration = Duration::from_secs(1);
+
+/// Returns whether apply `id` is still to be confirmed. Who removes the folder gives the journal up.
+fn waits(id: &str, folder: &Path) -> bool {
+    let pending = || JournalDir::open(folder, System::of_this_host())?.is_pending(id);
+    folder.exists() && pending().unwrap_or(true)
+}
+
+fn take_back(id: &str, folder: &Path) -> Result<(), String> {
     // A process that holds the lock longer than usual may still release it.
     for _ in 0..LOCK_ATTEMPTS {
-        match JournalDir::open(&journal.path()?, System::of_this_host()) {
-            Err(JournalError::Busy { .. }) => {}
-            opened => {
-                opened?.undo_unless_confirmed(id)?;
-                return Ok(());
-            }
-        }
+        let undone = match JournalDir::open(folder, System::of_this_host()) {
+            Err(JournalError::Busy { .. }) => continue,
+            opened => opened.and_then(|journal_dir| journal_dir.undo_unless_confirmed(id)),
+        };
+        let left = undone.map_err(|error| error.to_string())?.left;
+        return if left.is_empty() {
+            Ok(())
+        } else {
+            Err(left.into_iter().map(|left| left.why).collect::<Vec<_>>().join("; "))
+        };
     }
-    Err(Failure::new(FAILED, "the journal stayed locked"))
+    Err("the journal stayed locked".to_owned())
+}
+
+/// Writes a line of the severity "error" to the system's log at `socket`, where there is one (RFC 3164).
+fn log(socket: &Path, why: &str) {
+    let line = format!("<3>fullpipe: what `host apply --temporary` had changed is not all back: {why}");
+    let _ = UnixDatagram::unbound().and_then(|log| log.send_to(line.as_bytes(), socket));
 }
 
 /// Attempts to lock the journal, of ten seconds each.
@@ -475,6 +516,20 @@ fn named(text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
     use fullpipe_units::ByteCount;
+
+    #[test]
+    fn what_is_not_back_is_in_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        // Without a log there is nobody to write to.
+        log(&path, "nothing");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        log(&path, "net.ipv4.tcp_wmem was left alone");
+        let mut line = [0; 200];
+        let length = socket.recv(&mut line).unwrap();
+        let line = String::from_utf8_lossy(&line[..length]);
+        assert!(line.starts_with("<3>fullpipe: ") && line.ends_with(": net.ipv4.tcp_wmem was left alone"), "{line}");
+    }
 
     #[test]
     fn settings_are_read() {

@@ -12,6 +12,7 @@ use fullpipe_testkit::{Running, document, network_sysctls, require, sentence, wi
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// Longest time for every command but `--temporary`, in seconds.
@@ -56,6 +57,17 @@ impl Bench {
         let output = self.host(action, arguments);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The processes that take changes of this journal back in time.
+    fn watchers(&self) -> Vec<i32> {
+        let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let folder = entry.ok()?.path();
+            let command = fs::read_to_string(folder.join("cmdline")).ok()?;
+            let is_watcher = command.contains("\0watch\0") && command.contains(self.journal());
+            is_watcher.then(|| folder.file_name()?.to_str()?.parse().ok()).flatten()
+        });
+        processes.collect()
     }
 
     fn has_journal(&self) -> bool {
@@ -194,10 +206,32 @@ fn for_a_time_means_that_it_comes_back_by_itself() {
     bench.succeeds("apply", &[&SETTINGS[..], &["--temporary", "4s"]].concat());
     assert!(sentence(&bench.host("apply", &["tcp_wmem=8MiB"]), 1).contains("host confirm"));
     bench.succeeds("confirm", &[]);
-    std::thread::sleep(Duration::from_secs(5));
+    assert!(within(Duration::from_secs(30), || bench.watchers().is_empty()));
     assert_ne!(everything(), before);
     bench.succeeds("undo", &[]);
     assert_eq!(everything(), before);
+}
+
+#[test]
+fn what_takes_changes_back_in_time_ends_with_them_and_when_it_is_asked_to() {
+    require!(Root);
+    let bench = Bench::new();
+    let before = everything();
+    let for_an_hour = || {
+        bench.succeeds("apply", &[&SETTINGS[..], &["--temporary", "1h"]].concat());
+        let watchers = bench.watchers();
+        assert_eq!(watchers.len(), 1, "{watchers:?}");
+        watchers[0]
+    };
+    for_an_hour();
+    bench.succeeds("undo", &[]);
+    assert!(within(Duration::from_secs(30), || bench.watchers().is_empty()), "after the undo");
+    let watcher = for_an_hour();
+    assert_ne!(everything(), before);
+    kill_process(Pid::from_raw(watcher).unwrap(), Signal::TERM).unwrap();
+    assert!(within(Duration::from_secs(30), || bench.watchers().is_empty()), "after the request to end");
+    assert_eq!(everything(), before);
+    assert!(!bench.has_journal());
 }
 
 /// Starts `host apply --temporary` at a terminal and waits until it asks; what the terminal then shows, and the

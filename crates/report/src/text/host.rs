@@ -140,12 +140,19 @@ pub fn host_undone(undone: &HostUndone, style: Style) -> String {
     for left in &undone.left {
         text += &wrapped(&format!("{}.", left.why), 0, |line| style.bad(line));
     }
-    let all = match (undone.restored.is_empty(), undone.left.is_empty()) {
-        (true, true) => "There was nothing to put back.",
-        (false, true) => "Everything is as it was.",
-        (_, false) => "What somebody else changed stays in the journal; `--forget` gives it up.",
+    for journal in &undone.unreadable {
+        text += &wrapped(&format!("{journal}."), 0, |line| style.bad(line));
+    }
+    text += match (undone.restored.is_empty(), undone.left.is_empty(), undone.unreadable.is_empty()) {
+        (true, true, true) => "There was nothing to put back.\n",
+        (true, true, false) => "There was nothing else to put back.\n",
+        (false, true, true) => "Everything is as it was.\n",
+        (false, true, false) => "Everything else is as it was.\n",
+        (_, false, _) if undone.kept > 0 => {
+            "What could still be put back stays in the journal; `--forget` gives it up.\n"
+        }
+        (_, false, _) => "What was not put back is no longer in the journal.\n",
     };
-    text += &format!("{all}\n");
     match undone.elsewhere {
         0 => text,
         1 => text + "One journal of another namespace was left alone.\n",

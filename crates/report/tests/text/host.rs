@@ -112,11 +112,16 @@ fn changes_of_a_host_and_their_way_back() {
         setting: "net.ipv4.tcp_rmem".to_owned(),
         why: "net.ipv4.tcp_rmem was left alone: it should still be \"1 2 3\" but somebody made it \"4 5 6\"".to_owned(),
     };
-    let undone = HostUndone { restored: changes, left: vec![left], elsewhere: 2 };
+    let undone = HostUndone { restored: changes, left: vec![left], kept: 1, elsewhere: 2, ..HostUndone::default() };
+    let forgotten = HostUndone { kept: 0, elsewhere: 0, ..undone.clone() };
+    let all = HostUndone { left: Vec::new(), ..forgotten.clone() };
+    let unreadable = vec!["host-1-2-3.jsonl was set aside as host-1-2-3.damaged-4".to_owned()];
+    let damaged = HostUndone { unreadable: unreadable.clone(), ..all.clone() };
+    let only_damaged = HostUndone { unreadable, ..HostUndone::default() };
     let text = textbook(&|style| {
         let applied = [&applied, &dry, &temporary].map(|applied| report::host_applied(applied, style));
-        [applied.join("---\n"), report::host_undone(&undone, style), report::host_undone(&HostUndone::default(), style)]
-            .join("---\n")
+        let undone = [&undone, &forgotten, &all, &damaged, &only_damaged, &HostUndone::default()];
+        [&applied[..], &undone.map(|undone| report::host_undone(undone, style))].concat().join("---\n")
     });
     insta::assert_snapshot!(text);
 }
