@@ -22,7 +22,7 @@ const PERIOD_AT_FIRST: Duration = Duration::from_millis(10);
 /// Time for which a program counts as just started.
 const AT_FIRST: Duration = Duration::from_millis(500);
 
-/// Snapshots from one sample of the processors to the next.
+/// Snapshots from one sample of the processors and buffers to the next.
 const SNAPSHOTS_PER_SAMPLE: u32 = 4;
 
 /// Time from one search for new sockets of a process to the next, in multiples of what the search took. A search that
@@ -43,7 +43,7 @@ const SEARCHES: u8 = 20;
 const FOUND: u8 = u8::MAX;
 
 /// Time from one search for such sockets to the next, in multiples of what the kernel took to list its connections.
-const TABLE_PAUSE: u32 = 50;
+const TABLE_PAUSE: u32 = 100;
 
 /// Longest such time.
 const MAX_TABLE_PAUSE: Duration = Duration::from_secs(1);
@@ -159,6 +159,9 @@ pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) ->
         let just_started = matches!(subject, Subject::Started(_)) && watch.origin.elapsed() < AT_FIRST;
         let done = watch.observe(snapshots == 0, just_started);
         unless_repeated(done, &mut failures)?;
+        if just_started || snapshots.is_multiple_of(SNAPSHOTS_PER_SAMPLE) {
+            watch.read_receive_buffers();
+        }
         if snapshots.is_multiple_of(SNAPSHOTS_PER_SAMPLE) {
             watch.machines.sample(watch.origin.elapsed().into());
         }
@@ -314,10 +317,6 @@ impl Watch {
                 }
             }
         }
-        // A program may ask for a buffer once it is connected.
-        for seen in self.seen.iter_mut().filter(|seen| seen.is_open() && !seen.has_fixed_rcvbuf) {
-            seen.has_fixed_rcvbuf = seen.owner.fixed_the_receive_buffer();
-        }
         self.owners.retain(|socket, _| present.contains(socket));
         self.misses.retain(|socket, _| present.contains(socket));
         if new.is_empty() {
@@ -332,6 +331,13 @@ impl Watch {
             self.add(&found, owner, is_first && self.subject != Subject::Started(root));
         }
         Ok(())
+    }
+
+    /// A program may ask for a buffer once it is connected.
+    fn read_receive_buffers(&mut self) {
+        for seen in self.seen.iter_mut().filter(|seen| seen.is_open() && !seen.has_fixed_rcvbuf) {
+            seen.has_fixed_rcvbuf = seen.owner.fixed_the_receive_buffer();
+        }
     }
 
     fn add(&mut self, found: &Connection, owner: Owner, is_old: bool) {
