@@ -12,7 +12,7 @@ const MAX_PROCESSES: usize = 1024;
 const MAX_DESCRIPTORS: usize = 65_536;
 
 /// Returns the process and all its descendants whose parents still live.
-pub(crate) fn tree(root: u32) -> BTreeSet<u32> {
+pub fn tree(root: u32) -> BTreeSet<u32> {
     let (mut found, mut new) = (BTreeSet::from([root]), vec![root]);
     while let Some(pid) = new.pop() {
         for child in children(pid) {
