@@ -104,3 +104,23 @@ fn kill_group(child: &mut Child) {
     }
     let _ = child.wait();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_has_started_is_killed_with_it() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & echo $!; wait"]);
+        let pid = printed_by(&mut command, Duration::from_millis(300));
+        assert!(!pid.trim().is_empty(), "nothing was started in time");
+        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        let deadline = Instant::now() + END;
+        // Whoever is responsible for orphans may let it wait.
+        while stat().contains(" (sleep) S ") {
+            assert!(Instant::now() < deadline, "{}", stat());
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+}

@@ -109,7 +109,7 @@ impl Connections {
         }
     }
 
-    /// What comes after the `most` is read all the same, so that the next answer is that to the next request.
+    /// Reads on, beyond `most` without keeping it, so that the next answer is that to the next request.
     fn read_to_the_end(
         &mut self,
         flags: RecvFlags,

@@ -129,7 +129,7 @@ struct Program<'w> {
     child: Child,
     started: Instant,
     status: Option<ExitStatus>,
-    /// What it has started, once all are asked to end.
+    /// Its descendants, once all are asked to end.
     descendants: Vec<OwnedFd>,
 }
 
