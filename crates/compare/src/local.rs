@@ -11,7 +11,7 @@ use fullpipe_experiment::Interrupt;
 use fullpipe_lab::LastOutput;
 use fullpipe_sys::end_with_this_thread;
 use fullpipe_units::ByteCount;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::error::CompareError;
 
@@ -69,13 +69,12 @@ pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) ->
 
 /// Returns what a program prints within this time, after which it is killed; nothing if it cannot be started.
 pub(crate) fn printed_by(command: &mut Command, within: Duration) -> String {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     end_with_this_thread(command);
     let Ok(mut child) = command.spawn() else { return String::new() };
     let output = child.stdout.take().map(|pipe| LastOutput::of(File::from(OwnedFd::from(pipe)), MAX_ERRORS));
     let printed = output.map(|output| output.until(Instant::now() + within)).unwrap_or_default();
-    let _ = child.kill();
-    let _ = child.wait();
+    kill_group(&mut child);
     printed
 }
 
@@ -92,6 +91,36 @@ fn end(child: &mut Child) {
     while is_there(child) && Instant::now() < deadline {
         thread::sleep(POLL_INTERVAL);
     }
-    let _ = child.kill();
+    if is_there(child) {
+        kill_group(child);
+    }
+}
+
+/// Kills a child that leads a process group, and all in that group.
+fn kill_group(child: &mut Child) {
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        // It is not waited for, so that the number is its own; all may have ended.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
     let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_has_started_is_killed_with_it() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & echo $!; wait"]);
+        let pid = printed_by(&mut command, Duration::from_millis(300));
+        assert!(!pid.trim().is_empty(), "nothing was started in time");
+        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        let deadline = Instant::now() + END;
+        // Whoever is responsible for orphans may let it wait.
+        while stat().contains(" (sleep) S ") {
+            assert!(Instant::now() < deadline, "{}", stat());
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
 }

@@ -34,15 +34,20 @@ impl ProcessorMeter {
         Self::at(Path::new("/proc"), None, Path::new("/sys/fs/cgroup"))
     }
 
-    /// Starts to count the time of process `pid`; of one that has ended, or that may not be read, there is none.
-    pub fn of_process(pid: u32) -> Self {
-        Self::at(Path::new("/proc"), Some(pid), Path::new("/sys/fs/cgroup"))
+    /// Starts to count the time of process `pid`. Returns `None` if it has ended.
+    pub fn of_process(pid: u32) -> Option<Self> {
+        Self::of_other(Path::new("/proc"), pid, Path::new("/sys/fs/cgroup"))
     }
 
-    fn at(proc: &Path, pid: Option<u32>, groups: &Path) -> Self {
+    fn of_other(proc: &Path, pid: u32, groups: &Path) -> Option<Self> {
+        let stat = File::open(proc.join(pid.to_string()).join("stat")).ok()?;
+        Some(Self::at(proc, Some((pid, stat)), groups))
+    }
+
+    fn at(proc: &Path, other: Option<(u32, File)>, groups: &Path) -> Self {
         let mut buffer = Vec::new();
-        let own = proc.join(pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string()));
-        let process = pid.and_then(|_| File::open(own.join("stat")).ok());
+        let own = proc.join(other.as_ref().map_or_else(|| "self".to_owned(), |(pid, _)| pid.to_string()));
+        let process = other.map(|(_, stat)| stat);
         let used = used(process.as_ref(), &mut buffer).unwrap_or_default();
         let stat = File::open(proc.join("stat")).ok();
         let cores = stat.as_ref().map(|stat| cores(read(stat, &mut buffer))).unwrap_or_default();
@@ -52,22 +57,23 @@ impl ProcessorMeter {
         Self { process, used, stat, cores, threads, quota, throttled, buffer }
     }
 
-    /// Returns the figures since the meter was made, as a sample at time `at`.
-    pub fn sample(&mut self, at: Span) -> CpuSample {
+    /// Returns the figures since the meter was made, as a sample at time `at`; `None` once the process has ended, which
+    /// takes its counters with it.
+    pub fn sample(&mut self, at: Span) -> Option<CpuSample> {
         let buffer = &mut self.buffer;
-        let used = used(self.process.as_ref(), buffer).unwrap_or(self.used);
+        let used = used(self.process.as_ref(), buffer)?;
         let now = self.stat.as_ref().map(|stat| cores(read(stat, buffer))).unwrap_or_default();
         let is_same = now.iter().map(|core| core.0).eq(self.cores.iter().map(|core| core.0));
         // A processor that came or went in between has no time that could be stated.
         let since = now.iter().zip(&self.cores).filter(|_| is_same).map(|(now, before)| since(now.1, before.1));
-        CpuSample {
+        Some(CpuSample {
             at,
             user: used.user.saturating_sub(self.used.user),
             system: used.system.saturating_sub(self.used.system),
             waited: self.threads.as_mut().and_then(|threads| threads.waited(buffer)),
             throttled: self.quota.as_ref().map(|quota| quota.throttled(buffer).saturating_sub(self.throttled)),
             cores: since.collect(),
-        }
+        })
     }
 }
 
@@ -330,13 +336,28 @@ btime 1700000000
         let tree = tree(&[("proc/stat", STAT)]);
         let mut meter = meter(&tree);
         write(&tree, "proc/stat", &STAT.replace("cpu1 1700 0 600 4500", "cpu1 1710 5 620 4499"));
-        let sample = meter.sample(Span::ZERO);
+        let sample = meter.sample(Span::ZERO).unwrap();
         assert_eq!(sample.cores.len(), 2);
         let busy = CpuTime { user: Span::from_millis(150), system: Span::from_millis(200), ..CpuTime::default() };
         assert_eq!((sample.cores[0], sample.cores[1]), (CpuTime::default(), busy));
         assert_eq!((sample.waited, sample.throttled), (None, None), "what cannot be read is not known");
         write(&tree, "proc/stat", &STAT.replace("cpu1", "cpu2"));
-        assert_eq!(meter.sample(Span::ZERO).cores, [], "another processor");
+        assert_eq!(meter.sample(Span::ZERO).unwrap().cores, [], "another processor");
+    }
+
+    #[test]
+    fn a_program_that_has_ended_has_no_sample_and_never_the_time_of_this_one() {
+        let stat = |ticks| format!("7 (a ) b) R 1 7 7 0 -1 0 0 0 0 0 {ticks} 20 0 0 20 0 1 0 99\n");
+        let tree = tree(&[("proc/stat", STAT), ("proc/7/stat", &stat(100))]);
+        let of = |pid| ProcessorMeter::of_other(&tree.path().join("proc"), pid, &tree.path().join("groups"));
+        let mut meter = of(7).unwrap();
+        write(&tree, "proc/7/stat", &stat(130));
+        let sample = meter.sample(Span::ZERO).unwrap();
+        assert_eq!((sample.user, sample.system), (Span::from_millis(300), Span::ZERO));
+        // As `/proc` has it: an open file of a process that is gone cannot be read any more.
+        write(&tree, "proc/7/stat", "");
+        assert_eq!(meter.sample(Span::from_millis(1)), None);
+        assert!(of(8).is_none(), "it ended before");
     }
 
     #[test]
@@ -344,13 +365,17 @@ btime 1700000000
         let tree = tree(&[("proc/self/task/7/schedstat", "900 500 3\n"), ("proc/self/task/8/schedstat", "9 2000 3\n")]);
         let mut meter = meter(&tree);
         write(&tree, "proc/self/task/8/schedstat", "9 2600 4\n");
-        assert_eq!(meter.sample(Span::ZERO).waited, Some(Span::from_nanos(600)));
+        assert_eq!(meter.sample(Span::ZERO).unwrap().waited, Some(Span::from_nanos(600)));
         fs::remove_dir_all(tree.path().join("proc/self/task/8")).unwrap();
         write(&tree, "proc/self/task/7/schedstat", "950 501 4\n");
-        assert_eq!(meter.sample(Span::ZERO).waited, Some(Span::from_nanos(601)));
+        assert_eq!(meter.sample(Span::ZERO).unwrap().waited, Some(Span::from_nanos(601)));
         fs::create_dir(tree.path().join("proc/self/task/9")).unwrap();
         write(&tree, "proc/self/task/9/schedstat", "1 40 1\n");
-        assert_eq!(meter.sample(Span::ZERO).waited, Some(Span::from_nanos(641)), "one that began since counts whole");
+        assert_eq!(
+            meter.sample(Span::ZERO).unwrap().waited,
+            Some(Span::from_nanos(641)),
+            "one that began since counts whole"
+        );
     }
 
     #[test]
@@ -383,11 +408,11 @@ btime 1700000000
         for (files, stat) in cases {
             let tree = tree(&files);
             let mut meter = meter(&tree);
-            assert_eq!(meter.sample(Span::ZERO).throttled, Some(Span::ZERO));
+            assert_eq!(meter.sample(Span::ZERO).unwrap().throttled, Some(Span::ZERO));
             write(&tree, stat, "throttled_usec 1740\n");
-            let more = meter.sample(Span::ZERO).throttled.unwrap();
+            let more = meter.sample(Span::ZERO).unwrap().throttled.unwrap();
             write(&tree, stat, "throttled_time 2740000\n");
-            let much = meter.sample(Span::ZERO).throttled.unwrap();
+            let much = meter.sample(Span::ZERO).unwrap().throttled.unwrap();
             let expected = [Span::from_micros(240), Span::from_micros(1_240)];
             assert!(
                 if stat.contains("outer") { [more, much] == expected } else { much == expected[0] },
@@ -403,9 +428,13 @@ btime 1700000000
             ("groups/cpu/cpu.cfs_quota_us", "-1\n"),
             ("groups/cpu/cpu.stat", "throttled_time 9\n"),
         ]);
-        assert_eq!(meter(&free).sample(Span::ZERO).throttled, Some(Span::ZERO));
+        assert_eq!(meter(&free).sample(Span::ZERO).unwrap().throttled, Some(Span::ZERO));
         for text in ["", "0::/\n", "nonsense", "0::", "3:cpu:/../../../etc\n"] {
-            assert_eq!(meter(&tree(&[("proc/self/cgroup", text)])).sample(Span::ZERO).throttled, None, "{text}");
+            assert_eq!(
+                meter(&tree(&[("proc/self/cgroup", text)])).sample(Span::ZERO).unwrap().throttled,
+                None,
+                "{text}"
+            );
         }
     }
 
@@ -416,7 +445,7 @@ btime 1700000000
         while begun.elapsed() < Duration::from_millis(50) {
             thread::yield_now();
         }
-        let (first, second) = (meter.sample(Span::ZERO), meter.sample(Span::ZERO));
+        let [first, second] = std::array::from_fn(|_| meter.sample(Span::ZERO).unwrap());
         let busy =
             |sample: &CpuSample| sample.cores.iter().map(|core| core.user + core.system + core.idle).sum::<Span>();
         assert!(!first.cores.is_empty() && busy(&first) > Span::ZERO, "{first:?}");

@@ -3,6 +3,8 @@ use std::net::SocketAddr;
 
 use thiserror::Error;
 
+use crate::process;
+
 /// The error with which nothing can be watched.
 #[derive(Debug, Error)]
 pub enum WatchError {
@@ -41,9 +43,10 @@ pub enum WatchError {
 
 impl WatchError {
     pub(crate) fn of_process(pid: u32, cause: io::Error) -> Self {
-        match cause.kind() {
-            ErrorKind::NotFound => Self::NoProcess(pid),
-            _ => Self::Forbidden { pid, cause },
+        // The files of one that has ended, but was not waited for, belong to root.
+        if cause.kind() == ErrorKind::NotFound || !process::is_alive(pid) {
+            return Self::NoProcess(pid);
         }
+        Self::Forbidden { pid, cause }
     }
 }

@@ -29,6 +29,27 @@ const FIRST_SNAPSHOT: Span = Span::from_nanos(1);
 ///
 /// The evidence is of this end alone: as the sender where most of the data was sent, else as the receiver.
 pub fn transfers(watched: &Watched, bandwidth: Option<BitRate>) -> Vec<(Transfer, Evidence)> {
+    let mut groups = groups(watched);
+    groups.retain(|group| snapshots(group) >= MIN_SNAPSHOTS);
+    groups.sort_by_key(|group| std::cmp::Reverse(offered(group)));
+    let most = groups.first().map_or(ByteCount::ZERO, |group| offered(group));
+    groups.retain(|group| carries_data(offered(group), most));
+    groups.truncate(MAX_TRANSFERS);
+    groups.iter().map(|group| transfer(group, watched, bandwidth)).collect()
+}
+
+/// Returns the bytes that were seen to move over connections of which there are too few snapshots, where that is not
+/// next to nothing compared with those of [`transfers`]; zero if there are none.
+pub fn moved_too_briefly(watched: &Watched) -> ByteCount {
+    let (judged, brief): (Vec<_>, Vec<_>) =
+        groups(watched).into_iter().partition(|group| snapshots(group) >= MIN_SNAPSHOTS);
+    let most = judged.iter().map(|group| offered(group)).max().unwrap_or_default();
+    let moved: ByteCount = brief.iter().flatten().map(|course| course.moved).sum();
+    if carries_data(moved, most) { moved } else { ByteCount::ZERO }
+}
+
+/// Returns the connections that carry data, those of one program with one other host together.
+fn groups(watched: &Watched) -> Vec<Vec<Course<'_>>> {
     let mut groups: BTreeMap<(Option<String>, IpAddr, bool), Vec<Course>> = BTreeMap::new();
     for (stream, seen) in watched.connections.iter().enumerate() {
         let course = Course::of(stream as u16, seen, watched);
@@ -39,13 +60,11 @@ pub fn transfers(watched: &Watched, bandwidth: Option<BitRate>) -> Vec<(Transfer
     }
     let mut groups: Vec<Vec<Course>> = groups.into_values().collect();
     groups.iter_mut().for_each(keep_those_with_data);
-    groups.retain(|group| snapshots(group) >= MIN_SNAPSHOTS);
-    let offered = |group: &[Course]| group.iter().map(|course| course.offered).sum::<ByteCount>();
-    groups.sort_by_key(|group| std::cmp::Reverse(offered(group)));
-    let most = groups.first().map_or(ByteCount::ZERO, |group| offered(group));
-    groups.retain(|group| offered(group) >= most.scaled(MIN_SHARE));
-    groups.truncate(MAX_TRANSFERS);
-    groups.iter().map(|group| transfer(group, watched, bandwidth)).collect()
+    groups
+}
+
+fn offered(group: &[Course]) -> ByteCount {
+    group.iter().map(|course| course.offered).sum()
 }
 
 fn keep_those_with_data(group: &mut Vec<Course>) {
@@ -158,7 +177,7 @@ fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> 
         bytes: moved,
         watched: took,
         rate: BitRate::of(moved, took),
-        closed: group.iter().all(|course| !course.seen.is_open),
+        closed: group.iter().all(|course| course.seen.is_missing()),
     };
     (transfer, evidence)
 }

@@ -14,6 +14,7 @@ mod process;
 mod watch;
 
 pub use error::WatchError;
-pub use evidence::{carries_data, last_data, transfers};
+pub use evidence::{carries_data, last_data, moved_too_briefly, transfers};
 pub use open::open_connections;
+pub use process::tree as process_tree;
 pub use watch::{Standing, Subject, Watched, watch_others};

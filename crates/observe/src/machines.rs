@@ -29,8 +29,11 @@ impl Machines {
 
     /// Starts to measure the owner of a connection, and the device toward its other end.
     pub(crate) fn add(&mut self, pid: Option<u32>, remote: IpAddr) {
-        if let Some(pid) = pid.filter(|_| self.processes.len() < MAX_METERS) {
-            self.processes.entry(pid).or_insert_with(|| (ProcessorMeter::of_process(pid), Vec::new()));
+        if self.processes.len() < MAX_METERS
+            && let Some(pid) = pid.filter(|pid| !self.processes.contains_key(pid))
+            && let Some(meter) = ProcessorMeter::of_process(pid)
+        {
+            self.processes.insert(pid, (meter, Vec::new()));
         }
         if self.sees_devices
             && self.devices.len() < MAX_METERS
@@ -44,7 +47,7 @@ impl Machines {
     /// Takes a sample of each meter, at a time since the watching began.
     pub(crate) fn sample(&mut self, at: Span) {
         for (meter, samples) in self.processes.values_mut() {
-            samples.push(meter.sample(at));
+            samples.extend(meter.sample(at));
             if samples.len() > MAX_SAMPLES {
                 thin_out_processors(samples);
             }

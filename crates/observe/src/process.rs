@@ -12,7 +12,7 @@ const MAX_PROCESSES: usize = 1024;
 const MAX_DESCRIPTORS: usize = 65_536;
 
 /// Returns the process and all its descendants whose parents still live.
-pub(crate) fn tree(root: u32) -> BTreeSet<u32> {
+pub fn tree(root: u32) -> BTreeSet<u32> {
     let (mut found, mut new) = (BTreeSet::from([root]), vec![root]);
     while let Some(pid) = new.pop() {
         for child in children(pid) {
@@ -64,11 +64,20 @@ pub(crate) fn name(pid: u32) -> Option<String> {
     Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// Returns true if there is such a process. A zombie does not count.
+/// Returns true if there is such a process. One that is ending does not count, nor does a zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(of(pid, "stat")).unwrap_or_default();
+    fs::read_to_string(of(pid, "stat")).is_ok_and(|stat| lives(&stat))
+}
+
+/// Returns true if this `stat` is of a process that has not begun to end.
+fn lives(stat: &str) -> bool {
+    /// `PF_EXITING` (`linux/sched.h`).
+    const EXITING: u32 = 4;
     // The name before it may contain any character, but ends with the last bracket.
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
+    let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let is_there = fields.next().is_some_and(|state| !matches!(state, "Z" | "X"));
+    let flags: u32 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or_default();
+    is_there && flags & EXITING == 0
 }
 
 /// Returns the network namespace of a process; `None` if it is that of this thread.
@@ -88,6 +97,7 @@ fn of(pid: u32, file: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::WatchError;
     use std::net::TcpListener;
     use std::os::fd::AsRawFd;
     use std::process::{Command, Stdio};
@@ -122,6 +132,31 @@ mod tests {
         child.wait().unwrap();
         assert!(found);
         assert_eq!(sockets(child.id()).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn one_that_is_ending_lives_no_more() {
+        for (stat, is_alive) in [
+            ("7 (a) b) S 1 7 7 0 -1 4194560 90", true),
+            ("7 (a) b) R 1 7 7 0 -1 4194564 90", false),
+            ("7 (a) Z 1 7 7 0 -1 4194560 90", false),
+            ("7 (Z) R", true),
+            ("", false),
+        ] {
+            assert_eq!(lives(stat), is_alive, "{stat}");
+        }
+    }
+
+    #[test]
+    fn one_that_has_ended_is_not_taken_for_that_of_another_user() {
+        let mut child = Command::new("true").spawn().unwrap();
+        assert!(fullpipe_testkit::within(std::time::Duration::from_secs(10), || !is_alive(child.id())));
+        // As `/proc` answers whoever is not root.
+        let error = WatchError::of_process(child.id(), io::ErrorKind::PermissionDenied.into());
+        assert!(matches!(error, WatchError::NoProcess(_)), "{error}");
+        child.wait().unwrap();
+        let error = WatchError::of_process(std::process::id(), io::ErrorKind::PermissionDenied.into());
+        assert!(matches!(error, WatchError::Forbidden { .. }), "{error}");
     }
 
     #[test]

@@ -22,14 +22,38 @@ const PERIOD_AT_FIRST: Duration = Duration::from_millis(10);
 /// Time for which a program counts as just started.
 const AT_FIRST: Duration = Duration::from_millis(500);
 
-/// Snapshots from one search for new sockets of a process to the next.
-const SNAPSHOTS_PER_SEARCH: u32 = 4;
+/// Snapshots from one sample of the processors and buffers to the next.
+const SNAPSHOTS_PER_SAMPLE: u32 = 4;
+
+/// Time from one search for new sockets of a process to the next, in multiples of what the search took. A search that
+/// is cheap comes with each snapshot, so that connections of a tenth of a second are seen.
+const SEARCH_PAUSE: u32 = 20;
+
+/// Longest such time.
+const MAX_SEARCH_PAUSE: Duration = Duration::from_millis(200);
 
 /// State of a socket whose connection is not yet established (`net/tcp_states.h`).
 const SYN_SENT: u8 = 2;
 
-/// Searches after which a socket that is not among the TCP connections is ignored.
+/// Searches after which a socket that is not among the TCP connections is rarely searched for: it may be none of TCP,
+/// or connect late.
 const SEARCHES: u8 = 20;
+
+/// Number of searches for a socket that was found.
+const FOUND: u8 = u8::MAX;
+
+/// Time from one search for such sockets to the next, in multiples of what the kernel took to list its connections.
+const TABLE_PAUSE: u32 = 100;
+
+/// Longest such time.
+const MAX_TABLE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Snapshots in a row without a connection after which it counts as closed: a list that the kernel makes while others
+/// come and go may miss one that is open.
+const MISSES: u8 = 2;
+
+/// Failures in a row after which the kernel is not asked any more; the first of all is final, as nothing is lost.
+const MAX_FAILURES: u8 = 3;
 
 /// Maximum number of connections that are watched.
 const MAX_CONNECTIONS: usize = 1024;
@@ -75,8 +99,20 @@ pub(crate) struct Seen {
     pub(crate) has_fixed_rcvbuf: bool,
     /// Set if it was open when the watching began.
     pub(crate) is_old: bool,
-    /// Set if it was open in the last snapshot.
-    pub(crate) is_open: bool,
+    /// Snapshots in a row, up to now, without it.
+    misses: u8,
+}
+
+impl Seen {
+    /// Returns true if it is asked for in the next snapshot.
+    fn is_open(&self) -> bool {
+        self.misses < MISSES
+    }
+
+    /// Returns true if it was not in the last snapshot.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.misses > 0
+    }
 }
 
 /// The process that has a connection, as far as it is known.
@@ -116,24 +152,17 @@ pub struct Standing {
 /// Fails if there is no such process or connection, or it belongs to another user.
 pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) -> Result<Watched, WatchError> {
     let Network { connections, settings, is_ours } = in_its_network(subject)?;
-    let mut watch = Watch {
-        subject,
-        connections,
-        origin: Instant::now(),
-        seen: Vec::new(),
-        samples: Vec::new(),
-        owners: BTreeMap::new(),
-        misses: BTreeMap::new(),
-        machines: Machines::new(is_ours),
-    };
+    let mut watch = Watch::new(subject, connections, Machines::new(is_ours));
     let (mut next, mut period, mut snapshots) = (watch.origin, PERIOD, 0_u32);
+    let mut failures = MAX_FAILURES - 1;
     loop {
         let just_started = matches!(subject, Subject::Started(_)) && watch.origin.elapsed() < AT_FIRST;
-        if just_started || snapshots.is_multiple_of(SNAPSHOTS_PER_SEARCH) {
-            watch.search(snapshots == 0)?;
+        let done = watch.observe(snapshots == 0, just_started);
+        unless_repeated(done, &mut failures)?;
+        if just_started || snapshots.is_multiple_of(SNAPSHOTS_PER_SAMPLE) {
+            watch.read_receive_buffers();
         }
-        watch.take_snapshot()?;
-        if snapshots.is_multiple_of(SNAPSHOTS_PER_SEARCH) {
+        if snapshots.is_multiple_of(SNAPSHOTS_PER_SAMPLE) {
             watch.machines.sample(watch.origin.elapsed().into());
         }
         snapshots = snapshots.wrapping_add(1);
@@ -144,12 +173,27 @@ pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) ->
         if stop(watch.standing()) || watch.is_over() {
             break;
         }
-        next += if just_started { PERIOD_AT_FIRST } else { period };
+        next = (next + if just_started { PERIOD_AT_FIRST } else { period }).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     let took = Span::from(watch.origin.elapsed());
     watch.machines.sample(took);
     Ok(Watched { settings, took, connections: watch.seen, samples: watch.samples, machines: watch.machines })
+}
+
+/// Passes over a failure, unless it is one too many in a row.
+fn unless_repeated(done: Result<(), WatchError>, failures: &mut u8) -> Result<(), WatchError> {
+    match done {
+        Err(_) if *failures + 1 < MAX_FAILURES => *failures += 1,
+        Err(error) => return Err(error),
+        Ok(()) => *failures = 0,
+    }
+    Ok(())
+}
+
+/// Returns the time from a search that took so long to the next.
+fn until_next_search(took: Duration) -> Duration {
+    (took * SEARCH_PAUSE).min(MAX_SEARCH_PAUSE)
 }
 
 /// The network namespace of what is watched.
@@ -191,12 +235,43 @@ struct Watch {
     samples: Vec<Sample>,
     /// Owners of sockets, by inode number.
     owners: BTreeMap<u64, Owner>,
-    /// Searches in which a socket was not among the connections, by inode number.
+    /// Searches in which a socket was not among the connections, up to [`SEARCHES`], by inode number; [`FOUND`] once it
+    /// is known.
     misses: BTreeMap<u64, u8>,
+    /// Earliest time of the next search.
+    search_due: Instant,
+    /// Earliest time of the next search for sockets that were not found before.
+    table_due: Instant,
     machines: Machines,
 }
 
 impl Watch {
+    fn new(subject: Subject, connections: Connections, machines: Machines) -> Self {
+        let origin = Instant::now();
+        Self {
+            subject,
+            connections,
+            origin,
+            seen: Vec::new(),
+            samples: Vec::new(),
+            owners: BTreeMap::new(),
+            misses: BTreeMap::new(),
+            search_due: origin,
+            table_due: origin,
+            machines,
+        }
+    }
+
+    /// Takes a snapshot, before which it searches for new connections if `must_search` or a search is due.
+    fn observe(&mut self, is_first: bool, must_search: bool) -> Result<(), WatchError> {
+        let began = Instant::now();
+        if must_search || began >= self.search_due {
+            self.search(is_first)?;
+            self.search_due = Instant::now() + until_next_search(began.elapsed());
+        }
+        self.take_snapshot()
+    }
+
     /// Adds connections that are not yet known.
     fn search(&mut self, is_first: bool) -> Result<(), WatchError> {
         match self.subject {
@@ -220,6 +295,7 @@ impl Watch {
 
     fn search_process(&mut self, root: u32, is_first: bool) -> Result<(), WatchError> {
         let (mut new, mut present) = (BTreeSet::new(), BTreeSet::new());
+        let asks_again = Instant::now() >= self.table_due;
         for pid in process::tree(root) {
             let sockets = match process::sockets(pid) {
                 Ok(sockets) => sockets,
@@ -235,28 +311,33 @@ impl Watch {
                     *owner = Owner::new(pid, descriptor);
                 }
                 let tries = self.misses.entry(socket).or_default();
-                if *tries < SEARCHES {
-                    *tries += 1;
+                if *tries < SEARCHES || *tries == SEARCHES && asks_again {
+                    *tries = (*tries + 1).min(SEARCHES);
                     new.insert(socket);
                 }
             }
-        }
-        // A program may ask for a buffer once it is connected.
-        for seen in self.seen.iter_mut().filter(|seen| seen.is_open && !seen.has_fixed_rcvbuf) {
-            seen.has_fixed_rcvbuf = seen.owner.fixed_the_receive_buffer();
         }
         self.owners.retain(|socket, _| present.contains(socket));
         self.misses.retain(|socket, _| present.contains(socket));
         if new.is_empty() {
             return Ok(());
         }
+        let began = Instant::now();
         let all = self.connections.all().map_err(WatchError::Table)?;
+        self.table_due = Instant::now() + (began.elapsed() * TABLE_PAUSE).min(MAX_TABLE_PAUSE);
         for found in all.into_iter().filter(|one| new.contains(&one.inode)) {
-            self.misses.insert(found.inode, SEARCHES);
+            self.misses.insert(found.inode, FOUND);
             let owner = self.owners.get(&found.inode).cloned().unwrap_or_default();
             self.add(&found, owner, is_first && self.subject != Subject::Started(root));
         }
         Ok(())
+    }
+
+    /// A program may ask for a buffer once it is connected.
+    fn read_receive_buffers(&mut self) {
+        for seen in self.seen.iter_mut().filter(|seen| seen.is_open() && !seen.has_fixed_rcvbuf) {
+            seen.has_fixed_rcvbuf = seen.owner.fixed_the_receive_buffer();
+        }
     }
 
     fn add(&mut self, found: &Connection, owner: Owner, is_old: bool) {
@@ -270,30 +351,33 @@ impl Watch {
                 remote: found.remote,
                 congestion: found.congestion.clone(),
                 is_old,
-                is_open: true,
+                misses: 0,
             });
         }
     }
 
     /// Takes one sample of each open connection.
     fn take_snapshot(&mut self) -> Result<(), WatchError> {
-        let open = self.seen.iter().filter(|seen| seen.is_open);
+        let open = self.seen.iter().filter(|seen| seen.is_open());
         let ends: Vec<_> = open.map(|seen| (seen.local, seen.remote)).collect();
         let found = self.connections.between(&ends).map_err(WatchError::Table)?;
         let mut by_cookie: BTreeMap<u64, Connection> = found.into_iter().map(|one| (one.cookie, one)).collect();
         let at = Span::from(self.origin.elapsed());
-        for (stream, seen) in self.seen.iter_mut().enumerate().filter(|(_, seen)| seen.is_open) {
-            match by_cookie.remove(&seen.cookie) {
-                // Its counters begin with the connection.
-                Some(now) if now.tcp.state == Some(SYN_SENT) => {}
-                Some(now) => self.samples.push(Sample {
+        for (stream, seen) in self.seen.iter_mut().enumerate().filter(|(_, seen)| seen.is_open()) {
+            let Some(now) = by_cookie.remove(&seen.cookie) else {
+                seen.misses += 1;
+                continue;
+            };
+            seen.misses = 0;
+            // Its counters begin with the connection.
+            if now.tcp.state != Some(SYN_SENT) {
+                self.samples.push(Sample {
                     at,
                     stream: stream as u16,
                     bytes: ByteCount::ZERO,
                     tcp: now.tcp,
                     memory: now.memory,
-                }),
-                None => seen.is_open = false,
+                });
             }
         }
         Ok(())
@@ -305,7 +389,7 @@ impl Watch {
         let both = |sample: &Sample| {
             sample.tcp.bytes_acked.unwrap_or_default() + sample.tcp.bytes_received.unwrap_or_default()
         };
-        let is_open = |sample: &Sample| self.seen.get(usize::from(sample.stream)).is_some_and(|seen| seen.is_open);
+        let is_open = |sample: &Sample| self.seen.get(usize::from(sample.stream)).is_some_and(Seen::is_open);
         let waits = |sample: &&Sample| is_open(sample) && sample.unacknowledged() > ByteCount::ZERO;
         Standing {
             elapsed: self.origin.elapsed().into(),
@@ -318,9 +402,89 @@ impl Watch {
     fn is_over(&self) -> bool {
         match self.subject {
             Subject::Process(pid) | Subject::Started(pid) => {
-                !process::is_alive(pid) && self.seen.iter().all(|seen| !seen.is_open)
+                !process::is_alive(pid) && self.seen.iter().all(|seen| !seen.is_open())
             }
-            Subject::Connection(..) => self.seen.iter().all(|seen| !seen.is_open),
+            Subject::Connection(..) => self.seen.iter().all(|seen| !seen.is_open()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketType, connect, socket};
+    use std::net::{TcpListener, TcpStream};
+
+    /// Of this process, as if it had been started to be watched.
+    fn watch() -> Watch {
+        let subject = Subject::Started(std::process::id());
+        Watch::new(subject, Connections::open().unwrap(), Machines::new(false))
+    }
+
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    fn of(watch: &Watch, remote: SocketAddr) -> Option<&Seen> {
+        watch.seen.iter().find(|seen| seen.remote == remote)
+    }
+
+    #[test]
+    fn a_socket_that_connects_late_is_found() {
+        let (_listener, address) = listener();
+        let late = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let mut watch = watch();
+        for _ in 0..=SEARCHES {
+            watch.search(false).unwrap();
+        }
+        assert!(of(&watch, address).is_none());
+        connect(&late, &address).unwrap();
+        // Now, in place of a wait for it.
+        watch.table_due = Instant::now();
+        watch.search(false).unwrap();
+        assert!(of(&watch, address).is_some());
+        // One that is known is no reason to search.
+        assert!(watch.misses.values().any(|tries| *tries == FOUND));
+    }
+
+    #[test]
+    fn a_connection_is_closed_once_two_snapshots_in_a_row_miss_it() {
+        let (listener, address) = listener();
+        let pair = (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
+        let mut watch = watch();
+        watch.observe(true, true).unwrap();
+        assert!(of(&watch, address).is_some_and(|seen| seen.is_open() && !seen.is_missing()));
+        drop(pair);
+        let is_missing = || {
+            watch.take_snapshot().unwrap();
+            of(&watch, address).unwrap().is_missing()
+        };
+        assert!(fullpipe_testkit::within(Duration::from_secs(10), is_missing));
+        assert!(of(&watch, address).unwrap().is_open(), "one list may miss it");
+        watch.take_snapshot().unwrap();
+        assert!(!of(&watch, address).unwrap().is_open());
+    }
+
+    #[test]
+    fn a_search_that_is_cheap_comes_with_each_snapshot_and_none_takes_more_time_than_before() {
+        assert!(until_next_search(Duration::from_millis(2)) < PERIOD);
+        assert_eq!(until_next_search(Duration::from_millis(7)), Duration::from_millis(140));
+        assert_eq!(until_next_search(Duration::from_secs(1)), MAX_SEARCH_PAUSE);
+    }
+
+    #[test]
+    fn the_first_failure_and_several_in_a_row_end_the_watching() {
+        let failed = || Err(WatchError::Table(std::io::ErrorKind::TimedOut.into()));
+        let mut failures = MAX_FAILURES - 1;
+        assert!(unless_repeated(failed(), &mut failures).is_err(), "the first");
+        for _ in 0..2 {
+            assert!(unless_repeated(Ok(()), &mut failures).is_ok());
+            for _ in 1..MAX_FAILURES {
+                assert!(unless_repeated(failed(), &mut failures).is_ok());
+            }
+        }
+        assert!(unless_repeated(failed(), &mut failures).is_err());
     }
 }

@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fullpipe_observe::{Standing, Subject, WatchError, transfers, watch_others};
+use fullpipe_observe::{Standing, Subject, WatchError, moved_too_briefly, transfers, watch_others};
 use fullpipe_record::Direction;
-use fullpipe_units::Span;
+use fullpipe_units::{ByteCount, Span};
 use rustix::time::{ClockId, clock_gettime};
 
 /// A stream of data over loopback, until it is stopped.
@@ -146,6 +146,26 @@ fn a_connection_that_closes_ends_the_watching() {
 }
 
 #[test]
+fn what_moves_over_a_connection_that_was_seen_too_briefly_is_known_although_not_judged() {
+    let _alone = alone();
+    let flow = Flow::start(50_000, Duration::from_millis(1));
+    let (local, remote) = flow.ends;
+    let briefly = |snapshots| {
+        let mut left = snapshots;
+        let stop = &mut |_| {
+            left -= 1;
+            left == 0
+        };
+        watch_others(Subject::Connection(local, remote), stop).unwrap()
+    };
+    let (three, ten) = (briefly(3), briefly(10));
+    flow.end();
+    assert!(transfers(&three, None).is_empty());
+    assert!(moved_too_briefly(&three) >= ByteCount::new(50_000), "{}", moved_too_briefly(&three));
+    assert_eq!((transfers(&ten, None).len(), moved_too_briefly(&ten)), (1, ByteCount::ZERO));
+}
+
+#[test]
 fn what_is_not_there_is_reported() {
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
     let error = watch_others(Subject::Connection(nowhere, nowhere), &mut after(100)).unwrap_err();
@@ -162,6 +182,7 @@ fn a_connection_that_moves_nothing_gives_no_transfer() {
     let subject = Subject::Connection(client.local_addr().unwrap(), client.peer_addr().unwrap());
     let watched = watch_others(subject, &mut after(400)).unwrap();
     assert!(transfers(&watched, None).is_empty());
+    assert_eq!(moved_too_briefly(&watched), ByteCount::ZERO);
 }
 
 /// Of processor time, not of time: a busy machine makes it no dearer by much. But each snapshot walks the kernel's

@@ -53,7 +53,7 @@ impl Before {
             let sample = self.processors.sample(origin.elapsed().into());
             let device = self.device.as_mut().and_then(DeviceMeter::sample);
             let mut seen = lock(seen);
-            seen.processors.push(sample);
+            seen.processors.extend(sample);
             // A device that has gone keeps its last counts.
             seen.device = device.or(seen.device.take());
             if KEPT.is_exceeded_by(&seen.processors) {

@@ -42,6 +42,8 @@ pub struct Connection {
 pub struct Connections {
     netlink: OwnedFd,
     buffer: Vec<u8>,
+    /// Set while an answer is not read to its end.
+    is_unread: bool,
 }
 
 impl Connections {
@@ -52,7 +54,7 @@ impl Connections {
     pub fn open() -> io::Result<Self> {
         let netlink = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
         set_socket_timeout(&netlink, Timeout::Recv, Some(TIMEOUT))?;
-        Ok(Self { netlink, buffer: vec![0; ANSWER] })
+        Ok(Self { netlink, buffer: vec![0; ANSWER], is_unread: false })
     }
 
     /// Every connection that carries data or may: established, or closed by one end only. At most 65,536 of each
@@ -64,7 +66,7 @@ impl Connections {
     pub fn all(&mut self) -> io::Result<Vec<Connection>> {
         let mut found = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
-            self.dump(family, &[], &mut found)?;
+            self.dump(family, &[], TIMEOUT, &mut found)?;
         }
         Ok(found)
     }
@@ -79,20 +81,48 @@ impl Connections {
         for (family, is_v4) in [(libc::AF_INET, true), (libc::AF_INET6, false)] {
             let own: Vec<_> = ends.iter().filter(|(local, _)| local.is_ipv4() == is_v4).copied().collect();
             for some in own.chunks(MAX_WANTED) {
-                self.dump(family, &filter(some), &mut found)?;
+                self.dump(family, &filter(some), TIMEOUT, &mut found)?;
             }
         }
         Ok(found)
     }
 
-    fn dump(&mut self, family: i32, filter: &[u8], found: &mut Vec<Connection>) -> io::Result<()> {
+    fn dump(&mut self, family: i32, filter: &[u8], timeout: Duration, found: &mut Vec<Connection>) -> io::Result<()> {
+        let most = found.len() + MAX_CONNECTIONS;
+        if self.is_unread {
+            self.pass_over_the_last_answer()?;
+        }
         send(&self.netlink, &request(family, filter), SendFlags::empty())?;
-        let (deadline, before) = (Instant::now() + TIMEOUT, found.len());
+        self.is_unread = true;
+        self.read_to_the_end(RecvFlags::empty(), timeout, most, found)
+    }
+
+    /// Of an answer that took too long, the rest would be taken for the next one.
+    fn pass_over_the_last_answer(&mut self) -> io::Result<()> {
+        match self.read_to_the_end(RecvFlags::DONTWAIT, TIMEOUT, 0, &mut Vec::new()) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
+            // Any other error is that nothing is left, or stands in place of the rest.
+            _ => {
+                self.is_unread = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads on, beyond `most` without keeping it, so that the next answer is that to the next request.
+    fn read_to_the_end(
+        &mut self,
+        flags: RecvFlags,
+        timeout: Duration,
+        most: usize,
+        found: &mut Vec<Connection>,
+    ) -> io::Result<()> {
+        let deadline = Instant::now() + timeout;
         loop {
-            let (length, _) = recv(&self.netlink, &mut self.buffer, RecvFlags::empty())?;
+            let (length, _) = recv(&self.netlink, &mut self.buffer, flags)?;
             let answer = self.buffer.get(..length).unwrap_or_default();
-            // What comes after the most is read all the same, so that the next answer is that to the next request.
-            if read_answer(answer, before + MAX_CONNECTIONS, found)? == Progress::Ended {
+            if read_answer(answer, most, found)? == Progress::Ended {
+                self.is_unread = false;
                 return Ok(());
             }
             if Instant::now() >= deadline {
@@ -303,6 +333,18 @@ mod tests {
         let (four, six) = (pairs("127.0.0.1", 2), pairs("::1", 2));
         let wanted: Vec<_> = four.iter().chain(&six).map(|(client, _)| ends(client)).collect();
         assert_eq!(Connections::open().unwrap().between(&wanted).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn what_is_left_of_an_answer_that_took_too_long_is_not_the_next_one() {
+        let pairs = pairs("127.0.0.1", 300);
+        let wanted = ends(&pairs[7].0);
+        let mut connections = Connections::open().unwrap();
+        let error = connections.dump(libc::AF_INET, &[], Duration::ZERO, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let found = connections.between(&[wanted]).unwrap();
+        assert_eq!(found.iter().map(|one| (one.local, one.remote)).collect::<Vec<_>>(), [wanted]);
+        assert!(!connections.is_unread);
     }
 
     #[test]

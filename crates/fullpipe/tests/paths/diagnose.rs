@@ -51,6 +51,7 @@ fn what_cannot_be_diagnosed_is_one_sentence() {
     assert_says(&stated(&["127.0.0.1", "-p", &port], FAILED), &["refused", "fullpipe serve"]);
     assert_says(&stated(&["127.0.0.1", "--udp"], USAGE), &["--udp", "fullpipe measure"]);
     assert_says(&stated(&["--pid", "1", "--apply", "1"], USAGE), &["--apply", "host"]);
+    assert_says(&stated(&["--pid", "1", "-P", "4", "-R"], USAGE), &["leave out --streams, --reverse"]);
 }
 
 #[test]
@@ -61,6 +62,12 @@ fn command_lines_that_make_no_sense_are_refused() {
     assert_says(&refused(&["ftp://h/file"]), &["ftp://", "https://"]);
     assert_says(&refused(&["--connection", "127.0.0.1:9"]), &["--connection"]);
     assert_says(&refused(&["--connection", "127.0.0.1:9", "there"]), &["--connection", "there"]);
+}
+
+#[test]
+fn what_a_command_has_started_ends_with_it() {
+    let said = stated(&["-q", "-t", "0.3", "--", "sh", "-c", "sleep 77; true"], FAILED);
+    assert_says(&said, &["sh ended by signal 15", "too little"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `fullpipe diagnose`: the limit of a transfer, and what would lift it.
 
 mod measured;
+mod own_flags;
 mod watched;
 
 use std::net::SocketAddr;
@@ -20,6 +21,8 @@ use crate::failure::{Failure, USAGE};
 use crate::terminal::{Format, Terminal};
 use crate::values::{capacity, whole};
 
+use own_flags::OwnFlags;
+
 /// The group in one line is too wide for a terminal.
 const USAGES: &str = "\
 fullpipe diagnose [OPTIONS] <HOST|URL>
@@ -37,6 +40,9 @@ fullpipe diagnose [OPTIONS] <HOST|URL>
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("subject").required(true)), override_usage = USAGES)]
 pub(crate) struct Arguments {
+    // Before the flags themselves: whoever reads one takes it out of what was given.
+    #[command(flatten)]
+    own_flags: OwnFlags,
     /// Server (HOST or HOST:PORT), or http(s) URL to download
     ///
     /// The server runs `fullpipe serve` or `iperf3 -s`. Write an IPv6 address with a port in brackets. A URL is
@@ -97,6 +103,7 @@ impl Run for Arguments {
 }
 
 fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+    arguments.own_flags.check(arguments.target.as_ref())?;
     match (&arguments.target, arguments.pid, arguments.connection.as_deref(), arguments.command.as_deref()) {
         (Some(Target::Host(host)), ..) => measured::run(arguments, host, terminal),
         _ if arguments.apply.is_some() => {

@@ -2,6 +2,7 @@
 //! byte; for one that was started here, routers may be asked where a device changed its SYN.
 
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +10,17 @@ use std::time::{Duration, Instant};
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::advice;
-use fullpipe_observe::{Standing, Subject, WatchError, Watched, open_connections, transfers, watch_others};
+use fullpipe_observe::{
+    Standing, Subject, WatchError, Watched, moved_too_briefly, open_connections, process_tree, transfers, watch_others,
+};
 use fullpipe_record::{CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Evidence, Transfer};
 use fullpipe_report as report;
 use fullpipe_route::changed_syn_quotes;
 use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
 use fullpipe_trace::Explained;
 use fullpipe_units::{BitRate, ByteCount, Span};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::Arguments;
 use crate::commands::capture::OwnRecording;
@@ -51,11 +55,14 @@ pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) 
     let watched = watch_others(subject, &mut stop)?;
     let nothing = match subject {
         Subject::Process(pid) | Subject::Started(pid) => {
-            format!("process {pid} moved too little over TCP to say anything")
+            format!("process {pid} {}", too_little(Some(&watched)))
         }
-        Subject::Connection(local, remote) => format!("too little moved between {local} and {remote} to say anything"),
+        Subject::Connection(local, remote) => {
+            format!("the connection from {local} to {remote} {}", too_little(Some(&watched)))
+        }
     };
     let seen = transfers(&watched, arguments.bandwidth);
+    notice_what_is_left_out(&watched, &seen, terminal);
     let explained = explain(arguments, seen, recording, None, &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
@@ -80,8 +87,9 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
         program.ask_to_end();
     }
     let end = program.finish()?;
-    let nothing = format!("{name} ended {} and moved too little over TCP to say anything", stated(&end));
-    let seen = transfers_of_own(watched?, arguments, &flag);
+    let watched = watched?;
+    let nothing = format!("{name} ended {} and {}", stated(&end), too_little(watched.as_ref()));
+    let seen = transfers_of_own(watched, arguments, &flag, terminal);
     let explained = explain(arguments, seen, None, Some(end), &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
@@ -102,9 +110,10 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
     program.ask_to_end();
     let end = program.finish()?;
     let said = program.last_error_line();
-    let why = if said.is_empty() { "too little came to say anything".to_owned() } else { said };
+    let watched = watched?;
+    let why = if said.is_empty() { format!("curl {}", too_little(watched.as_ref())) } else { said };
     let nothing = format!("cannot diagnose {url}: {why}");
-    let seen = transfers_of_own(watched?, arguments, &flag);
+    let seen = transfers_of_own(watched, arguments, &flag, terminal);
     let explained = explain(arguments, seen, None, None, &nothing, terminal);
     unless_interrupted(explained, &flag)?;
     match end.code {
@@ -120,6 +129,8 @@ struct Program<'w> {
     child: Child,
     started: Instant,
     status: Option<ExitStatus>,
+    /// Its descendants, once all are asked to end.
+    descendants: Vec<OwnedFd>,
 }
 
 impl<'w> Program<'w> {
@@ -135,7 +146,7 @@ impl<'w> Program<'w> {
             };
             Failure::new(FAILED, format!("cannot start `{name}`: {error}{hint}"))
         })?;
-        Ok(Self { words, child, started: Instant::now(), status: None })
+        Ok(Self { words, child, started: Instant::now(), status: None, descendants: Vec::new() })
     }
 
     /// Watches the program until `stop`. Returns `None` if it had ended before the first check.
@@ -165,7 +176,8 @@ impl<'w> Program<'w> {
         self.status.is_some()
     }
 
-    /// Waits for its end, which it has been asked for unless it has ended; ends it if it takes longer than [`TIMEOUT`].
+    /// Waits for its end, which it has been asked for unless it has ended; ends it if it takes longer than [`TIMEOUT`],
+    /// and what it has started too.
     fn finish(&mut self) -> Result<CommandEnd, Failure> {
         let deadline = Instant::now() + TIMEOUT;
         while self.status.is_none() {
@@ -178,12 +190,13 @@ impl<'w> Program<'w> {
                 std::thread::sleep(POLL_INTERVAL);
             }
         }
-        let status = self.status.unwrap_or_default();
+        let (status, ran) = (self.status.unwrap_or_default(), self.started.elapsed().into());
+        end_by(deadline, &self.descendants);
         Ok(CommandEnd {
             words: self.words.to_vec(),
             code: status.code(),
             signal: status.signal(),
-            ran: self.started.elapsed().into(),
+            ran,
             // It is the only child that this program waits for.
             cpu: children_cpu_time().ok().map(CpuTime::total),
         })
@@ -193,8 +206,11 @@ impl<'w> Program<'w> {
         if self.status.is_none()
             && let Some(pid) = Pid::from_raw(self.child.id().cast_signed())
         {
-            // It is our child and not waited for, so that the number is still its own; it may have ended by itself.
+            self.descendants = descendants(&self.child);
+            // It is our child and not waited for, so that the number is still its own; it may have ended by itself. It
+            // goes first, so that it starts nothing in place of what ends.
             let _ = kill_process(pid, Signal::TERM);
+            signal_all(&self.descendants, Signal::TERM);
         }
     }
 
@@ -213,10 +229,52 @@ impl<'w> Program<'w> {
 impl Drop for Program<'_> {
     fn drop(&mut self) {
         if self.status.is_none() {
+            let descendants = descendants(&self.child);
             // It may have ended by itself.
             let _ = self.child.kill();
+            signal_all(&descendants, Signal::KILL);
             let _ = self.child.wait();
         }
+    }
+}
+
+/// Returns what a child that is not waited for has started, as far as the parents still live.
+fn descendants(child: &Child) -> Vec<OwnedFd> {
+    let others = process_tree(child.id()).into_iter().filter(|pid| *pid != child.id());
+    let open = |pid: u32| pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok();
+    others.filter_map(open).collect()
+}
+
+/// Signals processes, of which some may have ended, or be another user's.
+fn signal_all(processes: &[OwnedFd], signal: Signal) {
+    for process in processes {
+        let _ = pidfd_send_signal(process, signal);
+    }
+}
+
+/// Waits for the end of processes until `deadline`, then ends them.
+fn end_by(deadline: Instant, processes: &[OwnedFd]) {
+    for process in processes {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Where this fails, it is ended sooner.
+        let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Timespec::try_from(left).ok().as_ref());
+    }
+    signal_all(processes, Signal::KILL);
+}
+
+/// Returns the reason for which nothing can be said of what was watched.
+fn too_little(watched: Option<&Watched>) -> String {
+    match watched.map_or(ByteCount::ZERO, moved_too_briefly) {
+        ByteCount::ZERO => "moved too little over TCP to say anything".to_owned(),
+        moved => format!("moved {moved} over TCP, in connections that were seen for too short a time to say anything"),
+    }
+}
+
+/// Says that there was more than what is judged.
+fn notice_what_is_left_out(watched: &Watched, seen: &[(Transfer, Evidence)], terminal: &Terminal) {
+    let moved = moved_too_briefly(watched);
+    if !seen.is_empty() && moved > ByteCount::ZERO {
+        terminal.notice(&format!("{moved} more moved in connections that were seen for too short a time to be judged"));
     }
 }
 
@@ -226,8 +284,11 @@ fn transfers_of_own(
     watched: Option<Watched>,
     arguments: &Arguments,
     interrupt: &AtomicBool,
+    terminal: &Terminal,
 ) -> Vec<(Transfer, Evidence)> {
-    let mut seen = watched.map_or_else(Vec::new, |watched| transfers(&watched, arguments.bandwidth));
+    let Some(watched) = watched else { return Vec::new() };
+    let mut seen = transfers(&watched, arguments.bandwidth);
+    notice_what_is_left_out(&watched, &seen, terminal);
     if let Some((_, evidence)) = seen.first_mut() {
         let samples = [&evidence.sender_samples, &evidence.receiver_samples];
         let last = samples.into_iter().flatten().last().map(|sample| sample.tcp.clone());
@@ -312,3 +373,25 @@ const CURL: [&str; 7] = ["curl", "--silent", "--show-error", "--fail", "--locati
 
 /// curl's exit code where `--max-time` is over.
 const CURL_TIMED_OUT: i32 = 28;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_has_started_is_ended_although_it_does_not_listen() {
+        let words = ["sh", "-c", "trap '' TERM; sleep 60 & wait; sleep 60; true"].map(str::to_owned);
+        let mut program = Program::start(Command::new("sh").args(&words[1..]), &words).unwrap();
+        let begun = Instant::now();
+        while descendants(&program.child).is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "nothing was started");
+        }
+        program.ask_to_end();
+        assert!(!program.has_ended() && !program.descendants.is_empty());
+        end_by(Instant::now(), &program.descendants);
+        for process in &program.descendants {
+            let ended = poll(&mut [PollFd::new(process, PollFlags::IN)], Timespec::try_from(TIMEOUT).ok().as_ref());
+            assert_eq!(ended, Ok(1), "it goes on");
+        }
+    }
+}
