@@ -13,7 +13,7 @@ use crate::loss_episodes::LossEpisodes;
 use crate::path;
 use crate::snapshot::own_window;
 use crate::thresholds::{
-    BURST_PAUSE, CLOCK_TICK, EXPLAINED_BY_LOSS_FACTOR, INFLATED_RTT_FACTOR, KEPT_BY_CUBIC, KEPT_BY_RENO, LARGEST_FRAME,
+    BURST_PAUSE, CLOCK_TICK, EXPLAINED_BY_LOSS_FACTOR, INFLATED_RTT_FACTOR, KEPT_BY_CUBIC, KEPT_BY_RENO, MAX_FRAME,
     MIN_BURST_PAUSES_SHARE, MIN_RECOVERIES, MUCH_OUT_OF_ORDER, NO_BURST_BEFORE_QUEUE, SLIGHTLY_INFLATED_RTT_FACTOR,
     WHOLE_LINK_SHARE,
 };
@@ -90,7 +90,7 @@ impl<'a> Arrivals<'a> {
         if estimate <= self.known_rtt()?.scaled(INFLATED_RTT_FACTOR) + CLOCK_TICK {
             return None;
         }
-        let frame = self.mss().filter(|mss| *mss <= LARGEST_FRAME);
+        let frame = self.mss().filter(|mss| *mss <= MAX_FRAME);
         let on_the_line = frame.map_or(Span::ZERO, |mss| self.rate.time_for(mss * 2));
         let pause = estimate.scaled(BURST_PAUSE) + CLOCK_TICK + on_the_line;
         let mut silences: BTreeMap<Span, Span> = BTreeMap::new();
