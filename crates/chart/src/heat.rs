@@ -49,6 +49,7 @@ pub struct HeatMap {
     tiles: Vec<Tile>,
     windows: Vec<ByteCount>,
     streams: Vec<u64>,
+    best: BitRate,
     knee: Option<(ByteCount, u64)>,
     bdp: Option<ByteCount>,
 }
@@ -65,7 +66,8 @@ impl HeatMap {
         streams.sort_unstable();
         windows.dedup();
         streams.dedup();
-        Self { title: shown(title), tiles, windows, streams, knee: None, bdp: None }
+        let best = tiles.iter().map(|tile| tile.rate).max().unwrap_or_default();
+        Self { title: shown(title), tiles, windows, streams, best, knee: None, bdp: None }
     }
 
     /// Returns the same map with a ring around the best setting: the least that gives nearly the best rate.
@@ -82,22 +84,25 @@ impl HeatMap {
     }
 
     fn tile(&self, row: usize, column: usize) -> Option<&Tile> {
-        let (window, streams) = (*self.windows.get(row)?, *self.streams.get(column)?);
-        self.tiles.iter().find(|tile| tile.window == window && tile.streams == streams)
+        let wanted = (Reverse(*self.windows.get(row)?), *self.streams.get(column)?);
+        let index = self.tiles.binary_search_by_key(&wanted, |tile| (Reverse(tile.window), tile.streams)).ok()?;
+        self.tiles.get(index)
     }
 
-    fn best(&self) -> BitRate {
-        self.tiles.iter().map(|tile| tile.rate).max().unwrap_or_default()
+    /// Returns the row and the column of a tile.
+    fn place(&self, tile: &Tile) -> Option<(usize, usize)> {
+        let row = self.windows.binary_search_by_key(&Reverse(tile.window), |window| Reverse(*window)).ok()?;
+        Some((row, self.streams.binary_search(&tile.streams).ok()?))
     }
 
     fn unit(&self) -> Unit {
-        Dimension::Rate.unit(self.best().as_f64())
+        Dimension::Rate.unit(self.best.as_f64())
     }
 
-    /// Returns whether a setting gives nearly the best rate; `None` if the map does not have it.
-    fn is_nearly_best(&self, row: usize, column: usize) -> Option<bool> {
-        let best = self.best().as_f64();
-        self.tile(row, column).map(|tile| best > 0.0 && tile.rate.as_f64() >= NEARLY * best)
+    /// Returns whether a setting gives nearly the best rate.
+    fn is_nearly_best(&self, tile: &Tile) -> bool {
+        let best = self.best.as_f64();
+        best > 0.0 && tile.rate.as_f64() >= NEARLY * best
     }
 
     /// Returns the map as an SVG element as wide as its place on the page, in an element that scrolls where the page is
@@ -110,7 +115,7 @@ impl HeatMap {
         let mut svg = format!(
             "<div class=\"wide\"><svg class=\"chart heat\" role=\"img\" tabindex=\"0\" aria-label=\"{}\" height=\"{}\" \
              style=\"min-width:{}px;--tile:{}\">",
-            escape(&format!("{}. The best is {}", self.title, Dimension::Rate.text(self.best().as_f64()))),
+            escape(&format!("{}. The best is {}", self.title, Dimension::Rate.text(self.best.as_f64()))),
             ABOVE + tall + BELOW + LEGEND * self.legend().len() as f64,
             44 * self.streams.len(),
             percent(self.across(1.0))
@@ -132,11 +137,8 @@ impl HeatMap {
 
     /// Returns what `draw` gives for each tile with its row and its column, from the top.
     fn each(&self, draw: impl Fn(&Tile, usize, usize) -> String) -> String {
-        let place = |tile: &Tile| {
-            let row = self.windows.iter().position(|window| *window == tile.window)?;
-            Some(draw(tile, row, self.streams.iter().position(|streams| *streams == tile.streams)?))
-        };
-        self.tiles.iter().filter_map(place).collect()
+        let drawn = |tile: &Tile| self.place(tile).map(|(row, column)| draw(tile, row, column));
+        self.tiles.iter().filter_map(drawn).collect()
     }
 
     /// Returns a place across, in columns, between 0 and 1.
@@ -171,14 +173,14 @@ impl HeatMap {
 
     /// Returns the figures of a tile in words.
     fn words(&self, tile: &Tile) -> String {
-        let share = tile.rate.as_f64() / self.best().as_f64().max(1.0) * 100.0;
+        let share = tile.rate.as_f64() / self.best.as_f64().max(1.0) * 100.0;
         let known = if tile.is_measured { "" } else { ", not measured" };
         let note = if tile.note.is_empty() { String::new() } else { format!("; {}", shown(&tile.note)) };
         format!("{}, {share:.0} % of the best{known}{note}", Dimension::Rate.text(tile.rate.as_f64()))
     }
 
     fn shade(&self, tile: &Tile) -> usize {
-        let share = tile.rate.as_f64() / self.best().as_f64().max(1.0);
+        let share = tile.rate.as_f64() / self.best.as_f64().max(1.0);
         ((share * SHADES as f64) as usize).min(SHADES - 1)
     }
 
@@ -205,28 +207,22 @@ impl HeatMap {
 
     /// Returns the sides at which a setting with nearly the best rate has a neighbour without.
     fn edge(&self) -> String {
-        let mut sides = String::new();
-        let differ = |one: Option<bool>, other: Option<bool>| one.zip(other).is_some_and(|(one, other)| one != other);
-        for row in 0..self.windows.len() {
-            for column in 0..self.streams.len() {
-                let here = self.is_nearly_best(row, column);
-                if differ(here, self.is_nearly_best(row, column + 1)) {
-                    sides += &format!("M{},{row}v1", column + 1);
-                }
-                if differ(here, self.is_nearly_best(row + 1, column)) {
-                    sides += &format!("M{column},{}h1", row + 1);
-                }
-            }
-        }
-        sides
+        self.each(|tile, row, column| {
+            let here = self.is_nearly_best(tile);
+            let differs = |row, column| self.tile(row, column).is_some_and(|other| self.is_nearly_best(other) != here);
+            let right = if differs(row, column + 1) { format!("M{},{row}v1", column + 1) } else { String::new() };
+            let below = if differs(row + 1, column) { format!("M{column},{}h1", row + 1) } else { String::new() };
+            right + &below
+        })
     }
 
     /// Returns the place in a column at which streams × window is `bdp`, between the windows by their logarithms;
     /// `None` above the largest and below the smallest.
     fn crossing(&self, bdp: ByteCount, column: usize) -> Option<String> {
         let wanted = bdp.as_f64() / self.streams[column] as f64;
-        let row = self.windows.windows(2).position(|pair| (pair[1].as_f64()..=pair[0].as_f64()).contains(&wanted))?;
-        let [above, below] = [self.windows[row].as_f64(), self.windows[row + 1].as_f64()];
+        let row = self.windows.partition_point(|window| window.as_f64() > wanted).saturating_sub(1);
+        let [above, below] = [row, row + 1].map(|row| self.windows.get(row).map(|window| window.as_f64()));
+        let (above, below) = above.zip(below).filter(|(above, below)| (*below..=*above).contains(&wanted))?;
         let share = libm::log(above / wanted) / libm::log(above / below.max(1.0));
         Some(format!("{},{}", number(column as f64 + 0.5, 1), number(row as f64 + 0.5 + share, 3)))
     }
@@ -239,7 +235,7 @@ impl HeatMap {
             let y = top + 16.0;
             svg += &format!("<rect class=\"s{shade}\" x=\"{x}\" width=\"3%\" y=\"{y}\" height=\"9\"/>");
         }
-        svg += &text("tick", "29%", top + 25.0, &format!("0 to {}", Dimension::Rate.text(self.best().as_f64())));
+        svg += &text("tick", "29%", top + 25.0, &format!("0 to {}", Dimension::Rate.text(self.best.as_f64())));
         for (index, line) in self.legend().iter().enumerate() {
             svg += &text("tick", "0", top + 46.0 + LEGEND * index as f64, line);
         }
@@ -356,5 +352,15 @@ mod tests {
         assert!(HeatMap::new("None", Vec::new()).svg().contains(NOTHING));
         let many = HeatMap::new("Many", (1..=90).map(|streams| tile(64, streams, streams)).collect());
         assert!(many.text().lines().all(|line| line.chars().count() <= 80), "{}", many.text());
+    }
+
+    /// A document of others may have as many windows and streams as it has runs.
+    #[test]
+    fn thousands_of_settings_take_no_cubic_time() {
+        let map = HeatMap::new("Many", (1..=5000).map(|index| tile(index, index, index)).collect());
+        let map = map.bdp(ByteCount::from_mib(1)).knee(ByteCount::from_kib(7), 7);
+        assert_eq!(map.svg().matches("class=\"m tile").count(), 5000);
+        assert_eq!(map.text().lines().count(), 5003);
+        assert_eq!(map.figures().rows.len(), 5000);
     }
 }

@@ -61,20 +61,9 @@ pub fn shown(text: &str) -> String {
 pub(crate) fn cut(text: &str, max: usize) -> String {
     let is_long = text.chars().nth(max).is_some();
     let kept: String = text.chars().take(if is_long { max - 1 } else { max }).collect();
-    let visible: String = printable(&kept).chars().map(spelled).collect();
     // What was spelled out is longer than the characters were.
-    let visible: String = visible.chars().take(max * 8).collect();
+    let visible: String = printable(&kept).chars().take(max * 8).collect();
     if is_long { visible + "…" } else { visible }
-}
-
-/// Spells out characters that change the direction of the text behind them.
-fn spelled(c: char) -> String {
-    match c {
-        '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            c.escape_unicode().to_string()
-        }
-        c => c.to_string(),
-    }
 }
 
 /// Returns a coordinate with so many decimal places at most, without a zero before the point.

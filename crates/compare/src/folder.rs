@@ -4,10 +4,11 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_experiment::Interrupt;
 use fullpipe_units::ByteCount;
 
 use crate::error::CompareError;
@@ -17,6 +18,9 @@ const SCRIPT: &str = include_str!("folder.sh");
 
 /// Maximum time for an answer: a file of many gigabytes takes minutes to make.
 const ANSWER: Duration = Duration::from_mins(10);
+
+/// Interval of the checks for an interrupt while an answer is awaited.
+const ANSWER_POLL: Duration = Duration::from_millis(100);
 
 /// Maximum time for the folder to appear, with a login.
 const LOGIN: Duration = Duration::from_secs(40);
@@ -112,30 +116,35 @@ impl Folder {
     }
 
     /// Makes the file `file` of random bytes.
-    pub(crate) fn make(&mut self, size: ByteCount) -> Result<(), CompareError> {
-        match self.ask(&format!("make {}", size.get()))?.as_str() {
+    pub(crate) fn make(&mut self, size: ByteCount, interrupt: Interrupt<'_>) -> Result<(), CompareError> {
+        match self.ask(&format!("make {}", size.get()), interrupt)?.as_str() {
             "done" => Ok(()),
             _ => Err(self.broken(&format!("it does not hold {size}"))),
         }
     }
 
     /// Removes `copy`. On a disk, `file` is written out and no longer cached.
-    pub(crate) fn reset(&mut self) -> Result<(), CompareError> {
-        self.ask("reset").map(drop)
+    pub(crate) fn reset(&mut self, interrupt: Interrupt<'_>) -> Result<(), CompareError> {
+        self.ask("reset", interrupt).map(drop)
     }
 
     /// Returns the SHA-256 of a file in it, or some text that is no digest.
-    pub(crate) fn digest(&mut self, name: &str) -> Result<String, CompareError> {
-        self.ask(&format!("digest {name}"))
+    pub(crate) fn digest(&mut self, name: &str, interrupt: Interrupt<'_>) -> Result<String, CompareError> {
+        self.ask(&format!("digest {name}"), interrupt)
     }
 
-    fn ask(&mut self, request: &str) -> Result<String, CompareError> {
+    fn ask(&mut self, request: &str, interrupt: Interrupt<'_>) -> Result<String, CompareError> {
         let written = self.requests.as_mut().map(|requests| writeln!(requests, "{request}"));
-        let answer = match written {
-            Some(Ok(())) => self.answers.recv_timeout(ANSWER).ok(),
-            _ => None,
-        };
-        answer.ok_or_else(|| self.broken("the connection to it broke off"))
+        let deadline = Instant::now() + ANSWER;
+        while matches!(written, Some(Ok(()))) && Instant::now() < deadline {
+            match self.answers.recv_timeout(ANSWER_POLL) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Timeout) if interrupt.requested() => return Err(CompareError::Interrupted),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Err(self.broken("the connection to it broke off"))
     }
 
     fn broken(&self, why: &str) -> CompareError {
@@ -166,18 +175,23 @@ fn lines(from: impl io::Read + Send + 'static) -> Receiver<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    static FLAG: AtomicBool = AtomicBool::new(false);
+
+    const NOT_ASKED: Interrupt<'static> = Interrupt(&FLAG);
 
     #[test]
     fn a_folder_makes_a_file_knows_its_digest_and_is_gone_afterwards() {
         let mut folder = Folder::here(Medium::Memory).unwrap();
-        folder.make(ByteCount::new(1000)).unwrap();
+        folder.make(ByteCount::new(1000), NOT_ASKED).unwrap();
         let file = folder.file("file");
         assert_eq!(std::fs::metadata(&file).unwrap().len(), 1000);
         std::fs::copy(&file, folder.file("copy")).unwrap();
-        let digest = folder.digest("file").unwrap();
-        assert!(digest.len() > 64 && folder.digest("copy").unwrap() == digest);
-        folder.reset().unwrap();
-        assert_eq!(folder.digest("copy").unwrap(), "none");
+        let digest = folder.digest("file", NOT_ASKED).unwrap();
+        assert!(digest.len() > 64 && folder.digest("copy", NOT_ASKED).unwrap() == digest);
+        folder.reset(NOT_ASKED).unwrap();
+        assert_eq!(folder.digest("copy", NOT_ASKED).unwrap(), "none");
         drop(folder);
         assert!(!Path::new(&file).exists());
     }
@@ -187,6 +201,14 @@ mod tests {
         let ssh = ["sh", "-c", "echo 'Permission denied (publickey).' >&2; exit 255"].map(str::to_owned);
         let error = Folder::at("host", &ssh, Medium::Memory).err().unwrap().to_string();
         assert!(error.contains("Permission denied (publickey)."), "{error}");
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_wait_for_an_answer() {
+        let ssh = ["sh", "-c", "echo /tmp/fullpipe-compare.x; while read -r x; do :; done"].map(str::to_owned);
+        let mut folder = Folder::at("host", &ssh, Medium::Memory).unwrap();
+        let asked = AtomicBool::new(true);
+        assert!(matches!(folder.digest("file", Interrupt(&asked)), Err(CompareError::Interrupted)));
     }
 
     #[test]

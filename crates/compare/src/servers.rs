@@ -56,9 +56,9 @@ pub fn compare_with_servers(
     let sender = inspect(&SysctlTree::of_this_host())
         .map_err(|error| CompareError::Start { program: "the comparison".to_owned(), why: error.to_string() })?;
     let mut folders = Folders { here: Folder::here(wishes.medium())?, there: None };
-    folders.here.make(wishes.size)?;
+    folders.here.make(wishes.size, interrupt)?;
     if participants.iter().any(needs_ssh) {
-        match Folder::at(&servers.host, &servers.ssh(), wishes.medium()) {
+        match Folder::at(&servers.host, &servers.ssh_of_folder(), wishes.medium()) {
             Ok(there) => folders.there = Some(there),
             Err(error) if wishes.require => return Err(error),
             Err(error) => leave_out(&mut participants, &mut left_out, &error)?,
@@ -66,8 +66,9 @@ pub fn compare_with_servers(
     }
     let name = servers.host.clone();
     let rounds = Rounds { batch: &name, participants: &participants, count: wishes.rounds, interrupt };
-    let mut transfer =
-        |participant: &Participant, round: u32| move_once(servers, &mut folders, participant, round, wishes, interrupt);
+    let mut transfer = |participant: &Participant, round: u32| {
+        or_failed(round, move_once(servers, &mut folders, participant, round, wishes, interrupt))
+    };
     let runs = rounds.run(&mut transfer, observe)?;
     let batch = batch(servers, sender, &participants, runs, wishes.size, interrupt);
     let batches = vec![batch];
@@ -120,6 +121,13 @@ impl Servers {
     fn ssh(&self) -> Vec<String> {
         let mut words = located(&["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]);
         words.extend(self.ssh_config.iter().flat_map(|file| ["-F".to_owned(), file.clone()]));
+        words
+    }
+
+    /// The same for the call that keeps the folder, which is idle during a transfer: a firewall would forget it.
+    fn ssh_of_folder(&self) -> Vec<String> {
+        let mut words = self.ssh();
+        words.extend(["-o", "ServerAliveInterval=15"].map(str::to_owned));
         words
     }
 
@@ -202,8 +210,10 @@ fn move_once(
     wishes: &Wishes,
     interrupt: Interrupt<'_>,
 ) -> Result<ProgramRun, CompareError> {
-    folders.here.reset()?;
-    folders.there.as_mut().map(Folder::reset).transpose()?;
+    folders.here.reset(interrupt)?;
+    if let Some(there) = folders.there.as_mut().filter(|_| needs_ssh(participant)) {
+        there.reset(interrupt)?;
+    }
     let most = wishes.longest(None);
     let words = servers.words(participant, folders, wishes.size);
     let Ended { is_late, document, errors } = local::run(&words, most, interrupt)?;
@@ -221,7 +231,7 @@ fn move_once(
         return failed(last_words(&errors).unwrap_or_else(|| ended(end.as_ref())));
     }
     let fetched = std::fs::metadata(folders.here.file("copy")).map(|copy| ByteCount::new(copy.len()));
-    let is_intact = is_intact(folders, participant)?;
+    let is_intact = is_intact(folders, participant, interrupt)?;
     let failed = (is_intact == Some(false)).then(|| "the file that arrived is another one".to_owned());
     let (took, cpu) = end.map_or((None, None), |end| (Some(end.ran), end.cpu));
     let sends = fetched.is_err();
@@ -238,10 +248,23 @@ fn ended(end: Option<&CommandEnd>) -> String {
 }
 
 /// Returns whether the copy at the other host is the file; `None` if there is none that has to be.
-fn is_intact(folders: &mut Folders, participant: &Participant) -> Result<Option<bool>, CompareError> {
-    match folders.there.as_mut() {
-        Some(there) if needs_ssh(participant) => Ok(Some(there.digest("copy")? == folders.here.digest("file")?)),
-        _ => Ok(None),
+fn is_intact(
+    folders: &mut Folders,
+    participant: &Participant,
+    interrupt: Interrupt<'_>,
+) -> Result<Option<bool>, CompareError> {
+    let Some(there) = folders.there.as_mut().filter(|_| needs_ssh(participant)) else { return Ok(None) };
+    Ok(Some(there.digest("copy", interrupt)? == folders.here.digest("file", interrupt)?))
+}
+
+/// Returns a transfer whose folder broke off as one that failed: those before it are kept, and those that need no
+/// folder go on.
+fn or_failed(round: u32, run: Result<ProgramRun, CompareError>) -> Result<ProgramRun, CompareError> {
+    match run {
+        Err(error @ (CompareError::Folder { .. } | CompareError::Interrupted)) => {
+            Ok(ProgramRun { round, failed: Some(error.to_string()), ..ProgramRun::default() })
+        }
+        run => run,
     }
 }
 
@@ -276,6 +299,9 @@ fn batch(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    use crate::folder::Medium;
 
     fn servers() -> Servers {
         let urls = vec!["ftp://x/y".to_owned(), "https://x/z".to_owned()];
@@ -296,6 +322,24 @@ mod tests {
         assert_eq!(servers().address(), "far");
         assert!(servers().ssh().ends_with(&["-F".to_owned(), "c d".to_owned()]));
         assert!(in_one_word(&servers().ssh()).ends_with("-F 'c d'"));
+    }
+
+    #[test]
+    fn a_folder_that_breaks_off_fails_its_transfer_and_keeps_the_others() {
+        let ssh = ["sh", "-c", "echo /tmp/fullpipe-compare.x; read -r x; echo done"].map(str::to_owned);
+        let mut folder = Folder::at("far", &ssh, Medium::Memory).unwrap();
+        let participants = Participant::of(&[Program::Scp], &[]);
+        let flag = AtomicBool::new(false);
+        let interrupt = Interrupt(&flag);
+        let rounds = Rounds { batch: "far", participants: &participants, count: 3, interrupt };
+        let mut transfer = |_: &Participant, round: u32| {
+            let moved = folder.reset(interrupt).map(|()| ProgramRun { round, ..ProgramRun::default() });
+            or_failed(round, moved)
+        };
+        let runs = rounds.run(&mut transfer, &mut |_| {}).unwrap();
+        let failed: Vec<bool> = runs[0].iter().map(|run| run.failed.is_some()).collect();
+        assert_eq!(failed, [false, true, true]);
+        assert!(runs[0][2].failed.as_ref().unwrap().ends_with("the connection to it broke off"), "{runs:?}");
     }
 
     #[test]

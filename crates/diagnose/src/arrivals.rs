@@ -1,5 +1,7 @@
 //! Figures of the receiving end's samples.
 
+use std::collections::BTreeMap;
+
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
 use fullpipe_record::{Evidence, LossVerdict, Sample, TcpInfo};
@@ -11,7 +13,7 @@ use crate::loss_episodes::LossEpisodes;
 use crate::path;
 use crate::snapshot::own_window;
 use crate::thresholds::{
-    BURST_PAUSE, CLOCK_TICK, EXPLAINED_BY_LOSS_FACTOR, INFLATED_RTT_FACTOR, KEPT_BY_CUBIC, KEPT_BY_RENO,
+    BURST_PAUSE, CLOCK_TICK, EXPLAINED_BY_LOSS_FACTOR, INFLATED_RTT_FACTOR, KEPT_BY_CUBIC, KEPT_BY_RENO, MAX_FRAME,
     MIN_BURST_PAUSES_SHARE, MIN_RECOVERIES, MUCH_OUT_OF_ORDER, NO_BURST_BEFORE_QUEUE, SLIGHTLY_INFLATED_RTT_FACTOR,
     WHOLE_LINK_SHARE,
 };
@@ -25,8 +27,15 @@ pub(crate) struct Arrivals<'a> {
     pub(crate) flows: Vec<Vec<&'a Sample>>,
     /// Mean rate of all connections.
     pub(crate) rate: BitRate,
-    /// Round-trip time as the receiver estimates it.
+    /// Round-trip time as the receiver estimates it; where pauses of the sender may be in that estimate and nothing was
+    /// lost, that of echo requests, or of the idle path.
     pub(crate) rtt: Option<Span>,
+    /// Round-trip time as the receiver estimates it.
+    pub(crate) estimate: Option<Span>,
+    /// Share of the snapshots in pauses of all connections, where those may be what makes the estimate longer than the
+    /// round trip: the kernel counts from an acknowledgement to the data that it lets through, which a sender with
+    /// nothing to send makes late.
+    pub(crate) pauses: Option<Ratio>,
 }
 
 impl<'a> Arrivals<'a> {
@@ -43,8 +52,16 @@ impl<'a> Arrivals<'a> {
         };
         let flows: Vec<Vec<&Sample>> = whole.iter().map(judged).filter(|flow| !flow.is_empty()).collect();
         let estimates = flows.iter().flatten().filter_map(|sample| sample.tcp.rcv_rtt).filter(|rtt| *rtt > Span::ZERO);
-        let rtt = median(estimates.collect()).or(evidence.loaded_rtt).or(evidence.idle_rtt);
-        Self { rate: rate(evidence, &flows), rtt: rtt.filter(|rtt| *rtt > Span::ZERO), evidence, whole, flows }
+        let estimate = median(estimates.collect()).or(evidence.loaded_rtt).or(evidence.idle_rtt);
+        let estimate = estimate.filter(|rtt| *rtt > Span::ZERO);
+        let rate = rate(evidence, &flows);
+        let mut arrivals = Self { rate, rtt: estimate, estimate, pauses: None, evidence, whole, flows };
+        arrivals.pauses = arrivals.pauses_in_the_estimate();
+        // Connections that share a full link have pauses too, and losses.
+        if arrivals.pauses.is_some() && arrivals.losses() < MIN_RECOVERIES {
+            arrivals.rtt = arrivals.known_rtt();
+        }
+        arrivals
     }
 
     pub(crate) fn snapshots(&self) -> impl Iterator<Item = &Sample> {
@@ -61,6 +78,28 @@ impl<'a> Arrivals<'a> {
         let of_flow = |flow: &Vec<&Sample>| median(flow.iter().filter_map(|sample| own_window(&sample.tcp)).collect());
         let windows: Vec<ByteCount> = self.flows.iter().filter_map(of_flow).collect();
         (!windows.is_empty()).then(|| windows.into_iter().sum())
+    }
+
+    /// Round-trip time that no pause of the sender is in.
+    fn known_rtt(&self) -> Option<Span> {
+        self.evidence.loaded_rtt.or(self.evidence.idle_rtt).filter(|rtt| *rtt > Span::ZERO)
+    }
+
+    fn pauses_in_the_estimate(&self) -> Option<Ratio> {
+        let estimate = self.estimate?;
+        if estimate <= self.known_rtt()?.scaled(INFLATED_RTT_FACTOR) + CLOCK_TICK {
+            return None;
+        }
+        let frame = self.mss().filter(|mss| *mss <= MAX_FRAME);
+        let on_the_line = frame.map_or(Span::ZERO, |mss| self.rate.time_for(mss * 2));
+        let pause = estimate.scaled(BURST_PAUSE) + CLOCK_TICK + on_the_line;
+        let mut silences: BTreeMap<Span, Span> = BTreeMap::new();
+        for snapshot in self.snapshots() {
+            let silence = snapshot.tcp.since_data_received?;
+            silences.entry(snapshot.at).and_modify(|least| *least = silence.min(*least)).or_insert(silence);
+        }
+        share(silences.values().map(|silence| Some(*silence > pause)))
+            .filter(|silent| silent.get() >= MIN_BURST_PAUSES_SHARE)
     }
 
     /// Returns whether the round trip under load shows a standing queue.

@@ -17,7 +17,7 @@ struct CandidateSet {
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 30] = [
+const TABLE: [CandidateSet; 32] = [
     CandidateSet {
         view: Basis::Receiver,
         verdicts: &[
@@ -35,6 +35,24 @@ const TABLE: [CandidateSet; 30] = [
             LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
         ],
         would_distinguish: "what waits in the sender's buffer (ss -tnm)",
+    },
+    CandidateSet {
+        view: Basis::Receiver,
+        verdicts: &[
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+            LegalVerdict::Capacity(CapacityVerdict::Shared),
+            LegalVerdict::Capacity(CapacityVerdict::Link),
+        ],
+        would_distinguish: "round-trip times next to the transfer (ping), or a capture at the sender",
+    },
+    CandidateSet {
+        view: Basis::Receiver,
+        verdicts: &[
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+        ],
+        would_distinguish: "round-trip times next to the transfer (ping), or a capture at the sender",
     },
     CandidateSet {
         view: Basis::Receiver,
@@ -305,9 +323,9 @@ mod tests {
             for other in TABLE[index + 1..].iter().filter(|other| other.view == set.view) {
                 let differs = other.verdicts.iter().any(|verdict| !set.verdicts.contains(verdict));
                 assert!(differs || other.verdicts[0] != set.verdicts[0], "nothing chooses one of two sets of a view");
-                // Of a capture the rules choose the set by its first verdict.
+                // Of these views the rules choose the set by its first verdict and another one.
                 let shared = other.verdicts.iter().any(|verdict| set.verdicts.contains(verdict));
-                assert!(set.view == Basis::Capture || !shared);
+                assert!(matches!(set.view, Basis::Capture | Basis::Receiver) || !shared);
             }
         }
     }

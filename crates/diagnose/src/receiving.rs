@@ -9,7 +9,7 @@ use fullpipe_record::{
     PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample, SendBufferVerdict,
     SenderApplicationVerdict, Verdict,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, median};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::arrivals::{Arrivals, growth};
 use crate::candidates::candidates;
@@ -127,18 +127,20 @@ fn slow_reader(arrivals: &Arrivals) -> Option<Finding> {
 /// than the pipe fills a queue with the rest. Into less than a segment of it nothing is sent.
 fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
     let (window, rtt) = (arrivals.window()?, arrivals.rtt?);
-    let brought = arrivals.rate.bytes_in(rtt);
-    let rest = arrivals.mss().unwrap_or_default() * arrivals.flows.len() as u64;
-    if brought < window.saturating_sub(rest).scaled(MIN_WINDOW_FILL) {
+    if !arrivals.fills(window, rtt) {
         return None;
     }
     let in_the_pipe = arrivals.rate.bytes_in(arrivals.evidence.idle_rtt.unwrap_or(rtt));
     if arrivals.is_inflated() && window.saturating_sub(in_the_pipe) > SEGMENT_TRAIN {
-        return Some(Finding::new(CapacityVerdict::Link, Ratio::ONE));
+        return Some(arrivals.full_path(CapacityVerdict::Link));
     }
-    let held = Ratio::new(Ratio::of(brought.as_f64(), window.as_f64()).get().min(1.0));
+    let held = Ratio::new(Ratio::of(arrivals.rate.bytes_in(rtt).as_f64(), window.as_f64()).get().min(1.0));
     let cause = arrivals.cause_of_window(window);
     let found = Finding::new(cause, held);
+    let is_of_a_size = matches!(cause, ReceiveWindowVerdict::SoRcvbuf | ReceiveWindowVerdict::TcpRmemMax);
+    if is_of_a_size && arrivals.may_only_pause() {
+        return Some(found.or(SenderApplicationVerdict::Idle));
+    }
     // Where scaling is on here, only the SYN could show who took it away.
     let offered = arrivals.evidence.receiver.as_ref().is_some_and(|host| host.window_scaling);
     let unsure = cause == ReceiveWindowVerdict::NoWindowScaling && offered;
@@ -163,8 +165,7 @@ fn queue_on_the_path(arrivals: &Arrivals) -> Option<Finding> {
         || queue_before_the_load(arrivals.evidence, arrivals.evidence.idle_rtt),
         |stated| arrivals.rate < stated.scaled(SHARED_PIPE_SHARE),
     );
-    let verdict = if shared { CapacityVerdict::Shared } else { CapacityVerdict::Link };
-    Some(Finding::new(verdict, Ratio::ONE))
+    Some(arrivals.full_path(if shared { CapacityVerdict::Shared } else { CapacityVerdict::Link }))
 }
 
 /// Finds data that arrives out of order again and again: packets before it were lost, or overtaken.
@@ -197,11 +198,24 @@ fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
     })
 }
 
-/// Finds a sender that is silent for longer than any window would explain.
+/// Finds a sender that is silent for longer than any window would explain. Where only a round trip that is longer than
+/// that of the idle path would explain it, a path that others fill, or this end's window over it, may be the reason.
 fn silent_sender(arrivals: &Arrivals) -> Option<Finding> {
-    let timeout = arrivals.rtt?.scaled(SILENCE_ROUND_TRIPS) + TICK_TOLERANCE;
-    let silent = share(arrivals.snapshots().map(|now| Some(now.tcp.since_data_received? > timeout)))?;
-    (silent.get() > MIN_IDLE_SHARE).then(|| Finding::new(SenderApplicationVerdict::Idle, silent))
+    let longest = arrivals.evidence.loaded_rtt.and(arrivals.rtt).or(arrivals.estimate)?;
+    let silent = arrivals.silent_for(longest)?;
+    if silent.get() > MIN_IDLE_SHARE {
+        return Some(Finding::new(SenderApplicationVerdict::Idle, silent));
+    }
+    let paused = arrivals.pauses?;
+    // A program that makes load on request has data whenever a buffer has room for it.
+    if arrivals.is_own_load() && arrivals.silent_for(arrivals.rtt?)?.get() <= MIN_IDLE_SHARE {
+        return None;
+    }
+    let idle = Finding::new(SenderApplicationVerdict::Idle, paused);
+    Some(match arrivals.window_over_a_longer_round_trip() {
+        Some(window) => idle.or(window),
+        None => idle.or(CapacityVerdict::Shared),
+    })
 }
 
 /// Finds a sender that holds itself back: this end would take more, nothing is lost, and no queue stands on the path.
@@ -219,12 +233,46 @@ fn sender_itself(arrivals: &Arrivals) -> Option<Finding> {
         let found = Finding::new(buffer, Ratio::ONE);
         return Some(if in_bursts { found } else { found.one_of_several() });
     }
-    let verdict: LegalVerdict =
-        if in_bursts { SendBufferVerdict::TcpWmemMax.into() } else { SenderApplicationVerdict::Idle.into() };
-    Some(Finding::new(verdict, Ratio::ONE).one_of_several())
+    let idle = || Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).or(SendBufferVerdict::TcpWmemMax);
+    let buffer = || Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE).one_of_several();
+    Some(if in_bursts { buffer() } else { idle() })
 }
 
 impl Arrivals<'_> {
+    /// Returns the share of the snapshots in which nothing has come for longer than a round trip of `rtt` explains.
+    fn silent_for(&self, rtt: Span) -> Option<Ratio> {
+        let timeout = rtt.scaled(SILENCE_ROUND_TRIPS) + TICK_TOLERANCE;
+        share(self.snapshots().map(|now| Some(now.tcp.since_data_received? > timeout)))
+    }
+
+    /// Returns whether round trips of `rtt` bring as much as `window` allows, but for what is less than a segment, or
+    /// than half of a window that has room for none.
+    fn fills(&self, window: ByteCount, rtt: Span) -> bool {
+        let rest = self.mss().unwrap_or_default() * self.flows.len() as u64;
+        self.rate.bytes_in(rtt) >= window.saturating_sub(rest).max(window.scaled(0.5)).scaled(MIN_WINDOW_FILL)
+    }
+
+    /// Returns whether the round trip seems longer than that of the idle path, and pauses of the sender may be all that
+    /// makes it so.
+    fn may_only_pause(&self) -> bool {
+        self.pauses.is_some() && self.evidence.loaded_rtt.is_none()
+    }
+
+    fn full_path(&self, verdict: CapacityVerdict) -> Finding {
+        let found = Finding::new(verdict, Ratio::ONE);
+        if self.may_only_pause() { found.or(SenderApplicationVerdict::Idle) } else { found }
+    }
+
+    /// Returns this end's window, if it was the limit where the round trip was as long as the estimate. The kernel
+    /// would have made a window larger that no program fixed.
+    fn window_over_a_longer_round_trip(&self) -> Option<ReceiveWindowVerdict> {
+        let (window, estimate) = (self.window()?, self.estimate?);
+        let cause = self.cause_of_window(window);
+        let is_fixed = self.evidence.request.buffer != Buffer::Automatic;
+        let may_be = cause == ReceiveWindowVerdict::TcpRmemMax || (cause == ReceiveWindowVerdict::SoRcvbuf && is_fixed);
+        (may_be && self.fills(window, estimate)).then_some(cause)
+    }
+
     fn cause_of_window(&self, window: ByteCount) -> ReceiveWindowVerdict {
         let unscaled = self.snapshots().any(|snapshot| snapshot.tcp.window_scaling == Some(false));
         if unscaled && window <= kernel::largest_window(None) * self.flows.len() as u64 {
@@ -261,6 +309,7 @@ impl Arrivals<'_> {
     fn sentence(&self, finding: &Finding) -> String {
         let (rate, rtt) = (self.rate, self.rtt.unwrap_or_default());
         let window = self.window().unwrap_or_default();
+        let comes_evenly = finding.other == Some(SendBufferVerdict::TcpWmemMax.into());
         match finding.verdict {
             LegalVerdict::ReceiverApplication(_) => format!(
                 "The program here reads too slowly: data waits in its receive buffer for {} of the time, and only \
@@ -277,6 +326,10 @@ impl Arrivals<'_> {
             LegalVerdict::ApplicationWindow(verdict) => {
                 application_window::Channel::seen(verdict, self.evidence, rate, self.rtt).sentence()
             }
+            LegalVerdict::Capacity(_) if finding.is_one_of_several => format!(
+                "{rate} arrives, and round trips seem to take {rtt}, longer than those of the idle path: the pipe is \
+                 full, or the sender pauses."
+            ),
             LegalVerdict::Capacity(CapacityVerdict::Shared) => format!(
                 "The pipe is full, but not with this transfer alone: {rate} arrives here, and others have the rest."
             ),
@@ -320,9 +373,14 @@ impl Arrivals<'_> {
                  buffer or window of the sender holds no more.",
                 self.rtt.map(|rtt| rate.bytes_in(rtt)).unwrap_or_default()
             ),
-            LegalVerdict::SenderApplication(_) if finding.is_one_of_several => format!(
+            LegalVerdict::SenderApplication(_) if comes_evenly => format!(
                 "{rate} arrives evenly, this end could take more, and nothing is lost: the sender has no more to send, \
                  or its buffer holds no more."
+            ),
+            LegalVerdict::SenderApplication(_) if finding.is_one_of_several => format!(
+                "The sender pauses for {} of the time, which a round trip of {rtt} does not explain: its program has \
+                 nothing to send, unless round trips take longer under load.",
+                finding.share
             ),
             LegalVerdict::SenderApplication(_) => format!(
                 "The sender is silent for {} of the time, longer than any window explains: its program has nothing to \
@@ -350,6 +408,10 @@ impl Arrivals<'_> {
         [
             ("rate", Some(self.rate.to_string())),
             ("round trip", self.rtt.map(|rtt| format!("{rtt}{idle}"))),
+            (
+                "round trip with the sender's pauses",
+                self.estimate.filter(|_| self.pauses.is_some()).map(|rtt| rtt.to_string()),
+            ),
             ("SYN as quoted by routers", syn_quotes::stated(self.evidence)),
             ("own window", self.window().map(|window| window.to_string())),
             ("a round trip brings", self.rtt.map(|rtt| self.rate.bytes_in(rtt).to_string())),

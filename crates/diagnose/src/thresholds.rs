@@ -358,6 +358,8 @@ pub(crate) const WHOLE_LINK_SHARE: f64 = 0.92;
 pub(crate) const BURST_PAUSE: f64 = 0.15;
 /// Share of the snapshots in such a pause from which data comes in bursts.
 pub(crate) const MIN_BURST_PAUSES_SHARE: f64 = 0.1;
+/// Largest frame of a device that takes time for it; a larger segment is of a virtual one.
+pub(crate) const MAX_FRAME: ByteCount = ByteCount::new(9000);
 /// Share of the receive buffer in use from which its program reads too slowly.
 pub(crate) const UNREAD_BUFFER_SHARE: f64 = 0.5;
 /// Round trips without data from which the sender had none to send, or could not.

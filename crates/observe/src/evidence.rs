@@ -7,7 +7,7 @@ use fullpipe_record::{
     Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady, Transfer, Writer, steady,
     steady_of_receiver,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, median};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::watch::{Seen, Watched};
 
@@ -147,7 +147,8 @@ fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> 
         request,
         idle_rtt: both().filter_map(|sample| sample.tcp.min_rtt).filter(|rtt| *rtt > Span::ZERO).min(),
         idle_spread: None,
-        loaded_rtt: median(receiver_samples.iter().filter_map(|sample| sample.tcp.rcv_rtt).collect()),
+        // The receiver's own estimate has the pauses of the sender in it.
+        loaded_rtt: None,
         steady: course_of_all(
             group,
             if receives { &receiver_samples } else { &sender_samples },

@@ -1,6 +1,7 @@
 //! Facts as rows of text, for other programs.
 
 use fullpipe_record::{StoredDocument, StoredFacts};
+use fullpipe_units::printable;
 
 use crate::columns::{document_row, facts_row};
 use crate::engine::Value;
@@ -36,11 +37,12 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Quotes a text where it needs that. A text that a spreadsheet would take for a formula is made plain with a quote
-/// mark in front, because names come from other hosts.
+/// Quotes a text where it needs that. Names come from other programs and hosts: commands to a terminal are spelled out,
+/// and a text that a spreadsheet would take for a formula is made plain with a quote mark in front.
 fn quoted(text: &str) -> String {
-    let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.to_owned() };
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+    let text = printable(text);
+    let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text };
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
 #[cfg(test)]
@@ -60,5 +62,11 @@ mod tests {
     fn a_name_of_another_host_is_no_formula_and_no_second_cell() {
         assert_eq!(quoted("=cmd|' /C calc'!A0"), "'=cmd|' /C calc'!A0");
         assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+    }
+
+    #[test]
+    fn a_name_of_another_program_is_no_command_to_the_terminal() {
+        assert_eq!(quoted("\u{1b}[2J\u{202e}sh\n"), "\\u{1b}[2J\\u{202e}sh\\n");
+        assert_eq!(quoted("Zürich"), "Zürich");
     }
 }

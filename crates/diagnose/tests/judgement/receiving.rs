@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_record::{
-    At, Basis, Cause, Evidence, Limit, Request, RttStats, Sample, SocketMemory, SynQuote, TcpInfo, steady,
+    At, Basis, Buffer, Cause, Evidence, Limit, Request, RttStats, Sample, SocketMemory, SynQuote, TcpInfo, steady,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -53,7 +53,8 @@ fn evidence(seen: Seen) -> Evidence {
             rcv_wscale: Some(if seen.scaling { 10 } else { 0 }),
             timestamps: Some(true),
             rcv_mss: Some(ByteCount::new(builder::MSS)),
-            rcv_rtt: Some(Span::from_millis(seen.rtt_ms)),
+            // The kernel counts a pause as a round trip.
+            rcv_rtt: Some(Span::from_millis(seen.rtt_ms.max((seen.silent * 1e3) as u64))),
             min_rtt: Some(Span::from_millis(seen.idle_ms)),
             rcv_wnd: Some(ByteCount::new(seen.window)),
             bytes_received: Some(bytes),
@@ -320,4 +321,91 @@ fn a_transfer_of_a_few_round_trips_was_still_speeding_up() {
         sample.tcp.bytes_received = Some(ByteCount::from_f64(bytes));
     }
     assert_ne!(named(&short).1, Cause::RampUp, "as many in twice the time");
+}
+
+/// A sender that writes `chunk` bytes after each pause, as a receiver sees it whose samples are of any phase.
+struct Pausing {
+    chunk: u64,
+    pause: Span,
+    idle: Span,
+    mss: u64,
+    window: u64,
+}
+
+const MICROS_20: Span = Span::from_micros(20);
+
+fn pausing(seen: &Pausing) -> Evidence {
+    let mut evidence = evidence(WELL);
+    let pause = seen.pause.as_nanos();
+    for (index, sample) in (1..).zip(&mut evidence.receiver_samples) {
+        sample.at = Span::from_micros(48_700) * index;
+        let bytes = ByteCount::new(seen.chunk * (sample.at.as_nanos() / pause));
+        sample.bytes = bytes;
+        sample.tcp.bytes_received = Some(bytes);
+        sample.tcp.data_segs_in = Some(SegCount::new(bytes.get() / seen.mss));
+        sample.tcp.since_data_received = Some(Span::from_millis(sample.at.as_nanos() % pause / 1_000_000));
+        sample.tcp.rcv_rtt = Some(seen.pause.max(seen.idle));
+        sample.tcp.min_rtt = Some(seen.idle);
+        sample.tcp.rcv_mss = Some(ByteCount::new(seen.mss));
+        sample.tcp.rcv_wnd = Some(ByteCount::new(seen.window));
+    }
+    let steady = steady(&evidence.receiver_samples, Some(seen.idle), Span::from_secs(9));
+    Evidence { idle_rtt: Some(seen.idle), steady, program: Some("curl".to_owned()), ..evidence }
+}
+
+#[test]
+fn pauses_of_the_sender_are_no_queue_and_no_window() {
+    for (mss, idle) in [(65_483, MICROS_20), (1448, MICROS_20), (1448, Span::from_millis(1))] {
+        for pause in [5, 20, 50, 100, 300].map(Span::from_millis) {
+            for chunk in [20_000, 100_000, 200_000, 1_000_000] {
+                for window in [chunk + chunk / 3, chunk * 4] {
+                    let verdict = diagnose(&pausing(&Pausing { chunk, pause, idle, mss, window }));
+                    let may_be_idle = verdict.candidates.iter().any(|one| one.cause == Cause::Idle);
+                    let is_idle = verdict.cause == Cause::Idle;
+                    let case = format!("{chunk} bytes each {pause}, {mss}, {idle}, {window}: {verdict:#?}");
+                    assert!(is_idle || (may_be_idle && verdict.kind == Limit::SendBuffer), "{case}");
+                    assert!(verdict.sentence.contains("pauses") || !is_idle || verdict.candidates.is_empty(), "{case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_never_runs_empty_is_seen_without_echo_requests() {
+    let full = evidence(Seen { rtt_ms: 200, window: 6_000_000, ..WELL });
+    let verdict = diagnose(&Evidence { program: Some("curl".to_owned()), ..full });
+    assert_eq!((verdict.cause, verdict.candidates.len()), (Cause::Link, 0), "{verdict:#?}");
+}
+
+#[test]
+fn pauses_and_losses_are_of_a_path_that_others_fill_or_of_the_sender() {
+    let seen = Pausing { chunk: 200_000, pause: Span::from_millis(60), idle: MICROS_20, mss: 1448, window: 900_000 };
+    let mut shared = pausing(&seen);
+    for (index, sample) in (0..).zip(&mut shared.receiver_samples) {
+        sample.tcp.out_of_order_in = Some(SegCount::new(20 * (index / 20)));
+    }
+    let verdict = diagnose(&shared);
+    assert_eq!(verdict.kind, Limit::Capacity, "{verdict:#?}");
+    assert!(verdict.candidates.iter().any(|one| one.cause == Cause::Idle), "{verdict:#?}");
+    let echoes = Some(Span::from_millis(60));
+    assert!(diagnose(&Evidence { loaded_rtt: echoes, ..shared }).candidates.is_empty(), "echo requests wait as well");
+}
+
+#[test]
+fn a_fixed_window_that_pauses_would_fill_may_be_the_limit() {
+    let seen = Pausing { chunk: 100_000, pause: Span::from_millis(50), idle: MICROS_20, mss: 65_483, window: 110_000 };
+    let mut fixed = pausing(&seen);
+    fixed.request.buffer = Buffer::Request(ByteCount::new(110_000));
+    let verdict = diagnose(&fixed);
+    let causes: Vec<Cause> = verdict.candidates.iter().map(|one| one.cause).collect();
+    assert_eq!(causes, [Cause::Idle, Cause::SoRcvbuf, Cause::TcpRmemMax], "{verdict:#?}");
+}
+
+/// `rcv_rtt` of a load of our own has the sender's pauses in it too, and echo requests have not.
+#[test]
+fn echo_requests_show_how_long_a_round_trip_is() {
+    let seen = Pausing { chunk: 900_000, pause: Span::from_millis(300), idle: MICROS_20, mss: 1448, window: 950_000 };
+    let own = Evidence { loaded_rtt: Some(Span::from_micros(30)), program: None, ..pausing(&seen) };
+    assert_eq!(named(&own), (Limit::SenderApplication, Cause::Idle));
 }
