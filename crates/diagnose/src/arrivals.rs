@@ -173,7 +173,7 @@ impl<'a> Arrivals<'a> {
 
     /// Returns whether this program asked for the load: its far end always has data to send.
     pub(crate) fn is_own_load(&self) -> bool {
-        self.evidence.program.is_none() && self.evidence.request.rate.is_none()
+        !self.evidence.is_of_another_program() && self.evidence.request.rate.is_none()
     }
 
     fn most_lost(&self) -> Option<LossEpisodes> {

@@ -79,6 +79,7 @@ mod tests {
             sender_machine: Machine::default(),
             receiver_machine: Machine::default(),
             program: None,
+            is_watched: false,
             sender_samples: (0..=50)
                 .flat_map(|tenth| (0..streams).map(move |stream| (tenth, stream)))
                 .map(|(tenth, stream)| snapshot(tenth, stream))

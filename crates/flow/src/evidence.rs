@@ -63,6 +63,7 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
         sender_machine: Machine::default(),
         receiver_machine: Machine::default(),
         program: None,
+        is_watched: false,
         steady: steady(&samples, idle_rtt, ended),
         sender_samples: samples,
         receiver_samples: Vec::new(),

@@ -162,6 +162,7 @@ fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> 
         sender_machine,
         receiver_machine,
         program: seen.and_then(|seen| seen.owner.program.clone()),
+        is_watched: true,
         sender_samples,
         receiver_samples,
         bandwidth,

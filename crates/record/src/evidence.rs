@@ -29,6 +29,10 @@ pub struct Evidence {
     /// The program whose connections these are, where it is another than fullpipe: `ssh`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    /// Set if connections of another program were watched, whether its name is known or not: that of another user's
+    /// program is not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_watched: bool,
     /// Samples of the sending end.
     pub sender_samples: Vec<Sample>,
     /// Samples of the receiving end.
@@ -52,6 +56,11 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// Returns true if another program than fullpipe made the load.
+    pub fn is_of_another_program(&self) -> bool {
+        self.is_watched || self.program.is_some()
+    }
+
     /// Returns the evidence of `measurement`, with the bandwidth that the user stated, if any; of the upload where data
     /// goes both ways, whose streams are numbered first.
     pub fn of(measurement: &Measurement, bandwidth: Option<BitRate>, framing: Framing) -> Self {
@@ -67,6 +76,7 @@ impl Evidence {
             sender_machine: machine(sender),
             receiver_machine: machine(receiver),
             program: None,
+            is_watched: false,
             sender_samples: sender.samples.iter().filter(judged).cloned().collect(),
             receiver_samples: receiver.samples.iter().filter(judged).cloned().collect(),
             idle_rtt: measurement.rtt.idle.map(|rtt| rtt.min),

@@ -293,6 +293,6 @@ fn pace_below(advice: &Advice, known: BitRate, id: &str, why: String) -> Option<
     let streams = advice.evidence.request.streams.max(1);
     let pace = known.scaled(PACE_SHARE / f64::from(streams));
     let changes = vec![Change::MaxPacingRate(Some(pace))];
-    let ours = advice.evidence.program.is_none() && pace > BitRate::ZERO;
+    let ours = !advice.evidence.is_of_another_program() && pace > BitRate::ZERO;
     ours.then(|| advice.remedy(id, Scope::Socket, At::Sender, changes, why))
 }

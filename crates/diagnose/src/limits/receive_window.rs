@@ -97,7 +97,7 @@ pub(crate) fn grew_by(flow: &Flow) -> Option<f64> {
 fn buffer_may_be_fixed(figures: &Figures) -> bool {
     let evidence = figures.evidence;
     let never_grew = figures.flows.iter().all(|flow| grew_by(flow).is_some_and(|grown| grown <= GROWN_WINDOW_FACTOR));
-    evidence.receiver.is_none() && evidence.program.is_some() && never_grew
+    evidence.receiver.is_none() && evidence.is_of_another_program() && never_grew
 }
 
 /// Returns whether a device may have taken the offer to scale windows away from a SYN of this end, which offers it: the

@@ -50,7 +50,7 @@ fn reads_slowly(figures: &Figures) -> bool {
 /// the full link has been found before.
 fn data_waits_somewhere(figures: &Figures) -> bool {
     let evidence = figures.evidence;
-    let is_watched = evidence.program.is_some() && evidence.receiver.is_none() && evidence.loaded_rtt.is_none();
+    let is_watched = evidence.is_of_another_program() && evidence.receiver.is_none() && evidence.loaded_rtt.is_none();
     let waits = || Some(figures.rtt? > figures.idle_rtt?.scaled(KEPT_DATA_RTT_FACTOR) + time_on_the_line(figures)? * 2);
     is_watched && waits() == Some(true)
 }

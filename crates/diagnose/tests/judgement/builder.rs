@@ -150,6 +150,7 @@ pub(crate) fn evidence(congestion: &str, idle_ms: u64, samples: Vec<Sample>) -> 
         sender_machine: Machine::default(),
         receiver_machine: Machine::default(),
         program: None,
+        is_watched: false,
         steady: steady(&samples, idle_rtt, ended_at),
         sender_samples: samples,
         receiver_samples: vec![],

@@ -181,10 +181,14 @@ fn a_load_of_which_no_packet_arrives_meets_a_black_hole() {
 
 #[test]
 fn a_program_that_is_watched_may_be_idle() {
-    let watched = Evidence { program: Some("curl".to_owned()), ..evidence(WELL) };
-    let verdict = diagnose(&watched);
-    assert_eq!((verdict.kind, verdict.cause), (Limit::SenderApplication, Cause::Idle), "{verdict:#?}");
-    assert_eq!(verdict.candidates.len(), 3);
+    let named = Evidence { program: Some("curl".to_owned()), ..evidence(WELL) };
+    // Who it belongs to is not known without its user's rights.
+    let nameless = Evidence { is_watched: true, ..evidence(WELL) };
+    for watched in [named, nameless] {
+        let verdict = diagnose(&watched);
+        assert_eq!((verdict.kind, verdict.cause), (Limit::SenderApplication, Cause::Idle), "{verdict:#?}");
+        assert_eq!(verdict.candidates.len(), 3);
+    }
 }
 
 #[test]
