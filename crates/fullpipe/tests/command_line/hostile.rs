@@ -766,18 +766,18 @@ fn a_client_that_is_killed_leaves_its_place_to_the_next() {
 }
 
 #[test]
-fn a_stranger_does_not_end_a_server_of_one_test() {
+fn a_client_without_the_key_does_not_end_a_server_of_one_test() {
     let key = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-one.key", std::process::id()));
     write_secret(&key, "correct horse battery\n");
     let server = Server::start(&["-1", "--key-file", key.to_str().unwrap()]);
-    let mut stranger = Peer::call(server.address, HOSTILE).unwrap();
-    stranger.ask(r#"{"tcp":true,"time":1}"#).unwrap();
-    assert_eq!(refusal(&stranger.ending(PROMPT).0), Some(142));
+    let mut unknown = Peer::call(server.address, HOSTILE).unwrap();
+    unknown.ask(r#"{"tcp":true,"time":1}"#).unwrap();
+    assert_eq!(refusal(&unknown.ending(PROMPT).0), Some(142));
     drop(Peer::call(server.address, HOSTILE).unwrap());
     let port = server.port();
     let known = ["measure", "127.0.0.1", "-n", "1M", "-p", &port, "--key-file", key.to_str().unwrap()];
     let measured = || Running::start(&mut fullpipe(&known)).finish(3 * PROMPT);
-    // It has one test at a time: the stranger's must be over.
+    // It has one test at a time: that of the other client must be over.
     assert!(within(PROMPT, || measured().status.success()), "{}", server.log());
     std::fs::remove_file(key).unwrap();
 }

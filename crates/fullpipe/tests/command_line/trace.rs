@@ -431,6 +431,8 @@ fn a_silent_pipe_ends_at_the_first_interrupt_with_what_was_read() {
         command.args(["-c", "exec \"$0\" trace - --json <\"$1\"", env!("CARGO_BIN_EXE_fullpipe")]).arg(&pipe);
         let running = Running::start(&mut command);
         writer.write_all(content).unwrap();
+        // It listens to signals before it reads.
+        assert!(within(Duration::from_secs(10), || rustix::io::ioctl_fionread(&writer).unwrap() == 0), "nobody reads");
         running.interrupt();
         let output = running.finish(Duration::from_secs(10));
         assert_eq!(output.status.code(), Some(130), "{output:?}");

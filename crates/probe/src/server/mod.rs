@@ -454,7 +454,7 @@ impl Server {
 
     /// Reports the end of a test.
     fn report_end(&self, client: SocketAddr, ended: Result<TestTotals, TestFailure>) {
-        let ends_test = !ended.as_ref().is_err_and(|failure| failure.by_stranger);
+        let ends_test = !ended.as_ref().is_err_and(|failure| failure.by_unknown_client);
         // There is no receiver any more if the server is ending.
         let _ = self.events.send(QueuedEvent { event: end_event(client, ended), ends_test });
     }
@@ -488,18 +488,18 @@ struct TestFailure {
     /// The test up to its end, if data had flowed.
     measurement: Option<Box<Measurement>>,
     /// Set if the server serves only whom it knows, and the client has not proved that it is one.
-    by_stranger: bool,
+    by_unknown_client: bool,
 }
 
 impl From<String> for TestFailure {
     fn from(why: String) -> Self {
-        Self { why, cause: None, measurement: None, by_stranger: false }
+        Self { why, cause: None, measurement: None, by_unknown_client: false }
     }
 }
 
 impl From<Error> for TestFailure {
     fn from(error: Error) -> Self {
-        Self { why: error.to_string(), cause: Some(error), measurement: None, by_stranger: false }
+        Self { why: error.to_string(), cause: Some(error), measurement: None, by_unknown_client: false }
     }
 }
 

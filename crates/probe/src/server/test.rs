@@ -220,8 +220,8 @@ impl Test {
             ServerAction::Failed(error) => {
                 self.finish_transfer().await;
                 let measurement = self.totals(&Results::default()).measurement;
-                let by_stranger = !self.was_admitted && self.server.serves_only_known_clients();
-                return Some(Err(TestFailure { measurement, by_stranger, ..error.into() }));
+                let by_unknown_client = !self.was_admitted && self.server.serves_only_known_clients();
+                return Some(Err(TestFailure { measurement, by_unknown_client, ..error.into() }));
             }
         }
         None
