@@ -75,7 +75,9 @@ fn packets_of_a_slow_device_are_sorted_among_those_of_a_busy_one() {
     const BUFFERED: u64 = 250_000_000;
     // Data passes one device, acknowledgements the other, over 0.9 s.
     let mut packets = packets();
-    packets.iter_mut().for_each(|packet| packet.at = BEGIN + (packet.at - BEGIN) * 10);
+    for packet in &mut packets {
+        packet.at = BEGIN + (packet.at - BEGIN) * 10;
+    }
     let interface = |packet: &Packet| u32::from(packet.original < 100);
     let written = |packet: &Packet| match interface(packet) {
         0 => packet.at,
