@@ -45,7 +45,7 @@ pub(crate) struct Source {
     /// When it tries next without being woken.
     wakes: Option<Time>,
     finished: bool,
-    /// What it did not come to write before it was stopped, of what it had to.
+    /// Bytes that it had to write and did not before it was stopped.
     unwritten: ByteCount,
 }
 
@@ -88,7 +88,7 @@ impl Source {
         self.total
     }
 
-    /// Returns what it did not come to write before it was stopped, of what it had to.
+    /// Returns the bytes that it had to write and did not before it was stopped.
     pub(crate) fn unwritten(&self) -> ByteCount {
         self.unwritten
     }

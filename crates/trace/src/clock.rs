@@ -58,8 +58,8 @@ impl Steps {
 }
 
 impl Clock {
-    /// Returns the time of the next packet of the file, which `device` captured. It is at most [`LATE`] before another's
-    /// of that device, and [`LATE_OF_DEVICE`] before any: after a longer step, the clock goes on from the packet before.
+    /// Returns the time of the next packet of the file, captured by `device`. It is at most [`LATE`] before others of
+    /// that device, and [`LATE_OF_DEVICE`] before any: after a longer step, the clock goes on from the packet before.
     #[inline]
     pub(crate) fn time(&mut self, at: Time, device: u16) -> Time {
         let at = at.as_nanos().wrapping_add(self.offset);
