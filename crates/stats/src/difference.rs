@@ -58,9 +58,9 @@ impl Difference {
 /// Returns the difference of pairs of runs, `(A, B)` each, that were measured next to each other in random order.
 ///
 /// Of the logarithms of B ÷ A: the Hodges–Lehmann estimate with the interval of Wilcoxon's signed ranks (Hollander,
-/// Wolfe and Chicken, 3.2 and 3.3), from six pairs on; the mean with Student's interval below, for which runs have a noise of 0.4 % at least. The order of each pair
-/// is what makes it exact: drift and bursts fall on A and B alike. Pairs with a value of zero have no ratio and are
-/// left out; `None` if fewer than two are left.
+/// Wolfe and Chicken, 3.2 and 3.3), from six pairs on; the mean with Student's interval below, for which runs have a
+/// noise of 0.4 % at least. The order of each pair is what makes it exact: drift and bursts fall on A and B alike. Pairs
+/// with a value of zero have no ratio and are left out; `None` if fewer than two are left.
 pub fn paired<T: Magnitude>(pairs: &[(T, T)]) -> Option<Difference> {
     let logs: Vec<f64> = pairs.iter().filter_map(|(a, b)| Some(log(*b)? - log(*a)?)).collect();
     signed_rank::located(&logs).or_else(|| mean_of(&logs)).map(Difference::of_logs)
