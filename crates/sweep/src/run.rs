@@ -80,13 +80,14 @@ impl Sweep<'_> {
         keep: &mut dyn FnMut(SweepRunRecord) -> Result<(), M::Error>,
     ) -> Result<SweepReport, M::Error> {
         let mut account = Account::default();
+        let mut started = self.runs.len();
         while let Next::Run { cell, reason } = self.plan.next(&self.runs) {
             let number = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
             if let Some(hours) = self.plan.fixed().hours {
                 measure.wait_for(hours);
             }
             if self.is_interrupted() {
-                return Ok(self.report(true));
+                return Ok(self.report(true, started));
             }
             let before = account.passed(measure.device());
             let begun = Instant::now();
@@ -94,7 +95,7 @@ impl Sweep<'_> {
             let during = account.passed(measure.device());
             // What measures may call the interrupt an error.
             if self.is_interrupted() {
-                return Ok(self.report(true));
+                return Ok(self.report(true, started));
             }
             let (run, measurement, rest) = match measured {
                 Ok(measurement) => {
@@ -108,15 +109,19 @@ impl Sweep<'_> {
                     (not_started(cell, reason, begun.elapsed().into(), why), None, PAUSE)
                 }
             };
+            let was_started = measurement.is_some();
             let is_last = measurement.as_ref().is_some_and(|measurement| measurement.interrupted);
             keep(record(self.plan, number, &run, measurement))?;
             self.runs.push(run);
+            if was_started {
+                started = self.runs.len();
+            }
             if is_last {
                 break;
             }
             measure.rest(rest);
         }
-        Ok(self.report(false))
+        Ok(self.report(false, started))
     }
 
     /// Measures a setting; an attempt that fails is followed by others.
@@ -170,21 +175,24 @@ impl Sweep<'_> {
         }
     }
 
-    fn report(self, interrupted: bool) -> SweepReport {
+    /// Returns the report. The runs behind the first `started` ones could not be started: a server that is gone says
+    /// nothing about their settings.
+    fn report(self, interrupted: bool, started: usize) -> SweepReport {
         let Self { plan, runs, .. } = self;
+        let judged = &runs[..started];
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         SweepReport {
             plan: plan.fixed().clone(),
             segments: plan.segments(&runs).into_iter().map(count).collect(),
-            answer: plan.answer(&runs),
-            left_out: plan.left_out(&runs),
+            answer: plan.answer(judged),
+            left_out: plan.left_out(judged),
             predicted_knee: plan.predicted_knee(),
-            surface: plan.surface(&runs),
+            surface: plan.surface(judged),
             rtt: growth_of_rtt(&runs),
             dips: dips(&runs, plan.fixed().rtt),
             forecast: plan.fixed().forecast.map(|forecast| forecast.median),
             spent: spent(&runs),
-            grid: plan.grid_cost(&runs),
+            grid: plan.grid_cost(judged),
             runs,
             interrupted,
         }
