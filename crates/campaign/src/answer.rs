@@ -19,7 +19,7 @@ const RUNS_OF_LIKELY: usize = 2;
 /// Chance from which on a cell does rather than not.
 const RATHER: f64 = 0.5;
 
-/// How certain an answer can be.
+/// The certainty of an answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Certainty {
     /// No cheaper setting is undecided.
