@@ -59,8 +59,8 @@ impl Difference {
 ///
 /// Of the logarithms of B ÷ A: the Hodges–Lehmann estimate with the interval of Wilcoxon's signed ranks (Hollander,
 /// Wolfe and Chicken, 3.2 and 3.3), from six pairs on; the mean with Student's interval below, for which runs have a
-/// noise of 0.4 % at least. The order of each pair is what makes it exact: drift and bursts fall on A and B alike. Pairs
-/// with a value of zero have no ratio and are left out; `None` if fewer than two are left.
+/// noise of 0.4 % at least. The order of each pair is what makes it exact: drift and bursts fall on A and B alike.
+/// Pairs with a value of zero have no ratio and are left out; `None` if fewer than two are left.
 pub fn paired<T: Magnitude>(pairs: &[(T, T)]) -> Option<Difference> {
     let logs: Vec<f64> = pairs.iter().filter_map(|(a, b)| Some(log(*b)? - log(*a)?)).collect();
     signed_rank::located(&logs).or_else(|| mean_of(&logs)).map(Difference::of_logs)
@@ -70,9 +70,9 @@ pub fn paired<T: Magnitude>(pairs: &[(T, T)]) -> Option<Difference> {
 ///
 /// Of the logarithms: the Hodges–Lehmann estimate with the interval of the rank sum test (Hollander, Wolfe and Chicken,
 /// 4.2 and 4.3); where the samples are too small for that, the difference of means with Welch's interval (Biometrika
-/// 34, 1947), the degrees of freedom rounded down, for which runs have a noise of 0.4 % at least. It holds if all runs saw the same conditions: what changed between
-/// the samples, time included, cannot be distinguished from a difference. Values of zero are left out; `None` if fewer
-/// than two are left of either sample.
+/// 34, 1947), the degrees of freedom rounded down, for which runs have a noise of 0.4 % at least. It holds if all runs
+/// saw the same conditions: what changed between the samples, time included, cannot be distinguished from a difference.
+/// Values of zero are left out; `None` if fewer than two are left of either sample.
 pub fn unpaired<T: Magnitude>(a: &[T], b: &[T]) -> Option<Difference> {
     let logs = |values: &[T]| values.iter().filter_map(|value| log(*value)).collect::<Vec<_>>();
     let (a, b) = (logs(a), logs(b));
