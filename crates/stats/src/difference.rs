@@ -97,8 +97,8 @@ fn welch(a: &[f64], b: &[f64]) -> Option<Located> {
     Some(Located { estimate, low: estimate - half, high: estimate + half })
 }
 
-/// Returns the square of the standard error of the mean of so many runs that hardly differ: a few that agree do not show
-/// that there is no noise.
+/// Returns the square of the standard error of the mean of so many runs that hardly differ: a few that agree do not
+/// show that there is no noise.
 fn least_square_error(runs: usize) -> f64 {
     MIN_NOISE * MIN_NOISE / runs as f64
 }
