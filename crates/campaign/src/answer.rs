@@ -19,14 +19,30 @@ const RUNS_OF_LIKELY: usize = 2;
 /// Chance from which on a cell does rather than not.
 const RATHER: f64 = 0.5;
 
+/// The certainty of an answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Certainty {
+    /// No cheaper setting is undecided.
+    pub(crate) sure: bool,
+    /// The whole grid is measured, each setting once or twice.
+    pub(crate) is_whole: bool,
+}
+
+/// Chance and runs from which on a cell does.
+type Enough = (f64, usize);
+
 /// Returns the answer that the runs give.
-pub(crate) fn answer(grid: &Grid, judged: &Judged, flight: f64, sure: bool) -> SweepAnswer {
+pub(crate) fn answer(grid: &Grid, judged: &Judged, flight: f64, certainty: Certainty) -> SweepAnswer {
     let cells = grid.cells();
     let estimate = |cell: Index| estimate(&cells, judged, cell);
     let with = |chance: f64| judged.order().iter().copied().find(move |cell| judged.chance(*cell) >= chance);
-    let knee = if sure { judged.knee() } else { likely_knee(judged) };
-    let frontier: Vec<Index> =
-        (0..grid.streams().len()).filter_map(|streams| smallest_window(grid, judged, (streams, knee))).collect();
+    let Certainty { sure, is_whole } = certainty;
+    let (knee, enough) = if sure { (judged.knee(), (SURE, 0)) } else { likely_knee(judged) };
+    // Of settings that have one run each, hardly any is sure: the others are judged as the knee is.
+    let enough = if is_whole { enough } else { (SURE, 0) };
+    let does = |cell: &Index| *cell == knee || has(judged, *cell, enough);
+    let smallest_window = |streams| (0..grid.windows().len()).map(|window| grid.at(window, streams)).find(does);
+    let frontier: Vec<Index> = (0..grid.streams().len()).filter_map(smallest_window).collect();
     let narrowest = frontier.iter().copied().min_by_key(|cell| (cells[*cell].window, cells[*cell].streams));
     let dearest = with(DOES).unwrap_or(judged.best());
     let position = |cell: Index| judged.order().iter().position(|of| *of == cell);
@@ -61,17 +77,13 @@ fn estimate(cells: &[SweepCell], judged: &Judged, cell: Index) -> SweepEstimate 
 }
 
 /// Returns the cheapest cell that was measured more than once and is likely to do, or else the cheapest measured one
-/// that does rather than not: the fastest may be so by luck alone, and dear.
-fn likely_knee(judged: &Judged) -> Index {
-    let cheapest = |chance: f64, runs: usize| {
-        judged.order().iter().copied().find(|cell| judged.chance(*cell) >= chance && judged.count(*cell) >= runs)
-    };
-    cheapest(LIKELY, RUNS_OF_LIKELY).or(cheapest(RATHER, 1)).unwrap_or(judged.best())
+/// that does rather than not, and what was enough: the fastest may be so by luck alone, and dear.
+fn likely_knee(judged: &Judged) -> (Index, Enough) {
+    let likely = [(LIKELY, RUNS_OF_LIKELY), (RATHER, 1)];
+    let cheapest = |enough| Some((judged.order().iter().copied().find(|cell| has(judged, *cell, enough))?, enough));
+    likely.into_iter().find_map(cheapest).unwrap_or((judged.best(), (RATHER, 1)))
 }
 
-/// Returns the smallest window that does with the `streams`th number of streams. The knee does, even if it is only the
-/// best that is known.
-fn smallest_window(grid: &Grid, judged: &Judged, (streams, knee): (usize, Index)) -> Option<Index> {
-    let does = |cell: &Index| judged.chance(*cell) >= SURE || *cell == knee;
-    (0..grid.windows().len()).map(|window| grid.at(window, streams)).find(does)
+fn has(judged: &Judged, cell: Index, (chance, runs): Enough) -> bool {
+    judged.chance(cell) >= chance && judged.count(cell) >= runs
 }

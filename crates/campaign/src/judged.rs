@@ -1,6 +1,7 @@
 //! Cells judged by the surface: the fastest, and the chance of each to come near it.
 
 use fullpipe_record::SweepRun;
+use fullpipe_stats::median;
 
 use crate::grid::{Grid, Index};
 use crate::left_out::{Attempts, waiting};
@@ -192,17 +193,8 @@ fn counts(cells: usize, seen: &[Observation]) -> Vec<usize> {
 
 /// Returns the median of each cell's runs.
 fn typical(cells: usize, seen: &[Observation]) -> Vec<Option<f64>> {
-    let of = |cell| {
-        let mut rates: Vec<f64> = seen.iter().filter(|(of, _)| *of == cell).map(|(_, rate)| *rate).collect();
-        rates.sort_by(f64::total_cmp);
-        let middle = rates.len() / 2;
-        match rates.len() {
-            0 => None,
-            odd if odd % 2 == 1 => Some(rates[middle]),
-            _ => Some(f64::midpoint(rates[middle - 1], rates[middle])),
-        }
-    };
-    (0..cells).map(of).collect()
+    let of = |cell| seen.iter().filter(move |(of, _)| *of == cell).map(|(_, rate)| *rate);
+    (0..cells).map(|cell| median(&of(cell).collect::<Vec<f64>>())).collect()
 }
 
 /// Returns the standard deviation of a run: the usual one, corrected by the cells that have several.

@@ -3,14 +3,14 @@
 use fullpipe_record::{SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun};
 use fullpipe_units::{BitRate, Span};
 
-use crate::answer::{answer, estimates};
+use crate::answer::{Certainty, answer, estimates};
 use crate::cost::{GRID_RUN, Length, grid_cost, permitted, run_cost, spent};
 use crate::grid::{Grid, Index};
 use crate::judged::{ENOUGH, Judged, order};
 use crate::left_out::{Attempts, failing};
 use crate::order::ordered;
 use crate::segment::{Segment, segments};
-use crate::shape::{cheapest_of_flat, level};
+use crate::shape::{BY_WINDOW, cheapest_of_flat, level};
 use crate::surface::Plane;
 
 /// Streams of the anchors, in this order; the first have the largest window, the others one that gives twice the flight
@@ -22,9 +22,6 @@ const STEPS_OF_DOUBLING: usize = 2;
 
 /// Flight of an anchor, in rates so far × round-trip times.
 const AMPLE: f64 = 2.0;
-
-/// Share of the flight that a window permits from which on the window limits the rate.
-const BY_WINDOW: f64 = 0.8;
 
 /// A cheaper cell is measured while its chance to do is at least this.
 const MAYBE: f64 = 0.4;
@@ -84,7 +81,7 @@ pub enum Next {
 /// The end of a campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The knee is sure.
+    /// The knee is sure, or the whole grid is measured.
     Sure,
     /// The next run does not fit into the budget.
     Budget,
@@ -124,8 +121,7 @@ impl Plan {
     /// Returns the next step after `runs`, which are all so far in their order.
     pub fn next(&self, runs: &[SweepRun]) -> Next {
         if let Some(whole) = &self.whole {
-            let next = whole.get(runs.len()).map(|cell| Next::Run { cell: *cell, reason: SweepReason::Grid });
-            return next.filter(|_| self.permits(spent(runs))).unwrap_or(Next::Done(End::Sure));
+            return self.next_of_whole(whole, runs);
         }
         let state = self.state(runs);
         let Some(wanted) = self.wanted(&state, runs) else {
@@ -146,11 +142,13 @@ impl Plan {
     /// Returns the answer that `runs` give; `None` if there are too few over the path as it is now.
     pub fn answer(&self, runs: &[SweepRun]) -> Option<SweepAnswer> {
         let state = self.state(runs);
+        let is_whole = self.whole.is_some();
         let is_changing =
             state.begins.len() > 1 && state.judged.runs() <= self.anchors() || state.segment.suspicious > 0;
-        let sure = self.whole.is_none() && state.judged.can_go_on() && self.wanted(&state, runs).is_none();
+        let sure = !is_whole && state.judged.can_go_on() && self.wanted(&state, runs).is_none();
         let flight = flight(self.fixed.rtt, &state.judged);
-        (state.judged.has_best() && !is_changing).then(|| answer(&self.grid, &state.judged, flight, sure))
+        let has_answer = state.judged.has_best() && (is_whole || !is_changing);
+        has_answer.then(|| answer(&self.grid, &state.judged, flight, Certainty { sure, is_whole }))
     }
 
     /// Returns the rates of all settings that the runs over the present path show, in the order of [`Grid::cells`].
@@ -160,21 +158,19 @@ impl Plan {
 
     /// Returns the numbers of the runs, from 0, at which the path was another than before; the first is 0.
     pub fn segments(&self, runs: &[SweepRun]) -> Vec<usize> {
-        segments(runs, self.anchors()).0
+        self.course(runs).0
     }
 
     /// Returns the number of the first run that counts for the answer, from 0: those before it were made over another
-    /// path, or before a setting was known whose rate shows a change of the path.
+    /// path, or before a setting was known whose rate shows a change of the path. All runs of a sweep over the whole
+    /// grid count, as it measures no setting anew.
     pub fn counts_from(&self, runs: &[SweepRun]) -> usize {
-        segments(runs, self.anchors()).1.from
+        self.course(runs).1.from
     }
 
     /// Returns the settings that are left out over the path as it is now: at least two of their runs, and more than
-    /// half, do not count, as on a machine for which they are too much. Of a sweep over the whole grid, none is.
+    /// half, do not count, as on a machine for which they are too much.
     pub fn left_out(&self, runs: &[SweepRun]) -> Vec<SweepCell> {
-        if self.whole.is_some() {
-            return Vec::new();
-        }
         Attempts::of(&runs[self.counts_from(runs)..]).left_out().collect()
     }
 
@@ -205,9 +201,28 @@ impl Plan {
     }
 
     fn state(&self, runs: &[SweepRun]) -> State {
-        let (begins, segment) = segments(runs, self.anchors());
+        let (begins, segment) = self.course(runs);
         let judged = Judged::of(&self.grid, &self.plane, &runs[segment.from..]);
         State { judged, begins, segment }
+    }
+
+    /// Returns where each segment begins, and the state of the last. A sweep over the whole grid has no reference, and
+    /// all its runs count: what it left out, it would not measure again.
+    fn course(&self, runs: &[SweepRun]) -> (Vec<usize>, Segment) {
+        let (begins, segment) = segments(runs, self.anchors());
+        (begins, if self.whole.is_some() { Segment::default() } else { segment })
+    }
+
+    /// Returns the next run of the whole grid: the one that did not count once more, or the next setting.
+    fn next_of_whole(&self, whole: &[SweepCell], runs: &[SweepRun]) -> Next {
+        let again = again(runs).map(|cell| Next::Run { cell, reason: SweepReason::Again });
+        if again.is_none() && failing(runs) >= MAX_FAILING {
+            return Next::Done(End::Broken);
+        }
+        let settings = runs.iter().filter(|run| run.reason != SweepReason::Again).count();
+        let next = whole.get(settings).map(|cell| Next::Run { cell: *cell, reason: SweepReason::Grid });
+        let Some(next) = again.or(next) else { return Next::Done(End::Sure) };
+        if self.permits(spent(runs)) { next } else { Next::Done(End::Budget) }
     }
 
     /// Returns the cell that is wanted next, or nothing if the answer is sure.

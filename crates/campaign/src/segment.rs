@@ -1,6 +1,7 @@
 //! Runs over one and the same path: references, and the round-trip time without load, show where it has changed.
 
 use fullpipe_record::{SweepCell, SweepRun};
+use fullpipe_stats::median;
 use fullpipe_units::Span;
 
 use crate::left_out::Attempts;
@@ -127,20 +128,24 @@ impl References {
         Self { anchors, ..Self::default() }
     }
 
+    fn middle(&self) -> f64 {
+        median(&self.usual).unwrap_or_default()
+    }
+
     /// Returns true if another setting is so much faster that it is to be the reference.
     fn are_slower(&self, rate: f64) -> bool {
-        self.suspicious.is_empty() && rate - middle(&self.usual) > FASTER
+        self.suspicious.is_empty() && rate - self.middle() > FASTER
     }
 
     /// Returns this run's number if it is the third that agrees that the path has changed.
     fn follow(&mut self, number: usize, rate: f64) -> Option<usize> {
-        let difference = rate - middle(&self.usual);
+        let difference = rate - self.middle();
         if difference.abs() <= SUSPICION {
             self.usual.extend(self.suspicious.drain(..).map(|(_, rate)| rate));
             self.usual.push(rate);
             return None;
         }
-        let turned = |earlier: &(usize, f64)| (earlier.1 - middle(&self.usual)) * difference < 0.0;
+        let turned = |earlier: &(usize, f64)| (earlier.1 - self.middle()) * difference < 0.0;
         if self.suspicious.last().is_some_and(turned) {
             self.suspicious.clear();
         }
@@ -179,11 +184,4 @@ impl RoundTrips {
         self.differing.push((number, rtt));
         (self.differing.len() == CONFIRMING_RTT).then(|| self.differing[0].0)
     }
-}
-
-fn middle(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }

@@ -16,7 +16,7 @@ const MAYBE_SAME: f64 = 0.25;
 const WIDER: u16 = 3;
 
 /// Share of the flight that a window permits from which on the window limits the rate.
-const BY_WINDOW: f64 = 0.8;
+pub(crate) const BY_WINDOW: f64 = 0.8;
 
 /// Share of proportional growth, in logarithms, from which on a rate still grows.
 const GROWING: f64 = 0.6;

@@ -3,7 +3,7 @@
 use fullpipe_chart::shown;
 use fullpipe_probe::Snapshot;
 use fullpipe_record::{SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun};
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_units::{BitRate, Ratio, Span, median_rate};
 use ratatui_core::layout::Size;
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span as Words};
@@ -99,7 +99,7 @@ impl SweepPage {
         let rows = chosen(windows.len(), lines.saturating_sub(1), self.place(windows, |cell| cell.window));
         let columns =
             chosen(streams.len(), width.saturating_sub(LEFT) / TILE, self.place(streams, |cell| cell.streams));
-        let fastest = self.surface.iter().filter(|of| of.runs > 0).map(|of| of.rate).max().unwrap_or_default();
+        let fastest = self.surface.iter().filter_map(|of| self.known(of)).max().unwrap_or_default();
         let row = |row: &usize| {
             let window = Words::raw(format!("{:>width$}", windows[*row].to_string(), width = LEFT));
             let tiles = columns.iter().map(|column| self.tile(windows.len() * column + row, *row, *column, fastest));
@@ -117,13 +117,19 @@ impl SweepPage {
         values.iter().position(|value| *value == of(cell))
     }
 
+    /// Returns the rate of a setting that was measured; by runs before those that count, if there are no others.
+    fn known(&self, of: &SweepEstimate) -> Option<BitRate> {
+        let own = self.runs.iter().filter(|run| run.cell == of.cell).filter_map(|run| run.rate);
+        if of.runs > 0 { Some(of.rate) } else { median_rate(&own.collect::<Vec<_>>()) }
+    }
+
     /// Draws a setting: its rate in percent of the fastest, or a dot if it was not measured.
     fn tile(&self, index: usize, row: usize, column: usize, fastest: BitRate) -> Words<'static> {
         let cell = SweepCell { window: self.plan.windows[row], streams: self.plan.streams[column] };
-        let known = self.surface.get(index).filter(|of| of.runs > 0);
+        let known = self.surface.get(index).and_then(|of| self.known(of));
         let is_next = self.now.as_ref().is_some_and(|run| run.cell == cell);
         let is_knee = self.answer.as_ref().is_some_and(|answer| answer.knee.cell == cell);
-        let share = known.map(|of| Ratio::of(of.rate.as_f64(), fastest.as_f64()));
+        let share = known.map(|rate| Ratio::of(rate.as_f64(), fastest.as_f64()));
         let figure = share.map_or_else(|| "·".to_owned(), |share| format!("{:.0}", share.percent()));
         let style = share.map_or(dim(), shade);
         match (is_next, is_knee) {
@@ -336,6 +342,17 @@ mod tests {
         insta::assert_snapshot!("sweep_80x24", drawn(&page, now, 80, 24));
         insta::assert_snapshot!("sweep_120x40", drawn(&page, now, 120, 40));
         insta::assert_snapshot!("sweep_40x10", drawn(&page, now, 40, 10));
+    }
+
+    #[test]
+    fn a_setting_of_which_no_run_counts_any_more_has_the_rate_of_its_runs() {
+        let mut page = page();
+        let figure = |page: &SweepPage| drawn(page, Span::from_secs(35), 120, 40).matches(" 100").count();
+        let all = figure(&page);
+        for of in &mut page.surface {
+            of.runs = if of.cell.streams == 8 { 0 } else { of.runs };
+        }
+        assert_eq!(figure(&page), all, "{}", drawn(&page, Span::from_secs(35), 120, 40));
     }
 
     #[test]

@@ -2,7 +2,7 @@ use fullpipe_units::Ratio;
 
 use crate::magnitude::{Magnitude, log, ratio};
 use crate::order_statistics::Located;
-use crate::{NORMAL_80, NORMAL_975, rank_sum, signed_rank, student};
+use crate::{MIN_NOISE, NORMAL_80, NORMAL_975, rank_sum, signed_rank, student};
 
 /// By how much B differs from A, as a ratio, with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,9 +58,9 @@ impl Difference {
 /// Returns the difference of pairs of runs, `(A, B)` each, that were measured next to each other in random order.
 ///
 /// Of the logarithms of B ÷ A: the Hodges–Lehmann estimate with the interval of Wilcoxon's signed ranks (Hollander,
-/// Wolfe and Chicken, 3.2 and 3.3), from six pairs on; the mean with Student's interval below. The order of each pair
-/// is what makes it exact: drift and bursts fall on A and B alike. Pairs with a value of zero have no ratio and are
-/// left out; `None` if fewer than two are left.
+/// Wolfe and Chicken, 3.2 and 3.3), from six pairs on; the mean with Student's interval below, for which runs have a
+/// noise of 0.4 % at least. The order of each pair is what makes it exact: drift and bursts fall on A and B alike.
+/// Pairs with a value of zero have no ratio and are left out; `None` if fewer than two are left.
 pub fn paired<T: Magnitude>(pairs: &[(T, T)]) -> Option<Difference> {
     let logs: Vec<f64> = pairs.iter().filter_map(|(a, b)| Some(log(*b)? - log(*a)?)).collect();
     signed_rank::located(&logs).or_else(|| mean_of(&logs)).map(Difference::of_logs)
@@ -70,30 +70,37 @@ pub fn paired<T: Magnitude>(pairs: &[(T, T)]) -> Option<Difference> {
 ///
 /// Of the logarithms: the Hodges–Lehmann estimate with the interval of the rank sum test (Hollander, Wolfe and Chicken,
 /// 4.2 and 4.3); where the samples are too small for that, the difference of means with Welch's interval (Biometrika
-/// 34, 1947), the degrees of freedom rounded down. It holds if all runs saw the same conditions: what changed between
-/// the samples, time included, cannot be distinguished from a difference. Values of zero are left out; `None` if fewer
-/// than two are left of either sample.
+/// 34, 1947), the degrees of freedom rounded down, for which runs have a noise of 0.4 % at least. It holds if all runs
+/// saw the same conditions: what changed between the samples, time included, cannot be distinguished from a difference.
+/// Values of zero are left out; `None` if fewer than two are left of either sample.
 pub fn unpaired<T: Magnitude>(a: &[T], b: &[T]) -> Option<Difference> {
     let logs = |values: &[T]| values.iter().filter_map(|value| log(*value)).collect::<Vec<_>>();
     let (a, b) = (logs(a), logs(b));
     rank_sum::located(&a, &b).or_else(|| welch(&a, &b)).map(Difference::of_logs)
 }
 
+/// Returns the mean of differences of two runs each, with Student's interval.
 fn mean_of(values: &[f64]) -> Option<Located> {
     let (mean, square) = mean_and_square_error(values)?;
+    let square = square.max(2.0 * least_square_error(values.len()));
     let half = student::quantile(0.975, values.len() - 1) * square.sqrt();
     Some(Located { estimate: mean, low: mean - half, high: mean + half })
 }
 
 fn welch(a: &[f64], b: &[f64]) -> Option<Located> {
     let ((mean_a, square_a), (mean_b, square_b)) = (mean_and_square_error(a)?, mean_and_square_error(b)?);
+    let (square_a, square_b) = (square_a.max(least_square_error(a.len())), square_b.max(least_square_error(b.len())));
     let square = square_a + square_b;
     let part = |square: f64, count: usize| square * square / (count - 1) as f64;
     let freedom = square * square / (part(square_a, a.len()) + part(square_b, b.len()));
-    // Without any spread it is undefined, and of no consequence.
-    let freedom = if freedom.is_finite() { freedom as usize } else { 1 };
-    let (estimate, half) = (mean_b - mean_a, student::quantile(0.975, freedom) * square.sqrt());
+    let (estimate, half) = (mean_b - mean_a, student::quantile(0.975, freedom as usize) * square.sqrt());
     Some(Located { estimate, low: estimate - half, high: estimate + half })
+}
+
+/// Returns the square of the standard error of the mean of so many runs that hardly differ: a few that agree do not
+/// show that there is no noise.
+fn least_square_error(runs: usize) -> f64 {
+    MIN_NOISE * MIN_NOISE / runs as f64
 }
 
 /// Returns the mean and the square of its standard error; `None` of fewer than two values.
@@ -162,10 +169,26 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_agree_leave_no_doubt() {
+    fn a_few_runs_that_agree_have_an_interval_as_wide_as_usual_noise() {
         let same = rates(&[100, 100, 100]);
-        assert_eq!(unpaired(&same, &same), Some(Difference { ratio: Ratio::ONE, low: Ratio::ONE, high: Ratio::ONE }));
+        let none = unpaired(&same, &same).unwrap();
+        assert!(none.ratio == Ratio::ONE && none.conclusion() == Conclusion::Same, "{none:?}");
         assert_eq!(unpaired(&same, &rates(&[200, 200])).unwrap().conclusion(), Conclusion::Different);
+        // Student's table: 4.303 × 0.4 % of two runs each, 12.706 × 0.4 % of two pairs, 2.776 × 0.4 % × √(2 ÷ 5) of
+        // five; and what has a spread on one side only.
+        let two = |mbps: u64| rates(&[mbps, mbps]);
+        let pairs = |count: usize| paired(&vec![(BitRate::from_mbps(100), BitRate::from_mbps(103)); count]).unwrap();
+        for (found, half) in [
+            (unpaired(&two(100), &two(103)).unwrap(), 0.01721),
+            (pairs(2), 0.05082),
+            (pairs(5), 0.00702),
+            (unpaired(&two(100), &rates(&[102, 104])).unwrap(), 0.0),
+        ] {
+            let (low, high) = (libm::log(found.low.get()), libm::log(found.high.get()));
+            assert!(high - low > 0.014, "{found:?}");
+            assert!(half == 0.0 || ((high - low) / 2.0 - half).abs() < 2e-5, "{found:?}");
+        }
+        assert_eq!(pairs(2).conclusion(), Conclusion::NoneShown);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) fn lower_tail(shares: &[f64]) -> Option<usize> {
 }
 
 /// Returns the median; of an even count, the mean of the middle two. `None` of nothing.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut values = values.to_vec();
     let middle = values.len() / 2;
     let is_odd = values.len() % 2 == 1;

@@ -210,7 +210,7 @@ fn of_knee(sweep: &SweepReport) -> Option<StoredFacts> {
         step: "knee".to_owned(),
         steady: Some(answer.knee.rate),
         rtt_idle: Some(sweep.plan.rtt),
-        valid: answer.sure,
+        valid: !sweep.interrupted,
         streams: Some(answer.knee.cell.streams),
         window: Some(answer.knee.cell.window),
         congestion: sweep.plan.congestion.clone(),

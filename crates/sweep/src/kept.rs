@@ -36,6 +36,27 @@ pub enum KeptError {
     },
 }
 
+/// Runs on their way to the archive.
+///
+/// One that could not be started waits for a later one that was: if none is, as where the server is gone, a sweep that
+/// is resumed tries these settings again.
+#[derive(Debug, Default)]
+pub struct Waiting(Vec<SweepRunRecord>);
+
+impl Waiting {
+    /// Takes the next run. Returns those that are to be kept now, in their order.
+    pub fn next(&mut self, record: SweepRunRecord) -> Vec<SweepRunRecord> {
+        let was_started = record.measurement.is_some();
+        self.0.push(record);
+        if was_started { std::mem::take(&mut self.0) } else { Vec::new() }
+    }
+
+    /// Returns whether no run waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl Kept {
     /// Reads the sweep whose plan has this identifier, or the end of it; without one, the sweep that began last. A run
     /// that is not there, as after a failure of the archive, ends it.

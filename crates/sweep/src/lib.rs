@@ -9,6 +9,6 @@ mod kept;
 mod prepare;
 mod run;
 
-pub use kept::{Kept, KeptError};
+pub use kept::{Kept, KeptError, Waiting};
 pub use prepare::{Wishes, light_request, plan, price};
 pub use run::{Measure, Sweep};

@@ -1,13 +1,14 @@
 //! The runs of a sweep, one after another.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use fullpipe_campaign::{Next, Plan, dips, growth_of_rtt, spent, together};
 use fullpipe_record::{
-    DailyHours, DeviceCounts, Direction, Measurement, Request, Summary, SweepCell, SweepLoad, SweepReason, SweepReport,
-    SweepRun, SweepRunRecord,
+    DailyHours, DeviceCounts, Direction, Measurement, Request, Summary, SweepCell, SweepCost, SweepLoad, SweepReason,
+    SweepReport, SweepRun, SweepRunRecord,
 };
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::course::load;
 use crate::device::{Account, device};
@@ -22,10 +23,20 @@ const INTERVAL: Span = SweepLoad::STEP;
 /// Payload of a segment on Ethernet, with time stamps.
 const USUAL_MSS: ByteCount = ByteCount::new(1448);
 
+/// Attempts to start a run, after which it is one that does not count.
+const ATTEMPTS: u32 = 3;
+
+/// Pause after an attempt that failed: a server that is started again, or serves somebody else, is there again soon.
+const PAUSE: Span = Span::from_secs(5);
+
 /// Something that measures: a real host, a lab or a simulation.
 pub trait Measure {
     /// Why a measurement could not be made at all.
     type Error;
+
+    /// Returns the reason for which a single measurement could not be made, a sentence, where another attempt or
+    /// another setting may succeed; `None` of an error with which the whole sweep fails.
+    fn of_single(error: &Self::Error) -> Option<String>;
 
     /// Makes one measurement, the `number`th of the sweep, from 0. It is interrupted once it has moved more than `most`
     /// bytes of payload, where bytes cost somebody something.
@@ -58,46 +69,77 @@ pub struct Sweep<'s> {
 
 impl Sweep<'_> {
     /// Makes the runs that are left, and passes each to `keep` before the next begins. An interrupt ends it before its
-    /// next run, and a run that it cut short is not kept. One that reaches the bytes that are permitted is the last.
+    /// next run, and a run that it cut short is not kept. One that reaches the bytes that are permitted is the last. A
+    /// run that cannot be started at three attempts does not count, and has no measurement.
     ///
     /// # Errors
-    /// Fails if a measurement cannot be made, and with an error of `keep`.
+    /// Fails if no measurement can be made, and with an error of `keep`.
     pub fn run<M: Measure>(
         mut self,
         measure: &mut M,
         keep: &mut dyn FnMut(SweepRunRecord) -> Result<(), M::Error>,
     ) -> Result<SweepReport, M::Error> {
         let mut account = Account::default();
+        let mut started = self.runs.len();
         while let Next::Run { cell, reason } = self.plan.next(&self.runs) {
             let number = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
             if let Some(hours) = self.plan.fixed().hours {
                 measure.wait_for(hours);
             }
             if self.is_interrupted() {
-                return Ok(self.report(true));
+                return Ok(self.report(true, started));
             }
             let before = account.passed(measure.device());
-            let left = self.plan.fixed().max_bytes.map(|most| most.saturating_sub(spent(&self.runs).bytes));
-            let measurement = match measure.measure(number, &self.request(cell), left) {
-                // What measures may call the interrupt an error.
-                Err(_) if self.is_interrupted() => return Ok(self.report(true)),
-                measured => measured?,
-            };
+            let begun = Instant::now();
+            let measured = self.measured(measure, number, cell);
             let during = account.passed(measure.device());
+            // What measures may call the interrupt an error.
             if self.is_interrupted() {
-                return Ok(self.report(true));
+                return Ok(self.report(true, started));
             }
-            let device = device(before.as_ref(), during, &measurement, payload(&measurement));
-            let run = SweepRun { device, ..self.figures(cell, reason, &measurement) };
-            let (rest, is_last) = (run.took.saturating_sub(wall(&measurement)), measurement.interrupted);
+            let (run, measurement, rest) = match measured {
+                Ok(measurement) => {
+                    let device = device(before.as_ref(), during, &measurement, payload(&measurement));
+                    let run = SweepRun { device, ..self.figures(cell, reason, &measurement) };
+                    let rest = run.took.saturating_sub(wall(&measurement));
+                    (run, Some(measurement), rest)
+                }
+                Err(error) => {
+                    let Some(why) = M::of_single(&error) else { return Err(error) };
+                    (not_started(cell, reason, begun.elapsed().into(), why), None, PAUSE)
+                }
+            };
+            let was_started = measurement.is_some();
+            let is_last = measurement.as_ref().is_some_and(|measurement| measurement.interrupted);
             keep(record(self.plan, number, &run, measurement))?;
             self.runs.push(run);
+            if was_started {
+                started = self.runs.len();
+            }
             if is_last {
                 break;
             }
             measure.rest(rest);
         }
-        Ok(self.report(false))
+        Ok(self.report(false, started))
+    }
+
+    /// Measures a setting; an attempt that fails is followed by others.
+    fn measured<M: Measure>(&self, measure: &mut M, number: u32, cell: SweepCell) -> Result<Measurement, M::Error> {
+        let request = self.request(cell);
+        let left = self.plan.fixed().max_bytes.map(|most| most.saturating_sub(spent(&self.runs).bytes));
+        let mut measured = measure.measure(number, &request, left);
+        for _ in 1..ATTEMPTS {
+            if measured.as_ref().err().and_then(M::of_single).is_none() {
+                break;
+            }
+            measure.rest(PAUSE);
+            if self.is_interrupted() {
+                break;
+            }
+            measured = measure.measure(number, &request, left);
+        }
+        measured
     }
 
     fn is_interrupted(&self) -> bool {
@@ -133,21 +175,24 @@ impl Sweep<'_> {
         }
     }
 
-    fn report(self, interrupted: bool) -> SweepReport {
+    /// Returns the report. The runs behind the first `started` ones could not be started: a server that is gone says
+    /// nothing about their settings.
+    fn report(self, interrupted: bool, started: usize) -> SweepReport {
         let Self { plan, runs, .. } = self;
+        let judged = &runs[..started];
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         SweepReport {
             plan: plan.fixed().clone(),
             segments: plan.segments(&runs).into_iter().map(count).collect(),
-            answer: plan.answer(&runs),
-            left_out: plan.left_out(&runs),
+            answer: plan.answer(judged),
+            left_out: plan.left_out(judged),
             predicted_knee: plan.predicted_knee(),
-            surface: plan.surface(&runs),
+            surface: plan.surface(judged),
             rtt: growth_of_rtt(&runs),
             dips: dips(&runs, plan.fixed().rtt),
             forecast: plan.fixed().forecast.map(|forecast| forecast.median),
             spent: spent(&runs),
-            grid: plan.grid_cost(&runs),
+            grid: plan.grid_cost(judged),
             runs,
             interrupted,
         }
@@ -176,11 +221,19 @@ fn payload(measurement: &Measurement) -> ByteCount {
     }
 }
 
-fn record(plan: &Plan, number: u32, run: &SweepRun, mut measurement: Measurement) -> SweepRunRecord {
-    let ramp = measurement.summary.steady.map(|steady| steady.ramp);
-    for end in [&mut measurement.local, &mut measurement.remote] {
-        end.thin(ramp, KEPT_SAMPLES);
-    }
-    let sweep = plan.fixed().id.clone();
-    SweepRunRecord { sweep, number, run: run.clone(), measurement: Some(Box::new(measurement)) }
+/// Returns a run that could not be started, after attempts that took so long.
+fn not_started(cell: SweepCell, reason: SweepReason, took: Span, why: String) -> SweepRun {
+    let cost = SweepCost { bytes: ByteCount::ZERO, time: took };
+    SweepRun { rate: None, broken: vec![why], ..SweepRun::of(cell, reason, BitRate::ZERO, cost) }
+}
+
+fn record(plan: &Plan, number: u32, run: &SweepRun, measurement: Option<Measurement>) -> SweepRunRecord {
+    let thinned = measurement.map(|mut measurement| {
+        let ramp = measurement.summary.steady.map(|steady| steady.ramp);
+        for end in [&mut measurement.local, &mut measurement.remote] {
+            end.thin(ramp, KEPT_SAMPLES);
+        }
+        Box::new(measurement)
+    });
+    SweepRunRecord { sweep: plan.fixed().id.clone(), number, run: run.clone(), measurement: thinned }
 }

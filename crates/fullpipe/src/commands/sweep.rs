@@ -20,7 +20,7 @@ use fullpipe_record::{
 };
 use fullpipe_report as report;
 use fullpipe_scenario::{PathSpec, Scenario, Step, parse_path_flag_with};
-use fullpipe_sweep::{Kept, Measure, Sweep, Wishes, light_request, plan, price};
+use fullpipe_sweep::{Kept, Measure, Sweep, Waiting, Wishes, light_request, plan, price};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use jiff::Zoned;
 
@@ -43,6 +43,9 @@ const FORECAST_EVERY: usize = 5;
 /// Time between two checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Flags that a sweep which is resumed does not take: those that are fixed once it has begun, and that of no archive.
+const FIXED: [&str; 9] = ["windows", "streams", "full", "order", "duty", "budget", "congestion", "seed", "no_store"];
+
 /// The sweep that was begun last, instead of an ID.
 const LAST: &str = "last";
 
@@ -58,15 +61,15 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     access: Access,
     /// Capacity of the path, if known; it permits a forecast
-    #[arg(long, value_name = "RATE", value_parser = capacity, help_heading = "Path")]
+    #[arg(long, value_name = "RATE", value_parser = capacity, help_heading = "Path", conflicts_with = "resume")]
     bandwidth: Option<BitRate>,
     /// The server sends, this end receives
-    #[arg(long, short = 'R', help_heading = "Sweep")]
+    #[arg(long, short = 'R', help_heading = "Sweep", conflicts_with = "resume")]
     reverse: bool,
     /// Begin runs in these hours of the day only: 01:00-05:00
     ///
     /// Local time. The first second of 1 Mbit/s and the question for consent come at once.
-    #[arg(long, value_name = "FROM-TO", help_heading = "Sweep")]
+    #[arg(long, value_name = "FROM-TO", help_heading = "Sweep", conflicts_with = "resume")]
     hours: Option<DailyHours>,
     #[command(flatten)]
     sweep: SweepArguments,
@@ -116,7 +119,9 @@ pub(crate) struct SweepArguments {
     #[arg(long, conflicts_with = "resume")]
     dry_run: bool,
     /// Go on with the sweep ID, or the last one, with the flags that it began with
-    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = LAST, conflicts_with = "no_store")]
+    ///
+    /// Of these only --max-bytes may be given again, to lower it.
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = LAST, conflicts_with_all = FIXED)]
     resume: Option<String>,
     /// Send more than 1 GiB without asking
     #[arg(long)]
@@ -211,7 +216,8 @@ impl SweepArguments {
             Some(id) => {
                 let id = Some(id.as_str()).filter(|id| *id != LAST);
                 let Kept { plan, runs } = Kept::find(&mut self.archive.existing()?, id)?;
-                (checked(plan, place)?, runs)
+                let max_bytes = plan.max_bytes.into_iter().chain(self.max_bytes).min();
+                (checked(SweepPlan { max_bytes, ..plan }, place)?, runs)
             }
             None => (self.plan(place, measure)?, Vec::new()),
         };
@@ -223,7 +229,7 @@ impl SweepArguments {
             terminal.document(&Document::new(sweep_plan));
             return Ok(());
         }
-        let mut archive = Archive { arguments: &self.archive, terminal, is_on: !self.archive.is_off() };
+        let mut archive = Archive::new(&self.archive, terminal);
         if self.resume.is_none() {
             self.consent(place, &plan)?;
             archive.begin(sweep_plan);
@@ -256,6 +262,7 @@ impl SweepArguments {
         if archive.is_on {
             self.archive.keep(&document, terminal);
         }
+        archive.note_waiting(plan.fixed());
         match (interrupted, has_answer) {
             (true, _) => Err(Failure::already_printed(INTERRUPTED)),
             (false, false) => Err(Failure::already_printed(FAILED)),
@@ -345,9 +352,15 @@ struct Archive<'a> {
     terminal: &'a Terminal,
     /// False if nothing is to be kept, or after a failure: without one run, those after it are of no use.
     is_on: bool,
+    /// Runs that could not be started.
+    waiting: Waiting,
 }
 
-impl Archive<'_> {
+impl<'a> Archive<'a> {
+    fn new(arguments: &'a KeepArguments, terminal: &'a Terminal) -> Self {
+        Self { arguments, terminal, is_on: !arguments.is_off(), waiting: Waiting::default() }
+    }
+
     /// Makes the archive, if there is none, and keeps the plan.
     fn begin(&mut self, plan: Content) {
         if self.is_on {
@@ -356,11 +369,15 @@ impl Archive<'_> {
         }
     }
 
-    /// Keeps a run.
+    /// Keeps a run, and those that wait for it.
     ///
     /// # Errors
     /// Fails if another program has kept a run with this number.
     fn keep(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
+        self.waiting.next(record).into_iter().try_for_each(|record| self.put(record))
+    }
+
+    fn put(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
         if !self.is_on {
             return Ok(());
         }
@@ -370,6 +387,14 @@ impl Archive<'_> {
         }
         self.note(kept.map(drop));
         Ok(())
+    }
+
+    /// States how to go on with a sweep whose last runs could not be started.
+    fn note_waiting(&self, plan: &SweepPlan) {
+        if self.is_on && !self.waiting.is_empty() {
+            let again = format!("`--resume {}` tries them again", plan.id);
+            self.terminal.notice(&format!("the last runs could not be started: {again}"));
+        }
     }
 
     fn note(&mut self, kept: Result<(), Failure>) {
@@ -427,6 +452,10 @@ impl Host<'_> {
 impl Measure for Host<'_> {
     type Error = Failure;
 
+    fn of_single(error: &Failure) -> Option<String> {
+        of_single(error)
+    }
+
     fn measure(&mut self, _: u32, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Failure> {
         let measurement = self.measurement(request, most)?;
         self.device = measurement.local.device.as_ref().map(|device| device.name.clone());
@@ -452,6 +481,12 @@ impl Measure for Host<'_> {
     }
 }
 
+/// Returns the sentence of a failure that another run may not have: a server that does not answer, too many streams.
+/// What is wrong in the command line, or lacks here, is so for all.
+fn of_single(error: &Failure) -> Option<String> {
+    (error.code == FAILED).then(|| error.message.clone())
+}
+
 /// Returns the time since midnight by the clock on the wall.
 fn time_of_day() -> Span {
     let now = Zoned::now();
@@ -470,6 +505,10 @@ struct EmulatedPath<'s> {
 
 impl Measure for EmulatedPath<'_> {
     type Error = Failure;
+
+    fn of_single(error: &Failure) -> Option<String> {
+        of_single(error)
+    }
 
     /// Bytes of an emulated path cost nobody anything.
     fn measure(&mut self, number: u32, request: &Request, _: Option<ByteCount>) -> Result<Measurement, Failure> {

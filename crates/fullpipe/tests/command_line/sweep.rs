@@ -29,6 +29,13 @@ fn sweep(data: &Path, more: &[&str]) -> Command {
     command
 }
 
+/// A sweep that goes on with the flags that it began with.
+fn resumed(data: &Path, more: &[&str]) -> Command {
+    let mut command = fullpipe(&SWEEP[..4]);
+    command.args(more).env("XDG_DATA_HOME", data);
+    command
+}
+
 fn archive(data: &Path, more: &[&str]) -> Command {
     let mut command = fullpipe(&["store"]);
     command.args(more).env("XDG_DATA_HOME", data);
@@ -89,7 +96,10 @@ fn sweeps_that_are_killed_at_fifty_moments_in_virtual_time() {
 }
 
 fn kills_in_virtual_time(kills: u64, seed: u64) {
-    let begin = |data: &Path, more: &[&str]| sweep(data, &[&["--budget", "100%"], more].concat());
+    let begin = |data: &Path, more: &[&str]| match more.first() {
+        Some(&"--resume") => resumed(data, more),
+        _ => sweep(data, &[&["--budget", "100%"], more].concat()),
+    };
     let (whole, begun) = (tempfile::tempdir().unwrap(), Instant::now());
     let expected = document(&run(&mut begin(whole.path(), &["--json"]), 60));
     // At moments that fall into all parts of a sweep, however fast the machine is.
@@ -267,7 +277,7 @@ fn a_sweep_ends_with_the_bytes_that_are_permitted() {
 #[test]
 fn a_resumed_sweep_must_exist() {
     let data = tempfile::tempdir().unwrap();
-    let missing = run(&mut sweep(data.path(), &["--resume"]), 30);
+    let missing = run(&mut resumed(data.path(), &["--resume"]), 30);
     assert!(sentence(&missing, 2).contains("there is no archive at"), "{missing:?}");
     assert!(run(&mut archive(data.path(), &["create"]), 30).status.success());
     for (resume, says) in [
@@ -275,10 +285,28 @@ fn a_resumed_sweep_must_exist() {
         (&["--resume", "../x"], "no document of the archive has the identifier"),
         (&["--resume", "00ff"], "no document of the archive has the identifier 00ff"),
         (&["--resume", "--no-store"], "cannot be used with"),
+        (&["--resume", "--windows", "64KiB"], "cannot be used with"),
+        (&["--resume", "--budget", "1%"], "cannot be used with"),
+        (&["--resume", "--full"], "cannot be used with"),
     ] {
-        let refused = run(&mut sweep(data.path(), resume), 30);
+        let refused = run(&mut resumed(data.path(), resume), 30);
         assert_eq!(refused.status.code(), Some(2), "{resume:?}");
         assert!(String::from_utf8_lossy(&refused.stderr).contains(says), "{refused:?}");
+    }
+    let reverse = run(fullpipe(&["sweep", "127.0.0.1", "--resume", "--reverse"]).env("XDG_DATA_HOME", data.path()), 30);
+    assert!(String::from_utf8_lossy(&reverse.stderr).contains("cannot be used with"), "{reverse:?}");
+}
+
+#[test]
+fn a_resumed_sweep_takes_fewer_bytes_and_never_more() {
+    let data = tempfile::tempdir().unwrap();
+    let permitted = |output: &std::process::Output| document(output)["sweep"]["plan"]["max_bytes"].clone();
+    let begun = run(&mut sweep(data.path(), &["--max-bytes", "100M", "--json"]), 60);
+    for (flags, bytes) in [(&[][..], 100 << 20), (&["--max-bytes", "1G"], 100 << 20), (&["--max-bytes", "1M"], 1 << 20)]
+    {
+        let resumed = run(&mut resumed(data.path(), &[&["--resume", "--json"], flags].concat()), 60);
+        assert_eq!(permitted(&resumed), json!(bytes), "{flags:?}");
+        assert_eq!(runs(&document(&resumed)), runs(&document(&begun)), "it was over");
     }
 }
 
@@ -295,8 +323,10 @@ mod tests_alone {
         let scenario = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
         std::fs::write(scenario.path(), SLOW).unwrap();
         let begin = |data: &Path, more: &[&str]| {
-            let mut command = fullpipe(&["lab", "sweep", scenario.path().to_str().unwrap(), "--duty", "100%"]);
-            command.args(["--windows", "16KiB..64KiB", "--streams", "1..4", "--budget", "100%"]);
+            let mut command = fullpipe(&["lab", "sweep", scenario.path().to_str().unwrap()]);
+            if more.first() != Some(&"--resume") {
+                command.args(["--duty", "100%", "--windows", "16KiB..64KiB", "--streams", "1..4", "--budget", "100%"]);
+            }
             // A dozen runs.
             command.args(["--max-bytes", "70M"]).args(more).env("XDG_DATA_HOME", data);
             command

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::common::oracles::{agrees_with_tcptrace, agrees_with_tshark, traced};
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Running, document, require, sentence};
+use fullpipe_testkit::{Running, document, require, sentence, within};
 use serde_json::Value;
 
 const TIMEOUT: u64 = 30;

@@ -2,10 +2,10 @@
 
 use fullpipe_chart::{HeatMap, Tile};
 use fullpipe_record::{
-    Direction, SweepAnswer, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepOrder, SweepPlan,
-    SweepReport, SweepRun, SweepShape,
+    Direction, SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepOrder,
+    SweepPlan, SweepReport, SweepRun, SweepShape,
 };
-use fullpipe_units::{ByteCount, Span, counted};
+use fullpipe_units::{BitRate, ByteCount, Span, counted, median_rate};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
@@ -102,20 +102,26 @@ pub fn sweep(report: &SweepReport, style: Style) -> String {
 
 /// Returns the rates by window and streams.
 pub(crate) fn rate_map(report: &SweepReport) -> HeatMap {
-    let tile = |of: &SweepEstimate| Tile {
-        window: of.cell.window,
-        streams: of.cell.streams.into(),
-        rate: of.rate,
-        is_measured: of.runs > 0,
-        note: match of.runs {
-            0 => interval(of),
-            runs => format!("{}, {}", interval(of), counted(runs, "run")),
-        },
+    let tile = |of: &SweepEstimate| {
+        let own = own_rates(report, of.cell);
+        let (rate, note) = match (of.runs, median_rate(&own)) {
+            (0, None) => (of.rate, interval(of)),
+            // The estimate is of the path as it is now, and knows nothing of runs that were made before.
+            (0, Some(rate)) => (rate, format!("{} before those that count", counted(own.len(), "run"))),
+            (runs, _) => (of.rate, format!("{}, {}", interval(of), counted(runs, "run"))),
+        };
+        let is_measured = of.runs > 0 || !own.is_empty();
+        Tile { window: of.cell.window, streams: of.cell.streams.into(), rate, is_measured, note }
     };
     let map = HeatMap::new("Rate by window and streams", report.surface.iter().map(tile).collect());
     let Some(answer) = &report.answer else { return map };
     let (knee, best) = (answer.knee.cell, answer.best.rate);
     map.knee(knee.window, knee.streams.into()).bdp(best.bytes_in(report.plan.rtt))
+}
+
+/// Returns the rates of all runs of a setting.
+fn own_rates(report: &SweepReport, cell: SweepCell) -> Vec<BitRate> {
+    report.runs.iter().filter(|run| run.cell == cell).filter_map(|run| run.rate).collect()
 }
 
 /// Returns the interval of a rate, with its unit once if it is the same.
@@ -180,8 +186,12 @@ pub(crate) fn sweep_sentences(report: &SweepReport) -> Vec<String> {
 }
 
 fn change(report: &SweepReport) -> Option<String> {
-    let begun = report.segments.last().filter(|_| report.segments.len() > 1)?;
-    Some(format!("The path changed during the sweep: only the runs from number {} on count for the answer.", begun + 1))
+    let begun = report.segments.last().filter(|_| report.segments.len() > 1)? + 1;
+    let what_counts = match report.plan.order {
+        None => format!("only the runs from number {begun} on count for the answer"),
+        Some(_) => format!("the runs from number {begun} on are of another path, and the answer is by all"),
+    };
+    Some(format!("The path changed during the sweep: {what_counts}."))
 }
 
 /// Returns the settings that are left out, with the reason of the last run of them.
@@ -200,7 +210,10 @@ fn verdict(report: &SweepReport) -> Option<String> {
     };
     let knee = &answer.knee;
     let certainty = match (answer.sure, report.plan.order) {
-        (_, Some(_)) => "the cheapest setting of the whole grid with 95 % of the best rate",
+        (_, Some(_)) if report.surface.iter().all(|of| of.runs > 0) => {
+            "the cheapest setting of the whole grid with 95 % of the best rate"
+        }
+        (_, Some(_)) => "the cheapest of the settings that were measured with 95 % of the best rate",
         (true, None) => "sure to have 95 % of the best rate",
         (false, None) if ended_early(report) => "the best by the runs that count; not sure",
         (false, None) => "the best within the budget; not sure",

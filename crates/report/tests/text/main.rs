@@ -7,7 +7,7 @@ mod host;
 mod page;
 mod programs;
 
-use fullpipe_record::{Content, Document, Published, Steady, SweepRun};
+use fullpipe_record::{Content, Document, Published, Steady, SweepOrder, SweepReport, SweepRun};
 use fullpipe_report::{self as report, Source, Style};
 use fullpipe_units::{BitRate, Span};
 
@@ -245,6 +245,42 @@ fn a_sweep_names_the_settings_that_are_left_out_and_does_not_blame_its_budget() 
     let said = done.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("Left out, as their runs do not count (packets were late): 8 × 1 MiB."), "{done}");
     assert!(said.contains("the best by the runs that count; not sure") && !said.contains("budget"), "{done}");
+}
+
+#[test]
+fn a_map_has_a_dot_only_where_no_run_was_made() {
+    let mut swept = page::swept(true);
+    let map = |swept: &SweepReport| {
+        let text = report::sweep(swept, Style::PLAIN);
+        text.lines()
+            .take_while(|line| !line.contains("windows down"))
+            .map(|line| line.to_owned() + "\n")
+            .collect::<String>()
+    };
+    // One of the four settings has no run.
+    swept.surface[2].runs = 0;
+    let counted = map(&swept);
+    assert_eq!(counted.matches('·').count(), 1, "{counted}");
+    for of in &mut swept.surface {
+        (of.rate, of.runs) = (BitRate::from_mbps(1), 0);
+    }
+    assert_eq!(map(&swept), counted, "the runs were made before those that count");
+}
+
+#[test]
+fn a_whole_grid_over_a_path_that_changed_says_so() {
+    let mut swept = page::swept(true);
+    (swept.plan.order, swept.segments) = (Some(SweepOrder::Nested), vec![0, 1]);
+    let said = |swept: &SweepReport| {
+        let text = textbook(&|style| report::sweep(swept, style));
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let whole = said(&swept);
+    assert!(whole.contains("the runs from number 2 on are of another path, and the answer is by all."), "{whole}");
+    assert!(whole.contains("the cheapest setting of the whole grid"), "{whole}");
+    swept.surface[2].runs = 0;
+    let part = said(&swept);
+    assert!(part.contains("the cheapest of the settings that were measured with 95 %"), "{part}");
 }
 
 #[test]

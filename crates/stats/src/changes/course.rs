@@ -1,5 +1,6 @@
 use fullpipe_units::{BitRate, Time};
 
+use crate::MIN_NOISE;
 use crate::changes::partition::MIN_AT_END;
 use crate::changes::{pattern, running};
 use crate::order_statistics::median;
@@ -13,9 +14,6 @@ const CUT: f64 = 2.0;
 
 /// Standard deviation by median deviation, of normal values.
 const BY_MEDIAN_DEVIATION: f64 = 1.4826;
-
-/// Smaller noise, as a share, is none.
-const MIN_NOISE: f64 = 0.004;
 
 /// Runs up to which runs may be like each other.
 const ALIKE: usize = 8;
