@@ -56,8 +56,8 @@ pub(crate) fn objects(json: &[u8]) -> usize {
     json.iter().copied().filter(|byte| *byte == b'{').count()
 }
 
-/// Reads an object; serde alone would take an array of the same values for one. Texts need not be UTF-8, as with iperf3:
-/// what is none is replaced.
+/// Reads an object; serde alone would take an array of the same values for one. As with iperf3, texts need not be
+/// UTF-8: what is none is replaced.
 pub(crate) fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     if json.trim_ascii_start().first() != Some(&b'{') {
         return Err("it is not a JSON object".to_owned());

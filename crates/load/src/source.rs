@@ -24,7 +24,7 @@ const COMPLETION_TIMEOUT: Duration = Duration::from_millis(100);
 /// costs no memory for each stream.
 const SHARED: usize = 1 << 20;
 
-/// What all streams send, while there are any.
+/// The bytes that all streams send, while there are any.
 static DATA: Mutex<Weak<Pages>> = Mutex::new(Weak::new());
 
 /// The same as a file in memory.

@@ -25,8 +25,8 @@ const BURST_TIME: Span = Span::from_millis(500);
 /// Burst that is permitted whatever the limit is: iperf3 writes as much at once by default.
 const MIN_BURST: ByteCount = ByteCount::from_kib(128);
 
-/// Returns how much of `burst` may exceed the `limit` of a rate. The client alone decides how much it writes at once: all
-/// of it would be without a limit.
+/// Returns how much of `burst` may exceed the `limit` of a rate. The client alone decides how much it writes at once:
+/// all of it would be without a limit.
 pub(super) fn permitted_burst(burst: ByteCount, limit: Option<BitRate>) -> ByteCount {
     limit.map_or(burst, |limit| burst.min(limit.bytes_in(BURST_TIME).max(MIN_BURST)))
 }
