@@ -189,8 +189,7 @@ impl Progress {
         }
     }
 
-    /// Marks the end of the omitted time at `elapsed`, from which bytes and intervals count. Returns the intervals before
-    /// it.
+    /// Marks the end of the omitted time, from which bytes and intervals count. Returns the intervals before it.
     fn begin_counting(&mut self, elapsed: Span) -> Vec<Interval> {
         if self.request.omit == Span::ZERO {
             self.omitted = Some(self.started.clone());
