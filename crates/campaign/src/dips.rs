@@ -117,7 +117,7 @@ fn cause(dips: &SweepDips, of_setting: Option<Correlation>, neighbours: Option<C
 mod tests {
     use super::*;
     use crate::{Grid, Next, Plan};
-    use fullpipe_record::{Direction, SweepCost, SweepOrder, SweepPlan};
+    use fullpipe_record::{SweepCost, SweepOrder, SweepPlan};
     use fullpipe_units::ByteCount;
     use rand_pcg::Pcg64Mcg;
     use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -143,23 +143,13 @@ mod tests {
     fn plan(order: SweepOrder) -> Plan {
         let grid = Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
         Plan::new(SweepPlan {
-            id: String::new(),
-            target: String::new(),
             is_virtual: true,
             windows: grid.windows().to_vec(),
             streams: grid.streams().to_vec(),
             order: Some(order),
             seed: 1,
             rtt: RTT,
-            overhead: Span::ZERO,
-            duty: Ratio::ONE,
-            budget: Ratio::ONE,
-            max_bytes: None,
-            congestion: None,
-            direction: Direction::Upload,
-            hours: None,
-            predicted: Vec::new(),
-            forecast: None,
+            ..SweepPlan::default()
         })
         .unwrap()
     }

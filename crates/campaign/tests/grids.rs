@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fullpipe_campaign::{Grid, Next, Plan, run_cost, spent};
-use fullpipe_record::{Direction, SweepCell, SweepPlan, SweepReason, SweepRun};
+use fullpipe_record::{SweepCell, SweepPlan, SweepReason, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 /// A recorded grid.
@@ -56,18 +56,12 @@ fn plan(rtt: Span) -> Plan {
         is_virtual: true,
         windows: grid.windows().to_vec(),
         streams: grid.streams().to_vec(),
-        order: None,
         seed: 1,
         rtt,
         overhead: rtt * 4,
         duty: Ratio::new(0.5),
         budget: Ratio::new(0.2),
-        max_bytes: None,
-        congestion: None,
-        direction: Direction::Upload,
-        hours: None,
-        predicted: Vec::new(),
-        forecast: None,
+        ..SweepPlan::default()
     })
     .unwrap()
 }

@@ -1,8 +1,8 @@
 //! Sweeps over whole grids: each setting is measured, and each run counts for the answer.
 
 use fullpipe_campaign::{End, Grid, Next, Plan};
-use fullpipe_record::{Direction, SweepCell, SweepCost, SweepOrder, SweepPlan, SweepReason, SweepRun};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_record::{SweepCell, SweepCost, SweepOrder, SweepPlan, SweepReason, SweepRun};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// Rates in Mbit/s of 16 to 128 KiB, a line for each of 1 to 4 streams.
 const RATES: [[f64; 4]; 4] =
@@ -19,15 +19,7 @@ fn plan(order: SweepOrder) -> Plan {
         order: Some(order),
         seed: 1,
         rtt: Span::from_millis(20),
-        overhead: Span::ZERO,
-        duty: Ratio::ONE,
-        budget: Ratio::ONE,
-        max_bytes: None,
-        congestion: None,
-        direction: Direction::Upload,
-        hours: None,
-        predicted: Vec::new(),
-        forecast: None,
+        ..SweepPlan::default()
     })
     .unwrap()
 }

@@ -262,21 +262,13 @@ mod tests {
         SweepPlan {
             id: "1".to_owned(),
             target: "server.example".to_owned(),
-            is_virtual: false,
             windows: (0..windows).map(|power| ByteCount::from_kib(8 << power)).collect(),
             streams: streams.to_vec(),
-            order: None,
             seed: 1,
             rtt: Span::from_millis(20),
-            overhead: Span::ZERO,
             duty: Ratio::new(0.5),
             budget: Ratio::new(0.2),
-            max_bytes: None,
-            congestion: None,
-            direction: Direction::Upload,
-            hours: None,
-            predicted: Vec::new(),
-            forecast: None,
+            ..SweepPlan::default()
         }
     }
 

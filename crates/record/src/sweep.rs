@@ -316,6 +316,32 @@ pub struct SweepPlan {
     pub forecast: Option<SweepForecast>,
 }
 
+impl Default for SweepPlan {
+    /// Returns a plan without settings, which may spend the bytes and the time of the whole grid and load the path all
+    /// the time.
+    fn default() -> Self {
+        Self {
+            id: String::new(),
+            target: String::new(),
+            is_virtual: false,
+            windows: Vec::new(),
+            streams: Vec::new(),
+            order: None,
+            seed: 0,
+            rtt: Span::ZERO,
+            overhead: Span::ZERO,
+            duty: Ratio::ONE,
+            budget: Ratio::ONE,
+            max_bytes: None,
+            congestion: None,
+            direction: Direction::default(),
+            hours: None,
+            predicted: Vec::new(),
+            forecast: None,
+        }
+    }
+}
+
 /// The cause of dips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -1,7 +1,7 @@
 //! Sweeps that are kept in the archive, ended and opened again.
 
 use fullpipe_campaign::{Next, Plan};
-use fullpipe_record::{Content, Direction, Document, SweepPlan, SweepReason, SweepRun, SweepRunRecord};
+use fullpipe_record::{Content, Document, SweepPlan, SweepReason, SweepRun, SweepRunRecord};
 use fullpipe_store::{Filter, Location, NewDocument, Store};
 use fullpipe_sweep::{Kept, KeptError};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
@@ -22,21 +22,13 @@ fn plan(id: &str) -> SweepPlan {
     SweepPlan {
         id: id.to_owned(),
         target: "host".to_owned(),
-        is_virtual: false,
         windows: vec![ByteCount::from_kib(64), ByteCount::from_kib(128), ByteCount::from_kib(256)],
         streams: vec![1, 2, 4],
-        order: None,
         seed: 1,
         rtt: Span::from_millis(20),
         overhead: Span::from_millis(100),
         duty: Ratio::new(0.5),
-        budget: Ratio::ONE,
-        max_bytes: None,
-        congestion: None,
-        direction: Direction::Upload,
-        hours: None,
-        predicted: Vec::new(),
-        forecast: None,
+        ..SweepPlan::default()
     }
 }
 

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_campaign::Plan;
 use fullpipe_record::{
-    Content, DailyHours, DeviceCounts, Direction, Document, EndReport, Measurement, Peer, Request, RttMethod,
-    RttReport, Summary, SweepPlan, SweepReason, SweepReport, SweepRunRecord, Validity,
+    Content, DailyHours, DeviceCounts, Document, EndReport, Measurement, Peer, Request, RttMethod, RttReport, Summary,
+    SweepPlan, SweepReason, SweepReport, SweepRunRecord, Validity,
 };
 use fullpipe_store::{Filter, Location, NewDocument, Store};
 use fullpipe_sweep::{Measure, Sweep, Waiting};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use jiff::Timestamp;
 
 /// Returns why the `attempt`th measurement of all, of so many streams, fails.
@@ -102,21 +102,11 @@ fn plan() -> Plan {
     Plan::new(SweepPlan {
         id: "01900000-0000-7000-8000-000000000001".to_owned(),
         target: "host".to_owned(),
-        is_virtual: false,
         windows: vec![ByteCount::from_kib(64), ByteCount::from_kib(128), ByteCount::from_kib(256)],
         streams: vec![1, 2, 4, 8],
-        order: None,
         seed: 1,
         rtt: Span::from_millis(20),
-        overhead: Span::ZERO,
-        duty: Ratio::ONE,
-        budget: Ratio::ONE,
-        max_bytes: None,
-        congestion: None,
-        direction: Direction::Upload,
-        hours: None,
-        predicted: Vec::new(),
-        forecast: None,
+        ..SweepPlan::default()
     })
     .unwrap()
 }

@@ -4,7 +4,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 use fullpipe_campaign::{Grid, Length, Next, Plan, run_cost};
-use fullpipe_record::{Direction, SweepAnswer, SweepCell, SweepPlan, SweepReason, SweepRun};
+use fullpipe_record::{SweepAnswer, SweepCell, SweepPlan, SweepReason, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -211,18 +211,11 @@ impl SimulatedPath {
             is_virtual: true,
             windows: self.grid.windows().to_vec(),
             streams: self.grid.streams().to_vec(),
-            order: None,
             seed: 1,
             rtt: self.rtt,
-            overhead: Span::ZERO,
             duty: Ratio::new(0.5),
             budget: Ratio::new(0.2),
-            max_bytes: None,
-            congestion: None,
-            direction: Direction::Upload,
-            hours: None,
-            predicted: Vec::new(),
-            forecast: None,
+            ..SweepPlan::default()
         }
     }
 

@@ -482,7 +482,7 @@ impl Measure for Host<'_> {
 }
 
 /// Returns the sentence of a failure that another run may not have: a server that does not answer, too many streams.
-/// What is wrong in the command line, or lacks here, is so for all.
+/// `None` for errors of the command line, and for permissions that this host lacks: every run would fail alike.
 fn of_single(error: &Failure) -> Option<String> {
     (error.code == FAILED).then(|| error.message.clone())
 }
