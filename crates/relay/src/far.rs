@@ -12,9 +12,10 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use crate::message::{Status, TAKES_BLOCKS, TargetError, TargetRequest};
+use crate::message::{PAD, Status, TAKES_BLOCKS, TAKES_PADDING, TargetError, TargetRequest};
 use crate::rules::{AllowedTargets, Target, permits};
 use crate::sockets::{CONNECT_DEADLINE, NEXT_ADDRESS, connect, late, resolve};
+use crate::window::{HeldWindow, read_padding, send_padding};
 
 /// Time in which a caller must prove itself, and in which a request must be complete.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
@@ -39,8 +40,7 @@ impl Far {
     /// # Errors
     /// Fails if it does not have the key, closes the connection, or takes too long.
     pub(crate) async fn answer(&self, stream: TcpStream) -> io::Result<Peer> {
-        let answered = timeout(HANDSHAKE_DEADLINE, Peer::answer(stream, &self.key, self.tls.as_ref())).await;
-        answered.unwrap_or_else(|_| Err(late(HANDSHAKE_DEADLINE)))
+        in_time(Peer::answer(stream, &self.key, self.tls.as_ref())).await
     }
 
     /// Waits for the request of a near relay, for as long as it likes, and connects to its target. `None` if the near
@@ -49,15 +49,20 @@ impl Far {
     /// # Errors
     /// Fails if the request is wrong, or the target is not permitted or not there; the near relay knows it then.
     pub(crate) async fn serve(&self, mut peer: Peer) -> io::Result<Option<(Peer, TargetRequest, TcpStream)>> {
-        let mut text = Vec::new();
-        while text.is_empty() {
+        let mut window = None;
+        let text = loop {
             let Ok(length) = peer.control.read_u8().await else { return Ok(None) };
-            let received = timeout(HANDSHAKE_DEADLINE, receive(&mut peer, length.into())).await;
-            text = received.unwrap_or_else(|_| Err(late(HANDSHAKE_DEADLINE)))?;
-            if text.is_empty() {
-                peer.control.send(&[TAKES_BLOCKS]).await?;
+            let text = in_time(receive(&mut peer, length.into())).await?;
+            match &text[..] {
+                [] => peer.control.send(&[TAKES_BLOCKS | TAKES_PADDING]).await?,
+                PAD => {
+                    in_time(read_padding(&mut peer)).await?;
+                    in_time(send_padding(&mut peer)).await?;
+                    window = Some(HeldWindow::hold(&peer));
+                }
+                _ => break text,
             }
-        }
+        };
         let invalid = |error: TargetError| io::Error::new(io::ErrorKind::InvalidData, error);
         let request = TargetRequest::from_bytes(&text).map_err(invalid)?;
         let target = &request.target;
@@ -71,6 +76,9 @@ impl Far {
             }
         };
         peer.control.send(&[status.to_byte()]).await?;
+        if let Some(window) = window {
+            window.release(&peer);
+        }
         match reached {
             Ok(stream) => Ok(Some((peer, request, stream))),
             Err(error) => {
@@ -92,6 +100,10 @@ impl Far {
         };
         timeout(CONNECT_DEADLINE, reached).await.unwrap_or_else(|_| Err(Failed::Unreachable(late(CONNECT_DEADLINE))))
     }
+}
+
+async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(HANDSHAKE_DEADLINE, step).await.unwrap_or_else(|_| Err(late(HANDSHAKE_DEADLINE)))
 }
 
 /// Closes a connection so that what was sent arrives: what comes is discarded until the other end closes, too. If it

@@ -27,6 +27,7 @@ mod pipes;
 mod relay;
 mod rules;
 mod sockets;
+mod window;
 mod worker;
 
 pub use blocks::{BLOCK_BYTES, BlockError, BlockReader, Codec};

@@ -12,8 +12,9 @@
 //!
 //! The length is one byte, the tag 32 ([`fullpipe_control::Peer::tag`]), the status one byte. A request is the target
 //! as HOST:PORT, behind the word `zstd` and a space if the bytes of both directions come in blocks
-//! ([`crate::BlockReader`]). The far relay is asked for its abilities (one byte; bit 0: blocks) before a request with
-//! blocks.
+//! ([`crate::BlockReader`]). The far relay is asked for its abilities (one byte; bit 0: blocks, bit 1: padding) before
+//! a request with blocks, and before one of the word `pad` alone: then 48 KiB of padding follow from near to far, and
+//! as many from far to near, and after them another request.
 
 use thiserror::Error;
 
@@ -44,6 +45,12 @@ pub enum TargetError {
 
 /// Bit of the abilities of a far relay: it takes and sends blocks.
 pub(crate) const TAKES_BLOCKS: u8 = 1;
+
+/// Bit of the abilities of a far relay: it takes and sends padding.
+pub(crate) const TAKES_PADDING: u8 = 2;
+
+/// The request for padding.
+pub(crate) const PAD: &[u8] = b"pad";
 
 /// The answer of a far relay about a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

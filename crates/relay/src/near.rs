@@ -14,18 +14,25 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::spawn_local;
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 
-use crate::message::{TAKES_BLOCKS, TargetRequest};
+use crate::message::{PAD, TAKES_BLOCKS, TAKES_PADDING, TargetRequest};
 use crate::options::RelayEvent;
 use crate::rules::Target;
 use crate::sockets::{CONNECT_DEADLINE, late, reach};
+use crate::window::{HeldWindow, read_padding, send_padding};
 
 /// Time between two attempts to reach the far relay.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Calls of the far relay at once: fewer than it permits of one address.
 const CALLS: usize = 64;
+
+/// Time between the padding of two connections, so that it takes little of a path: 0.4 Mbit/s each way.
+const PADDING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time without padding after it failed, for example because the path is too slow for it.
+const PADDING_PAUSE: Duration = Duration::from_mins(1);
 
 /// The connections to the far relay.
 pub(crate) struct Pool {
@@ -37,7 +44,10 @@ pub(crate) struct Pool {
     compress: bool,
     /// Connections that are to wait.
     size: usize,
+    /// Those with a window that has grown come first.
     idle: RefCell<VecDeque<Ready>>,
+    /// The windows of those that wait are growing, one after the other.
+    is_growing: Cell<bool>,
     /// Connections that are being made.
     coming: Cell<usize>,
     /// Calls at once, so that the far relay does not take a burst of clients for an attack.
@@ -53,6 +63,8 @@ pub(crate) struct Ready {
     pub(crate) peer: Peer,
     /// Bytes of both directions come in blocks.
     pub(crate) compress: bool,
+    /// Its window, once that has grown.
+    window: Option<HeldWindow>,
 }
 
 impl Pool {
@@ -72,6 +84,7 @@ impl Pool {
             compress,
             size: size.into(),
             idle: RefCell::default(),
+            is_growing: Cell::default(),
             coming: Cell::default(),
             calls: Semaphore::new(CALLS),
             answered: Cell::default(),
@@ -88,8 +101,42 @@ impl Pool {
                 let ready = pool.call_until_answered().await;
                 pool.idle.borrow_mut().push_back(ready);
                 pool.coming.set(pool.coming.get() - 1);
+                pool.grow();
             });
         }
+    }
+
+    /// Lets the windows of connections that wait grow, one after the other, until all have grown.
+    fn grow(self: &Rc<Self>) {
+        if self.is_growing.replace(true) {
+            return;
+        }
+        let pool = Rc::clone(self);
+        spawn_local(async move {
+            while let Some(ready) = pool.take_small() {
+                let grown =
+                    timeout(CONNECT_DEADLINE, grown(ready)).await.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)));
+                match grown {
+                    Ok(ready) => {
+                        pool.idle.borrow_mut().push_front(ready);
+                        sleep(PADDING_INTERVAL).await;
+                    }
+                    Err(error) => {
+                        tracing::info!(%error, "no padding for a while");
+                        pool.fill();
+                        sleep(PADDING_PAUSE).await;
+                    }
+                }
+            }
+            pool.is_growing.set(false);
+        });
+    }
+
+    /// Returns a connection that waited and whose window has not grown.
+    fn take_small(&self) -> Option<Ready> {
+        let mut idle = self.idle.borrow_mut();
+        let place = idle.iter().position(|ready| ready.window.is_none())?;
+        idle.remove(place)
     }
 
     async fn call_until_answered(&self) -> Ready {
@@ -146,14 +193,8 @@ impl Pool {
 
     async fn greet(&self, stream: TcpStream) -> io::Result<Ready> {
         let mut peer = Peer::call(stream, &self.key, self.tls.as_ref()).await?;
-        if !self.compress {
-            return Ok(Ready { peer, compress: false });
-        }
-        let question = [&[0][..], &peer.tag(&[])].concat();
-        peer.control.send(&question).await?;
-        let unanswered = |_| io::Error::other("it does not answer whether it compresses: it is of an earlier version");
-        let abilities = peer.control.read_u8().await.map_err(unanswered)?;
-        Ok(Ready { peer, compress: abilities & TAKES_BLOCKS != 0 })
+        let compress = self.compress && abilities(&mut peer).await? & TAKES_BLOCKS != 0;
+        Ok(Ready { peer, compress, window: None })
     }
 
     /// Returns a connection to the far relay that has been asked for `target`: one that waited, or a new one.
@@ -163,7 +204,7 @@ impl Pool {
     pub(crate) async fn ask(self: &Rc<Self>, target: &Target) -> io::Result<Ready> {
         let waited = self.take();
         self.fill();
-        let Ready { mut peer, compress } = match waited {
+        let Ready { mut peer, compress, window } = match waited {
             Some(ready) => ready,
             None => self.call().await?,
         };
@@ -171,7 +212,10 @@ impl Pool {
         let length = u8::try_from(text.len()).map_err(|_| io::Error::other("the target's name is too long"))?;
         let request = [&[length][..], &text, &peer.tag(&text)].concat();
         peer.control.send(&request).await?;
-        Ok(Ready { peer, compress })
+        if let Some(window) = window {
+            window.release(&peer);
+        }
+        Ok(Ready { peer, compress, window: None })
     }
 
     /// Closes the connections that wait: the far relay does not answer on one of them.
@@ -187,6 +231,28 @@ impl Pool {
             read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         })
     }
+}
+
+/// Asks the far relay for what it can do.
+async fn abilities(peer: &mut Peer) -> io::Result<u8> {
+    let question = [&[0][..], &peer.tag(&[])].concat();
+    peer.control.send(&question).await?;
+    let unanswered = |_| io::Error::other("it does not answer what it can do: it is of an earlier version");
+    peer.control.read_u8().await.map_err(unanswered)
+}
+
+/// Returns the connection once its window has grown, at both relays; as it is, if the far relay takes no padding.
+async fn grown(mut ready: Ready) -> io::Result<Ready> {
+    let peer = &mut ready.peer;
+    if abilities(peer).await? & TAKES_PADDING != 0 {
+        let length = PAD.len() as u8;
+        let request = [&[length][..], PAD, &peer.tag(PAD)].concat();
+        peer.control.send(&request).await?;
+        send_padding(peer).await?;
+        read_padding(peer).await?;
+    }
+    ready.window = Some(HeldWindow::hold(&ready.peer));
+    Ok(ready)
 }
 
 #[cfg(test)]
@@ -260,6 +326,47 @@ mod tests {
         assert_eq!(pool.deadline(began, limit), began + limit);
         pool.answered.set(Some(began + limit / 2));
         assert_eq!(pool.deadline(began, limit), began + limit + limit / 2);
+    }
+
+    /// Connections of a far relay that can do this, until one has been asked for a target: their requests before that.
+    async fn far(listener: &TcpListener, key: &Key, abilities: u8) -> Vec<Vec<u8>> {
+        let mut peer = Peer::answer(listener.accept().await.unwrap().0, key, None).await.unwrap();
+        let mut requests = Vec::new();
+        loop {
+            let mut text = vec![0; peer.control.read_u8().await.unwrap().into()];
+            peer.control.read_exact(&mut text).await.unwrap();
+            peer.control.read_exact(&mut [0; Peer::TAG]).await.unwrap();
+            requests.push(text.clone());
+            match &text[..] {
+                [] => peer.control.send(&[abilities]).await.unwrap(),
+                PAD => {
+                    read_padding(&mut peer).await.unwrap();
+                    send_padding(&mut peer).await.unwrap();
+                }
+                _ => return requests,
+            }
+        }
+    }
+
+    #[test]
+    fn windows_of_connections_that_wait_grow_where_the_far_relay_takes_padding() {
+        for (abilities, expected) in [(TAKES_PADDING, &[b"" as &[u8], PAD, b"host:22"][..]), (0, &[b"", b"host:22"])] {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            LocalSet::new().block_on(&runtime, async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let via = listener.local_addr().unwrap().to_string();
+                let pool = pool(&via, 1).0;
+                let key = pool.key.clone();
+                let requests = spawn_local(async move { far(&listener, &key, abilities).await });
+                pool.fill();
+                let has_grown = || pool.idle.borrow().front().is_some_and(|ready| ready.window.is_some());
+                while !has_grown() {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                pool.ask(&"host:22".parse().unwrap()).await.unwrap();
+                assert_eq!(requests.await.unwrap(), expected);
+            });
+        }
     }
 
     #[test]

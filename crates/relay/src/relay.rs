@@ -227,7 +227,7 @@ impl Relay {
                     pool.drop_idle();
                 }
                 let asked = async { pool.ask(to).await.map_err(unusable) };
-                let Ready { peer, compress } = unless_reset(&stream, asked).await?;
+                let Ready { peer, compress, .. } = unless_reset(&stream, asked).await?;
                 let (far, tls) = peer.into_records()?;
                 let target = Leg::new(far.into_std()?, tls);
                 let joint = Joint::Near { compress };

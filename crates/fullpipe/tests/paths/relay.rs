@@ -29,10 +29,17 @@ struct Pair {
 
 impl Pair {
     fn start(mark: &Mark, near_flags: &[&str]) -> Self {
+        Self::over("rate = \"20Mbit/s\"\nrtt = \"40ms\"", mark, near_flags)
+    }
+
+    /// A pair with this long stretch between them.
+    fn over(path: &str, mark: &Mark, near_flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        let text = "name = \"pair\"\ntitle = \"A pair\"\n[path]\nrate = \"20Mbit/s\"\nrtt = \"40ms\"\n\
-                    [near]\nrtt = \"1ms\"\n[far]\nrtt = \"1ms\"\n[[step]]\nname = \"none\"\n";
+        let text = format!(
+            "name = \"pair\"\ntitle = \"A pair\"\n[path]\n{path}\n[near]\nrtt = \"1ms\"\n[far]\nrtt = \"1ms\"\n\
+             [[step]]\nname = \"none\"\n"
+        );
         fs::write(at("pair.toml"), text).unwrap();
         write_secret(at("key"), "correct horse battery");
         let up = Up::of(&at("pair.toml"), mark, &["--json-lines"]);
@@ -70,6 +77,17 @@ impl Pair {
         assert!(receiver.finish(TIMEOUT).status.success());
         assert!(fs::read(&received).unwrap() == bytes);
         self.reported("near-relay", TIMEOUT)
+    }
+
+    /// Returns the seconds from the call of a server at this address until its answer of 100 KiB is there.
+    fn first_answer(&self, server: &str) -> f64 {
+        let request = format!(
+            "began=${{EPOCHREALTIME/./}}; exec 3<>/dev/tcp/{server}; echo request >&3; \
+             [ $(head -c 102400 <&3 | wc -c) = 102400 ] && echo $((${{EPOCHREALTIME/./}} - began))"
+        );
+        let output = run(&mut self.up.join("sender", &["bash", "-c", &request]), 20);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().parse::<f64>().unwrap() / 1e6
     }
 
     /// Waits for the report of a relay about the last connection.
@@ -135,6 +153,20 @@ mod tests_alone {
         let (effective, wire) = (number(&blocks["effective_rate"]), number(&blocks["wire_rate"]));
         assert!((2.3..4.0).contains(&ratio), "{done}");
         assert!(effective >= 2.0 * RATE && wire <= RATE, "{done}");
+    }
+
+    #[test]
+    fn a_connection_that_waited_answers_a_first_request_in_little_more_than_two_round_trips() {
+        require!(Lab, Socat, Tc);
+        let _path = path();
+        let pair = Pair::over("rate = \"100Mbit/s\"\nrtt = \"98ms\"", &Mark::new(), &[]);
+        let serve = "exec socat TCP-LISTEN:9001,fork,reuseaddr SYSTEM:'read request; head -c 102400 /dev/zero'";
+        let _server = Running::start(&mut pair.up.join("receiver", &["bash", "-c", serve]));
+        let has_grown = "until ss -tinH 'sport = :8443' | grep -qE 'cwnd:(2[4-9]|[3-9][0-9])'; do sleep 0.05; done; \
+                         sleep 1";
+        assert!(run(&mut pair.up.join("far-relay", &["bash", "-c", has_grown]), 20).status.success());
+        let (direct, through) = (pair.first_answer("198.18.0.2/9001"), pair.first_answer("198.18.0.21/9000"));
+        assert!(through <= 0.6 * direct, "{through} s through the pair, {direct} s direct");
     }
 
     #[test]
