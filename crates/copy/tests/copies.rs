@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_testkit::{Running, fullpipe, require, within};
+use fullpipe_testkit::{Running, SshServer, free_port, fullpipe, require, within};
 use serde_json::{Value, json};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -655,51 +655,17 @@ fn a_wrong_command_line_and_a_missing_far_end_have_their_exit_codes() {
     assert_eq!(code(&[text(&scene.path("near")), "host:dir"]), Some(1));
 }
 
-/// A server of OpenSSH on loopback, with keys of its own.
-struct Sshd {
-    _server: Running,
-    client: String,
-}
-
-impl Sshd {
-    fn start(folder: &Path) -> Option<Self> {
-        let program = ["/usr/sbin/sshd", "/usr/local/sbin/sshd"].into_iter().find(|path| Path::new(path).exists())?;
-        if !is_root() || !(Path::new("/run/sshd").exists() || fs::create_dir("/run/sshd").is_ok()) {
-            return None;
-        }
-        for key in ["host", "user"] {
-            let path = folder.join(key);
-            let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", text(&path)]).status();
-            assert!(made.unwrap().success());
-        }
-        let port = fullpipe_testkit::free_port();
-        let shown = folder.display();
-        let server = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {shown}/host\nAuthorizedKeysFile {shown}/user.pub\n\
-             PidFile none\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nStrictModes no\nUsePAM no\n"
-        );
-        let client = format!(
-            "Port {port}\nUser root\nIdentityFile {shown}/user\nIdentitiesOnly yes\nUserKnownHostsFile /dev/null\n\
-             StrictHostKeyChecking no\nBatchMode yes\nLogLevel ERROR\n"
-        );
-        fs::write(folder.join("server"), server).unwrap();
-        fs::write(folder.join("client"), client).unwrap();
-        let configuration = folder.join("server");
-        let server = Running::start(Command::new(program).args(["-D", "-e", "-f", text(&configuration)]));
-        assert!(within(TIMEOUT, || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()), "sshd does not answer");
-        Some(Self { _server: server, client: format!("ssh -F {shown}/client") })
-    }
-}
-
 #[test]
 fn a_file_crosses_over_a_real_ssh() {
+    require!(Sshd, Root);
     let scene = Scene::new();
-    let Some(sshd) = Sshd::start(scene.folder.path()) else { return };
+    let sshd = SshServer::on(free_port());
+    let _server = sshd.start();
     let file = scene.file("near/file", 8);
     let mut command = fullpipe();
     let program = command.get_program().to_str().unwrap().to_owned();
     let destination = format!("127.0.0.1:{}", scene.path("far").display());
-    command.args(["copy", "--json", "--far-path", &program, "-e", &sshd.client, text(&file), &destination]);
+    command.args(["copy", "--json", "--far-path", &program, "-e", &sshd.client(), text(&file), &destination]);
     let output = Running::start(&mut command).finish(TIMEOUT);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(copied(&output)["transport"].as_str(), Some("tcp"));

@@ -17,6 +17,7 @@ mod postgres;
 mod process;
 mod relay;
 mod secret;
+mod ssh;
 mod validity;
 
 pub use browser::Browser;
@@ -33,6 +34,7 @@ pub use postgres::Postgres;
 pub use process::{Running, fullpipe};
 pub use relay::{Fate, Heading, Relay};
 pub use secret::write_secret;
+pub use ssh::SshServer;
 pub use validity::valid_within;
 
 /// Ends the test here, skipped with a reason, unless the machine has everything named: `require!(Lab, Iperf3)`.

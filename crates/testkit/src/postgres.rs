@@ -74,6 +74,11 @@ impl Postgres {
         format!("postgres:///{name}?host={}&user=postgres", self.folder.path().display())
     }
 
+    /// The socket that the server listens on.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join(".s.PGSQL.5432")
+    }
+
     /// Executes statements in a database.
     ///
     /// # Panics

@@ -26,6 +26,7 @@ mod ramp;
 mod records;
 mod relay;
 mod relay_faults;
+mod relay_services;
 mod report;
 mod route;
 mod serve;

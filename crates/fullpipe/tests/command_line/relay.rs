@@ -3,14 +3,14 @@
 use std::fs::read_dir;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
 use crate::common::{fullpipe, run};
 use fullpipe_sys::tcp_info;
 use fullpipe_testkit::{
-    ManyConnections, Running, allow_descriptors, free_port, load_slot, require, sentence, wait_for_listener, within,
+    ManyConnections, Running, allow_descriptors, free_port, load_slot, sentence, wait_for_listener, within,
     write_secret,
 };
 use socket2::SockRef;
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 const KINDS: [Kind; 4] = [Kind::Alone, Kind::Plain, Kind::Tls, Kind::Compressed];
 
 impl Relays {
-    fn start(kind: Kind, target: u16) -> Self {
+    pub(crate) fn start(kind: Kind, target: u16) -> Self {
         Self::with(kind, target, KEY, &format!("127.0.0.1:{target}"))
     }
 
@@ -486,23 +486,6 @@ fn an_interrupt_lets_connections_end_and_then_resets_them() {
     );
     assert_reset(&mut client, "client");
     assert_reset(&mut target, "target");
-}
-
-#[test]
-fn iperf3_works_through_a_pair() {
-    require!(Iperf3);
-    for kind in [Kind::Alone, Kind::Tls] {
-        let port = free_port();
-        let _server = Running::start(Command::new("iperf3").args(["-s", "-p", &port.to_string()]));
-        wait_for_listener(port);
-        let relays = Relays::start(kind, port);
-        for reverse in [&["-R"][..], &[]] {
-            let to = relays.port.to_string();
-            let output =
-                run(Command::new("iperf3").args(["-c", "127.0.0.1", "-p", &to, "-n", "20M"]).args(reverse), 30);
-            assert!(output.status.success(), "{kind:?}: {}", lines(&output));
-        }
-    }
 }
 
 #[test]

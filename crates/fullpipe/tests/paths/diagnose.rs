@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, run};
 use fullpipe_testkit::{
-    Mark, Running, assert_says, document, free_port, load_slot, path, require, sentence, valid_within,
+    Mark, Running, SshServer, assert_says, document, free_port, load_slot, path, require, sentence, valid_within,
     wait_for_listener, within,
 };
 use serde_json::Value;
@@ -472,29 +472,11 @@ mod tests_alone {
         require!(Lab, Root, Sshd);
         let _path = path();
         let mark = Mark::new();
-        let folder = tempfile::tempdir().unwrap();
-        let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        for key in ["host", "user"] {
-            let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &file(key)]).status();
-            assert!(made.unwrap().success());
-        }
-        let lines = format!(
-            "Port 2222\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\n\
-             PermitRootLogin yes\n",
-            file("host"),
-            file("user.pub")
-        );
-        fs::write(file("sshd.conf"), lines).unwrap();
-        // Where it separates its privileges; distributions make it when they start the service.
-        fs::create_dir_all("/run/sshd").unwrap();
+        let sshd = SshServer::on(2222);
         let lab = Lab::start(&mark, "rate = \"200Mbit/s\"\nrtt = \"250ms\"\nqueue = \"1bdp\"", "tcp_wmem = \"32MiB\"");
-        let _server = lab.serve(&["/usr/sbin/sshd", "-D", "-e", "-f", &file("sshd.conf")], 2222);
-        let ssh = format!(
-            "ssh -F none -p 2222 -i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
-             -o LogLevel=ERROR {}",
-            file("user"),
-            Lab::RECEIVER
-        );
+        let command = sshd.command();
+        let _server = lab.serve(&command.iter().map(String::as_str).collect::<Vec<_>>(), 2222);
+        let ssh = format!("{} {}", sshd.client(), Lab::RECEIVER);
         for script in [
             format!("head -c 20M /dev/zero | {ssh} 'cat > /dev/null'"),
             format!("{ssh} 'head -c 20M /dev/zero' > /dev/null"),
