@@ -15,16 +15,28 @@ const PAIR: SegCount = SegCount::new(2);
 /// packet that it gets (`tcp_measure_rcv_mss`). Network cards give it that one by itself; a pair in one block of
 /// memory would raise the share from 160 to 170 of 256.
 pub fn cut_train<T: Train>(train: T, longest: SegCount) -> impl Iterator<Item = T> {
-    let mut rest = Some(train);
-    std::iter::from_fn(move || {
-        let mut first = rest.take()?;
+    Parts { rest: Some(train), longest }
+}
+
+/// The parts of a train that are still to come.
+struct Parts<T> {
+    rest: Option<T>,
+    longest: SegCount,
+}
+
+impl<T: Train> Iterator for Parts<T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        let mut first = self.rest.take()?;
         let segments = first.segments();
-        let whole = if segments <= PAIR { SegCount::new(1) } else { longest };
+        let whole = if segments <= PAIR { SegCount::new(1) } else { self.longest };
         if segments > whole {
-            rest = Some(first.split_off(whole));
+            self.rest = Some(first.split_off(whole));
         }
         Some(first)
-    })
+    }
 }
 
 /// The longest train that a path carries whole: as long as its link takes to send in [`TRAIN_LASTS`], as the first of

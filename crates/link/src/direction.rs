@@ -4,10 +4,11 @@ use fullpipe_record::{Edit, Fate, Framing, NarrowLink, Path, PathChange, PathDir
 use fullpipe_units::{ByteCount, SegCount, Time};
 
 use crate::bottleneck::Bottleneck;
-use crate::counters::{Counters, Tally};
+use crate::counters::Counters;
 use crate::cutting::{LongestTrain, cut_train};
 use crate::delay_line::DelayLine;
 use crate::express::Express;
+use crate::load::Load;
 use crate::log::{Incident, Log};
 use crate::loss::Loss;
 use crate::policer::Policer;
@@ -140,16 +141,16 @@ impl<T: Train> Direction<T> {
     /// Lost packets cut the train into several. Of each, a stage accepts the packets that it would accept one by one.
     pub fn offer(&mut self, at: Time, train: T) -> Outcome<T> {
         self.advance(at);
-        self.log.counters.offered.add(Tally::of(&train, self.framing));
+        let load = Load::of(&train, self.framing);
+        self.log.counters.offered.add(load.tally());
         let passing = self.loss.passing(&train);
-        if passing < train.segments() {
+        if passing < load.segments {
             return self.offer_in_parts(at, train, passing);
         }
         match &mut self.express {
             Some(express) if self.reaches_queue => {
-                let segments = train.segments();
-                let accepted = express.accept(at, train, &mut self.log);
-                Outcome { accepted, overflowed: segments - accepted, ..Outcome::default() }
+                let accepted = express.accept(at, train, load, &mut self.log);
+                Outcome { accepted, overflowed: load.segments - accepted, ..Outcome::default() }
             }
             _ => self.enter(at, train),
         }
@@ -382,7 +383,8 @@ impl<T: Train> Direction<T> {
     fn queue(&mut self, at: Time, train: T) -> Outcome<T> {
         let segments = train.segments();
         let accepted = if let Some(express) = &mut self.express {
-            express.accept(at, train, &mut self.log)
+            let load = Load::of(&train, self.framing);
+            express.accept(at, train, load, &mut self.log)
         } else if self.bottleneck.is_unlimited() {
             self.log.counters.sent += train.wire_bytes(self.framing);
             self.delay_line.enqueue(at, train, &mut self.log);

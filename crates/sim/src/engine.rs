@@ -5,7 +5,7 @@ use std::ops::Range;
 use fullpipe_link::{Counters, Direction, Train};
 use fullpipe_model::datagrams;
 use fullpipe_record::{Sample, Transport};
-use fullpipe_tcp::{Ack, Clock, Receiver, Sender};
+use fullpipe_tcp::{Ack, Burst, Clock, Receiver, Sender};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -392,8 +392,14 @@ impl Simulation {
         match &packet.content {
             Content::Data(data) => {
                 let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_closed()) else { return };
-                let answers = [flow.receiver.arrived(now, &data.burst(packet.segments())), flow.read(now)];
-                answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, &ack));
+                let answer = flow.receiver.arrived(now, &data.burst(packet.segments()));
+                let after_read = flow.read(now);
+                if let Some(ack) = answer {
+                    self.acknowledge(index, &ack);
+                }
+                if let Some(ack) = after_read {
+                    self.acknowledge(index, &ack);
+                }
                 let due = self.flows.get_mut(index).and_then(|flow| flow.arm_receiver(now));
                 self.queue_timer(index, due);
                 self.settle(index);
@@ -424,8 +430,14 @@ impl Simulation {
         let now = self.now;
         let Some(flow) = self.flows.get_mut(index) else { return };
         let sends = flow.sends_at(now);
-        let answers = [flow.wake(now), flow.read(now)];
-        answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, &ack));
+        let delayed = flow.wake(now);
+        let after_read = flow.read(now);
+        if let Some(ack) = delayed {
+            self.acknowledge(index, &ack);
+        }
+        if let Some(ack) = after_read {
+            self.acknowledge(index, &ack);
+        }
         self.settle(index);
         if sends { self.serve(index) } else { self.arm(index) }
     }
@@ -437,10 +449,10 @@ impl Simulation {
             while let Some(flow) = self.flows.get_mut(index)
                 && let Some(burst) = flow.next(now)
             {
-                for (part, bytes) in flow.parts(burst).into_iter().flatten() {
-                    let packet = Packet::data(index as u32, bytes, &part);
-                    self.capture(End::Sender, &packet);
-                    self.offer(packet);
+                let (first, short) = flow.parts(burst);
+                self.send(index, first);
+                if let Some(short) = short {
+                    self.send(index, short);
                 }
             }
             if !self.takes_chunk(index) {
@@ -448,6 +460,13 @@ impl Simulation {
             }
         }
         self.arm(index);
+    }
+
+    /// Sends segments whose packets have so many bytes each.
+    fn send(&mut self, index: usize, (burst, bytes): (Burst, ByteCount)) {
+        let packet = Packet::data(index as u32, bytes, &burst);
+        self.capture(End::Sender, &packet);
+        self.offer(packet);
     }
 
     /// Gives a connection that has written everything the next chunk of the queue. Returns whether there was one.

@@ -99,22 +99,23 @@ impl Flow {
         }
     }
 
-    /// Returns `burst` as the path carries it, with the size of its packets, and what of it is a packet of its own: the
-    /// last segment of a stream may be short.
+    /// Returns `burst` as the path carries it, with the size of its packets, and what of it is a packet of its own
+    /// behind them: the last segment of a stream may be short.
     #[inline]
-    pub(crate) fn parts(&self, burst: Burst) -> [Option<(Burst, ByteCount)>; 2] {
+    pub(crate) fn parts(&self, burst: Burst) -> ((Burst, ByteCount), Option<(Burst, ByteCount)>) {
         let Wire { segment, empty, .. } = self.wire;
-        let end = burst.first + burst.segments.get();
-        match self.sender.short_segment() {
-            _ if burst.is_probe => [Some((burst, empty)), None],
-            Some((last, payload)) if (burst.first..end).contains(&last) => {
-                let whole = Burst { segments: SegCount::new(last - burst.first), pushes: false, ..burst };
-                let tail = Burst { first: last, segments: SegCount::new(1), ..burst };
-                let whole = (whole.segments > SegCount::ZERO).then_some((whole, segment));
-                [whole, Some((tail, segment.min(empty + payload)))]
-            }
-            _ => [Some((burst, segment)), None],
+        if burst.is_probe {
+            return ((burst, empty), None);
         }
+        let end = burst.first + burst.segments.get();
+        let short = self.sender.short_segment().filter(|(last, _)| (burst.first..end).contains(last));
+        let Some((last, payload)) = short else { return ((burst, segment), None) };
+        let tail = (Burst { first: last, segments: SegCount::new(1), ..burst }, segment.min(empty + payload));
+        if last == burst.first {
+            return (tail, None);
+        }
+        let whole = Burst { segments: SegCount::new(last - burst.first), pushes: false, ..burst };
+        ((whole, segment), Some(tail))
     }
 
     /// Lets the receiving program read. Returns the acknowledgement that follows.
