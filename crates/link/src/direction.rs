@@ -187,11 +187,12 @@ impl<T: Train> Direction<T> {
 
     #[inline(never)]
     fn land(&mut self, now: Time) -> Option<Delivery<T>> {
-        self.advance(now);
-        match &mut self.express {
-            Some(express) => express.land(now, &mut self.log),
-            None => self.delay_line.land(now, &mut self.log),
+        self.clock = now;
+        if let Some(express) = &mut self.express {
+            return express.land(now, &mut self.log);
         }
+        self.advance_stages(now);
+        self.delay_line.land(now, &mut self.log)
     }
 
     /// A driver that calls [`Direction::pop`] now needs to do so at this moment again: no train arrives before. `None`

@@ -160,10 +160,13 @@ impl<T: Train> Express<T> {
         }
     }
 
-    /// The next train that has arrived at `now`, up to which it has been advanced.
+    /// The next train that has arrived at `now`.
     #[inline]
     pub(crate) fn land(&mut self, now: Time, log: &mut Log<T>) -> Option<Delivery<T>> {
         let due = self.next_due.filter(|due| *due <= now)?;
+        if self.sent == 0 {
+            self.advance(now, log);
+        }
         let train = self.trains.pop_front()?.train;
         self.sent -= 1;
         self.next_due = self.trains.front().map(|first| first.sent.by + self.delay);

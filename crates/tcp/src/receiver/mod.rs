@@ -173,6 +173,7 @@ impl Receiver {
     /// out at once.
     pub fn arrived(&mut self, now: Time, burst: &Burst) -> Option<Ack> {
         let end = burst.first + burst.segments.get();
+        self.clock.read(now);
         self.counts.last_at = self.clock.micros(now);
         if burst.is_probe {
             return Some(self.acknowledge(now));
@@ -202,6 +203,7 @@ impl Receiver {
         if bytes == 0 {
             return (ByteCount::ZERO, None);
         }
+        self.clock.read(now);
         let end = self.read + bytes;
         // Arrivals are copied one by one, and the growth is decided after each; none after the first of those that wait
         // can be a round trip later.
