@@ -352,11 +352,11 @@ impl Simulation {
             match delivery.train.content {
                 // The far end's kernel answers at once.
                 Content::Echo(_) => drop(self.reverse.offer(now, delivery.train)),
-                _ => self.deliver(&delivery.train),
+                _ => self.deliver(delivery.train),
             }
         }
         while let Some(delivery) = self.reverse.pop(now) {
-            self.deliver(&delivery.train);
+            self.deliver(delivery.train);
         }
         while let Some(&Reverse((at, flow))) = self.timers.peek()
             && at <= now
@@ -379,8 +379,8 @@ impl Simulation {
         }
     }
 
-    fn deliver(&mut self, packet: &Packet) {
-        let (now, index) = (self.now, packet.flow as usize);
+    fn deliver(&mut self, packet: Packet) {
+        let (now, index, segments) = (self.now, packet.flow as usize, packet.segments());
         if let (Content::End, Stage::Ending { stopped, .. }) = (&packet.content, self.stage) {
             self.stage = Stage::Over { stopped };
         }
@@ -388,17 +388,17 @@ impl Simulation {
             return;
         }
         let arrives_at = if matches!(packet.content, Content::Data(_)) { End::Receiver } else { End::Sender };
-        self.capture(arrives_at, packet);
-        match &packet.content {
+        self.capture(arrives_at, &packet);
+        match packet.content {
             Content::Data(data) => {
                 let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_closed()) else { return };
-                let answer = flow.receiver.arrived(now, &data.burst(packet.segments()));
+                let answer = flow.receiver.arrived(now, &data.burst(segments));
                 let after_read = flow.read(now);
                 if let Some(ack) = answer {
-                    self.acknowledge(index, &ack);
+                    self.acknowledge(index, ack);
                 }
                 if let Some(ack) = after_read {
-                    self.acknowledge(index, &ack);
+                    self.acknowledge(index, ack);
                 }
                 let due = self.flows.get_mut(index).and_then(|flow| flow.arm_receiver(now));
                 self.queue_timer(index, due);
@@ -406,13 +406,13 @@ impl Simulation {
             }
             content @ Content::Acknowledgement { .. } => {
                 let Some(flow) = self.flows.get_mut(index) else { return };
-                let Some(ack) = content.ack(flow.wire.scales[1]) else { return };
+                let Some(ack) = content.into_ack(flow.wire.scales[1]) else { return };
                 flow.sender.acknowledged(now, &ack);
                 self.serve(index);
             }
             Content::Datagrams(numbered) => {
                 if let Some(stream) = self.datagrams.get_mut((packet.flow & !DATAGRAMS) as usize) {
-                    stream.arrived(now, packet.segments().get(), *numbered);
+                    stream.arrived(now, segments.get(), numbered);
                 }
             }
             Content::TooBig => {
@@ -420,7 +420,7 @@ impl Simulation {
                 self.serve(index);
             }
             Content::Echo(number) => {
-                self.echoes.iter_mut().for_each(|echoes| echoes.answered(now, *number));
+                self.echoes.iter_mut().for_each(|echoes| echoes.answered(now, number));
             }
             Content::End => {}
         }
@@ -433,10 +433,10 @@ impl Simulation {
         let delayed = flow.wake(now);
         let after_read = flow.read(now);
         if let Some(ack) = delayed {
-            self.acknowledge(index, &ack);
+            self.acknowledge(index, ack);
         }
         if let Some(ack) = after_read {
-            self.acknowledge(index, &ack);
+            self.acknowledge(index, ack);
         }
         self.settle(index);
         if sends { self.serve(index) } else { self.arm(index) }
@@ -512,7 +512,7 @@ impl Simulation {
         }
     }
 
-    fn acknowledge(&mut self, index: usize, ack: &Ack) {
+    fn acknowledge(&mut self, index: usize, ack: Ack) {
         let Some(flow) = self.flows.get(index) else { return };
         let bytes = flow.wire.acknowledgement + ack.blocks.option_bytes();
         let packet = Packet::ack(index as u32, bytes, ack, flow.wire.scales[0]);
