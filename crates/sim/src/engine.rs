@@ -115,7 +115,10 @@ impl Simulation {
         streams.add(&plan, origin, &mut divided)?;
         let pending = streams.flows.len();
         let loads = streams.add_loads(&plan)?;
-        let Streams { flows, datagrams, maker, .. } = streams;
+        let Streams { mut flows, datagrams, maker, .. } = streams;
+        // What ends by its bytes, and what counts at a moment of its own, needs each read at its time.
+        let defers_reads = plan.request.bytes.is_none() && loads.is_empty();
+        flows.iter_mut().for_each(|flow| flow.defer_reads(defers_reads));
         Ok(Self {
             forward,
             reverse,
@@ -248,6 +251,7 @@ impl Simulation {
     /// Takes the samples of the transfer that are due at `at`; all where it is over.
     pub(crate) fn sample(&mut self, at: Time) {
         let (own, is_over) = (usize::from(self.plan.request.streams), self.is_over());
+        self.catch_up(at);
         match self.plan.request.transport {
             Transport::Tcp => {
                 let flows = self.flows.get(..own).unwrap_or_default();
@@ -307,9 +311,27 @@ impl Simulation {
         }
     }
 
+    /// Lets the receiving programs read what they read by `now`.
+    fn catch_up(&mut self, now: Time) {
+        self.flows.iter_mut().for_each(|flow| flow.catch_up(now + Span::from_nanos(1)));
+    }
+
+    /// Defers no read any more: from now on each may end the transfer.
+    fn defer_no_reads(&mut self, now: Time) {
+        self.catch_up(now);
+        for index in 0..self.flows.len() {
+            let due = self.flows.get_mut(index).and_then(|flow| {
+                flow.defer_reads(false);
+                flow.arm_receiver(now)
+            });
+            self.queue_timer(index, due);
+        }
+    }
+
     fn end_stage(&mut self, now: Time) {
         match self.stage {
             Stage::Flowing { .. } => {
+                self.defer_no_reads(now);
                 let own = self.own_flows().len();
                 self.sampler.count(now, true, self.flows.get(..own).unwrap_or_default());
                 self.flows.iter_mut().for_each(Flow::stop);
@@ -392,6 +414,7 @@ impl Simulation {
         match packet.content {
             Content::Data(data) => {
                 let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_closed()) else { return };
+                flow.catch_up(now);
                 let answer = flow.receiver.arrived(now, &data.burst(segments));
                 let after_read = flow.read(now);
                 if let Some(ack) = answer {
@@ -430,6 +453,7 @@ impl Simulation {
         let now = self.now;
         let Some(flow) = self.flows.get_mut(index) else { return };
         let sends = flow.sends_at(now);
+        flow.catch_up(now);
         let delayed = flow.wake(now);
         let after_read = flow.read(now);
         if let Some(ack) = delayed {
@@ -736,5 +760,29 @@ impl Maker {
         let source = Source::new(&plan.request, total, connection.handshake, starts);
         let programs = (source, Sink::new(plan.reads, starts));
         Flow::new((sender, receiver), connection.wire(), programs, starts, self.random.next_u64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{HostSettings, Path, PathDirection, Request};
+    use fullpipe_units::{BitRate, Ratio};
+
+    #[test]
+    fn a_deferred_read_changes_nothing_but_the_number_of_events() {
+        for (loss, streams, timestamps) in [(None, 1, true), (Some(Ratio::new(1e-3)), 3, true), (None, 2, false)] {
+            let direction = PathDirection { loss, ..PathDirection::of_rate(Some(BitRate::from_mbps(50))) };
+            let sender = HostSettings { timestamps, ..HostSettings::of_linux_6_18() };
+            let request = Request { duration: Span::from_secs(3), streams, ..Request::default() };
+            let hosts = [sender, HostSettings::of_linux_6_18()];
+            let plan = Plan::new(Path::symmetric(&direction, Span::from_millis(60)), hosts, request, 3);
+            let mut simulations = [plan.clone(), plan].map(|plan| Simulation::new(plan).unwrap());
+            simulations[1].flows.iter_mut().for_each(|flow| flow.defer_reads(false));
+            simulations.iter_mut().for_each(|simulation| simulation.run_until(Time::from_nanos(u64::MAX)));
+            assert!(simulations[0].events() < simulations[1].events(), "{loss:?}");
+            let [deferred, at_once] = simulations.map(Simulation::measure);
+            assert_eq!(deferred, at_once, "{loss:?}, {streams} streams, timestamps {timestamps}");
+        }
     }
 }
