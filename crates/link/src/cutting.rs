@@ -15,28 +15,27 @@ const PAIR: SegCount = SegCount::new(2);
 /// packet that it gets (`tcp_measure_rcv_mss`). Network cards give it that one by itself; a pair in one block of
 /// memory would raise the share from 160 to 170 of 256.
 pub fn cut_train<T: Train>(train: T, longest: SegCount) -> impl Iterator<Item = T> {
-    Parts { rest: Some(train), longest }
-}
-
-/// The parts of a train that are still to come.
-struct Parts<T> {
-    rest: Option<T>,
-    longest: SegCount,
-}
-
-impl<T: Train> Iterator for Parts<T> {
-    type Item = T;
-
-    #[inline]
-    fn next(&mut self) -> Option<T> {
-        let mut first = self.rest.take()?;
-        let segments = first.segments();
-        let whole = if segments <= PAIR { SegCount::new(1) } else { self.longest };
-        if segments > whole {
-            self.rest = Some(first.split_off(whole));
+    let mut rest = Some(train);
+    std::iter::from_fn(move || {
+        let mut train = rest.take()?;
+        let first = cut_first(&mut train, longest);
+        if first.is_some() {
+            rest = Some(train);
+            return first;
         }
-        Some(first)
-    }
+        Some(train)
+    })
+}
+
+/// Takes the first of several parts of `train` out of it; `None` if it is carried whole.
+#[inline]
+pub(crate) fn cut_first<T: Train>(train: &mut T, longest: SegCount) -> Option<T> {
+    let segments = train.segments();
+    let whole = if segments <= PAIR { SegCount::new(1) } else { longest };
+    (segments > whole).then(|| {
+        let rest = train.split_off(whole);
+        std::mem::replace(train, rest)
+    })
 }
 
 /// The longest train that a path carries whole: as long as its link takes to send in [`TRAIN_LASTS`], as the first of

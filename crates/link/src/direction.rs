@@ -5,7 +5,7 @@ use fullpipe_units::{ByteCount, SegCount, Time};
 
 use crate::bottleneck::Bottleneck;
 use crate::counters::Counters;
-use crate::cutting::{LongestTrain, cut_train};
+use crate::cutting::{LongestTrain, cut_first, cut_train};
 use crate::delay_line::DelayLine;
 use crate::express::Express;
 use crate::load::Load;
@@ -134,6 +134,12 @@ impl<T: Train> Direction<T> {
     /// 100 µs at the lowest rate that is planned, and a pair as single packets, as [`cut_train`] says.
     pub fn cut(&self, train: T) -> impl Iterator<Item = T> + use<T> {
         cut_train(train, self.longest.segments)
+    }
+
+    /// Takes the first of the parts of [`Self::cut`] out of `train`; `None` if there is one alone.
+    #[inline]
+    pub fn cut_first(&self, train: &mut T) -> Option<T> {
+        cut_first(train, self.longest.segments)
     }
 
     /// Takes in `train`, which reached the path at `at`.

@@ -516,12 +516,14 @@ impl Simulation {
         }
     }
 
-    fn offer(&mut self, packet: Packet) {
+    fn offer(&mut self, mut packet: Packet) {
         match self.plan.granularity {
             Granularity::Train => self.offer_whole(packet),
             Granularity::Cut => {
-                let parts = self.forward.cut(packet);
-                parts.for_each(|part| self.offer_whole(part));
+                while let Some(first) = self.forward.cut_first(&mut packet) {
+                    self.offer_whole(first);
+                }
+                self.offer_whole(packet);
             }
             Granularity::Segment => {
                 let parts = fullpipe_link::cut_train(packet, SegCount::new(1));
