@@ -191,7 +191,6 @@ impl<T: Train> Direction<T> {
         }
     }
 
-    #[inline(never)]
     fn land(&mut self, now: Time) -> Option<Delivery<T>> {
         self.clock = now;
         if let Some(express) = &mut self.express {

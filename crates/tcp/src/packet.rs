@@ -78,6 +78,7 @@ impl Blocks {
     }
 
     /// Bytes of the option, padding included; nothing where there are no blocks.
+    #[inline]
     pub fn option_bytes(&self) -> ByteCount {
         self.0.as_ref().map_or(ByteCount::ZERO, |list| ByteCount::new(4 + 8 * u64::from(list.count)))
     }

@@ -237,7 +237,13 @@ impl Receiver {
     }
 
     /// Returns the acknowledgement that was delayed up to `now`, if one was.
+    #[inline]
     pub fn wake(&mut self, now: Time) -> Option<Ack> {
+        self.deadline().filter(|due| *due <= now).and_then(|_| self.wake_late(now))
+    }
+
+    #[inline(never)]
+    fn wake_late(&mut self, now: Time) -> Option<Ack> {
         if self.held_until.is_some_and(|until| until <= now) {
             self.held_until = None;
             return (self.held > 0).then(|| self.acknowledge(now));
