@@ -118,7 +118,9 @@ impl Simulation {
         let Streams { mut flows, datagrams, maker, .. } = streams;
         // What ends by its bytes, and what counts at a moment of its own, needs each read at its time.
         let defers_reads = plan.request.bytes.is_none() && loads.is_empty();
-        flows.iter_mut().for_each(|flow| flow.defer_reads(defers_reads));
+        for flow in &mut flows {
+            flow.defer_reads(defers_reads);
+        }
         Ok(Self {
             forward,
             reverse,
@@ -780,8 +782,12 @@ mod tests {
             let hosts = [sender, HostSettings::of_linux_6_18()];
             let plan = Plan::new(Path::symmetric(&direction, Span::from_millis(60)), hosts, request, 3);
             let mut simulations = [plan.clone(), plan].map(|plan| Simulation::new(plan).unwrap());
-            simulations[1].flows.iter_mut().for_each(|flow| flow.defer_reads(false));
-            simulations.iter_mut().for_each(|simulation| simulation.run_until(Time::from_nanos(u64::MAX)));
+            for flow in &mut simulations[1].flows {
+                flow.defer_reads(false);
+            }
+            for simulation in &mut simulations {
+                simulation.run_until(Time::from_nanos(u64::MAX));
+            }
             assert!(simulations[0].events() < simulations[1].events(), "{loss:?}");
             let [deferred, at_once] = simulations.map(Simulation::measure);
             assert_eq!(deferred, at_once, "{loss:?}, {streams} streams, timestamps {timestamps}");

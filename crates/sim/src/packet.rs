@@ -47,7 +47,7 @@ pub(crate) struct Numbered {
 }
 
 /// The fields of segments.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Data {
     first: u64,
     stamp: Stamp,
@@ -136,18 +136,20 @@ impl Train for Packet {
     }
 
     fn split_off(&mut self, at: SegCount) -> Self {
-        let mut rest = self.clone();
-        self.segments = at.get() as u32;
-        rest.segments -= self.segments;
-        match (&mut self.content, &mut rest.content) {
-            (Content::Data(first), Content::Data(rest)) => {
-                rest.first += at.get();
-                first.pushes = false;
+        let content = match &mut self.content {
+            Content::Data(data) => {
+                let rest = Data { first: data.first + at.get(), ..*data };
+                data.pushes = false;
+                Content::Data(rest)
             }
-            (_, Content::Datagrams(numbered)) => numbered.first += at.get(),
-            _ => {}
-        }
-        rest
+            Content::Datagrams(numbered) => {
+                Content::Datagrams(Numbered { first: numbered.first + at.get(), ..*numbered })
+            }
+            other => other.clone(),
+        };
+        let segments = self.segments - at.get() as u32;
+        self.segments = at.get() as u32;
+        Self { segments, content, ..*self }
     }
 
     fn flow(&self) -> u64 {
