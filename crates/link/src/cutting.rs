@@ -17,13 +17,24 @@ const PAIR: SegCount = SegCount::new(2);
 pub fn cut_train<T: Train>(train: T, longest: SegCount) -> impl Iterator<Item = T> {
     let mut rest = Some(train);
     std::iter::from_fn(move || {
-        let mut first = rest.take()?;
-        let segments = first.segments();
-        let whole = if segments <= PAIR { SegCount::new(1) } else { longest };
-        if segments > whole {
-            rest = Some(first.split_off(whole));
+        let mut train = rest.take()?;
+        let first = cut_first(&mut train, longest);
+        if first.is_some() {
+            rest = Some(train);
+            return first;
         }
-        Some(first)
+        Some(train)
+    })
+}
+
+/// Takes the first of several parts of `train` out of it; `None` if it is carried whole.
+#[inline]
+pub(crate) fn cut_first<T: Train>(train: &mut T, longest: SegCount) -> Option<T> {
+    let segments = train.segments();
+    let whole = if segments <= PAIR { SegCount::new(1) } else { longest };
+    (segments > whole).then(|| {
+        let rest = train.split_off(whole);
+        std::mem::replace(train, rest)
     })
 }
 

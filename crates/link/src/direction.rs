@@ -4,10 +4,11 @@ use fullpipe_record::{Edit, Fate, Framing, NarrowLink, Path, PathChange, PathDir
 use fullpipe_units::{ByteCount, SegCount, Time};
 
 use crate::bottleneck::Bottleneck;
-use crate::counters::{Counters, Tally};
-use crate::cutting::{LongestTrain, cut_train};
+use crate::counters::Counters;
+use crate::cutting::{LongestTrain, cut_first, cut_train};
 use crate::delay_line::DelayLine;
 use crate::express::Express;
+use crate::load::Load;
 use crate::log::{Incident, Log};
 use crate::loss::Loss;
 use crate::policer::Policer;
@@ -135,21 +136,27 @@ impl<T: Train> Direction<T> {
         cut_train(train, self.longest.segments)
     }
 
+    /// Takes the first of the parts of [`Self::cut`] out of `train`; `None` if there is one alone.
+    #[inline]
+    pub fn cut_first(&self, train: &mut T) -> Option<T> {
+        cut_first(train, self.longest.segments)
+    }
+
     /// Takes in `train`, which reached the path at `at`.
     ///
     /// Lost packets cut the train into several. Of each, a stage accepts the packets that it would accept one by one.
     pub fn offer(&mut self, at: Time, train: T) -> Outcome<T> {
         self.advance(at);
-        self.log.counters.offered.add(Tally::of(&train, self.framing));
+        let load = Load::of(&train, self.framing);
+        self.log.counters.offered.add(load.tally());
         let passing = self.loss.passing(&train);
-        if passing < train.segments() {
+        if passing < load.segments {
             return self.offer_in_parts(at, train, passing);
         }
         match &mut self.express {
             Some(express) if self.reaches_queue => {
-                let segments = train.segments();
-                let accepted = express.accept(at, train, &mut self.log);
-                Outcome { accepted, overflowed: segments - accepted, ..Outcome::default() }
+                let accepted = express.accept(at, train, load, &mut self.log);
+                Outcome { accepted, overflowed: load.segments - accepted, ..Outcome::default() }
             }
             _ => self.enter(at, train),
         }
@@ -184,13 +191,13 @@ impl<T: Train> Direction<T> {
         }
     }
 
-    #[inline(never)]
     fn land(&mut self, now: Time) -> Option<Delivery<T>> {
-        self.advance(now);
-        match &mut self.express {
-            Some(express) => express.land(now, &mut self.log),
-            None => self.delay_line.land(now, &mut self.log),
+        self.clock = now;
+        if let Some(express) = &mut self.express {
+            return express.land(now, &mut self.log);
         }
+        self.advance_stages(now);
+        self.delay_line.land(now, &mut self.log)
     }
 
     /// A driver that calls [`Direction::pop`] now needs to do so at this moment again: no train arrives before. `None`
@@ -382,7 +389,8 @@ impl<T: Train> Direction<T> {
     fn queue(&mut self, at: Time, train: T) -> Outcome<T> {
         let segments = train.segments();
         let accepted = if let Some(express) = &mut self.express {
-            express.accept(at, train, &mut self.log)
+            let load = Load::of(&train, self.framing);
+            express.accept(at, train, load, &mut self.log)
         } else if self.bottleneck.is_unlimited() {
             self.log.counters.sent += train.wire_bytes(self.framing);
             self.delay_line.enqueue(at, train, &mut self.log);

@@ -28,7 +28,11 @@ pub(crate) struct Express<T> {
     trains: VecDeque<Travelling<T>>,
     /// Trains that have been sent to their last bit.
     sent: usize,
-    /// Packets of all others.
+    /// When the first of the others has been sent.
+    next_sent: Option<Time>,
+    /// When the first of all arrives.
+    next_due: Option<Time>,
+    /// Packets that have not been sent, each train as a whole.
     unsent: Tally,
     /// When the busy period began.
     began: Time,
@@ -87,16 +91,20 @@ impl<T: Train> Express<T> {
             delay: path.delay,
             trains: VecDeque::new(),
             sent: 0,
+            next_sent: None,
+            next_due: None,
             unsent: Tally::default(),
             began: Time::ZERO,
             busy_before: Span::ZERO,
         })
     }
 
-    /// Takes in as much of `train`, which comes at `at`, as there is room for. Returns the number of packets accepted.
-    pub(crate) fn accept(&mut self, at: Time, train: T, log: &mut Log<T>) -> SegCount {
-        let load = Load::of(&train, self.framing);
+    /// Takes in as much of `train`, which comes at `at` and is this `load`, as there is room for. Returns the number of
+    /// packets accepted.
+    #[inline]
+    pub(crate) fn accept(&mut self, at: Time, train: T, load: Load, log: &mut Log<T>) -> SegCount {
         if self.sender.is_none() {
+            self.next_due.get_or_insert(at + self.delay);
             self.trains.push_back(Travelling { sent: Moment::at(at), train });
             self.sent += 1;
             log.counters.sent += load.total;
@@ -112,6 +120,7 @@ impl<T: Train> Express<T> {
     }
 
     /// Takes in as much of `train` as there is room for, where that may not be all of it, or the backlog is large.
+    #[inline(never)]
     fn accept_some(&mut self, at: Time, load: Load, train: T, log: &mut Log<T>) -> SegCount {
         let mut backlog = self.backlog(at);
         let mut stopped = None;
@@ -138,31 +147,37 @@ impl<T: Train> Express<T> {
     /// Takes note of what has been sent by `now`.
     #[inline]
     pub(crate) fn advance(&mut self, now: Time, log: &mut Log<T>) {
-        while let Some(first) = self.trains.get(self.sent).filter(|first| first.sent.by <= now) {
+        while let Some(by) = self.next_sent.filter(|by| *by <= now) {
+            let Some(first) = self.trains.get(self.sent) else { return };
             let tally = Tally::of(&first.train, self.framing);
             self.unsent.remove(tally);
             log.counters.sent += tally.bytes;
             self.sent += 1;
             if self.unsent.segments == SegCount::ZERO {
-                self.busy_before += first.sent.by.since(self.began);
+                self.busy_before += by.since(self.began);
             }
+            self.next_sent = self.trains.get(self.sent).map(|next| next.sent.by);
         }
     }
 
-    /// The next train that has arrived at `now`, up to which it has been advanced.
+    /// The next train that has arrived at `now`.
     #[inline]
     pub(crate) fn land(&mut self, now: Time, log: &mut Log<T>) -> Option<Delivery<T>> {
-        let delay = self.delay;
-        let Travelling { sent, train } = self.trains.pop_front_if(|first| first.sent.by + delay <= now)?;
+        let due = self.next_due.filter(|due| *due <= now)?;
+        if self.sent == 0 {
+            self.advance(now, log);
+        }
+        let train = self.trains.pop_front()?.train;
         self.sent -= 1;
+        self.next_due = self.trains.front().map(|first| first.sent.by + self.delay);
         log.counters.delivered.add(Tally::of(&train, self.framing));
-        Some(Delivery { due: sent.by + delay, train })
+        Some(Delivery { due, train })
     }
 
     /// When the next train arrives.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.trains.front().map(|first| first.sent.by + self.delay)
+        self.next_due
     }
 
     /// Returns the packets that wait or are being sent at `now`, up to which it has been advanced.
@@ -201,6 +216,7 @@ impl<T: Train> Express<T> {
         load.first(load.packets_in(load.total.saturating_sub(left))).tally()
     }
 
+    #[inline]
     fn push(&mut self, at: Time, load: Load, train: T) {
         let Some(sender) = &mut self.sender else { return };
         if self.unsent.segments == SegCount::ZERO {
@@ -208,6 +224,8 @@ impl<T: Train> Express<T> {
             self.began = at;
         }
         let sent = sender.send(load.total);
+        self.next_sent.get_or_insert(sent.by);
+        self.next_due.get_or_insert(sent.by + self.delay);
         self.unsent.add(load.tally());
         if self.trains.len() == self.trains.capacity() {
             // There may be a million: they do not take twice the room that they need.

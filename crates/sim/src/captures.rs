@@ -117,7 +117,7 @@ impl Captures {
                 self.open(packet.flow, at, &burst);
                 self.data(packet.flow, &burst)
             }
-            content => match content.ack(0) {
+            content => match content.clone().into_ack(0) {
                 Some(ack) => self.acknowledgement(packet.flow, &ack),
                 None => return,
             },

@@ -5,7 +5,7 @@ use std::ops::Range;
 use fullpipe_link::{Counters, Direction, Train};
 use fullpipe_model::datagrams;
 use fullpipe_record::{Sample, Transport};
-use fullpipe_tcp::{Ack, Clock, Receiver, Sender};
+use fullpipe_tcp::{Ack, Burst, Clock, Receiver, Sender};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -115,7 +115,12 @@ impl Simulation {
         streams.add(&plan, origin, &mut divided)?;
         let pending = streams.flows.len();
         let loads = streams.add_loads(&plan)?;
-        let Streams { flows, datagrams, maker, .. } = streams;
+        let Streams { mut flows, datagrams, maker, .. } = streams;
+        // What ends by its bytes, and what counts at a moment of its own, needs each read at its time.
+        let defers_reads = plan.request.bytes.is_none() && loads.is_empty();
+        for flow in &mut flows {
+            flow.defer_reads(defers_reads);
+        }
         Ok(Self {
             forward,
             reverse,
@@ -248,6 +253,7 @@ impl Simulation {
     /// Takes the samples of the transfer that are due at `at`; all where it is over.
     pub(crate) fn sample(&mut self, at: Time) {
         let (own, is_over) = (usize::from(self.plan.request.streams), self.is_over());
+        self.catch_up(at);
         match self.plan.request.transport {
             Transport::Tcp => {
                 let flows = self.flows.get(..own).unwrap_or_default();
@@ -307,9 +313,27 @@ impl Simulation {
         }
     }
 
+    /// Lets the receiving programs read what they read by `now`.
+    fn catch_up(&mut self, now: Time) {
+        self.flows.iter_mut().for_each(|flow| flow.catch_up(now + Span::from_nanos(1)));
+    }
+
+    /// Defers no read any more: from now on each may end the transfer.
+    fn defer_no_reads(&mut self, now: Time) {
+        self.catch_up(now);
+        for index in 0..self.flows.len() {
+            let due = self.flows.get_mut(index).and_then(|flow| {
+                flow.defer_reads(false);
+                flow.arm_receiver(now)
+            });
+            self.queue_timer(index, due);
+        }
+    }
+
     fn end_stage(&mut self, now: Time) {
         match self.stage {
             Stage::Flowing { .. } => {
+                self.defer_no_reads(now);
                 let own = self.own_flows().len();
                 self.sampler.count(now, true, self.flows.get(..own).unwrap_or_default());
                 self.flows.iter_mut().for_each(Flow::stop);
@@ -352,11 +376,11 @@ impl Simulation {
             match delivery.train.content {
                 // The far end's kernel answers at once.
                 Content::Echo(_) => drop(self.reverse.offer(now, delivery.train)),
-                _ => self.deliver(&delivery.train),
+                _ => self.deliver(delivery.train),
             }
         }
         while let Some(delivery) = self.reverse.pop(now) {
-            self.deliver(&delivery.train);
+            self.deliver(delivery.train);
         }
         while let Some(&Reverse((at, flow))) = self.timers.peek()
             && at <= now
@@ -379,8 +403,8 @@ impl Simulation {
         }
     }
 
-    fn deliver(&mut self, packet: &Packet) {
-        let (now, index) = (self.now, packet.flow as usize);
+    fn deliver(&mut self, packet: Packet) {
+        let (now, index, segments) = (self.now, packet.flow as usize, packet.segments());
         if let (Content::End, Stage::Ending { stopped, .. }) = (&packet.content, self.stage) {
             self.stage = Stage::Over { stopped };
         }
@@ -388,25 +412,32 @@ impl Simulation {
             return;
         }
         let arrives_at = if matches!(packet.content, Content::Data(_)) { End::Receiver } else { End::Sender };
-        self.capture(arrives_at, packet);
-        match &packet.content {
+        self.capture(arrives_at, &packet);
+        match packet.content {
             Content::Data(data) => {
                 let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_closed()) else { return };
-                let answers = [flow.receiver.arrived(now, &data.burst(packet.segments())), flow.read(now)];
-                answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, &ack));
+                flow.catch_up(now);
+                let answer = flow.receiver.arrived(now, &data.burst(segments));
+                let after_read = flow.read(now);
+                if let Some(ack) = answer {
+                    self.acknowledge(index, ack);
+                }
+                if let Some(ack) = after_read {
+                    self.acknowledge(index, ack);
+                }
                 let due = self.flows.get_mut(index).and_then(|flow| flow.arm_receiver(now));
                 self.queue_timer(index, due);
                 self.settle(index);
             }
             content @ Content::Acknowledgement { .. } => {
                 let Some(flow) = self.flows.get_mut(index) else { return };
-                let Some(ack) = content.ack(flow.wire.scales[1]) else { return };
+                let Some(ack) = content.into_ack(flow.wire.scales[1]) else { return };
                 flow.sender.acknowledged(now, &ack);
                 self.serve(index);
             }
             Content::Datagrams(numbered) => {
                 if let Some(stream) = self.datagrams.get_mut((packet.flow & !DATAGRAMS) as usize) {
-                    stream.arrived(now, packet.segments().get(), *numbered);
+                    stream.arrived(now, segments.get(), numbered);
                 }
             }
             Content::TooBig => {
@@ -414,7 +445,7 @@ impl Simulation {
                 self.serve(index);
             }
             Content::Echo(number) => {
-                self.echoes.iter_mut().for_each(|echoes| echoes.answered(now, *number));
+                self.echoes.iter_mut().for_each(|echoes| echoes.answered(now, number));
             }
             Content::End => {}
         }
@@ -424,8 +455,15 @@ impl Simulation {
         let now = self.now;
         let Some(flow) = self.flows.get_mut(index) else { return };
         let sends = flow.sends_at(now);
-        let answers = [flow.wake(now), flow.read(now)];
-        answers.into_iter().flatten().for_each(|ack| self.acknowledge(index, &ack));
+        flow.catch_up(now);
+        let delayed = flow.wake(now);
+        let after_read = flow.read(now);
+        if let Some(ack) = delayed {
+            self.acknowledge(index, ack);
+        }
+        if let Some(ack) = after_read {
+            self.acknowledge(index, ack);
+        }
         self.settle(index);
         if sends { self.serve(index) } else { self.arm(index) }
     }
@@ -437,10 +475,10 @@ impl Simulation {
             while let Some(flow) = self.flows.get_mut(index)
                 && let Some(burst) = flow.next(now)
             {
-                for (part, bytes) in flow.parts(burst).into_iter().flatten() {
-                    let packet = Packet::data(index as u32, bytes, &part);
-                    self.capture(End::Sender, &packet);
-                    self.offer(packet);
+                let (first, short) = flow.parts(burst);
+                self.send(index, first);
+                if let Some(short) = short {
+                    self.send(index, short);
                 }
             }
             if !self.takes_chunk(index) {
@@ -448,6 +486,13 @@ impl Simulation {
             }
         }
         self.arm(index);
+    }
+
+    /// Sends segments whose packets have so many bytes each.
+    fn send(&mut self, index: usize, (burst, bytes): (Burst, ByteCount)) {
+        let packet = Packet::data(index as u32, bytes, &burst);
+        self.capture(End::Sender, &packet);
+        self.offer(packet);
     }
 
     /// Gives a connection that has written everything the next chunk of the queue. Returns whether there was one.
@@ -473,12 +518,14 @@ impl Simulation {
         }
     }
 
-    fn offer(&mut self, packet: Packet) {
+    fn offer(&mut self, mut packet: Packet) {
         match self.plan.granularity {
             Granularity::Train => self.offer_whole(packet),
             Granularity::Cut => {
-                let parts = self.forward.cut(packet);
-                parts.for_each(|part| self.offer_whole(part));
+                while let Some(first) = self.forward.cut_first(&mut packet) {
+                    self.offer_whole(first);
+                }
+                self.offer_whole(packet);
             }
             Granularity::Segment => {
                 let parts = fullpipe_link::cut_train(packet, SegCount::new(1));
@@ -493,7 +540,7 @@ impl Simulation {
         }
     }
 
-    fn acknowledge(&mut self, index: usize, ack: &Ack) {
+    fn acknowledge(&mut self, index: usize, ack: Ack) {
         let Some(flow) = self.flows.get(index) else { return };
         let bytes = flow.wire.acknowledgement + ack.blocks.option_bytes();
         let packet = Packet::ack(index as u32, bytes, ack, flow.wire.scales[0]);
@@ -717,5 +764,33 @@ impl Maker {
         let source = Source::new(&plan.request, total, connection.handshake, starts);
         let programs = (source, Sink::new(plan.reads, starts));
         Flow::new((sender, receiver), connection.wire(), programs, starts, self.random.next_u64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::{HostSettings, Path, PathDirection, Request};
+    use fullpipe_units::{BitRate, Ratio};
+
+    #[test]
+    fn a_deferred_read_changes_nothing_but_the_number_of_events() {
+        for (loss, streams, timestamps) in [(None, 1, true), (Some(Ratio::new(1e-3)), 3, true), (None, 2, false)] {
+            let direction = PathDirection { loss, ..PathDirection::of_rate(Some(BitRate::from_mbps(50))) };
+            let sender = HostSettings { timestamps, ..HostSettings::of_linux_6_18() };
+            let request = Request { duration: Span::from_secs(3), streams, ..Request::default() };
+            let hosts = [sender, HostSettings::of_linux_6_18()];
+            let plan = Plan::new(Path::symmetric(&direction, Span::from_millis(60)), hosts, request, 3);
+            let mut simulations = [plan.clone(), plan].map(|plan| Simulation::new(plan).unwrap());
+            for flow in &mut simulations[1].flows {
+                flow.defer_reads(false);
+            }
+            for simulation in &mut simulations {
+                simulation.run_until(Time::from_nanos(u64::MAX));
+            }
+            assert!(simulations[0].events() < simulations[1].events(), "{loss:?}");
+            let [deferred, at_once] = simulations.map(Simulation::measure);
+            assert_eq!(deferred, at_once, "{loss:?}, {streams} streams, timestamps {timestamps}");
+        }
     }
 }

@@ -28,6 +28,9 @@ pub(crate) struct Flow {
     reads_at: Option<Time>,
     /// When it last read.
     read_last: Time,
+    /// True if a read that nobody else notices may be made up for when something else happens at the receiving end, or
+    /// somebody asks for its state ([`Self::catch_up`]).
+    defers_reads: bool,
     random: Pcg64Mcg,
     /// The deadlines that are queued for it, the earliest first: those of both programs, of the receiver and of the
     /// sender, of which near ones come and go many times before one that is far away.
@@ -58,6 +61,7 @@ impl Flow {
             starts,
             reads_at: None,
             read_last: Time::ZERO,
+            defers_reads: false,
             random,
             queued: [None; 4],
             ended: false,
@@ -99,22 +103,23 @@ impl Flow {
         }
     }
 
-    /// Returns `burst` as the path carries it, with the size of its packets, and what of it is a packet of its own: the
-    /// last segment of a stream may be short.
+    /// Returns `burst` as the path carries it, with the size of its packets, and what of it is a packet of its own
+    /// behind them: the last segment of a stream may be short.
     #[inline]
-    pub(crate) fn parts(&self, burst: Burst) -> [Option<(Burst, ByteCount)>; 2] {
+    pub(crate) fn parts(&self, burst: Burst) -> ((Burst, ByteCount), Option<(Burst, ByteCount)>) {
         let Wire { segment, empty, .. } = self.wire;
-        let end = burst.first + burst.segments.get();
-        match self.sender.short_segment() {
-            _ if burst.is_probe => [Some((burst, empty)), None],
-            Some((last, payload)) if (burst.first..end).contains(&last) => {
-                let whole = Burst { segments: SegCount::new(last - burst.first), pushes: false, ..burst };
-                let tail = Burst { first: last, segments: SegCount::new(1), ..burst };
-                let whole = (whole.segments > SegCount::ZERO).then_some((whole, segment));
-                [whole, Some((tail, segment.min(empty + payload)))]
-            }
-            _ => [Some((burst, segment)), None],
+        if burst.is_probe {
+            return ((burst, empty), None);
         }
+        let end = burst.first + burst.segments.get();
+        let short = self.sender.short_segment().filter(|(last, _)| (burst.first..end).contains(last));
+        let Some((last, payload)) = short else { return ((burst, segment), None) };
+        let tail = (Burst { first: last, segments: SegCount::new(1), ..burst }, segment.min(empty + payload));
+        if last == burst.first {
+            return (tail, None);
+        }
+        let whole = Burst { segments: SegCount::new(last - burst.first), pushes: false, ..burst };
+        ((whole, segment), Some(tail))
     }
 
     /// Lets the receiving program read. Returns the acknowledgement that follows.
@@ -125,7 +130,27 @@ impl Flow {
         // The last segment may be shorter than the others.
         let left = self.source.total().map(|total| total.saturating_sub(self.receiver.bytes_read()));
         let wanted = self.sink.wanted(now, &self.receiver);
-        self.receiver.read(now, left.map_or(wanted, |left| wanted.min(left))).1
+        self.receiver.read(now, left.map_or(wanted, |left| wanted.min(left)))
+    }
+
+    /// Lets the receiving program defer reads that nobody else notices, or no longer.
+    pub(crate) fn defer_reads(&mut self, defers: bool) {
+        self.defers_reads = defers;
+    }
+
+    /// Makes up for a read that was deferred and has come before `until`.
+    #[inline]
+    pub(crate) fn catch_up(&mut self, until: Time) {
+        if let Some(at) = self.reads_at.filter(|at| self.defers_reads && *at < until) {
+            let answer = self.read(at);
+            debug_assert!(answer.is_none(), "an acknowledgement by a read that was deferred");
+        }
+    }
+
+    /// When the receiving program reads, unless that is deferred.
+    #[inline]
+    fn next_read(&self) -> Option<Time> {
+        self.reads_at.filter(|_| !(self.defers_reads && self.receiver.reads_silently()))
     }
 
     /// Returns whether the receiving program has been woken by what waits for it, and lets it sleep again then.
@@ -149,9 +174,7 @@ impl Flow {
 
     /// As [`Self::arm`], where only the receiving end has changed.
     pub(crate) fn arm_receiver(&mut self, now: Time) -> Option<Time> {
-        let due =
-            Time::earlier(self.receiver.deadline(), Time::earlier(self.reads_at, self.sink.deadline(&self.receiver)));
-        self.arm_at(due.map(|due| due.max(now)))
+        self.arm_at(self.receiving_deadline().map(|due| due.max(now)))
     }
 
     fn arm_at(&mut self, due: Option<Time>) -> Option<Time> {
@@ -246,9 +269,12 @@ impl Flow {
         if self.is_closed() || self.sender.is_dead() {
             return None;
         }
-        let receiving =
-            Time::earlier(self.receiver.deadline(), Time::earlier(self.reads_at, self.sink.deadline(&self.receiver)));
-        Time::earlier(self.sending_deadline(), receiving).map(|due| due.max(now))
+        Time::earlier(self.sending_deadline(), self.receiving_deadline()).map(|due| due.max(now))
+    }
+
+    #[inline]
+    fn receiving_deadline(&self) -> Option<Time> {
+        Time::earlier(self.receiver.deadline(), Time::earlier(self.next_read(), self.sink.deadline(&self.receiver)))
     }
 
     fn sending_deadline(&self) -> Option<Time> {

@@ -23,8 +23,7 @@ pub(crate) enum Content {
     Data(Data),
     Acknowledgement {
         next: u64,
-        /// None in most.
-        blocks: Option<Box<Blocks>>,
+        blocks: Blocks,
         stamp: Stamp,
         echo: Stamp,
         /// The window field, to which each end applies its own shift.
@@ -48,7 +47,7 @@ pub(crate) struct Numbered {
 }
 
 /// The fields of segments.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Data {
     first: u64,
     stamp: Stamp,
@@ -67,10 +66,9 @@ impl Data {
 
 impl Content {
     /// An acknowledgement as an end understands it that shifts windows by `scale`; `None` for anything else.
-    pub(crate) fn ack(&self, scale: u8) -> Option<Ack> {
-        let &Self::Acknowledgement { next, ref blocks, stamp, echo, window } = self else { return None };
-        let window = ByteCount::new(u64::from(window) << scale);
-        Some(Ack { next, window, blocks: blocks.as_deref().copied().unwrap_or_default(), stamp, echo })
+    pub(crate) fn into_ack(self, scale: u8) -> Option<Ack> {
+        let Self::Acknowledgement { next, blocks, stamp, echo, window } = self else { return None };
+        Some(Ack { next, window: ByteCount::new(u64::from(window) << scale), blocks, stamp, echo })
     }
 }
 
@@ -83,10 +81,10 @@ impl Packet {
     }
 
     /// An acknowledgement of `bytes`, whose window counts in units of 2^`scale`.
-    pub(crate) fn ack(flow: u32, bytes: ByteCount, ack: &Ack, scale: u8) -> Self {
+    pub(crate) fn ack(flow: u32, bytes: ByteCount, ack: Ack, scale: u8) -> Self {
         let content = Content::Acknowledgement {
             next: ack.next,
-            blocks: (!ack.blocks.is_empty()).then(|| Box::new(ack.blocks)),
+            blocks: ack.blocks,
             stamp: ack.stamp,
             echo: ack.echo,
             window: (ack.window.get() >> scale).min(u64::from(u16::MAX)) as u16,
@@ -138,18 +136,20 @@ impl Train for Packet {
     }
 
     fn split_off(&mut self, at: SegCount) -> Self {
-        let mut rest = self.clone();
-        self.segments = at.get() as u32;
-        rest.segments -= self.segments;
-        match (&mut self.content, &mut rest.content) {
-            (Content::Data(first), Content::Data(rest)) => {
-                rest.first += at.get();
-                first.pushes = false;
+        let content = match &mut self.content {
+            Content::Data(data) => {
+                let rest = Data { first: data.first + at.get(), ..*data };
+                data.pushes = false;
+                Content::Data(rest)
             }
-            (_, Content::Datagrams(numbered)) => numbered.first += at.get(),
-            _ => {}
-        }
-        rest
+            Content::Datagrams(numbered) => {
+                Content::Datagrams(Numbered { first: numbered.first + at.get(), ..*numbered })
+            }
+            other => other.clone(),
+        };
+        let segments = self.segments - at.get() as u32;
+        self.segments = at.get() as u32;
+        Self { segments, content, ..*self }
     }
 
     fn flow(&self) -> u64 {

@@ -180,7 +180,7 @@ impl Sink {
     }
 
     pub(crate) fn deadline(&self, receiver: &Receiver) -> Option<Time> {
-        let waits = receiver.unread_bytes() > ByteCount::ZERO;
-        self.pace.as_ref().filter(|_| waits).map(|pace| pace.beyond(receiver.bytes_read()))
+        let pace = self.pace.as_ref()?;
+        (receiver.unread_bytes() > ByteCount::ZERO).then(|| pace.beyond(receiver.bytes_read()))
     }
 }

@@ -1,3 +1,5 @@
+use std::num::NonZeroU32;
+
 use fullpipe_units::{Span, Time};
 
 /// Nanoseconds of a second.
@@ -23,54 +25,76 @@ impl Stamp {
 ///
 /// CUBIC's curve, timeouts and BBR's filters move in ticks (`jiffies`), of which a kernel has 100, 250, 300 or 1000 a
 /// second (`CONFIG_HZ`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    ticks_per_second: u64,
+    ticks_per_second: u32,
     /// Nanoseconds of a tick, where that is a whole number.
-    tick: Option<u64>,
+    tick: Option<NonZeroU32>,
     up: Span,
+    last: Reading,
+}
+
+/// What a clock showed at a moment. Much is asked for at the same one.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    now: Time,
+    micros: u64,
+    ticks: u64,
 }
 
 impl Clock {
     /// A clock with `ticks_per_second`, of a host that has been up for `up` at [`Time::ZERO`]; its fraction of a tick,
     /// or of a millisecond, is the phase of the host against the others.
     pub fn new(ticks_per_second: u32, up: Span) -> Self {
-        let ticks_per_second = u64::from(ticks_per_second.clamp(1, 1_000_000));
-        let tick = SECOND.is_multiple_of(ticks_per_second).then_some(SECOND / ticks_per_second);
-        Self { ticks_per_second, tick, up }
+        let ticks_per_second = ticks_per_second.clamp(1, 1_000_000);
+        let tick = SECOND.is_multiple_of(u64::from(ticks_per_second)).then(|| SECOND as u32 / ticks_per_second);
+        let last = Reading::at(Time::ZERO, up, ticks_per_second);
+        Self { ticks_per_second, tick: tick.and_then(NonZeroU32::new), up, last }
+    }
+
+    /// Reads the clock at `now`, so that [`Self::micros`] and [`Self::ticks`] of that moment are known.
+    #[inline]
+    pub(crate) fn read(&mut self, now: Time) {
+        if self.last.now != now {
+            self.last = Reading::at(now, self.up, self.ticks_per_second);
+        }
+    }
+
+    #[inline]
+    fn reading(&self, now: Time) -> Reading {
+        if self.last.now == now { self.last } else { Reading::at(now, self.up, self.ticks_per_second) }
     }
 
     /// Returns the stamp of a packet sent so long before [`Time::ZERO`].
-    pub fn stamp_before(self, span: Span) -> Stamp {
+    pub fn stamp_before(&self, span: Span) -> Stamp {
         Self::stamp_at(self.up.saturating_sub(span).as_micros())
     }
 
-    pub(crate) fn hz(self) -> u64 {
-        self.ticks_per_second
+    pub(crate) fn hz(&self) -> u64 {
+        u64::from(self.ticks_per_second)
     }
 
     /// Nanoseconds since the host booted (`tcp_clock_ns`).
-    pub(crate) fn nanos(self, now: Time) -> u64 {
+    pub(crate) fn nanos(&self, now: Time) -> u64 {
         (now + self.up).as_nanos()
     }
 
     /// The moment at which the host has been up for so many nanoseconds.
-    pub(crate) fn moment(self, nanos: u64) -> Time {
+    pub(crate) fn moment(&self, nanos: u64) -> Time {
         Time::from_nanos(nanos.saturating_sub(self.up.as_nanos()))
     }
 
     /// Microseconds since the host booted (`tcp_mstamp`).
-    pub(crate) fn micros(self, now: Time) -> u64 {
-        self.nanos(now) / 1_000
+    pub(crate) fn micros(&self, now: Time) -> u64 {
+        self.reading(now).micros
     }
 
     /// Ticks since the host booted (`tcp_jiffies32`).
-    pub(crate) fn ticks(self, now: Time) -> u64 {
-        let nanos = self.nanos(now);
-        (nanos / SECOND) * self.ticks_per_second + (nanos % SECOND) * self.ticks_per_second / SECOND
+    pub(crate) fn ticks(&self, now: Time) -> u64 {
+        self.reading(now).ticks
     }
 
-    pub(crate) fn stamp(self, now: Time) -> Stamp {
+    pub(crate) fn stamp(&self, now: Time) -> Stamp {
         Self::stamp_at(self.micros(now))
     }
 
@@ -80,34 +104,44 @@ impl Clock {
     }
 
     /// Ticks in `micros`, rounded up (`usecs_to_jiffies`).
-    pub(crate) fn ticks_in(self, micros: u64) -> u64 {
-        (micros * self.ticks_per_second).div_ceil(1_000_000)
+    pub(crate) fn ticks_in(&self, micros: u64) -> u64 {
+        (micros * self.hz()).div_ceil(1_000_000)
     }
 
     /// Microseconds in `ticks` (`jiffies_to_usecs`).
-    pub(crate) fn micros_in(self, ticks: u64) -> u64 {
-        self.tick.map_or_else(|| ticks * 1_000_000 / self.ticks_per_second, |tick| ticks * tick / 1_000)
+    pub(crate) fn micros_in(&self, ticks: u64) -> u64 {
+        self.tick_nanos().map_or_else(|| ticks * 1_000_000 / self.hz(), |tick| ticks * tick / 1_000)
     }
 
     /// The moment at which a timer goes off that is set at `now` to `delay` ticks.
     ///
     /// The wheel never fires early, and its levels become coarser by eight (`calc_index`, `kernel/time/timer.c`, since
     /// 4.8).
-    pub(crate) fn timer(self, now: Time, delay: u64) -> Time {
+    pub(crate) fn timer(&self, now: Time, delay: u64) -> Time {
         let expires = self.ticks(now) + delay;
         let level = (0..8).find(|level| delay < 63 << (3 * level)).unwrap_or(8);
         let shift = 3 * level;
         let fires = ((expires >> shift) + 1) << shift;
         // Ticks are counted by the timer interrupt, so the tick itself is the moment.
-        self.moment(self.tick.map_or_else(|| self.tick_begins(fires), |tick| fires * tick))
+        self.moment(self.tick_nanos().map_or_else(|| self.tick_begins(fires), |tick| fires * tick))
+    }
+
+    fn tick_nanos(&self) -> Option<u64> {
+        self.tick.map(|tick| u64::from(tick.get()))
+    }
+
+    /// When a tick begins, in nanoseconds, rounded up.
+    fn tick_begins(&self, tick: u64) -> u64 {
+        let (seconds, ticks) = (tick / self.hz(), tick % self.hz());
+        seconds * SECOND + (ticks * SECOND).div_ceil(self.hz())
     }
 }
 
-impl Clock {
-    /// When a tick begins, in nanoseconds, rounded up.
-    fn tick_begins(self, tick: u64) -> u64 {
-        let (seconds, ticks) = (tick / self.ticks_per_second, tick % self.ticks_per_second);
-        seconds * SECOND + (ticks * SECOND).div_ceil(self.ticks_per_second)
+impl Reading {
+    fn at(now: Time, up: Span, ticks_per_second: u32) -> Self {
+        let (nanos, hz) = ((now + up).as_nanos(), u64::from(ticks_per_second));
+        let ticks = (nanos / SECOND) * hz + (nanos % SECOND) * hz / SECOND;
+        Self { now, micros: nanos / 1_000, ticks }
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Burst {
 }
 
 /// An acknowledgement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ack {
     /// The first segment that has not arrived in order.
     pub next: u64,
@@ -38,9 +38,12 @@ pub struct Ack {
 const MAX_BLOCKS: usize = 4;
 
 /// Blocks of a selective acknowledgement (RFC 2018), newest first; where segments arrived twice, a block of those comes
-/// before (RFC 2883).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Blocks {
+/// before (RFC 2883). Most acknowledgements have none, and are small.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Blocks(Option<Box<List>>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct List {
     count: u8,
     /// From the acknowledged segment on, which a block of what arrived twice lies before, and length.
     blocks: [(i32, u32); MAX_BLOCKS],
@@ -49,15 +52,16 @@ pub struct Blocks {
 impl Blocks {
     /// Adds the segments from `start` up to `end` to an acknowledgement of `next`; nothing where there is no room.
     pub(crate) fn push(&mut self, next: u64, (start, end): (u64, u64)) {
-        if let Some(block) = self.blocks.get_mut(usize::from(self.count)) {
+        let list = self.0.get_or_insert_default();
+        if let Some(block) = list.blocks.get_mut(usize::from(list.count)) {
             *block = (start.wrapping_sub(next) as i32, end.saturating_sub(start) as u32);
-            self.count += 1;
+            list.count += 1;
         }
     }
 
     /// Returns the blocks of an acknowledgement of `next`, each from its first segment up to behind its last.
     pub fn of(&self, next: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.blocks.iter().take(usize::from(self.count)).map(move |&(start, length)| {
+        self.0.iter().flat_map(|list| list.blocks.iter().take(usize::from(list.count))).map(move |&(start, length)| {
             let start = next.wrapping_add_signed(i64::from(start));
             (start, start.saturating_add(u64::from(length)))
         })
@@ -65,17 +69,18 @@ impl Blocks {
 
     /// Returns the number of blocks.
     pub fn len(&self) -> usize {
-        usize::from(self.count)
+        self.0.as_ref().map_or(0, |list| usize::from(list.count))
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.0.is_none()
     }
 
     /// Bytes of the option, padding included; nothing where there are no blocks.
+    #[inline]
     pub fn option_bytes(&self) -> ByteCount {
-        ByteCount::new(if self.count == 0 { 0 } else { 4 + 8 * u64::from(self.count) })
+        self.0.as_ref().map_or(ByteCount::ZERO, |list| ByteCount::new(4 + 8 * u64::from(list.count)))
     }
 }
 

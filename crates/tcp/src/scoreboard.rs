@@ -29,6 +29,8 @@ pub(crate) struct Scoreboard {
     detect_from: u64,
     /// The end of the highest segment that was selectively acknowledged (`highest_sack`).
     highest_sacked: u64,
+    /// Segments that were, from and up to, of the latest blocks: blocks come again and again (`recv_sack_cache`).
+    known: [(u64, u64); 3],
 }
 
 #[derive(Debug)]
@@ -253,6 +255,7 @@ impl Scoreboard {
     /// Marks the segments from `start` up to `end` as delivered out of order, and reports those that were not known to
     /// be (`tcp_sacktag_one`).
     pub(crate) fn sack(&mut self, start: u64, end: u64, mut report: impl FnMut(Delivered)) {
+        let Some(start) = self.learn(start, end) else { return };
         let from = self.find(start.max(self.acknowledged));
         for chunk in self.chunks.range_mut(from..) {
             if chunk.first >= end {
@@ -273,6 +276,18 @@ impl Scoreboard {
             marks.lost &= !bits;
             self.highest_sacked = self.highest_sacked.max(chunk.first + u64::from(u64::BITS - bits.leading_zeros()));
         }
+    }
+
+    /// Notes a block. Returns the first segment of it that is not known to be delivered by a block that began no later.
+    fn learn(&mut self, start: u64, end: u64) -> Option<u64> {
+        let Some((_, known)) = self.known.iter_mut().find(|(from, to)| (*from..=*to).contains(&start)) else {
+            self.known.rotate_right(1);
+            self.known[0] = (start, end);
+            return Some(start);
+        };
+        let new = *known;
+        *known = end.max(new);
+        (new < end).then_some(new)
     }
 
     /// Marks as lost what `rule` says (`tcp_rack_detect_loss`).
@@ -577,7 +592,12 @@ mod tests {
                 match kind {
                     0 | 1 => board.push(count, sent(now)),
                     2 => board.acknowledge(first, |_| {}),
-                    3 => board.sack(first.max(board.acknowledged + 1).min(end), end, |_| {}),
+                    3 => {
+                        let first = first.max(board.acknowledged + 1).min(end);
+                        board.sack(first, end, |_| {});
+                        let sacked = |chunk: &Chunk| ones(chunk.bits(first, end) & chunk.marks().sacked);
+                        prop_assert_eq!(board.chunks.iter().map(sacked).sum::<u64>(), end - first);
+                    }
                     4 => drop(board.detect(rule((now.saturating_sub(20), end), now, 5))),
                     _ => drop(board.resend(count, || sent(now))),
                 }

@@ -84,7 +84,7 @@ impl Link {
                 let ack = self.receiver.arrived(next, &burst);
                 self.send_ack(ack);
                 if self.reads {
-                    let (_, ack) = self.receiver.read(next, ByteCount::new(u64::MAX));
+                    let ack = self.receiver.read(next, ByteCount::new(u64::MAX));
                     self.send_ack(ack);
                 }
             }
@@ -252,7 +252,7 @@ fn a_program_that_reads_nothing_closes_the_window_and_is_probed() {
     assert!((20..120).contains(&before), "{before}");
     assert!(info.rwnd_limited.unwrap() + Span::from_millis(100) > info.busy.unwrap());
     link.reads = true;
-    let (_, ack) = link.receiver.read(link.now, ByteCount::new(u64::MAX));
+    let ack = link.receiver.read(link.now, ByteCount::new(u64::MAX));
     link.send_ack(ack);
     link.run(seconds(6));
     assert!(link.sender.acknowledged_segments() > before + 100);

@@ -173,6 +173,7 @@ impl Receiver {
     /// out at once.
     pub fn arrived(&mut self, now: Time, burst: &Burst) -> Option<Ack> {
         let end = burst.first + burst.segments.get();
+        self.clock.read(now);
         self.counts.last_at = self.clock.micros(now);
         if burst.is_probe {
             return Some(self.acknowledge(now));
@@ -195,13 +196,14 @@ impl Receiver {
         self.answer(now)
     }
 
-    /// Lets the program read up to `most` at `now`. Returns the bytes read, and an acknowledgement where one was held
-    /// back until then or the window has opened (`tcp_cleanup_rbuf`).
-    pub fn read(&mut self, now: Time, most: ByteCount) -> (ByteCount, Option<Ack>) {
+    /// Lets the program read up to `most` at `now`. Returns an acknowledgement where one was held back until then or the
+    /// window has opened (`tcp_cleanup_rbuf`).
+    pub fn read(&mut self, now: Time, most: ByteCount) -> Option<Ack> {
         let bytes = self.unread().min(most.get());
         if bytes == 0 {
-            return (ByteCount::ZERO, None);
+            return None;
         }
+        self.clock.read(now);
         let end = self.read + bytes;
         // Arrivals are copied one by one, and the growth is decided after each; none after the first of those that wait
         // can be a round trip later.
@@ -215,8 +217,17 @@ impl Receiver {
         // A full segment with the PSH flag is likely to be the last for now (`tcp_measure_rcv_mss`, since 6.7).
         let pushed = self.pushed && self.allocated == 0;
         let answer = self.pending && (unacknowledged > self.mss || pushed);
-        let ack = (answer || self.opens()).then(|| self.acknowledge(now));
-        (ByteCount::new(bytes), ack)
+        (answer || self.opens()).then(|| self.acknowledge(now))
+    }
+
+    /// Returns whether a read is certain to give no acknowledgement before something else happens at this end, so that
+    /// nobody else notices when it comes.
+    #[inline]
+    pub fn reads_silently(&self) -> bool {
+        let unacknowledged = (self.next - self.acknowledged) * self.mss;
+        let answers = self.pending && (unacknowledged > self.mss || self.pushed);
+        // No window is larger than its threshold in units of a scale.
+        !answers && self.window_scale > 0 && self.in_units(self.threshold) < 2 * self.offered()
     }
 
     /// Returns when [`Self::wake`] is to be called at the latest; none if nothing waits.
@@ -226,7 +237,13 @@ impl Receiver {
     }
 
     /// Returns the acknowledgement that was delayed up to `now`, if one was.
+    #[inline]
     pub fn wake(&mut self, now: Time) -> Option<Ack> {
+        self.deadline().filter(|due| *due <= now).and_then(|_| self.wake_late(now))
+    }
+
+    #[inline(never)]
+    fn wake_late(&mut self, now: Time) -> Option<Ack> {
         if self.held_until.is_some_and(|until| until <= now) {
             self.held_until = None;
             return (self.held > 0).then(|| self.acknowledge(now));

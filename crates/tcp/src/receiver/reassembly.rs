@@ -14,6 +14,8 @@ const EXPECTED: usize = 2;
 pub(super) struct Reassembly {
     /// From the first segment of each run to the one behind its last.
     runs: BTreeMap<u64, u64>,
+    /// The end of the last of them, while there are any.
+    end: u64,
     /// Segments in all of them.
     segments: u64,
     /// `selective_acks`, the latest first.
@@ -33,7 +35,7 @@ impl Reassembly {
 
     /// The end of the highest segment that has arrived.
     pub(super) fn end(&self) -> Option<u64> {
-        self.runs.last_key_value().map(|(_, &end)| end)
+        (!self.is_empty()).then_some(self.end)
     }
 
     /// Takes in the segments from `start` up to `end`. Returns the number that was not there yet, and whether a held
@@ -63,6 +65,7 @@ impl Reassembly {
             last = last.max(until);
             self.runs.remove(&next);
         }
+        self.end = if self.is_empty() { last } else { self.end.max(last) };
         self.runs.insert(first, last);
         let added = end - start - there;
         self.segments += added;
@@ -152,6 +155,7 @@ mod tests {
                 let new = (start..start + count).filter(|segment| there.insert(*segment)).count() as u64;
                 prop_assert_eq!(queue.add(start, start + count).0, new);
                 prop_assert_eq!(queue.segments(), there.len() as u64);
+                prop_assert_eq!(queue.end(), there.last().map(|last| last + 1));
             }
             let next = queue.take(1);
             prop_assert!(!there.contains(&next) && (1..next).all(|segment| there.contains(&segment)) || next == 1);

@@ -89,6 +89,7 @@ impl Sender {
     }
 
     /// Returns the room that a program finds for more.
+    #[inline]
     pub fn room(&self) -> Room {
         let queued = self.queued();
         if self.buffer.size.saturating_sub(queued) >= queued >> 1 {
@@ -119,6 +120,7 @@ impl Sender {
     }
 
     /// `sk_wmem_queued`.
+    #[inline]
     pub(super) fn queued(&self) -> u64 {
         let unsent = self.unsent_bytes();
         let packets = self.board.chunks() + unsent.div_ceil(self.buffer.packet);

@@ -281,6 +281,7 @@ impl Sender {
         if self.is_dead {
             return;
         }
+        self.clock.read(now);
         self.counts.acks_in += 1;
         self.counts.last_ack_at = self.clock.micros(now);
         if ack.next < self.board.acknowledged() {

@@ -48,6 +48,7 @@ impl Sender {
         if !self.pass.pending {
             return None;
         }
+        self.clock.read(now);
         if std::mem::take(&mut self.pass.window_probe) {
             return Some(Burst { is_probe: true, ..self.burst(self.board.acknowledged(), 1, now) });
         }
@@ -217,7 +218,8 @@ impl Sender {
         self.board.push(count, sent);
         self.pass.sent += count;
         self.departed(now, count);
-        if idle || self.timer_kind() == Some(Kind::LossProbe) {
+        // The end of the pass sets the timer anew, unless recovery is on.
+        if !self.may_probe() && (idle || self.timer_kind() == Some(Kind::LossProbe)) {
             self.rearm(now);
         }
         self.burst(first, count, now)

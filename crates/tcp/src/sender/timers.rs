@@ -126,7 +126,7 @@ impl Sender {
 
     /// `tcp_schedule_loss_probe`. A probe comes after two round trips, where the timeout does not come first.
     pub(super) fn schedule_probe(&mut self, now: Time, advancing: bool) -> bool {
-        if self.board.out() == 0 || !matches!(self.state, State::Open | State::Reduced) {
+        if self.board.out() == 0 || !self.may_probe() {
             return false;
         }
         let spare = if self.board.out() == 1 { RoundTrip::MIN_TIMEOUT } else { self.clock.micros_in(MIN_TIMEOUT) };
@@ -135,6 +135,11 @@ impl Sender {
         let ticks = if timeout > 0 { ticks.min(timeout) } else { ticks };
         self.arm(now, Kind::LossProbe, ticks);
         true
+    }
+
+    /// Returns whether a loss probe may be sent: recovery is not on.
+    pub(super) fn may_probe(&self) -> bool {
+        matches!(self.state, State::Open | State::Reduced)
     }
 
     /// Waits for segments that may be reordered (`tcp_rack_mark_lost`).
