@@ -4,7 +4,7 @@ use std::io::{self, BufReader};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fullpipe_control::{Peer, PeerTls};
+use fullpipe_control::{PinnedTls, TlsError};
 use fullpipe_iperf::Key;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
@@ -17,8 +17,19 @@ use crate::locks::lock;
 use crate::options::CopyError;
 use crate::ssh::{Held, Link, Pipes};
 
-/// Time to connect, and for both proofs.
+/// Time to connect, and for the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Prefix of what the keys of TLS follow from, so that no other use of the same key gives the same bytes.
+const PURPOSE: &[u8] = b"fullpipe share 1";
+
+/// Returns TLS between those who have this key. Only the digest of it is used: it may have any length.
+///
+/// # Errors
+/// Fails if the library cannot make a key.
+pub(crate) fn tls_of(key: &Key) -> Result<PinnedTls, TlsError> {
+    PinnedTls::of_secret(&key.tag(&[PURPOSE]))
+}
 
 /// Connects to a server, which proves that it has the key, as this end does.
 ///
@@ -39,8 +50,7 @@ fn connect(host: &str, port: u16, key: &Key) -> io::Result<DataStream> {
     let connected = LocalSet::new().block_on(&runtime, async {
         timeout(CONNECT_TIMEOUT, async {
             let stream = TcpStream::connect((host, port)).await?;
-            let tls = PeerTls::new().map_err(io::Error::other)?;
-            DataStream::of(Peer::call(stream, key, Some(&tls)).await?)
+            DataStream::of(tls_of(key).map_err(io::Error::other)?.call(stream).await?)
         })
         .await
     });
