@@ -145,9 +145,15 @@ fn serve<R: Read>(
         address: scope.own.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         settings: serde_json::to_vec(&settings).unwrap_or_default(),
     }));
+    end.begin()?;
     let mut awaited = Awaited { listener, quic, near: scope.near, credentials, secret: hello.secret };
-    let connections = awaited.connect(frames)?;
-    end.run(frames, connections, [settings, settings_of(&hello.settings)]).map(drop)
+    match awaited.connect(frames, &end) {
+        Ok(connections) => end.run(frames, connections, [settings, settings_of(&hello.settings)]).map(drop),
+        Err(error) => {
+            end.give_up();
+            Err(error)
+        }
+    }
 }
 
 /// Reads the request. One of another version may have other fields.
@@ -189,8 +195,9 @@ struct Awaited {
 }
 
 impl Awaited {
-    /// Waits until the near end says which connections carry data, and returns them.
-    fn connect<R: Read>(&mut self, frames: &mut Frames<R>) -> Result<Connections, CopyError> {
+    /// Waits until the near end says which connections carry data, and returns them. Lets `end` carry out what it says
+    /// meanwhile of the files.
+    fn connect<R: Read>(&mut self, frames: &mut Frames<R>, end: &End) -> Result<Connections, CopyError> {
         let (mut dialling, mut quic) = (None, None);
         let too_many = || Err(CopyError::Protocol("it wants more connections than a copy may have".to_owned()));
         loop {
@@ -212,8 +219,12 @@ impl Awaited {
                     let dialled = dialling.filter(|_| count > 0).and_then(|made| made.recv().ok());
                     return Ok(self.connections(dialled, count, active, quic));
                 }
-                Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
-                _ => return Err(CopyError::Protocol("it does not say which connections carry data".to_owned())),
+                message => {
+                    if end.handle(message)? {
+                        let why = "it does not say which connections carry data".to_owned();
+                        return Err(CopyError::Protocol(why));
+                    }
+                }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A transfer from its first connection to its last message, at either end.
+//! A transfer from its first message to its last one, at either end.
 
 use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
@@ -16,6 +16,7 @@ use crate::control::Frames;
 use crate::data_stream::Connections;
 use crate::finish::finish;
 use crate::options::CopyError;
+use crate::quic::QuicConnection;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 use crate::summary::Figures;
@@ -34,6 +35,15 @@ pub(crate) struct BothFigures {
     pub(crate) receiver: Figures,
 }
 
+/// What carries the data of a transfer.
+#[derive(Default)]
+pub(crate) struct Carriers {
+    sockets: Vec<TcpStream>,
+    quic: Option<Arc<QuicConnection>>,
+    /// That of a sender.
+    monitor: Option<Arc<Monitor>>,
+}
+
 impl End {
     fn common(&self) -> &Common {
         match self {
@@ -42,7 +52,56 @@ impl End {
         }
     }
 
-    /// Runs the transfer. `settings` are those of this host and the other one.
+    /// Begins what needs no connection for data: a sender lists its files.
+    ///
+    /// # Errors
+    /// Fails if a thread cannot be started.
+    pub(crate) fn begin(&self) -> Result<(), CopyError> {
+        match self {
+            Self::Sender(sender) => sender.begin().map_err(CopyError::io("cannot start a thread")),
+            Self::Receiver(_) => Ok(()),
+        }
+    }
+
+    /// Lets these connections carry the data; they may come after the first messages. `settings` are those of this host
+    /// and the other one. A failure ends the transfer.
+    pub(crate) fn carry(&self, connections: Connections, settings: [HostSettings; 2]) -> Carriers {
+        let mut carriers = Carriers::default();
+        if let Err(error) = self.start(connections, settings, &mut carriers) {
+            self.common().abort(error);
+        }
+        carriers
+    }
+
+    fn start(
+        &self,
+        connections: Connections,
+        settings: [HostSettings; 2],
+        carriers: &mut Carriers,
+    ) -> Result<(), CopyError> {
+        let streams = &connections.streams;
+        let sockets = || streams.iter().map(|stream| stream.socket().try_clone()).collect::<io::Result<Vec<_>>>();
+        let [watched, ours] = [sockets(), sockets()].map(|sockets| sockets.map_err(CopyError::io("cannot watch")));
+        let watched = watched?;
+        carriers.sockets = ours?;
+        carriers.quic = connections.quic.as_ref().map(|(connection, _)| Arc::clone(connection));
+        let failed = CopyError::io("cannot start a thread");
+        match self {
+            Self::Sender(sender) => {
+                let Connections { quic, rtt, .. } = &connections;
+                let monitor = Monitor::new(sender, watched, quic.clone(), *rtt, settings);
+                carriers.monitor = Some(watch(monitor).map_err(&failed)?);
+                sender.start(connections).map_err(&failed)
+            }
+            Self::Receiver(receiver) => {
+                receiver.start(connections).map_err(&failed)?;
+                let finisher = Arc::clone(receiver);
+                thread::Builder::new().spawn(move || finish(&finisher)).map(drop).map_err(&failed)
+            }
+        }
+    }
+
+    /// Lets these connections carry the data, and runs the transfer to its end.
     ///
     /// # Errors
     /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be used at all.
@@ -52,73 +111,79 @@ impl End {
         connections: Connections,
         settings: [HostSettings; 2],
     ) -> Result<BothFigures, CopyError> {
-        let streams = &connections.streams;
-        let sockets = || streams.iter().map(|stream| stream.socket().try_clone()).collect::<io::Result<Vec<_>>>();
-        let [watched, ours] = [sockets(), sockets()].map(|sockets| sockets.map_err(CopyError::io("cannot watch")));
-        let (watched, ours) = (watched?, ours?);
-        let quic = connections.quic.as_ref().map(|(connection, _)| Arc::clone(connection));
-        let result = self.run_to_end(frames, connections, watched, settings);
-        match &result {
-            Ok(_) => forget_unsent(&ours),
+        let carriers = self.carry(connections, settings);
+        let followed = self.follow(frames);
+        self.end(followed, &carriers)
+    }
+
+    /// Ends a transfer after its last message.
+    ///
+    /// # Errors
+    /// Fails as [`End::follow`] did.
+    pub(crate) fn end(
+        &self,
+        followed: Result<Figures, CopyError>,
+        carriers: &Carriers,
+    ) -> Result<BothFigures, CopyError> {
+        let figures = followed.map(|other| self.figures(other, carriers));
+        match &figures {
+            Ok(_) => forget_unsent(&carriers.sockets),
             Err(_) => self.give_up(),
         }
-        shut_down(&ours);
-        if let Some(connection) = quic {
+        shut_down(&carriers.sockets);
+        if let Some(connection) = &carriers.quic {
             connection.close();
         }
-        result
+        figures
     }
 
     /// Ends the work of a transfer that has failed, and so lets go of its files.
-    fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.common().abort(CopyError::Gone);
         if let Self::Sender(sender) = self {
             sender.queue.end();
         }
     }
 
-    fn run_to_end<R: Read>(
-        &self,
-        frames: &mut Frames<R>,
-        connections: Connections,
-        watched: Vec<TcpStream>,
-        settings: [HostSettings; 2],
-    ) -> Result<BothFigures, CopyError> {
-        let failed = CopyError::io("cannot start a thread");
+    /// Returns the figures of both ends; the receiver gets those of the sender.
+    fn figures(&self, other: Figures, carriers: &Carriers) -> BothFigures {
         match self {
             Self::Sender(sender) => {
-                let Connections { quic, rtt, .. } = &connections;
-                let monitor = Monitor::new(sender, watched, quic.clone(), *rtt, settings);
-                let monitor = watch(monitor).map_err(&failed)?;
-                sender.start(connections).map_err(&failed)?;
-                let receiver = self.follow(frames, |message| sender.handle(message))?;
-                let figures = monitor.figures();
+                let figures = carriers.monitor.as_ref().map(|monitor| monitor.figures()).unwrap_or_default();
                 sender.common.out.send(&Message::Figures(figures.to_json()));
-                Ok(BothFigures { sender: figures, receiver })
+                BothFigures { sender: figures, receiver: other }
             }
             Self::Receiver(receiver) => {
-                receiver.start(connections).map_err(&failed)?;
-                let finisher = Arc::clone(receiver);
-                thread::spawn(move || finish(&finisher));
-                let sender = self.follow(frames, |message| receiver.handle(message).map(|()| false))?;
-                Ok(BothFigures { sender, receiver: Figures::of_receiver(receiver.working()) })
+                BothFigures { sender: other, receiver: Figures::of_receiver(receiver.working()) }
             }
         }
     }
 
-    /// Passes messages on until everything is done, and returns the figures of the other end.
-    fn follow<R: Read>(
-        &self,
-        frames: &mut Frames<R>,
-        mut handle: impl FnMut(Message<'_>) -> Result<bool, CopyError>,
-    ) -> Result<Figures, CopyError> {
+    /// Carries out what the other end says. Returns true when everything is done.
+    ///
+    /// # Errors
+    /// Fails if it breaks the rules or gives up, or the destination cannot be used at all.
+    pub(crate) fn handle(&self, message: Message<'_>) -> Result<bool, CopyError> {
+        match self {
+            Self::Sender(sender) => sender.handle(message),
+            Self::Receiver(receiver) => receiver.handle(message).map(|()| false),
+        }
+    }
+
+    /// Carries out messages until everything is done, and returns the figures of the other end.
+    ///
+    /// # Errors
+    /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be used at all.
+    pub(crate) fn follow<R: Read>(&self, frames: &mut Frames<R>) -> Result<Figures, CopyError> {
         let mut figures = Figures::default();
         loop {
             let frame = frames.next();
             if let Some(error) = self.common().error() {
                 return Err(error);
             }
-            let Ok(Some(frame)) = frame else { return Err(CopyError::Gone) };
+            let Ok(Some(frame)) = frame else {
+                return if self.has_everything() { Ok(figures) } else { Err(CopyError::Gone) };
+            };
             if frame.is_empty() {
                 continue;
             }
@@ -131,12 +196,17 @@ impl End {
                     }
                 }
                 message => {
-                    if handle(message)? {
+                    if self.handle(message)? {
                         return Ok(figures);
                     }
                 }
             }
         }
+    }
+
+    /// Returns true if nothing is left for this end but the figures of the sender.
+    fn has_everything(&self) -> bool {
+        matches!(self, Self::Receiver(receiver) if receiver.is_over())
     }
 }
 
