@@ -185,8 +185,7 @@ pub(crate) fn before_proof(error: io::Error, encrypts: bool) -> io::Error {
     io::Error::new(error.kind(), why)
 }
 
-/// Returns the error of another end that has another key.
-pub(crate) fn no_key() -> io::Error {
+fn no_key() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not have the same key")
 }
 

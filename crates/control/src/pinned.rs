@@ -25,7 +25,7 @@ use tokio_rustls::rustls::{
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::connection::{VERSIONS, provider};
-use crate::peers::{before_proof, no_key, unread_name};
+use crate::peers::{before_proof, unread_name};
 use crate::raw_key::raw_key;
 use crate::record_stream::RecordStream;
 use crate::{Control, TlsError};
@@ -117,7 +117,10 @@ fn in_handshake(error: io::Error) -> io::Error {
         // Either end notices, and tells the other one by an alert.
         Some(
             RustlsError::InvalidCertificate(_) | RustlsError::NoCertificatesPresented | RustlsError::AlertReceived(_),
-        ) => no_key(),
+        ) => {
+            let why = "the other end does not have the same key, or is an older version of this program";
+            io::Error::new(io::ErrorKind::PermissionDenied, why)
+        }
         _ => before_proof(error, true),
     }
 }
@@ -376,6 +379,44 @@ mod tests {
             for refused in [called.unwrap_err(), answered.unwrap_err()] {
                 assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
             }
+        });
+    }
+
+    /// Passes one connection on to `to`, and returns who sent, in turns, until `caller` closes.
+    async fn turns(mut caller: TcpStream, mut to: TcpStream) -> Vec<&'static str> {
+        let (mut turns, mut from_caller, mut from_listener) = (Vec::new(), [0; 4096], [0; 4096]);
+        loop {
+            let (who, count) = tokio::select! {
+                count = caller.read(&mut from_caller) => ("caller", count.unwrap()),
+                count = to.read(&mut from_listener) => ("listener", count.unwrap()),
+            };
+            match who {
+                _ if count == 0 => return turns,
+                "caller" => to.write_all(&from_caller[..count]).await.unwrap(),
+                _ => caller.write_all(&from_listener[..count]).await.unwrap(),
+            }
+            turns.push(who);
+            turns.dedup();
+        }
+    }
+
+    /// A proof behind the handshake would take one more.
+    #[test]
+    fn what_a_caller_sends_first_goes_after_one_round_trip() {
+        run(async {
+            let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
+            let ((caller, near), (far, listener)) = (connected().await, connected().await);
+            let call = async {
+                let mut called = pinned.call(caller).await.unwrap();
+                called.send(b"data").await.unwrap();
+            };
+            let answer = async {
+                let mut answered = pinned.answer(listener).await.unwrap();
+                assert_eq!(answered.receive().await.unwrap(), b"data");
+                answered
+            };
+            let ((), _answered, turns) = tokio::join!(call, answer, turns(near, far));
+            assert_eq!(turns, ["caller", "listener", "caller"]);
         });
     }
 

@@ -263,6 +263,31 @@ mod tests {
     use fullpipe_transfer::Excludes;
     use fullpipe_units::Span;
     use std::net::{IpAddr, Ipv4Addr};
+    use std::path::Path;
+    use std::time::Instant;
+
+    fn receiver(folder: &Path, pulse: &Arc<Pulse>) -> Arc<Receiver> {
+        let options = ReceiveOptions {
+            root: Root::User,
+            path: folder.to_owned(),
+            dry_run: false,
+            delete: false,
+            excludes: Excludes::default(),
+            verify_disk: false,
+            attributes: false,
+            timeout: Duration::from_secs(9),
+            tops: None,
+        };
+        let common = Common::new(Outgoing::start(io::sink(), pulse).unwrap().0, Arc::default(), None);
+        Arc::new(Receiver::new(common, options))
+    }
+
+    fn settings() -> [HostSettings; 2] {
+        [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]
+    }
+
+    const NO_FILES: [Message<'static>; 2] =
+        [Message::Begin { single: false, content: true }, Message::EndOfList { complete: true }];
 
     /// A client that closed nothing once kept a thread for each connection at the server.
     #[test]
@@ -274,30 +299,47 @@ mod tests {
         let hosts = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
         let mut kept = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1.pop().unwrap();
         let streams = listener.take(1, CONNECT_DEADLINE);
-        let options = ReceiveOptions {
-            root: Root::User,
-            path: folder.path().to_owned(),
-            dry_run: false,
-            delete: false,
-            excludes: Excludes::default(),
-            verify_disk: false,
-            attributes: false,
-            timeout: Duration::from_secs(9),
-            tops: None,
-        };
-        let common = Common::new(Outgoing::start(io::sink(), &pulse).unwrap().0, Arc::default(), None);
-        let end = End::Receiver(Arc::new(Receiver::new(common, options)));
-        let said = [
-            Message::Begin { single: false, content: true },
-            Message::EndOfList { complete: true },
-            Message::Figures(Vec::new()),
-        ];
-        let said: Vec<u8> = said.iter().flat_map(Message::frame).collect();
+        let end = End::Receiver(receiver(folder.path(), &pulse));
+        let said = NO_FILES.into_iter().chain([Message::Figures(Vec::new())]);
+        let said: Vec<u8> = said.flat_map(|message| message.frame()).collect();
         let connections = Connections { streams, active: 1, quic: None, rtt: Span::from_millis(1) };
-        let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
-        assert!(end.run(&mut Frames::new(&said[..], &pulse), connections, settings).is_ok());
+        assert!(end.run(&mut Frames::new(&said[..], &pulse), connections, settings()).is_ok());
         kept.socket().set_read_timeout(Some(CONNECT_DEADLINE)).unwrap();
         let ended = kept.read(&mut [0]).map_err(|error| error.kind());
         assert!(matches!(ended, Ok(0) | Err(io::ErrorKind::ConnectionReset)), "{ended:?}");
+    }
+
+    /// A sender that goes away, at once or when the receiver has told it that everything is done.
+    struct Going {
+        said: io::Cursor<Vec<u8>>,
+        waits_for: Option<Arc<Receiver>>,
+    }
+
+    impl Read for Going {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let count = self.said.read(into)?;
+            let deadline = Instant::now() + CONNECT_DEADLINE;
+            let waits = || self.waits_for.as_ref().is_some_and(|receiver| !receiver.is_over());
+            while count == 0 && waits() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(5));
+            }
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_has_everything_does_not_need_the_last_words_of_the_sender() {
+        for (is_complete, is_done) in [(true, true), (false, false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let pulse = Pulse::new(Duration::from_secs(9));
+            let receiver = receiver(folder.path(), &pulse);
+            let messages = NO_FILES.into_iter().take(if is_complete { 2 } else { 1 });
+            let said = io::Cursor::new(messages.flat_map(|message| message.frame()).collect());
+            let waits_for = is_complete.then(|| Arc::clone(&receiver));
+            let end = End::Receiver(receiver);
+            let mut frames = Frames::new(Going { said, waits_for }, &pulse);
+            let ended = end.run(&mut frames, Connections::none(), settings());
+            assert_eq!(ended.is_ok(), is_done, "{ended:?}");
+        }
     }
 }
