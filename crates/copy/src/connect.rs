@@ -193,6 +193,23 @@ pub(crate) fn dial(
     })
 }
 
+/// Makes `count` connections at once to an address at which the other end has answered before, and returns those that
+/// were made.
+///
+/// # Errors
+/// Fails if none was made, with the last reason.
+pub(crate) fn dial_at_once(
+    address: SocketAddr,
+    credentials: &Credentials,
+    count: u16,
+) -> io::Result<Vec<DataStream>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, async {
+        let calls = begin_calls(address, credentials, count);
+        made_of(calls.join_all().await)
+    })
+}
+
 /// The number of connections is known after one round trip, in the middle of the first, so that all take no longer than
 /// one and one more round trip.
 async fn dial_more(
@@ -201,15 +218,25 @@ async fn dial_more(
     credentials: &Credentials,
     count: &mut dyn FnMut(Span) -> u16,
 ) -> io::Result<Vec<DataStream>> {
-    let mut calls = JoinSet::new();
-    for _ in 1..count(tcp_info(&first)?.rtt.unwrap_or_default()) {
-        let credentials = credentials.clone();
-        calls
-            .spawn_local(within_deadline(async move { encrypt(TcpStream::connect(address).await?, &credentials).await }));
-    }
+    let count = count(tcp_info(&first)?.rtt.unwrap_or_default());
+    let calls = begin_calls(address, credentials, count.saturating_sub(1));
     let first = within_deadline(encrypt(first, credentials)).await;
+    made_of(std::iter::once(first).chain(calls.join_all().await))
+}
+
+fn begin_calls(address: SocketAddr, credentials: &Credentials, count: u16) -> JoinSet<io::Result<DataStream>> {
+    let mut calls = JoinSet::new();
+    for _ in 0..count {
+        let credentials = credentials.clone();
+        let call = async move { encrypt(TcpStream::connect(address).await?, &credentials).await };
+        calls.spawn_local(within_deadline(call));
+    }
+    calls
+}
+
+fn made_of(calls: impl IntoIterator<Item = io::Result<DataStream>>) -> io::Result<Vec<DataStream>> {
     let (mut made, mut failed) = (Vec::new(), None);
-    for stream in std::iter::once(first).chain(calls.join_all().await) {
+    for stream in calls {
         match stream {
             Ok(stream) => made.push(stream),
             Err(error) => failed = Some(error),
@@ -261,8 +288,12 @@ mod tests {
         drop(made);
         let received: Vec<bool> = taken.iter_mut().map(|stream| stream.read_exact(&mut [0; 4]).is_ok()).collect();
         assert_eq!(received.iter().filter(|received| **received).count(), 1);
+        let at = SocketAddr::new(LOOPBACK, listener.port);
+        let _made = dial_at_once(at, &credentials, 2).unwrap();
+        assert_eq!(listener.take(2, CONNECT_DEADLINE).len(), 2);
         let other = Credentials::new(&[8; 32], &[]).unwrap();
         assert!(dial(&[LOOPBACK], listener.port, &other, &mut |_| 1).is_err());
+        assert!(dial_at_once(at, &other, 2).is_err());
         assert!(listener.take(1, Duration::from_millis(50)).is_empty());
     }
 

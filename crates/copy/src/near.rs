@@ -1,7 +1,7 @@
 //! The near end: it starts the far one, makes the connections, and reports to its user.
 
 use std::io::{self, BufRead, Read};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
-use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, addresses, dial};
+use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, addresses, dial, dial_at_once};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::{Connections, DataStream};
 use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, Transport};
@@ -35,7 +35,7 @@ use crate::walk::{Source, top};
 
 /// Time between two reports of progress, and two checks for an interrupt or the end.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Time for the handshake of a QUIC connection that nothing waits for but the data, if round trips are short.
 const SHORT_HANDSHAKE: Span = Span::from_millis(300);
@@ -219,12 +219,14 @@ impl Run {
         let frames = &mut Frames::new(from, &self.pulse);
         let ready = ready(frames)?;
         let other = settings_of(&ready.settings);
-        let known = peer(&self.link).or_else(|| address(&ready.address));
+        let server = peer(&self.link);
+        let known = server.map(|(address, _)| address).or_else(|| address(&ready.address));
         let far = Reached {
             out,
             ready: &ready,
             way: &self.plan.host,
             hosts: addresses(known, self.plan.host.name()),
+            server,
             credentials: &credentials,
             secret: &secret,
             settings: [&own, &other],
@@ -491,8 +493,20 @@ impl Run {
             return Err("the far end has no free port of the range".to_owned());
         }
         let host = escaped(self.plan.host.name().as_bytes());
-        let made = dial(&far.hosts, port, far.credentials, count);
-        made.map(|(_, made)| made).map_err(|error| format!("{host} cannot be reached at port {port} ({error})"))
+        let dial_first = |hosts: &[IpAddr], count: &mut dyn FnMut(Span) -> u16| {
+            dial(hosts, port, far.credentials, count).map(|(_, made)| made)
+        };
+        let made = match far.server {
+            Some((address, rtt)) => {
+                let at_once = dial_at_once(SocketAddr::new(address, port), far.credentials, count(rtt));
+                match far.hosts.get(1..) {
+                    Some(others @ [_, ..]) => at_once.or_else(|_| dial_first(others, count)),
+                    _ => at_once,
+                }
+            }
+            None => dial_first(&far.hosts, count),
+        };
+        made.map_err(|error| format!("{host} cannot be reached at port {port} ({error})"))
     }
 
     fn report(&self, way: Way, figures: BothFigures, duration: Duration) -> CopyReport {
@@ -546,6 +560,8 @@ struct Reached<'r> {
     way: &'r FarHost,
     /// Its addresses.
     hosts: Vec<IpAddr>,
+    /// That of a server that was called, which is the first of them, and the round-trip time to it.
+    server: Option<(IpAddr, Span)>,
     credentials: &'r Credentials,
     secret: &'r [u8; 32],
     /// Settings of this host and of its own.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use fullpipe_control::{PinnedTls, TlsError};
 use fullpipe_iperf::Key;
+use fullpipe_sys::tcp_info;
+use fullpipe_units::Span;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
@@ -57,10 +59,14 @@ fn connect(host: &str, port: u16, key: &Key) -> io::Result<DataStream> {
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Returns the address of the server, if there is one.
-pub(crate) fn peer(link: &Link) -> Option<IpAddr> {
+/// Returns the address of the server, if there is one, and the shortest round-trip time to it so far.
+pub(crate) fn peer(link: &Link) -> Option<(IpAddr, Span)> {
     match &*lock(link) {
-        Some(Held::Connection(socket)) => Some(socket.peer_addr().ok()?.ip().to_canonical()),
+        Some(Held::Connection(socket)) => {
+            let info = tcp_info(socket).ok()?;
+            let rtt = info.min_rtt.or(info.rtt).unwrap_or_default();
+            Some((socket.peer_addr().ok()?.ip().to_canonical(), rtt))
+        }
         _ => None,
     }
 }
