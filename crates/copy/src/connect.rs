@@ -198,11 +198,7 @@ pub(crate) fn dial(
 ///
 /// # Errors
 /// Fails if none was made, with the last reason.
-pub(crate) fn dial_at_once(
-    address: SocketAddr,
-    credentials: &Credentials,
-    count: u16,
-) -> io::Result<Vec<DataStream>> {
+pub(crate) fn dial_at_once(address: SocketAddr, credentials: &Credentials, count: u16) -> io::Result<Vec<DataStream>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         let calls = begin_calls(address, credentials, count);

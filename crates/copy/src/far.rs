@@ -432,12 +432,12 @@ mod tests {
 
     /// Serves a near end that has said this, and says nothing of connections. Returns true once `is_it` holds for one of
     /// the messages to it.
-    fn answers(said: Vec<u8>, is_it: impl Fn(Message<'_>) -> bool) -> bool {
+    fn answers(said: &[u8], is_it: impl Fn(Message<'_>) -> bool) -> bool {
         let [(from, mut near), (to_near, to)] = [io::pipe().unwrap(), io::pipe().unwrap()];
         thread::spawn(move || {
             let _ = serve_near_end(from, to, &Pulse::new(FIRST_TIMEOUT), &Scope::of_ssh(), Arc::default());
         });
-        near.write_all(&said).unwrap();
+        near.write_all(said).unwrap();
         let pulse = Pulse::new(FIRST_TIMEOUT);
         let mut to_near = io::BufReader::new(to_near);
         assert!(crate::ssh::greeted(&mut to_near, false, &pulse));
@@ -468,10 +468,10 @@ mod tests {
             Message::Entry(entry),
         ];
         let said: Vec<u8> = said.iter().flat_map(Message::frame).collect();
-        assert!(answers(said, |message| matches!(message, Message::Want { file: 0, .. })));
+        assert!(answers(&said, |message| matches!(message, Message::Want { file: 0, .. })));
         std::fs::write(folder.path().join("file"), "12345").unwrap();
         let request = Message::Hello(Hello { paths: vec![path], ..hello(VERSION) }).frame();
-        assert!(answers(request, |message| matches!(message, Message::EndOfList { complete: true })));
+        assert!(answers(&request, |message| matches!(message, Message::EndOfList { complete: true })));
     }
 
     #[test]

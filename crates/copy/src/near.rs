@@ -234,17 +234,16 @@ impl Run {
         };
         let end = self.end(out, sources);
         end.begin()?;
-        let (followed, carried) = thread::scope(|threads| {
+        let ended = thread::scope(|threads| {
             let work = || self.carry(&far, &end, began);
             let connecting = thread::Builder::new().name("copy-connect".to_owned()).spawn_scoped(threads, work);
-            let followed = connecting.as_ref().map(|_| end.follow(frames));
+            let connecting = connecting.map_err(CopyError::io("cannot start a thread"))?;
+            let followed = end.follow(frames);
             far.is_over.store(true, Ordering::Relaxed);
-            (followed.map_err(|_| CopyError::Gone).flatten(), connecting.map(|connecting| connecting.join()))
+            let (way, carriers) = connecting.join().map_err(|_| CopyError::Gone)?;
+            Ok((followed, way, carriers))
         });
-        let Ok(Ok((way, carriers))) = carried else {
-            end.give_up();
-            return Err(followed.err().unwrap_or(CopyError::Gone));
-        };
+        let (followed, way, carriers) = ended.inspect_err(|_: &CopyError| end.give_up())?;
         let figures = end.end(followed, &carriers)?;
         Ok(self.report(way, figures, began.elapsed()))
     }

@@ -395,6 +395,16 @@ const CURL_TIMED_OUT: i32 = 28;
 mod tests {
     use super::*;
 
+    /// The time once ended with the snapshot that noticed the end.
+    #[test]
+    fn the_time_of_a_program_ends_with_it_and_not_when_that_is_noticed() {
+        let words = ["true".to_owned()];
+        let mut program = Program::start(&mut Command::new("true"), &words).unwrap();
+        thread::sleep(Duration::from_millis(900));
+        let end = program.finish().unwrap();
+        assert!(end.code == Some(0) && end.ran < Span::from_millis(600), "{end:?}");
+    }
+
     #[test]
     fn what_a_program_has_started_is_ended_although_it_does_not_listen() {
         let words = ["sh", "-c", "trap '' TERM; sleep 60 & wait; sleep 60; true"].map(str::to_owned);
