@@ -114,7 +114,7 @@ impl PinnedTls {
 fn in_handshake(error: io::Error) -> io::Error {
     let of_tls = error.get_ref().and_then(|cause| cause.downcast_ref::<RustlsError>());
     match of_tls {
-        // Either end notices, and tells the other one by an alert.
+        // Either end notices, and the other one gets an alert.
         Some(
             RustlsError::InvalidCertificate(_) | RustlsError::NoCertificatesPresented | RustlsError::AlertReceived(_),
         ) => {

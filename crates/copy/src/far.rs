@@ -430,8 +430,8 @@ mod tests {
         assert!(matches!(error(MAX_SHARED_SOURCES), CopyError::Gone));
     }
 
-    /// Serves a near end that has said this, and says nothing of connections. Returns true once `is_it` holds for one of
-    /// the messages to it.
+    /// Serves a near end that has said this, and says nothing of connections. Returns true once `is_it` holds for one
+    /// of the messages to it.
     fn answers(said: &[u8], is_it: impl Fn(Message<'_>) -> bool) -> bool {
         let [(from, mut near), (to_near, to)] = [io::pipe().unwrap(), io::pipe().unwrap()];
         thread::spawn(move || {

@@ -565,7 +565,7 @@ struct Reached<'r> {
     secret: &'r [u8; 32],
     /// Settings of this host and of its own.
     settings: [&'r HostSettings; 2],
-    /// The transfer has ended, so that no way for data is looked for any more.
+    /// The transfer has ended, so that no way for data is searched for any more.
     is_over: AtomicBool,
 }
 
