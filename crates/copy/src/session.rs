@@ -35,7 +35,7 @@ pub(crate) struct BothFigures {
     pub(crate) receiver: Figures,
 }
 
-/// What carries the data of a transfer.
+/// The connections that carry the data of a transfer, and the thread that watches them.
 #[derive(Default)]
 pub(crate) struct Carriers {
     sockets: Vec<TcpStream>,
@@ -309,7 +309,7 @@ mod tests {
         assert!(matches!(ended, Ok(0) | Err(io::ErrorKind::ConnectionReset)), "{ended:?}");
     }
 
-    /// A sender that goes away, at once or when the receiver has told it that everything is done.
+    /// A sender that goes away, at once or when the receiver has said that everything is done.
     struct Going {
         said: io::Cursor<Vec<u8>>,
         waits_for: Option<Arc<Receiver>>,
