@@ -1,5 +1,5 @@
-//! `fullpipe copy` next to scp, rsync and curl over emulated paths, in turn: `fullpipe lab compare` moves the files,
-//! and the results of its rounds are summed up here.
+//! `fullpipe copy`, over ssh and to its server, next to scp, rsync and curl over emulated paths, in turn:
+//! `fullpipe lab compare` moves the files, and the results of its rounds are summed up here.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,14 +18,18 @@ use crate::{INTERRUPTED, fairness, say};
 
 mod paths;
 
-/// This program's own.
+/// This program's own, over ssh.
 const OURS: &str = "copy";
+
+/// The same to its server of a shared folder.
+const TO_SERVER: &str = "copy-server";
 
 /// The same on a QUIC connection.
 const BY_QUIC: &str = "by QUIC";
 
-/// The programs that it is held against.
+/// The programs that it is held against: those over ssh, and those with servers of their own.
 const RIVALS: [&str; 4] = ["scp", "rsync", "rsyncd", "curl"];
+const WITH_SERVERS: [&str; 2] = ["rsyncd", "curl"];
 
 /// rclone over the same server of ssh as scp: a command for `lab compare`, which does not know it.
 const RCLONE: &str = "rclone";
@@ -60,7 +64,9 @@ const SMALL_FILE: usize = 4096;
 const HEAD: &str = "\
 Medians over the rounds, with their 95 % intervals (bootstrap): the rate of the
 whole command and its steady part in Mbit/s, its time, and how many times as fast
-as each other program ours was in the same round.
+as each other program ours was in the same round: to its server as those that have
+one (rsyncd, curl), and over ssh as the others. Shells that sshd starts find an
+empty home, so that no time is that of a .bashrc.
 ";
 
 /// Paths and rounds.
@@ -153,9 +159,9 @@ impl Cell {
     /// Returns the groups of programs that move a file of the same size in one comparison.
     fn groups(&self) -> Vec<(Vec<&'static str>, ByteCount)> {
         if self.ours == self.rivals {
-            return vec![(std::iter::once(OURS).chain(RIVALS).collect(), self.ours)];
+            return vec![([OURS, TO_SERVER].into_iter().chain(RIVALS).collect(), self.ours)];
         }
-        vec![(vec![OURS], self.ours), (RIVALS.to_vec(), self.rivals)]
+        vec![(vec![OURS, TO_SERVER], self.ours), (RIVALS.to_vec(), self.rivals)]
     }
 }
 
@@ -368,7 +374,7 @@ fn cell_text(cell: &Cell, results: &Results) -> String {
     let whole: fn(&ProgramRun) -> Option<f64> = |run| run.goodput.map(BitRate::as_mbps);
     let steady: fn(&ProgramRun) -> Option<f64> = |run| run.steady.map(BitRate::as_mbps);
     let took: fn(&ProgramRun) -> Option<f64> = |run| run.took.map(Span::as_secs_f64);
-    let programs = [OURS, BY_QUIC].into_iter().chain(RIVALS).chain([RCLONE]);
+    let programs = [OURS, TO_SERVER, BY_QUIC].into_iter().chain(RIVALS).chain([RCLONE]);
     for program in programs.filter(|program| results.contains_key(*program)) {
         let [whole, mut steady, took] = [whole, steady, took].map(|of| shown(ratio(&figures(program, of))));
         if program == BY_QUIC {
@@ -376,7 +382,7 @@ fn cell_text(cell: &Cell, results: &Results) -> String {
             steady = shown(None);
         }
         let times = times_as_fast(results, program);
-        let _ = writeln!(text, "  {program:<7} whole {whole:<24} steady {steady:<24} {took:<22} s  {times}");
+        let _ = writeln!(text, "  {program:<11} whole {whole:<24} steady {steady:<24} {took:<22} s  {times}");
     }
     for (program, runs) in results {
         for why in runs.iter().filter_map(|run| run.as_ref().err()) {
@@ -396,7 +402,10 @@ fn cell_text(cell: &Cell, results: &Results) -> String {
 
 /// Returns how many times as fast as another program ours was, by rounds, as text.
 fn times_as_fast(results: &Results, program: &str) -> String {
-    if program == OURS { String::new() } else { format!("ours {} ×", shown(advantage(results, program))) }
+    match program {
+        OURS | TO_SERVER => String::new(),
+        _ => format!("ours {} ×", shown(advantage(results, program))),
+    }
 }
 
 /// Returns the programs than which ours was slower beyond the interval, or at all if there is none.
@@ -405,11 +414,12 @@ fn slower_than(results: &Results) -> Vec<&'static str> {
     RIVALS.into_iter().chain([RCLONE]).filter(|program| advantage(results, program).is_some_and(behind)).collect()
 }
 
-/// Returns how many times as fast as another program ours was, by rounds.
+/// Returns how many times as fast as another program ours was that reaches the other host in the same way, by rounds.
 fn advantage(results: &Results, program: &str) -> Option<Ratio> {
+    let ours = if WITH_SERVERS.contains(&program) { TO_SERVER } else { OURS };
     let rate = |run: &Result<ProgramRun, String>| run.as_ref().ok()?.goodput.map(BitRate::as_f64);
     let of = |program: &str| results.get(program).map(Vec::as_slice).unwrap_or_default();
-    let rounds = of(OURS).iter().zip(of(program));
+    let rounds = of(ours).iter().zip(of(program));
     let ratios: Vec<f64> = rounds.filter_map(|(ours, theirs)| Some(rate(ours)? / rate(theirs)?)).collect();
     ratio(&ratios)
 }
@@ -471,10 +481,13 @@ mod tests {
         let rounds = |mbps: [u64; 3]| mbps.map(|mbps| Ok(run(mbps, 10))).to_vec();
         let results = Results::from([
             (OURS.to_owned(), rounds([90, 91, 92])),
+            (TO_SERVER.to_owned(), rounds([95, 96, 97])),
             ("scp".to_owned(), rounds([89, 93, 90])),
+            ("rsync".to_owned(), rounds([94, 95, 96])),
+            ("rsyncd".to_owned(), rounds([98, 99, 99])),
             ("curl".to_owned(), rounds([94, 95, 96])),
         ]);
-        assert_eq!(slower_than(&results), ["curl"]);
+        assert_eq!(slower_than(&results), ["rsync", "rsyncd"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 # Makes keys, configurations and the file for the programs, on a file system that ends with the lab.
 # $1: bytes of the file; $2: folder for it and its copy, or nothing if they are in memory.
 mount -t tmpfs -o mode=755,size=100% fullpipe /run
-mkdir -p /run/sshd /run/compare/from /run/compare/to /run/compare/nginx /run/compare/empty
+mkdir -p /run/sshd /run/compare/from /run/compare/to /run/compare/nginx /run/compare/empty /run/compare/home
 cd /run/compare
 if test -n "$2"; then
     mkdir -p "$2/from" "$2/to"
@@ -15,6 +15,8 @@ if command -v ssh-keygen > /dev/null; then
     ssh-keygen -q -t ed25519 -N '' -f user_key
     cp user_key.pub authorized_keys
 fi
+(umask 077; head -c 32 /dev/urandom | base64 > share_key)
+# A shell of a login may read files of its home, which takes time, and scp starts none: the home is empty.
 cat > sshd.conf << 'END'
 Port 2222
 HostKey /run/compare/host_key
@@ -26,6 +28,7 @@ KbdInteractiveAuthentication no
 StrictModes no
 UsePAM no
 UseDNS no
+SetEnv HOME=/run/compare/home
 Subsystem sftp internal-sftp
 END
 cat > ssh.conf << 'END'

@@ -20,6 +20,9 @@ pub(crate) const COPY: &str = "/run/compare/to/file";
 /// The folder of keys and configurations.
 const FOLDER: &str = "/run/compare";
 
+/// The key of a shared folder.
+const SHARE_KEY: &str = "/run/compare/share_key";
+
 /// Folders of system programs that the search path of an ordinary user often lacks.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
@@ -42,6 +45,8 @@ pub enum Program {
     Iperf3,
     /// This program's own copy, over OpenSSH and its own connections.
     Copy,
+    /// This program's own copy to its server of a shared folder.
+    CopyServer,
     /// scp of OpenSSH.
     Scp,
     /// rsync over OpenSSH.
@@ -60,9 +65,10 @@ pub enum Program {
 
 impl Program {
     /// Every program of the list.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Iperf3,
         Self::Copy,
+        Self::CopyServer,
         Self::Scp,
         Self::Rsync,
         Self::RsyncDaemon,
@@ -77,6 +83,7 @@ impl Program {
         match self {
             Self::Iperf3 => "iperf3",
             Self::Copy => "copy",
+            Self::CopyServer => "copy-server",
             Self::Scp => "scp",
             Self::Rsync => "rsync",
             Self::RsyncDaemon => "rsyncd",
@@ -97,6 +104,7 @@ impl Program {
         missing_of(match self {
             Self::Iperf3 => &["iperf3"],
             Self::Copy => &["ssh", "sshd", "ssh-keygen"],
+            Self::CopyServer => &[],
             Self::Scp => &["scp", "ssh", "sshd", "ssh-keygen"],
             Self::Rsync => &["rsync", "ssh", "sshd", "ssh-keygen"],
             Self::RsyncDaemon => &["rsync"],
@@ -112,6 +120,7 @@ impl Program {
         missing_of(match self {
             Self::Iperf3 => &["iperf3"],
             Self::Copy => &["ssh"],
+            Self::CopyServer => &[],
             Self::Scp => &["scp", "ssh"],
             Self::Rsync => &["rsync", "ssh"],
             Self::RsyncDaemon => &["rsync"],
@@ -123,7 +132,9 @@ impl Program {
     /// Returns the host on which its server runs: the one that receives the file, or the one from which it is fetched.
     pub(crate) const fn server_host(self) -> Host {
         match self {
-            Self::Iperf3 | Self::Copy | Self::Scp | Self::Rsync | Self::RsyncDaemon => Host::Receiver,
+            Self::Iperf3 | Self::Copy | Self::CopyServer | Self::Scp | Self::Rsync | Self::RsyncDaemon => {
+                Host::Receiver
+            }
             Self::Curl | Self::CurlTls | Self::Ftp | Self::Aria2 => Host::Sender,
         }
     }
@@ -133,6 +144,7 @@ impl Program {
         match self {
             Self::Iperf3 => 5201,
             Self::Copy | Self::Scp | Self::Rsync => 2222,
+            Self::CopyServer => 5202,
             Self::RsyncDaemon => 8730,
             Self::Curl | Self::Aria2 => 8080,
             Self::CurlTls => 8443,
@@ -142,8 +154,11 @@ impl Program {
 
     /// Returns the words that start its server.
     pub(crate) fn server(self) -> Vec<String> {
+        let this_program = this_program();
+        let share = [&this_program, "serve", "--no-iperf2", "--share", "/run/compare/to", "--key-file", SHARE_KEY];
         let words: &[&str] = match self {
             Self::Iperf3 => &["iperf3", "-s", "-p", "5201"],
+            Self::CopyServer => &share,
             Self::Copy | Self::Scp | Self::Rsync => &["sshd", "-D", "-e", "-f", "/run/compare/sshd.conf"],
             Self::RsyncDaemon => &["rsync", "--daemon", "--no-detach", "--config=/run/compare/rsyncd.conf"],
             Self::Curl | Self::CurlTls | Self::Aria2 => &["nginx", "-p", FOLDER, "-c", "nginx.conf"],
@@ -160,6 +175,9 @@ impl Program {
         match self {
             Self::Iperf3 => located(&["iperf3", "-c", &far, "-p", &port, "-n", &size]),
             Self::Copy => copying("ssh -F /run/compare/ssh.conf", Some(&this_program()), SOURCE, &to),
+            Self::CopyServer => {
+                located(&[&this_program(), "copy", "--key-file", SHARE_KEY, SOURCE, &format!("fullpipe://{far}/file")])
+            }
             Self::Scp => located(&["scp", "-q", "-F", "/run/compare/ssh.conf", SOURCE, &to]),
             Self::Rsync => located(&["rsync", "-W", "-e", "ssh -F /run/compare/ssh.conf", SOURCE, &to]),
             Self::RsyncDaemon => located(&["rsync", "-W", SOURCE, &format!("rsync://{far}:{port}/to/file")]),
@@ -178,7 +196,7 @@ impl Program {
     /// Returns the number of its connections that carry the file over `path`.
     pub(crate) fn connections(self, path: &fullpipe_record::Path, [sender, receiver]: [&HostSettings; 2]) -> u16 {
         match self {
-            Self::Copy => fullpipe_copy::connections(path.rtt(), sender, receiver),
+            Self::Copy | Self::CopyServer => fullpipe_copy::connections(path.rtt(), sender, receiver),
             Self::Aria2 => CONNECTIONS_OF_ARIA2,
             _ => 1,
         }
@@ -187,7 +205,7 @@ impl Program {
     /// Returns how its connections divide the file.
     pub(crate) fn division(self) -> Division {
         match self {
-            Self::Copy => Division::Queue(ByteCount::new(fullpipe_copy::CHUNK as u64)),
+            Self::Copy | Self::CopyServer => Division::Queue(ByteCount::new(fullpipe_copy::CHUNK as u64)),
             Self::Aria2 => Division::Ranges(CHUNK_OF_ARIA2),
             _ => Division::Equal,
         }

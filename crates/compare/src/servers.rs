@@ -98,6 +98,7 @@ impl Servers {
         let no_url = |kind: &str| format!("no {kind} URL was given");
         missing.or_else(|| match program {
             Program::RsyncDaemon => Some("what it writes into a module would remain there".to_owned()),
+            Program::CopyServer => Some("what it writes into a shared folder would remain there".to_owned()),
             Program::Curl | Program::Aria2 => self.url(program).is_none().then(|| no_url("http")),
             Program::CurlTls => self.url(program).is_none().then(|| no_url("https")),
             Program::Ftp => self.url(program).is_none().then(|| no_url("ftp")),
@@ -155,7 +156,7 @@ impl Servers {
             Participant::Known(Program::Rsync) => {
                 located(&["rsync", "-W", "-e", &in_one_word(&self.ssh()), &file, &target])
             }
-            Participant::Known(Program::Iperf3 | Program::RsyncDaemon) => {
+            Participant::Known(Program::Iperf3 | Program::RsyncDaemon | Program::CopyServer) => {
                 located(&["iperf3", "-c", self.address(), "-n", &bytes])
             }
             Participant::Known(Program::Curl) => fetch(Program::Curl, "--http1.1"),

@@ -72,7 +72,7 @@ impl Simulated {
 /// queue. Those that it adds where full buffers hold the others back, and the common bound of all from the first
 /// overflow on, are not simulated.
 fn attendant(program: Program, plan: &Plan) -> Attendant {
-    if program != Program::Copy {
+    if !matches!(program, Program::Copy | Program::CopyServer) {
         return Box::new(|_| {});
     }
     let may_change = plan.sender.congestion_control != LOSS_TOLERANT && can_tolerate_loss(&plan.sender);

@@ -172,7 +172,7 @@ fn proved<'p>(role: &'p [u8], binding: &'p [u8], nonces: &'p [[u8; LENGTH]; 2]) 
 }
 
 /// Returns an error of the time before the other end has proved the key with what a user can do about it.
-fn before_proof(error: io::Error, encrypts: bool) -> io::Error {
+pub(crate) fn before_proof(error: io::Error, encrypts: bool) -> io::Error {
     let why = match error.kind() {
         io::ErrorKind::InvalidData if encrypts => "the other end does not begin with TLS, as this one does",
         io::ErrorKind::InvalidData => "the other end is no such program, or encrypts, which this one does not",

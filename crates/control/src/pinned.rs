@@ -2,13 +2,15 @@
 //! only that of the other one.
 //!
 //! So a handshake comes to its end only between two who know the secret, and there is nothing to prove behind it. That
-//! fits QUIC, whose handshake this is (RFC 9001). The keys are raw ones, without a certificate (RFC 7250). Their seeds
-//! are HMAC-SHA-256 over a purpose and the role, under the secret.
+//! fits QUIC, whose handshake this is (RFC 9001), and saves a round trip over TCP. The keys are raw ones, without a
+//! certificate (RFC 7250). Their seeds are HMAC-SHA-256 over a purpose and the role, under the secret.
 
+use std::io;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use aws_lc_rs::signature::Ed25519KeyPair;
+use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use tokio_rustls::rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
@@ -20,10 +22,13 @@ use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error as RustlsError, ServerConfig,
     SignatureScheme,
 };
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use crate::TlsError;
 use crate::connection::{VERSIONS, provider};
+use crate::peers::{before_proof, unread_name};
 use crate::raw_key::raw_key;
+use crate::record_stream::RecordStream;
+use crate::{Control, TlsError};
 
 /// Name of the protocol inside, for a program of another kind (RFC 7301).
 const PROTOCOL: &[u8] = b"fullpipe pinned 1";
@@ -39,8 +44,8 @@ pub struct PinnedTls {
 }
 
 impl PinnedTls {
-    /// Makes the keys of a secret of 32 random bytes. One that can be guessed does not do: who calls sees the public
-    /// key of the listener, and could try.
+    /// Makes the keys of a secret of 32 bytes, which are random, or a digest of a key that nobody can guess: who calls
+    /// sees the public key of the listener, and could try.
     ///
     /// # Errors
     /// Fails if the library cannot make a key.
@@ -76,6 +81,47 @@ impl PinnedTls {
     /// Returns the configuration of the end that calls.
     pub fn client(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.client)
+    }
+
+    /// Calls the program at the other end of `stream`, which has proved then that it knows the secret. It has not
+    /// verified this end by then: one that does not like it breaks the connection later. Deadlines are the caller's
+    /// affair. Small writes of the stream are no longer delayed.
+    ///
+    /// # Errors
+    /// Fails with `PermissionDenied` if the other end does not know the secret, and if it closes the connection.
+    pub async fn call(&self, stream: TcpStream) -> io::Result<Control> {
+        stream.set_nodelay(true)?;
+        let connector = TlsConnector::from(self.client());
+        let stream = connector.connect(unread_name(), RecordStream::new(stream)).await.map_err(in_handshake)?;
+        Ok(Control::Encrypted(Box::new(TlsStream::Client(stream))))
+    }
+
+    /// Answers the program that called, which has proved then that it knows the secret. Nothing but the handshake is
+    /// sent before. Deadlines are the caller's affair. Small writes of the stream are no longer delayed.
+    ///
+    /// # Errors
+    /// Fails with `PermissionDenied` if the caller does not know the secret, with `InvalidData` if it is no such
+    /// program, and if it closes the connection.
+    pub async fn answer(&self, stream: TcpStream) -> io::Result<Control> {
+        stream.set_nodelay(true)?;
+        let acceptor = TlsAcceptor::from(self.server());
+        let stream = acceptor.accept(RecordStream::new(stream)).await.map_err(in_handshake)?;
+        Ok(Control::Encrypted(Box::new(TlsStream::Server(stream))))
+    }
+}
+
+/// Returns an error of a handshake with what a user can do about it.
+fn in_handshake(error: io::Error) -> io::Error {
+    let of_tls = error.get_ref().and_then(|cause| cause.downcast_ref::<RustlsError>());
+    match of_tls {
+        // Either end notices, and the other one gets an alert.
+        Some(
+            RustlsError::InvalidCertificate(_) | RustlsError::NoCertificatesPresented | RustlsError::AlertReceived(_),
+        ) => {
+            let why = "the other end does not have the same key, or is an older version of this program";
+            io::Error::new(io::ErrorKind::PermissionDenied, why)
+        }
+        _ => before_proof(error, true),
     }
 }
 
@@ -203,12 +249,13 @@ impl ClientCertVerifier for OnlyKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio_rustls::rustls::{ClientConnection, ServerConnection};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio_rustls::rustls::{CipherSuite, ClientConnection, ServerConnection};
 
     /// Runs a handshake in memory. Returns whether an end refused, and whether each is still in it.
     fn shake_hands(caller: Arc<ClientConfig>, listener: Arc<ServerConfig>) -> (bool, [bool; 2]) {
-        let name = ServerName::try_from("localhost").unwrap();
-        let mut client = ClientConnection::new(caller, name).unwrap();
+        let mut client = ClientConnection::new(caller, unread_name()).unwrap();
         let mut server = ServerConnection::new(listener).unwrap();
         let mut refused = false;
         for _ in 0..4 {
@@ -239,21 +286,167 @@ mod tests {
         assert!(!agree(&[7; 32], &[8; 32]) && !agree(&[8; 32], &[7; 32]));
     }
 
+    /// Returns the configuration of a caller that accepts the right listener, and presents `key`, if there is one.
+    fn caller_with(key: Option<Arc<CertifiedKey>>, secret: &[u8; 32]) -> Arc<ClientConfig> {
+        let listener = super::key(secret, LISTENER, &provider()).unwrap();
+        let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS).unwrap();
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(only(&listener)));
+        let mut config = match key {
+            Some(key) => builder.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key))),
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Arc::new(config)
+    }
+
+    fn only(key: &CertifiedKey) -> OnlyKey {
+        let algorithms = provider().signature_verification_algorithms;
+        OnlyKey { key: key.cert[0].as_ref().to_vec(), algorithms }
+    }
+
     #[test]
     fn a_caller_without_a_key_or_with_that_of_the_listener_is_refused() {
         let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
-        let of_listener = key(&[7; 32], LISTENER, &provider()).unwrap();
-        let builder = || {
-            let algorithms = provider().signature_verification_algorithms;
-            let key = of_listener.cert[0].as_ref().to_vec();
-            let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS).unwrap();
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(OnlyKey { key, algorithms }))
-        };
-        let resolver = AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&of_listener));
-        for mut config in [builder().with_no_client_auth(), builder().with_client_cert_resolver(Arc::new(resolver))] {
-            config.alpn_protocols = vec![PROTOCOL.to_vec()];
-            let (refused, [_, listener_waits]) = shake_hands(Arc::new(config), pinned.server());
+        for key in [None, Some(key(&[7; 32], LISTENER, &provider()).unwrap())] {
+            let (refused, [_, listener_waits]) = shake_hands(caller_with(key, &[7; 32]), pinned.server());
             assert!(refused && listener_waits);
         }
+    }
+
+    #[test]
+    fn a_listener_with_the_key_of_the_caller_is_refused() {
+        let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
+        let caller = key(&[7; 32], CALLER, &provider()).unwrap();
+        let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS).unwrap();
+        let mut reflected = builder
+            .with_client_cert_verifier(Arc::new(only(&caller)))
+            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(caller)));
+        reflected.alpn_protocols = vec![PROTOCOL.to_vec()];
+        let (refused, [caller_waits, _]) = shake_hands(pinned.client(), Arc::new(reflected));
+        assert!(refused && caller_waits);
+    }
+
+    #[test]
+    fn the_bytes_of_a_caller_are_not_valid_again() {
+        let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
+        let mut client = ClientConnection::new(pinned.client(), unread_name()).unwrap();
+        let mut server = ServerConnection::new(pinned.server()).unwrap();
+        let mut recorded = Vec::new();
+        while client.is_handshaking() || server.is_handshaking() {
+            let (at, mut answer) = (recorded.len(), Vec::new());
+            client.write_tls(&mut recorded).unwrap();
+            server.read_tls(&mut &recorded[at..]).unwrap();
+            server.process_new_packets().unwrap();
+            while server.wants_write() {
+                server.write_tls(&mut answer).unwrap();
+            }
+            client.read_tls(&mut answer.as_slice()).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        assert_eq!(client.negotiated_cipher_suite().unwrap().suite(), CipherSuite::TLS13_AES_256_GCM_SHA384);
+        let mut again = ServerConnection::new(pinned.server()).unwrap();
+        again.read_tls(&mut recorded.as_slice()).unwrap();
+        assert!(again.process_new_packets().is_err() && again.is_handshaking());
+    }
+
+    async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let caller = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (caller, listener.accept().await.unwrap().0)
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { tokio::time::timeout(std::time::Duration::from_secs(20), test).await.unwrap() });
+    }
+
+    #[test]
+    fn over_tcp_what_the_caller_sends_with_its_handshake_arrives_and_neither_end_accepts_another_secret() {
+        run(async {
+            let [right, wrong] = [[7; 32], [8; 32]].map(|secret| PinnedTls::of_secret(&secret).unwrap());
+            let (caller, listener) = connected().await;
+            let call = async {
+                let mut called = right.call(caller).await.unwrap();
+                called.send(b"at once").await.unwrap();
+                called
+            };
+            let (called, answered) = tokio::join!(call, right.answer(listener));
+            let mut answered = answered.unwrap();
+            assert_eq!(answered.receive().await.unwrap(), b"at once");
+            assert!(called.tcp().nodelay().unwrap() && answered.tcp().nodelay().unwrap());
+            let (caller, listener) = connected().await;
+            let (called, answered) = tokio::join!(wrong.call(caller), right.answer(listener));
+            for refused in [called.unwrap_err(), answered.unwrap_err()] {
+                assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+            }
+        });
+    }
+
+    /// Passes one connection on to `to`, and returns who sent, in turns, until `caller` closes.
+    async fn turns(mut caller: TcpStream, mut to: TcpStream) -> Vec<&'static str> {
+        let (mut turns, mut from_caller, mut from_listener) = (Vec::new(), [0; 4096], [0; 4096]);
+        loop {
+            let (who, count) = tokio::select! {
+                count = caller.read(&mut from_caller) => ("caller", count.unwrap()),
+                count = to.read(&mut from_listener) => ("listener", count.unwrap()),
+            };
+            match who {
+                _ if count == 0 => return turns,
+                "caller" => to.write_all(&from_caller[..count]).await.unwrap(),
+                _ => caller.write_all(&from_listener[..count]).await.unwrap(),
+            }
+            turns.push(who);
+            turns.dedup();
+        }
+    }
+
+    /// A proof behind the handshake would take one more.
+    #[test]
+    fn what_a_caller_sends_first_goes_after_one_round_trip() {
+        run(async {
+            let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
+            let ((caller, near), (far, listener)) = (connected().await, connected().await);
+            let call = async {
+                let mut called = pinned.call(caller).await.unwrap();
+                called.send(b"data").await.unwrap();
+            };
+            let answer = async {
+                let mut answered = pinned.answer(listener).await.unwrap();
+                assert_eq!(answered.receive().await.unwrap(), b"data");
+                answered
+            };
+            let ((), _answered, turns) = tokio::join!(call, answer, turns(near, far));
+            assert_eq!(turns, ["caller", "listener", "caller"]);
+        });
+    }
+
+    /// Its own handshake is over before it is verified.
+    #[test]
+    fn a_caller_that_is_refused_gets_no_answer_to_what_it_sends() {
+        run(async {
+            let listening = PinnedTls::of_secret(&[7; 32]).unwrap();
+            let (caller, listener) = connected().await;
+            let call = async {
+                let other = key(&[8; 32], CALLER, &provider()).unwrap();
+                let connector = TlsConnector::from(caller_with(Some(other), &[7; 32]));
+                let mut stream = connector.connect(unread_name(), caller).await.unwrap();
+                stream.write_all(b"a request").await.unwrap();
+                stream.flush().await.unwrap();
+                stream.read(&mut [0]).await
+            };
+            let (answer, refused) = tokio::join!(call, listening.answer(listener));
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            assert!(answer.is_err(), "{answer:?}");
+        });
+    }
+
+    #[test]
+    fn rubbish_is_refused() {
+        run(async {
+            let (mut caller, listener) = connected().await;
+            caller.write_all(&[7; 400]).await.unwrap();
+            let refused = PinnedTls::of_secret(&[7; 32]).unwrap().answer(listener).await.unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        });
     }
 }

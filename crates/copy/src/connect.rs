@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{HANDSHAKE, Network, Peer, PeerTls, connect_to_first, listen_tcp};
+use fullpipe_control::{Control, HANDSHAKE, Network, Peer, PinnedTls, connect_to_first, listen_tcp};
 use fullpipe_iperf::Key;
 use fullpipe_sys::tcp_info;
 use fullpipe_transfer::hexadecimal;
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use crate::data_stream::DataStream;
 
-/// Time for a connection, and for its proof.
+/// Time for a connection, and for its handshake.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(4);
 
 /// Time by which the call of an address precedes that of the next one.
@@ -36,11 +36,12 @@ const MAX_PENDING: usize = MAX_CONNECTIONS as usize;
 /// Time between two checks whether listening goes on.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The credentials that both ends of a connection have: the secret, as a key, and TLS.
+/// The credentials that both ends of a connection have: TLS whose keys follow from the secret, and the secret as a key
+/// that is proved where nothing is encrypted.
 #[derive(Debug, Clone)]
 pub(crate) struct Credentials {
     key: Key,
-    tls: PeerTls,
+    tls: PinnedTls,
     /// Networks between whose addresses connections are not encrypted.
     unencrypted: Vec<Network>,
 }
@@ -49,7 +50,8 @@ impl Credentials {
     /// Returns the credentials of a secret that both ends know.
     pub(crate) fn new(secret: &[u8; 32], unencrypted: &[Network]) -> io::Result<Self> {
         let key = Key::from_file_content(hexadecimal(secret).as_bytes()).map_err(io::Error::other)?;
-        Ok(Self { key, tls: PeerTls::new().map_err(io::Error::other)?, unencrypted: unencrypted.to_vec() })
+        let tls = PinnedTls::of_secret(secret).map_err(io::Error::other)?;
+        Ok(Self { key, tls, unencrypted: unencrypted.to_vec() })
     }
 
     /// Returns true if the user has named both addresses of a connection.
@@ -58,18 +60,23 @@ impl Credentials {
         Ok(named(stream.local_addr()?) && named(stream.peer_addr()?))
     }
 
-    async fn call(&self, stream: TcpStream) -> io::Result<Peer> {
-        let tls = (!self.may_be_plain(&stream)?).then_some(&self.tls);
-        Peer::call(stream, &self.key, tls).await
+    async fn call(&self, stream: TcpStream) -> io::Result<Control> {
+        if self.may_be_plain(&stream)? {
+            return Ok(Peer::call(stream, &self.key, None).await?.control);
+        }
+        self.tls.call(stream).await
     }
 
-    async fn answer(&self, stream: TcpStream) -> io::Result<Peer> {
+    async fn answer(&self, stream: TcpStream) -> io::Result<Control> {
         // The caller may know the addresses by other names, and then encrypts.
         let is_plain = self.may_be_plain(&stream)? && {
             let mut first = [0];
             stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE
         };
-        Peer::answer(stream, &self.key, (!is_plain).then_some(&self.tls)).await
+        if is_plain {
+            return Ok(Peer::answer(stream, &self.key, None).await?.control);
+        }
+        self.tls.answer(stream).await
     }
 }
 
@@ -144,8 +151,8 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
         let (credentials, streams, places) = (credentials.clone(), streams.clone(), Arc::clone(&places));
         spawn_local(async move {
             // Who does not know the secret gets no answer.
-            if let Ok(Ok(peer)) = timeout(CONNECT_DEADLINE, credentials.answer(stream)).await
-                && let Ok(stream) = DataStream::of(peer)
+            if let Ok(Ok(connection)) = timeout(CONNECT_DEADLINE, credentials.answer(stream)).await
+                && let Ok(stream) = DataStream::of(connection)
                 && let Ok(place) = places.try_acquire()
             {
                 place.forget();
@@ -186,23 +193,46 @@ pub(crate) fn dial(
     })
 }
 
+/// Makes `count` connections at once to an address at which the other end has answered before, and returns those that
+/// were made.
+///
+/// # Errors
+/// Fails if none was made, with the last reason.
+pub(crate) fn dial_at_once(address: SocketAddr, credentials: &Credentials, count: u16) -> io::Result<Vec<DataStream>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, async {
+        let calls = begin_calls(address, credentials, count);
+        made_of(calls.join_all().await)
+    })
+}
+
 /// The number of connections is known after one round trip, in the middle of the first, so that all take no longer than
-/// two and one more round trip.
+/// one and one more round trip.
 async fn dial_more(
     first: TcpStream,
     address: SocketAddr,
     credentials: &Credentials,
     count: &mut dyn FnMut(Span) -> u16,
 ) -> io::Result<Vec<DataStream>> {
+    let count = count(tcp_info(&first)?.rtt.unwrap_or_default());
+    let calls = begin_calls(address, credentials, count.saturating_sub(1));
+    let first = within_deadline(encrypt(first, credentials)).await;
+    made_of(std::iter::once(first).chain(calls.join_all().await))
+}
+
+fn begin_calls(address: SocketAddr, credentials: &Credentials, count: u16) -> JoinSet<io::Result<DataStream>> {
     let mut calls = JoinSet::new();
-    for _ in 1..count(tcp_info(&first)?.rtt.unwrap_or_default()) {
+    for _ in 0..count {
         let credentials = credentials.clone();
-        calls
-            .spawn_local(within_deadline(async move { prove(TcpStream::connect(address).await?, &credentials).await }));
+        let call = async move { encrypt(TcpStream::connect(address).await?, &credentials).await };
+        calls.spawn_local(within_deadline(call));
     }
-    let first = within_deadline(prove(first, credentials)).await;
+    calls
+}
+
+fn made_of(calls: impl IntoIterator<Item = io::Result<DataStream>>) -> io::Result<Vec<DataStream>> {
     let (mut made, mut failed) = (Vec::new(), None);
-    for stream in std::iter::once(first).chain(calls.join_all().await) {
+    for stream in calls {
         match stream {
             Ok(stream) => made.push(stream),
             Err(error) => failed = Some(error),
@@ -218,7 +248,7 @@ async fn within_deadline<T>(step: impl Future<Output = io::Result<T>>) -> io::Re
     timeout(CONNECT_DEADLINE, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-async fn prove(stream: TcpStream, credentials: &Credentials) -> io::Result<DataStream> {
+async fn encrypt(stream: TcpStream, credentials: &Credentials) -> io::Result<DataStream> {
     DataStream::of(credentials.call(stream).await?)
 }
 
@@ -254,8 +284,12 @@ mod tests {
         drop(made);
         let received: Vec<bool> = taken.iter_mut().map(|stream| stream.read_exact(&mut [0; 4]).is_ok()).collect();
         assert_eq!(received.iter().filter(|received| **received).count(), 1);
+        let at = SocketAddr::new(LOOPBACK, listener.port);
+        let _made = dial_at_once(at, &credentials, 2).unwrap();
+        assert_eq!(listener.take(2, CONNECT_DEADLINE).len(), 2);
         let other = Credentials::new(&[8; 32], &[]).unwrap();
         assert!(dial(&[LOOPBACK], listener.port, &other, &mut |_| 1).is_err());
+        assert!(dial_at_once(at, &other, 2).is_err());
         assert!(listener.take(1, Duration::from_millis(50)).is_empty());
     }
 

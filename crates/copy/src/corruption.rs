@@ -208,6 +208,7 @@ pub(crate) fn send(
     let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
     let sender = Arc::new(sender);
     let end = End::Sender(Arc::clone(&sender));
+    end.begin().unwrap();
     let done = end.run(&mut Frames::new(control, &pulse), connections(streams), settings);
     out.close();
     writer.join().unwrap();

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fullpipe_control::Peer;
+use fullpipe_control::Control;
 use fullpipe_sys::tcp_info;
 use fullpipe_units::Span;
 use socket2::{SockRef, TcpKeepalive};
@@ -53,12 +53,12 @@ impl Connections {
 }
 
 impl DataStream {
-    /// Returns the connection of a peer.
+    /// Returns a connection whose other end is known.
     ///
     /// # Errors
     /// Fails if the socket refuses an option.
-    pub(crate) fn of(peer: Peer) -> io::Result<Self> {
-        let (socket, mut tls) = peer.control.into_parts();
+    pub(crate) fn of(connection: Control) -> io::Result<Self> {
+        let (socket, mut tls) = connection.into_parts();
         if let Some(tls) = &mut tls {
             tls.set_buffer_limit(Some(TLS_BUFFER));
         }

@@ -145,9 +145,15 @@ fn serve<R: Read>(
         address: scope.own.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         settings: serde_json::to_vec(&settings).unwrap_or_default(),
     }));
+    end.begin()?;
     let mut awaited = Awaited { listener, quic, near: scope.near, credentials, secret: hello.secret };
-    let connections = awaited.connect(frames)?;
-    end.run(frames, connections, [settings, settings_of(&hello.settings)]).map(drop)
+    match awaited.connect(frames, &end) {
+        Ok(connections) => end.run(frames, connections, [settings, settings_of(&hello.settings)]).map(drop),
+        Err(error) => {
+            end.give_up();
+            Err(error)
+        }
+    }
 }
 
 /// Reads the request. One of another version may have other fields.
@@ -189,8 +195,9 @@ struct Awaited {
 }
 
 impl Awaited {
-    /// Waits until the near end says which connections carry data, and returns them.
-    fn connect<R: Read>(&mut self, frames: &mut Frames<R>) -> Result<Connections, CopyError> {
+    /// Waits until the near end says which connections carry data, and returns them. Lets `end` carry out what it says
+    /// meanwhile of the files.
+    fn connect<R: Read>(&mut self, frames: &mut Frames<R>, end: &End) -> Result<Connections, CopyError> {
         let (mut dialling, mut quic) = (None, None);
         let too_many = || Err(CopyError::Protocol("it wants more connections than a copy may have".to_owned()));
         loop {
@@ -212,8 +219,12 @@ impl Awaited {
                     let dialled = dialling.filter(|_| count > 0).and_then(|made| made.recv().ok());
                     return Ok(self.connections(dialled, count, active, quic));
                 }
-                Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
-                _ => return Err(CopyError::Protocol("it does not say which connections carry data".to_owned())),
+                message => {
+                    if end.handle(message)? {
+                        let why = "it does not say which connections carry data".to_owned();
+                        return Err(CopyError::Protocol(why));
+                    }
+                }
             }
         }
     }
@@ -341,6 +352,7 @@ fn ssh_connection(word: usize) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_transfer::{Attributes, Entry, EntryKind, EntryPath, Identity, ModificationTime};
     use std::io;
     use std::os::unix::ffi::OsStrExt;
 
@@ -416,6 +428,50 @@ mod tests {
         };
         assert!(error(MAX_SHARED_SOURCES + 1).to_string().contains("more than 64 paths"));
         assert!(matches!(error(MAX_SHARED_SOURCES), CopyError::Gone));
+    }
+
+    /// Serves a near end that has said this, and says nothing of connections. Returns true once `is_it` holds for one
+    /// of the messages to it.
+    fn answers(said: &[u8], is_it: impl Fn(Message<'_>) -> bool) -> bool {
+        let [(from, mut near), (to_near, to)] = [io::pipe().unwrap(), io::pipe().unwrap()];
+        thread::spawn(move || {
+            let _ = serve_near_end(from, to, &Pulse::new(FIRST_TIMEOUT), &Scope::of_ssh(), Arc::default());
+        });
+        near.write_all(said).unwrap();
+        let pulse = Pulse::new(FIRST_TIMEOUT);
+        let mut to_near = io::BufReader::new(to_near);
+        assert!(crate::ssh::greeted(&mut to_near, false, &pulse));
+        let mut frames = Frames::new(to_near, &pulse);
+        while let Some(frame) = frames.next_message().unwrap() {
+            if is_it(Message::read(frame).unwrap()) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A list that waits for connections takes a round trip of its own.
+    #[test]
+    fn the_list_crosses_and_chunks_are_wanted_before_connections_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().as_os_str().as_bytes().to_vec();
+        let kind = EntryKind::File {
+            mode: 0o644,
+            modified: ModificationTime { seconds: 0, nanoseconds: 0 },
+            size: ByteCount::new(5),
+            identity: Identity([0; 32]),
+        };
+        let entry = Entry { path: EntryPath::new(b"file").unwrap(), kind, attributes: Attributes::default() };
+        let said = [
+            Message::Hello(Hello { far_sends: false, paths: vec![path.clone()], ..hello(VERSION) }),
+            Message::Begin { single: false, content: true },
+            Message::Entry(entry),
+        ];
+        let said: Vec<u8> = said.iter().flat_map(Message::frame).collect();
+        assert!(answers(&said, |message| matches!(message, Message::Want { file: 0, .. })));
+        std::fs::write(folder.path().join("file"), "12345").unwrap();
+        let request = Message::Hello(Hello { paths: vec![path], ..hello(VERSION) }).frame();
+        assert!(answers(&request, |message| matches!(message, Message::EndOfList { complete: true })));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The near end: it starts the far one, makes the connections, and reports to its user.
 
 use std::io::{self, BufRead, Read};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
-use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, addresses, dial};
+use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, addresses, dial, dial_at_once};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::{Connections, DataStream};
 use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, Transport};
@@ -27,7 +27,7 @@ use crate::receiver::{ReceiveOptions, Receiver};
 use crate::root::{Root, from_home};
 use crate::sender::Sender;
 use crate::server::{call, peer};
-use crate::session::{BothFigures, End, own_settings, settings_of};
+use crate::session::{BothFigures, Carriers, End, own_settings, settings_of};
 use crate::ssh::{Link, Pipes, end, greeted, kill, not_there, release, start};
 use crate::summary::{Figures, is_limited};
 use crate::tuning::{Choice, choose, quic_reason};
@@ -35,7 +35,7 @@ use crate::walk::{Source, top};
 
 /// Time between two reports of progress, and two checks for an interrupt or the end.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Time for the handshake of a QUIC connection that nothing waits for but the data, if round trips are short.
 const SHORT_HANDSHAKE: Span = Span::from_millis(300);
@@ -73,7 +73,8 @@ pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMu
         match received.recv_timeout(POLL_INTERVAL) {
             Ok(event) => report(event),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => thread::sleep(POLL_INTERVAL),
+            // The work drops its end of the channel last.
+            Err(RecvTimeoutError::Disconnected) => break,
         }
         if interrupt.load(Ordering::Relaxed) {
             kill(&link);
@@ -176,7 +177,7 @@ impl Run {
             FarHost::Ssh { name } => start(&self.options.ssh, name, &self.options.far_path, &self.link)?,
             FarHost::Server { name, port } => call(name, *port, self.options.key.as_ref(), &self.link)?,
         };
-        let (out, _) = Outgoing::start(to, &self.pulse).map_err(CopyError::io("cannot speak to the far end"))?;
+        let (out, writer) = Outgoing::start(to, &self.pulse).map_err(CopyError::io("cannot speak to the far end"))?;
         let copied = self.copy_over(from, &out, sources, began);
         if let Err(error) = &copied
             && let Some(code) = error.code_for_peer()
@@ -184,10 +185,12 @@ impl Run {
             out.send(&Message::Refused { code, why: error.to_string() });
         }
         out.close();
-        match self.plan.host {
-            // Both ends have everything, and the far one ends with its input: ssh's own end would take round trips.
-            FarHost::Ssh { .. } if copied.is_ok() => release(&self.link),
-            _ => drop(end(&self.link)),
+        if copied.is_ok() {
+            // Both ends have everything, and the far one ends with its input: to wait for that would take round trips.
+            let _ = writer.join();
+            release(&self.link);
+        } else {
+            end(&self.link);
         }
         copied
     }
@@ -216,22 +219,43 @@ impl Run {
         let frames = &mut Frames::new(from, &self.pulse);
         let ready = ready(frames)?;
         let other = settings_of(&ready.settings);
-        let known = peer(&self.link).or_else(|| address(&ready.address));
+        let server = peer(&self.link);
+        let known = server.map(|(address, _)| address).or_else(|| address(&ready.address));
         let far = Reached {
             out,
             ready: &ready,
             way: &self.plan.host,
             hosts: addresses(known, self.plan.host.name()),
+            server,
             credentials: &credentials,
             secret: &secret,
             settings: [&own, &other],
+            is_over: AtomicBool::new(false),
         };
-        let Connected { connections, transport, reason } = self.connect(&far);
+        let end = self.end(out, sources);
+        end.begin()?;
+        let ended = thread::scope(|threads| {
+            let work = || self.carry(&far, &end, began);
+            let connecting = thread::Builder::new().name("copy-connect".to_owned()).spawn_scoped(threads, work);
+            let connecting = connecting.map_err(CopyError::io("cannot start a thread"))?;
+            let followed = end.follow(frames);
+            far.is_over.store(true, Ordering::Relaxed);
+            let (way, carriers) = connecting.join().map_err(|_| CopyError::Gone)?;
+            Ok((followed, way, carriers))
+        });
+        let (followed, way, carriers) = ended.inspect_err(|_: &CopyError| end.give_up())?;
+        let figures = end.end(followed, &carriers)?;
+        Ok(self.report(way, figures, began.elapsed()))
+    }
+
+    /// Makes connections for data, and lets them carry it: meanwhile the list crosses.
+    fn carry(&self, far: &Reached<'_>, end: &End, began: Instant) -> (Way, Carriers) {
+        let Connected { connections, transport, reason } = self.connect(far);
         let (set_up, streams) = (began.elapsed(), connections.count());
         self.note(&reason);
         let rtt = (streams > 0).then_some(connections.rtt);
-        let figures = self.end(out, sources).run(frames, connections, [own, other])?;
-        Ok(self.report(Way { transport, rtt, reason, streams }, figures, began.elapsed(), set_up))
+        let carriers = end.carry(connections, far.settings.map(Clone::clone));
+        (Way { transport, rtt, reason, streams, set_up }, carriers)
     }
 
     /// Returns the error of a far end that did not greet.
@@ -359,7 +383,7 @@ impl Run {
         };
         far.out.send(&Message::Dial { port: listener.port });
         let mut quic = None;
-        while Instant::now() < until {
+        while Instant::now() < until && !far.is_over.load(Ordering::Relaxed) {
             if let Some(first) = listener.take(1, POLL_INTERVAL).pop() {
                 return Some(AnotherWay::FromFarEnd(listener, Box::new(first)));
             }
@@ -468,13 +492,25 @@ impl Run {
             return Err("the far end has no free port of the range".to_owned());
         }
         let host = escaped(self.plan.host.name().as_bytes());
-        let made = dial(&far.hosts, port, far.credentials, count);
-        made.map(|(_, made)| made).map_err(|error| format!("{host} cannot be reached at port {port} ({error})"))
+        let dial_first = |hosts: &[IpAddr], count: &mut dyn FnMut(Span) -> u16| {
+            dial(hosts, port, far.credentials, count).map(|(_, made)| made)
+        };
+        let made = match far.server {
+            Some((address, rtt)) => {
+                let at_once = dial_at_once(SocketAddr::new(address, port), far.credentials, count(rtt));
+                match far.hosts.get(1..) {
+                    Some(others @ [_, ..]) => at_once.or_else(|_| dial_first(others, count)),
+                    _ => at_once,
+                }
+            }
+            None => dial_first(&far.hosts, count),
+        };
+        made.map_err(|error| format!("{host} cannot be reached at port {port} ({error})"))
     }
 
-    fn report(&self, way: Way, figures: BothFigures, duration: Duration, set_up: Duration) -> CopyReport {
+    fn report(&self, way: Way, figures: BothFigures, duration: Duration) -> CopyReport {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (tally, data) = (&self.tally, duration.saturating_sub(set_up));
+        let (tally, data) = (&self.tally, duration.saturating_sub(way.set_up));
         let transferred = ByteCount::new(count(&tally.verified));
         let rate = BitRate::of(transferred, span(data));
         let has_crossed = transferred > ByteCount::ZERO;
@@ -500,7 +536,7 @@ impl Run {
             left_out: count(&tally.left_out),
             left_out_entries: tally.left_out_entries(),
             duration: span(duration),
-            set_up: span(set_up),
+            set_up: span(way.set_up),
             rate,
             digest: tally.digest().filter(|_| files == 1).map(|digest| hexadecimal(&digest)),
             transport: has_crossed.then_some(transport),
@@ -523,10 +559,14 @@ struct Reached<'r> {
     way: &'r FarHost,
     /// Its addresses.
     hosts: Vec<IpAddr>,
+    /// That of a server that was called, which is the first of them, and the round-trip time to it.
+    server: Option<(IpAddr, Span)>,
     credentials: &'r Credentials,
     secret: &'r [u8; 32],
     /// Settings of this host and of its own.
     settings: [&'r HostSettings; 2],
+    /// The transfer has ended, so that no way for data is searched for any more.
+    is_over: AtomicBool,
 }
 
 /// A way for data where this end cannot reach the far one by TCP.
@@ -591,6 +631,8 @@ struct Way {
     rtt: Option<Span>,
     reason: String,
     streams: u16,
+    /// Time until it was there.
+    set_up: Duration,
 }
 
 fn ready<R: Read>(frames: &mut Frames<R>) -> Result<Ready, CopyError> {

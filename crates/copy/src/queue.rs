@@ -79,6 +79,8 @@ struct State {
     group: Range<u16>,
     /// The number of those of the group that may; more rest.
     active: usize,
+    /// The connections are known.
+    has_streams: bool,
     is_over: bool,
     /// Time that blocks have taken lately until the receiver said that they were there.
     lately: Option<Duration>,
@@ -110,6 +112,14 @@ impl Queue {
         let mut state = lock(&self.state);
         (state.all, state.of_one, state.active) = (streams as u16, streams as u16, active.max(1));
         state.group = 0..state.all;
+        state.has_streams = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the connections are known, or the work has ended.
+    pub(crate) fn wait_for_streams(&self) {
+        let waits = |state: &mut State| !state.has_streams && !state.is_over;
+        drop(self.changed.wait_while(lock(&self.state), waits).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Adds streams of one more connection, which stand by until all others are lost or [`Queue::change_over`].

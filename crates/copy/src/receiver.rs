@@ -354,6 +354,11 @@ impl Receiver {
         }
     }
 
+    /// Returns true once everything is done, and the sender knows.
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.list).is_over
+    }
+
     /// Returns true if nothing more is to come.
     pub(crate) fn is_settled(&self) -> bool {
         lock(&self.incoming).is_empty()

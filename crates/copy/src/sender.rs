@@ -27,6 +27,10 @@ use crate::walk::{List, Source, SourceFile, attributes_of, file_now, identity, w
 /// Bytes that small files are gathered to before TLS encrypts them. A whole block does not wait for others.
 const GATHERED: usize = BLOCK;
 
+/// Entries of the list that are sent before connections carry data: more would be in the way of the message that says
+/// which they are.
+const FIRST_LISTED: u32 = 1000;
+
 /// Time for which a broken connection is not named: with the other end all of them break, in any order, and what that
 /// says of its reason may come last.
 const UNNAMED: Duration = Duration::from_secs(2);
@@ -55,15 +59,20 @@ impl Sender {
         Self { common, queue: Queue::default(), sources, excludes, keeps_attributes, files, again, broken }
     }
 
-    /// Starts to list the files, and to send over each connection, and inside ssh when none is left.
+    /// Starts to list the files.
+    ///
+    /// # Errors
+    /// Fails if a thread cannot be started.
+    pub(crate) fn begin(self: &Arc<Self>) -> io::Result<()> {
+        self.start_thread("copy-list", Box::new(|sender| sender.list()))
+    }
+
+    /// Starts to send over each connection, and inside ssh when none is left.
     ///
     /// # Errors
     /// Fails if a thread cannot be started.
     pub(crate) fn start(self: &Arc<Self>, connections: Connections) -> io::Result<()> {
-        let start = |name: &str, work: Work| {
-            let sender = Arc::clone(self);
-            thread::Builder::new().name(name.to_owned()).spawn(move || work(&sender)).map(drop)
-        };
+        let start = |name, work| self.start_thread(name, work);
         let count = connections.streams.len();
         let quic = connections.quic.map_or_else(Vec::new, |(connection, streams)| connection.writers(streams));
         self.queue.set_streams(count, connections.active.into());
@@ -83,15 +92,19 @@ impl Sender {
                 // The end of ssh is noticed where its messages are read.
                 let _ = sender.send_chunks(SSH, &mut sender.common.out.clone());
             }),
-        )?;
-        start("copy-list", Box::new(|sender| sender.list()))
+        )
+    }
+
+    fn start_thread(self: &Arc<Self>, name: &str, work: Work) -> io::Result<()> {
+        let sender = Arc::clone(self);
+        thread::Builder::new().name(name.to_owned()).spawn(move || work(&sender)).map(drop)
     }
 
     fn list(&self) {
         let single = matches!(self.sources.as_slice(), [only] if only.is_single());
         let content = self.sources.iter().any(|source| source.top.is_none());
         self.common.out.send(&Message::Begin { single, content });
-        let complete = walk(&self.sources, &self.excludes, self.keeps_attributes, &mut Listing(self));
+        let complete = walk(&self.sources, &self.excludes, self.keeps_attributes, &mut Listing::of(self));
         self.common.out.send(&Message::EndOfList { complete });
     }
 
@@ -394,39 +407,53 @@ fn is_hole(open: &File, offset: u64, length: usize) -> bool {
 }
 
 /// The list on its way to the receiver.
-struct Listing<'s>(&'s Sender);
+struct Listing<'s> {
+    sender: &'s Sender,
+    /// Entries up to now.
+    count: u32,
+}
+
+impl<'s> Listing<'s> {
+    const fn of(sender: &'s Sender) -> Self {
+        Self { sender, count: 0 }
+    }
+}
 
 impl List for Listing<'_> {
     fn entry(&mut self, entry: Entry, file: Option<SourceFile>) {
-        if let Some(file) = file {
-            lock(&self.0.files).push(file);
+        if self.count == FIRST_LISTED {
+            self.sender.queue.wait_for_streams();
         }
-        self.0.common.out.send(&Message::Entry(entry));
+        self.count = self.count.saturating_add(1);
+        if let Some(file) = file {
+            lock(&self.sender.files).push(file);
+        }
+        self.sender.common.out.send(&Message::Entry(entry));
     }
 
     fn problem(&mut self, path: &[u8], why: &str) {
         let text = format!("{}: {why}", fullpipe_transfer::escaped(path));
-        match self.0.common.events {
-            Some(_) => self.0.common.tally.fail(text),
-            None => self.0.common.out.send(&Message::Unreadable { file: u32::MAX, why: text }),
+        match self.sender.common.events {
+            Some(_) => self.sender.common.tally.fail(text),
+            None => self.sender.common.out.send(&Message::Unreadable { file: u32::MAX, why: text }),
         }
     }
 
     fn not_kept(&mut self, path: &EntryPath, what: NotKept) {
-        self.0.common.not_kept(path, what);
+        self.sender.common.not_kept(path, what);
     }
 
     fn not_sent(&mut self, path: &[u8], why: &str) {
-        self.0.common.note(format!("{} is left out: {why}", fullpipe_transfer::escaped(path)));
+        self.sender.common.note(format!("{} is left out: {why}", fullpipe_transfer::escaped(path)));
     }
 
     fn left_out(&mut self, path: &EntryPath) {
-        self.0.common.tally.leave_out(path);
-        self.0.common.note(format!("{path} is left out: {NEVER_COPIED}"));
+        self.sender.common.tally.leave_out(path);
+        self.sender.common.note(format!("{path} is left out: {NEVER_COPIED}"));
     }
 
     fn is_over(&self) -> bool {
-        self.0.common.has_failed()
+        self.sender.common.has_failed()
     }
 }
 

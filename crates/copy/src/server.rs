@@ -4,8 +4,10 @@ use std::io::{self, BufReader};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fullpipe_control::{Peer, PeerTls};
+use fullpipe_control::{PinnedTls, TlsError};
 use fullpipe_iperf::Key;
+use fullpipe_sys::tcp_info;
+use fullpipe_units::Span;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
@@ -17,8 +19,19 @@ use crate::locks::lock;
 use crate::options::CopyError;
 use crate::ssh::{Held, Link, Pipes};
 
-/// Time to connect, and for both proofs.
+/// Time to connect, and for the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Prefix of what the keys of TLS follow from, so that no other use of the same key gives the same bytes.
+const PURPOSE: &[u8] = b"fullpipe share 1";
+
+/// Returns TLS between those who have this key. Only the digest of it is used: it may have any length.
+///
+/// # Errors
+/// Fails if the library cannot make a key.
+pub(crate) fn tls_of(key: &Key) -> Result<PinnedTls, TlsError> {
+    PinnedTls::of_secret(&key.tag(&[PURPOSE]))
+}
 
 /// Connects to a server, which proves that it has the key, as this end does.
 ///
@@ -39,18 +52,21 @@ fn connect(host: &str, port: u16, key: &Key) -> io::Result<DataStream> {
     let connected = LocalSet::new().block_on(&runtime, async {
         timeout(CONNECT_TIMEOUT, async {
             let stream = TcpStream::connect((host, port)).await?;
-            let tls = PeerTls::new().map_err(io::Error::other)?;
-            DataStream::of(Peer::call(stream, key, Some(&tls)).await?)
+            DataStream::of(tls_of(key).map_err(io::Error::other)?.call(stream).await?)
         })
         .await
     });
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Returns the address of the server, if there is one.
-pub(crate) fn peer(link: &Link) -> Option<IpAddr> {
+/// Returns the address of the server, if there is one, and the shortest round-trip time to it so far.
+pub(crate) fn peer(link: &Link) -> Option<(IpAddr, Span)> {
     match &*lock(link) {
-        Some(Held::Connection(socket)) => Some(socket.peer_addr().ok()?.ip().to_canonical()),
+        Some(Held::Connection(socket)) => {
+            let info = tcp_info(socket).ok()?;
+            let rtt = info.min_rtt.or(info.rtt).unwrap_or_default();
+            Some((socket.peer_addr().ok()?.ip().to_canonical(), rtt))
+        }
         _ => None,
     }
 }

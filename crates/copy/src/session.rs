@@ -1,4 +1,4 @@
-//! A transfer from its first connection to its last message, at either end.
+//! A transfer from its first message to its last one, at either end.
 
 use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
@@ -16,6 +16,7 @@ use crate::control::Frames;
 use crate::data_stream::Connections;
 use crate::finish::finish;
 use crate::options::CopyError;
+use crate::quic::QuicConnection;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 use crate::summary::Figures;
@@ -34,6 +35,15 @@ pub(crate) struct BothFigures {
     pub(crate) receiver: Figures,
 }
 
+/// The connections that carry the data of a transfer, and the thread that watches them.
+#[derive(Default)]
+pub(crate) struct Carriers {
+    sockets: Vec<TcpStream>,
+    quic: Option<Arc<QuicConnection>>,
+    /// That of a sender.
+    monitor: Option<Arc<Monitor>>,
+}
+
 impl End {
     fn common(&self) -> &Common {
         match self {
@@ -42,7 +52,56 @@ impl End {
         }
     }
 
-    /// Runs the transfer. `settings` are those of this host and the other one.
+    /// Begins what needs no connection for data: a sender lists its files.
+    ///
+    /// # Errors
+    /// Fails if a thread cannot be started.
+    pub(crate) fn begin(&self) -> Result<(), CopyError> {
+        match self {
+            Self::Sender(sender) => sender.begin().map_err(CopyError::io("cannot start a thread")),
+            Self::Receiver(_) => Ok(()),
+        }
+    }
+
+    /// Lets these connections carry the data; they may come after the first messages. `settings` are those of this host
+    /// and the other one. A failure ends the transfer.
+    pub(crate) fn carry(&self, connections: Connections, settings: [HostSettings; 2]) -> Carriers {
+        let mut carriers = Carriers::default();
+        if let Err(error) = self.start(connections, settings, &mut carriers) {
+            self.common().abort(error);
+        }
+        carriers
+    }
+
+    fn start(
+        &self,
+        connections: Connections,
+        settings: [HostSettings; 2],
+        carriers: &mut Carriers,
+    ) -> Result<(), CopyError> {
+        let streams = &connections.streams;
+        let sockets = || streams.iter().map(|stream| stream.socket().try_clone()).collect::<io::Result<Vec<_>>>();
+        let [watched, ours] = [sockets(), sockets()].map(|sockets| sockets.map_err(CopyError::io("cannot watch")));
+        let watched = watched?;
+        carriers.sockets = ours?;
+        carriers.quic = connections.quic.as_ref().map(|(connection, _)| Arc::clone(connection));
+        let failed = CopyError::io("cannot start a thread");
+        match self {
+            Self::Sender(sender) => {
+                let Connections { quic, rtt, .. } = &connections;
+                let monitor = Monitor::new(sender, watched, quic.clone(), *rtt, settings);
+                carriers.monitor = Some(watch(monitor).map_err(&failed)?);
+                sender.start(connections).map_err(&failed)
+            }
+            Self::Receiver(receiver) => {
+                receiver.start(connections).map_err(&failed)?;
+                let finisher = Arc::clone(receiver);
+                thread::Builder::new().spawn(move || finish(&finisher)).map(drop).map_err(&failed)
+            }
+        }
+    }
+
+    /// Lets these connections carry the data, and runs the transfer to its end.
     ///
     /// # Errors
     /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be used at all.
@@ -52,73 +111,79 @@ impl End {
         connections: Connections,
         settings: [HostSettings; 2],
     ) -> Result<BothFigures, CopyError> {
-        let streams = &connections.streams;
-        let sockets = || streams.iter().map(|stream| stream.socket().try_clone()).collect::<io::Result<Vec<_>>>();
-        let [watched, ours] = [sockets(), sockets()].map(|sockets| sockets.map_err(CopyError::io("cannot watch")));
-        let (watched, ours) = (watched?, ours?);
-        let quic = connections.quic.as_ref().map(|(connection, _)| Arc::clone(connection));
-        let result = self.run_to_end(frames, connections, watched, settings);
-        match &result {
-            Ok(_) => forget_unsent(&ours),
+        let carriers = self.carry(connections, settings);
+        let followed = self.follow(frames);
+        self.end(followed, &carriers)
+    }
+
+    /// Ends a transfer after its last message.
+    ///
+    /// # Errors
+    /// Fails as [`End::follow`] did.
+    pub(crate) fn end(
+        &self,
+        followed: Result<Figures, CopyError>,
+        carriers: &Carriers,
+    ) -> Result<BothFigures, CopyError> {
+        let figures = followed.map(|other| self.figures(other, carriers));
+        match &figures {
+            Ok(_) => forget_unsent(&carriers.sockets),
             Err(_) => self.give_up(),
         }
-        shut_down(&ours);
-        if let Some(connection) = quic {
+        shut_down(&carriers.sockets);
+        if let Some(connection) = &carriers.quic {
             connection.close();
         }
-        result
+        figures
     }
 
     /// Ends the work of a transfer that has failed, and so lets go of its files.
-    fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.common().abort(CopyError::Gone);
         if let Self::Sender(sender) = self {
             sender.queue.end();
         }
     }
 
-    fn run_to_end<R: Read>(
-        &self,
-        frames: &mut Frames<R>,
-        connections: Connections,
-        watched: Vec<TcpStream>,
-        settings: [HostSettings; 2],
-    ) -> Result<BothFigures, CopyError> {
-        let failed = CopyError::io("cannot start a thread");
+    /// Returns the figures of both ends; the receiver gets those of the sender.
+    fn figures(&self, other: Figures, carriers: &Carriers) -> BothFigures {
         match self {
             Self::Sender(sender) => {
-                let Connections { quic, rtt, .. } = &connections;
-                let monitor = Monitor::new(sender, watched, quic.clone(), *rtt, settings);
-                let monitor = watch(monitor).map_err(&failed)?;
-                sender.start(connections).map_err(&failed)?;
-                let receiver = self.follow(frames, |message| sender.handle(message))?;
-                let figures = monitor.figures();
+                let figures = carriers.monitor.as_ref().map(|monitor| monitor.figures()).unwrap_or_default();
                 sender.common.out.send(&Message::Figures(figures.to_json()));
-                Ok(BothFigures { sender: figures, receiver })
+                BothFigures { sender: figures, receiver: other }
             }
             Self::Receiver(receiver) => {
-                receiver.start(connections).map_err(&failed)?;
-                let finisher = Arc::clone(receiver);
-                thread::spawn(move || finish(&finisher));
-                let sender = self.follow(frames, |message| receiver.handle(message).map(|()| false))?;
-                Ok(BothFigures { sender, receiver: Figures::of_receiver(receiver.working()) })
+                BothFigures { sender: other, receiver: Figures::of_receiver(receiver.working()) }
             }
         }
     }
 
-    /// Passes messages on until everything is done, and returns the figures of the other end.
-    fn follow<R: Read>(
-        &self,
-        frames: &mut Frames<R>,
-        mut handle: impl FnMut(Message<'_>) -> Result<bool, CopyError>,
-    ) -> Result<Figures, CopyError> {
+    /// Carries out what the other end says. Returns true when everything is done.
+    ///
+    /// # Errors
+    /// Fails if it breaks the rules or gives up, or the destination cannot be used at all.
+    pub(crate) fn handle(&self, message: Message<'_>) -> Result<bool, CopyError> {
+        match self {
+            Self::Sender(sender) => sender.handle(message),
+            Self::Receiver(receiver) => receiver.handle(message).map(|()| false),
+        }
+    }
+
+    /// Carries out messages until everything is done, and returns the figures of the other end.
+    ///
+    /// # Errors
+    /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be used at all.
+    pub(crate) fn follow<R: Read>(&self, frames: &mut Frames<R>) -> Result<Figures, CopyError> {
         let mut figures = Figures::default();
         loop {
             let frame = frames.next();
             if let Some(error) = self.common().error() {
                 return Err(error);
             }
-            let Ok(Some(frame)) = frame else { return Err(CopyError::Gone) };
+            let Ok(Some(frame)) = frame else {
+                return if self.has_everything() { Ok(figures) } else { Err(CopyError::Gone) };
+            };
             if frame.is_empty() {
                 continue;
             }
@@ -131,12 +196,17 @@ impl End {
                     }
                 }
                 message => {
-                    if handle(message)? {
+                    if self.handle(message)? {
                         return Ok(figures);
                     }
                 }
             }
         }
+    }
+
+    /// Returns true if nothing is left for this end but the figures of the sender.
+    fn has_everything(&self) -> bool {
+        matches!(self, Self::Receiver(receiver) if receiver.is_over())
     }
 }
 
@@ -193,6 +263,31 @@ mod tests {
     use fullpipe_transfer::Excludes;
     use fullpipe_units::Span;
     use std::net::{IpAddr, Ipv4Addr};
+    use std::path::Path;
+    use std::time::Instant;
+
+    fn receiver(folder: &Path, pulse: &Arc<Pulse>) -> Arc<Receiver> {
+        let options = ReceiveOptions {
+            root: Root::User,
+            path: folder.to_owned(),
+            dry_run: false,
+            delete: false,
+            excludes: Excludes::default(),
+            verify_disk: false,
+            attributes: false,
+            timeout: Duration::from_secs(9),
+            tops: None,
+        };
+        let common = Common::new(Outgoing::start(io::sink(), pulse).unwrap().0, Arc::default(), None);
+        Arc::new(Receiver::new(common, options))
+    }
+
+    fn settings() -> [HostSettings; 2] {
+        [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]
+    }
+
+    const NO_FILES: [Message<'static>; 2] =
+        [Message::Begin { single: false, content: true }, Message::EndOfList { complete: true }];
 
     /// A client that closed nothing once kept a thread for each connection at the server.
     #[test]
@@ -204,30 +299,47 @@ mod tests {
         let hosts = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
         let mut kept = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1.pop().unwrap();
         let streams = listener.take(1, CONNECT_DEADLINE);
-        let options = ReceiveOptions {
-            root: Root::User,
-            path: folder.path().to_owned(),
-            dry_run: false,
-            delete: false,
-            excludes: Excludes::default(),
-            verify_disk: false,
-            attributes: false,
-            timeout: Duration::from_secs(9),
-            tops: None,
-        };
-        let common = Common::new(Outgoing::start(io::sink(), &pulse).unwrap().0, Arc::default(), None);
-        let end = End::Receiver(Arc::new(Receiver::new(common, options)));
-        let said = [
-            Message::Begin { single: false, content: true },
-            Message::EndOfList { complete: true },
-            Message::Figures(Vec::new()),
-        ];
-        let said: Vec<u8> = said.iter().flat_map(Message::frame).collect();
+        let end = End::Receiver(receiver(folder.path(), &pulse));
+        let said = NO_FILES.into_iter().chain([Message::Figures(Vec::new())]);
+        let said: Vec<u8> = said.flat_map(|message| message.frame()).collect();
         let connections = Connections { streams, active: 1, quic: None, rtt: Span::from_millis(1) };
-        let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
-        assert!(end.run(&mut Frames::new(&said[..], &pulse), connections, settings).is_ok());
+        assert!(end.run(&mut Frames::new(&said[..], &pulse), connections, settings()).is_ok());
         kept.socket().set_read_timeout(Some(CONNECT_DEADLINE)).unwrap();
         let ended = kept.read(&mut [0]).map_err(|error| error.kind());
         assert!(matches!(ended, Ok(0) | Err(io::ErrorKind::ConnectionReset)), "{ended:?}");
+    }
+
+    /// A sender that goes away, at once or when the receiver has said that everything is done.
+    struct Going {
+        said: io::Cursor<Vec<u8>>,
+        waits_for: Option<Arc<Receiver>>,
+    }
+
+    impl Read for Going {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let count = self.said.read(into)?;
+            let deadline = Instant::now() + CONNECT_DEADLINE;
+            let waits = || self.waits_for.as_ref().is_some_and(|receiver| !receiver.is_over());
+            while count == 0 && waits() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(5));
+            }
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_has_everything_does_not_need_the_last_words_of_the_sender() {
+        for (is_complete, is_done) in [(true, true), (false, false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let pulse = Pulse::new(Duration::from_secs(9));
+            let receiver = receiver(folder.path(), &pulse);
+            let messages = NO_FILES.into_iter().take(if is_complete { 2 } else { 1 });
+            let said = io::Cursor::new(messages.flat_map(|message| message.frame()).collect());
+            let waits_for = is_complete.then(|| Arc::clone(&receiver));
+            let end = End::Receiver(receiver);
+            let mut frames = Frames::new(Going { said, waits_for }, &pulse);
+            let ended = end.run(&mut frames, Connections::none(), settings());
+            assert_eq!(ended.is_ok(), is_done, "{ended:?}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{ListenError, Network, Peer, PeerTls, client_prefix, listen_tcp};
+use fullpipe_control::{Control, ListenError, Network, PinnedTls, client_prefix, listen_tcp};
 use fullpipe_iperf::Key;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use thiserror::Error;
@@ -29,6 +29,7 @@ use crate::locks::lock;
 use crate::options::CopyError;
 use crate::pulse::Pulse;
 use crate::root::Root;
+use crate::server::tls_of;
 use crate::tree::Tree;
 
 /// Time between two checks for an end, an interrupt, or a copy that has lasted too long.
@@ -122,7 +123,7 @@ pub enum ShareEvent {
 pub struct Share {
     runtime: Runtime,
     listener: TcpListener,
-    tls: PeerTls,
+    tls: PinnedTls,
     shared: Arc<Shared>,
 }
 
@@ -144,7 +145,7 @@ impl Share {
     pub fn open(options: ShareOptions) -> Result<Self, ShareError> {
         let path = fullpipe_transfer::escaped(options.folder.as_os_str().as_encoded_bytes());
         let tree = Tree::open(&options.folder).map_err(|cause| ShareError::Folder { path, cause })?;
-        let tls = PeerTls::new().map_err(|error| ShareError::Start(io::Error::other(error)))?;
+        let tls = tls_of(&options.key).map_err(|error| ShareError::Start(io::Error::other(error)))?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ShareError::Start)?;
         let listener = runtime.block_on(async { listen_tcp(options.bind, options.port, |_| Ok(())) })?;
         let paces = options.rate.map(Pace::new).map(Arc::new).into_iter().collect();
@@ -217,14 +218,13 @@ impl Share {
             Ok(place) => place,
             Err(why) => return reject(rejections, why),
         };
-        let (key, tls) = (self.shared.options.key.clone(), self.tls.clone());
+        let tls = self.tls.clone();
         let (events, rejections) = (events.clone(), rejections.clone());
         spawn_local(async move {
-            let answer = timeout(CONNECT_DEADLINE, Peer::answer(stream, &key, Some(&tls))).await;
-            let Ok(Ok(peer)) = answer else {
+            let Ok(Ok(connection)) = timeout(CONNECT_DEADLINE, tls.answer(stream)).await else {
                 return reject(&rejections, "it has not proved that it has the key");
             };
-            let work = move || drop(events.send(place.copy(peer, client)));
+            let work = move || drop(events.send(place.copy(connection, client)));
             // Without a thread the connection ends, which the client notices.
             let _ = thread::Builder::new().name("copy-share".to_owned()).spawn(work);
         });
@@ -284,10 +284,10 @@ impl Drop for PlaceForOne {
 }
 
 impl PlaceForOne {
-    fn copy(self, peer: Peer, client: SocketAddr) -> ShareEvent {
+    fn copy(self, connection: Control, client: SocketAddr) -> ShareEvent {
         let began = Instant::now();
         let tally = Arc::<Tally>::default();
-        match self.carry(peer, Arc::clone(&tally), began) {
+        match self.carry(connection, Arc::clone(&tally), began) {
             Ok(()) => {
                 let bytes = ByteCount::new(tally.verified.load(Ordering::Relaxed));
                 ShareEvent::Copied { client, bytes, rate: BitRate::of(bytes, began.elapsed().into()) }
@@ -296,9 +296,9 @@ impl PlaceForOne {
         }
     }
 
-    fn carry(&self, peer: Peer, tally: Arc<Tally>, began: Instant) -> Result<(), CopyError> {
+    fn carry(&self, connection: Control, tally: Arc<Tally>, began: Instant) -> Result<(), CopyError> {
         let failed = CopyError::io("cannot serve it");
-        let stream = DataStream::of(peer).map_err(&failed)?;
+        let stream = DataStream::of(connection).map_err(&failed)?;
         let socket = stream.socket().try_clone().map_err(&failed)?;
         let (from, to) = halves(stream).map_err(&failed)?;
         let (pulse, scope) = (Pulse::new(FIRST_TIMEOUT), self.scope());

@@ -106,8 +106,9 @@ pub(crate) fn end(link: &Link) -> Option<i32> {
     None
 }
 
-/// Leaves a process that is the way to the far end to its own end, which takes round trips: everything is done, and an
-/// ssh may carry other sessions as well (`ControlMaster`), which would end with it.
+/// Leaves the way to the far end to its own end, which takes round trips: everything is done and said. The kernel still
+/// sends what was written to a connection, and an ssh may carry other sessions as well (`ControlMaster`), which would
+/// end with it.
 pub(crate) fn release(link: &Link) {
     if let Some(Held::Process(mut child)) = lock(link).take() {
         // Without a thread it is the system that notes its end.

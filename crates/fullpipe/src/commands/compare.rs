@@ -65,8 +65,8 @@ pub(crate) struct Arguments {
 struct Transfers {
     /// Programs [default: all that can take part]
     ///
-    /// iperf3, copy (fullpipe's own, over SSH), scp, rsync (over SSH), rsyncd (to its daemon), curl (HTTP/1.1), curl-h2
-    /// (HTTP/2 over TLS), ftp, aria2c (eight connections).
+    /// iperf3, copy (fullpipe's own, over SSH), copy-server (to its server), scp, rsync (over SSH), rsyncd (to its
+    /// daemon), curl (HTTP/1.1), curl-h2 (HTTP/2 over TLS), ftp, aria2c (eight connections).
     #[arg(long = "with", value_delimiter = ',', value_parser = program, value_name = "PROGRAMS")]
     programs: Vec<Program>,
     /// Size of the file

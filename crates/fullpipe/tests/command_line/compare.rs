@@ -15,7 +15,7 @@ const LACKING: i32 = 3;
 const FAILED: i32 = 1;
 
 /// The programs of which CI has all parts.
-const PROGRAMS: [&str; 8] = ["iperf3", "copy", "scp", "rsync", "rsyncd", "curl", "curl-h2", "ftp"];
+const PROGRAMS: [&str; 9] = ["iperf3", "copy", "copy-server", "scp", "rsync", "rsyncd", "curl", "curl-h2", "ftp"];
 
 /// Comparisons in a lab, which have servers and folders of the same names. Held for writing by a test that searches for
 /// them.

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_diagnose::diagnose;
@@ -20,6 +21,7 @@ use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
 use fullpipe_trace::Explained;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::Arguments;
@@ -128,6 +130,8 @@ struct Program<'w> {
     words: &'w [String],
     child: Child,
     started: Instant,
+    /// Returns when it ended, which is noticed at once; snapshots are further apart.
+    end: Option<JoinHandle<Instant>>,
     status: Option<ExitStatus>,
     /// Its descendants, once all are asked to end.
     descendants: Vec<OwnedFd>,
@@ -146,7 +150,8 @@ impl<'w> Program<'w> {
             };
             Failure::new(FAILED, format!("cannot start `{name}`: {error}{hint}"))
         })?;
-        Ok(Self { words, child, started: Instant::now(), status: None, descendants: Vec::new() })
+        let end = notice_end(&child);
+        Ok(Self { words, child, started: Instant::now(), end, status: None, descendants: Vec::new() })
     }
 
     /// Watches the program until `stop`. Returns `None` if it had ended before the first check.
@@ -187,10 +192,12 @@ impl<'w> Program<'w> {
                 let _ = self.child.kill();
             }
             if self.status.is_none() {
-                std::thread::sleep(POLL_INTERVAL);
+                thread::sleep(POLL_INTERVAL);
             }
         }
-        let (status, ran) = (self.status.unwrap_or_default(), self.started.elapsed().into());
+        let status = self.status.unwrap_or_default();
+        let ended = self.end.take().and_then(|end| end.join().ok()).unwrap_or_else(Instant::now);
+        let ran = ended.saturating_duration_since(self.started).into();
         end_by(deadline, &self.descendants);
         Ok(CommandEnd {
             words: self.words.to_vec(),
@@ -236,6 +243,16 @@ impl Drop for Program<'_> {
             let _ = self.child.wait();
         }
     }
+}
+
+/// Starts a thread that returns when a child has ended; none where the kernel or the system refuses.
+fn notice_end(child: &Child) -> Option<JoinHandle<Instant>> {
+    let process = pidfd_open(Pid::from_raw(child.id().cast_signed())?, PidfdFlags::empty()).ok()?;
+    let wait = move || {
+        while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(Errno::INTR) {}
+        Instant::now()
+    };
+    thread::Builder::new().name("end-of-program".to_owned()).spawn(wait).ok()
 }
 
 /// Returns what a child that is not waited for has started, as far as the parents still live.
@@ -377,6 +394,16 @@ const CURL_TIMED_OUT: i32 = 28;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The time once ended with the snapshot that noticed the end.
+    #[test]
+    fn the_time_of_a_program_ends_with_it_and_not_when_that_is_noticed() {
+        let words = ["true".to_owned()];
+        let mut program = Program::start(&mut Command::new("true"), &words).unwrap();
+        thread::sleep(Duration::from_millis(900));
+        let end = program.finish().unwrap();
+        assert!(end.code == Some(0) && end.ran < Span::from_millis(600), "{end:?}");
+    }
 
     #[test]
     fn what_a_program_has_started_is_ended_although_it_does_not_listen() {
