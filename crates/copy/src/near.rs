@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use fullpipe_model::improvement::can_tolerate_loss;
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport, HostSettings};
-use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION, escaped, hexadecimal};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION, hexadecimal};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, printable};
 
 use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
@@ -427,7 +427,7 @@ impl Run {
         let why = match far.dial_quic(HANDSHAKE_DEADLINE) {
             Ok(connection) => return Ok(self.connected_by_quic(far, connection, CopyTransport::Quic)),
             Err(error) => {
-                let (host, port) = (escaped(self.plan.host.name().as_bytes()), far.ready.quic_port);
+                let (host, port) = (printable(self.plan.host.name()), far.ready.quic_port);
                 format!("{host} cannot be reached at UDP port {port} ({error})")
             }
         };
@@ -467,7 +467,7 @@ impl Run {
         if port == 0 {
             return Err("the far end has no free port of the range".to_owned());
         }
-        let host = escaped(self.plan.host.name().as_bytes());
+        let host = printable(self.plan.host.name());
         let made = dial(&far.hosts, port, far.credentials, count);
         made.map(|(_, made)| made).map_err(|error| format!("{host} cannot be reached at port {port} ({error})"))
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fullpipe_control::{Peer, PeerTls};
 use fullpipe_iperf::Key;
+use fullpipe_units::printable;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
@@ -26,7 +27,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Fails if no key is given, the server cannot be reached, or does not have the key.
 pub(crate) fn call(host: &str, port: u16, key: Option<&Key>, link: &Link) -> Result<Pipes, CopyError> {
     let key = key.ok_or(CopyError::Places("a server wants a key: name its file with --key-file"))?;
-    let server = || format!("{}:{port}", fullpipe_transfer::escaped(host.as_bytes()));
+    let server = || format!("{}:{port}", printable(host));
     let failed = |cause| CopyError::Server { server: server(), cause };
     let stream = connect(host, port, key).map_err(&failed)?;
     *lock(link) = Some(Held::Connection(stream.socket().try_clone().map_err(&failed)?));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{ListenError, Network, Peer, PeerTls, client_prefix, listen_tcp};
 use fullpipe_iperf::Key;
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -142,7 +142,7 @@ impl Share {
     /// # Errors
     /// Fails if the folder cannot be opened, or the address is in use.
     pub fn open(options: ShareOptions) -> Result<Self, ShareError> {
-        let path = fullpipe_transfer::escaped(options.folder.as_os_str().as_encoded_bytes());
+        let path = printable_bytes(options.folder.as_os_str().as_encoded_bytes());
         let tree = Tree::open(&options.folder).map_err(|cause| ShareError::Folder { path, cause })?;
         let tls = PeerTls::new().map_err(|error| ShareError::Start(io::Error::other(error)))?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ShareError::Start)?;
