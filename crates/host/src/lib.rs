@@ -11,6 +11,7 @@
 mod advise;
 mod allow;
 mod apply;
+mod chain;
 mod device_meter;
 mod elsewhere;
 mod folklore;
