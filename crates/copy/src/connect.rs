@@ -1,7 +1,7 @@
 //! Connections for data, made in either direction.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -156,19 +156,19 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
     }
 }
 
-/// Makes connections to the one of `hosts` that answers first on `port`, as many as `count` says for its round-trip
+/// Makes connections to the one of `hosts`, whatever their ports, that answers first on `port`, as many as `count` says for its round-trip
 /// time, and returns those that were made.
 ///
 /// # Errors
 /// Fails if none was made, with the last reason.
 pub(crate) fn dial(
-    hosts: &[IpAddr],
+    hosts: &[SocketAddr],
     port: u16,
     credentials: &Credentials,
     count: &mut dyn FnMut(Span) -> u16,
-) -> io::Result<(IpAddr, Vec<DataStream>)> {
+) -> io::Result<(SocketAddr, Vec<DataStream>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let mut addresses: Vec<SocketAddr> = hosts.iter().map(|host| SocketAddr::new(*host, port)).collect();
+    let mut addresses: Vec<SocketAddr> = hosts.iter().map(|host| at_port(*host, port)).collect();
     LocalSet::new().block_on(&runtime, async {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
         while !addresses.is_empty() {
@@ -176,7 +176,7 @@ pub(crate) fn dial(
             let call = |address| async move { Ok((address, TcpStream::connect(address).await?)) };
             let (address, first) = within_deadline(connect_to_first(&addresses, START, call)).await?;
             match dial_more(first, address, credentials, count).await {
-                Ok(made) => return Ok((address.ip(), made)),
+                Ok(made) => return Ok((address, made)),
                 // Another host may have this address here.
                 Err(error) => failed = error,
             }
@@ -222,17 +222,39 @@ async fn prove(stream: TcpStream, credentials: &Credentials) -> io::Result<DataS
     DataStream::of(credentials.call(stream).await?)
 }
 
-/// Returns the addresses of a host as this one knows them, after `first`.
-pub(crate) fn addresses(first: Option<IpAddr>, host: &str) -> Vec<IpAddr> {
-    use std::net::ToSocketAddrs;
-    let mut found: Vec<IpAddr> = first.into_iter().collect();
-    for address in (host, 0).to_socket_addrs().into_iter().flatten() {
-        if !found.contains(&address.ip()) {
-            found.push(address.ip());
+/// Returns the address with this port. The scope of a link-local one, which is its device, stays.
+pub(crate) fn at_port(mut host: SocketAddr, port: u16) -> SocketAddr {
+    host.set_port(port);
+    host
+}
+
+/// Returns the addresses of a host as this one knows them, after `first`, all with port 0. A link-local one without a
+/// scope leads nowhere, and is left out.
+pub(crate) fn addresses(first: Option<SocketAddr>, host: &str) -> Vec<SocketAddr> {
+    let mut found = Vec::new();
+    for address in first.into_iter().chain((host, 0).to_socket_addrs().into_iter().flatten()) {
+        let address = at_port(address, 0);
+        if leads_somewhere(address) && !found.contains(&address) {
+            found.push(address);
         }
     }
     found.truncate(4);
     found
+}
+
+fn leads_somewhere(address: SocketAddr) -> bool {
+    match address {
+        SocketAddr::V6(address) => !address.ip().is_unicast_link_local() || address.scope_id() != 0,
+        SocketAddr::V4(_) => true,
+    }
+}
+
+/// Reads an address, with its scope if it is a link-local one: `fe80::1%eth0`.
+pub(crate) fn read_address(text: &str) -> Option<SocketAddr> {
+    let address = text.split_once('%').map_or(text, |(address, _)| address);
+    // A name would be resolved.
+    address.parse::<IpAddr>().ok()?;
+    (text, 0).to_socket_addrs().ok()?.next()
 }
 
 #[cfg(test)]
@@ -241,7 +263,7 @@ mod tests {
     use socket2::{Domain, Socket, Type};
     use std::io::{Read, Write};
 
-    const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
     #[test]
     fn connections_are_made_by_who_knows_the_secret_and_by_nobody_else() {
@@ -263,7 +285,7 @@ mod tests {
     #[test]
     fn an_address_that_does_not_answer_holds_up_no_other() {
         let credentials = Credentials::new(&[7; 32], &[]).unwrap();
-        let listener = Listener::start(Some(LOOPBACK), (0, 0), &credentials).unwrap();
+        let listener = Listener::start(Some(LOOPBACK.ip()), (0, 0), &credentials).unwrap();
         let at = |last| SocketAddr::from(([127, 0, 0, last], listener.port));
         // One whose queue is full says nothing, and one knows no secret.
         let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -273,9 +295,9 @@ mod tests {
         let other = std::net::TcpListener::bind(at(3)).unwrap();
         let took = thread::spawn(move || drop(other.accept()));
         let began = Instant::now();
-        let hosts = [2, 3, 1].map(|last| at(last).ip());
+        let hosts = [2, 3, 1].map(at);
         let (host, made) = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap();
-        assert_eq!((host, made.len()), (LOOPBACK, 1));
+        assert_eq!((host, made.len()), (at(1), 1));
         assert!(began.elapsed() < CONNECT_DEADLINE, "{:?}", began.elapsed());
         took.join().unwrap();
     }
@@ -283,8 +305,8 @@ mod tests {
     /// It was called for ever, as nothing answers from the unspecified address.
     #[test]
     fn a_host_without_the_secret_is_called_once_whatever_the_address_of_its_answer() {
-        for host in [IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), LOOPBACK] {
-            let other = std::net::TcpListener::bind((LOOPBACK, 0)).unwrap();
+        for host in [SocketAddr::from(([0; 4], 0)), LOOPBACK] {
+            let other = std::net::TcpListener::bind(LOOPBACK).unwrap();
             let at = other.local_addr().unwrap();
             let calls = thread::spawn(move || other.incoming().take(2).count());
             let credentials = Credentials::new(&[7; 32], &[]).unwrap();
@@ -328,6 +350,17 @@ mod tests {
         // And a listener that encrypts refuses a caller that does not.
         let listening = Listener::start(None, (0, 0), &named("192.0.2.0/24")).unwrap();
         assert!(dial(&[LOOPBACK], listening.port, &named("127.0.0.0/8"), &mut |_| 1).is_err());
+    }
+
+    #[test]
+    fn a_link_local_address_keeps_its_device() {
+        // Device 1 of every network is the loopback.
+        let scoped = read_address("fe80::1%lo").unwrap();
+        assert!(matches!(scoped, SocketAddr::V6(scoped) if scoped.scope_id() == 1), "{scoped}");
+        assert_eq!(at_port(scoped, 7).to_string(), "[fe80::1%1]:7");
+        assert_eq!(addresses(read_address("fe80::1"), "fe80::1%lo"), [scoped]);
+        assert_eq!(read_address("192.0.2.1"), Some(([192, 0, 2, 1], 0).into()));
+        assert!(["localhost", "localhost%lo", "fe80::1%nosuch", ""].iter().all(|text| read_address(text).is_none()));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The near end: it starts the far one, makes the connections, and reports to its user.
 
 use std::io::{self, BufRead, Read};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -522,7 +522,7 @@ struct Reached<'r> {
     /// Its name, and the way to it.
     way: &'r FarHost,
     /// Its addresses.
-    hosts: Vec<IpAddr>,
+    hosts: Vec<SocketAddr>,
     credentials: &'r Credentials,
     secret: &'r [u8; 32],
     /// Settings of this host and of its own.
@@ -602,8 +602,9 @@ fn ready<R: Read>(frames: &mut Frames<R>) -> Result<Ready, CopyError> {
     }
 }
 
-fn address(text: &[u8]) -> Option<IpAddr> {
-    str::from_utf8(text).ok()?.parse().ok()
+/// Returns the address of the far end as that knows it. The scope of a link-local one is not of this host.
+fn address(text: &[u8]) -> Option<SocketAddr> {
+    Some(SocketAddr::new(str::from_utf8(text).ok()?.parse().ok()?, 0))
 }
 
 fn span(duration: Duration) -> Span {

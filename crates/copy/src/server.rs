@@ -1,10 +1,10 @@
 //! A server that shares a folder, as the near end reaches it.
 
 use std::io::{self, BufReader};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use fullpipe_control::{Peer, PeerTls};
+use fullpipe_control::{Peer, PeerTls, canonical};
 use fullpipe_iperf::Key;
 use fullpipe_units::printable;
 use tokio::net::TcpStream;
@@ -49,9 +49,9 @@ fn connect(host: &str, port: u16, key: &Key) -> io::Result<DataStream> {
 }
 
 /// Returns the address of the server, if there is one.
-pub(crate) fn peer(link: &Link) -> Option<IpAddr> {
+pub(crate) fn peer(link: &Link) -> Option<SocketAddr> {
     match &*lock(link) {
-        Some(Held::Connection(socket)) => Some(socket.peer_addr().ok()?.ip().to_canonical()),
+        Some(Held::Connection(socket)) => Some(canonical(socket.peer_addr().ok()?)),
         _ => None,
     }
 }

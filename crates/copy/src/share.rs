@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{ListenError, Network, Peer, PeerTls, client_prefix, listen_tcp};
+use fullpipe_control::{ListenError, Network, Peer, PeerTls, canonical, client_prefix, listen_tcp};
 use fullpipe_iperf::Key;
 use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
 use thiserror::Error;
@@ -247,7 +247,6 @@ fn summed(rejected: &Receiver<(SocketAddr, &'static str)>) -> Option<ShareEvent>
 /// The right to one copy, which ends with it.
 struct PlaceForOne {
     shared: Arc<Shared>,
-    address: IpAddr,
     prefix: u128,
 }
 
@@ -269,7 +268,7 @@ impl Shared {
             return Err("too many copies of its address are under way");
         }
         *of_one += 1;
-        Ok(PlaceForOne { shared: Arc::clone(self), address, prefix })
+        Ok(PlaceForOne { shared: Arc::clone(self), prefix })
     }
 }
 
@@ -287,7 +286,7 @@ impl PlaceForOne {
     fn copy(self, peer: Peer, client: SocketAddr) -> ShareEvent {
         let began = Instant::now();
         let tally = Arc::<Tally>::default();
-        match self.carry(peer, Arc::clone(&tally), began) {
+        match self.carry(peer, client, Arc::clone(&tally), began) {
             Ok(()) => {
                 let bytes = ByteCount::new(tally.verified.load(Ordering::Relaxed));
                 ShareEvent::Copied { client, bytes, rate: BitRate::of(bytes, began.elapsed().into()) }
@@ -296,12 +295,12 @@ impl PlaceForOne {
         }
     }
 
-    fn carry(&self, peer: Peer, tally: Arc<Tally>, began: Instant) -> Result<(), CopyError> {
+    fn carry(&self, peer: Peer, client: SocketAddr, tally: Arc<Tally>, began: Instant) -> Result<(), CopyError> {
         let failed = CopyError::io("cannot serve it");
         let stream = DataStream::of(peer).map_err(&failed)?;
         let socket = stream.socket().try_clone().map_err(&failed)?;
         let (from, to) = halves(stream).map_err(&failed)?;
-        let (pulse, scope) = (Pulse::new(FIRST_TIMEOUT), self.scope());
+        let (pulse, scope) = (Pulse::new(FIRST_TIMEOUT), self.scope(client));
         let serving = Arc::clone(&pulse);
         let (done, ended) = channel();
         let work = thread::Builder::new().name("copy".to_owned()).spawn(move || {
@@ -348,7 +347,7 @@ impl PlaceForOne {
         }
     }
 
-    fn scope(&self) -> Scope {
+    fn scope(&self, client: SocketAddr) -> Scope {
         let shared = &self.shared;
         Scope {
             root: shared.root.clone(),
@@ -356,7 +355,7 @@ impl PlaceForOne {
             most: shared.options.bytes,
             paces: shared.paces.clone(),
             bind: shared.options.bind,
-            near: Some(self.address),
+            near: Some(canonical(client)),
             own: None,
         }
     }
