@@ -222,6 +222,20 @@ fn files_of_other_programs_are_imported_once() {
 }
 
 #[test]
+fn an_import_says_that_it_takes_thinning_back() {
+    let user = User::new();
+    let tcp = file("iperf3-tcp.json");
+    user.json(&["store", "import", &tcp]);
+    user.json(&["store", "thin", "--documents", "1h"]);
+    let again = user.json(&["store", "import", &tcp])["imported"][0].clone();
+    assert_eq!((&again["known"], &again["restored"]), (&0.into(), &1.into()), "{again}");
+    user.json(&["store", "thin", "--documents", "1h"]);
+    let said = text(&user.run(&["store", "import", &tcp, &tcp]));
+    let in_one_line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_says(&in_one_line, &["0 kept, 1 whole again", "0 kept, 1 known already"]);
+}
+
+#[test]
 fn a_malformed_file_keeps_no_other_out() {
     let user = User::new();
     let bad = user.0.path().join("bad.json");
