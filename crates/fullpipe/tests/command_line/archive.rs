@@ -1,12 +1,14 @@
 //! The archive as its users have it: kept, listed, imported, exported; and what may go wrong.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
 use fullpipe_testkit::{Running, assert_says, document, free_port, require, sentence, wait_for_listener, within};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -233,6 +235,32 @@ fn an_import_says_that_it_takes_thinning_back() {
     let said = text(&user.run(&["store", "import", &tcp, &tcp]));
     let in_one_line = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_says(&in_one_line, &["0 kept, 1 whole again", "0 kept, 1 known already"]);
+}
+
+/// One request to end left them waiting for 20 s.
+#[test]
+fn a_silent_server_of_an_archive_is_not_waited_for_after_a_request_to_end() {
+    let user = User::new();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = format!("postgres://me@127.0.0.1:{}/x", silent.local_addr().unwrap().port());
+    let port = free_port().to_string();
+    let _server = Running::start(&mut fullpipe(&["serve", "-p", &port]));
+    wait_for_listener(port.parse().unwrap());
+    let measure = ["measure", "127.0.0.1", "-p", &port, "-t", "0.2"];
+    let (every, resume) = (["--every", "1h"], ["sweep", "127.0.0.1", "--resume", "last"]);
+    for (command, signal, code) in [
+        (measure.to_vec(), Signal::TERM, 0),
+        ([&measure[..], &every].concat(), Signal::INT, 130),
+        (resume.to_vec(), Signal::TERM, 130),
+    ] {
+        let running = Running::start(user.command(&command).args(["--store", &place]));
+        let _connection = silent.accept().unwrap();
+        kill_process(Pid::from_raw(running.pid().cast_signed()).unwrap(), signal).unwrap();
+        let output = running.finish(Duration::from_secs(10));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{command:?}: {said}");
+        assert!(said.contains("interrupted while the archive was waited for"), "{command:?}: {said}");
+    }
 }
 
 #[test]
