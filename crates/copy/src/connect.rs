@@ -1,7 +1,7 @@
 //! Connections for data, made in either direction.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
 use tokio::time::timeout;
 
+use crate::address::at_port;
 use crate::data_stream::DataStream;
 
 /// Time for a connection, and for its proof.
@@ -222,41 +223,6 @@ async fn prove(stream: TcpStream, credentials: &Credentials) -> io::Result<DataS
     DataStream::of(credentials.call(stream).await?)
 }
 
-/// Returns the address with this port. The scope of a link-local one, which is its device, stays.
-pub(crate) fn at_port(mut host: SocketAddr, port: u16) -> SocketAddr {
-    host.set_port(port);
-    host
-}
-
-/// Returns the addresses of a host as this one knows them, after `first`, all with port 0. A link-local one without a
-/// scope leads nowhere, and is left out.
-pub(crate) fn addresses(first: Option<SocketAddr>, host: &str) -> Vec<SocketAddr> {
-    let mut found = Vec::new();
-    for address in first.into_iter().chain((host, 0).to_socket_addrs().into_iter().flatten()) {
-        let address = at_port(address, 0);
-        if leads_somewhere(address) && !found.contains(&address) {
-            found.push(address);
-        }
-    }
-    found.truncate(4);
-    found
-}
-
-fn leads_somewhere(address: SocketAddr) -> bool {
-    match address {
-        SocketAddr::V6(address) => !address.ip().is_unicast_link_local() || address.scope_id() != 0,
-        SocketAddr::V4(_) => true,
-    }
-}
-
-/// Reads an address, with its scope if it is a link-local one: `fe80::1%eth0`.
-pub(crate) fn read_address(text: &str) -> Option<SocketAddr> {
-    let address = text.split_once('%').map_or(text, |(address, _)| address);
-    // A name would be resolved.
-    address.parse::<IpAddr>().ok()?;
-    (text, 0).to_socket_addrs().ok()?.next()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,17 +316,6 @@ mod tests {
         // And a listener that encrypts refuses a caller that does not.
         let listening = Listener::start(None, (0, 0), &named("192.0.2.0/24")).unwrap();
         assert!(dial(&[LOOPBACK], listening.port, &named("127.0.0.0/8"), &mut |_| 1).is_err());
-    }
-
-    #[test]
-    fn a_link_local_address_keeps_its_device() {
-        // Device 1 of every network is the loopback.
-        let scoped = read_address("fe80::1%lo").unwrap();
-        assert!(matches!(scoped, SocketAddr::V6(scoped) if scoped.scope_id() == 1), "{scoped}");
-        assert_eq!(at_port(scoped, 7).to_string(), "[fe80::1%1]:7");
-        assert_eq!(addresses(read_address("fe80::1"), "fe80::1%lo"), [scoped]);
-        assert_eq!(read_address("192.0.2.1"), Some(([192, 0, 2, 1], 0).into()));
-        assert!(["localhost", "localhost%lo", "fe80::1%nosuch", ""].iter().all(|text| read_address(text).is_none()));
     }
 
     #[test]

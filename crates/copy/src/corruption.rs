@@ -16,8 +16,9 @@ use fullpipe_record::HostSettings;
 use fullpipe_transfer::{BLOCK, CHUNK, DATA_HEADER, Excludes};
 use fullpipe_units::Span;
 
+use crate::address::at_port;
 use crate::common::{Common, Tally};
-use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, at_port, dial};
+use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::{Connections, DataStream};
 use crate::options::CopyEvent;

@@ -15,9 +15,10 @@ use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport, HostSe
 use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION, hexadecimal};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
+use crate::address::addresses;
 use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
-use crate::connect::{Credentials, addresses};
+use crate::connect::Credentials;
 use crate::control::{Frames, Outgoing};
 use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost};
 use crate::part::random;

@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, at_port, dial};
+use crate::address::at_port;
+use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
 use crate::corruption::{LOOPBACK, receive, send};
 
 /// Bytes that pass at first, behind the handshakes.

@@ -2,9 +2,10 @@ use fullpipe_record::{Change, HostSettings};
 use thiserror::Error;
 
 use crate::chain::{Back, chains, put_back};
+use crate::entry::{Entry, shown};
 use crate::inspect::inspect;
 use crate::render::writes;
-use crate::setting::{Setting, System};
+use crate::setting::System;
 use crate::sysctl::{SysctlError, SysctlTree};
 
 /// Why changes were not made, or not undone.
@@ -32,15 +33,6 @@ pub enum ApplyError {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Applied {
     entries: Vec<Entry>,
-}
-
-/// A setting, what it was, what it was to become, and, where that says less than what was read back, this.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) setting: Setting,
-    pub(crate) before: Option<String>,
-    pub(crate) wanted: Option<String>,
-    pub(crate) made: Option<String>,
 }
 
 /// Makes `changes` in order, reading each back. Changes that are a program's to make are passed over. If one fails,
@@ -118,12 +110,6 @@ impl Entry {
             found: shown(found.as_deref()),
         })
     }
-}
-
-/// A text for a reader: in one line, with single spaces.
-pub(crate) fn shown(text: Option<&str>) -> String {
-    let words = text.unwrap_or("none").split_whitespace();
-    words.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

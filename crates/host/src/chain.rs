@@ -2,7 +2,7 @@
 
 use fullpipe_record::HostChange;
 
-use crate::apply::{Entry, shown};
+use crate::entry::{Entry, shown};
 use crate::setting::{Setting, System};
 
 /// A setting's text; none where it is absent.

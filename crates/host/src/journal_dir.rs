@@ -11,8 +11,8 @@ use fullpipe_record::{Change, HostChange, HostLeft, HostUndone};
 use fullpipe_units::{Span, is_one_line};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::apply::Entry;
 use crate::chain::{Back, chains, put_back};
+use crate::entry::Entry;
 use crate::inspect::inspect;
 use crate::journal::{Journal, Line, Origin, Relation, Unreadable};
 use crate::journal_error::JournalError;

@@ -14,6 +14,7 @@ mod apply;
 mod chain;
 mod device_meter;
 mod elsewhere;
+mod entry;
 mod folklore;
 mod inspect;
 mod journal;

@@ -1,10 +1,11 @@
-//! How many connections each address has, and how many there may be.
+//! The connections of each address, and how many there may be.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fullpipe_control::client_prefix;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Callers of a far relay that have not yet proved who they are, or wait for room: at most so many, and of one address.
 pub(crate) const MAX_PENDING: u32 = 1024;
@@ -23,6 +24,14 @@ pub(crate) struct Callers {
 pub(crate) struct Caller {
     all: Callers,
     prefix: u128,
+}
+
+/// Shares of the limits that a client uses, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Quotas {
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
+    /// Of a far relay, until it has proved who it is and has a permit: callers that wait for one take descriptors, too.
+    pub(crate) caller: Option<Caller>,
 }
 
 impl Callers {

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{interval, sleep, timeout};
 
-use crate::callers::{Caller, Callers};
+use crate::callers::{Callers, Quotas};
 use crate::far::Far;
 use crate::leg::Leg;
 use crate::near::{Pool, Ready};
@@ -267,14 +267,6 @@ impl Relay {
             inbox.put(pair);
         }
     }
-}
-
-/// Shares of the limits that a client uses, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Quotas {
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
-    /// Of a far relay, until it has proved who it is and has a permit: callers that wait for one take descriptors, too.
-    pub(crate) caller: Option<Caller>,
 }
 
 /// Both sides of a connection.

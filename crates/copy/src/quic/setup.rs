@@ -17,7 +17,7 @@ use quinn_proto::{
     IdleTimeout, Incoming, MtuDiscoveryConfig, ServerConfig, TransportConfig,
 };
 
-use crate::connect::at_port;
+use crate::address::at_port;
 
 use super::congestion::{Factory, Signals};
 use super::driver::{Driver, next_event, poll_socket};
