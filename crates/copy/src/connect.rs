@@ -157,8 +157,8 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
     }
 }
 
-/// Makes connections to the one of `hosts`, whatever their ports, that answers first on `port`, as many as `count` says for its round-trip
-/// time, and returns those that were made.
+/// Makes connections to the one of `hosts`, whatever their ports, that answers first on `port`, as many as `count` says
+/// for its round-trip time, and returns those that were made.
 ///
 /// # Errors
 /// Fails if none was made, with the last reason.
