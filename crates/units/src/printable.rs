@@ -29,7 +29,8 @@ fn changes_lines(c: char) -> bool {
     matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns text of somebody else without its control characters, and without those that change the direction of text or begin a line.
+/// Returns text of somebody else without its control characters, and without those that change the direction of text or
+/// begin a line.
 pub fn without_control_characters(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() && !changes_lines(*c)).collect()
 }
