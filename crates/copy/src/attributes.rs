@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-use fullpipe_transfer::{AttributeKind, Attributes, escaped};
+use fullpipe_transfer::{AttributeKind, Attributes};
+use fullpipe_units::printable_bytes;
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 
@@ -92,7 +93,7 @@ fn value(open: impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
 /// Returns the namespace of a name, as `security.*`.
 fn namespace(name: &[u8]) -> String {
     let end = name.iter().position(|byte| *byte == b'.').unwrap_or(name.len());
-    format!("{}.*", escaped(&name[..end]))
+    format!("{}.*", printable_bytes(&name[..end]))
 }
 
 /// The attributes that wait for their files.

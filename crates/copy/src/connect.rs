@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
 use tokio::time::timeout;
 
+use crate::address::at_port;
 use crate::data_stream::DataStream;
 
 /// Time for a connection, and for its handshake.
@@ -163,19 +164,19 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
     }
 }
 
-/// Makes connections to the one of `hosts` that answers first on `port`, as many as `count` says for its round-trip
-/// time, and returns those that were made.
+/// Makes connections to the one of `hosts`, whatever their ports, that answers first on `port`, as many as `count` says
+/// for its round-trip time, and returns those that were made.
 ///
 /// # Errors
 /// Fails if none was made, with the last reason.
 pub(crate) fn dial(
-    hosts: &[IpAddr],
+    hosts: &[SocketAddr],
     port: u16,
     credentials: &Credentials,
     count: &mut dyn FnMut(Span) -> u16,
-) -> io::Result<(IpAddr, Vec<DataStream>)> {
+) -> io::Result<(SocketAddr, Vec<DataStream>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let mut addresses: Vec<SocketAddr> = hosts.iter().map(|host| SocketAddr::new(*host, port)).collect();
+    let mut addresses: Vec<SocketAddr> = hosts.iter().map(|host| at_port(*host, port)).collect();
     LocalSet::new().block_on(&runtime, async {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
         while !addresses.is_empty() {
@@ -183,7 +184,7 @@ pub(crate) fn dial(
             let call = |address| async move { Ok((address, TcpStream::connect(address).await?)) };
             let (address, first) = within_deadline(connect_to_first(&addresses, START, call)).await?;
             match dial_more(first, address, credentials, count).await {
-                Ok(made) => return Ok((address.ip(), made)),
+                Ok(made) => return Ok((address, made)),
                 // Another host may have this address here.
                 Err(error) => failed = error,
             }
@@ -252,26 +253,13 @@ async fn encrypt(stream: TcpStream, credentials: &Credentials) -> io::Result<Dat
     DataStream::of(credentials.call(stream).await?)
 }
 
-/// Returns the addresses of a host as this one knows them, after `first`.
-pub(crate) fn addresses(first: Option<IpAddr>, host: &str) -> Vec<IpAddr> {
-    use std::net::ToSocketAddrs;
-    let mut found: Vec<IpAddr> = first.into_iter().collect();
-    for address in (host, 0).to_socket_addrs().into_iter().flatten() {
-        if !found.contains(&address.ip()) {
-            found.push(address.ip());
-        }
-    }
-    found.truncate(4);
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use socket2::{Domain, Socket, Type};
     use std::io::{Read, Write};
 
-    const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
     #[test]
     fn connections_are_made_by_who_knows_the_secret_and_by_nobody_else() {
@@ -284,7 +272,7 @@ mod tests {
         drop(made);
         let received: Vec<bool> = taken.iter_mut().map(|stream| stream.read_exact(&mut [0; 4]).is_ok()).collect();
         assert_eq!(received.iter().filter(|received| **received).count(), 1);
-        let at = SocketAddr::new(LOOPBACK, listener.port);
+        let at = at_port(LOOPBACK, listener.port);
         let _made = dial_at_once(at, &credentials, 2).unwrap();
         assert_eq!(listener.take(2, CONNECT_DEADLINE).len(), 2);
         let other = Credentials::new(&[8; 32], &[]).unwrap();
@@ -297,7 +285,7 @@ mod tests {
     #[test]
     fn an_address_that_does_not_answer_holds_up_no_other() {
         let credentials = Credentials::new(&[7; 32], &[]).unwrap();
-        let listener = Listener::start(Some(LOOPBACK), (0, 0), &credentials).unwrap();
+        let listener = Listener::start(Some(LOOPBACK.ip()), (0, 0), &credentials).unwrap();
         let at = |last| SocketAddr::from(([127, 0, 0, last], listener.port));
         // One whose queue is full says nothing, and one knows no secret.
         let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -307,9 +295,9 @@ mod tests {
         let other = std::net::TcpListener::bind(at(3)).unwrap();
         let took = thread::spawn(move || drop(other.accept()));
         let began = Instant::now();
-        let hosts = [2, 3, 1].map(|last| at(last).ip());
+        let hosts = [2, 3, 1].map(at);
         let (host, made) = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap();
-        assert_eq!((host, made.len()), (LOOPBACK, 1));
+        assert_eq!((host, made.len()), (at(1), 1));
         assert!(began.elapsed() < CONNECT_DEADLINE, "{:?}", began.elapsed());
         took.join().unwrap();
     }
@@ -317,8 +305,8 @@ mod tests {
     /// It was called for ever, as nothing answers from the unspecified address.
     #[test]
     fn a_host_without_the_secret_is_called_once_whatever_the_address_of_its_answer() {
-        for host in [IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), LOOPBACK] {
-            let other = std::net::TcpListener::bind((LOOPBACK, 0)).unwrap();
+        for host in [SocketAddr::from(([0; 4], 0)), LOOPBACK] {
+            let other = std::net::TcpListener::bind(LOOPBACK).unwrap();
             let at = other.local_addr().unwrap();
             let calls = thread::spawn(move || other.incoming().take(2).count());
             let credentials = Credentials::new(&[7; 32], &[]).unwrap();

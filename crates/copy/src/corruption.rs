@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use fullpipe_record::HostSettings;
 use fullpipe_transfer::{BLOCK, CHUNK, DATA_HEADER, Excludes};
 use fullpipe_units::Span;
 
+use crate::address::at_port;
 use crate::common::{Common, Tally};
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
 use crate::control::{Frames, Outgoing};
@@ -28,7 +29,7 @@ use crate::sender::Sender;
 use crate::session::End;
 use crate::walk::Source;
 
-pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Bytes that a caller in the clear sends until the first head: its greeting, its random bytes and its proof.
 const CALL: u64 = 8 + 32 + 32;
@@ -59,11 +60,11 @@ impl Seed {
 
 /// Passes a connection on to `port`, and flips a bit of the byte `at` of what its caller sends.
 fn proxy(port: u16, at: u64) -> u16 {
-    let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
     let own = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         let caller = listener.accept().unwrap().0;
-        let to = TcpStream::connect((LOOPBACK, port)).unwrap();
+        let to = TcpStream::connect(at_port(LOOPBACK, port)).unwrap();
         let back = (to.try_clone().unwrap(), caller.try_clone().unwrap());
         thread::spawn(move || pass(back.0, back.1, None));
         pass(caller, to, Some(at));

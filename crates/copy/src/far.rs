@@ -2,7 +2,7 @@
 //! does so within the folder that is shared.
 
 use std::io::{Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, channel};
@@ -13,6 +13,7 @@ use fullpipe_control::Network;
 use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
+use crate::address::read_address;
 use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, MAX_CONNECTIONS, dial};
@@ -51,7 +52,7 @@ pub(crate) struct Scope {
     /// Address on which to listen for data; all if absent.
     pub(crate) bind: Option<IpAddr>,
     /// Address of the near end.
-    pub(crate) near: Option<IpAddr>,
+    pub(crate) near: Option<SocketAddr>,
     /// Address of this host as the near end knows it.
     pub(crate) own: Option<IpAddr>,
 }
@@ -66,7 +67,7 @@ impl Scope {
             paces: Vec::new(),
             bind: None,
             near: ssh_connection(0),
-            own: ssh_connection(2),
+            own: ssh_connection(2).map(|own| own.ip()),
         }
     }
 }
@@ -189,7 +190,7 @@ fn quic_listener(hello: &Hello, scope: &Scope) -> Option<QuicListener> {
 struct Awaited {
     listener: Option<Listener>,
     quic: Option<QuicListener>,
-    near: Option<IpAddr>,
+    near: Option<SocketAddr>,
     credentials: Credentials,
     secret: [u8; 32],
 }
@@ -258,14 +259,14 @@ impl Awaited {
 
 /// Connections that this end has made.
 struct Dialled {
-    host: IpAddr,
+    host: SocketAddr,
     port: u16,
     streams: Vec<DataStream>,
 }
 
 impl Dialled {
     /// Begins to make one to the near end; it comes out of what is returned, unless it cannot be made.
-    fn begin(near: Option<IpAddr>, port: u16, credentials: &Credentials) -> mpsc::Receiver<Self> {
+    fn begin(near: Option<SocketAddr>, port: u16, credentials: &Credentials) -> mpsc::Receiver<Self> {
         let (made, receiver) = channel();
         let credentials = credentials.clone();
         let work = move || {
@@ -344,9 +345,9 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
 }
 
 /// Returns an address of the connection that ssh uses: the near end's is the first word, this host's the third.
-fn ssh_connection(word: usize) -> Option<IpAddr> {
+fn ssh_connection(word: usize) -> Option<SocketAddr> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
-    connection.split_whitespace().nth(word)?.parse().ok()
+    read_address(connection.split_whitespace().nth(word)?)
 }
 
 #[cfg(test)]

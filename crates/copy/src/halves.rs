@@ -108,7 +108,7 @@ impl Drop for WriteHalf {
 mod tests {
     use super::*;
     use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::SocketAddr;
     use std::thread;
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         const SIZE: usize = 5_000_000;
         let credentials = Credentials::new(&[7; 32], &[]).unwrap();
         let listener = Listener::start(None, (0, 0), &credentials).unwrap();
-        let hosts = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
         let made = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1.pop().unwrap();
         let taken = listener.take(1, CONNECT_DEADLINE).pop().unwrap();
         let content: Vec<u8> = (0..SIZE).map(|at| (at / 3) as u8).collect();

@@ -15,6 +15,7 @@
 //! A thread a connection, as for every load of this project: reading, hashing, encrypting and sending blocks, or
 //! receiving, decrypting, verifying and writing them.
 
+mod address;
 mod attributes;
 mod bounds;
 mod common;

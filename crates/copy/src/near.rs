@@ -1,7 +1,7 @@
 //! The near end: it starts the far one, makes the connections, and reports to its user.
 
 use std::io::{self, BufRead, Read};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use fullpipe_model::improvement::can_tolerate_loss;
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport, HostSettings};
-use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION, escaped, hexadecimal};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION, hexadecimal};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, printable};
 
+use crate::address::{addresses, at_port};
 use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
-use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, addresses, dial, dial_at_once};
+use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial, dial_at_once};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::{Connections, DataStream};
 use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, Transport};
@@ -35,7 +36,7 @@ use crate::walk::{Source, top};
 
 /// Time between two reports of progress, and two checks for an interrupt or the end.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
-const POLL_INTERVAL: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Time for the handshake of a QUIC connection that nothing waits for but the data, if round trips are short.
 const SHORT_HANDSHAKE: Span = Span::from_millis(300);
@@ -451,7 +452,7 @@ impl Run {
         let why = match far.dial_quic(HANDSHAKE_DEADLINE) {
             Ok(connection) => return Ok(self.connected_by_quic(far, connection, CopyTransport::Quic)),
             Err(error) => {
-                let (host, port) = (escaped(self.plan.host.name().as_bytes()), far.ready.quic_port);
+                let (host, port) = (printable(self.plan.host.name()), far.ready.quic_port);
                 format!("{host} cannot be reached at UDP port {port} ({error})")
             }
         };
@@ -491,13 +492,13 @@ impl Run {
         if port == 0 {
             return Err("the far end has no free port of the range".to_owned());
         }
-        let host = escaped(self.plan.host.name().as_bytes());
-        let dial_first = |hosts: &[IpAddr], count: &mut dyn FnMut(Span) -> u16| {
+        let host = printable(self.plan.host.name());
+        let dial_first = |hosts: &[SocketAddr], count: &mut dyn FnMut(Span) -> u16| {
             dial(hosts, port, far.credentials, count).map(|(_, made)| made)
         };
         let made = match far.server {
             Some((address, rtt)) => {
-                let at_once = dial_at_once(SocketAddr::new(address, port), far.credentials, count(rtt));
+                let at_once = dial_at_once(at_port(address, port), far.credentials, count(rtt));
                 match far.hosts.get(1..) {
                     Some(others @ [_, ..]) => at_once.or_else(|_| dial_first(others, count)),
                     _ => at_once,
@@ -558,9 +559,9 @@ struct Reached<'r> {
     /// Its name, and the way to it.
     way: &'r FarHost,
     /// Its addresses.
-    hosts: Vec<IpAddr>,
+    hosts: Vec<SocketAddr>,
     /// That of a server that was called, which is the first of them, and the round-trip time to it.
-    server: Option<(IpAddr, Span)>,
+    server: Option<(SocketAddr, Span)>,
     credentials: &'r Credentials,
     secret: &'r [u8; 32],
     /// Settings of this host and of its own.
@@ -644,8 +645,9 @@ fn ready<R: Read>(frames: &mut Frames<R>) -> Result<Ready, CopyError> {
     }
 }
 
-fn address(text: &[u8]) -> Option<IpAddr> {
-    str::from_utf8(text).ok()?.parse().ok()
+/// Returns the address of the far end as that knows it. The scope of a link-local one is not of this host.
+fn address(text: &[u8]) -> Option<SocketAddr> {
+    Some(SocketAddr::new(str::from_utf8(text).ok()?.parse().ok()?, 0))
 }
 
 fn span(duration: Duration) -> Span {

@@ -5,7 +5,7 @@ use fullpipe_control::Network;
 use fullpipe_iperf::Key;
 use fullpipe_record::{CopyProgress, CopyReport};
 use fullpipe_transfer::{EntryPath, MessageError};
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, Span, printable_bytes};
 use thiserror::Error;
 
 /// A copy that is asked for.
@@ -202,7 +202,7 @@ impl Place {
         if text.is_empty() {
             return Err(PlaceError::Empty);
         }
-        let shown = || fullpipe_transfer::escaped(text);
+        let shown = || printable_bytes(text);
         if let Some(rest) = text.strip_prefix(b"fullpipe://") {
             return Self::at_server(rest).ok_or_else(|| PlaceError::Url(shown()));
         }
@@ -215,7 +215,7 @@ impl Place {
         if path.starts_with(b"//") {
             return Err(PlaceError::Url(shown()));
         }
-        let host = fullpipe_transfer::escaped(host);
+        let host = printable_bytes(host);
         if host.starts_with('-') {
             return Err(PlaceError::Dash(host));
         }
@@ -292,7 +292,7 @@ impl CopyError {
     }
 
     pub(crate) fn path(path: &[u8]) -> impl Fn(io::Error) -> Self {
-        let path = fullpipe_transfer::escaped(path);
+        let path = printable_bytes(path);
         move |cause| Self::Path { path: path.clone(), cause }
     }
 }

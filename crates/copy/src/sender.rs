@@ -13,7 +13,7 @@ use fullpipe_transfer::{
     AGAIN, Attributes, BLOCK, CHUNK, Chunks, DATA_HEADER, DataHeader, Entry, EntryPath, Excludes, Head, Message,
     Outcome, Verified, ZEROS, block_count, block_hash, block_length, chunk_hash,
 };
-use fullpipe_units::ByteCount;
+use fullpipe_units::{ByteCount, printable_bytes};
 use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
 
 use crate::attributes::NotKept;
@@ -432,7 +432,7 @@ impl List for Listing<'_> {
     }
 
     fn problem(&mut self, path: &[u8], why: &str) {
-        let text = format!("{}: {why}", fullpipe_transfer::escaped(path));
+        let text = format!("{}: {why}", printable_bytes(path));
         match self.sender.common.events {
             Some(_) => self.sender.common.tally.fail(text),
             None => self.sender.common.out.send(&Message::Unreadable { file: u32::MAX, why: text }),
@@ -444,7 +444,7 @@ impl List for Listing<'_> {
     }
 
     fn not_sent(&mut self, path: &[u8], why: &str) {
-        self.sender.common.note(format!("{} is left out: {why}", fullpipe_transfer::escaped(path)));
+        self.sender.common.note(format!("{} is left out: {why}", printable_bytes(path)));
     }
 
     fn left_out(&mut self, path: &EntryPath) {

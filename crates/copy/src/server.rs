@@ -1,13 +1,13 @@
 //! A server that shares a folder, as the near end reaches it.
 
 use std::io::{self, BufReader};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use fullpipe_control::{PinnedTls, TlsError};
+use fullpipe_control::{PinnedTls, TlsError, canonical};
 use fullpipe_iperf::Key;
 use fullpipe_sys::tcp_info;
-use fullpipe_units::Span;
+use fullpipe_units::{Span, printable};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
@@ -39,7 +39,7 @@ pub(crate) fn tls_of(key: &Key) -> Result<PinnedTls, TlsError> {
 /// Fails if no key is given, the server cannot be reached, or does not have the key.
 pub(crate) fn call(host: &str, port: u16, key: Option<&Key>, link: &Link) -> Result<Pipes, CopyError> {
     let key = key.ok_or(CopyError::Places("a server wants a key: name its file with --key-file"))?;
-    let server = || format!("{}:{port}", fullpipe_transfer::escaped(host.as_bytes()));
+    let server = || format!("{}:{port}", printable(host));
     let failed = |cause| CopyError::Server { server: server(), cause };
     let stream = connect(host, port, key).map_err(&failed)?;
     *lock(link) = Some(Held::Connection(stream.socket().try_clone().map_err(&failed)?));
@@ -60,12 +60,12 @@ fn connect(host: &str, port: u16, key: &Key) -> io::Result<DataStream> {
 }
 
 /// Returns the address of the server, if there is one, and the shortest round-trip time to it so far.
-pub(crate) fn peer(link: &Link) -> Option<(IpAddr, Span)> {
+pub(crate) fn peer(link: &Link) -> Option<(SocketAddr, Span)> {
     match &*lock(link) {
         Some(Held::Connection(socket)) => {
             let info = tcp_info(socket).ok()?;
             let rtt = info.min_rtt.or(info.rtt).unwrap_or_default();
-            Some((socket.peer_addr().ok()?.ip().to_canonical(), rtt))
+            Some((canonical(socket.peer_addr().ok()?), rtt))
         }
         _ => None,
     }

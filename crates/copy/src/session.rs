@@ -262,7 +262,7 @@ mod tests {
     use crate::root::Root;
     use fullpipe_transfer::Excludes;
     use fullpipe_units::Span;
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::SocketAddr;
     use std::path::Path;
     use std::time::Instant;
 
@@ -296,7 +296,7 @@ mod tests {
         let pulse = Pulse::new(Duration::from_secs(9));
         let credentials = Credentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
         let listener = Listener::start(None, (0, 0), &credentials).unwrap();
-        let hosts = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
         let mut kept = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1.pop().unwrap();
         let streams = listener.take(1, CONNECT_DEADLINE);
         let end = End::Receiver(receiver(folder.path(), &pulse));

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Control, ListenError, Network, PinnedTls, client_prefix, listen_tcp};
+use fullpipe_control::{Control, ListenError, Network, PinnedTls, canonical, client_prefix, listen_tcp};
 use fullpipe_iperf::Key;
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -143,7 +143,7 @@ impl Share {
     /// # Errors
     /// Fails if the folder cannot be opened, or the address is in use.
     pub fn open(options: ShareOptions) -> Result<Self, ShareError> {
-        let path = fullpipe_transfer::escaped(options.folder.as_os_str().as_encoded_bytes());
+        let path = printable_bytes(options.folder.as_os_str().as_encoded_bytes());
         let tree = Tree::open(&options.folder).map_err(|cause| ShareError::Folder { path, cause })?;
         let tls = tls_of(&options.key).map_err(|error| ShareError::Start(io::Error::other(error)))?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ShareError::Start)?;
@@ -247,7 +247,6 @@ fn summed(rejected: &Receiver<(SocketAddr, &'static str)>) -> Option<ShareEvent>
 /// The right to one copy, which ends with it.
 struct PlaceForOne {
     shared: Arc<Shared>,
-    address: IpAddr,
     prefix: u128,
 }
 
@@ -269,7 +268,7 @@ impl Shared {
             return Err("too many copies of its address are under way");
         }
         *of_one += 1;
-        Ok(PlaceForOne { shared: Arc::clone(self), address, prefix })
+        Ok(PlaceForOne { shared: Arc::clone(self), prefix })
     }
 }
 
@@ -287,7 +286,7 @@ impl PlaceForOne {
     fn copy(self, connection: Control, client: SocketAddr) -> ShareEvent {
         let began = Instant::now();
         let tally = Arc::<Tally>::default();
-        match self.carry(connection, Arc::clone(&tally), began) {
+        match self.carry(connection, client, Arc::clone(&tally), began) {
             Ok(()) => {
                 let bytes = ByteCount::new(tally.verified.load(Ordering::Relaxed));
                 ShareEvent::Copied { client, bytes, rate: BitRate::of(bytes, began.elapsed().into()) }
@@ -296,12 +295,18 @@ impl PlaceForOne {
         }
     }
 
-    fn carry(&self, connection: Control, tally: Arc<Tally>, began: Instant) -> Result<(), CopyError> {
+    fn carry(
+        &self,
+        connection: Control,
+        client: SocketAddr,
+        tally: Arc<Tally>,
+        began: Instant,
+    ) -> Result<(), CopyError> {
         let failed = CopyError::io("cannot serve it");
         let stream = DataStream::of(connection).map_err(&failed)?;
         let socket = stream.socket().try_clone().map_err(&failed)?;
         let (from, to) = halves(stream).map_err(&failed)?;
-        let (pulse, scope) = (Pulse::new(FIRST_TIMEOUT), self.scope());
+        let (pulse, scope) = (Pulse::new(FIRST_TIMEOUT), self.scope(client));
         let serving = Arc::clone(&pulse);
         let (done, ended) = channel();
         let work = thread::Builder::new().name("copy".to_owned()).spawn(move || {
@@ -348,7 +353,7 @@ impl PlaceForOne {
         }
     }
 
-    fn scope(&self) -> Scope {
+    fn scope(&self, client: SocketAddr) -> Scope {
         let shared = &self.shared;
         Scope {
             root: shared.root.clone(),
@@ -356,7 +361,7 @@ impl PlaceForOne {
             most: shared.options.bytes,
             paces: shared.paces.clone(),
             bind: shared.options.bind,
-            near: Some(self.address),
+            near: Some(canonical(client)),
             own: None,
         }
     }

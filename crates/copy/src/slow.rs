@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::address::at_port;
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
 use crate::corruption::{LOOPBACK, receive, send};
 
@@ -22,11 +23,11 @@ const DEAD_AFTER: Duration = Duration::from_secs(20);
 
 /// Passes the first bytes that its caller sends on to `port`, and no more until the sender of `until` is dropped.
 fn stopping_proxy(port: u16, until: Receiver<()>) -> u16 {
-    let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
     let own = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         let mut caller = listener.accept().unwrap().0;
-        let mut to = TcpStream::connect((LOOPBACK, port)).unwrap();
+        let mut to = TcpStream::connect(at_port(LOOPBACK, port)).unwrap();
         let mut back = (to.try_clone().unwrap(), caller.try_clone().unwrap());
         thread::spawn(move || std::io::copy(&mut back.0, &mut back.1));
         let mut passed = 0;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fullpipe_record::{CopyLimit, TcpInfo};
-use fullpipe_units::{BitRate, Ratio, SegCount, Span};
+use fullpipe_units::{BitRate, Ratio, SegCount, Span, printable};
 use serde::{Deserialize, Serialize};
 
 use crate::quic::QuicConnection;
@@ -70,7 +70,7 @@ impl Figures {
     /// Reads the figures of the other end; those that cannot be read are not known.
     pub(crate) fn from_json(json: &[u8]) -> Self {
         let mut figures: Self = serde_json::from_slice(json).unwrap_or_default();
-        figures.congestion_control = figures.congestion_control.map(|name| fullpipe_transfer::escaped(name.as_bytes()));
+        figures.congestion_control = figures.congestion_control.map(|name| printable(&name));
         figures.gave_way = figures.gave_way.filter(|part| *part <= Ratio::ONE);
         figures
     }

@@ -333,7 +333,7 @@ mod tests {
     fn quic() -> [QuicConnection; 2] {
         let deadline = Duration::from_secs(3);
         let listener = QuicListener::start(None, (0, 0), &[7; 32]).unwrap();
-        let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
+        let loopback = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
         let near = dial(&[loopback], listener.port, &[7; 32], deadline).unwrap();
         [near, listener.take(deadline).unwrap()]
     }

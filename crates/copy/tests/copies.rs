@@ -622,6 +622,49 @@ fn where_udp_does_not_pass_tcp_carries_the_data_which_is_said() {
     assert!(reason.ends_with(", and it cannot reach this host"), "{reason}");
 }
 
+/// Two networks of this test's own whose hosts know each other by link-local addresses. `$FAR` runs in the other one.
+const LINK_LOCAL: &str = r#"
+    unshare -n sleep 60 & far=$!
+    trap 'kill $far' EXIT
+    export FAR="nsenter -t $far -n"
+    while [ "$(readlink /proc/$far/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
+    ip link set lo up
+    ip link add near type veth peer name far netns $far
+    ip addr add fe80::1/64 dev near nodad
+    $FAR ip addr add fe80::2/64 dev far nodad
+    $FAR ip link set lo up
+    $FAR ip link set far addrgenmode none
+    $FAR ip link set far up
+    ip link set near addrgenmode none
+    ip link set near up
+    $FAR sh -c "$RULES"
+"#;
+
+/// The scope of the addresses was lost, so that ssh carried the data.
+#[test]
+fn between_link_local_addresses_connections_carry_the_data_in_either_direction() {
+    require!(Root, Nft, Tc, Unshare);
+    let scene = Scene::new();
+    let file = scene.file("near/file", 3);
+    let from_ssh = "fe80::1%far 1234 fe80::2%far 22";
+    scene.script("ssh", &format!("shift; export SSH_CONNECTION='{from_ssh}'; exec $FAR sh -c \"$*\""));
+    let destination = format!("[fe80::2%near]:{}", scene.path("far").display());
+    let no_calls = "nft 'add table inet t; add chain inet t c { type filter hook input priority 0; }; \
+                    add rule inet t c tcp flags & (syn|ack) == syn reject with tcp reset'";
+    for (rules, transport, found) in [("", "tcp", "tcp"), (no_calls, "tcp", "tcp-from-far-end"), ("", "quic", "quic")] {
+        let _ = fs::remove_file(scene.path("far/file"));
+        let copy = scene.command(&[text(&file), &destination, "--transport", transport]);
+        let script = format!("set -e; {LINK_LOCAL}\n\"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["-n", "sh", "-c", &script, "sh"]).arg(copy.get_program()).args(copy.get_args());
+        let output = Running::start(command.env("RULES", rules)).finish(TIMEOUT);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let done = copied(&output);
+        assert_eq!(done["transport"].as_str(), Some(found), "{done}");
+        assert!(is_same(&file, &scene.path("far/file")));
+    }
+}
+
 #[test]
 fn a_copy_by_quic_has_the_streams_and_the_rate_that_are_asked_for() {
     let scene = Scene::new();

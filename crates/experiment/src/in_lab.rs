@@ -52,6 +52,11 @@ impl<'l> LabTarget<'l> {
         Self { lab }
     }
 
+    /// Returns whether captures of this name would replace others.
+    pub(crate) fn would_replace(&self, folder: &Path, name: &str) -> bool {
+        self.lab.would_replace(folder, name)
+    }
+
     /// Begins to capture; see [`Lab::capture`].
     pub(crate) fn capture(&self, folder: &Path, name: &str, most: ByteCount) -> Result<Capture, ExperimentError> {
         Ok(self.lab.capture(folder, name, most)?)

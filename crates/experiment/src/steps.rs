@@ -36,7 +36,8 @@ const INVALID_RUNS: usize = 3;
 /// part begins no earlier, and twenty behind it.
 const MIN_ROUND_TRIPS: u64 = 30;
 
-/// The folder of captures: each run writes to `FOLDER/SCENARIO-STEP-NUMBER-HOST.pcap`.
+/// The folder of captures: each run writes to `FOLDER/SCENARIO-STEP-NUMBER-HOST.pcap`, with the next number of which
+/// the folder has no files.
 #[derive(Debug, Clone, Copy)]
 pub struct CaptureTo<'f> {
     /// The folder, which is made if there is none.
@@ -52,13 +53,18 @@ pub struct CaptureTo<'f> {
 pub struct CaptureNumbers(RefCell<HashMap<String, u32>>);
 
 impl CaptureNumbers {
-    /// Returns the name of the files of the next run of a step.
-    fn name(&self, scenario: &str, step: &str) -> String {
+    /// Returns the name of the files of the next run of a step, which is none that `is_taken`.
+    fn name(&self, scenario: &str, step: &str, is_taken: impl Fn(&str) -> bool) -> String {
         let name = file_name(&format!("{scenario}-{step}"));
         let mut numbers = self.0.borrow_mut();
         let number = numbers.entry(name.clone()).or_default();
-        *number += 1;
-        format!("{name}-{number}")
+        loop {
+            *number += 1;
+            let numbered = format!("{name}-{number}");
+            if !is_taken(&numbered) {
+                return numbered;
+            }
+        }
     }
 }
 
@@ -342,7 +348,8 @@ impl Running<'_> {
         match &self.place {
             Place::Lab { target, seed, capture } => {
                 let begin = |(to, scenario): (CaptureTo<'_>, &str)| {
-                    target.capture(to.folder, &to.numbers.name(scenario, &self.step.name), to.max_size)
+                    let is_taken = |name: &str| target.would_replace(to.folder, name);
+                    target.capture(to.folder, &to.numbers.name(scenario, &self.step.name, is_taken), to.max_size)
                 };
                 let capture = capture.map(begin).transpose()?;
                 let cross_traffic = (&self.step.cross_traffic[..], *seed);
@@ -519,10 +526,11 @@ mod tests {
     #[test]
     fn no_two_runs_name_the_same_file() {
         let numbers = CaptureNumbers::default();
-        assert_eq!(numbers.name("gordon-bdp", "50 MB/s: ../é"), "gordon-bdp-50-MB-s-----é-1");
+        assert_eq!(numbers.name("gordon-bdp", "50 MB/s: ../é", |_| false), "gordon-bdp-50-MB-s-----é-1");
         let names = [("a", "64 KiB"), ("a", "64 KiB"), ("a", "64-KiB"), ("a-64", "KiB"), ("a", "64 KiB-1")]
-            .map(|(scenario, step)| numbers.name(scenario, step));
+            .map(|(scenario, step)| numbers.name(scenario, step, |_| false));
         assert_eq!(names, ["a-64-KiB-1", "a-64-KiB-2", "a-64-KiB-3", "a-64-KiB-4", "a-64-KiB-1-1"]);
+        assert_eq!(numbers.name("a", "64 KiB", |name| ["a-64-KiB-5", "a-64-KiB-6"].contains(&name)), "a-64-KiB-7");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 use fullpipe_record::{Change, HostSettings};
 use thiserror::Error;
 
+use crate::chain::{Back, chains, put_back};
+use crate::entry::{Entry, shown};
 use crate::inspect::inspect;
 use crate::render::writes;
-use crate::setting::{Setting, System};
+use crate::setting::System;
 use crate::sysctl::{SysctlError, SysctlTree};
 
 /// Why changes were not made, or not undone.
@@ -22,31 +24,15 @@ pub enum ApplyError {
         /// The text that was read back.
         found: String,
     },
-    /// Somebody else changed it after us; it was left alone.
-    #[error("{name} was left alone: it should still be \"{ours}\" but somebody made it \"{found}\"")]
-    ChangedMeanwhile {
-        /// Dotted name.
-        name: String,
-        /// The value that we had written.
-        ours: String,
-        /// The present value.
-        found: String,
-    },
+    /// It was not put back, as the sentence states: somebody else changed it since, it is gone, or the kernel refused.
+    #[error("{0}")]
+    NotPutBack(String),
 }
 
 /// Changes that were made, with the way back.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Applied {
     entries: Vec<Entry>,
-}
-
-/// A setting, what it was, what it was to become, and, where that says less than what was read back, this.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) setting: Setting,
-    pub(crate) before: Option<String>,
-    pub(crate) wanted: Option<String>,
-    pub(crate) made: Option<String>,
 }
 
 /// Makes `changes` in order, reading each back. Changes that are a program's to make are passed over. If one fails,
@@ -76,21 +62,32 @@ fn apply_one(system: &System, change: &Change, settings: &HostSettings) -> Resul
     let Some((setting, wanted)) = writes(change, settings) else { return Ok(None) };
     let before = setting.read(system)?;
     let entry = Entry { setting, before, wanted, made: None };
-    entry.make(system)?;
-    Ok(Some(entry))
+    let made = entry.make(system)?;
+    Ok(Some(Entry { made, ..entry }))
 }
 
 impl Applied {
-    /// Puts everything back, last change first. A setting that somebody else changed since is left alone, and the rest
-    /// is put back all the same.
+    /// Adds changes that were made after these.
+    pub fn append(&mut self, mut later: Self) {
+        self.entries.append(&mut later.entries);
+    }
+
+    /// Puts everything back, in the order of `host undo`. A setting that somebody else changed since is left alone, and
+    /// the rest is put back all the same.
     ///
     /// # Errors
     /// The first failure, after everything else was tried.
     pub fn undo(self, tree: &SysctlTree) -> Result<(), ApplyError> {
-        let system = System::new(tree.clone(), "/nowhere");
+        let chains = chains(self.entries);
         let mut result = Ok(());
-        for entry in self.entries.into_iter().rev() {
-            result = result.and(entry.undo(&system));
+        for (chain, back) in chains.iter().zip(put_back(&chains, &System::new(tree.clone(), "/nowhere"))) {
+            let failed = match back {
+                Ok(Back::Done(_)) => continue,
+                Ok(Back::Foreign(found)) => chain.left_alone(found.as_deref()),
+                Ok(Back::Vanished) => format!("{} is gone, and with it what was changed", chain.setting),
+                Err(why) => why,
+            };
+            result = result.and(Err(ApplyError::NotPutBack(failed)));
         }
         result
     }
@@ -113,22 +110,6 @@ impl Entry {
             found: shown(found.as_deref()),
         })
     }
-
-    fn undo(self, system: &System) -> Result<(), ApplyError> {
-        let found = self.setting.read(system)?;
-        if !self.setting.is_as_asked(found.as_deref(), self.wanted.as_deref()) {
-            let (name, ours, found) =
-                (self.setting.to_string(), shown(self.wanted.as_deref()), shown(found.as_deref()));
-            return Err(ApplyError::ChangedMeanwhile { name, ours, found });
-        }
-        Ok(self.setting.write(system, self.before.as_deref())?)
-    }
-}
-
-/// A text for a reader: in one line, with single spaces.
-pub(crate) fn shown(text: Option<&str>) -> String {
-    let words = text.unwrap_or("none").split_whitespace();
-    words.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -181,7 +162,7 @@ mod tests {
         let applied = apply(&tree, &RAISE).unwrap();
         tree.write("net.ipv4.tcp_rmem", "1 2 3").unwrap();
         let error = applied.undo(&tree).unwrap_err();
-        assert!(matches!(&error, ApplyError::ChangedMeanwhile { name, .. } if name == "net.ipv4.tcp_rmem"), "{error}");
+        assert!(error.to_string().starts_with("net.ipv4.tcp_rmem was left alone"), "{error}");
         assert_eq!(tree.read("net.ipv4.tcp_rmem").unwrap(), "1 2 3");
         assert_eq!(tree.read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t4194304");
     }

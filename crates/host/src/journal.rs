@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
-use crate::apply::Entry;
+use crate::entry::Entry;
 use crate::journal_error::JournalError;
 use crate::setting::{Setting, replace};
 

@@ -11,8 +11,10 @@
 mod advise;
 mod allow;
 mod apply;
+mod chain;
 mod device_meter;
 mod elsewhere;
+mod entry;
 mod folklore;
 mod inspect;
 mod journal;

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fullpipe_host::{ApplyOptions, JournalDir, JournalError, Step, SysctlTree, System};
+use fullpipe_host::{Applied, ApplyOptions, JournalDir, JournalError, Step, SysctlTree, System};
 use fullpipe_record::{Change, HostUndone};
 use fullpipe_sys::{self as sys, NetNamespace};
 use fullpipe_testkit::{network_sysctls, require};
@@ -329,6 +329,25 @@ fn an_offload_that_went_with_another_comes_back_with_it() {
     assert_as_before(&waiting, "after the refusal");
     sys::set_feature(DEVICE, &checksums, true).unwrap();
     assert_as_before(&before, "with checksums");
+}
+
+#[test]
+fn what_was_applied_without_a_journal_comes_back_in_the_same_order() {
+    require!(Root);
+    let _bench = Bench::new();
+    let tree = SysctlTree::of_this_host();
+    let before = everything();
+    let names = ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation"];
+    for names in [names, [names[1], names[0], names[2]], [names[1], names[2], names[0]]] {
+        fullpipe_host::apply(&tree, &names.map(|name| offload(name, false))).unwrap().undo(&tree).unwrap();
+        assert_as_before(&before, &format!("after {names:?}"));
+        let mut applied = Applied::default();
+        for change in names.map(|name| offload(name, false)).into_iter().chain(changes()) {
+            applied.append(fullpipe_host::apply(&tree, &[change]).unwrap());
+        }
+        applied.undo(&tree).unwrap();
+        assert_as_before(&before, &format!("after {names:?} one by one"));
+    }
 }
 
 #[test]

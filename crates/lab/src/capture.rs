@@ -88,6 +88,11 @@ struct Record {
     kept: Vec<u8>,
 }
 
+/// Returns the files of a capture of one stretch: those of both ends, the sender's first, and the record of the path.
+pub(crate) fn files(folder: &Path, name: &str) -> [PathBuf; 3] {
+    ["sender.pcap", "receiver.pcap", "truth.json"].map(|end| folder.join(format!("{name}-{end}")))
+}
+
 impl Capture {
     /// Ends the capture, once both directions of each link have dropped their taps.
     ///
@@ -113,7 +118,8 @@ impl StretchCapture {
         (now, epoch): (Time, SystemTime),
     ) -> Result<Self, LabError> {
         let missed = Arc::new(AtomicU64::new(0));
-        let paths = Host::ALL.map(|host| folder.join(format!("{name}-{}.pcap", host.name())));
+        let [sender, receiver, truth] = files(folder, name);
+        let paths = [sender, receiver];
         let file = |host: Host| {
             let path = &paths[host.index()];
             CaptureFile::create(path, most, epoch, &missed).map_err(LabError::io(&format!("write {}", path.display())))
@@ -128,8 +134,7 @@ impl StretchCapture {
         };
         let taps = Host::ALL.map(tap);
         let began = Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default()) + now.since(Time::ZERO);
-        let file = folder.join(format!("{name}-truth.json"));
-        let truth = TruthFile { file, name: name.to_owned(), began, path: path.clone(), logs };
+        let truth = TruthFile { file: truth, name: name.to_owned(), began, path: path.clone(), logs };
         let writer = thread::Builder::new().name("capture".to_owned()).spawn(move || write_all(&waiting, &mut files));
         let writer = Some(writer.map_err(LabError::io("start the capture"))?);
         Ok(Self { files: paths, taps, writer, missed, truth })

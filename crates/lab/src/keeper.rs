@@ -106,7 +106,7 @@ struct HostState {
     sockets: Vec<OwnedFd>,
     /// Packets that they had dropped when they were last asked.
     socket_drops: u64,
-    applied: Vec<Applied>,
+    applied: Applied,
 }
 
 /// Builds the hosts, in the order of their numbers, and returns with them the devices, in the order of the path.
@@ -187,7 +187,7 @@ fn build_host(host: Host, blueprint: &Blueprint, layout: Option<Layout>) -> Resu
     }
     let sockets = ends.iter().filter(|_| layout == Some(Layout::Packet)).map(OwnedFd::try_clone);
     let sockets = sockets.collect::<io::Result<_>>().map_err(Refusal::failed("keeping hold of the packet socket"))?;
-    Ok((HostState { network, router, sockets, socket_drops: 0, applied: Vec::new() }, ends))
+    Ok((HostState { network, router, sockets, socket_drops: 0, applied: Applied::default() }, ends))
 }
 
 /// Configures a device of `host`, whose network the calling thread is in.
@@ -334,7 +334,7 @@ impl Keeper<'_> {
             Request::Apply { host, changes } => {
                 self.enter(host)?;
                 let applied = apply(&SysctlTree::of_this_host(), &changes).map_err(io::Error::other)?;
-                self.host(host)?.applied.push(applied);
+                self.host(host)?.applied.append(applied);
                 Ok(Reply::Done)
             }
             Request::Undo { host } => self.undo(host).map(|()| Reply::Done),
@@ -382,12 +382,8 @@ impl Keeper<'_> {
 
     fn undo(&mut self, host: Host) -> io::Result<()> {
         self.enter(host)?;
-        let tree = SysctlTree::of_this_host();
-        let mut result = Ok(());
-        for applied in self.host(host)?.applied.drain(..).rev() {
-            result = result.and(applied.undo(&tree).map_err(io::Error::other));
-        }
-        result
+        let applied = std::mem::take(&mut self.host(host)?.applied);
+        applied.undo(&SysctlTree::of_this_host()).map_err(io::Error::other)
     }
 
     /// Returns the routers' counts of each direction.

@@ -5,7 +5,7 @@ use fullpipe_units::{BitRate, ByteCount};
 use tracing::{debug, info};
 
 use crate::backend::Backend;
-use crate::capture::{Capture, Captured};
+use crate::capture::{self, Capture, Captured};
 use crate::carried::Carried;
 use crate::driver::Driver;
 use crate::error::LabError;
@@ -205,22 +205,30 @@ impl Lab {
     /// `NAME-receiver.pcap` in `folder`, until [`Lab::finish_capture`]: the first 128 B of each packet, at most
     /// `most` bytes a file. A train that the path carries whole is one packet. What the path did to them is written to
     /// `NAME-truth.json`, a document of the kind `path-truth`. Of stretches, each has files of its own, with `near-` or
-    /// `far-` behind the name for the short ones.
+    /// `far-` behind the name for the short ones. Files of these names are replaced.
     ///
     /// # Errors
     /// If the files cannot be made; [`LabError::Unsupported`] where the kernel is the path.
     pub fn capture(&self, folder: &std::path::Path, name: &str, most: ByteCount) -> Result<Capture, LabError> {
         match &self.carrier {
             Carrier::Link(links) => {
-                let begin = |(number, (link, stretch)): (usize, (&Driver, &Path))| {
-                    let which = if self.stretches.len() == 1 { "" } else { STRETCH_NAMES[number] };
-                    link.capture(folder, &format!("{name}{which}"), most, stretch)
-                };
-                let begun = links.iter().zip(&self.stretches).enumerate().map(begin);
+                let stretches = links.iter().zip(&self.stretches).zip(self.capture_names(name));
+                let begun = stretches.map(|((link, stretch), name)| link.capture(folder, &name, most, stretch));
                 Ok(Capture(begun.collect::<Result<_, _>>()?))
             }
             Carrier::Kernel(_) => Err(LabError::Unsupported { what: "captures" }),
         }
+    }
+
+    /// Returns whether `folder` has a file of this name that [`Lab::capture`] would replace.
+    pub fn would_replace(&self, folder: &std::path::Path, name: &str) -> bool {
+        self.capture_names(name).any(|name| capture::files(folder, &name).iter().any(|file| file.exists()))
+    }
+
+    /// Returns the names of the captures of each stretch.
+    fn capture_names(&self, name: &str) -> impl Iterator<Item = String> {
+        let of_all: &[&str] = if self.stretches.len() == 1 { &[""] } else { &STRETCH_NAMES };
+        of_all.iter().map(move |stretch| format!("{name}{stretch}"))
     }
 
     /// Ends a capture.

@@ -113,7 +113,7 @@ pub struct ArchiveReport {
 }
 
 /// Result of the import of one file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ImportedFile {
     /// Name of the file.
     pub file: String,
@@ -121,6 +121,9 @@ pub struct ImportedFile {
     pub ids: Vec<String>,
     /// Documents of it that the archive had already.
     pub known: u64,
+    /// Documents of it that the archive had thinned or damaged, and has whole again.
+    #[serde(default)]
+    pub restored: u64,
     /// Kind of its documents; `None` if it was refused.
     pub kind: Option<String>,
     /// Error for which it was refused.

@@ -132,6 +132,7 @@ fn serve(port: u16, to: &str) -> Result<(), Box<dyn Error>> {
         port,
         allow: Vec::new(),
         max_connections: 16,
+        max_connections_per_address: 16,
         drain: Span::ZERO,
         interval: None,
         role: Role::Alone { to: to.parse()? },

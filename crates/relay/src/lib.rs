@@ -13,6 +13,7 @@
 //! much was lost in that way.
 
 mod blocks;
+mod callers;
 mod direction;
 mod ending;
 mod far;
@@ -22,7 +23,6 @@ mod message;
 mod near;
 mod options;
 mod packer;
-mod pending;
 mod pipes;
 mod relay;
 mod rules;

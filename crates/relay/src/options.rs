@@ -22,6 +22,8 @@ pub struct RelayOptions {
     pub allow: Vec<Network>,
     /// Most connections at once.
     pub max_connections: u32,
+    /// Most of them of one address (IPv6: of one /64 network). A far relay, which near ones call, has no such limit.
+    pub max_connections_per_address: u32,
     /// Time that connections have to end by themselves once the relay stops.
     pub drain: Span,
     /// Time between two reports of a connection while it lasts; `None` for none before its end.

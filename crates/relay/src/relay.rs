@@ -17,11 +17,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{interval, sleep, timeout};
 
+use crate::callers::{Callers, Quotas};
 use crate::far::Far;
 use crate::leg::Leg;
 use crate::near::{Pool, Ready};
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
-use crate::pending::{Pending, PendingCaller};
 use crate::pipes::{MAX_PIPES, Pipes};
 use crate::rules::Target;
 use crate::sockets::{CONNECT_DEADLINE, listen, prepare, raise_descriptors, reach, unless_reset};
@@ -137,7 +137,8 @@ struct Relay {
     allow: Vec<Network>,
     inboxes: Vec<Arc<Inbox>>,
     permits: Arc<Semaphore>,
-    pending: Pending,
+    /// Of a far relay those that are pending, and else all connections.
+    callers: Callers,
     events: UnboundedSender<RelayEvent>,
 }
 
@@ -151,12 +152,16 @@ impl Relay {
             }
             Role::Far { targets, key, plain } => Part::Far(Far { targets, key, tls: tls(plain)? }),
         };
+        let callers = match part {
+            Part::Far(_) => Callers::pending(),
+            Part::Alone(_) | Part::Near(..) => Callers::of_each(options.max_connections_per_address),
+        };
         Ok(Self {
             part,
             allow: options.allow.clone(),
             inboxes: workers.inboxes.clone(),
             permits: Arc::new(Semaphore::new(options.max_connections as usize)),
-            pending: Pending::default(),
+            callers,
             events,
         })
     }
@@ -189,16 +194,14 @@ impl Relay {
         if !self.allow.is_empty() && !self.allow.iter().any(|network| network.contains(client.ip())) {
             return rejected("its address is not allowed to connect");
         }
-        // Clients of the others need not prove anything, and are bounded with all connections.
-        let pending = match self.part {
-            Part::Far(_) => match self.pending.admit(client.ip()) {
-                Some(pending) => Some(pending),
-                None => return rejected("too many callers have not yet proved who they are, or wait for room"),
-            },
-            Part::Alone(_) | Part::Near(..) => None,
+        let Some(caller) = self.callers.admit(client.ip()) else {
+            return rejected(match self.part {
+                Part::Far(_) => "too many callers have not yet proved who they are, or wait for room",
+                Part::Alone(_) | Part::Near(..) => "its address has as many connections as one may have",
+            });
         };
         let relay = Rc::clone(self);
-        let mut quotas = Quotas { permit, pending };
+        let mut quotas = Quotas { permit, caller: Some(caller) };
         spawn_local(async move {
             match relay.join(stream, &mut quotas).await {
                 Ok(Some(sides)) => relay.hand_over(sides, client, quotas),
@@ -236,7 +239,7 @@ impl Relay {
             Part::Far(far) => {
                 let peer = far.answer(stream).await?;
                 quotas.permit = Some(self.permit().await?);
-                quotas.pending = None;
+                quotas.caller = None;
                 let Some((peer, request, target)) = far.serve(peer).await? else { return Ok(None) };
                 let (near, tls) = peer.into_records()?;
                 let client = Leg::new(near.into_std()?, tls);
@@ -258,20 +261,12 @@ impl Relay {
 
     /// Gives a connection to the worker with the fewest.
     fn hand_over(&self, sides: Sides, who: SocketAddr, quotas: Quotas) {
-        let Some(permit) = quotas.permit else { return };
         let Sides { client, target, whither, joint } = sides;
-        let pair = Pair { client, target, who, whither, joint, permit };
+        let pair = Pair { client, target, who, whither, joint, quotas };
         if let Some(inbox) = self.inboxes.iter().min_by_key(|inbox| inbox.load()) {
             inbox.put(pair);
         }
     }
-}
-
-/// Shares of the limits that a client uses.
-struct Quotas {
-    permit: Option<OwnedSemaphorePermit>,
-    /// Until it has proved who it is and has a permit: callers that wait for one take descriptors, too.
-    pending: Option<PendingCaller>,
 }
 
 /// Both sides of a connection.

@@ -12,8 +12,8 @@ use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::time::timeout;
 
+use crate::callers::MAX_PENDING;
 use crate::options::{RelayError, RelayOptions, Role};
-use crate::pending::MAX_PENDING;
 use crate::pipes::MAX_PIPES;
 use crate::rules::Target;
 
@@ -247,6 +247,7 @@ mod tests {
                 port: 0,
                 allow: Vec::new(),
                 max_connections: 20,
+                max_connections_per_address: 20,
                 drain: Span::ZERO,
                 interval: None,
                 role,

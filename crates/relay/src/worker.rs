@@ -15,10 +15,10 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::blocks::BlockReader;
+use crate::callers::Quotas;
 use crate::direction::{Blocks, Direction, Shared, Turn};
 use crate::ending::{Ending, Next, Side};
 use crate::followed::Followed;
@@ -37,7 +37,7 @@ pub(crate) struct Pair {
     pub(crate) who: SocketAddr,
     pub(crate) whither: String,
     pub(crate) joint: Joint,
-    pub(crate) permit: OwnedSemaphorePermit,
+    pub(crate) quotas: Quotas,
 }
 
 /// The part that a relay plays for a connection.
@@ -178,7 +178,7 @@ struct Joined {
     began: Instant,
     /// The last report, where an interval of reports was asked for.
     followed: Option<Box<Followed>>,
-    _permit: OwnedSemaphorePermit,
+    _quotas: Quotas,
 }
 
 /// The wait for the acknowledgement of the last bytes.
@@ -309,7 +309,7 @@ impl Worker {
             whither: pair.whither,
             began: Instant::now(),
             followed: None,
-            _permit: pair.permit,
+            _quotas: pair.quotas,
         };
         let flags = EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let watched = joined.legs.iter().zip(0..).all(|(leg, side)| {
@@ -610,7 +610,6 @@ fn is_silent(info: &TcpInfo) -> bool {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
-    use tokio::sync::Semaphore;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
     /// A worker with one connection, its events, and the client's and the target's ends.
@@ -625,9 +624,9 @@ mod tests {
             accepted.set_nonblocking(true).unwrap();
             (Leg::new(accepted, None), caller)
         });
-        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let quotas = Quotas { permit: None, caller: None };
         let who = one.local_addr().unwrap();
-        inbox.put(Pair { client, target, who, whither: "host:22".to_owned(), joint, permit });
+        inbox.put(Pair { client, target, who, whither: "host:22".to_owned(), joint, quotas });
         inbox.take().into_iter().for_each(|pair| worker.join(pair));
         worker.advance(0);
         (worker, received, [one, other])

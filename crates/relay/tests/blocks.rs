@@ -34,6 +34,7 @@ fn with_far_relay(target: SocketAddr, test: impl FnOnce(SocketAddr)) -> Vec<Rela
         port: 0,
         allow: Vec::new(),
         max_connections: 20,
+        max_connections_per_address: 20,
         drain: Span::ZERO,
         interval: None,
         role: Role::Far { targets: vec![target.to_string().parse().unwrap()], key: key(), plain: true },

@@ -1,7 +1,7 @@
 //! Ends and failures of connections through relays of this process.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -14,7 +14,7 @@ use fullpipe_relay::{RelayEvent, RelayOptions, Role, relay};
 use fullpipe_sys::tcp_info;
 use fullpipe_testkit::within;
 use fullpipe_units::Span;
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::AsyncReadExt;
 use tokio::runtime::Builder;
 
@@ -32,11 +32,17 @@ struct Running {
 
 impl Running {
     fn start(role: Role, max_connections: u32) -> Self {
+        Self::with_limits(role, [max_connections; 2])
+    }
+
+    /// Starts a relay with at most so many connections, and so many of one address.
+    fn with_limits(role: Role, [max_connections, max_connections_per_address]: [u32; 2]) -> Self {
         let options = RelayOptions {
             address: Some([127, 0, 0, 1].into()),
             port: 0,
             allow: Vec::new(),
             max_connections,
+            max_connections_per_address,
             drain: Span::ZERO,
             interval: None,
             role,
@@ -265,6 +271,37 @@ fn callers_that_prove_nothing_take_no_connection() {
     drop(silent);
     near.stop();
     far.stop();
+}
+
+/// Connects from another address of loopback.
+fn connect_from(last: u8, relay: &Running) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
+    socket.connect(&relay.address.into()).unwrap();
+    with_timeouts(socket.into())
+}
+
+#[test]
+fn one_address_does_not_take_the_places_of_all() {
+    let (listener, target) = listener();
+    let relay = Running::with_limits(Role::Alone { to: target.to_string().parse().unwrap() }, [10, 2]);
+    let served = || with_timeouts(listener.accept().unwrap().0);
+    let first = [connect_from(2, &relay), connect_from(2, &relay)];
+    let _open = [served(), served()];
+    assert!(within(DEADLINE, || was_reset(&connect_from(2, &relay))));
+    // Another address has its own, and one that ended makes room.
+    let (mut other, mut at_target) = (connect_from(3, &relay), served());
+    other.write_all(b"x").unwrap();
+    at_target.read_exact(&mut [0]).unwrap();
+    first.into_iter().for_each(reset);
+    assert!(within(DEADLINE, || {
+        let again = connect_from(2, &relay);
+        thread::sleep(Duration::from_millis(50));
+        !was_reset(&again)
+    }));
+    let one = IpAddr::from([127, 0, 0, 2]);
+    let is_of_one = |event: &RelayEvent| matches!(event, RelayEvent::Rejected { client, .. } if *client == one);
+    assert!(relay.stop().iter().any(is_of_one));
 }
 
 #[test]

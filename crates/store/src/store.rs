@@ -55,8 +55,10 @@ pub struct Filter {
 pub struct Kept {
     /// Its identifier.
     pub id: String,
-    /// False if the archive had it already, whole: what was thinned or damaged is kept again.
+    /// False if the archive had it already.
     pub is_new: bool,
+    /// True if the archive had it thinned or damaged, and has it whole again.
+    pub is_restored: bool,
 }
 
 impl Store {
@@ -282,13 +284,13 @@ fn insert_document(
         let known = engine.query(&known, &[origin.into()])?;
         if let Some(row) = known.into_iter().next() {
             let known = Reader::new(row).document();
-            let is_new = restore(engine, &known, &head, packed)?;
-            return Ok(Kept { id: known.id, is_new });
+            let is_restored = restore(engine, &known, &head, packed)?;
+            return Ok(Kept { id: known.id, is_new: false, is_restored });
         }
         if !engine.query(&sql, &[document_row(&head), vec![origin.into()]].concat())?.is_empty() {
             insert_body(engine, &head.id, packed)?;
             insert_facts(engine, &head.id, &head.facts)?;
-            return Ok(Kept { id: head.id, is_new: true });
+            return Ok(Kept { id: head.id, is_new: true, is_restored: false });
         }
         // Another document has this identifier: the same measurement within a diagnosis. Or another writer has kept
         // this document meanwhile.

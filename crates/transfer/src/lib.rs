@@ -38,7 +38,7 @@ pub use journal::{Boot, Journal, Recovered};
 pub use message::{
     AGAIN, ALIVE, DATA_HEADER, DataHeader, Head, Hello, MAX_FRAME, Message, MessageError, Outcome, Ready, VERSION,
 };
-pub use path::{EntryPath, PathError, escaped};
+pub use path::{EntryPath, PathError};
 pub use pattern::Excludes;
 pub use rounds::{StreamsSample, unsmoothed};
 pub use scavenger::Scavenger;

@@ -1,6 +1,7 @@
 //! Both directions of a transfer, as frames: four bytes with the length of what follows, one with the kind, the rest by
 //! kind. Numbers are little-endian.
 
+use fullpipe_units::printable_bytes;
 use thiserror::Error;
 
 use crate::bytes::{Reader, Short, put_counted};
@@ -595,7 +596,7 @@ fn list(reader: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, Wrong> {
 /// Reads a text that a user will see, with its control characters escaped.
 fn sentence(reader: &mut Reader<'_>) -> Result<String, Wrong> {
     let bytes = reader.counted()?;
-    Ok(crate::escaped(&bytes[..bytes.len().min(MAX_SENTENCE)]))
+    Ok(printable_bytes(&bytes[..bytes.len().min(MAX_SENTENCE)]))
 }
 
 fn put_sentence(into: &mut Vec<u8>, text: &str) {

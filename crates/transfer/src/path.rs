@@ -1,5 +1,6 @@
 use std::fmt;
 
+use fullpipe_units::printable_bytes;
 use thiserror::Error;
 
 /// Bytes of a path at most, as of `PATH_MAX` without its last.
@@ -103,28 +104,8 @@ impl EntryPath {
 
 impl fmt::Display for EntryPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&escaped(&self.0))
+        f.write_str(&printable_bytes(&self.0))
     }
-}
-
-/// Returns `bytes` as text of one line: control characters and what is no UTF-8 as escapes.
-pub fn escaped(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(bytes.len());
-    for part in bytes.utf8_chunks() {
-        for character in part.valid().chars() {
-            // Marks of direction let a name look like another.
-            if character.is_control() || matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}') {
-                text.extend(character.escape_default());
-            } else {
-                text.push(character);
-            }
-        }
-        for byte in part.invalid() {
-            let _ = write!(text, "\\x{byte:02x}");
-        }
-    }
-    text
 }
 
 fn check(name: &[u8]) -> Result<(), PathError> {
@@ -168,7 +149,7 @@ mod tests {
             (&[b'a'; 256], PathError::TooLong),
             (&b"a/".repeat(2100)[..], PathError::TooLong),
         ] {
-            assert_eq!(EntryPath::new(bytes), Err(error), "{}", escaped(bytes));
+            assert_eq!(EntryPath::new(bytes), Err(error), "{}", printable_bytes(bytes));
         }
         for bytes in [&b"a"[..], b"...", b"a/..b/c", b"\xff\xfe", b"a\nb", b"-rf"] {
             assert_eq!(EntryPath::new(bytes).unwrap().as_bytes(), bytes);
@@ -192,18 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_escaped() {
-        assert_eq!(escaped(b"a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
-        assert_eq!(escaped(b"caf\xc3\xa9 \xff"), "café \\xff");
-        assert_eq!(escaped("a\u{202e}b".as_bytes()), "a\\u{202e}b");
-    }
-
-    #[test]
     fn a_name_of_another_shape_is_no_working_name() {
         for name in
             [&b""[..], b"x", b".fullpipe-part", b"..fullpipe-part", b".12345678.fullpipe-part", b"a.fullpipe-part"]
         {
-            assert_eq!(EntryPath::name_of_working(name), None, "{}", escaped(name));
+            assert_eq!(EntryPath::name_of_working(name), None, "{}", printable_bytes(name));
         }
     }
 

@@ -35,7 +35,7 @@ pub use counted::counted;
 pub use distance::Distance;
 pub use median::{median, median_rate};
 pub use parse::ParseError;
-pub use printable::{is_one_line, printable, without_control_characters};
+pub use printable::{is_one_line, printable, printable_bytes, without_control_characters};
 pub use rate::BitRate;
 pub use ratio::Ratio;
 pub use span::{Span, Time};

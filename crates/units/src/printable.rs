@@ -1,24 +1,38 @@
+use std::str::Utf8Chunk;
+
 /// Returns text of somebody else in one line that commands no terminal: control characters, and those that change the
-/// direction of text, are escaped.
+/// direction of text or begin a line, are escaped.
 pub fn printable(text: &str) -> String {
     text.chars().map(spelled).collect()
+}
+
+/// Returns bytes of somebody else, such as the name of a file, as [`printable`] text; those that are no UTF-8 are
+/// escaped, too.
+pub fn printable_bytes(bytes: &[u8]) -> String {
+    let spell = |part: Utf8Chunk<'_>| {
+        let invalid = part.invalid().iter().map(|byte| format!("\\x{byte:02x}"));
+        std::iter::once(printable(part.valid())).chain(invalid).collect::<String>()
+    };
+    bytes.utf8_chunks().map(spell).collect()
 }
 
 fn spelled(c: char) -> String {
     match c {
         c if c.is_control() => c.escape_debug().to_string(),
-        c if changes_direction(c) => c.escape_unicode().to_string(),
+        c if changes_lines(c) => c.escape_unicode().to_string(),
         c => c.to_string(),
     }
 }
 
-fn changes_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Returns whether a character separates lines or paragraphs, or changes the direction of text.
+fn changes_lines(c: char) -> bool {
+    matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns text of somebody else without its control characters, and without those that change the direction of text.
+/// Returns text of somebody else without its control characters, and without those that change the direction of text or
+/// begin a line.
 pub fn without_control_characters(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() && !changes_direction(*c)).collect()
+    text.chars().filter(|c| !c.is_control() && !changes_lines(*c)).collect()
 }
 
 /// Returns whether text has no control characters, line breaks included, but tabs.
@@ -39,6 +53,18 @@ mod tests {
     #[test]
     fn what_turns_the_direction_of_text_is_shown() {
         assert_eq!(printable("a\u{202e}gpj.sh \u{2066}\u{200f}א"), "a\\u{202e}gpj.sh \\u{2066}\\u{200f}א");
+        assert_eq!(printable("a\u{2028}b"), "a\\u{2028}b");
+    }
+
+    #[test]
+    fn bytes_are_shown_as_text_is_and_what_is_no_text_as_numbers() {
+        assert_eq!(printable_bytes(b"a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
+        assert_eq!(printable_bytes(b"caf\xc3\xa9 \xff"), "café \\xff");
+        for turning in ['\u{061c}', '\u{200f}', '\u{202e}', '\u{2066}', '\u{2069}'] {
+            let name = format!("a{turning}gpj.sh");
+            assert_eq!(printable_bytes(name.as_bytes()), format!("a{}gpj.sh", turning.escape_unicode()));
+            assert_eq!(printable_bytes(name.as_bytes()), printable(&name));
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ use quinn_proto::{
     IdleTimeout, Incoming, MtuDiscoveryConfig, ServerConfig, TransportConfig,
 };
 
+use crate::address::at_port;
+
 use super::congestion::{Factory, Signals};
 use super::driver::{Driver, next_event, poll_socket};
 use super::pipe::QuicConnection;
@@ -92,14 +94,19 @@ impl Drop for QuicListener {
     }
 }
 
-/// Makes a connection to the first of `hosts` that answers on `port`, each within `deadline`.
+/// Makes a connection to the first of `hosts`, whatever their ports, that answers on `port`, each within `deadline`.
 ///
 /// # Errors
 /// Fails if none does, with the last reason.
-pub(crate) fn dial(hosts: &[IpAddr], port: u16, secret: &[u8; 32], deadline: Duration) -> io::Result<QuicConnection> {
+pub(crate) fn dial(
+    hosts: &[SocketAddr],
+    port: u16,
+    secret: &[u8; 32],
+    deadline: Duration,
+) -> io::Result<QuicConnection> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
     for host in hosts {
-        let remote = SocketAddr::new(*host, port);
+        let remote = at_port(*host, port);
         let attempt = Attempts::dialling(remote, secret);
         let made = attempt.and_then(|attempt| {
             attempt.establish(Some(Instant::now() + deadline), &AtomicBool::new(false)).and_then(Driver::new)
@@ -335,7 +342,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::Ipv4Addr;
 
-    const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
     fn connected() -> [QuicConnection; 2] {
         let listener = QuicListener::start(None, (0, 0), &[7; 32]).unwrap();

@@ -33,7 +33,7 @@ fn withheld(figures: &Figures) -> Option<Finding> {
         (&figures.evidence.receiver_machine, CpuVerdict::StolenOfReceiver),
     ];
     ends.into_iter().find_map(|(machine, verdict)| {
-        let throttled = Spent::between(&machine.processors, from, to)?.throttled;
+        let throttled = Spent::between(&machine.processors, from, to)?.throttled?;
         (throttled >= MIN_LIMIT_SHARE).then(|| Finding::new(verdict, Ratio::new(throttled.min(1.0))))
     })
 }
@@ -86,8 +86,10 @@ struct Spent {
     user: f64,
     /// The kernel on its behalf, of one processor.
     system: f64,
-    throttled: f64,
-    waited: f64,
+    /// `None` if it is not known at both ends of that time.
+    throttled: Option<f64>,
+    /// Likewise.
+    waited: Option<f64>,
     /// Of the processor that was busiest.
     core_busy: f64,
     core_user: f64,
@@ -103,15 +105,17 @@ impl Spent {
         if elapsed <= 0.0 {
             return None;
         }
-        let share = |of: fn(&CpuSample) -> Span| of(last).saturating_sub(of(first)).as_secs_f64() / elapsed;
+        let share_of = |from: Span, to: Span| to.saturating_sub(from).as_secs_f64() / elapsed;
+        let share = |of: fn(&CpuSample) -> Span| share_of(of(first), of(last));
+        let known_share = |of: fn(&CpuSample) -> Option<Span>| Some(share_of(of(first)?, of(last)?));
         let cores = last.cores.iter().zip(&first.cores);
         let cores: Vec<Core> = cores.map(|(last, first)| Core::between(first, last)).collect();
         let busiest = cores.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
         Some(Self {
             user: share(|snapshot| snapshot.user),
             system: share(|snapshot| snapshot.system),
-            throttled: share(|snapshot| snapshot.throttled.unwrap_or_default()),
-            waited: share(|snapshot| snapshot.waited.unwrap_or_default()),
+            throttled: known_share(|snapshot| snapshot.throttled),
+            waited: known_share(|snapshot| snapshot.waited),
             core_busy: busiest.map_or(0.0, |core| core.busy),
             core_user: busiest.map_or(0.0, |core| core.user),
             stolen: cores.iter().map(|core| core.stolen).fold(0.0, f64::max),
@@ -120,20 +124,25 @@ impl Spent {
 
     /// Withheld time first, since it shows as little of it being used; then a program that fills a processor; then a
     /// processor that is full while the program waits for it; then a program that never rests, and runs for most of the
-    /// time, whichever processors it is moved between.
+    /// time, whichever processors it is moved between. A time that is not known shows nothing.
     fn limit(&self) -> Option<(UseOfTime, Ratio)> {
         let own = self.user + self.system;
         let by_kind = |user: f64, system: f64| if user > system { UseOfTime::User } else { UseOfTime::System };
-        let found = if self.throttled >= MIN_THROTTLED_SHARE {
-            (UseOfTime::Stolen, self.throttled)
+        let throttled = self.throttled.filter(|throttled| *throttled >= MIN_THROTTLED_SHARE);
+        // The time in which it did not rest.
+        let awake = self.waited.map(|waited| own + waited).filter(|awake| *awake >= FULL_CORE_SHARE);
+        let found = if let Some(throttled) = throttled {
+            (UseOfTime::Stolen, throttled)
         } else if self.stolen >= MIN_STOLEN_SHARE {
             (UseOfTime::Stolen, self.stolen)
         } else if own >= FULL_CORE_SHARE {
             (by_kind(self.user, self.system), own)
-        } else if self.core_busy >= FULL_CORE_SHARE && own + self.waited >= FULL_CORE_SHARE {
+        } else if self.core_busy >= FULL_CORE_SHARE && awake.is_some() {
             (by_kind(self.core_user, self.core_busy - self.core_user), self.core_busy)
-        } else if own >= self.waited && own + self.waited >= FULL_CORE_SHARE {
-            (by_kind(self.user, self.system), own + self.waited)
+        } else if let Some(awake) = awake
+            && own >= awake - own
+        {
+            (by_kind(self.user, self.system), awake)
         } else {
             return None;
         };
@@ -222,5 +231,38 @@ impl Facts for Processor {
                       zero-copy, or several connections on several processors.",
             }],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(seconds: u64, user: u64, withheld: Option<u64>) -> CpuSample {
+        CpuSample {
+            at: Span::from_secs(seconds),
+            user: Span::from_millis(user),
+            waited: withheld.map(Span::from_millis),
+            throttled: withheld.map(Span::from_millis),
+            ..CpuSample::default()
+        }
+    }
+
+    fn spent(first: Option<u64>, last: Option<u64>) -> Spent {
+        let samples = [sample(10, 5_000, first), sample(20, 11_000, last)];
+        Spent::between(&samples, Span::from_secs(10), Span::from_secs(20)).unwrap()
+    }
+
+    /// A sum since the begin of the transfer passed for the time after a sample that did not have it.
+    #[test]
+    fn a_time_that_one_end_of_the_part_does_not_have_is_not_known() {
+        for (first, last) in [(None, Some(9_000)), (Some(9_000), None), (None, None)] {
+            let spent = spent(first, last);
+            assert_eq!((spent.waited, spent.throttled), (None, None), "{first:?} {last:?}");
+            assert!(spent.limit().is_none(), "{first:?} {last:?}");
+        }
+        let known = spent(Some(5_000), Some(9_000));
+        assert_eq!((known.waited, known.throttled), (Some(0.4), Some(0.4)));
+        assert!(known.limit().is_some());
     }
 }

@@ -2,18 +2,30 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use fullpipe_record::Document;
 use fullpipe_store::{Kept, Location, NewDocument, Store, StoreError};
 use jiff::Timestamp;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::failure::{Failure, USAGE};
+use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
 /// Variable of the environment that names an archive.
 const VARIABLE: &str = "FULLPIPE_STORE";
+
+/// Time for an archive to answer after a request to end the program.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Interval of the checks for such a request.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The archive of a command that measures.
 #[derive(Debug, Clone, clap::Args)]
@@ -88,18 +100,23 @@ impl KeepArguments {
     /// Makes the archive if there is none, for a command that is of little use without one.
     ///
     /// # Errors
-    /// Fails if the archive cannot be opened.
+    /// Fails if the archive cannot be opened, or if the user asks for the end of the program meanwhile.
     pub(crate) fn require(&self) -> Result<(), Failure> {
-        Store::create(&self.place.location()?)?;
-        Ok(())
+        let place = self.place.location()?;
+        interruptible(move || Ok(Store::create(&place).map(drop)?))
     }
 
-    /// Opens the archive, which must exist.
+    /// Returns what `work` finds in the archive, which must exist.
     ///
     /// # Errors
-    /// Fails if there is none, or if it cannot be opened.
-    pub(crate) fn existing(&self) -> Result<Store, Failure> {
-        Ok(Store::open(&self.place.location()?)?)
+    /// Fails if there is none, if it cannot be opened, if `work` fails, or if the user asks for the end of the program
+    /// meanwhile.
+    pub(crate) fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Store) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let place = self.place.location()?;
+        interruptible(move || work(&mut Store::open(&place)?))
     }
 
     /// Returns true if results are to be kept in no archive.
@@ -119,30 +136,83 @@ impl KeepArguments {
     /// Keeps what a command measured, in as many documents as it has scenarios; in none if there is no archive.
     ///
     /// # Errors
-    /// Fails if the archive does not take it.
+    /// Fails if the archive does not take it, or if the user asks for the end of the program meanwhile.
     pub(crate) fn put(&self, document: &Document) -> Result<Vec<Kept>, Failure> {
-        let Some(mut store) = self.open()? else { return Ok(Vec::new()) };
+        let Some(wanted) = self.wanted()? else { return Ok(Vec::new()) };
         let documents = NewDocument::of(document, Timestamp::now());
-        Ok(documents.iter().map(|new| store.put(new)).collect::<Result<_, _>>()?)
+        interruptible(move || {
+            let Some(mut store) = wanted.open()? else { return Ok(Vec::new()) };
+            Ok(documents.iter().map(|new| store.put(new)).collect::<Result<_, _>>()?)
+        })
     }
 
-    /// Opens the archive; `None` if results are to be kept in none.
-    fn open(&self) -> Result<Option<Store>, Failure> {
+    /// Returns the archive that results are to be kept in; `None` if they are to be kept in none.
+    fn wanted(&self) -> Result<Option<WantedArchive>, Failure> {
         if self.no_store {
             return Ok(None);
         }
-        if let Some(named) = self.place.named()? {
-            return Ok(Some(Store::create(&named)?));
+        if let Some(place) = self.place.named()? {
+            return Ok(Some(WantedArchive { place, is_named: true }));
         }
         // A folder of another user, as after `su`, has no archive of this one.
         let is_there = |place: &Location| matches!(place, Location::File(file) if file.exists());
         let default = data_folder().map(|folder| Location::in_folder(&folder)).filter(is_there);
-        let Some(default) = default else { return Ok(None) };
-        match Store::open(&default) {
+        Ok(default.map(|place| WantedArchive { place, is_named: false }))
+    }
+}
+
+/// An archive that a result is to be kept in.
+struct WantedArchive {
+    place: Location,
+    /// True if the user has named it; it is then made if there is none.
+    is_named: bool,
+}
+
+impl WantedArchive {
+    fn open(&self) -> Result<Option<Store>, StoreError> {
+        if self.is_named {
+            return Store::create(&self.place).map(Some);
+        }
+        match Store::open(&self.place) {
             Err(StoreError::Missing(_)) => Ok(None),
-            opened => Ok(Some(opened?)),
+            opened => opened.map(Some),
         }
     }
+}
+
+/// Returns what `work` on the archive returns. A database may be waited for much longer than a user who asks for the
+/// end of the program waits: `work` is then left to itself, in a thread that ends with the program.
+///
+/// # Errors
+/// Fails as `work` does, or if the user asks for the end of the program and the archive does not answer within
+/// [`GRACE`].
+fn interruptible<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    // Not the flag of the command: an interrupted result is kept, too.
+    let asked = Arc::new(AtomicBool::new(false));
+    let actions = [SIGINT, SIGTERM].map(|signal| signal_hook::flag::register(signal, Arc::clone(&asked)));
+    let (sender, done) = channel();
+    let mut until = None;
+    // Without a receiver nobody waits for it.
+    let started = thread::Builder::new().name("archive".to_owned()).spawn(move || drop(sender.send(work())));
+    let result = loop {
+        let failed = |why: &str| Err(Failure::new(FAILED, format!("cannot work on the archive: {why}")));
+        match done.recv_timeout(POLL_INTERVAL) {
+            Ok(result) => break result,
+            Err(RecvTimeoutError::Disconnected) => {
+                break started.map_or_else(|error| failed(&error.to_string()), |_| failed("it ended early"));
+            }
+            Err(RecvTimeoutError::Timeout) if asked.load(Ordering::Relaxed) => {
+                if *until.get_or_insert_with(|| Instant::now() + GRACE) <= Instant::now() {
+                    break Err(Failure::new(INTERRUPTED, "interrupted while the archive was waited for"));
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    };
+    for action in actions.into_iter().flatten() {
+        signal_hook::low_level::unregister(action);
+    }
+    result
 }
 
 /// Returns the folder for data of this user (XDG Base Directory Specification).

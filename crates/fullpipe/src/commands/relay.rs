@@ -84,6 +84,18 @@ pub(crate) struct Arguments {
         help_heading = "Limits"
     )]
     max_connections: u32,
+    /// Maximum number of connections of one address (IPv6: one /64 network) [default: as of all]
+    ///
+    /// More are reset, so that no client takes the places of all.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "N",
+        value_parser = whole(1..=1_000_000_u32),
+        conflicts_with = "allow_to",
+        help_heading = "Limits"
+    )]
+    max_connections_per_address: Option<u32>,
     /// Time for open connections to end after Ctrl-C; the rest is reset
     #[arg(long, default_value = "30", value_parser = duration, value_name = "SECONDS", help_heading = "Limits")]
     drain: Span,
@@ -132,6 +144,7 @@ impl Arguments {
             port: self.listen.port,
             allow: self.allow.clone(),
             max_connections: self.max_connections,
+            max_connections_per_address: self.max_connections_per_address.unwrap_or(self.max_connections),
             drain: self.drain,
             interval: self.interval,
             role: self.role()?,

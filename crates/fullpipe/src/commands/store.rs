@@ -302,8 +302,7 @@ fn import(place: &Location, files: &[PathBuf], terminal: &Terminal) -> Result<()
 /// Fails if the archive refuses; a file that is malformed is a result.
 fn import_file(store: &mut Option<Store>, place: &Location, file: &Path) -> Result<ImportedFile, Failure> {
     let name = file.display().to_string();
-    let refused =
-        |error| ImportedFile { file: name.clone(), ids: Vec::new(), known: 0, kind: None, error: Some(error) };
+    let refused = |error| ImportedFile { file: name.clone(), error: Some(error), ..ImportedFile::default() };
     let documents = input::read(file)
         .map_err(|error| format!("it cannot be read: {error}"))
         .and_then(|bytes| read_import(&bytes, Timestamp::now()));
@@ -318,7 +317,8 @@ fn import_file(store: &mut Option<Store>, place: &Location, file: &Path) -> Resu
     let kept: Vec<_> = documents.iter().map(|document| store.put(document)).collect::<Result<_, _>>()?;
     Ok(ImportedFile {
         file: name,
-        known: kept.iter().filter(|kept| !kept.is_new).count() as u64,
+        known: kept.iter().filter(|kept| !kept.is_new && !kept.is_restored).count() as u64,
+        restored: kept.iter().filter(|kept| kept.is_restored).count() as u64,
         ids: kept.into_iter().map(|kept| kept.id).collect(),
         kind: documents.first().map(|document| document.head.kind.clone()),
         error: None,

@@ -214,8 +214,8 @@ impl SweepArguments {
     ) -> Result<(), Failure> {
         let (plan, runs) = match &self.resume {
             Some(id) => {
-                let id = Some(id.as_str()).filter(|id| *id != LAST);
-                let Kept { plan, runs } = Kept::find(&mut self.archive.existing()?, id)?;
+                let id = Some(id.clone()).filter(|id| id != LAST);
+                let Kept { plan, runs } = self.archive.read(move |store| Ok(Kept::find(store, id.as_deref())?))?;
                 let max_bytes = plan.max_bytes.into_iter().chain(self.max_bytes).min();
                 (checked(SweepPlan { max_bytes, ..plan }, place)?, runs)
             }

@@ -1,12 +1,14 @@
 //! The archive as its users have it: kept, listed, imported, exported; and what may go wrong.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
 use fullpipe_testkit::{Running, assert_says, document, free_port, require, sentence, wait_for_listener, within};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -219,6 +221,46 @@ fn files_of_other_programs_are_imported_once() {
     let listed = user.json(&["store", "list", "--kind", "foreign", "--peer", "beta.example.org"]);
     assert_eq!(listed["stored"].as_array().unwrap().len(), 1);
     assert_says(&text(&user.run(&["store", "list"])), &["started (UTC)", "beta.example.o…", "flent", "83.8 Mbit/s"]);
+}
+
+#[test]
+fn an_import_says_that_it_takes_thinning_back() {
+    let user = User::new();
+    let tcp = file("iperf3-tcp.json");
+    user.json(&["store", "import", &tcp]);
+    user.json(&["store", "thin", "--documents", "1h"]);
+    let again = user.json(&["store", "import", &tcp])["imported"][0].clone();
+    assert_eq!((&again["known"], &again["restored"]), (&0.into(), &1.into()), "{again}");
+    user.json(&["store", "thin", "--documents", "1h"]);
+    let said = text(&user.run(&["store", "import", &tcp, &tcp]));
+    let in_one_line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_says(&in_one_line, &["0 kept, 1 whole again", "0 kept, 1 known already"]);
+}
+
+/// One request to end left them waiting for 20 s.
+#[test]
+fn a_silent_server_of_an_archive_is_not_waited_for_after_a_request_to_end() {
+    let user = User::new();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = format!("postgres://me@127.0.0.1:{}/x", silent.local_addr().unwrap().port());
+    let port = free_port().to_string();
+    let _server = Running::start(&mut fullpipe(&["serve", "-p", &port]));
+    wait_for_listener(port.parse().unwrap());
+    let measure = ["measure", "127.0.0.1", "-p", &port, "-t", "0.2"];
+    let (every, resume) = (["--every", "1h"], ["sweep", "127.0.0.1", "--resume", "last"]);
+    for (command, signal, code) in [
+        (measure.to_vec(), Signal::TERM, 0),
+        ([&measure[..], &every].concat(), Signal::INT, 130),
+        (resume.to_vec(), Signal::TERM, 130),
+    ] {
+        let running = Running::start(user.command(&command).args(["--store", &place]));
+        let _connection = silent.accept().unwrap();
+        kill_process(Pid::from_raw(running.pid().cast_signed()).unwrap(), signal).unwrap();
+        let output = running.finish(Duration::from_secs(10));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{command:?}: {said}");
+        assert!(said.contains("interrupted while the archive was waited for"), "{command:?}: {said}");
+    }
 }
 
 #[test]

@@ -184,18 +184,21 @@ fn a_capture_bears_the_paths_own_times_and_tcpdump_reads_it() {
 }
 
 #[test]
-fn a_capture_ends_at_its_size_and_the_run_says_so() {
+fn a_capture_ends_at_its_size_and_replaces_no_other() {
     require!(Lab);
     let _slot = load_slot();
     let folder = tempfile::tempdir().unwrap();
+    let earlier = folder.path().join("tiny-as-it-is-1-receiver.pcap");
+    std::fs::write(&earlier, "of an earlier run").unwrap();
     let flags = ["--capture", folder.path().to_str().unwrap(), "--capture-size", "4KiB"];
     let output = run(&mut fullpipe(&[&["lab", "run", &tiny(), "--json"], &flags[..]].concat()), TIMEOUT);
     let run = document(&output)["lab"][0]["steps"][0]["runs"][0].clone();
     let warnings = run["warnings"].to_string();
     assert!(warnings.contains("the capture lacks "), "{warnings}");
     assert!(run["capture"]["left_out"].as_u64() > Some(1_000), "{}", run["capture"]);
-    let size = std::fs::metadata(folder.path().join("tiny-as-it-is-1-sender.pcap")).unwrap().len();
+    let size = std::fs::metadata(folder.path().join("tiny-as-it-is-2-sender.pcap")).unwrap().len();
     assert!((3_000..=4_096).contains(&size), "{size} B");
+    assert_eq!(std::fs::read_to_string(&earlier).unwrap(), "of an earlier run");
 }
 
 #[test]

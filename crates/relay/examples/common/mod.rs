@@ -79,7 +79,9 @@ pub(crate) fn serve_if_asked(arguments: &[String]) -> Result<(), Box<dyn Error>>
     };
     let (address, drain) = (Some([127, 0, 0, 1].into()), Span::ZERO);
     let (port, allow, interval) = (port.parse()?, Vec::new(), None);
-    let options = RelayOptions { address, port, allow, max_connections, drain, interval, role };
+    let max_connections_per_address = max_connections;
+    let options =
+        RelayOptions { address, port, allow, max_connections, max_connections_per_address, drain, interval, role };
     relay(&options, &AtomicBool::new(false), &mut |_| {})?;
     Ok(())
 }

@@ -152,12 +152,14 @@ pub fn imported(files: &[ImportedFile], style: Style) -> String {
         if let Some(error) = &file.error {
             return wrapped(&format!("{name}: {error}"), 0, |line| style.bad(line));
         }
-        let new = file.ids.len() as u64 - file.known;
+        let new = file.ids.len() as u64 - file.known - file.restored;
         let kind = file.kind.as_deref().unwrap_or_default();
         let ids: Vec<&str> = file.ids.iter().take(MAX_IDS).map(|id| short_id(id)).collect();
         let more = if file.ids.len() > MAX_IDS { ", …" } else { "" };
-        let known = if file.known > 0 { format!(", {} known already", file.known) } else { String::new() };
-        wrapped(&format!("{name}: {new} kept{known} ({kind}; {}{more})", ids.join(", ")), 0, str::to_owned)
+        let also = [(file.restored, "whole again"), (file.known, "known already")];
+        let also = also.into_iter().filter(|(count, _)| *count > 0);
+        let also = also.fold(String::new(), |text, (count, what)| text + &format!(", {count} {what}"));
+        wrapped(&format!("{name}: {new} kept{also} ({kind}; {}{more})", ids.join(", ")), 0, str::to_owned)
     };
     files.iter().map(line).collect()
 }

@@ -70,7 +70,7 @@ fn a_damaged_document_is_named_and_the_others_are_there() {
             assert_eq!(body.is_err(), found.id == id, "{body:?}");
         }
     }
-    assert!(open(&file).unwrap().put(&document("beta", 1)).unwrap().is_new);
+    assert!(open(&file).unwrap().put(&document("beta", 1)).unwrap().is_restored);
     assert_eq!(open(&file).unwrap().check(false).unwrap().damaged, []);
     raw.execute("DELETE FROM body WHERE document = $1", [&id]).unwrap();
     assert_eq!(open(&file).unwrap().check(false).unwrap().damaged[0].why.lines().count(), 1);

@@ -310,11 +310,12 @@ fn what_was_thinned_is_whole_again_once_it_is_put_again(place: &Location) {
         let thinned = store.thin(samples, bodies).unwrap();
         assert_eq!(thinned.samples + thinned.bodies, 1);
         let again = store.put(&new).unwrap();
-        assert_eq!((again.id.as_str(), again.is_new), (first.id.as_str(), true));
+        assert_eq!((again.id.as_str(), again.is_new, again.is_restored), (first.id.as_str(), false, true));
         let found = store.find(&first.id).unwrap();
         assert!(!found.thinned && found.facts == new.head.facts);
         assert_eq!(store.body(&found).unwrap(), new.body);
-        assert!(!store.put(&new).unwrap().is_new);
+        let once_more = store.put(&new).unwrap();
+        assert!(!once_more.is_new && !once_more.is_restored);
     }
     let check = store.check(false).unwrap();
     assert_eq!((check.documents, check.damaged, check.database), (1, vec![], vec![]));

@@ -1,0 +1,184 @@
+//! Changes, by the setting that they are of, and the order in which they are put back.
+
+use fullpipe_record::HostChange;
+
+use crate::entry::{Entry, shown};
+use crate::setting::{Setting, System};
+
+/// A setting's text; none where it is absent.
+type Text = Option<String>;
+
+/// Everything that was done to one setting, in order. Undone as one, so that an undo that was itself cut short knows
+/// every value that may be there.
+pub(crate) struct Chain {
+    pub(crate) setting: Setting,
+    entries: Vec<Entry>,
+}
+
+pub(crate) enum Back {
+    /// As it was at first, and whether it was not so already.
+    Done(Option<HostChange>),
+    /// Neither as we left it nor as it was.
+    Foreign(Option<String>),
+    /// There is no such setting any more.
+    Vanished,
+}
+
+/// By setting, the one that was changed last first. Where somebody else set it between two changes, a new chain begins:
+/// that leads back to theirs, and what was before it is theirs to leave.
+pub(crate) fn chains(entries: Vec<Entry>) -> Vec<Chain> {
+    let mut chains: Vec<Chain> = Vec::new();
+    for entry in entries {
+        let latest = chains.iter().rposition(|chain| chain.setting == entry.setting);
+        let chain = match latest {
+            Some(at) if chains[at].is_ours(entry.before.as_deref()) => Some(chains.remove(at)),
+            _ => None,
+        };
+        let mut chain = chain.unwrap_or_else(|| Chain { setting: entry.setting.clone(), entries: Vec::new() });
+        chain.entries.push(entry);
+        chains.push(chain);
+    }
+    chains.reverse();
+    // The kernel puts that by itself on a device which the sysctls and the device's own settings then say.
+    chains.sort_by_key(|chain| matches!(chain.setting, Setting::Qdisc(_)));
+    chains
+}
+
+impl Chain {
+    fn first(&self) -> Option<&str> {
+        self.entries.first().and_then(|entry| entry.before.as_deref())
+    }
+
+    fn latest(&self) -> Option<&str> {
+        self.entries.last().and_then(|entry| entry.wanted.as_deref())
+    }
+
+    /// As one change.
+    pub(crate) fn whole(&self) -> Entry {
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        let made = self.entries.last().and_then(|entry| entry.made.clone());
+        Entry { setting: self.setting.clone(), before: text(self.first()), wanted: text(self.latest()), made }
+    }
+
+    /// As it reads now; none where it is gone.
+    fn read(&self, system: &System) -> Result<Option<Text>, String> {
+        match self.setting.read(system) {
+            Err(error) if error.is_missing() => Ok(None),
+            read => read.map(Some).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Returns whether this text is of this chain, and not somebody else's.
+    fn is_ours(&self, found: Option<&str>) -> bool {
+        self.entries.iter().any(|Entry { before, wanted, made, .. }| {
+            let is_as_made = match made {
+                Some(made) => self.setting.is_same(found, Some(made)),
+                None => self.setting.is_as_asked(found, wanted.as_deref()),
+            };
+            is_as_made || self.is_put_back(found, before.as_deref())
+        })
+    }
+
+    fn is_put_back(&self, now: Option<&str>, before: Option<&str>) -> bool {
+        self.setting.is_same(now, before) || self.setting.are_defaults([now, before])
+    }
+
+    /// That it is as somebody else made it.
+    pub(crate) fn left_alone(&self, found: Option<&str>) -> String {
+        let setting = &self.setting;
+        let [ours, found] = [self.latest(), found].map(|text| shown(text.map(|text| setting.stated(text)).as_deref()));
+        if ours == found {
+            return format!("{setting} was left alone: somebody changed its parameters since");
+        }
+        format!("{setting} was left alone: it should still be \"{ours}\" but somebody made it \"{found}\"")
+    }
+
+    fn put_back(&self, system: &System) -> Result<(), String> {
+        let read = || self.setting.read(system).map_err(|error| error.to_string());
+        let is_same = self.setting.is_same(read()?.as_deref(), self.first());
+        // What a crash left of our file goes too.
+        if is_same && self.setting != Setting::Persisted {
+            return Ok(());
+        }
+        self.setting.write(system, self.first()).map_err(|error| error.to_string())?;
+        let now = read()?;
+        if self.is_put_back(now.as_deref(), self.first()) {
+            return Ok(());
+        }
+        let [first, now] = [self.first(), now.as_deref()].map(shown);
+        Err(format!("{} was put back to \"{first}\" and reads back as \"{now}\"", self.setting))
+    }
+
+    /// Returns what became of it: `found` at first, and then, if it was ours, `put_back`.
+    fn outcome(&self, system: &System, found: Option<Text>, put_back: Result<(), String>) -> Result<Back, String> {
+        let (Some(found), Some(now)) = (found, self.read(system)?) else { return Ok(Back::Vanished) };
+        if !self.is_put_back(now.as_deref(), self.first()) {
+            return put_back.map(|()| Back::Foreign(now));
+        }
+        let has_moved = !self.setting.is_same(found.as_deref(), now.as_deref());
+        let stated = |text: Option<&str>| text.map(|text| self.setting.stated(text));
+        Ok(Back::Done(has_moved.then(|| HostChange {
+            setting: self.setting.to_string(),
+            from: stated(found.as_deref()),
+            to: stated(now.as_deref()),
+        })))
+    }
+}
+
+/// Puts back, in this order, what is as we left it; what became of each.
+pub(crate) fn put_back(chains: &[Chain], system: &System) -> Vec<Result<Back, String>> {
+    let found: Vec<_> = chains.iter().map(|chain| chain.read(system)).collect();
+    let later: Vec<Option<&Chain>> =
+        (0..chains.len()).map(|at| chains[..at].iter().rfind(|later| later.setting == chains[at].setting)).collect();
+    let mut done = vec![Ok(()); chains.len()];
+    // Twice, because one may need another that comes after it, or be moved by it.
+    for _ in 0..2 {
+        for (at, chain) in chains.iter().enumerate() {
+            let is_ours = matches!(&found[at], Ok(Some(found)) if chain.is_ours(found.as_deref()));
+            if is_ours && later[at].is_none() {
+                done[at] = chain.put_back(system);
+            }
+        }
+    }
+    let whole = chains.iter().zip(later).zip(found).zip(done);
+    whole
+        .map(|(((chain, later), found), done)| match later {
+            // Whatever it is now, somebody had set it.
+            Some(later) if !matches!(found, Ok(None)) => Ok(Back::Foreign(later.first().map(str::to_owned))),
+            _ => chain.outcome(system, found?, done),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(setting: Setting, before: &str, wanted: &str) -> Entry {
+        let [before, wanted] = [before, wanted].map(|text| Some(text.to_owned()));
+        Entry { setting, before, wanted, made: None }
+    }
+
+    fn default_qdisc() -> Setting {
+        Setting::Sysctl("net.core.default_qdisc".to_owned())
+    }
+
+    #[test]
+    fn disciplines_are_put_back_when_the_kernel_has_its_own_default_again() {
+        let qdisc = Setting::Qdisc("eth0".to_owned());
+        let queue = Setting::QueueLength("eth0".to_owned());
+        let entries = vec![
+            entry(queue.clone(), "1000", "77"),
+            entry(default_qdisc(), "pfifo_fast\n", "fq"),
+            entry(qdisc.clone(), "default mq pfifo_fast", "fq"),
+        ];
+        let chains = chains(entries);
+        let order: Vec<&Setting> = chains.iter().map(|chain| &chain.setting).collect();
+        assert_eq!(order, [&default_qdisc(), &queue, &qdisc]);
+        // What the kernel put there while another was its default is ours to replace, and is not as it was.
+        let stale = Some("default mq fq");
+        assert!(chains[2].is_ours(stale));
+        assert!(!chains[2].setting.is_same(stale, chains[2].first()));
+        assert!(!chains[2].is_ours(Some("sfq inexact 80010000 ")));
+    }
+}

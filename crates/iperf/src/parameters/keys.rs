@@ -1,0 +1,230 @@
+//! The keys of iperf3's JSON for the parameters of a test, as they are sent and read.
+
+use fullpipe_record::{HostSettings, Request};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{Carrier, Heading, MAX_DATAGRAM, Parameters, USUAL_BLOCK};
+use crate::json::{Extension, Flag, Text, Whole};
+
+/// Version of our extension.
+const EXTENSION_VERSION: u32 = 2;
+
+/// The first version of our extension, without proofs that are bound to a nonce.
+const FIRST_VERSION: u32 = 1;
+
+/// Payload of a datagram where the client names none: what iperf3 takes where it cannot see the path's MTU.
+const USUAL_DATAGRAM: i64 = 1460;
+
+/// Value of `zerocopy` that asks a fullpipe server for `MSG_ZEROCOPY`. To iperf3 every value but zero means `sendfile`,
+/// the nearest that it has.
+const ZERO_COPY: i64 = 2;
+
+/// Interval at which iperf3 checks whether a rate permits the next block, in microseconds; its default, and so ours for
+/// it.
+const PACING_TIMER: i64 = 1000;
+
+/// Parameters as a client sends them, keys in iperf3's order and of the types that it wants since 3.18.
+pub(super) struct Sent<'p>(pub(super) &'p Parameters);
+
+impl Serialize for Sent<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(asked) = self;
+        let mut keys = Keys(to.serialize_map(None)?);
+        keys.flag(asked.carrier.key(), true)?;
+        keys.put("omit", asked.omit_seconds)?;
+        keys.put("time", asked.seconds)?;
+        keys.put("num", asked.bytes)?;
+        keys.put("blockcount", asked.blocks)?;
+        keys.number("MSS", asked.mss)?;
+        keys.flag("nodelay", asked.no_delay)?;
+        keys.put("parallel", asked.streams)?;
+        keys.flag("reverse", asked.heading == Heading::Down)?;
+        keys.flag("bidirectional", asked.heading == Heading::Both)?;
+        keys.flag("mptcp", asked.multipath)?;
+        keys.number("window", asked.buffer)?;
+        keys.put("len", asked.block)?;
+        keys.number("bandwidth", asked.rate)?;
+        keys.number("fqrate", asked.pacing)?;
+        keys.number("pacing_timer", if asked.rate == 0 { 0 } else { PACING_TIMER })?;
+        keys.number("burst", asked.burst)?;
+        keys.number("TOS", asked.tos)?;
+        keys.text("title", asked.title.as_deref())?;
+        keys.text("extra_data", asked.extra_data.as_deref())?;
+        keys.text("congestion", asked.congestion.as_deref())?;
+        asked.processor.map_or(Ok(()), |number| keys.put("server_affinity", number))?;
+        keys.number("get_server_output", asked.server_output.into())?;
+        keys.number("udp_counters_64bit", asked.wide_counters.into())?;
+        keys.number("zerocopy", if asked.zero_copy { ZERO_COPY } else { asked.sendfile.into() })?;
+        keys.number("dont_fragment", asked.dont_fragment.into())?;
+        keys.number("skip_rx_copy", asked.discard.into())?;
+        if asked.offload && asked.carrier == Carrier::Udp {
+            keys.offload(asked.block)?;
+        }
+        keys.text("authtoken", asked.auth_token.as_deref())?;
+        keys.put("client_version", concat!("fullpipe ", env!("CARGO_PKG_VERSION")))?;
+        if asked.speaks_fullpipe {
+            keys.put("x_fullpipe", Announced::by(asked))?;
+        }
+        keys.0.end()
+    }
+}
+
+/// The extension that a client sends to a fullpipe server.
+#[derive(Serialize)]
+struct Announced<'p> {
+    version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<&'p HostSettings>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<&'p Request>,
+}
+
+impl<'p> Announced<'p> {
+    fn by(asked: &'p Parameters) -> Self {
+        Self { version: EXTENSION_VERSION, settings: asked.settings.as_ref(), request: asked.request.as_deref() }
+    }
+}
+
+impl Carrier {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+        }
+    }
+}
+
+/// The members of a JSON object.
+struct Keys<M>(M);
+
+impl<M: SerializeMap> Keys<M> {
+    fn put(&mut self, key: &str, value: impl Serialize) -> Result<(), M::Error> {
+        self.0.serialize_entry(key, &value)
+    }
+
+    /// Writes `true` if it is on; otherwise nothing, as `false` would be on for iperf3 up to 3.17.
+    fn flag(&mut self, key: &str, on: bool) -> Result<(), M::Error> {
+        if on { self.put(key, true) } else { Ok(()) }
+    }
+
+    fn number(&mut self, key: &str, value: i64) -> Result<(), M::Error> {
+        if value == 0 { Ok(()) } else { self.put(key, value) }
+    }
+
+    fn text(&mut self, key: &str, value: Option<&str>) -> Result<(), M::Error> {
+        value.map_or(Ok(()), |text| self.put(key, text))
+    }
+
+    /// As iperf3 3.21 has it: as many whole datagrams at once as one of the largest size holds.
+    fn offload(&mut self, datagram: i64) -> Result<(), M::Error> {
+        self.put("gso", 1)?;
+        self.put("gso_dg_size", datagram)?;
+        self.put("gso_bf_size", MAX_DATAGRAM / datagram.max(1) * datagram)?;
+        self.put("gro", 1)?;
+        self.put("gro_bf_size", MAX_DATAGRAM)
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Received {
+    udp: Flag,
+    sctp: Flag,
+    omit: Whole,
+    time: Whole,
+    num: Whole,
+    blockcount: Whole,
+    #[serde(rename = "MSS")]
+    mss: Whole,
+    nodelay: Flag,
+    parallel: Whole,
+    reverse: Flag,
+    bidirectional: Flag,
+    mptcp: Flag,
+    window: Whole,
+    len: Whole,
+    bandwidth: Whole,
+    fqrate: Whole,
+    burst: Whole,
+    #[serde(rename = "TOS")]
+    tos: Whole,
+    title: Text,
+    extra_data: Text,
+    congestion: Text,
+    server_affinity: Whole,
+    get_server_output: Whole,
+    udp_counters_64bit: Whole,
+    zerocopy: Whole,
+    dont_fragment: Whole,
+    skip_rx_copy: Whole,
+    gso: Whole,
+    gro: Whole,
+    authtoken: Text,
+    x_fullpipe: Extension,
+}
+
+/// The same as it was received.
+#[derive(Deserialize)]
+struct Announcement {
+    version: u32,
+    #[serde(default)]
+    settings: Extension,
+    #[serde(default)]
+    request: Extension,
+}
+
+impl From<Received> for Parameters {
+    fn from(received: Received) -> Self {
+        let extension = received.x_fullpipe.read::<Announcement>();
+        let carrier = match (received.udp.0, received.sctp.0) {
+            (true, _) => Carrier::Udp,
+            (_, true) => Carrier::Sctp,
+            _ => Carrier::Tcp,
+        };
+        let heading = match (received.bidirectional.0, received.reverse.0) {
+            (true, _) => Heading::Both,
+            (_, true) => Heading::Down,
+            _ => Heading::Up,
+        };
+        let usual_block = if carrier == Carrier::Udp { USUAL_DATAGRAM } else { USUAL_BLOCK };
+        let given = |value: Whole| value.0.unwrap_or(0);
+        let is_on = |value: Whole| given(value) != 0;
+        Self {
+            carrier,
+            omit_seconds: given(received.omit),
+            seconds: given(received.time),
+            bytes: given(received.num),
+            blocks: given(received.blockcount),
+            mss: given(received.mss),
+            no_delay: received.nodelay.0,
+            streams: received.parallel.0.unwrap_or(1),
+            heading,
+            multipath: received.mptcp.0,
+            buffer: given(received.window),
+            block: received.len.0.unwrap_or(usual_block),
+            rate: given(received.bandwidth),
+            pacing: given(received.fqrate),
+            burst: given(received.burst),
+            tos: given(received.tos),
+            title: received.title.0,
+            extra_data: received.extra_data.0,
+            congestion: received.congestion.0,
+            processor: received.server_affinity.0,
+            server_output: is_on(received.get_server_output),
+            wide_counters: is_on(received.udp_counters_64bit),
+            dont_fragment: is_on(received.dont_fragment),
+            sendfile: is_on(received.zerocopy) && given(received.zerocopy) != ZERO_COPY,
+            zero_copy: given(received.zerocopy) == ZERO_COPY,
+            discard: is_on(received.skip_rx_copy),
+            offload: is_on(received.gso) || is_on(received.gro),
+            auth_token: received.authtoken.0,
+            // Later versions add to this one.
+            speaks_fullpipe: extension.as_ref().is_some_and(|extension| extension.version >= FIRST_VERSION),
+            proves_keys: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
+            request: extension.as_ref().and_then(|extension| extension.request.read()).map(Box::new),
+            settings: extension.and_then(|extension| extension.settings.read()),
+        }
+    }
+}
