@@ -4,14 +4,17 @@
 mod stage;
 mod tree;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::panic::catch_unwind;
+use std::path::PathBuf;
 use std::process::Output;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_testkit::{Running, load_slot, require};
+use fullpipe_testkit::{Running, load_slot, require, within};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng as _;
 use serde_json::Value;
@@ -45,6 +48,12 @@ enum Fault {
     DiskReadOnly,
     /// It fails to write, which its file system finds out later.
     DiskFails,
+}
+
+impl Fault {
+    fn is_of_disk(self) -> bool {
+        matches!(self, Self::DiskFull | Self::DiskReadOnly | Self::DiskFails)
+    }
 }
 
 /// The moment of a fault.
@@ -140,7 +149,8 @@ fn at_random_moments(count: u32, seed: u64, together: u32) {
 
 /// Runs a course. Returns whether something failed before the copy was done.
 fn survive(course: &Course) -> bool {
-    let mut stage = Stage::new(course);
+    let (first, _) = course.faults[0];
+    let mut stage = Stage::new(course.way, course.up, Some(first).filter(|fault| fault.is_of_disk()));
     let tree = Tree::make(course.seed, &stage.source(), &stage.destination());
     stage.make_durable();
     let mut struck = false;
@@ -176,9 +186,11 @@ fn judge(course: &Course, fault: Fault, output: &Output, stage: &Stage, tree: &T
             let said = document(output);
             let is_named = !said["error"].is_null() || said["copy"]["failed"].as_u64() > Some(0);
             assert!(is_named, "{course:?}: {said}");
-            let disk = matches!(fault, Fault::DiskFull | Fault::DiskReadOnly | Fault::DiskFails);
             let causes = ["No space left", "Read-only file system", "Input/output error", "did not all reach"];
-            assert!(!disk || causes.iter().any(|cause| said.to_string().contains(cause)), "{course:?}: {said}");
+            assert!(
+                !fault.is_of_disk() || causes.iter().any(|cause| said.to_string().contains(cause)),
+                "{course:?}: {said}"
+            );
         }
         code => panic!("{course:?} ends with {code:?}: {output:?}"),
     }
@@ -186,4 +198,31 @@ fn judge(course: &Course, fault: Fault, output: &Output, stage: &Stage, tree: &T
 
 fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+/// A file gets its permissions before its name. Those that let nobody write once made the next run begin anew.
+#[test]
+fn a_part_that_its_owner_may_not_write_is_continued() {
+    require!(Root, Unshare, Tc, Socat);
+    let _slot = load_slot();
+    let mut stage = Stage::new(Way::Tcp, true, None);
+    let content = vec![7; 8 << 20];
+    fs::write(stage.source().join("a"), &content).unwrap();
+    let near = Running::start(&mut stage.copy());
+    let to = stage.destination();
+    let working = || fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path());
+    let journal = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "fullpipe-journal");
+    let records = || working().find(journal).map_or(0, |path| fs::metadata(path).unwrap().len() / 48);
+    assert!(within(TIMEOUT, || records() > 2), "nothing arrives");
+    stage.strike(Fault::NearEndKilled, &near);
+    near.finish(TIMEOUT);
+    stage.settle(Fault::NearEndKilled);
+    let held = (records() - 1) << 20;
+    let part = working().find(|path| !journal(path)).expect("its data is there");
+    fs::set_permissions(part, Permissions::from_mode(0o444)).unwrap();
+    let output = Running::start(&mut stage.copy()).finish(TIMEOUT);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(fs::read(to.join("a")).unwrap() == content);
+    let sent = document(&output)["copy"]["transferred"].as_u64().unwrap();
+    assert_eq!((sent + held, working().count()), (8 << 20, 1), "{output:?}");
 }

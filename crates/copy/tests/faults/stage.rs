@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use fullpipe_testkit::{Running, fullpipe, within, write_secret};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::tree::Tree;
-use crate::{Course, Fault, TIMEOUT, Way, When};
+use crate::{Fault, TIMEOUT, Way, When};
 
 /// The user of both ends: one who may not write to each file.
 pub(crate) const USER: u32 = 65534;
@@ -51,7 +51,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) fn new(course: &Course) -> Self {
+    /// Makes it; `disk` is the fault that the destination's disk will have, if any.
+    pub(crate) fn new(way: Way, up: bool, disk: Option<Fault>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         for name in ["from", "to", "run", "thin"] {
@@ -62,11 +63,8 @@ impl Stage {
         chown(folder.path().join("key"), Some(USER), Some(USER)).unwrap();
         fs::write(folder.path().join("ssh"), SSH).unwrap();
         fs::set_permissions(folder.path().join("ssh"), Permissions::from_mode(0o755)).unwrap();
-        let (fault, _) = course.faults[0];
-        let is_of_disk = matches!(fault, Fault::DiskFull | Fault::DiskReadOnly | Fault::DiskFails);
-        let disk = is_of_disk.then_some(fault);
         let holder = hold(folder.path(), disk);
-        let mut stage = Self { folder, holder, server: None, way: course.way, up: course.up, disk };
+        let mut stage = Self { folder, holder, server: None, way, up, disk };
         stage.serve();
         stage
     }
@@ -87,7 +85,9 @@ impl Stage {
 
     /// Makes what is at the destination durable, if its disk is one of its own.
     pub(crate) fn make_durable(&self) {
-        assert!(self.disk.is_none() || self.run(&["sync", "-f", &self.path("to")]));
+        if self.disk.is_some() {
+            self.must(&["sync", "-f", &self.path("to")]);
+        }
     }
 
     /// Returns true if the disk may have lost what was written.
@@ -125,10 +125,15 @@ impl Stage {
         command
     }
 
-    /// Runs a program of root there; returns whether it could do its work.
-    fn run(&self, program: &[&str]) -> bool {
-        let output = Running::start(enter(self.holder.pid()).arg("--").args(program)).finish(TIMEOUT);
-        output.status.success()
+    /// Runs a program of root there.
+    fn run(&self, program: &[&str]) -> Output {
+        Running::start(enter(self.holder.pid()).arg("--").args(program)).finish(TIMEOUT)
+    }
+
+    /// Runs a program of root there, which can do its work.
+    fn must(&self, program: &[&str]) {
+        let output = self.run(program);
+        assert!(output.status.success(), "{program:?}: {output:?}");
     }
 
     /// Starts the server, if this copy has one.
@@ -144,7 +149,8 @@ impl Stage {
         let port: u16 = SHARE.parse().unwrap();
         let listens = || {
             let tables = ["tcp", "tcp6"].map(|name| fs::read_to_string(format!("/proc/{}/net/{name}", server.pid())));
-            tables.iter().flatten().any(|table| table.contains(&format!(":{port:04X} ")))
+            let listens = |line: &str| line.contains(&format!(":{port:04X} ")) && line.contains(" 0A ");
+            tables.iter().flatten().any(|table| table.lines().any(listens))
         };
         assert!(within(TIMEOUT, listens), "nobody listens");
         self.server = Some(server);
@@ -183,7 +189,7 @@ impl Stage {
             Fault::CallCut => drop(self.run(&["ss", "-K", "-t", "state", "established", &of_call()])),
             Fault::DiskFull => self.fill(&self.path("to")),
             Fault::DiskReadOnly => {
-                assert!(self.run(&["mount", "-o", "remount,abort", &self.path("to")]), "ext4 can be aborted");
+                self.must(&["mount", "-o", "remount,abort", &self.path("to")]);
             }
             Fault::DiskFails => self.fill(&self.path("thin")),
         }
@@ -196,7 +202,7 @@ impl Stage {
         let full = || {
             let state = rustix::fs::statvfs(&there).unwrap();
             let used = (state.f_blocks - state.f_bfree) * state.f_frsize;
-            self.run(&["mount", "-o", &format!("remount,size={used}"), path])
+            self.run(&["mount", "-o", &format!("remount,size={used}"), path]).status.success()
         };
         // It may have grown in between.
         assert!(within(TIMEOUT, full), "it cannot be made so small");
@@ -225,15 +231,15 @@ impl Stage {
 
     fn mend(&self, fault: Fault) {
         let to = self.path("to");
-        let remount = |path: &str| assert!(self.run(&["mount", "-o", &format!("remount,size={DISK}"), path]));
+        let remount = |path: &str| self.must(&["mount", "-o", &format!("remount,size={DISK}"), path]);
         match fault {
             Fault::DiskFull => return remount(&to),
             Fault::DiskFails => remount(&self.path("thin")),
             _ => {}
         }
         // What is not on the disk is lost with the mount.
-        assert!(self.run(&["umount", &to]));
-        assert!(self.run(&["mount", "-o", "loop", &self.path("thin/disk"), &to]));
+        self.must(&["umount", &to]);
+        self.must(&["mount", "-o", "loop", &self.path("thin/disk"), &to]);
     }
 
     /// The processes in the network, but for its holder.

@@ -15,7 +15,7 @@ use rand_pcg::rand_core::Rng as _;
 use crate::stage::USER;
 
 /// Bytes of the header and of a record of a journal, and the number of the kind of record that notes a chunk.
-const HEADER: usize = 64;
+const HEADER: usize = 48;
 const RECORD: usize = 48;
 const VERIFIED: u32 = 1;
 
