@@ -539,7 +539,7 @@ mod tests {
         drop(part);
         let lose = |chunk| {
             let file = File::options().write(true).open(working_path(&folder, &tree, &path)).unwrap();
-            file.write_all_at(&[0; CHUNK], chunk * CHUNK as u64).unwrap();
+            file.write_all_at(&ZEROS[..], chunk * CHUNK as u64).unwrap();
         };
         lose(1);
         let after = recover(&tree, &path, SIZE, IDENTITY).unwrap();

@@ -128,6 +128,7 @@ fn whatever_fails_at_1000_moments_the_same_command_again_makes_the_tree() {
 }
 
 /// Runs so many courses, `together` at a time. All of them run, whatever becomes of one.
+#[expect(clippy::print_stdout, reason = "a test prints its courses")]
 fn at_random_moments(count: u32, seed: u64, together: u32) {
     let (next, struck, failed) = (AtomicU32::new(0), AtomicU32::new(0), Mutex::new(Vec::new()));
     let work = || {

@@ -201,7 +201,8 @@ impl Stage {
         let there = format!("/proc/{}/root{path}", self.holder.pid());
         let full = || {
             let state = rustix::fs::statvfs(&there).unwrap();
-            let used = (state.f_blocks - state.f_bfree) * state.f_frsize;
+            // No size at all would be no limit.
+            let used = (state.f_blocks - state.f_bfree).max(1) * state.f_frsize;
             self.run(&["mount", "-o", &format!("remount,size={used}"), path]).status.success()
         };
         // It may have grown in between.
@@ -277,9 +278,7 @@ fn hold(folder: &Path, disk: Option<Fault>) -> Running {
     );
     let holder = Running::start(Command::new("unshare").args(["-nm", "sh", "-c", &script]).arg(folder));
     let is_ready = || folder.join("ready").exists() && line(holder.pid()).starts_with("socat");
-    if !within(TIMEOUT, is_ready) {
-        panic!("{:?}", holder.finish(TIMEOUT));
-    }
+    assert!(within(TIMEOUT, is_ready), "{:?}", holder.finish(TIMEOUT));
     holder
 }
 

@@ -164,7 +164,9 @@ mod tests_alone {
         let numbers = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let ones = numbers.filter(|pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(is_one));
         // It may have ended.
-        ones.filter_map(Pid::from_raw).for_each(|pid| drop(kill_process(pid, Signal::KILL)));
+        for pid in ones.filter_map(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
 
     #[test]
@@ -192,8 +194,9 @@ mod tests_alone {
                 server.finish(TIMEOUT);
                 server = serve(&up, folder.path());
             }
-            assert_eq!(fs::read(at("to/file")).is_ok_and(|found| found == content), was_done, "round {round}");
-            let held = if was_done { BYTES } else { recorded(&folder.path().join("to")) * MIB };
+            let found = fs::read(at("to/file")).ok();
+            assert!(found.as_ref().is_none_or(|found| *found == content), "round {round}: half of it has its name");
+            let held = if found.is_some() { BYTES } else { recorded(&folder.path().join("to")) * MIB };
             let done = copied(&Running::start(&mut up.join("sender", &copy)).finish(TIMEOUT));
             let sent = done["transferred"].as_u64().unwrap();
             println!("round {round}: {held} bytes were there, {sent} of {BYTES} were sent");
