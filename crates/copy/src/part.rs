@@ -526,7 +526,8 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    /// The journal once counted as long as the host ran. A disk may fail to write, or be pulled, and lose the data alone.
+    /// The journal once counted as long as the host ran. A disk that fails to write, or is pulled, may lose the data
+    /// alone.
     #[test]
     fn what_the_disk_has_lost_does_not_count_and_what_it_has_counts_for_good() {
         let folder = tempfile::tempdir().unwrap();

@@ -75,7 +75,10 @@ impl Tree {
 
     /// Returns the part of the bytes that has arrived.
     pub(crate) fn arrived(&self, to: &Path) -> f64 {
-        let is_new = |path: &[u8], length: u64| matches!(self.new.get(path), Some(Entry { content: Content::File(new), .. }) if new.len() as u64 == length);
+        let is_new = |path: &[u8], length: u64| match self.new.get(path).map(|entry| &entry.content) {
+            Some(Content::File(new)) => new.len() as u64 == length,
+            _ => false,
+        };
         let mut bytes = 0;
         for_each(to, &mut |path, state| {
             let name = String::from_utf8_lossy(path);
