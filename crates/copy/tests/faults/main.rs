@@ -114,7 +114,7 @@ fn choose<'c, T>(random: &mut Pcg32, of: &'c [T]) -> &'c T {
 
 #[test]
 fn whatever_fails_the_same_command_again_makes_the_tree_and_sends_nothing_twice() {
-    require!(Root, Unshare, Tc, Socat);
+    require!(Root, Unshare, Tc, Socat, Loop);
     let _slot = load_slot();
     at_random_moments(10, 24, 3);
 }
@@ -122,7 +122,7 @@ fn whatever_fails_the_same_command_again_makes_the_tree_and_sends_nothing_twice(
 #[test]
 #[ignore = "takes some minutes"]
 fn whatever_fails_at_1000_moments_the_same_command_again_makes_the_tree() {
-    require!(Root, Unshare, Tc, Socat);
+    require!(Root, Unshare, Tc, Socat, Loop);
     let _slot = load_slot();
     at_random_moments(1000, 2400, 4);
 }

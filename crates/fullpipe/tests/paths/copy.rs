@@ -171,6 +171,7 @@ mod tests_alone {
 
     #[test]
     #[ignore = "takes some minutes"]
+    #[expect(clippy::print_stdout, reason = "the figures of each round")]
     fn a_copy_that_is_killed_50_times_continues_where_it_was() {
         const MIB: u64 = 1 << 20;
         const BYTES: u64 = 6 * MIB;
