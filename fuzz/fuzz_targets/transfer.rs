@@ -25,7 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
         let message = Message::Data { header, content: &bytes[DATA_HEADER..] };
         assert_eq!(Message::read(&message.frame()[4..]).as_ref(), Ok(&message));
     }
-    let journal = Journal::new(Identity([0; 32]), ByteCount::from_mib(4), [0; 16]);
+    let journal = Journal::new(Identity([0; 32]), ByteCount::from_mib(4));
     let bytes_of_journal = [&journal.header()[..], bytes].concat();
     let recovered = journal.recover(&bytes_of_journal).expect("it has a header");
     assert!(recovered.length.get() <= bytes_of_journal.len() as u64);

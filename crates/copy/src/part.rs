@@ -2,16 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    BLOCK, Boot, CHUNK, Digest, EntryPath, Identity, Journal, ModificationTime, Recovered, Verified, ZEROS, chunk_hash,
+    BLOCK, CHUNK, Digest, EntryPath, Identity, Journal, ModificationTime, Recovered, Verified, ZEROS, chunk_hash,
 };
 use fullpipe_units::ByteCount;
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, flock};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, fadvise, fallocate, flock};
 use rustix::io::Errno;
 
 use crate::tree::{Tree, Within, set_attributes};
@@ -69,13 +70,7 @@ pub(crate) fn working(target: &Within, path: &EntryPath, journal: bool) -> Withi
 ///
 /// # Errors
 /// Fails if its folder cannot be reached, and with `ResourceBusy` if another transfer writes the file.
-pub(crate) fn recover(
-    tree: &Tree,
-    path: &EntryPath,
-    size: ByteCount,
-    identity: Identity,
-    boot: Boot,
-) -> io::Result<Verified> {
+pub(crate) fn recover(tree: &Tree, path: &EntryPath, size: ByteCount, identity: Identity) -> io::Result<Verified> {
     let names = Names::of(tree, path)?;
     let left = match own_file(&names.data, OFlags::RDWR) {
         // Small files have no journal, and there are many of them.
@@ -86,7 +81,7 @@ pub(crate) fn recover(
         Ok(data) => Some(locked(&names.data, data)?),
     };
     if let Some((data, _)) = &left
-        && let Some((_, verified)) = recorded(&names.journal, data, &Journal::new(identity, size, boot), size)?
+        && let Some((_, verified)) = recorded(&names.journal, data, &Journal::new(identity, size), size)?
     {
         return Ok(verified);
     }
@@ -136,30 +131,41 @@ fn busy() -> io::Error {
 }
 
 /// Opens a journal to go on with it, and returns the chunks that it records of `data`; `None` if it is of another file,
-/// or of another state of it.
+/// or of another state of it. Those behind the last durable mark are read: the disk may have lost them.
 fn recorded(within: &Within, data: &File, format: &Journal, size: ByteCount) -> io::Result<Option<(File, Verified)>> {
     let Ok(mut journal) = own_file(within, OFlags::RDWR) else { return Ok(None) };
     let Some(recovered) = read(&mut journal, format, size)? else { return Ok(None) };
-    let mut verified = Verified::new(size);
-    for (index, hash) in recovered.verified {
-        verified.insert(index, hash);
-    }
-    let is_doubtful = !recovered.doubtful.is_empty();
-    for (index, hash) in recovered.doubtful {
-        if verified.length(index).is_some_and(|length| is_there(data, size, index, length, &hash)) {
-            verified.insert(index, hash);
-        }
-    }
-    journal.set_len(recovered.length.get())?;
-    if is_doubtful {
+    let Recovered { verified: durable, mut doubtful, length, durable: marked } = recovered;
+    let records = doubtful.len();
+    doubtful.retain(|(index, hash)| is_there(data, size, *index, hash));
+    let are_all_there = doubtful.len() == records;
+    journal.set_len(if are_all_there { length } else { marked }.get())?;
+    journal.seek(SeekFrom::End(0))?;
+    if records > 0 {
         if let Err(error) = data.sync_data() {
-            journal.set_len(recovered.durable.get())?;
+            journal.set_len(marked.get())?;
             return Err(error);
         }
-        rewrite(&mut journal, format, &verified)?;
+        let cut_off: &[_] = if are_all_there { &[] } else { &doubtful };
+        mark(&mut journal, format, cut_off)?;
     }
-    journal.seek(SeekFrom::End(0))?;
+    let mut verified = Verified::new(size);
+    for (index, hash) in durable.into_iter().chain(doubtful) {
+        verified.insert(index, hash);
+    }
     Ok(Some((journal, verified)))
+}
+
+/// Adds records of chunks to a journal, and the mark that everything is durable. On a full disk it stays as it is.
+fn mark(journal: &mut File, format: &Journal, chunks: &[(u32, Digest)]) -> io::Result<()> {
+    let records = chunks.iter().flat_map(|(index, hash)| format.verified(*index, hash));
+    let bytes: Vec<u8> = records.chain(format.durable()).collect();
+    let length = journal.stream_position()?;
+    if journal.write_all(&bytes).is_err() {
+        journal.set_len(length)?;
+        journal.seek(SeekFrom::Start(length))?;
+    }
+    Ok(())
 }
 
 fn read(journal: &mut File, format: &Journal, size: ByteCount) -> io::Result<Option<Recovered>> {
@@ -171,7 +177,7 @@ fn read(journal: &mut File, format: &Journal, size: ByteCount) -> io::Result<Opt
     Ok(format.recover(&bytes))
 }
 
-/// Writes a journal anew, of this start of the host. The data is durable.
+/// Writes a journal anew. The data is durable.
 fn rewrite(journal: &mut File, format: &Journal, verified: &Verified) -> io::Result<()> {
     let mut bytes = format.header();
     for (index, hash) in verified.hashes() {
@@ -184,7 +190,9 @@ fn rewrite(journal: &mut File, format: &Journal, verified: &Verified) -> io::Res
     journal.sync_data()
 }
 
-fn is_there(data: &File, size: ByteCount, index: u32, length: usize, hash: &Digest) -> bool {
+/// Returns true if the data has the content of this hash in a chunk.
+fn is_there(data: &File, size: ByteCount, index: u32, hash: &Digest) -> bool {
+    let Some(length) = Verified::new(size).length(index) else { return false };
     let mut content = vec![0; length];
     let read = data.read_exact_at(&mut content, u64::from(index) * CHUNK as u64);
     read.is_ok() && chunk_hash(size, index, &content) == *hash
@@ -192,10 +200,30 @@ fn is_there(data: &File, size: ByteCount, index: u32, length: usize, hash: &Dige
 
 /// Opens a file that a transfer of this user has made: a name that others could have prepared is not trusted.
 fn own_file(within: &Within, flags: OFlags) -> io::Result<File> {
-    let file = within.open(flags)?;
+    let file = within.open(flags).or_else(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            let_owner_write(within)?;
+            within.open(flags)
+        }
+        _ => Err(error),
+    })?;
+    check_own(&file)?;
+    Ok(file)
+}
+
+fn check_own(file: &File) -> io::Result<()> {
     let found = file.metadata()?;
     let is_own = found.is_file() && found.nlink() == 1 && found.uid() == rustix::process::geteuid().as_raw();
-    is_own.then_some(file).ok_or_else(|| io::ErrorKind::PermissionDenied.into())
+    if is_own { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// Lets this user write to a file that a transfer has left complete but for its name, with the permissions that it was
+/// to have.
+fn let_owner_write(within: &Within) -> io::Result<()> {
+    let file = within.open(OFlags::PATH)?;
+    check_own(&file)?;
+    // What is open without the right to read it has no other way than this one.
+    Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::RUSR | Mode::WUSR)?)
 }
 
 /// Locks the data for this transfer. Returns false if its file system has no locks. A program that is being started
@@ -235,11 +263,10 @@ impl Part {
         path: &EntryPath,
         size: ByteCount,
         identity: Identity,
-        boot: Boot,
         verified: &mut Verified,
     ) -> io::Result<(Self, Vec<u32>)> {
         let names = Names::of(tree, path)?;
-        let format = Journal::new(identity, size, boot);
+        let format = Journal::new(identity, size);
         let mut there = Verified::new(size);
         let mut opened = None;
         if verified.bytes() > ByteCount::ZERO
@@ -310,10 +337,7 @@ impl Part {
     pub(crate) fn wrong_on_disk(&mut self, verified: &mut Verified) -> io::Result<Vec<u32>> {
         self.sync(File::sync_all)?;
         fadvise(&self.data, 0, None, Advice::DontNeed)?;
-        let is_wrong = |(index, hash): &(u32, Digest)| {
-            let length = verified.length(*index).unwrap_or(0);
-            !is_there(&self.data, self.size, *index, length, hash)
-        };
+        let is_wrong = |(index, hash): &(u32, Digest)| !is_there(&self.data, self.size, *index, hash);
         let wrong: Vec<u32> = verified.hashes().filter(is_wrong).map(|(index, _)| index).collect();
         if wrong.is_empty() {
             return Ok(wrong);
@@ -425,13 +449,6 @@ impl PartWriter {
     }
 }
 
-/// Returns the name of this start of the host; of none if the kernel does not say, so that nothing is trusted.
-pub(crate) fn boot() -> Boot {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    u128::from_str_radix(&digits, 16).map_or_else(|_| random().unwrap_or_default(), u128::to_le_bytes)
-}
-
 /// Returns random bytes of the kernel.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -448,13 +465,12 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::path::PathBuf;
 
-    const BOOT: Boot = [1; 16];
     const IDENTITY: Identity = Identity([2; 32]);
     const SIZE: ByteCount = ByteCount::new(3 * CHUNK as u64 + 10);
     const TIME: ModificationTime = ModificationTime { seconds: 1000, nanoseconds: 5 };
 
     fn open(tree: &Tree, path: &EntryPath, identity: Identity, verified: &mut Verified) -> Part {
-        let (part, lost) = Part::open(tree, path, SIZE, identity, BOOT, verified).unwrap();
+        let (part, lost) = Part::open(tree, path, SIZE, identity, verified).unwrap();
         assert!(lost.is_empty());
         part
     }
@@ -483,28 +499,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
         let size = SIZE;
-        let mut verified = recover(&tree, &path, size, IDENTITY, BOOT).unwrap();
+        let mut verified = recover(&tree, &path, size, IDENTITY).unwrap();
         let mut part = open(&tree, &path, IDENTITY, &mut verified);
         for index in [3, 1] {
             write(&mut part, &mut verified, index, size);
         }
-        let busy = recover(&tree, &path, size, IDENTITY, BOOT).unwrap_err();
+        let busy = recover(&tree, &path, size, IDENTITY).unwrap_err();
         assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy, "two transfers write one file");
-        let small = recover(&tree, &path, ByteCount::new(1), IDENTITY, BOOT).unwrap_err();
+        let small = recover(&tree, &path, ByteCount::new(1), IDENTITY).unwrap_err();
         assert_eq!(small.kind(), io::ErrorKind::ResourceBusy);
         drop(part);
-        assert_eq!(recover(&tree, &path, size, IDENTITY, BOOT).unwrap(), verified);
-        let working = working_path(&folder, &tree, &path);
-        // After a new start of the host, a chunk that did not reach the disk is wanted again.
-        let file = File::options().write(true).open(&working).unwrap();
-        file.write_all_at(&[0xff; 5], CHUNK as u64 + 9).unwrap();
-        let after = recover(&tree, &path, size, IDENTITY, [9; 16]).unwrap();
-        assert!(after.contains(3) && !after.contains(1));
-        let mut verified = recover(&tree, &path, size, IDENTITY, [9; 16]).unwrap();
-        assert_eq!(verified, after);
-        let (mut part, lost) = Part::open(&tree, &path, size, IDENTITY, [9; 16], &mut verified).unwrap();
+        assert_eq!(recover(&tree, &path, size, IDENTITY).unwrap(), verified);
+        let mut verified = recover(&tree, &path, size, IDENTITY).unwrap();
+        let (mut part, lost) = Part::open(&tree, &path, size, IDENTITY, &mut verified).unwrap();
         assert!(lost.is_empty() && part.is_locked);
-        for index in [0, 1, 2] {
+        for index in [0, 2] {
             write(&mut part, &mut verified, index, size);
         }
         part.finish(0o640, TIME).unwrap();
@@ -513,8 +522,38 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         // A part of an older state is removed.
         drop(open(&tree, &path, IDENTITY, &mut Verified::new(size)));
-        assert_eq!(recover(&tree, &path, size, Identity([3; 32]), BOOT).unwrap().bytes(), ByteCount::ZERO);
+        assert_eq!(recover(&tree, &path, size, Identity([3; 32])).unwrap().bytes(), ByteCount::ZERO);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// The journal once counted as long as the host ran. A disk that fails to write, or is pulled, may lose the data
+    /// alone.
+    #[test]
+    fn what_the_disk_has_lost_does_not_count_and_what_it_has_counts_for_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let mut verified = Verified::new(SIZE);
+        let mut part = open(&tree, &path, IDENTITY, &mut verified);
+        for index in [3, 1, 0] {
+            write(&mut part, &mut verified, index, SIZE);
+        }
+        drop(part);
+        let lose = |chunk| {
+            let file = File::options().write(true).open(working_path(&folder, &tree, &path)).unwrap();
+            file.write_all_at(&ZEROS[..], chunk * CHUNK as u64).unwrap();
+        };
+        lose(1);
+        let after = recover(&tree, &path, SIZE, IDENTITY).unwrap();
+        verified.remove(1);
+        assert_eq!(after, verified);
+        // It was marked as durable, and is not read again.
+        lose(0);
+        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
+        let mut part = open(&tree, &path, IDENTITY, &mut verified);
+        write(&mut part, &mut verified, 2, SIZE);
+        drop(part);
+        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
+        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
     }
 
     /// Another copy to the same name may begin, and be killed, between the list of the first and its first chunk.
@@ -528,13 +567,13 @@ mod tests {
         let mut more = verified.clone();
         write(&mut open(&tree, &path, IDENTITY, &mut more), &mut more, 3, SIZE);
         drop(open(&tree, &path, IDENTITY, &mut verified));
-        assert_eq!(recover(&tree, &path, SIZE, IDENTITY, BOOT).unwrap(), more);
+        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), more);
         // One of another file has other chunks.
         let mut other = open(&tree, &path, Identity([3; 32]), &mut of_other);
         other.writer().write_block(0, 0, b"other").unwrap();
         write(&mut other, &mut of_other, 2, SIZE);
         drop(other);
-        let (mut part, lost) = Part::open(&tree, &path, SIZE, IDENTITY, BOOT, &mut verified).unwrap();
+        let (mut part, lost) = Part::open(&tree, &path, SIZE, IDENTITY, &mut verified).unwrap();
         assert_eq!((lost, verified.bytes(), part.is_fresh), (vec![1], ByteCount::ZERO, true));
         for index in [1, 2, 3] {
             write(&mut part, &mut verified, index, SIZE);
@@ -564,7 +603,7 @@ mod tests {
         write(&mut part, &mut verified, 2, SIZE);
         part.finish(0o640, TIME).unwrap_err();
         assert!(!folder.path().join("file").exists());
-        assert_eq!(recover(&tree, &path, SIZE, IDENTITY, BOOT).unwrap(), durable);
+        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), durable);
     }
 
     #[test]
@@ -572,7 +611,7 @@ mod tests {
         for size in [SIZE, ByteCount::new(5)] {
             let folder = tempfile::tempdir().unwrap();
             let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
-            let (part, _) = Part::open(&tree, &path, size, IDENTITY, BOOT, &mut Verified::new(size)).unwrap();
+            let (part, _) = Part::open(&tree, &path, size, IDENTITY, &mut Verified::new(size)).unwrap();
             let working = working_path(&folder, &tree, &path);
             fs::remove_file(&working).unwrap();
             fs::write(&working, "half of another").unwrap();
@@ -637,7 +676,7 @@ mod tests {
         for prepare in [std::os::unix::fs::symlink::<_, _>, fs::hard_link] {
             prepare(victim.as_path(), working.as_path()).unwrap();
             let size = ByteCount::new(3);
-            let (part, _) = Part::open(&tree, &path, size, IDENTITY, BOOT, &mut Verified::new(size)).unwrap();
+            let (part, _) = Part::open(&tree, &path, size, IDENTITY, &mut Verified::new(size)).unwrap();
             part.writer().write_block(0, 0, b"new").unwrap();
             part.finish(0o600, ModificationTime::default()).unwrap();
             assert_eq!(fs::read(&victim).unwrap(), b"victim");

@@ -17,8 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    Attributes, Blocks, Boot, Chunks, Entry, EntryKind, EntryPath, Excludes, Identity, Message, ModificationTime,
-    Outcome, Verified, chunk_hash,
+    Attributes, Blocks, Chunks, Entry, EntryKind, EntryPath, Excludes, Identity, Message, ModificationTime, Outcome,
+    Verified, chunk_hash,
 };
 use fullpipe_units::ByteCount;
 
@@ -27,7 +27,7 @@ use crate::common::{Common, Tally};
 use crate::data_stream::Connections;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
-use crate::part::{Part, boot};
+use crate::part::Part;
 use crate::root::Root;
 use crate::tree::Tree;
 
@@ -49,7 +49,6 @@ pub(crate) struct Receiver {
     corrupt: AtomicU32,
     /// Chunks that are there in part.
     begun: AtomicUsize,
-    boot: Boot,
     /// The time until which this transfer waits for others that hold its files.
     waits_until: OnceLock<Instant>,
     /// The destination's file system has no locks, which was said.
@@ -160,7 +159,6 @@ impl Receiver {
             files: AtomicU32::new(0),
             corrupt: AtomicU32::new(0),
             begun: AtomicUsize::new(0),
-            boot: boot(),
             waits_until: OnceLock::new(),
             lacks_locks: AtomicBool::new(false),
             list: Mutex::default(),

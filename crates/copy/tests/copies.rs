@@ -328,7 +328,7 @@ fn what_is_excluded_stays_and_what_is_gone_is_deleted() {
 fn recorded(folder: &Path) -> u64 {
     let journals = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let journals = journals.filter(|path| path.extension().is_some_and(|extension| extension == "fullpipe-journal"));
-    journals.map(|path| (fs::metadata(path).unwrap().len().saturating_sub(64) / 48) << 20).sum()
+    journals.map(|path| (fs::metadata(path).unwrap().len().saturating_sub(48) / 48) << 20).sum()
 }
 
 #[test]

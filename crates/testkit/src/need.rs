@@ -1,6 +1,6 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::postgres;
@@ -48,6 +48,8 @@ pub enum Need {
     Socat,
     /// The program `ethtool`.
     Ethtool,
+    /// Files that are disks: loop devices, and `mkfs.ext4` of e2fsprogs.
+    Loop,
     /// The server of PostgreSQL, with `initdb` and `psql`.
     Postgres,
 }
@@ -75,6 +77,7 @@ impl Need {
             Self::Strace => lacking_program("strace", "-V"),
             Self::Socat => lacking_program("socat", "-V"),
             Self::Ethtool => lacking_program("ethtool", "--version"),
+            Self::Loop => lacking_loop(),
             Self::Postgres => postgres::programs().is_none().then(|| "PostgreSQL is not installed".to_owned()),
             Self::Root => (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned()),
         }
@@ -122,6 +125,11 @@ fn lacking_lab() -> Option<String> {
         // Without the program to try it, the test itself finds out.
         _ => None,
     }
+}
+
+fn lacking_loop() -> Option<String> {
+    let has_devices = Path::new("/dev/loop-control").exists();
+    lacking_program("mkfs.ext4", "-V").or_else(|| (!has_devices).then(|| "there are no loop devices".to_owned()))
 }
 
 /// Nobody's number, which owns nothing.

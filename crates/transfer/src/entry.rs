@@ -60,7 +60,7 @@ pub struct ModificationTime {
     pub nanoseconds: u32,
 }
 
-/// A hash over what identifies a file and its state at the sender: device, inode, size, times of the last changes.
+/// A hash over what identifies a file and its state at the sender: inode, size, times of the last changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity(pub Digest);
 

@@ -4,10 +4,10 @@ use crate::bytes::Reader;
 use crate::{Digest, Identity};
 
 /// First bytes of a journal, with its version.
-const MAGIC: &[u8; 8] = b"fpjourn1";
+const MAGIC: &[u8; 8] = b"fpjourn2";
 
 /// Bytes of the header and of a record.
-const HEADER: usize = 64;
+const HEADER: usize = 48;
 const RECORD: usize = 48;
 
 /// Bytes of a record that its check covers.
@@ -16,27 +16,23 @@ const CHECKED: usize = RECORD - 8;
 const VERIFIED: u32 = 1;
 const DURABLE: u32 = 2;
 
-/// One start of a host, as the kernel names it (`/proc/sys/kernel/random/boot_id`).
-pub type Boot = [u8; 16];
-
 /// Writes the records of a file that is not complete: which of its chunks are verified.
 ///
-/// A record of a chunk is written after its data. As long as the host is not started anew, the kernel keeps both in
-/// their order, whatever becomes of the program. After a new start only what stands before the last mark
-/// ([`Journal::durable`]) is sure to be on disk; the rest is to be read and verified again.
+/// A record of a chunk is written after its data, but a disk may get it before. Only what stands before the last mark
+/// ([`Journal::durable`]) is sure to be on disk. The rest is to be read and verified again: a new start of the host, a
+/// disk that fails to write or a file system that is unmounted without its disk may have lost it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Journal {
     identity: Identity,
     size: ByteCount,
-    boot: Boot,
 }
 
 /// Chunks that an earlier run has verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
-    /// Chunks whose data is there.
+    /// Chunks whose data is on disk.
     pub verified: Vec<(u32, Digest)>,
-    /// Chunks whose data may be lost, because the host was started anew.
+    /// Chunks whose data may be lost.
     pub doubtful: Vec<(u32, Digest)>,
     /// Bytes of the journal that are sound; what follows is to be cut off.
     pub length: ByteCount,
@@ -45,14 +41,14 @@ pub struct Recovered {
 }
 
 impl Journal {
-    /// Returns the journal of a file of this identity and size, during this start of the host.
-    pub const fn new(identity: Identity, size: ByteCount, boot: Boot) -> Self {
-        Self { identity, size, boot }
+    /// Returns the journal of a file of this identity and size.
+    pub const fn new(identity: Identity, size: ByteCount) -> Self {
+        Self { identity, size }
     }
 
     /// Returns the header, with which the journal begins.
     pub fn header(&self) -> Vec<u8> {
-        [&MAGIC[..], &self.identity.0, &self.boot, &self.size.get().to_le_bytes()].concat()
+        [&MAGIC[..], &self.identity.0, &self.size.get().to_le_bytes()].concat()
     }
 
     /// Returns the record of a verified chunk.
@@ -80,9 +76,7 @@ impl Journal {
     /// that is torn or damaged.
     pub fn recover(&self, bytes: &[u8]) -> Option<Recovered> {
         let (header, records) = bytes.split_at_checked(HEADER)?;
-        let boot = header.get(40..56)?;
-        let of_boot = Self { boot: boot.try_into().ok()?, ..*self };
-        if header != of_boot.header() {
+        if header != self.header() {
             return None;
         }
         let begin = ByteCount::new(HEADER as u64);
@@ -99,9 +93,6 @@ impl Journal {
                 }
                 _ => break,
             }
-        }
-        if boot == self.boot {
-            recovered.verified.append(&mut recovered.doubtful);
         }
         recovered.length = ByteCount::new(sound as u64);
         Some(recovered)
@@ -122,10 +113,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BOOT: Boot = [7; 16];
-
     fn journal() -> Journal {
-        Journal::new(Identity([3; 32]), ByteCount::from_mib(9), BOOT)
+        Journal::new(Identity([3; 32]), ByteCount::from_mib(9))
     }
 
     fn written() -> Vec<u8> {
@@ -138,20 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn within_one_start_of_the_host_every_record_counts() {
+    fn only_what_was_durable_is_sure() {
         let recovered = journal().recover(&written()).unwrap();
-        assert_eq!((indexes(&recovered.verified), recovered.doubtful.len()), (vec![4, 2], 0));
+        assert_eq!((indexes(&recovered.verified), indexes(&recovered.doubtful)), (vec![4], vec![2]));
         assert_eq!(recovered.length.get(), written().len() as u64);
         assert_eq!(recovered.durable.get(), (HEADER + 2 * RECORD) as u64);
         let unmarked = journal().recover(&written()[..HEADER + RECORD]).unwrap();
-        assert_eq!((unmarked.verified.len(), unmarked.durable.get()), (1, HEADER as u64));
-    }
-
-    #[test]
-    fn after_a_new_start_only_what_was_durable_counts() {
-        let later = Journal { boot: [8; 16], ..journal() };
-        let recovered = later.recover(&written()).unwrap();
-        assert_eq!((indexes(&recovered.verified), indexes(&recovered.doubtful)), (vec![4], vec![2]));
+        assert_eq!((unmarked.doubtful.len(), unmarked.durable.get()), (1, HEADER as u64));
     }
 
     #[test]
@@ -171,7 +153,7 @@ mod tests {
             let before = (at - HEADER) / RECORD;
             let recovered = journal().recover(&bytes).unwrap();
             prop_assert_eq!(recovered.length.get() as usize, HEADER + before * RECORD);
-            prop_assert_eq!(recovered.verified.len(), before.min(1));
+            prop_assert_eq!(recovered.verified.len(), usize::from(before > 1));
         }
     }
 }

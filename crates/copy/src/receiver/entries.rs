@@ -176,7 +176,7 @@ impl Receiver {
             return Ok(None);
         }
         let mut state = lock(&file.state);
-        let recovered = || recover(tree, &file.path, file.size, file.identity, self.boot);
+        let recovered = || recover(tree, &file.path, file.size, file.identity);
         state.verified = self.when_free(&file.path, recovered)?;
         if let Some(digest) = state.verified.digest() {
             let (mut part, lost) = self.open_part(tree, file, &mut state.verified)?;
@@ -197,7 +197,7 @@ impl Receiver {
         verified: &mut Verified,
     ) -> io::Result<(Part, Vec<u32>)> {
         let path = &file.path;
-        let open = || Part::open(tree, path, file.size, file.identity, self.boot, verified);
+        let open = || Part::open(tree, path, file.size, file.identity, verified);
         let (part, lost) = self.when_free(path, open)?;
         if !part.is_locked && !self.lacks_locks.swap(true, Ordering::Relaxed) {
             self.common.note(format!("the file system of {path} has no locks: let no other copy write the same files"));

@@ -11,6 +11,7 @@ mod tests_alone {
     use crate::common::run;
     use crate::lab_up::Up;
     use fullpipe_testkit::{Mark, Running, document, path, require, within, write_secret};
+    use rustix::process::{Pid, Signal, kill_process};
     use serde_json::Value;
 
     const PROGRAM: &str = env!("CARGO_BIN_EXE_fullpipe");
@@ -42,15 +43,24 @@ mod tests_alone {
         fs::create_dir(at("to")).unwrap();
         let up = Up::of(&at("path.toml"), mark, &["--json-lines"]);
         up.event();
+        let server = serve(&up, folder);
+        (up, server)
+    }
+
+    /// Starts a server in the receiver.
+    fn serve(up: &Up, folder: &Path) -> Running {
+        let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
         let serve = [PROGRAM, "serve", "--no-iperf2", "--share", &at("to"), "--key-file", &at("key")];
         let server = Running::start(&mut up.join("receiver", &serve));
         let listens = || {
             let tables = run(&mut up.join("receiver", &["cat", "/proc/net/tcp", "/proc/net/tcp6"]), 20).stdout;
             let tables = String::from_utf8_lossy(&tables).into_owned();
-            [":1451 ", ":1452 "].iter().all(|port| tables.contains(port))
+            // 0A is LISTEN of the kernel's tcp_states.h.
+            let listens = |port: &str| tables.lines().any(|line| line.contains(port) && line.contains(" 0A "));
+            [":1451 ", ":1452 "].iter().all(|port| listens(port))
         };
         assert!(within(TIMEOUT, listens), "nobody listens");
-        (up, server)
+        server
     }
 
     /// Returns the mean rate of the path over three seconds from now.
@@ -145,5 +155,64 @@ mod tests_alone {
         assert_eq!(done["congestion_control"], "bbr", "{done}");
         // Alone it has some 22 segments in each round trip, which are 6.4 Mbit/s. BBR by itself makes 80 ms of 40.
         assert!(kept > 2e6 && rtt < 0.052 && together > 0.8, "{kept} bit/s at {rtt} s, together {together}: {done}");
+    }
+
+    /// Kills the programs with this command that use a folder.
+    fn kill(command: &str, folder: &Path) {
+        let begin = format!("{PROGRAM}\0{command}\0");
+        let is_one = |line: String| line.starts_with(&begin) && line.contains(folder.to_str().unwrap());
+        let numbers = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let ones = numbers.filter(|pid: &i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(is_one));
+        // It may have ended.
+        for pid in ones.filter_map(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
+    #[test]
+    #[ignore = "takes some minutes"]
+    #[expect(clippy::print_stdout, reason = "the figures of each round")]
+    fn a_copy_that_is_killed_50_times_continues_where_it_was() {
+        const MIB: u64 = 1 << 20;
+        const BYTES: u64 = 6 * MIB;
+        require!(Lab);
+        let _path = path();
+        let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
+        let fast = "rate = \"100Mbit/s\"\nrtt = \"20ms\"";
+        let (up, mut server) = scene(&mark, folder.path(), fast, BYTES as usize);
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (to, key) = (format!("fullpipe://{RECEIVER}/"), at("key"));
+        let copy = [PROGRAM, "copy", &at("file"), &to, "--key-file", &key, "--json"];
+        let (content, mut struck) = (fs::read(at("file")).unwrap(), 0);
+        for round in 0..50 {
+            let _ = fs::remove_file(at("to/file"));
+            let running = Running::start(&mut up.join("sender", &copy));
+            // Fifty moments, the early ones not first.
+            thread::sleep(Duration::from_millis(100 + round * 19 % 50 * 18));
+            kill(["copy", "serve"][round as usize % 2], folder.path());
+            let was_done = running.finish(TIMEOUT).status.success();
+            if round % 2 == 1 {
+                server.finish(TIMEOUT);
+                server = serve(&up, folder.path());
+            }
+            let found = fs::read(at("to/file")).ok();
+            assert!(found.as_ref().is_none_or(|found| *found == content), "round {round}: half of it has its name");
+            let held = if found.is_some() { BYTES } else { recorded(&folder.path().join("to")) * MIB };
+            let done = copied(&Running::start(&mut up.join("sender", &copy)).finish(TIMEOUT));
+            let sent = done["transferred"].as_u64().unwrap();
+            println!("round {round}: {held} bytes were there, {sent} of {BYTES} were sent");
+            assert!((sent + held).saturating_sub(BYTES) * 100 <= held, "round {round}: {held} were there: {done}");
+            assert!(fs::read(at("to/file")).unwrap() == content && fs::read_dir(at("to")).unwrap().count() == 1);
+            struck += u32::from(!was_done);
+        }
+        println!("{struck} of 50 copies had not ended");
+        assert!(struck > 25);
+    }
+
+    /// Returns the number of chunks that the journals in a folder record.
+    fn recorded(folder: &Path) -> u64 {
+        let journals = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let journals = journals.filter(|path| path.extension().is_some_and(|end| end == "fullpipe-journal"));
+        journals.map(|path| fs::metadata(path).unwrap().len().saturating_sub(48) / 48).sum()
     }
 }
