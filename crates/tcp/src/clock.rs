@@ -34,7 +34,7 @@ pub struct Clock {
     last: Reading,
 }
 
-/// What a clock showed at a moment. Much is asked for at the same one.
+/// The readings of a clock at a moment. Most moments are asked for several times.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     now: Time,

@@ -196,8 +196,8 @@ impl Receiver {
         self.answer(now)
     }
 
-    /// Lets the program read up to `most` at `now`. Returns an acknowledgement where one was held back until then or the
-    /// window has opened (`tcp_cleanup_rbuf`).
+    /// Lets the program read up to `most` at `now`. Returns an acknowledgement where one was held back until then or
+    /// the window has opened (`tcp_cleanup_rbuf`).
     pub fn read(&mut self, now: Time, most: ByteCount) -> Option<Ack> {
         let bytes = self.unread().min(most.get());
         if bytes == 0 {
