@@ -10,7 +10,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted};
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
-use crate::limits::{capacity, congestion_window, loss, mtu, receive_window};
+use crate::limits::{capacity, congestion_window, loss, mtu, receive_window, receiver_application};
 use crate::losses;
 use crate::path::{stated_capacity, trend};
 use crate::text::{self, Row};
@@ -22,7 +22,7 @@ use crate::thresholds::{
     MIN_LEVEL_OF_SLEEPING_WRITER, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER,
     MIN_PARTIAL_OF_PROGRAM, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_PROBES, MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS,
     MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_REFILLS, MIN_TUNED_GROWTH,
-    MIN_USE_OF_FULL_PATH, MIN_WAIT, PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
+    MIN_USE_OF_FULL_PATH, MIN_WAIT, MIN_WINDOW_USE, PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
 };
 
 /// Returns the limit that a capture shows.
@@ -449,13 +449,23 @@ impl View<'_> {
         self.capture.quiet.is_some_and(|quiet| quiet.free.get() >= MIN_FREE_SHARE)
     }
 
-    /// Finds a receiver that acknowledges late: with two captures, round trips take clearly longer for the sender than
-    /// for the receiver, which has a queue of the path in its own, too.
+    /// Finds a receiver that answers late: with two captures, round trips take clearly longer for the sender than for
+    /// the receiver, which has a queue of the path in its own, too; else, its window shows that data waits for it.
     fn late_receiver(&self) -> Option<Finding> {
-        let from_receiver = self.figures.evidence.loaded_rtt.filter(|_| self.is_at_sender())?;
-        let is_late = self.waits_on_path() && !capacity::echoes_wait(self.figures) && !self.ever_lost_on_path();
-        let found = is_late && self.figures.rtt? > from_receiver.scaled(INFLATED_RTT_FACTOR);
-        found.then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, Ratio::ONE).one_of_several())
+        if !self.is_at_sender() || self.ever_lost_on_path() || !self.waits_on_path() {
+            return None;
+        }
+        let is_late = match self.figures.evidence.loaded_rtt {
+            Some(rtt) => !capacity::echoes_wait(self.figures) && self.figures.rtt? > rtt.scaled(INFLATED_RTT_FACTOR),
+            None => self.uses_window() && receiver_application::reads_slowly(self.figures),
+        };
+        is_late.then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, Ratio::ONE).one_of_several())
+    }
+
+    /// Returns whether much of the window is in use.
+    fn uses_window(&self) -> bool {
+        let sizes = self.figures.mean(|one| one.outstanding).zip(self.figures.mean(|one| one.window));
+        sizes.is_some_and(|(in_flight, window)| in_flight >= window.scaled(MIN_WINDOW_USE))
     }
 
     /// Finds the limit of the path, if it held data back for most of the time.
@@ -763,7 +773,9 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
              segments; neither the receiver nor the path holds it back.",
             capture.partial
         )),
-        LegalVerdict::ReceiverApplication(_) if view.late_receiver().is_some_and(|late| late == *finding) => {
+        LegalVerdict::ReceiverApplication(_)
+            if figures.evidence.loaded_rtt.is_some() && view.late_receiver().as_ref() == Some(finding) =>
+        {
             Some(format!(
                 "The receiver answers late: a round trip takes {rtt} for the sender and {} for the receiver, which has \
                  a queue of the path in its own; its program or its processor keeps the data waiting.",

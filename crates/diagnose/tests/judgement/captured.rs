@@ -678,6 +678,13 @@ fn round_trips_that_are_long_for_the_sender_alone_are_of_a_late_receiver() {
     for queue in [None, Some(Span::from_millis(88))] {
         assert_ne!(of(queue).kind, Limit::ReceiverApplication);
     }
+    // From the sender's side alone a window that fell while much of it is in use shows it.
+    let fell = |t: f64| Moment { window: if t < 2.0 { 600_000.0 } else { 220_000.0 }, ..late(t) };
+    let found = verdict(fell, capture);
+    assert_eq!(candidates(&found), which);
+    assert!(found.sentence.contains("reads too slowly"), "{}", found.sentence);
+    let unused = |t: f64| Moment { window: if t < 2.0 { 6_000_000.0 } else { 2_200_000.0 }, ..late(t) };
+    assert_ne!(verdict(unused, capture).kind, Limit::ReceiverApplication);
 }
 
 #[test]
