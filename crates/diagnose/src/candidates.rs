@@ -198,8 +198,8 @@ const TABLE: [CandidateSet; 33] = [
             LegalVerdict::Pacing(PacingVerdict::Qdisc),
             LegalVerdict::Capacity(CapacityVerdict::HostQueue),
         ],
-        would_distinguish: "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device with \
-                            its drops (tc -s qdisc)",
+        would_distinguish: "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
+                            with its drops (tc -s qdisc)",
     },
     CandidateSet {
         view: Basis::Capture,

@@ -580,7 +580,8 @@ impl View<'_> {
         Some(Finding::new(found, Ratio::ONE).one_of_several())
     }
 
-    /// Returns whether what is in flight swings by more than the third of a buffer that is free when its writer is woken.
+    /// Returns whether what is in flight swings by more than the third of a buffer that is free when its writer is
+    /// woken.
     fn swings(&self) -> bool {
         let swings = |quiet: QuietRounds| quiet.level.get() < MIN_LEVEL_OF_SLEEPING_WRITER;
         !self.ever_lost_on_path() && self.capture.quiet.is_some_and(swings)
@@ -713,26 +714,7 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
              of its own, as SSH does. Always about {in_flight} is in flight, though the receiver allows {window} and \
              nothing is lost; over {rtt} that is {rate}."
         )),
-        LegalVerdict::SendBuffer(_) if finding.other == Some(CapacityVerdict::HostQueue.into()) => Some(format!(
-            "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows {window} \
-             and nothing is lost; over {rtt} that is {rate}. Data waits there all the time: for its buffer, for a pace \
-             of its device, or for room in the queue of that."
-        )),
-        LegalVerdict::SendBuffer(_) if view.is_at_sender() => Some(format!(
-            "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
-             acknowledgements come, though the receiver allows {window} and nothing is lost; over {rtt} that is {rate}."
-        )),
-        LegalVerdict::SendBuffer(_) => {
-            let alike = if finding.other.is_some() {
-                "Its buffer, and a window that a device behind this place lowers, look alike from here."
-            } else {
-                "Its buffer, its program and a pace of its device look alike from here."
-            };
-            Some(format!(
-                "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows \
-                 {window} and nothing is lost; over {rtt} that is {rate}. {alike}"
-            ))
-        }
+        LegalVerdict::SendBuffer(_) => Some(of_buffer(&view, finding)),
         LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten) if capture.window_edit.is_none() => {
             Some(if view.closed_on_the_way().is_some() {
                 format!(
@@ -803,6 +785,32 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
         ),
         _ => None,
     }
+}
+
+/// Returns the sentence about a send buffer, or what looks like one from the place of the capture.
+fn of_buffer(view: &View, finding: &Finding) -> String {
+    let figures = view.figures;
+    let (rate, rtt) = (figures.rate, text::time(figures.rtt));
+    let (in_flight, window) =
+        [text::size(figures.mean(|one| one.outstanding)), text::size(figures.mean(|one| one.window))].into();
+    let waits_in_host = finding.other == Some(CapacityVerdict::HostQueue.into());
+    if view.is_at_sender() && !waits_in_host {
+        return format!(
+            "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
+             acknowledgements come, though the receiver allows {window} and nothing is lost; over {rtt} that is {rate}."
+        );
+    }
+    let alike = if waits_in_host {
+        "Data waits there all the time: for its buffer, for a pace of its device, or for room in the queue of that."
+    } else if finding.other.is_some() {
+        "Its buffer, and a window that a device behind this place lowers, look alike from here."
+    } else {
+        "Its buffer, its program and a pace of its device look alike from here."
+    };
+    format!(
+        "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows {window} and \
+         nothing is lost; over {rtt} that is {rate}. {alike}"
+    )
 }
 
 /// Returns the sentence about a capture that has the packets of `end` alone.

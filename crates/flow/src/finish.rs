@@ -74,8 +74,8 @@ pub enum Explained<'f> {
 }
 
 impl Explained<'static> {
-    /// Returns the transfer of a test: the connection that moved most of its data, though one that controls it may carry
-    /// more.
+    /// Returns the transfer of a test: the connection that moved most of its data, though one that controls it may
+    /// carry more.
     pub fn of_test(measurement: &Measurement) -> Self {
         largest(&measurement.streams, &measurement.local.sockets).map_or(Self::Largest(1), Self::Between)
     }
