@@ -17,7 +17,7 @@ struct CandidateSet {
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 32] = [
+const TABLE: [CandidateSet; 33] = [
     CandidateSet {
         view: Basis::Receiver,
         verdicts: &[
@@ -195,6 +195,16 @@ const TABLE: [CandidateSet; 32] = [
         view: Basis::Capture,
         verdicts: &[
             LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        ],
+        would_distinguish: "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
+                            with its drops (tc -s qdisc)",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
             LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
             LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
         ],
@@ -243,6 +253,7 @@ const TABLE: [CandidateSet; 32] = [
         verdicts: &[
             LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
             LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+            LegalVerdict::Pacing(PacingVerdict::CongestionControl),
         ],
         would_distinguish: "a capture at the sender",
     },

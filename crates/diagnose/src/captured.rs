@@ -2,26 +2,27 @@
 
 use fullpipe_record::{
     ApplicationWindowVerdict, At, BurstRate, CapacityVerdict, CaptureEvidence, CongestionWindowVerdict, LegalVerdict,
-    Limit, LossVerdict, MtuVerdict, PacingVerdict, QuietRounds, ReceiveWindowVerdict, Sample, SendBufferVerdict,
-    SenderApplicationVerdict, WindowEdit,
+    Limit, LossVerdict, MtuVerdict, PacingVerdict, QuietRounds, ReceiveWindowVerdict, ReceiverApplicationVerdict,
+    Sample, SendBufferVerdict, SenderApplicationVerdict, WindowEdit,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted};
 
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
-use crate::limits::{capacity, congestion_window, loss, mtu, receive_window};
+use crate::limits::{capacity, congestion_window, loss, mtu, receive_window, receiver_application};
 use crate::losses;
-use crate::path::trend;
+use crate::path::{stated_capacity, trend};
 use crate::text::{self, Row};
 use crate::thresholds::{
-    CLOCKED_BURSTS, CLOCKED_SHARE, FEW_SEGMENTS, FLAT_PLATEAU, FULL_PACKETS_SHARE, FULL_USE_OF_PATH, GROWING_SHARE,
-    IDLE_CAPTURE_SHARE, IDLE_SHARE_OF_PATH, INFLATED_RTT_FACTOR, MANY_LOSSY_ROUND_TRIPS, MAX_FREE_SHARE,
-    MAX_PACE_FACTOR, MIN_CUT_PACKETS, MIN_FASTER_THAN_PACE, MIN_FREE_SHARE, MIN_LEVEL, MIN_LEVEL_OF_SLEEPING_WRITER,
-    MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER, MIN_PARTIAL_SHARE, MIN_PLATEAU,
-    MIN_PROBES, MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS, MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS,
-    MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_REFILLS, MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_WAIT,
-    PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
+    CLOCKED_BURSTS, CLOCKED_BY_WINDOW, CLOCKED_SHARE, FEW_ENDS_OF_WRITES, FEW_SEGMENTS, FLAT_PLATEAU,
+    FULL_PACKETS_SHARE, FULL_PIPE_SHARE_UNDER_BBR, FULL_USE_OF_PATH, GROWING_SHARE, IDLE_CAPTURE_SHARE,
+    IDLE_OF_WAITING_PROGRAM, IDLE_SHARE_OF_PATH, INFLATED_RTT_FACTOR, LONG_QUIET_SHARE, MANY_LOSSY_ROUND_TRIPS,
+    MAX_FREE_SHARE, MAX_PACE_FACTOR, MIN_CUT_PACKETS, MIN_FASTER_THAN_PACE, MIN_FREE_SHARE, MIN_LEVEL,
+    MIN_LEVEL_OF_SLEEPING_WRITER, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER,
+    MIN_PARTIAL_OF_PROGRAM, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_PROBES, MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS,
+    MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_REFILLS, MIN_TUNED_GROWTH,
+    MIN_USE_OF_FULL_PATH, MIN_WAIT, MIN_WINDOW_USE, PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
 };
 
 /// Returns the limit that a capture shows.
@@ -31,7 +32,7 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
         return capacity::full_as_stated(figures).unwrap_or_else(|| Finding::unknown(vec![missing]));
     }
     let view = View { figures, capture };
-    let whole = [mtu::without_progress, capacity::full_as_stated, congestion_window::ended_early];
+    let whole = [mtu::without_progress, capacity::full_as_stated];
     let order = [
         View::below_a_segment,
         View::closed_on_the_way,
@@ -45,6 +46,7 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
         View::own_pace,
         View::own_queue,
         View::buffer_of_sender,
+        View::late_receiver,
         View::path,
         View::idle_at_times,
         View::growth,
@@ -54,6 +56,7 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
         .unscaled_at_sender()
         .or_else(|| view.hardly_anything())
         .or_else(|| whole.into_iter().find_map(|rule| rule(figures)))
+        .or_else(|| congestion_window::ended_early(figures).filter(|_| !view.program_waits()))
         .or_else(|| order.into_iter().find_map(|rule| rule(&view)))
         .unwrap_or_else(|| Finding::unknown(vec![SENDER]));
     // The host itself may have asked for small segments.
@@ -116,11 +119,17 @@ impl View<'_> {
         self.figures.flows.iter().filter_map(|flow| flow.whole.last().copied()).map(of_sample).sum()
     }
 
-    /// Finds a transfer of so few round trips that what is in flight still grew in most of them.
+    /// Finds a transfer of so few round trips that what is in flight still grew in most of them: a slow start that
+    /// overflows the queue in the end is one. Where nothing was in flight for most of the time, its program waited.
     fn ramp_up(&self) -> Option<Finding> {
         let quiet = self.capture.quiet?;
-        let found = quiet.growing.get() >= GROWING_SHARE && !self.figures.ever_lost();
+        let found = quiet.growing.get() >= GROWING_SHARE && !self.program_waits();
         found.then(|| Finding::new(CongestionWindowVerdict::RampUp, quiet.growing))
+    }
+
+    /// Returns whether hardly anything was in flight at nearly any time.
+    fn program_waits(&self) -> bool {
+        self.capture.idle.get() >= IDLE_OF_WAITING_PROGRAM
     }
 
     /// Finds the receiver's window or program; or the full pipe, where the window holds more than fits it.
@@ -219,7 +228,9 @@ impl View<'_> {
             && !self.is_answered_in_each_round_trip();
         let cause = if self.capture.clocked.is_some() && self.cuts_packets()? {
             ReceiveWindowVerdict::WindowClamped
-        } else if self.fills_misread_window() || (self.was_fuller() && self.follows_acknowledgements()) {
+        } else if self.fills_misread_window()
+            || (self.was_fuller() && self.follows_acknowledgements() && !self.swings())
+        {
             // The window of the handshake has no scale: what is sent into it no edit of the scale makes smaller.
             ReceiveWindowVerdict::WindowScaleRewritten
         } else {
@@ -246,7 +257,8 @@ impl View<'_> {
             let fills = |less| (field << less) / mss == in_flight.div_ceil(mss);
             Some(in_flight >= mss && (0..shift).any(fills))
         };
-        self.is_level() && fills() == Some(true)
+        let may_follow = self.capture.clocked.is_none_or(|clocked| clocked.get() >= CLOCKED_BY_WINDOW);
+        self.is_level() && may_follow && fills() == Some(true)
     }
 
     /// Finds a sender that had nothing to send though nothing held it back.
@@ -277,8 +289,8 @@ impl View<'_> {
     /// Returns whether a buffer is refilled in long trains, each as acknowledgements come: its writer is woken seldom,
     /// when a third of it is free (`sk_stream_write_space`).
     fn is_buffer(&self) -> bool {
-        let swings = |quiet: QuietRounds| quiet.level.get() >= MIN_LEVEL_OF_SLEEPING_WRITER;
-        let is_level = self.is_level() || (!self.ever_lost_on_path() && self.capture.quiet.is_some_and(swings));
+        let sleeps = |quiet: QuietRounds| quiet.level.get() >= MIN_LEVEL_OF_SLEEPING_WRITER;
+        let is_level = self.is_level() || (!self.ever_lost_on_path() && self.capture.quiet.is_some_and(sleeps));
         is_level
             && !self.was_fuller()
             && self.follows_acknowledgements()
@@ -309,7 +321,8 @@ impl View<'_> {
 
     /// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it drained and keeps
     /// about the rate that it had then: BBR paces itself so when it takes the link for a policer
-    /// (`bbr_lt_bw_sampling`). A pace that was there from the begin would never have filled the queue.
+    /// (`bbr_lt_bw_sampling`). A pace that was there from the begin would never have filled the queue. Others that use
+    /// the link too leave a queue.
     fn full_at_first(&self) -> Option<Finding> {
         let queue = self.figures.idle_rtt?.scaled(INFLATED_RTT_FACTOR);
         let of_flow = |flow: &Flow| {
@@ -318,10 +331,13 @@ impl View<'_> {
         };
         let rate_of_queue: BitRate = self.figures.flows.iter().map(of_flow).sum::<Option<_>>()?;
         let stands = share(self.figures.snapshots().map(|snapshot| Some(snapshot.sample.tcp.rtt? >= queue)))?;
+        let enough = stated_capacity(self.figures).map(|stated| stated.scaled(FULL_PIPE_SHARE_UNDER_BBR));
         let found = self.figures.retransmitted()?.again == 0
+            && (enough.is_none_or(|enough| self.figures.rate >= enough) || !self.drains())
             && stands.get() < MIN_LIMIT_SHARE
             && self.figures.rate >= rate_of_queue.scaled(FULL_USE_OF_PATH);
         let found = found.then(|| Finding::new(CapacityVerdict::Link, Ratio::ONE))?;
+        let found = capacity::behind_on_path(self.figures, &found).unwrap_or(found);
         Some(if self.is_at_sender() { found } else { found.one_of_several() })
     }
 
@@ -344,7 +360,10 @@ impl View<'_> {
         if self.sees_no_queue() {
             return Some(Finding::new(CapacityVerdict::Link, held).one_of_several());
         }
-        let is_own = !self.lost_on_path() && !self.waits_on_path();
+        // A congestion window grows again after a loss.
+        let is_long = |quiet: QuietRounds| quiet.share.get() >= LONG_QUIET_SHARE;
+        let stands_still = || self.is_level() && self.capture.quiet.is_some_and(is_long);
+        let is_own = (!self.lost_on_path() || stands_still()) && !self.waits_on_path();
         is_own.then(|| Finding::new(PacingVerdict::MaxPacingRate, held).one_of_several())
     }
 
@@ -361,7 +380,21 @@ impl View<'_> {
 
     /// Returns whether packets end where the program's writes do, which are joined where data waits at the sender.
     fn writes_show(&self) -> bool {
-        self.is_at_sender() && self.capture.partial.get() >= MIN_PARTIAL_AT_SENDER && !self.follows_acknowledgements()
+        let partial = self.capture.partial.get();
+        if self.follows_acknowledgements() {
+            return false;
+        }
+        // A window cuts packets, too: it is always full, and data follows the acknowledgements that move it.
+        let is_at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
+        let is_no_window = is_at_own_times || (self.capture.quiet.is_some() && !self.is_level());
+        (self.is_at_sender() && partial >= MIN_PARTIAL_AT_SENDER)
+            || (partial >= MIN_PARTIAL_OF_PROGRAM && is_no_window && !self.ever_lost_on_path())
+    }
+
+    /// Returns whether data always waited at the sender: hardly a packet ends where a write does.
+    fn data_waits_at_sender(&self) -> bool {
+        let segments = || self.figures.flows.first()?.whole.last()?.tcp.data_segs_out;
+        segments().is_some_and(|all| self.capture.partial.get() * all.get() as f64 <= FEW_ENDS_OF_WRITES)
     }
 
     /// Finds the queue of the sending host, if it dropped what a capture behind it never saw.
@@ -414,6 +447,25 @@ impl View<'_> {
     /// Returns whether the queue of the path is empty once in most round trips.
     fn drains(&self) -> bool {
         self.capture.quiet.is_some_and(|quiet| quiet.free.get() >= MIN_FREE_SHARE)
+    }
+
+    /// Finds a receiver that answers late: with two captures, round trips take clearly longer for the sender than for
+    /// the receiver, which has a queue of the path in its own, too; else, its window shows that data waits for it.
+    fn late_receiver(&self) -> Option<Finding> {
+        if !self.is_at_sender() || self.ever_lost_on_path() || !self.waits_on_path() {
+            return None;
+        }
+        let is_late = match self.figures.evidence.loaded_rtt {
+            Some(rtt) => !capacity::echoes_wait(self.figures) && self.figures.rtt? > rtt.scaled(INFLATED_RTT_FACTOR),
+            None => self.uses_window() && receiver_application::reads_slowly(self.figures),
+        };
+        is_late.then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, Ratio::ONE).one_of_several())
+    }
+
+    /// Returns whether much of the window is in use.
+    fn uses_window(&self) -> bool {
+        let sizes = self.figures.mean(|one| one.outstanding).zip(self.figures.mean(|one| one.window));
+        sizes.is_some_and(|(in_flight, window)| in_flight >= window.scaled(MIN_WINDOW_USE))
     }
 
     /// Finds the limit of the path, if it held data back for most of the time.
@@ -480,8 +532,13 @@ impl View<'_> {
         }
         let at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
         let is_uneven = self.plateau()? < MIN_PLATEAU && !self.is_level() && !self.follows_acknowledgements();
+        // Neither a buffer nor a pace, behind which data waits at any time.
+        let own_queue = |found: Finding| {
+            let waits = self.data_waits_at_sender() && !self.was_fuller();
+            if waits { found.or(CapacityVerdict::HostQueue) } else { found.one_of_several() }
+        };
         if !self.is_at_sender() {
-            if at_own_times && is_uneven {
+            if self.writes_show() || (at_own_times && is_uneven) || self.swings() {
                 return Some(Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several());
             }
             let found = Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
@@ -491,7 +548,7 @@ impl View<'_> {
                 None => self.cuts_packets()?,
             };
             let lowered = ReceiveWindowVerdict::WindowClamped;
-            return Some(if may_be_window { found.or(lowered) } else { found.one_of_several() });
+            return Some(if may_be_window { found.or(lowered) } else { own_queue(found) });
         }
         let is_spaced = self.paced_share().is_some_and(|share| share.get() >= MIN_PACED_SHARE);
         if self.was_fuller() && !self.follows_acknowledgements() {
@@ -501,6 +558,10 @@ impl View<'_> {
                 SenderApplicationVerdict::Idle
             };
             return Some(Finding::new(program, Ratio::ONE).one_of_several());
+        }
+        let is_held = at_own_times && self.is_level() && !self.was_fuller();
+        if is_held && !self.writes_show() && self.data_waits_at_sender() {
+            return Some(own_queue(Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE)));
         }
         let found: LegalVerdict = if self.writes_show() {
             SenderApplicationVerdict::Idle.into()
@@ -517,6 +578,13 @@ impl View<'_> {
             CapacityVerdict::HostQueue.into()
         };
         Some(Finding::new(found, Ratio::ONE).one_of_several())
+    }
+
+    /// Returns whether what is in flight swings by more than the third of a buffer that is free when its writer is
+    /// woken.
+    fn swings(&self) -> bool {
+        let swings = |quiet: QuietRounds| quiet.level.get() < MIN_LEVEL_OF_SLEEPING_WRITER;
+        !self.ever_lost_on_path() && self.capture.quiet.is_some_and(swings)
     }
 
     /// Returns whether the receiving program sends something in each round trip, as one does that grants a window of
@@ -646,21 +714,7 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
              of its own, as SSH does. Always about {in_flight} is in flight, though the receiver allows {window} and \
              nothing is lost; over {rtt} that is {rate}."
         )),
-        LegalVerdict::SendBuffer(_) if view.is_at_sender() => Some(format!(
-            "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
-             acknowledgements come, though the receiver allows {window} and nothing is lost; over {rtt} that is {rate}."
-        )),
-        LegalVerdict::SendBuffer(_) => {
-            let alike = if finding.other.is_some() {
-                "Its buffer, and a window that a device behind this place lowers, look alike from here."
-            } else {
-                "Its buffer, its program and a pace of its device look alike from here."
-            };
-            Some(format!(
-                "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows \
-                 {window} and nothing is lost; over {rtt} that is {rate}. {alike}"
-            ))
-        }
+        LegalVerdict::SendBuffer(_) => Some(of_buffer(&view, finding)),
         LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten) if capture.window_edit.is_none() => {
             Some(if view.closed_on_the_way().is_some() {
                 format!(
@@ -701,6 +755,15 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
              segments; neither the receiver nor the path holds it back.",
             capture.partial
         )),
+        LegalVerdict::ReceiverApplication(_)
+            if figures.evidence.loaded_rtt.is_some() && view.late_receiver().as_ref() == Some(finding) =>
+        {
+            Some(format!(
+                "The receiver answers late: a round trip takes {rtt} for the sender and {} for the receiver, which has \
+                 a queue of the path in its own; its program or its processor keeps the data waiting.",
+                text::time(figures.evidence.loaded_rtt)
+            ))
+        }
         LegalVerdict::SenderApplication(_) if capture.idle.get() >= IDLE_CAPTURE_SHARE => Some(format!(
             "The sending program is slow: for {} of the time little is in flight, though the receiver allows {window} \
              and nothing is lost then.",
@@ -722,6 +785,32 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
         ),
         _ => None,
     }
+}
+
+/// Returns the sentence about a send buffer, or what looks like one from the place of the capture.
+fn of_buffer(view: &View, finding: &Finding) -> String {
+    let figures = view.figures;
+    let (rate, rtt) = (figures.rate, text::time(figures.rtt));
+    let (in_flight, window) =
+        [text::size(figures.mean(|one| one.outstanding)), text::size(figures.mean(|one| one.window))].into();
+    let waits_in_host = finding.other == Some(CapacityVerdict::HostQueue.into());
+    if view.is_at_sender() && !waits_in_host {
+        return format!(
+            "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
+             acknowledgements come, though the receiver allows {window} and nothing is lost; over {rtt} that is {rate}."
+        );
+    }
+    let alike = if waits_in_host {
+        "Data waits there all the time: for its buffer, for a pace of its device, or for room in the queue of that."
+    } else if finding.other.is_some() {
+        "Its buffer, and a window that a device behind this place lowers, look alike from here."
+    } else {
+        "Its buffer, its program and a pace of its device look alike from here."
+    };
+    format!(
+        "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows {window} and \
+         nothing is lost; over {rtt} that is {rate}. {alike}"
+    )
 }
 
 /// Returns the sentence about a capture that has the packets of `end` alone.

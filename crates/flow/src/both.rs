@@ -1,6 +1,7 @@
 //! The evidence of two captures of one transfer.
 
 use fullpipe_record::{At, BurstRate, CaptureEvidence, Evidence, FlowPair, FlowReport};
+use fullpipe_units::{Span, median};
 
 use crate::changes::window_edit;
 use crate::finish::TransferEvidence;
@@ -19,24 +20,83 @@ pub fn of_both(
         let other = second.iter().find(|other| other.flows.contains(&pair.numbers[1]));
         let (evidence, farther) = nearer_to_sender(transfer.evidence, other.map(|other| other.evidence.clone()));
         let edit = flows.iter().find(|flow| flow.number == number).map(|flow| window_edit(pair, flow.sender()));
-        let beyond = farther.and_then(|evidence| evidence.capture).and_then(|capture| arrivals_at_receiver(&capture));
+        let arrivals = |evidence: &Evidence| arrivals_at_receiver(evidence.capture.as_ref()?);
+        let beyond = farther.as_ref().and_then(arrivals);
+        let loaded_rtt = farther.as_ref().filter(|_| is_at_sender(&evidence)).and_then(without_receiver);
         let capture = evidence.capture.map(|capture| CaptureEvidence { window_edit: edit, beyond, ..capture });
-        TransferEvidence { flows: transfer.flows, evidence: Evidence { capture, ..evidence } }
+        TransferEvidence { flows: transfer.flows, evidence: Evidence { capture, loaded_rtt, ..evidence } }
     };
     first.into_iter().map(joined).collect()
 }
 
 /// Returns the evidence of the capture that was taken at the sender first, if `other` is that and `one` is not.
 fn nearer_to_sender(one: Evidence, other: Option<Evidence>) -> (Evidence, Option<Evidence>) {
-    let is_at_sender = |evidence: &Evidence| evidence.capture.and_then(|capture| capture.point) == Some(At::Sender);
     match other {
         Some(other) if is_at_sender(&other) && !is_at_sender(&one) => (other, Some(one)),
         other => (one, other),
     }
 }
 
+fn is_at_sender(evidence: &Evidence) -> bool {
+    evidence.capture.and_then(|capture| capture.point) == Some(At::Sender)
+}
+
+/// Returns the median round-trip time from the receiver to the sender and back, in which data waits on the path and
+/// never for the receiver; `None` of a capture that was taken elsewhere, or without timestamps.
+fn without_receiver(evidence: &Evidence) -> Option<Span> {
+    evidence.capture.filter(|capture| capture.point == Some(At::Receiver) && capture.by_echo)?;
+    median(evidence.sender_samples.iter().filter_map(|sample| sample.tcp.rtt).collect())
+}
+
 /// Returns the most frequent rate at which packets arrive, where a capture was taken at the receiver.
 fn arrivals_at_receiver(capture: &CaptureEvidence) -> Option<BurstRate> {
     let most = BurstRate::most_frequent([capture.arrivals, capture.departures].into_iter().flatten());
     most.filter(|_| capture.point == Some(At::Receiver))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finish::Explained;
+    use crate::table::Flows;
+    use fullpipe_record::{Sample, TcpInfo};
+    use fullpipe_units::{ByteCount, Time};
+    use fullpipe_wire::{Segment, SegmentOptions};
+
+    #[test]
+    fn round_trips_without_the_receiver_are_those_of_a_capture_there() {
+        let address = |text: &str| text.parse().unwrap();
+        let data = Segment {
+            source: address("192.0.2.1:40000"),
+            destination: address("192.0.2.2:5201"),
+            network: 0,
+            overhead: 0,
+            sequence: 0,
+            acknowledgement: 0,
+            flags: 0,
+            window: 1_000,
+            payload: 1448,
+            options: SegmentOptions::default(),
+            identification: None,
+            hops_left: 64,
+            traffic_class: 0,
+            checksum: 0,
+            checksum_is_unfinished: false,
+        };
+        let mut flows = Flows::default();
+        flows.add(&data, Time::ZERO);
+        let evidence = flows.finish(Explained::Largest(1)).transfers.remove(0).evidence;
+        let sample = |millis| {
+            let rtt = Some(Span::from_millis(millis));
+            let tcp = TcpInfo { rtt, ..TcpInfo::default() };
+            Sample { at: Span::ZERO, stream: 0, bytes: ByteCount::ZERO, tcp, memory: None }
+        };
+        let at = |point, by_echo| {
+            let capture = evidence.capture.map(|capture| CaptureEvidence { point: Some(point), by_echo, ..capture });
+            let sender_samples = [40, 41, 90].map(sample).to_vec();
+            without_receiver(&Evidence { capture, sender_samples, ..evidence.clone() })
+        };
+        assert_eq!(at(At::Receiver, true), Some(Span::from_millis(41)));
+        assert_eq!((at(At::Receiver, false), at(At::Path, true)), (None, None));
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use fullpipe_record::{Evidence, FlowReport, Measurement};
+use fullpipe_record::{Evidence, FlowReport, Measurement, SocketReadback, StreamSummary};
 use fullpipe_units::Time;
 
 use crate::evidence::{evidence, transfer};
@@ -74,10 +74,21 @@ pub enum Explained<'f> {
 }
 
 impl Explained<'static> {
-    /// Returns the transfer of a test: the connection with its data, though one that controls it may carry more.
+    /// Returns the transfer of a test: the connection that moved most of its data, though one that controls it may
+    /// carry more.
     pub fn of_test(measurement: &Measurement) -> Self {
-        measurement.connection().map_or(Self::Largest(1), Self::Between)
+        largest(&measurement.streams, &measurement.local.sockets).map_or(Self::Largest(1), Self::Between)
     }
+}
+
+/// Returns the addresses of the stream that moved most, of those in the direction of the first; of the first socket
+/// where no stream says what it moved. `None` where they are not known.
+fn largest(streams: &[StreamSummary], sockets: &[SocketReadback]) -> Option<[SocketAddr; 2]> {
+    let of_direction = streams.iter().filter(|stream| stream.direction == streams[0].direction);
+    let largest = of_direction.min_by_key(|stream| Reverse(stream.sent.max(stream.received)));
+    let of_largest = sockets.iter().find(|socket| largest.is_some_and(|largest| largest.stream == socket.stream));
+    let socket = of_largest.or(sockets.first())?;
+    Some([socket.local.parse().ok()?, socket.remote.parse().ok()?])
 }
 
 /// The connections of a part of a capture, by their first packets.
@@ -281,4 +292,39 @@ fn transfers(
         found.extend(evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::Direction;
+    use fullpipe_units::ByteCount;
+
+    fn stream(stream: u16, direction: Direction, received: u64) -> StreamSummary {
+        let (sent, received) = (ByteCount::new(1_000), ByteCount::new(received));
+        StreamSummary { stream, direction, sent, received, retransmits: None, datagrams_sent: None, datagrams: None }
+    }
+
+    fn socket(stream: u16) -> SocketReadback {
+        SocketReadback {
+            stream,
+            sndbuf: ByteCount::ZERO,
+            rcvbuf: ByteCount::ZERO,
+            congestion: "cubic".to_owned(),
+            local: format!("192.0.2.1:{}", 40_000 + stream),
+            remote: "192.0.2.2:5201".to_owned(),
+            handshake: None,
+            syn_quotes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_test_is_explained_by_the_stream_that_moved_most_though_the_first_one_moved_hardly_anything() {
+        let sockets = [0, 1, 2, 3].map(socket);
+        let [up, down] = [Direction::Upload, Direction::Download];
+        let streams = [stream(0, up, 0), stream(1, up, 9_000), stream(2, up, 8_000), stream(3, down, 90_000)];
+        let port = |streams: &[StreamSummary]| largest(streams, &sockets).unwrap()[0].port();
+        assert_eq!((port(&streams), port(&streams[..1]), port(&[])), (40_001, 40_000, 40_000));
+        assert_eq!(largest(&streams, &[]), None);
+    }
 }

@@ -36,7 +36,8 @@ pub(crate) fn behind_late_acknowledgements(figures: &Figures, held: Ratio) -> Op
     found.then(|| behind_window(figures, held)).flatten()
 }
 
-fn reads_slowly(figures: &Figures) -> bool {
+/// Returns whether data waits for the receiving program.
+pub(crate) fn reads_slowly(figures: &Figures) -> bool {
     let by_window = figures.flows.iter().any(|flow| window_fell(flow) || window_swings(flow));
     by_window
         || unread_data_waits(figures)

@@ -106,8 +106,11 @@ fn what_follows_acknowledgements_and_never_grows_is_a_send_buffer() {
     let of_afar = |clocked| candidates_of(CaptureEvidence { clocked, ..seen(At::Receiver, 20.0) });
     let follows = ["send-buffer/tcp-wmem-max", "receive-window/window-clamped", "sender-application/idle"];
     assert_eq!(of_afar(Some(Ratio::new(0.95))), follows);
-    let which = ["send-buffer/tcp-wmem-max", "sender-application/idle", "pacing/qdisc"];
+    let which = ["send-buffer/tcp-wmem-max", "pacing/qdisc", "capacity/host-queue"];
     assert_eq!((of_afar(Some(Ratio::ZERO)).as_slice(), of_afar(None).as_slice()), (&which[..], &which[..]));
+    // A program that waits at times does not fill each packet.
+    let ends = CaptureEvidence { clocked: None, partial: Ratio::new(0.002), ..seen(At::Receiver, 20.0) };
+    assert_eq!(candidates_of(ends), ["send-buffer/tcp-wmem-max", "sender-application/idle", "pacing/qdisc"]);
     // A pace cuts no packet short, and a window one in each round trip; 125 000 B in flight are 86 segments.
     let cut = CaptureEvidence { clocked: None, partial: Ratio::new(1.0 / 86.0), ..seen(At::Receiver, 20.0) };
     assert_eq!(candidates_of(cut), follows);
@@ -136,7 +139,7 @@ fn a_pace_that_is_exceeded_at_times_is_that_of_a_sender_with_a_full_buffer() {
 fn a_pace_of_bbr_hides_what_a_full_buffer_follows_and_a_queue_of_the_host_makes_it_swing() {
     let quiet = |level: f64| Some(QuietRounds { share: Ratio::ONE, level: Ratio::new(level), ..self::level() });
     let paced = CaptureEvidence { clocked: Some(Ratio::ZERO), quiet: quiet(1.0), ..seen(At::Sender, 20.0) };
-    assert_eq!(verdict(flat, paced).name(), "send-buffer/so-sndbuf");
+    assert_eq!(verdict(flat, paced).name(), "send-buffer/tcp-wmem-max");
     assert_eq!(verdict(flat, CaptureEvidence { quiet: quiet(0.7), ..paced }).name(), "capacity/host-queue");
 }
 
@@ -280,7 +283,7 @@ fn a_packet_cut_short_in_each_round_trip_ends_a_smaller_window() {
     // There the windows that arrive are known.
     assert_eq!(verdict(flat, cut(86.0, At::Sender)).kind, Limit::SendBuffer);
     let own_times = CaptureEvidence { clocked: Some(Ratio::ZERO), ..cut(86.0, At::Receiver) };
-    assert_eq!(verdict(flat, own_times).kind, Limit::SendBuffer);
+    assert_eq!(verdict(flat, own_times).name(), "sender-application/idle");
 }
 
 #[test]
@@ -592,6 +595,96 @@ fn a_transfer_that_grew_in_most_round_trips_ended_too_early() {
     let growing = QuietRounds { growing: Ratio::new(0.6), level: Ratio::new(0.4), share: Ratio::ONE, ..level() };
     let capture = CaptureEvidence { idle: Ratio::new(0.5), quiet: Some(growing), ..seen(At::Sender, 20.0) };
     assert_eq!(verdict(flat, capture).name(), "congestion-window/ramp-up");
+}
+
+#[test]
+fn a_slow_start_that_overflows_the_queue_in_the_end_was_still_speeding_up() {
+    let overflows = |t: f64| Moment { lost_per_second: if t > 9.0 { 400.0 } else { 0.0 }, ..moment(20.0, 70.0) };
+    let growing = QuietRounds { growing: Ratio::new(0.9), level: Ratio::ZERO, share: Ratio::ZERO, ..level() };
+    let capture = CaptureEvidence { quiet: Some(growing), ..seen(At::Sender, 20.0) };
+    assert_eq!(verdict(overflows, capture).name(), "congestion-window/ramp-up");
+    let few = Some(QuietRounds { growing: Ratio::new(0.1), ..growing });
+    assert_ne!(verdict(overflows, CaptureEvidence { quiet: few, ..capture }).name(), "congestion-window/ramp-up");
+    let waits = CaptureEvidence { idle: Ratio::new(0.9), ..capture };
+    assert_eq!(candidates(&verdict(flat, waits)), ["sender-application/idle", "cpu/stolen", "capacity/host-queue"]);
+}
+
+#[test]
+fn a_rate_that_stands_still_long_after_a_loss_is_a_pace() {
+    let even = Some(BurstRate { rate: BitRate::from_mbps(20), share: Ratio::new(0.9) });
+    let lost = |t: f64| Moment { lost_per_second: if t < 3.0 { 20.0 } else { 0.0 }, ..moment(20.0, 50.0) };
+    let at = |share, point| {
+        let quiet = Some(QuietRounds { share: Ratio::new(share), of_most: Some(Ratio::new(0.2)), ..level() });
+        let spaced = CaptureEvidence { departures: even, arrivals: even, quiet, ..seen(point, 20.0) };
+        let found = verdict(lost, CaptureEvidence { clocked: Some(Ratio::ZERO), ..spaced });
+        candidates(&found).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(at(0.9, At::Sender), ["pacing/max-pacing-rate", "pacing/qdisc", "sender-application/idle"]);
+    assert!(!at(0.4, At::Sender).contains(&"pacing/qdisc".to_owned()), "as BBR that keeps to a policer's rate");
+    // Elsewhere the spacing is lost, and a window that stands still looks alike.
+    let quiet = Some(QuietRounds { share: Ratio::new(0.9), of_most: Some(Ratio::new(0.2)), ..level() });
+    let afar = verdict(lost, CaptureEvidence { quiet, ..seen(At::Receiver, 20.0) });
+    let which = ["congestion-window/recovering", "capacity/host-queue", "pacing/congestion-control"];
+    assert_eq!(candidates(&afar), which);
+}
+
+#[test]
+fn packets_that_seldom_end_with_writes_show_a_program_where_they_follow_no_acknowledgements() {
+    let swings = QuietRounds { level: Ratio::new(0.7), of_most: Some(Ratio::new(0.9)), ..level() };
+    let capture = |point| CaptureEvidence { quiet: Some(swings), clocked: None, ..seen(point, 20.0) };
+    let even = Some(BurstRate { rate: BitRate::from_mbps(21), share: Ratio::new(0.4) });
+    for point in [At::Sender, At::Receiver] {
+        let ends = CaptureEvidence { partial: Ratio::new(0.006), ..capture(point) };
+        let which = ["sender-application/idle", "cpu/stolen", "capacity/host-queue"];
+        assert_eq!(candidates(&verdict(flat, ends)), which, "{point:?}");
+        let even = CaptureEvidence { departures: even, arrivals: even, ..ends };
+        let which = ["sender-application/rate-limited", "sender-application/idle", "cpu/stolen"];
+        assert_eq!(candidates(&verdict(flat, even)), which, "{point:?}");
+        let waits = CaptureEvidence { partial: Ratio::new(0.002), ..ends };
+        assert_eq!(verdict(flat, waits).kind, Limit::SendBuffer, "{point:?}");
+    }
+}
+
+#[test]
+fn as_much_in_flight_that_follows_no_acknowledgements_waits_for_a_device_or_a_buffer() {
+    let held = CaptureEvidence { quiet: Some(level()), clocked: Some(Ratio::ZERO), ..seen(At::Sender, 20.0) };
+    let found = verdict(flat, held);
+    assert_eq!(candidates(&found), ["send-buffer/tcp-wmem-max", "pacing/qdisc", "capacity/host-queue"]);
+    assert!(!found.sentence.contains("as acknowledgements come"), "{}", found.sentence);
+}
+
+#[test]
+fn a_pace_holds_as_much_as_a_smaller_scale_allows_by_chance() {
+    let full = |_: f64| Moment { in_flight: 8.0 * 1448.0, window: 189.0 * 1024.0, ..moment(2.0, 50.0) };
+    let clocked =
+        |share| CaptureEvidence { clocked: Some(Ratio::new(share)), quiet: Some(level()), ..seen(At::Receiver, 2.0) };
+    assert_eq!(verdict(full, clocked(0.18)).kind, Limit::SendBuffer);
+    assert_eq!(verdict(full, clocked(0.49)).kind, Limit::ReceiveWindow);
+}
+
+#[test]
+fn round_trips_that_are_long_for_the_sender_alone_are_of_a_late_receiver() {
+    let late = |t: f64| Moment { in_flight: 200_000.0 * (0.5 + 0.5 * t.fract()), ..moment(20.0, 90.0) };
+    let swings = QuietRounds { level: Ratio::new(0.6), free: Ratio::ZERO, ..level() };
+    let capture = CaptureEvidence { quiet: Some(swings), ..seen(At::Sender, 20.0) };
+    let of = |loaded_rtt| {
+        let evidence = Evidence { idle_rtt: Some(Span::from_millis(50)), loaded_rtt, ..capturing(late, capture) };
+        diagnose(&evidence)
+    };
+    let found = of(Some(Span::from_millis(51)));
+    let which = ["receiver-application/slow-reader", "receiver-application/storage", "cpu/stolen"];
+    assert_eq!(candidates(&found), which);
+    assert!(found.sentence.contains("answers late"), "{}", found.sentence);
+    for queue in [None, Some(Span::from_millis(88))] {
+        assert_ne!(of(queue).kind, Limit::ReceiverApplication);
+    }
+    // From the sender's side alone a window that fell while much of it is in use shows it.
+    let fell = |t: f64| Moment { window: if t < 2.0 { 600_000.0 } else { 220_000.0 }, ..late(t) };
+    let found = verdict(fell, capture);
+    assert_eq!(candidates(&found), which);
+    assert!(found.sentence.contains("reads too slowly"), "{}", found.sentence);
+    let unused = |t: f64| Moment { window: if t < 2.0 { 6_000_000.0 } else { 2_200_000.0 }, ..late(t) };
+    assert_ne!(verdict(unused, capture).kind, Limit::ReceiverApplication);
 }
 
 #[test]
