@@ -81,9 +81,15 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
     let flag = super::super::interrupt_flag()?;
     let mut program = Program::start(&mut command, words)?;
     let time = arguments.load.time().unwrap_or(Span::MAX);
-    let watched = program.watch(&mut |now| now.elapsed >= time || flag.load(Ordering::Relaxed));
-    if !program.has_ended() {
-        if watched.is_ok() && !flag.load(Ordering::Relaxed) {
+    let mut is_late = false;
+    let watched = program.watch(&mut |now| {
+        is_late = now.elapsed >= time;
+        is_late || flag.load(Ordering::Relaxed)
+    });
+    let is_interrupted = flag.load(Ordering::Relaxed);
+    // One of which nothing is left to watch is ending by itself.
+    if (is_late || is_interrupted || watched.is_err()) && !program.has_ended() {
+        if is_late && !is_interrupted {
             terminal.notice(&format!("`{name}` is asked to end: {time} (--time) have passed"));
         }
         program.ask_to_end();
