@@ -397,8 +397,8 @@ fn demo(tun: Option<&str>, by: &[&str], backend: &str) -> (f64, Vec<String>) {
     (rate / GOODPUT, broken.collect())
 }
 
-/// Packets go through, whatever a busy machine makes of their times: of hosts that stand still next to other tests, the
-/// link cannot tell. Tests that run alone judge the rate.
+/// Packets go through, whatever a busy machine makes of their times: the link does not see hosts
+/// that stand still next to other tests. Tests that run alone judge the rate.
 fn a_demo_works(tun: Option<&str>, by: &[&str]) {
     let (share, broken) = demo(tun, by, "auto");
     let least = if broken.is_empty() { 0.5 } else { 0.05 };
