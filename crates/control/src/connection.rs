@@ -324,25 +324,15 @@ impl AsyncWrite for Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loopback::{self, run};
     use socket2::SockRef;
-    use std::future::Future;
     use std::time::Duration;
     use tokio::io::AsyncReadExt;
-    use tokio::net::TcpListener;
     use tokio::time::timeout;
-
-    const TIMEOUT: Duration = Duration::from_secs(20);
-
-    fn run(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { timeout(TIMEOUT, test).await.unwrap() });
-    }
 
     /// Two ends, with buffers that do not hold [`message`].
     async fn connected() -> (Control, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let other = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
+        let (other, stream) = loopback::connected().await;
         SockRef::from(&stream).set_send_buffer_size(64 << 10).unwrap();
         SockRef::from(&other).set_recv_buffer_size(64 << 10).unwrap();
         (Control::Plain(stream), other)

@@ -18,6 +18,8 @@ mod calling;
 mod connection;
 mod listening;
 mod login;
+#[cfg(test)]
+mod loopback;
 mod network;
 mod peers;
 mod pinned;

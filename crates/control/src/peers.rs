@@ -322,22 +322,11 @@ impl ServerCertVerifier for AnyKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loopback::{connected, run};
     use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
 
     fn key(text: &str) -> Key {
         Key::from_file_content(text.as_bytes()).unwrap()
-    }
-
-    async fn connected() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let caller = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        (caller, listener.accept().await.unwrap().0)
-    }
-
-    fn run(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { tokio::time::timeout(std::time::Duration::from_secs(20), test).await.unwrap() });
     }
 
     #[test]

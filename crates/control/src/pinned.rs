@@ -249,8 +249,8 @@ impl ClientCertVerifier for OnlyKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loopback::{connected, run};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
     use tokio_rustls::rustls::{CipherSuite, ClientConnection, ServerConnection};
 
     /// Runs a handshake in memory. Returns whether an end refused, and whether each is still in it.
@@ -347,17 +347,6 @@ mod tests {
         let mut again = ServerConnection::new(pinned.server()).unwrap();
         again.read_tls(&mut recorded.as_slice()).unwrap();
         assert!(again.process_new_packets().is_err() && again.is_handshaking());
-    }
-
-    async fn connected() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let caller = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        (caller, listener.accept().await.unwrap().0)
-    }
-
-    fn run(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { tokio::time::timeout(std::time::Duration::from_secs(20), test).await.unwrap() });
     }
 
     #[test]

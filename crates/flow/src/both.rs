@@ -58,31 +58,15 @@ fn arrivals_at_receiver(capture: &CaptureEvidence) -> Option<BurstRate> {
 mod tests {
     use super::*;
     use crate::finish::Explained;
+    use crate::segment::segment;
     use crate::table::Flows;
     use fullpipe_record::{Sample, TcpInfo};
     use fullpipe_units::{ByteCount, Time};
-    use fullpipe_wire::{Segment, SegmentOptions};
+    use fullpipe_wire::Segment;
 
     #[test]
     fn round_trips_without_the_receiver_are_those_of_a_capture_there() {
-        let address = |text: &str| text.parse().unwrap();
-        let data = Segment {
-            source: address("192.0.2.1:40000"),
-            destination: address("192.0.2.2:5201"),
-            network: 0,
-            overhead: 0,
-            sequence: 0,
-            acknowledgement: 0,
-            flags: 0,
-            window: 1_000,
-            payload: 1448,
-            options: SegmentOptions::default(),
-            identification: None,
-            hops_left: 64,
-            traffic_class: 0,
-            checksum: 0,
-            checksum_is_unfinished: false,
-        };
+        let data = Segment { payload: 1448, ..segment() };
         let mut flows = Flows::default();
         flows.add(&data, Time::ZERO);
         let evidence = flows.finish(Explained::Largest(1)).transfers.remove(0).evidence;

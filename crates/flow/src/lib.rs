@@ -30,6 +30,8 @@ mod rates;
 mod repetitions;
 mod rounds;
 mod scales;
+#[cfg(test)]
+mod segment;
 mod sending;
 mod sequence;
 mod sizes;

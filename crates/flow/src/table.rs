@@ -421,6 +421,7 @@ impl Flows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segment::segment;
 
     use fullpipe_units::Span;
     use fullpipe_wire::{SegmentOptions, flags};
@@ -457,20 +458,13 @@ mod tests {
             let now = (self.at.as_nanos() / 1_000_000) as u32;
             Segment {
                 source: SocketAddr::from(([192, 0, 2, 1], connection)),
-                destination: SocketAddr::from(([198, 51, 100, 2], 5201)),
-                network: 0,
-                overhead: 0,
                 sequence: index * MSS,
                 acknowledgement: 1,
                 flags: flags::ACK,
-                window: 1000,
                 payload: MSS,
                 options: SegmentOptions { timestamps: Some((now, 1)), ..SegmentOptions::default() },
                 identification: Some(index as u16 + 1),
-                hops_left: 64,
-                traffic_class: 0,
-                checksum: 0,
-                checksum_is_unfinished: false,
+                ..segment()
             }
         }
     }

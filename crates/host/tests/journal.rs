@@ -298,6 +298,16 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
 }
 
+/// Offloads of which the first takes the others with it.
+const CHECKSUMS: &str = "tx-checksum-ip-generic";
+const SEGMENTATIONS: [&str; 2] = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
+
+/// Orders in which they are switched off: the first, second and last of them is that of the checksums.
+fn orders() -> [[&'static str; 3]; 3] {
+    let [v4, v6] = SEGMENTATIONS;
+    [[CHECKSUMS, v4, v6], [v4, CHECKSUMS, v6], [v4, v6, CHECKSUMS]]
+}
+
 fn offload(feature: &str, on: bool) -> Change {
     Change::Offload { device: DEVICE.to_owned(), feature: feature.to_owned(), on }
 }
@@ -307,8 +317,7 @@ fn an_offload_that_went_with_another_comes_back_with_it() {
     require!(Root);
     let bench = Bench::new();
     let before = everything();
-    let names = ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation"];
-    for names in [names, [names[1], names[0], names[2]], [names[1], names[2], names[0]]] {
+    for names in orders() {
         apply(&bench.journal_dir(), &names.map(|name| offload(name, false))).unwrap();
         let undone = bench.journal_dir().undo(false).unwrap();
         assert_eq!((undone.restored.len(), undone.left), (3, Vec::new()), "{names:?}");
@@ -321,10 +330,10 @@ fn an_offload_that_went_with_another_comes_back_with_it() {
         assert_as_before(&before, &format!("after {names:?} one by one"));
     }
     // Segmentation waits for somebody's checksums: it cannot be had, and goes on waiting.
-    let checksums = sys::features(DEVICE).unwrap().into_iter().find(|feature| feature.name == names[0]).unwrap();
+    let checksums = sys::features(DEVICE).unwrap().into_iter().find(|feature| feature.name == CHECKSUMS).unwrap();
     sys::set_feature(DEVICE, &checksums, false).unwrap();
     let waiting = everything();
-    let error = apply(&bench.journal_dir(), &[offload(names[1], true)]).unwrap_err();
+    let error = apply(&bench.journal_dir(), &[offload(SEGMENTATIONS[0], true)]).unwrap_err();
     assert!(error.to_string().contains("reads back as \"off [requested on]\""), "{error}");
     assert_as_before(&waiting, "after the refusal");
     sys::set_feature(DEVICE, &checksums, true).unwrap();
@@ -337,8 +346,7 @@ fn what_was_applied_without_a_journal_comes_back_in_the_same_order() {
     let _bench = Bench::new();
     let tree = SysctlTree::of_this_host();
     let before = everything();
-    let names = ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-tcp6-segmentation"];
-    for names in [names, [names[1], names[0], names[2]], [names[1], names[2], names[0]]] {
+    for names in orders() {
         fullpipe_host::apply(&tree, &names.map(|name| offload(name, false))).unwrap().undo(&tree).unwrap();
         assert_as_before(&before, &format!("after {names:?}"));
         let mut applied = Applied::default();
