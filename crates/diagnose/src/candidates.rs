@@ -17,7 +17,7 @@ struct CandidateSet {
 }
 
 /// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 33] = [
+const TABLE: [CandidateSet; 36] = [
     CandidateSet {
         view: Basis::Receiver,
         verdicts: &[
@@ -219,6 +219,33 @@ const TABLE: [CandidateSet; 33] = [
             LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
         ],
         would_distinguish: "a capture at the sender, which shows the scale that reaches it",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        ],
+        would_distinguish: "a capture with the handshake, from both ends",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        ],
+        would_distinguish: "a capture with the handshake, which shows the scale of the windows",
+    },
+    CandidateSet {
+        view: Basis::Capture,
+        verdicts: &[
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        ],
+        would_distinguish: "a capture with the handshake, which shows the scale of the windows",
     },
     CandidateSet {
         view: Basis::Capture,

@@ -18,20 +18,23 @@ use crate::thresholds::{
     CLOCKED_BURSTS, CLOCKED_BY_WINDOW, CLOCKED_SHARE, FEW_ENDS_OF_WRITES, FEW_SEGMENTS, FLAT_PLATEAU,
     FULL_PACKETS_SHARE, FULL_PIPE_SHARE_UNDER_BBR, FULL_USE_OF_PATH, GROWING_SHARE, IDLE_CAPTURE_SHARE,
     IDLE_OF_WAITING_PROGRAM, IDLE_SHARE_OF_PATH, INFLATED_RTT_FACTOR, LONG_QUIET_SHARE, MANY_LOSSY_ROUND_TRIPS,
-    MAX_FREE_SHARE, MAX_PACE_FACTOR, MIN_CUT_PACKETS, MIN_FASTER_THAN_PACE, MIN_FREE_SHARE, MIN_LEVEL,
-    MIN_LEVEL_OF_SLEEPING_WRITER, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER,
-    MIN_PARTIAL_OF_PROGRAM, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_PROBES, MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS,
-    MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_REFILLS, MIN_TUNED_GROWTH,
-    MIN_USE_OF_FULL_PATH, MIN_WAIT, MIN_WINDOW_USE, PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
+    MAX_FIRST_WINDOW, MAX_FREE_SHARE, MAX_PACE_FACTOR, MIN_CUT_PACKETS, MIN_FASTER_THAN_PACE, MIN_FREE_SHARE,
+    MIN_LEVEL, MIN_LEVEL_OF_SLEEPING_WRITER, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE,
+    MIN_PARTIAL_AT_SENDER, MIN_PARTIAL_OF_PROGRAM, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_PROBES, MIN_QUIET_SHARE,
+    MIN_SHARE_BEFORE_LOSS, MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_REFILLS,
+    MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_WAIT, MIN_WINDOW_USE, PACED_BURSTS_SHARE, REGROWN_WINDOW_FACTOR,
+    SHARED_PIPE_SHARE,
 };
 
 /// Returns the limit that a capture shows.
 pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
+    let view = View { figures, capture };
     if let Some(end) = capture.only {
         let missing = if end == At::Sender { ACKNOWLEDGEMENTS } else { DATA };
-        return capacity::full_as_stated(figures).unwrap_or_else(|| Finding::unknown(vec![missing]));
+        return capacity::full_as_stated(figures)
+            .or_else(|| view.repeats_in_vain())
+            .unwrap_or_else(|| Finding::unknown(vec![missing]));
     }
-    let view = View { figures, capture };
     let whole = [mtu::without_progress, capacity::full_as_stated];
     let order = [
         View::below_a_segment,
@@ -98,6 +101,14 @@ impl View<'_> {
         found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
     }
 
+    /// Finds a sender that sends no more than its first window, and that again and again when its timer expires: no
+    /// answer comes, whether one would pass here or not. A transfer of which the answers pass elsewhere goes on.
+    fn repeats_in_vain(&self) -> Option<Finding> {
+        let is_first_window = self.passed() <= MAX_FIRST_WINDOW && self.passed() > ByteCount::ZERO;
+        let found = is_first_window && self.figures.flows.iter().all(|flow| mtu::repeats_without_more(&flow.whole));
+        found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
+    }
+
     /// Finds an open connection over which its larger sender sent hardly anything: all of the other one's data may have
     /// vanished on its way here.
     fn little_and_no_answer(&self) -> Option<Finding> {
@@ -156,7 +167,17 @@ impl View<'_> {
         // The kernel lets a window grow for a program that reads what comes.
         let fixed = self.window_never_grew();
         let cause = if fixed { ReceiveWindowVerdict::SoRcvbuf } else { ReceiveWindowVerdict::TcpRmemMax };
+        if self.is_scale_inferred() {
+            // It is full under one of fourteen scales, as about every second buffer is by chance.
+            return found.as_verdict(cause).or(SendBufferVerdict::TcpWmemMax);
+        }
         found.as_verdict(cause).one_of_several()
+    }
+
+    /// Returns whether no handshake shows the scale of the windows, and what is in flight does.
+    fn is_scale_inferred(&self) -> bool {
+        let last = self.figures.flows.first().and_then(|flow| flow.whole.last());
+        last.is_some_and(|last| last.tcp.window_scaling.is_none() && last.tcp.snd_wscale.is_some())
     }
 
     /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires (RFC 9293,
@@ -211,9 +232,16 @@ impl View<'_> {
         let (first, last) = (flow.whole.first()?, flow.whole.last()?);
         let ended = flow.whole.iter().find(|sample| sample.bytes == last.bytes)?.at;
         let is_silent = last.at.saturating_sub(ended) >= ended.saturating_sub(first.at);
-        let is_open = last.tcp.snd_wnd? >= self.figures.mss? * FEW_SEGMENTS;
-        let found = !self.is_at_sender() && self.capture.probes >= MIN_PROBES && is_silent && is_open;
-        found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE).one_of_several())
+        // Without a handshake nobody here knows the scale.
+        let is_scale_unknown = last.tcp.window_scaling.is_none();
+        // It is not known either where no data followed an acknowledgement.
+        let few = self.figures.mss? * FEW_SEGMENTS;
+        let is_open = is_scale_unknown || last.tcp.snd_wnd.is_none_or(|window| window >= few);
+        let may_be = is_scale_unknown || !self.is_at_sender();
+        let found = may_be && self.capture.probes >= MIN_PROBES && is_silent && is_open;
+        let found = found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE))?;
+        let scale = ReceiveWindowVerdict::WindowScaleStripped;
+        Some(if is_scale_unknown { found.or(scale) } else { found.one_of_several() })
     }
 
     /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in each round trip a
@@ -358,7 +386,11 @@ impl View<'_> {
             return Some(program.or(PacingVerdict::MaxPacingRate));
         }
         if self.sees_no_queue() {
-            return Some(Finding::new(CapacityVerdict::Link, held).one_of_several());
+            return Some(if self.leaves_room_on_path() {
+                Finding::new(SendBufferVerdict::TcpWmemMax, held).or(SenderApplicationVerdict::Idle)
+            } else {
+                Finding::new(CapacityVerdict::Link, held).one_of_several()
+            });
         }
         // A congestion window grows again after a loss.
         let is_long = |quiet: QuietRounds| quiet.share.get() >= LONG_QUIET_SHARE;
@@ -611,6 +643,12 @@ impl View<'_> {
         !self.is_at_sender() && self.figures.snapshots().all(|snapshot| snapshot.sample.tcp.rtt.is_none())
     }
 
+    /// Returns whether the path could carry clearly more, as far as its capacity is stated.
+    fn leaves_room_on_path(&self) -> bool {
+        let enough = stated_capacity(self.figures).map(|stated| stated.scaled(SHARED_PIPE_SHARE));
+        enough.is_some_and(|enough| self.figures.rate < enough)
+    }
+
     fn is_at_sender(&self) -> bool {
         self.capture.point == Some(At::Sender)
     }
@@ -704,6 +742,11 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
         [text::size(figures.mean(|one| one.outstanding)), text::size(figures.mean(|one| one.window))].into();
     match finding.verdict {
         LegalVerdict::Unknown(_) => Some(one_way(capture.only?, rate)),
+        LegalVerdict::Mtu(MtuVerdict::BlackHole) if capture.only.is_some() => Some(format!(
+            "The sender repeats its first {} again and again, and no answer was captured: full packets vanish on the \
+             path, or all do.",
+            view.passed()
+        )),
         LegalVerdict::Capacity(CapacityVerdict::HostQueue) if capture.lost_before == 0 => Some(format!(
             "The sender holds itself back and sends at times of its own, though it never pauses and the receiver \
              allows {window}: its own queue may drop packets before they are captured, or its program writes little at \
@@ -716,7 +759,12 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
         )),
         LegalVerdict::SendBuffer(_) => Some(of_buffer(&view, finding)),
         LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten) if capture.window_edit.is_none() => {
-            Some(if view.closed_on_the_way().is_some() {
+            Some(if finding.other == Some(ReceiveWindowVerdict::WindowScaleStripped.into()) {
+                "The sender asks for the window again and again and sends nothing: it takes it for less than a \
+                 segment, as where a device removes or changes its scale, which the handshake would show; or its \
+                 program pauses."
+                    .to_owned()
+            } else if view.closed_on_the_way().is_some() {
                 format!(
                     "The sender asks for the window again and again and sends nothing, though the receiver allows \
                      {window}: it may take it for less than a segment, as where a device changes its scale, or its \

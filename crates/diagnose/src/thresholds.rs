@@ -373,6 +373,8 @@ pub(crate) const TICK_TOLERANCE: Span = Span::from_millis(10);
 pub(crate) const CLAMPED_WINDOW_SHARE: f64 = 0.75;
 /// Largest window that never needed a scale; 65 535 bytes are the most without one.
 pub(crate) const MAX_NEVER_SCALED_WINDOW: ByteCount = ByteCount::from_kib(32);
+/// Most that a sender may send before anything is acknowledged: the window of a handshake has no scale (RFC 7323, 2.2).
+pub(crate) const MAX_FIRST_WINDOW: ByteCount = ByteCount::new(65_535);
 /// Share of the efficiency of full segments below which small segments are the limit.
 pub(crate) const MSS_EFFICIENCY_SHARE: f64 = 0.9;
 /// Timeouts in a row that a black hole causes.

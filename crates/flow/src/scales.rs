@@ -26,14 +26,16 @@ pub(crate) struct Scales {
 
 impl Scales {
     /// Takes note of a segment after which `flight` bytes are in flight, with the `window` as it stands in the header.
-    pub(crate) fn sent(&mut self, flight: u64, window: Option<u16>) {
+    /// What room is left in a full window holds no further segment of `mss` bytes.
+    pub(crate) fn sent(&mut self, flight: u64, window: Option<u16>, mss: u64) {
         let Some(window) = window.map(u64::from).filter(|window| *window > 0) else { return };
         let allows = |shift: &usize| flight as f64 <= (window << shift) as f64 * ALLOWED;
         // With a lower shift the window has two bits less than what is in flight, and so less than half of it.
         let lower_bound = (window.leading_zeros().saturating_sub(flight.leading_zeros() + 1) as usize).min(MAX_SHIFT);
         let shift = (lower_bound..MAX_SHIFT).find(allows).unwrap_or(MAX_SHIFT);
         self.least[shift] += 1;
-        self.full[shift] += u32::from(flight as f64 >= (window << shift) as f64 * FULL);
+        let bytes = window << shift;
+        self.full[shift] += u32::from(flight + mss > bytes || flight as f64 >= bytes as f64 * FULL);
     }
 
     /// Returns the shift with which hardly more is ever in flight than the window allows, and often as much; `None`
@@ -56,7 +58,7 @@ mod tests {
     fn seen(sizes: impl IntoIterator<Item = u64>) -> Option<u8> {
         let mut scales = Scales::default();
         for flight in sizes {
-            scales.sent(flight, Some(1_000));
+            scales.sent(flight, Some(1_000), 100);
         }
         scales.shift()
     }
@@ -67,5 +69,8 @@ mod tests {
         assert_eq!(seen([1_000; 100]), Some(0));
         assert_eq!(seen((0..5_000).map(|index| 4_500 + index % 1_500)), None);
         assert_eq!(seen([]), None);
+        let mut small = Scales::default();
+        (0..100).for_each(|_| small.sent(2 * 1_448, Some(1_000), 1_448));
+        assert_eq!(small.shift(), Some(2), "two segments are all that four thousand bytes hold");
     }
 }

@@ -235,7 +235,7 @@ impl Sending {
         }
         let (flight, echoed, has_echo) = (now.here.flight, now.echoed.flight, echo.is_some());
         if !sent.is_scale_known {
-            self.infer_scale(has_echo);
+            self.infer_scale(has_echo, sent.mss);
         }
         let round_trip = self.round_trip();
         self.peak.add(flight, at, horizon(round_trip));
@@ -268,12 +268,12 @@ impl Sending {
         }
     }
 
-    fn infer_scale(&mut self, has_echo: bool) {
+    fn infer_scale(&mut self, has_echo: bool, mss: u64) {
         let [here, echoed] = &mut **self.scales.get_or_insert_default();
         let now = &self.course.now;
-        here.sent(now.here.flight, now.here.window);
+        here.sent(now.here.flight, now.here.window, mss);
         if has_echo {
-            echoed.sent(now.echoed.flight, now.echoed.window);
+            echoed.sent(now.echoed.flight, now.echoed.window, mss);
         }
     }
 

@@ -11,6 +11,10 @@ const OF_ETHERNET: [u32; 4] = [USUAL, 1460, 1428, 1440];
 /// with jumbo frames. A longer packet holds several segments.
 const POSSIBLE: std::ops::RangeInclusive<u32> = 524..=9176;
 
+/// Packets from which a smaller size is that of a segment, too, if none is larger: a path may have lowered it as far as
+/// the ends allow (`tcp_min_snd_mss` is 48).
+const MANY: u32 = 1000;
+
 /// Sizes that are counted at a time.
 const COUNTED: usize = 4;
 
@@ -62,7 +66,8 @@ impl Sizes {
         });
         let size = common.unwrap_or_else(|| self.largest.max(USUAL));
         let of_ethernet = OF_ETHERNET.into_iter().find(|segment| size.is_multiple_of(*segment));
-        of_ethernet.unwrap_or(if POSSIBLE.contains(&size) { size } else { USUAL })
+        let is_small = || size < *POSSIBLE.start() && size == self.largest && most >= MANY;
+        of_ethernet.unwrap_or(if POSSIBLE.contains(&size) || is_small() { size } else { USUAL })
     }
 
     /// Returns the size of full segments.
@@ -100,6 +105,8 @@ mod tests {
         assert_eq!(seen([(100, true)]), 1448, "a request is no full segment");
         assert_eq!(seen((0..500).map(|_| (1_000, true))), 1448, "nor is what a program writes at a time");
         assert_eq!(seen((0..500).map(|_| (88, false))), 1448);
+        assert_eq!(seen((0..5_000).map(|index| (108, index % 20 == 19))), 108, "the ends agreed on hardly more");
+        assert_eq!(seen((0..5_000).map(|index| (if index == 0 { 700 } else { 108 }, false))), 1448);
     }
 
     #[test]

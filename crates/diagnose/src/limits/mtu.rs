@@ -29,7 +29,7 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
 }
 
 /// Returns the payload of the largest segment that both devices, as far as they are known, would let pass; of a
-/// capture, the one that a host offers.
+/// capture, the one that a host offers, or that of an Ethernet where no handshake shows it.
 fn possible_mss(figures: &Figures) -> Option<ByteCount> {
     /// A host that offers more has jumbo frames, which few paths carry.
     const ETHERNET: ByteCount = ByteCount::new(1460);
@@ -42,7 +42,7 @@ fn possible_mss(figures: &Figures) -> Option<ByteCount> {
     let headers = |timestamps: bool| framing::tcp_headers(IpVersion::V4, timestamps);
     let options = headers(figures.timestamps()).saturating_sub(headers(false));
     if let Some(capture) = &evidence.capture {
-        let offered = capture.largest_mss?;
+        let offered = capture.largest_mss.unwrap_or(ETHERNET);
         // Between the ends a device may have lowered what both offered.
         let is_lowered = !matches!(capture.point, Some(At::Sender | At::Receiver)) && offered < MIN_USUAL;
         let possible = if is_lowered { ETHERNET } else { offered.min(ETHERNET) };
@@ -63,12 +63,19 @@ pub(crate) fn without_progress(figures: &Figures) -> Option<Finding> {
     let has_arrived = |sample: &Sample| figures.mss.is_some() && sample.tcp.bytes_received >= figures.mss;
     let only_small_ones_pass = !figures.evidence.receiver_samples.iter().any(has_arrived)
         && last.iter().all(|sample| passed(sample).map_or(unknown_passes, |passed| !passed));
-    let all_silent =
-        !last.is_empty() && figures.flows.iter().all(|flow| silent_for(&flow.whole) >= MIN_TIME_WITHOUT_PROGRESS);
+    let is_silent = |whole: &[&Sample]| silent_for(whole, |sample| sample.tcp.bytes_acked) >= MIN_TIME_WITHOUT_PROGRESS;
+    let all_silent = !last.is_empty() && figures.flows.iter().all(|flow| is_silent(&flow.whole));
     // A sender that only probes a closed window, or one of less than a segment, has nothing on the way that vanishes.
     let all_wait = last.iter().all(|sample| sample.outstanding() != Some(ByteCount::ZERO));
     let all_time_out = all_wait && last.iter().all(|sample| timeouts(sample) >= MIN_TIMEOUTS);
     (only_small_ones_pass && all_silent && all_time_out).then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
+}
+
+/// Returns whether a sender of which no answer was captured sends the same again when its timer expires, and nothing
+/// else any more.
+pub(crate) fn repeats_without_more(samples: &[&Sample]) -> bool {
+    let is_silent = silent_for(samples, |sample| sample.bytes) >= MIN_TIME_WITHOUT_PROGRESS;
+    is_silent && samples.last().is_some_and(|last| timeouts(last) >= MIN_TIMEOUTS)
 }
 
 /// Returns the timeouts since the last progress.
@@ -76,10 +83,10 @@ fn timeouts(sample: &Sample) -> u64 {
     sample.tcp.timeouts_in_a_row.map_or(0, SegCount::get)
 }
 
-/// Returns the time from the last acknowledged byte to the last snapshot.
-fn silent_for(samples: &[&Sample]) -> Span {
+/// Returns the time from the last byte that was `moved` to the last snapshot.
+fn silent_for<T: PartialEq>(samples: &[&Sample], moved: impl Fn(&Sample) -> T) -> Span {
     let Some(last) = samples.last() else { return Span::ZERO };
-    let progress = samples.iter().find(|sample| sample.tcp.bytes_acked == last.tcp.bytes_acked);
+    let progress = samples.iter().find(|sample| moved(sample) == moved(last));
     progress.map_or(Span::ZERO, |first| last.at.saturating_sub(first.at))
 }
 

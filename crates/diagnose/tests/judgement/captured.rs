@@ -202,16 +202,30 @@ fn a_window_of_less_than_a_segment_holds_back_whatever_the_sender_has() {
     assert_eq!(verdict(silent(80_000.0), unscaled).name(), "congestion-window/ramp-up");
 
     // Its sender asks for it, though the receiver allows more.
-    let stops = |probes| {
-        let mut evidence = capturing(silent(80_000.0), CaptureEvidence { probes, ..capture(At::Receiver) });
+    let stops = |probes, point, has_handshake: bool| {
+        let mut evidence = capturing(silent(80_000.0), CaptureEvidence { probes, ..capture(point) });
         for sample in &mut evidence.sender_samples {
             let bytes = ByteCount::new(65_160).min(sample.bytes * 100);
             (sample.bytes, sample.tcp.bytes_acked) = (bytes, Some(bytes));
+            sample.tcp.window_scaling = Some(true).filter(|_| has_handshake);
         }
         diagnose(&evidence)
     };
-    assert_eq!((stops(4).kind, stops(0).kind), (Limit::ReceiveWindow, Limit::CongestionWindow));
-    assert!(stops(4).sentence.contains("asks for the window"), "{}", stops(4).sentence);
+    let found = stops(4, At::Receiver, true);
+    assert_eq!((found.kind, stops(0, At::Receiver, true).kind), (Limit::ReceiveWindow, Limit::CongestionWindow));
+    assert!(found.sentence.contains("asks for the window"), "{}", found.sentence);
+    // What the sender takes the window for is known where it was captured, if the handshake was.
+    assert_eq!(stops(4, At::Sender, true).kind, Limit::CongestionWindow);
+    for point in [At::Sender, At::Receiver] {
+        let found = stops(4, point, false);
+        let which = [
+            "receive-window/window-scale-rewritten",
+            "receive-window/window-scale-stripped",
+            "sender-application/idle",
+        ];
+        assert_eq!(candidates(&found), which);
+        assert!(found.sentence.contains("which the handshake would show"), "{}", found.sentence);
+    }
 }
 
 #[test]
@@ -383,6 +397,13 @@ fn a_full_window_is_named_with_what_may_have_made_it_so() {
     let fixed = |_: f64| Moment { in_flight: 125_000.0, window: 125_000.0, ..moment(20.0, 50.0) };
     let found = verdict(fixed, seen(At::Sender, 20.0));
     assert_eq!(candidates(&found)[2], "receiver-application/slow-reader");
+    // Without the handshake a buffer fills it by chance, under some scale.
+    for (at, first) in [(&full as &dyn Fn(f64) -> Moment, "tcp-rmem-max"), (&fixed, "so-rcvbuf")] {
+        let mut evidence = capturing(at, seen(At::Sender, 20.0));
+        evidence.sender_samples.iter_mut().for_each(|sample| sample.tcp.window_scaling = None);
+        let first = format!("receive-window/{first}");
+        assert_eq!(candidates(&diagnose(&evidence)), [&first, "send-buffer/tcp-wmem-max", "pacing/qdisc"]);
+    }
     let unscaled = CaptureEvidence { receiver_offers_scale: Some(false), ..seen(At::Sender, 20.0) };
     let found = verdict(fixed, unscaled);
     assert_eq!(candidates(&found), ["receive-window/no-window-scaling", "receive-window/window-scale-stripped"]);
@@ -483,6 +504,38 @@ fn one_direction_of_packets_shows_no_limit_but_the_stated_bandwidth() {
             assert_eq!(diagnose(&stated).name(), "capacity/link");
         }
     }
+}
+
+#[test]
+fn a_sender_that_repeats_its_first_window_without_an_answer_finds_a_black_hole() {
+    let sent = |bytes: u64, timeouts: u64| {
+        let capture = CaptureEvidence { only: Some(At::Sender), closed: false, ..seen(At::Sender, 20.0) };
+        let mut evidence = capturing(flat, capture);
+        for sample in &mut evidence.sender_samples {
+            sample.bytes = ByteCount::new(bytes).min(sample.bytes * 100);
+            let tcp = &mut sample.tcp;
+            (tcp.unacked, tcp.bytes_acked, tcp.snd_wnd, tcp.bytes_sent) = (None, None, None, None);
+            tcp.timeouts_in_a_row = Some(SegCount::new(timeouts));
+        }
+        diagnose(&evidence)
+    };
+    let found = sent(14_480, 4);
+    assert_eq!(found.name(), "mtu/black-hole");
+    assert!(found.sentence.contains("14.14 KiB again and again"), "{}", found.sentence);
+    // What is more than any first window has answers elsewhere.
+    assert_eq!((sent(14_480, 0).kind, sent(1_000_000, 4).kind), (Limit::Unknown, Limit::Unknown));
+}
+
+#[test]
+fn data_that_comes_evenly_over_a_path_with_room_is_not_held_back_by_it() {
+    let even = BurstRate { rate: BitRate::from_mbps(20), share: Ratio::new(0.9) };
+    let capture = CaptureEvidence { departures: Some(even), clocked: None, ..seen(At::Receiver, 20.0) };
+    let mut evidence = capturing(flat, capture);
+    evidence.sender_samples.iter_mut().for_each(|sample| sample.tcp.rtt = None);
+    assert_eq!(candidates(&diagnose(&evidence)), ["capacity/link", "pacing/qdisc", "loss/policer"]);
+    let stated = Evidence { bandwidth: Some(BitRate::from_mbps(100)), ..evidence };
+    let which = ["send-buffer/tcp-wmem-max", "sender-application/idle", "pacing/qdisc"];
+    assert_eq!(candidates(&diagnose(&stated)), which);
 }
 
 #[test]

@@ -371,17 +371,15 @@ impl Sender {
         }
     }
 
-    /// `tcp_ack_update_window`: never smaller than it was announced.
+    /// `tcp_may_update_window`, `tcp_ack_update_window`: its end may be before the one that was announced, as where a
+    /// device changes the scale.
     fn take_window(&mut self, ack: &Ack, tally: &mut Tally) {
         let window = ack.window.get();
-        let end = ack.next * self.mss + window;
-        if tally.advanced || end > self.window_end {
+        if tally.advanced || window > self.snd_wnd || window == 0 {
             tally.window_changed = window != self.snd_wnd;
             self.snd_wnd = window;
-            if end > self.window_end {
-                self.window_end = end;
-                self.window_segments = end / self.mss;
-            }
+            self.window_end = ack.next * self.mss + window;
+            self.window_segments = self.window_end / self.mss;
         }
     }
 
