@@ -1,0 +1,50 @@
+//! Captured transfers over which hardly anything came.
+
+use fullpipe_record::{MtuVerdict, Sample};
+use fullpipe_units::{ByteCount, Ratio};
+
+use super::view::View;
+use crate::finding::Finding;
+use crate::limits::mtu;
+use crate::thresholds::{FEW_SEGMENTS, MAX_FIRST_WINDOW};
+
+impl View<'_> {
+    /// Finds a connection over which hardly any data comes: it is open, or its sender sent much more.
+    pub(super) fn hardly_anything(&self) -> Option<Finding> {
+        let few = self.has_few();
+        if few == Some(true) && self.figures.mss.is_some_and(|mss| self.capture.unseen >= mss * FEW_SEGMENTS) {
+            return Some(Finding::new(MtuVerdict::BlackHole, Ratio::ONE));
+        }
+        let found = few != Some(false) && !self.capture.closed && !self.is_at_sender();
+        found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
+    }
+
+    /// Finds a sender that sends no more than its first window, and that again and again when its timer expires: no
+    /// answer comes, whether one would pass here or not. A transfer of which the answers pass elsewhere goes on.
+    pub(super) fn repeats_in_vain(&self) -> Option<Finding> {
+        let is_first_window = self.passed() <= MAX_FIRST_WINDOW && self.passed() > ByteCount::ZERO;
+        let found = is_first_window && self.figures.flows.iter().all(|flow| mtu::repeats_without_more(&flow.whole));
+        found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
+    }
+
+    /// Finds an open connection over which its larger sender sent hardly anything: all of the other one's data may have
+    /// vanished on its way here.
+    pub(super) fn little_and_no_answer(&self) -> Option<Finding> {
+        let found = self.has_few()? && !self.capture.closed && !self.figures.ever_lost();
+        found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
+    }
+
+    /// Returns whether the data fits a few segments; `None` where their size is not known.
+    fn has_few(&self) -> Option<bool> {
+        Some(self.passed() < self.figures.mss? * FEW_SEGMENTS)
+    }
+
+    /// Returns the data that was acknowledged or, if that is more, passed here, all streams together.
+    pub(super) fn passed(&self) -> ByteCount {
+        let of_sample = |sample: &Sample| {
+            let sent = sample.tcp.bytes_sent.unwrap_or_default();
+            sample.bytes.max(sent.saturating_sub(sample.tcp.bytes_retrans.unwrap_or_default()))
+        };
+        self.figures.flows.iter().filter_map(|flow| flow.whole.last().copied()).map(of_sample).sum()
+    }
+}

@@ -1,0 +1,116 @@
+//! What packets show of a transfer, on which the rules rest.
+
+use fullpipe_record::{At, BurstRate, CaptureEvidence, QuietRounds};
+use fullpipe_units::{BitRate, ByteCount, Ratio};
+
+use crate::figures::Figures;
+use crate::limits::capacity;
+use crate::thresholds::{
+    CLOCKED_BURSTS, MAX_FREE_SHARE, MIN_FREE_SHARE, MIN_LEVEL, MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS,
+    MIN_SHARE_OF_FULL_BUFFER, MIN_USE_OF_FULL_PATH, MIN_WAIT,
+};
+
+/// A transfer as a capture shows it.
+pub(super) struct View<'v> {
+    pub(super) figures: &'v Figures<'v>,
+    pub(super) capture: &'v CaptureEvidence,
+}
+
+impl View<'_> {
+    /// Returns whether nearly all data is sent as acknowledgements come.
+    pub(super) fn follows_acknowledgements(&self) -> bool {
+        self.capture.clocked.is_some_and(|clocked| clocked.get() >= CLOCKED_BURSTS)
+    }
+
+    /// Returns whether round trips take clearly longer under load.
+    pub(super) fn some_waits(&self) -> bool {
+        self.figures.rtt.zip(self.figures.idle_rtt).is_some_and(|(rtt, idle)| rtt >= idle.scaled(MIN_WAIT))
+    }
+
+    /// Returns whether always as much is in flight, since a loss if there was one, and that is long ago.
+    pub(super) fn is_level(&self) -> bool {
+        let level = |quiet: QuietRounds| quiet.share.get() >= MIN_QUIET_SHARE && quiet.level.get() >= MIN_LEVEL;
+        self.capture.quiet.is_some_and(level)
+    }
+
+    /// Returns whether clearly more was in flight before: before a loss, or while a program caught up with its rate. A
+    /// send buffer, which keeps all data until it is acknowledged, never shrinks, so that it holds as much later.
+    pub(super) fn was_fuller(&self) -> bool {
+        let least = if self.ever_lost_on_path() { MIN_SHARE_BEFORE_LOSS } else { MIN_SHARE_OF_FULL_BUFFER };
+        let of_most = self.capture.quiet.and_then(|quiet| quiet.of_most);
+        of_most.is_some_and(|share| share.get() < least)
+    }
+
+    /// Returns whether the queue of the path is hardly ever empty.
+    pub(super) fn queue_stands(&self) -> bool {
+        self.capture.quiet.is_some_and(|quiet| quiet.free.get() < MAX_FREE_SHARE)
+    }
+
+    /// Returns whether the queue of the path is empty once in most round trips.
+    pub(super) fn drains(&self) -> bool {
+        self.capture.quiet.is_some_and(|quiet| quiet.free.get() >= MIN_FREE_SHARE)
+    }
+
+    /// Returns whether nothing shows here if data waits on the path: without timestamps only the sender has round-trip
+    /// times of it.
+    pub(super) fn sees_no_queue(&self) -> bool {
+        !self.is_at_sender() && self.figures.snapshots().all(|snapshot| snapshot.sample.tcp.rtt.is_none())
+    }
+
+    pub(super) fn is_at_sender(&self) -> bool {
+        self.capture.point == Some(At::Sender)
+    }
+
+    /// Returns whether something was lost in the judged part, and not in the sending host.
+    pub(super) fn lost_on_path(&self) -> bool {
+        self.is_beyond_sender(self.figures.retransmitted().map_or(0, |lost| lost.again))
+    }
+
+    /// The same of the whole transfer.
+    pub(super) fn ever_lost_on_path(&self) -> bool {
+        self.is_beyond_sender(self.figures.sent_again_in_all().unwrap_or(0))
+    }
+
+    fn is_beyond_sender(&self, again: u64) -> bool {
+        again > if self.is_at_sender() { self.capture.lost_before } else { 0 }
+    }
+
+    pub(super) fn waits_on_path(&self) -> bool {
+        capacity::full_bottleneck(self.figures, Ratio::ONE).is_some()
+    }
+
+    /// Returns whether bursts pass the path clearly faster than the transfer; `None` where less than `share` of the
+    /// data comes at one rate.
+    pub(super) fn bursts_are_faster(&self, share: f64) -> Option<bool> {
+        Some(self.figures.rate < self.rate_of_bursts(share)?.scaled(MIN_USE_OF_FULL_PATH))
+    }
+
+    /// Returns the most frequent rate at which bursts pass the path, if `share` of the data comes at it.
+    pub(super) fn rate_of_bursts(&self, share: f64) -> Option<BitRate> {
+        let seen = if self.is_at_sender() {
+            [self.capture.acknowledgements, self.capture.beyond]
+        } else {
+            [self.capture.arrivals, self.capture.departures]
+        };
+        let known = seen.into_iter().flatten().filter(|burst| burst.share.get() >= share);
+        Some(BurstRate::most_frequent(known)?.rate)
+    }
+
+    /// Returns what is in flight for nine tenths of the time, as a share of the most that is usually in flight.
+    pub(super) fn plateau(&self) -> Option<f64> {
+        Some(Ratio::of(self.in_flight(10)?.as_f64(), self.usual_most_in_flight()?.as_f64()).get())
+    }
+
+    /// Returns the most that is usually in flight.
+    pub(super) fn usual_most_in_flight(&self) -> Option<ByteCount> {
+        self.in_flight(95)
+    }
+
+    /// Returns what is in flight at most for so many percent of the time, over the largest connection.
+    pub(super) fn in_flight(&self, percent: usize) -> Option<ByteCount> {
+        let flow = self.figures.flows.first()?;
+        let mut sizes: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.outstanding).collect();
+        sizes.sort_unstable();
+        sizes.get(sizes.len() * percent / 100).copied()
+    }
+}
