@@ -27,6 +27,8 @@ struct Link {
     reads: bool,
     /// The echo that acknowledgements have in place of the receiver's.
     forged: Option<Stamp>,
+    /// The window that they have in place of the receiver's.
+    window: Option<ByteCount>,
     now: Time,
 }
 
@@ -67,6 +69,7 @@ impl Link {
             dropped: 0,
             reads: true,
             forged: None,
+            window: None,
             now: Time::ZERO,
         }
     }
@@ -128,7 +131,10 @@ impl Link {
     }
 
     fn send_ack(&mut self, ack: Option<Ack>) {
-        let seen = |ack: Ack| Ack { echo: self.forged.unwrap_or(ack.echo), ..ack };
+        let seen = |ack: Ack| {
+            let (echo, window) = (self.forged.unwrap_or(ack.echo), self.window.unwrap_or(ack.window));
+            Ack { echo, window, ..ack }
+        };
         self.acks.extend(ack.map(|ack| (self.now + self.half, seen(ack))));
     }
 
@@ -225,6 +231,15 @@ fn without_timestamps_no_echo_counts() {
     let oldest = Some(Stamp::default());
     assert_eq!(run(false, None), run(false, oldest));
     assert_ne!(run(true, None), run(true, oldest), "with them they do");
+}
+
+#[test]
+fn a_window_that_becomes_smaller_holds_back_at_once() {
+    let mut link = Link::new(CongestionControl::Cubic, 100, 20, 100_000);
+    link.window = Some(ByteCount::new(5 * MSS));
+    link.run(Time::ZERO + Span::from_millis(100));
+    // The first window, and what the smaller one allows in each of four round trips.
+    assert!((25..=30).contains(&link.packets), "{}", link.packets);
 }
 
 #[test]
