@@ -116,6 +116,17 @@ fn what_follows_acknowledgements_and_never_grows_is_a_send_buffer() {
     assert_eq!(candidates_of(cut), follows);
 }
 
+#[test]
+fn a_window_of_which_nothing_shows_the_scale_is_never_full() {
+    let mut evidence = capturing(flat, seen(At::Sender, 20.0));
+    for sample in &mut evidence.sender_samples {
+        (sample.tcp.window_scaling, sample.tcp.snd_wscale, sample.tcp.snd_wnd) = (None, None, None);
+    }
+    let found = diagnose(&evidence);
+    assert_eq!(found.kind, Limit::SendBuffer);
+    assert!(found.sentence.contains("allows more, whatever the scale of its windows, and"), "{}", found.sentence);
+}
+
 /// The candidates of a transfer with always as much in flight.
 fn candidates_of(capture: CaptureEvidence) -> Vec<&'static str> {
     verdict(flat, capture).candidates.iter().map(|candidate| candidate.name()).collect()
