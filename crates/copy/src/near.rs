@@ -3,9 +3,9 @@
 use std::io::{self, BufRead, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender as EventSender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ use crate::common::{Common, Tally};
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial, dial_at_once};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::{Connections, DataStream};
+use crate::joining::Early;
+use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, Transport};
 use crate::part::random;
 use crate::pulse::Pulse;
@@ -31,7 +33,7 @@ use crate::server::{call, peer};
 use crate::session::{BothFigures, Carriers, End, own_settings, settings_of};
 use crate::ssh::{Link, Pipes, end, greeted, kill, not_there, release, start};
 use crate::summary::{Figures, is_limited};
-use crate::tuning::{Choice, choose, quic_reason};
+use crate::tuning::{Choice, MAX_CHOSEN, choose, quic_reason};
 use crate::walk::{Source, top};
 
 /// Time between two reports of progress, and two checks for an interrupt or the end.
@@ -174,12 +176,15 @@ impl Run {
     fn copy(self) -> CopyResult {
         let began = Instant::now();
         let sources = if self.plan.far_sends { Vec::new() } else { self.sources()? };
-        let Pipes { to, from } = match &self.plan.host {
-            FarHost::Ssh { name } => start(&self.options.ssh, name, &self.options.far_path, &self.link)?,
-            FarHost::Server { name, port } => call(name, *port, self.options.key.as_ref(), &self.link)?,
+        let own = own_settings();
+        let (Pipes { to, from }, early) = match &self.plan.host {
+            FarHost::Ssh { name } => (start(&self.options.ssh, name, &self.options.far_path, &self.link)?, None),
+            FarHost::Server { name, port } => {
+                call(name, *port, self.options.key.as_ref(), &self.link, &|rtt| self.early_connections(rtt, &own))?
+            }
         };
         let (out, writer) = Outgoing::start(to, &self.pulse).map_err(CopyError::io("cannot speak to the far end"))?;
-        let copied = self.copy_over(from, &out, sources, began);
+        let copied = self.copy_over(Call { from, out: &out, own: &own, early }, sources, began);
         if let Err(error) = &copied
             && let Some(code) = error.code_for_peer()
         {
@@ -200,20 +205,34 @@ impl Run {
         self.plan.near.iter().map(|path| Source::open(&Root::User, path)).collect()
     }
 
-    fn copy_over(
-        &self,
-        mut from: Box<dyn BufRead + Send>,
-        out: &Outgoing,
-        sources: Vec<Source>,
-        began: Instant,
-    ) -> CopyResult {
+    /// Returns how many connections to make before the server has answered. Its settings are not known yet; mostly they
+    /// are like those of this host.
+    fn early_connections(&self, rtt: Span, own: &HostSettings) -> u16 {
+        let options = &self.options;
+        // What is not to be encrypted takes the port that the server answers with.
+        if options.dry_run || options.transport == Transport::Quic || !options.unencrypted.is_empty() {
+            return 0;
+        }
+        self.choice(rtt, [own, own]).count.min(MAX_CHOSEN)
+    }
+
+    fn copy_over(&self, call: Call<'_>, sources: Vec<Source>, began: Instant) -> CopyResult {
+        let end = self.end(call.out, sources);
+        self.copy_with(&end, call, began).inspect_err(|_| end.give_up())
+    }
+
+    fn copy_with(&self, end: &End, call: Call<'_>, began: Instant) -> CopyResult {
+        let Call { mut from, out, own, early } = call;
         let failed = CopyError::io("cannot make a key");
         let secret = random().map_err(&failed)?;
         let credentials = Credentials::new(&secret, &self.options.unencrypted).map_err(&failed)?;
-        let own = own_settings();
         // It is there when the far end begins, which saves a round trip.
-        out.send(&Message::Hello(self.hello(secret, &own)));
+        out.send(&Message::Hello(self.hello(secret, own)));
         let may_ask = matches!(self.plan.host, FarHost::Ssh { .. });
+        // The list needs no answer of a server; ssh may ask for a password first.
+        if !may_ask {
+            end.begin()?;
+        }
         if !greeted(&mut from, may_ask, &self.pulse) {
             return Err(self.not_there(out));
         }
@@ -230,21 +249,22 @@ impl Run {
             server,
             credentials: &credentials,
             secret: &secret,
-            settings: [&own, &other],
+            early: Mutex::new(early),
+            settings: [own, &other],
             is_over: AtomicBool::new(false),
         };
-        let end = self.end(out, sources);
-        end.begin()?;
-        let ended = thread::scope(|threads| {
-            let work = || self.carry(&far, &end, began);
+        if may_ask {
+            end.begin()?;
+        }
+        let (followed, way, carriers) = thread::scope(|threads| -> Result<_, CopyError> {
+            let work = || self.carry(&far, end, began);
             let connecting = thread::Builder::new().name("copy-connect".to_owned()).spawn_scoped(threads, work);
             let connecting = connecting.map_err(CopyError::io("cannot start a thread"))?;
             let followed = end.follow(frames);
             far.is_over.store(true, Ordering::Relaxed);
             let (way, carriers) = connecting.join().map_err(|_| CopyError::Gone)?;
             Ok((followed, way, carriers))
-        });
-        let (followed, way, carriers) = ended.inspect_err(|_: &CopyError| end.give_up())?;
+        })?;
         let figures = end.end(followed, &carriers)?;
         Ok(self.report(way, figures, began.elapsed()))
     }
@@ -335,9 +355,7 @@ impl Run {
     }
 
     fn connect_by_tcp(&self, far: &Reached<'_>) -> Connected {
-        let [sender, receiver] = self.sender_first(far.settings);
-        let may_use_bbr = !self.options.no_bbr && can_tolerate_loss(sender);
-        let choice = |rtt| choose(self.options.streams, may_use_bbr, rtt, [sender, receiver]);
+        let choice = |rtt| self.choice(rtt, far.settings);
         let mut chosen = None;
         let why = match self.reach(far, &mut |rtt| chosen.insert(choice(rtt)).count) {
             Ok(streams) => {
@@ -372,6 +390,13 @@ impl Run {
         };
         let what = if self.options.scavenge { format!("{what}, and does not give way") } else { what.to_owned() };
         far.without_connections(format!("{what}: {why}, and it cannot reach this host"))
+    }
+
+    /// Chooses the number of TCP connections. `settings` are those of this host and the other one.
+    fn choice(&self, rtt: Span, settings: [&HostSettings; 2]) -> Choice {
+        let ends = self.sender_first(settings);
+        let may_use_bbr = !self.options.no_bbr && can_tolerate_loss(ends[0]);
+        choose(self.options.streams, may_use_bbr, rtt, ends)
     }
 
     /// Asks the far end for a TCP connection, and meanwhile calls it by QUIC, where this end cannot reach it by TCP.
@@ -488,6 +513,10 @@ impl Run {
     }
 
     fn reach(&self, far: &Reached<'_>, count: &mut dyn FnMut(Span) -> u16) -> Result<Vec<DataStream>, String> {
+        let joined = far.join_early(count);
+        if !joined.is_empty() {
+            return Ok(joined);
+        }
         let port = far.ready.port;
         if port == 0 {
             return Err("the far end has no free port of the range".to_owned());
@@ -552,6 +581,16 @@ impl Run {
     }
 }
 
+/// The way to the far end, before it has answered.
+struct Call<'r> {
+    from: Box<dyn BufRead + Send>,
+    out: &'r Outgoing,
+    /// Settings of this host.
+    own: &'r HostSettings,
+    /// Connections for data that are being made meanwhile.
+    early: Option<Early>,
+}
+
 /// A far end that has answered, and what both ends know.
 struct Reached<'r> {
     out: &'r Outgoing,
@@ -564,6 +603,8 @@ struct Reached<'r> {
     server: Option<(SocketAddr, Span)>,
     credentials: &'r Credentials,
     secret: &'r [u8; 32],
+    /// Connections for data to a server that were begun before it answered.
+    early: Mutex<Option<Early>>,
     /// Settings of this host and of its own.
     settings: [&'r HostSettings; 2],
     /// The transfer has ended, so that no way for data is searched for any more.
@@ -590,6 +631,14 @@ impl Reached<'_> {
     /// Says which connections carry data.
     fn carry(&self, count: u16, active: u16, quic: u16) {
         self.out.send(&Message::Streams { count, active, quic });
+    }
+
+    /// Returns as many connections as `count` says, of those that were begun before the server answered.
+    fn join_early(&self, count: &mut dyn FnMut(Span) -> u16) -> Vec<DataStream> {
+        match (&self.server, lock(&self.early).take()) {
+            (Some((_, rtt)), Some(early)) => early.join(self.secret, count(*rtt)),
+            _ => Vec::new(),
+        }
     }
 
     fn without_connections(&self, reason: String) -> Connected {
