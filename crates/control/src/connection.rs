@@ -160,6 +160,9 @@ impl ServerCertVerifier for Verifier {
 /// Bytes that are read at once.
 const READ: usize = 16 * 1024;
 
+/// Name of the protocol inside a part of another connection (RFC 7301).
+pub(crate) const PART: &[u8] = b"fullpipe pinned 1 part";
+
 /// Both ends are fullpipe, so nothing older is needed.
 pub(crate) const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
@@ -213,6 +216,14 @@ impl Control {
         match self {
             Self::Plain(stream) => stream,
             Self::Encrypted(stream) => &stream.get_ref().0.tcp,
+        }
+    }
+
+    /// Returns true if the caller has made it as a part of another one ([`PinnedTls::with_parts`](crate::PinnedTls)).
+    pub fn is_part(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Encrypted(stream) => stream.get_ref().1.alpn_protocol() == Some(PART),
         }
     }
 

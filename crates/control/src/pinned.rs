@@ -24,7 +24,7 @@ use tokio_rustls::rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use crate::connection::{VERSIONS, provider};
+use crate::connection::{PART, VERSIONS, provider};
 use crate::peers::{before_proof, unread_name};
 use crate::raw_key::raw_key;
 use crate::record_stream::RecordStream;
@@ -71,6 +71,16 @@ impl PinnedTls {
         server.send_tls13_tickets = 0;
         server.alpn_protocols = vec![PROTOCOL.to_vec()];
         Ok(Self { server: Arc::new(server), client: Arc::new(client) })
+    }
+
+    /// Returns the same for parts: connections that belong to another one between the same ends. It calls as a part,
+    /// and answers both kinds, which [`Control::is_part`] distinguishes.
+    #[must_use]
+    pub fn with_parts(&self) -> Self {
+        let (mut server, mut client) = (ServerConfig::clone(&self.server), ClientConfig::clone(&self.client));
+        server.alpn_protocols.push(PART.to_vec());
+        client.alpn_protocols = vec![PART.to_vec()];
+        Self { server: Arc::new(server), client: Arc::new(client) }
     }
 
     /// Returns the configuration of the end that listens.
@@ -368,6 +378,27 @@ mod tests {
             for refused in [called.unwrap_err(), answered.unwrap_err()] {
                 assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
             }
+        });
+    }
+
+    #[test]
+    fn a_part_is_distinguished_by_who_expects_parts_and_refused_by_who_does_not() {
+        run(async {
+            let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
+            let parts = pinned.with_parts();
+            for (call, is_part) in [(&pinned, false), (&parts, true)] {
+                let (caller, listener) = connected().await;
+                let (called, answered) = tokio::join!(call.call(caller), parts.answer(listener));
+                assert_eq!([called, answered].map(|end| end.unwrap().is_part()), [is_part; 2]);
+            }
+            let (caller, listener) = connected().await;
+            let (called, answered) = tokio::join!(parts.call(caller), pinned.answer(listener));
+            assert!(called.is_err() && answered.is_err());
+            // A part needs the secret as well.
+            let other = PinnedTls::of_secret(&[8; 32]).unwrap().with_parts();
+            let (caller, listener) = connected().await;
+            let (called, answered) = tokio::join!(other.call(caller), parts.answer(listener));
+            assert!(called.is_err() && answered.is_err());
         });
     }
 

@@ -55,6 +55,11 @@ impl Credentials {
         Ok(Self { key, tls, unencrypted: unencrypted.to_vec() })
     }
 
+    /// Returns those of connections that are always inside this TLS.
+    pub(crate) fn of_tls(key: &Key, tls: PinnedTls) -> Self {
+        Self { key: key.clone(), tls, unencrypted: Vec::new() }
+    }
+
     /// Returns true if the user has named both addresses of a connection.
     fn may_be_plain(&self, stream: &TcpStream) -> io::Result<bool> {
         let named = |address: SocketAddr| self.unencrypted.iter().any(|network| network.contains(address.ip()));
@@ -85,6 +90,8 @@ impl Credentials {
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) port: u16,
+    /// The way in for connections that come to another port.
+    pub(crate) joined: Sender<DataStream>,
     streams: Receiver<DataStream>,
     stopped: Arc<AtomicBool>,
 }
@@ -96,6 +103,7 @@ impl Listener {
     /// Fails if none is free.
     pub(crate) fn start(bind: Option<IpAddr>, ports: (u16, u16), credentials: &Credentials) -> io::Result<Self> {
         let (streams, received) = channel();
+        let joined = streams.clone();
         let (ready, port) = channel();
         let stopped = Arc::new(AtomicBool::new(false));
         let (stop, credentials) = (Arc::clone(&stopped), credentials.clone());
@@ -115,7 +123,13 @@ impl Listener {
             });
         })?;
         let port = port.recv().map_err(io::Error::other)??;
-        Ok(Self { port, streams: received, stopped })
+        Ok(Self { port, joined, streams: received, stopped })
+    }
+
+    /// Returns one without a port, which takes only what comes to another one.
+    pub(crate) fn without_port() -> Self {
+        let (joined, streams) = channel();
+        Self { port: 0, joined, streams, stopped: Arc::default() }
     }
 
     /// Waits for up to `count` connections until `deadline`, and returns those that came.

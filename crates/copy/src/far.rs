@@ -19,8 +19,9 @@ use crate::common::{Common, Tally};
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, MAX_CONNECTIONS, dial};
 use crate::control::{Frames, Outgoing};
 use crate::data_stream::{Connections, DataStream};
+use crate::joining::Joining;
 use crate::options::CopyError;
-use crate::pulse::Pulse;
+use crate::pulse::{FIRST_TIMEOUT, Pulse};
 use crate::quic::{self, HANDSHAKE_DEADLINE, MAX_STREAMS, QuicConnection, QuicListener};
 use crate::receiver::{ReceiveOptions, Receiver};
 use crate::root::Root;
@@ -28,9 +29,6 @@ use crate::sender::Sender;
 use crate::session::{End, own_settings, settings_of};
 use crate::ssh::GREETING;
 use crate::walk::Source;
-
-/// Time for which the near end may be silent until it has said how long.
-pub(crate) const FIRST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Ports below this one are for services of a host, not for data of a shared folder.
 const FIRST_PORT: u16 = 1024;
@@ -49,6 +47,8 @@ pub(crate) struct Scope {
     /// Bytes of files in one copy at most.
     pub(crate) most: Option<ByteCount>,
     pub(crate) paces: Vec<Arc<Pace>>,
+    /// Copies that take connections at the port of the call, if there is one.
+    pub(crate) joining: Option<Arc<Joining>>,
     /// Address on which to listen for data; all if absent.
     pub(crate) bind: Option<IpAddr>,
     /// Address of the near end.
@@ -65,6 +65,7 @@ impl Scope {
             is_read_only: false,
             most: None,
             paces: Vec::new(),
+            joining: None,
             bind: None,
             near: ssh_connection(0),
             own: ssh_connection(2).map(|own| own.ip()),
@@ -138,17 +139,21 @@ fn serve<R: Read>(
         Credentials::new(&hello.secret, &unencrypted(&hello)?).map_err(CopyError::io("cannot make a key"))?;
     let end = end(&hello, out, pulse, scope, tally)?;
     let listener = listener(&hello, scope, &credentials);
+    let joining = scope.joining.as_ref();
+    let taking = joining.map(|joining| joining.take(&hello.secret, listener.joined.clone()));
     let quic = quic_listener(&hello, scope);
     let settings = own_settings();
     out.send(&Message::Ready(Ready {
-        port: listener.as_ref().map_or(0, |listener| listener.port),
+        port: listener.port,
         quic_port: quic.as_ref().map_or(0, |listener| listener.port),
         address: scope.own.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         settings: serde_json::to_vec(&settings).unwrap_or_default(),
     }));
     end.begin()?;
-    let mut awaited = Awaited { listener, quic, near: scope.near, credentials, secret: hello.secret };
-    match awaited.connect(frames, &end) {
+    let mut awaited = Awaited { listener: Some(listener), quic, near: scope.near, credentials, secret: hello.secret };
+    let connected = awaited.connect(frames, &end);
+    drop(taking);
+    match connected {
         Ok(connections) => end.run(frames, connections, [settings, settings_of(&hello.settings)]).map(drop),
         Err(error) => {
             end.give_up();
@@ -177,8 +182,9 @@ fn permits_ports(hello: &Hello, scope: &Scope) -> bool {
     matches!(scope.root, Root::User) || hello.ports == (0, 0) || hello.ports.0 >= FIRST_PORT
 }
 
-fn listener(hello: &Hello, scope: &Scope, credentials: &Credentials) -> Option<Listener> {
-    permits_ports(hello, scope).then(|| Listener::start(scope.bind, hello.ports, credentials).ok()).flatten()
+fn listener(hello: &Hello, scope: &Scope, credentials: &Credentials) -> Listener {
+    let started = permits_ports(hello, scope).then(|| Listener::start(scope.bind, hello.ports, credentials).ok());
+    started.flatten().unwrap_or_else(Listener::without_port)
 }
 
 fn quic_listener(hello: &Hello, scope: &Scope) -> Option<QuicListener> {

@@ -169,24 +169,26 @@ fn mark(journal: &mut File, format: &Journal, chunks: &[(u32, Digest)]) -> io::R
 }
 
 fn read(journal: &mut File, format: &Journal, size: ByteCount) -> io::Result<Option<Recovered>> {
+    Ok(format.recover(&content(journal, size)?))
+}
+
+fn content(journal: &mut File, size: ByteCount) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // Chunks are recorded once, but for those that were sent twice.
     let most = 4096 + size.get() / CHUNK as u64 * 200;
     journal.rewind()?;
     journal.take(most).read_to_end(&mut bytes)?;
-    Ok(format.recover(&bytes))
+    Ok(bytes)
 }
 
-/// Writes a journal anew. The data is durable.
-fn rewrite(journal: &mut File, format: &Journal, verified: &Verified) -> io::Result<()> {
-    let mut bytes = format.header();
-    for (index, hash) in verified.hashes() {
-        bytes.extend(format.verified(index, &hash));
+/// Takes the records of chunks back that are not in `verified`. The data is durable, and is marked so in their place:
+/// to write the journal anew would lose the others if this end were killed meanwhile.
+fn take_back(journal: &mut File, format: &Journal, verified: &Verified, size: ByteCount) -> io::Result<()> {
+    for place in format.places_of(&content(journal, size)?, |index| verified.hash(index).is_none()) {
+        journal.write_all_at(&format.durable(), place.get())?;
     }
-    bytes.extend(format.durable());
-    journal.set_len(0)?;
-    journal.rewind()?;
-    journal.write_all(&bytes)?;
+    journal.seek(SeekFrom::End(0))?;
+    mark(journal, format, &[])?;
     journal.sync_data()
 }
 
@@ -345,8 +347,12 @@ impl Part {
         for index in &wrong {
             verified.remove(*index);
         }
-        if let Some((format, journal)) = &mut self.journal {
-            rewrite(journal, format, verified)?;
+        if let Some((format, journal)) = &mut self.journal
+            && let Err(error) = take_back(journal, format, verified, self.size)
+        {
+            // What is wrong must not count in the next run.
+            self.names.journal.remove_file()?;
+            return Err(error);
         }
         self.is_fresh = false;
         self.repairs += 1;
@@ -459,6 +465,7 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use std::ffi::OsStr;
     use std::fs;
     use std::os::fd::OwnedFd;
@@ -604,6 +611,46 @@ mod tests {
         part.finish(0o640, TIME).unwrap_err();
         assert!(!folder.path().join("file").exists());
         assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), durable);
+    }
+
+    /// The journal was cut to nothing and written anew: who was killed in between began from nothing.
+    #[test]
+    fn a_journal_that_cannot_shrink_is_enough_to_take_back_what_is_wrong_on_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let mut verified = Verified::new(SIZE);
+        let mut part = open(&tree, &path, IDENTITY, &mut verified);
+        for index in [3, 1, 0] {
+            write(&mut part, &mut verified, index, SIZE);
+        }
+        let (_, journal) = part.journal.as_mut().unwrap();
+        let mut sealed = File::from(memfd_create("journal", MemfdFlags::ALLOW_SEALING).unwrap());
+        journal.rewind().unwrap();
+        io::copy(journal, &mut sealed).unwrap();
+        fcntl_add_seals(&sealed, SealFlags::SHRINK).unwrap();
+        *journal = sealed;
+        part.writer().write_block(1, 0, b"wrong").unwrap();
+        assert_eq!(part.wrong_on_disk(&mut verified).unwrap(), [1]);
+        write(&mut part, &mut verified, 2, SIZE);
+        let (format, journal) = part.journal.as_mut().unwrap();
+        let recovered = read(journal, format, SIZE).unwrap().unwrap();
+        let indexes = |chunks: Vec<(u32, Digest)>| chunks.into_iter().map(|(index, _)| index).collect::<Vec<_>>();
+        assert_eq!((indexes(recovered.verified), indexes(recovered.doubtful)), (vec![3, 0], vec![2]));
+    }
+
+    #[test]
+    fn a_journal_that_cannot_take_back_what_is_wrong_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let mut verified = Verified::new(SIZE);
+        let mut part = open(&tree, &path, IDENTITY, &mut verified);
+        write(&mut part, &mut verified, 1, SIZE);
+        let (_, journal) = part.journal.as_mut().unwrap();
+        *journal = File::open(format!("/proc/self/fd/{}", journal.as_raw_fd())).unwrap();
+        part.writer().write_block(1, 0, b"wrong").unwrap();
+        part.wrong_on_disk(&mut verified).unwrap_err();
+        drop(part);
+        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap().bytes(), ByteCount::ZERO);
     }
 
     #[test]

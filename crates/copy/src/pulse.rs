@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 /// Time after which an end with nothing to say says that it is there.
 pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Time for which the near end may be silent until it has said how long.
+pub(crate) const FIRST_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Bounds of the time after which an end that receives nothing gives up.
 const TIMEOUTS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_hours(1));
 

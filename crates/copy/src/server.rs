@@ -13,8 +13,10 @@ use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
+use crate::connect::Credentials;
 use crate::data_stream::DataStream;
 use crate::halves::halves;
+use crate::joining::Early;
 use crate::locks::lock;
 use crate::options::CopyError;
 use crate::ssh::{Held, Link, Pipes};
@@ -33,30 +35,48 @@ pub(crate) fn tls_of(key: &Key) -> Result<PinnedTls, TlsError> {
     PinnedTls::of_secret(&key.tag(&[PURPOSE]))
 }
 
-/// Connects to a server, which proves that it has the key, as this end does.
+/// Connects to a server, which proves that it has the key, as this end does. Meanwhile begins to make as many
+/// connections for data as `count` says for the round-trip time, if any are wanted.
 ///
 /// # Errors
 /// Fails if no key is given, the server cannot be reached, or does not have the key.
-pub(crate) fn call(host: &str, port: u16, key: Option<&Key>, link: &Link) -> Result<Pipes, CopyError> {
+pub(crate) fn call(
+    host: &str,
+    port: u16,
+    key: Option<&Key>,
+    link: &Link,
+    count: &dyn Fn(Span) -> u16,
+) -> Result<(Pipes, Option<Early>), CopyError> {
     let key = key.ok_or(CopyError::Places("a server wants a key: name its file with --key-file"))?;
     let server = || format!("{}:{port}", printable(host));
     let failed = |cause| CopyError::Server { server: server(), cause };
-    let stream = connect(host, port, key).map_err(&failed)?;
+    let (stream, early) = connect(host, port, key, count).map_err(&failed)?;
     *lock(link) = Some(Held::Connection(stream.socket().try_clone().map_err(&failed)?));
     let (from, to) = halves(stream).map_err(&failed)?;
-    Ok(Pipes { to: Box::new(to), from: Box::new(BufReader::with_capacity(128 << 10, from)) })
+    Ok((Pipes { to: Box::new(to), from: Box::new(BufReader::with_capacity(128 << 10, from)) }, early))
 }
 
-fn connect(host: &str, port: u16, key: &Key) -> io::Result<DataStream> {
+fn connect(host: &str, port: u16, key: &Key, count: &dyn Fn(Span) -> u16) -> io::Result<(DataStream, Option<Early>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let connected = LocalSet::new().block_on(&runtime, async {
         timeout(CONNECT_TIMEOUT, async {
             let stream = TcpStream::connect((host, port)).await?;
-            DataStream::of(tls_of(key).map_err(io::Error::other)?.call(stream).await?)
+            let early = begin_early(&stream, key, count)?;
+            let tls = tls_of(key).map_err(io::Error::other)?;
+            Ok((DataStream::of(tls.call(stream).await?)?, early))
         })
         .await
     });
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+fn begin_early(called: &TcpStream, key: &Key, count: &dyn Fn(Span) -> u16) -> io::Result<Option<Early>> {
+    let count = count(tcp_info(called)?.rtt.unwrap_or_default());
+    if count == 0 {
+        return Ok(None);
+    }
+    let credentials = Credentials::of_tls(key, tls_of(key).map_err(io::Error::other)?.with_parts());
+    Ok(Some(Early::begin(called.peer_addr()?, credentials, count)))
 }
 
 /// Returns the address of the server, if there is one, and the shortest round-trip time to it so far.

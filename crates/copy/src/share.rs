@@ -1,19 +1,20 @@
 //! The server of a folder that is shared with those who have a key.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream as Socket};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Control, ListenError, Network, PinnedTls, canonical, client_prefix, listen_tcp};
+use fullpipe_control::{Control, ListenError, Network, PinnedTls, canonical, listen_tcp};
 use fullpipe_iperf::Key;
+use fullpipe_transfer::Message;
 use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
 use thiserror::Error;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{LocalSet, spawn_local};
@@ -21,15 +22,17 @@ use tokio::time::timeout;
 
 use crate::bounds::Pace;
 use crate::common::Tally;
-use crate::connect::CONNECT_DEADLINE;
+use crate::connect::{CONNECT_DEADLINE, MAX_CONNECTIONS};
 use crate::data_stream::DataStream;
-use crate::far::{FIRST_TIMEOUT, Scope, serve_near_end};
+use crate::far::{Scope, serve_near_end};
 use crate::halves::halves;
-use crate::locks::lock;
+use crate::joining::Joining;
 use crate::options::CopyError;
-use crate::pulse::Pulse;
+use crate::places::{Full, Place, Places};
+use crate::pulse::{FIRST_TIMEOUT, Pulse};
 use crate::root::Root;
 use crate::server::tls_of;
+use crate::ssh::GREETING;
 use crate::tree::Tree;
 
 /// Time between two checks for an end, an interrupt, or a copy that has lasted too long.
@@ -37,6 +40,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time between two reports of rejected connections, so that they do not fill the log.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Connections at once that have not said yet what they are for, in all and of one address: all those of a copy may
+/// come together.
+const MAX_CALLERS: u32 = 2 * MAX_CALLERS_OF_ONE;
+const MAX_CALLERS_OF_ONE: u32 = MAX_CONNECTIONS as u32;
 
 /// Time that copies have to end when the server does.
 const LAST_COPIES: Duration = Duration::from_secs(2);
@@ -132,8 +140,11 @@ struct Shared {
     options: ShareOptions,
     root: Root,
     paces: Vec<Arc<Pace>>,
-    /// Copies under way by the prefix of their client.
-    at_work: Mutex<HashMap<u128, u32>>,
+    /// Connections that have not said yet what they are for.
+    callers: Arc<Places>,
+    /// Copies under way.
+    copies: Arc<Places>,
+    joining: Arc<Joining>,
     stop: AtomicBool,
 }
 
@@ -145,13 +156,12 @@ impl Share {
     pub fn open(options: ShareOptions) -> Result<Self, ShareError> {
         let path = printable_bytes(options.folder.as_os_str().as_encoded_bytes());
         let tree = Tree::open(&options.folder).map_err(|cause| ShareError::Folder { path, cause })?;
-        let tls = tls_of(&options.key).map_err(|error| ShareError::Start(io::Error::other(error)))?;
+        let tls = tls_of(&options.key).map_err(|error| ShareError::Start(io::Error::other(error)))?.with_parts();
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ShareError::Start)?;
         let listener = runtime.block_on(async { listen_tcp(options.bind, options.port, |_| Ok(())) })?;
         let paces = options.rate.map(Pace::new).map(Arc::new).into_iter().collect();
         let root = Root::Share(Arc::new(tree));
-        let (at_work, stop) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Self { runtime, listener, tls, shared: Arc::new(Shared { options, root, paces, at_work, stop }) })
+        Ok(Self { runtime, listener, tls, shared: Arc::new(Shared::new(options, root, paces)) })
     }
 
     /// Returns the address on which it listens.
@@ -174,7 +184,7 @@ impl Share {
         );
         self.shared.stop.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + LAST_COPIES;
-        while !lock(&self.shared.at_work).is_empty() && Instant::now() < deadline {
+        while !self.shared.copies.are_free() && Instant::now() < deadline {
             thread::sleep(POLL_INTERVAL);
         }
         reported.try_iter().for_each(report);
@@ -214,19 +224,22 @@ impl Share {
         let reject = move |rejections: &Sender<_>, why| {
             let _ = rejections.send((client, why));
         };
-        let place = match self.shared.place(client.ip()) {
-            Ok(place) => place,
+        let caller = match self.shared.caller(client.ip()) {
+            Ok(caller) => caller,
             Err(why) => return reject(rejections, why),
         };
-        let tls = self.tls.clone();
+        let (tls, shared) = (self.tls.clone(), Arc::clone(&self.shared));
         let (events, rejections) = (events.clone(), rejections.clone());
         spawn_local(async move {
-            let Ok(Ok(connection)) = timeout(CONNECT_DEADLINE, tls.answer(stream)).await else {
-                return reject(&rejections, "it has not proved that it has the key");
+            let served = match timeout(CONNECT_DEADLINE, tls.answer(stream)).await {
+                Ok(Ok(connection)) if connection.is_part() => shared.joining.pass(connection).await,
+                Ok(Ok(connection)) => shared.begin(connection, client, events).await,
+                _ => Err("it has not proved that it has the key"),
             };
-            let work = move || drop(events.send(place.copy(connection, client)));
-            // Without a thread the connection ends, which the client notices.
-            let _ = thread::Builder::new().name("copy-share".to_owned()).spawn(work);
+            drop(caller);
+            if let Err(why) = served {
+                reject(&rejections, why);
+            }
         });
     }
 }
@@ -244,46 +257,68 @@ fn summed(rejected: &Receiver<(SocketAddr, &'static str)>) -> Option<ShareEvent>
     Some(ShareEvent::Rejected { client: client.ip(), why, connections })
 }
 
-/// The right to one copy, which ends with it.
-struct PlaceForOne {
+/// A copy of a client, which has a place.
+struct CopyOfOne {
     shared: Arc<Shared>,
-    prefix: u128,
+    _place: Place,
 }
 
 impl Shared {
-    fn place(self: &Arc<Self>, address: IpAddr) -> Result<PlaceForOne, &'static str> {
+    fn new(options: ShareOptions, root: Root, paces: Vec<Arc<Pace>>) -> Self {
+        let callers = Places::new(MAX_CALLERS, MAX_CALLERS_OF_ONE);
+        let copies = Places::new(options.copies, options.copies_of_one);
+        Self { options, root, paces, callers, copies, joining: Arc::default(), stop: AtomicBool::new(false) }
+    }
+
+    /// Lets a client call, if its address is served.
+    fn caller(&self, address: IpAddr) -> Result<Place, &'static str> {
         let address = address.to_canonical();
         let holds = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
         let options = &self.options;
         if holds(&options.deny) || !(options.allow.is_empty() || holds(&options.allow)) {
             return Err("its address is not served");
         }
-        let mut at_work = lock(&self.at_work);
-        if at_work.values().sum::<u32>() >= options.copies {
-            return Err("too many copies are under way");
-        }
-        let prefix = client_prefix(address);
-        let of_one = at_work.entry(prefix).or_default();
-        if *of_one >= options.copies_of_one {
-            return Err("too many copies of its address are under way");
-        }
-        *of_one += 1;
-        Ok(PlaceForOne { shared: Arc::clone(self), prefix })
+        self.callers.take(address).map_err(|_| "too many calls are not answered yet")
+    }
+
+    /// Begins the copy of a client that has proved that it has the key, or says why not.
+    async fn begin(
+        self: Arc<Self>,
+        connection: Control,
+        client: SocketAddr,
+        events: Sender<ShareEvent>,
+    ) -> Result<(), &'static str> {
+        let place = match self.copies.take(client.ip()) {
+            Ok(place) => place,
+            Err(full) => {
+                let why = match full {
+                    Full::ForAll => "too many copies are under way",
+                    Full::ForAddress => "too many copies of its address are under way",
+                };
+                let _ = timeout(CONNECT_DEADLINE, refuse(connection, why)).await;
+                return Err(why);
+            }
+        };
+        let copy = CopyOfOne { shared: self, _place: place };
+        let work = move || drop(events.send(copy.run(connection, client)));
+        // Without a thread the connection ends, which the client notices.
+        let _ = thread::Builder::new().name("copy-share".to_owned()).spawn(work);
+        Ok(())
     }
 }
 
-impl Drop for PlaceForOne {
-    fn drop(&mut self) {
-        let mut at_work = lock(&self.shared.at_work);
-        if let Some(of_one) = at_work.get_mut(&self.prefix) {
-            *of_one -= 1;
-        }
-        at_work.retain(|_, of_one| *of_one > 0);
-    }
+/// Says to a client why its copy does not begin, and waits until it has gone: what it has sent and nobody has read
+/// would break the connection before it reads that.
+async fn refuse(mut connection: Control, why: &str) -> io::Result<()> {
+    let said = Message::Refused { code: 1, why: why.to_owned() }.frame();
+    connection.write_all(&[GREETING, &said].concat()).await?;
+    connection.shutdown().await?;
+    while !connection.receive().await?.is_empty() {}
+    Ok(())
 }
 
-impl PlaceForOne {
-    fn copy(self, connection: Control, client: SocketAddr) -> ShareEvent {
+impl CopyOfOne {
+    fn run(self, connection: Control, client: SocketAddr) -> ShareEvent {
         let began = Instant::now();
         let tally = Arc::<Tally>::default();
         match self.carry(connection, client, Arc::clone(&tally), began) {
@@ -360,6 +395,7 @@ impl PlaceForOne {
             is_read_only: shared.options.is_read_only,
             most: shared.options.bytes,
             paces: shared.paces.clone(),
+            joining: Some(Arc::clone(&shared.joining)),
             bind: shared.options.bind,
             near: Some(canonical(client)),
             own: None,
@@ -371,7 +407,7 @@ impl PlaceForOne {
 mod tests {
     use super::*;
 
-    fn shared(change: impl FnOnce(&mut ShareOptions)) -> Arc<Shared> {
+    fn shared(change: impl FnOnce(&mut ShareOptions)) -> Shared {
         let mut options = ShareOptions {
             folder: PathBuf::from("/"),
             is_read_only: true,
@@ -387,26 +423,11 @@ mod tests {
             bytes: None,
         };
         change(&mut options);
-        let (at_work, stop) = (Mutex::default(), AtomicBool::new(false));
-        Arc::new(Shared { options, root: Root::User, paces: Vec::new(), at_work, stop })
+        Shared::new(options, Root::User, Vec::new())
     }
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, last])
-    }
-
-    #[test]
-    fn copies_at_once_are_bounded_in_all_and_for_each_address() {
-        let shared = shared(|_| {});
-        let places = [1, 1].map(|last| shared.place(address(last)).ok().unwrap());
-        assert!(shared.place(address(1)).is_err());
-        let third = shared.place(address(2)).ok().unwrap();
-        assert!(shared.place(address(3)).is_err());
-        drop((places, third));
-        assert!(lock(&shared.at_work).is_empty());
-        let v6 = |text: &str| shared.place(text.parse().unwrap());
-        let _two = [v6("2001:db8::1").ok().unwrap(), v6("2001:db8::2").ok().unwrap()];
-        assert!(v6("2001:db8::3").is_err() && v6("2001:db8:0:1::3").is_ok());
     }
 
     #[test]
@@ -415,7 +436,7 @@ mod tests {
             options.allow = vec!["192.0.2.0/24".parse().unwrap()];
             options.deny = vec!["192.0.2.7".parse().unwrap()];
         });
-        assert!(shared.place(address(1)).is_ok() && shared.place(address(7)).is_err());
-        assert!(shared.place(IpAddr::from([198, 51, 100, 1])).is_err());
+        assert!(shared.caller(address(1)).is_ok() && shared.caller(address(7)).is_err());
+        assert!(shared.caller(IpAddr::from([198, 51, 100, 1])).is_err());
     }
 }

@@ -27,7 +27,7 @@ use crate::summary::Figures;
 const TARGET: BitRate = BitRate::from_mbps(1000);
 
 /// Connections at most that are chosen by prediction: each adds to the burst of the start.
-const MAX_CHOSEN: u16 = 8;
+pub(crate) const MAX_CHOSEN: u16 = 8;
 
 /// Connections at most under CUBIC where packets are lost without a queue, and BBR may not be used: each then carries
 /// little. They are made in any case, but carry nothing elsewhere.

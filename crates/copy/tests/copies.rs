@@ -622,16 +622,16 @@ fn where_udp_does_not_pass_tcp_carries_the_data_which_is_said() {
     assert!(reason.ends_with(", and it cannot reach this host"), "{reason}");
 }
 
-/// Two networks of this test's own whose hosts know each other by link-local addresses. `$FAR` runs in the other one.
-const LINK_LOCAL: &str = r#"
+/// Two networks of this test's own with these addresses. `$FAR` runs in the other one.
+const TWO_NETWORKS: &str = r#"
     unshare -n sleep 60 & far=$!
     trap 'kill $far' EXIT
     export FAR="nsenter -t $far -n"
     while [ "$(readlink /proc/$far/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
     ip link set lo up
     ip link add near type veth peer name far netns $far
-    ip addr add fe80::1/64 dev near nodad
-    $FAR ip addr add fe80::2/64 dev far nodad
+    for address in $NEAR_ADDRESSES; do ip addr add $address dev near nodad; done
+    for address in $FAR_ADDRESSES; do $FAR ip addr add $address dev far nodad; done
     $FAR ip link set lo up
     $FAR ip link set far addrgenmode none
     $FAR ip link set far up
@@ -640,28 +640,74 @@ const LINK_LOCAL: &str = r#"
     $FAR sh -c "$RULES"
 "#;
 
+/// A copy to another network.
+struct Between<'a> {
+    /// Addresses of each host, with their prefixes.
+    near: &'a str,
+    far: &'a str,
+    /// Rules of the far network.
+    rules: &'a str,
+    /// The connection of ssh, and the far host as the near one knows it.
+    from_ssh: &'a str,
+    host: &'a str,
+    transport: &'a str,
+}
+
+impl Between<'_> {
+    fn copy(&self, scene: &Scene, file: &Path) -> Value {
+        let _ = fs::remove_file(scene.path("far/file"));
+        let from_ssh = self.from_ssh;
+        scene.script("ssh", &format!("shift; export SSH_CONNECTION='{from_ssh}'; exec $FAR sh -c \"$*\""));
+        let destination = format!("[{}]:{}", self.host, scene.path("far").display());
+        let copy = scene.command(&[text(file), &destination, "--transport", self.transport]);
+        let script = format!("set -e; {TWO_NETWORKS}\n\"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["-n", "sh", "-c", &script, "sh"]).arg(copy.get_program()).args(copy.get_args());
+        command.envs([("NEAR_ADDRESSES", self.near), ("FAR_ADDRESSES", self.far), ("RULES", self.rules)]);
+        let output = Running::start(&mut command).finish(TIMEOUT);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(is_same(file, &scene.path("far/file")));
+        copied(&output)
+    }
+}
+
 /// The scope of the addresses was lost, so that ssh carried the data.
 #[test]
 fn between_link_local_addresses_connections_carry_the_data_in_either_direction() {
     require!(Root, Nft, Tc, Unshare);
     let scene = Scene::new();
     let file = scene.file("near/file", 3);
-    let from_ssh = "fe80::1%far 1234 fe80::2%far 22";
-    scene.script("ssh", &format!("shift; export SSH_CONNECTION='{from_ssh}'; exec $FAR sh -c \"$*\""));
-    let destination = format!("[fe80::2%near]:{}", scene.path("far").display());
     let no_calls = "nft 'add table inet t; add chain inet t c { type filter hook input priority 0; }; \
                     add rule inet t c tcp flags & (syn|ack) == syn reject with tcp reset'";
     for (rules, transport, found) in [("", "tcp", "tcp"), (no_calls, "tcp", "tcp-from-far-end"), ("", "quic", "quic")] {
-        let _ = fs::remove_file(scene.path("far/file"));
-        let copy = scene.command(&[text(&file), &destination, "--transport", transport]);
-        let script = format!("set -e; {LINK_LOCAL}\n\"$@\"");
-        let mut command = Command::new("unshare");
-        command.args(["-n", "sh", "-c", &script, "sh"]).arg(copy.get_program()).args(copy.get_args());
-        let output = Running::start(command.env("RULES", rules)).finish(TIMEOUT);
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        let done = copied(&output);
+        let (near, far, from_ssh) = ("fe80::1/64", "fe80::2/64", "fe80::1%far 1234 fe80::2%far 22");
+        let done = Between { near, far, rules, from_ssh, host: "fe80::2%near", transport }.copy(&scene, &file);
         assert_eq!(done["transport"].as_str(), Some(found), "{done}");
-        assert!(is_same(&file, &scene.path("far/file")));
+    }
+}
+
+/// The end that listened once answered from the address that its routes prefer, which the other end did not take.
+#[test]
+fn quic_carries_the_data_whichever_address_of_a_host_is_called() {
+    require!(Root, Nft, Tc, Unshare);
+    let scene = Scene::new();
+    let file = scene.file("near/file", 3);
+    for (network, prefix) in [("192.0.2.", 24), ("2001:db8::", 64), ("fe80::", 64)] {
+        let addresses = |hosts: [u8; 2]| hosts.map(|host| format!("{network}{host}/{prefix}")).join(" ");
+        let (near, far) = (addresses([1, 2]), addresses([3, 4]));
+        let scope = |device: &'static str| if network == "fe80::" { device } else { "" };
+        // Nobody has the fifth address, so the far end calls the near one.
+        for (near_host, far_host, found) in
+            [(1, 3, "quic"), (1, 4, "quic"), (1, 5, "quic-from-far-end"), (2, 5, "quic-from-far-end")]
+        {
+            let from_ssh =
+                format!("{network}{near_host}{} 1234 {network}{far_host}{} 22", scope("%far"), scope("%far"));
+            let host = format!("{network}{far_host}{}", scope("%near"));
+            let (near, far) = (&*near, &*far);
+            let copy = Between { near, far, rules: "", from_ssh: &from_ssh, host: &host, transport: "quic" };
+            let done = copy.copy(&scene, &file);
+            assert_eq!(done["transport"].as_str(), Some(found), "{far_host}: {done}");
+        }
     }
 }
 

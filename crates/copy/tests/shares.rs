@@ -5,12 +5,12 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_testkit::{Running, free_port, fullpipe, wait_for_listener, write_secret};
+use fullpipe_testkit::{Running, free_port, fullpipe, require, wait_for_listener, within, write_secret};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 struct Scene {
     folder: tempfile::TempDir,
     port: u16,
-    _server: Running,
+    server: Running,
 }
 
 impl Scene {
@@ -39,7 +39,7 @@ impl Scene {
         command.arg("--key-file").arg(folder.path().join("key")).args(flags);
         let server = Running::start(&mut command);
         wait_for_listener(port);
-        Self { folder, port, _server: server }
+        Self { folder, port, server }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -97,6 +97,52 @@ fn a_tree_crosses_to_a_shared_folder_and_back() {
     let (code, again) = scene.copy(&[&scene.near("tree/"), &scene.far("new"), "--delete"]);
     assert_eq!((code, again["files"].as_u64()), (Some(0), Some(51)), "{again}");
     assert_eq!(names(&scene.path("shared")), ["new", "tree"]);
+}
+
+/// It took the connection of the call, whose windows are small, after a wait of eight seconds.
+#[test]
+fn where_only_the_port_of_the_call_can_be_reached_connections_carry_the_data_at_once() {
+    require!(Root, Nft, Unshare);
+    let scene = Scene::new("", &[]);
+    fs::write(scene.path("shared/file"), content(3_000_000)).unwrap();
+    let (server, port) = (scene.server.pid().to_string(), scene.port.to_string());
+    // The client has a network of its own, from which only this port of the server's can be called.
+    let script = r#"
+        set -e
+        ip link add client type veth peer name server netns $SERVER
+        trap 'ip link del client' EXIT
+        ip addr add 198.51.100.1/30 dev client; ip link set client up; ip link set lo up
+        nsenter -t $SERVER -n sh -c 'ip addr add 198.51.100.2/30 dev server; ip link set server up'
+        nft "add table inet t; add chain inet t c { type filter hook output priority 0; }
+             add rule inet t c meta l4proto { tcp, udp } th dport != $PORT drop"
+        "$@""#;
+    let near = scene.near("file");
+    let mut command = Command::new("unshare");
+    command.args(["-n", "sh", "-c", script, "sh"]).arg(fullpipe().get_program());
+    command.args(["copy", "--json", "--key-file"]).arg(scene.path("key"));
+    command.args([&format!("fullpipe://198.51.100.2:{port}/file"), &near]);
+    let output = Running::start(command.envs([("SERVER", server), ("PORT", port)])).finish(TIMEOUT);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let copy = &document["copy"];
+    assert_eq!(copy["transport"].as_str(), Some("tcp"), "{copy}");
+    assert!(copy["set_up"].as_f64().unwrap() < 4.0, "{copy}");
+    assert_eq!(fs::read(near).unwrap(), content(3_000_000));
+}
+
+/// It only broke the connection.
+#[test]
+fn a_copy_beyond_those_that_a_server_serves_at_once_is_refused_with_a_reason() {
+    let scene = Scene::new("", &["--max-tests", "1"]);
+    fs::write(scene.path("shared/file"), content(20_000_000)).unwrap();
+    let mut command = fullpipe();
+    command.args(["copy", "--bwlimit", "10Mbit/s", "--key-file"]).arg(scene.path("key"));
+    let _first = Running::start(command.args([&scene.far("file"), &scene.near("file")]));
+    let is_under_way = || names(&scene.path("near")).iter().any(|name| name.ends_with(".fullpipe-part"));
+    assert!(within(TIMEOUT, is_under_way));
+    let (code, error) = scene.copy(&[&scene.far("file"), &scene.near("second")]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.to_string().contains("too many copies are under way"), "{error}");
 }
 
 #[test]
@@ -176,6 +222,7 @@ fn recording(port: u16) -> (u16, std::sync::mpsc::Receiver<Vec<u8>>) {
     let (recorded, recordings) = channel();
     thread::spawn(move || {
         let caller = listener.accept().unwrap().0;
+        drop(listener);
         let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let directions =
             [(caller.try_clone().unwrap(), server.try_clone().unwrap()), (server, caller)].map(|(mut from, mut to)| {
@@ -206,7 +253,7 @@ fn who_records_a_copy_can_neither_read_nor_repeat_it() {
     let name = String::from_utf8(SECRET.to_vec()).unwrap();
     fs::write(scene.near(&name), SECRET.repeat(100)).unwrap();
     let (port, recordings) = recording(scene.port);
-    // No port is left for data, which thus crosses with the messages.
+    // No port is left for data, and its connections are not passed on, so that it crosses with the messages.
     let taken = TcpListener::bind("[::]:0").unwrap();
     let ports = taken.local_addr().unwrap().port().to_string();
     let to = format!("fullpipe://127.0.0.1:{port}/");

@@ -8,6 +8,7 @@ mod connections;
 mod control;
 mod datagrams;
 mod descriptors;
+mod destinations;
 mod device;
 mod devices;
 mod dump;
@@ -34,6 +35,7 @@ pub use datagrams::{
     Arrival, MAX_MESSAGES, MAX_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages, stamp_arrivals,
 };
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
+pub use destinations::{Received, receive_with_destination, report_destinations, send_from};
 pub use device::{DeviceState, QueueState, device_state, queue_states};
 pub use devices::{Device, devices};
 pub use ethtool::{Feature, Rings, device_speed, features, rings, set_feature};

@@ -81,21 +81,32 @@ impl Journal {
         }
         let begin = ByteCount::new(HEADER as u64);
         let mut recovered = Recovered { verified: Vec::new(), doubtful: Vec::new(), length: begin, durable: begin };
-        let mut sound = HEADER;
-        for record in records.chunks_exact(RECORD) {
-            let Some((index, kind, hash)) = self.parse(record) else { break };
-            sound += RECORD;
+        for (index, kind, hash) in self.sound(records) {
+            recovered.length += ByteCount::new(RECORD as u64);
             match kind {
                 VERIFIED => recovered.doubtful.push((index, hash)),
                 DURABLE => {
                     recovered.verified.append(&mut recovered.doubtful);
-                    recovered.durable = ByteCount::new(sound as u64);
+                    recovered.durable = recovered.length;
                 }
                 _ => break,
             }
         }
-        recovered.length = ByteCount::new(sound as u64);
         Some(recovered)
+    }
+
+    /// Returns the offsets of the records in a journal of chunks that are wrong after all. Once all of its data is on
+    /// disk, the mark that says so ([`Journal::durable`]) takes the place of each: the journal is never without the
+    /// other chunks, whenever the writer is killed.
+    pub fn places_of(&self, bytes: &[u8], is_wrong: impl Fn(u32) -> bool) -> Vec<ByteCount> {
+        let records = self.sound(bytes.get(HEADER..).unwrap_or_default()).enumerate();
+        let wrong = records.filter(|(_, (index, kind, _))| *kind == VERIFIED && is_wrong(*index));
+        wrong.map(|(at, _)| ByteCount::new((HEADER + at * RECORD) as u64)).collect()
+    }
+
+    /// Returns the records up to the first that is torn or damaged.
+    fn sound(&self, records: &[u8]) -> impl Iterator<Item = (u32, u32, Digest)> {
+        records.chunks_exact(RECORD).map_while(|record| self.parse(record))
     }
 
     fn parse(&self, record: &[u8]) -> Option<(u32, u32, Digest)> {
@@ -143,6 +154,32 @@ mod tests {
         let other = Journal { size: ByteCount::from_mib(8), ..journal() };
         assert_eq!(other.recover(&written()), None);
         assert_eq!(journal().recover(b""), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_taken_back_and_the_rest_is_there_at_every_moment() {
+        let journal = journal();
+        let chunk = |index: u8| journal.verified(index.into(), &[index; 32]);
+        let mut written =
+            [journal.header(), chunk(4), chunk(1), journal.durable(), chunk(2), chunk(4), chunk(3)].concat();
+        let places = journal.places_of(&written, |index| [1, 4].contains(&index));
+        assert_eq!(
+            places.iter().map(|place| place.get() as usize).collect::<Vec<_>>(),
+            [0, 1, 4].map(|at| HEADER + at * RECORD)
+        );
+        let right = |bytes: &[u8]| {
+            let recovered = journal.recover(bytes).unwrap();
+            let mut chunks = indexes(&[recovered.verified, recovered.doubtful].concat());
+            chunks.retain(|index| [2, 3].contains(index));
+            chunks
+        };
+        for place in places {
+            assert_eq!(right(&written), [2, 3]);
+            written[place.get() as usize..][..RECORD].copy_from_slice(&journal.durable());
+        }
+        let recovered = journal.recover(&written).unwrap();
+        assert_eq!((indexes(&recovered.verified), indexes(&recovered.doubtful)), (vec![2], vec![3]));
+        assert!(journal.places_of(&written, |index| [1, 4].contains(&index)).is_empty());
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use crate::entry::EntryError;
 use crate::{BLOCK, CHUNK, Chunks, Digest, Entry, EntryPath};
 
 /// Version of the messages. Ends of different versions do not understand each other.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 /// The frame without a message: its sender is there and has nothing to say.
 pub const ALIVE: [u8; 4] = [0; 4];

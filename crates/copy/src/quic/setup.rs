@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use fullpipe_control::PinnedTls;
+use fullpipe_sys::{Received, receive_with_destination, report_destinations, send_from};
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
     AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Event,
-    IdleTimeout, Incoming, MtuDiscoveryConfig, ServerConfig, TransportConfig,
+    IdleTimeout, Incoming, MtuDiscoveryConfig, ServerConfig, Transmit, TransportConfig,
 };
 
 use crate::address::at_port;
@@ -23,7 +24,7 @@ use super::congestion::{Factory, Signals};
 use super::driver::{Driver, next_event, poll_socket};
 use super::pipe::QuicConnection;
 use super::portions::{HEAD, MAX_PORTIONS, PORTION};
-use super::udp::{MAX_DATAGRAM, bind, connect, largest_datagram};
+use super::udp::{MAX_DATAGRAM, bind, connect, largest_datagram, narrow};
 
 /// Time for a handshake in which packets may be lost.
 pub(crate) const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(3);
@@ -147,10 +148,14 @@ struct Pending {
     connection: Connection,
     signals: Arc<Signals>,
     began: Instant,
+    /// The address of this host that the other end has called: it takes answers from no other. `None` if this end
+    /// calls.
+    called: Option<IpAddr>,
 }
 
 impl Attempts {
     fn listening(socket: UdpSocket, secret: &[u8; 32]) -> io::Result<Self> {
+        report_destinations(&socket)?;
         let tls = PinnedTls::of_secret(secret).map_err(io::Error::other)?;
         let server = Arc::new(QuicServerConfig::try_from(tls.server()).map_err(io::Error::other)?);
         let mut config = ServerConfig::with_crypto(Arc::<QuicServerConfig>::clone(&server));
@@ -171,7 +176,7 @@ impl Attempts {
         // Nobody reads the name.
         let made = attempts.endpoint.connect(began, config, remote, "fullpipe").map_err(io::Error::other)?;
         let (handle, connection) = made;
-        attempts.pending.insert(handle, Pending { connection, signals, began });
+        attempts.pending.insert(handle, Pending { connection, signals, began, called: None });
         Ok(attempts)
     }
 
@@ -208,8 +213,8 @@ impl Attempts {
     fn receive(&mut self, now: Instant) -> io::Result<()> {
         let mut datagram = [0; MAX_DATAGRAM as usize];
         for _ in 0..BATCH {
-            match self.socket.recv_from(&mut datagram) {
-                Ok((length, remote)) => self.handle(now, remote, BytesMut::from(&datagram[..length])),
+            match receive_with_destination(&self.socket, &mut datagram) {
+                Ok(received) => self.handle(now, received, BytesMut::from(&datagram[..received.length])),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 // Somebody whom this end answered is not there.
                 Err(_) if self.server.is_some() => {}
@@ -219,21 +224,21 @@ impl Attempts {
         Ok(())
     }
 
-    fn handle(&mut self, now: Instant, remote: SocketAddr, datagram: BytesMut) {
+    fn handle(&mut self, now: Instant, received: Received, datagram: BytesMut) {
         self.out.clear();
-        match self.endpoint.handle(now, remote, None, None, datagram, &mut self.out) {
+        match self.endpoint.handle(now, received.from, None, None, datagram, &mut self.out) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 if let Some(pending) = self.pending.get_mut(&handle) {
                     pending.connection.handle_event(event);
                 }
             }
-            Some(DatagramEvent::NewConnection(incoming)) => self.admit(now, incoming),
-            Some(DatagramEvent::Response(transmit)) => self.send(transmit.size, transmit.destination),
+            Some(DatagramEvent::NewConnection(incoming)) => self.admit(now, incoming, received.to),
+            Some(DatagramEvent::Response(transmit)) => self.answer(&transmit, received.to),
             None => {}
         }
     }
 
-    fn admit(&mut self, now: Instant, incoming: Incoming) {
+    fn admit(&mut self, now: Instant, incoming: Incoming, called: Option<IpAddr>) {
         let Some(server) = self.server.as_ref().filter(|_| self.pending.len() < MAX_PENDING) else {
             return self.endpoint.ignore(incoming);
         };
@@ -242,10 +247,12 @@ impl Attempts {
         config.migration(false).transport_config(Arc::new(transport(incoming.remote_address(), &signals)));
         self.out.clear();
         match self.endpoint.accept(incoming, now, &mut self.out, Some(Arc::new(config))) {
-            Ok((handle, connection)) => drop(self.pending.insert(handle, Pending { connection, signals, began: now })),
+            Ok((handle, connection)) => {
+                self.pending.insert(handle, Pending { connection, signals, began: now, called });
+            }
             Err(error) => {
                 if let Some(transmit) = error.response {
-                    self.send(transmit.size, transmit.destination);
+                    self.answer(&transmit, called);
                 }
             }
         }
@@ -255,7 +262,8 @@ impl Attempts {
     fn drive(&mut self, now: Instant) -> Option<ConnectionHandle> {
         let handles: Vec<ConnectionHandle> = self.pending.keys().copied().collect();
         for handle in handles {
-            let Some(Pending { connection, began, .. }) = self.pending.get_mut(&handle) else { continue };
+            let Some(Pending { connection, began, called, .. }) = self.pending.get_mut(&handle) else { continue };
+            let called = *called;
             if connection.poll_timeout().is_some_and(|timeout| timeout <= now) {
                 connection.handle_timeout(now);
             }
@@ -272,7 +280,7 @@ impl Attempts {
             let is_over = connection.is_drained();
             for (datagram, destination) in datagrams {
                 // What is lost is sent again.
-                let _ = self.socket.send_to(&datagram, destination);
+                let _ = send_from(&self.socket, &datagram, destination, called);
             }
             match event {
                 Some(Event::Connected) => return Some(handle),
@@ -291,18 +299,20 @@ impl Attempts {
         None
     }
 
-    fn send(&self, size: usize, destination: SocketAddr) {
+    fn answer(&self, transmit: &Transmit, called: Option<IpAddr>) {
         // What is lost is sent again.
-        let _ = self.socket.send_to(&self.out[..size], destination);
+        let _ = send_from(&self.socket, &self.out[..transmit.size], transmit.destination, called);
     }
 
     fn into_established(mut self, handle: ConnectionHandle) -> io::Result<Established> {
         let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
+        let made = self.pending.get(&handle).ok_or_else(gone)?;
+        let socket = narrow(&self.socket, made.called, made.connection.remote_address())?;
+        // What has come before waits at the other socket. What fails fails again where the rest is received.
+        let _ = self.receive(Instant::now());
         let Pending { connection, signals, .. } = self.pending.remove(&handle).ok_or_else(gone)?;
-        // From now on the kernel takes nothing of anybody else.
-        self.socket.connect(connection.remote_address())?;
         self.endpoint.set_server_config(None);
-        Ok(Established { socket: self.socket, endpoint: self.endpoint, handle, connection, signals })
+        Ok(Established { socket, endpoint: self.endpoint, handle, connection, signals })
     }
 }
 
@@ -378,6 +388,26 @@ mod tests {
         let mut readers = near.readers(3);
         drop(far);
         assert!(readers[0].read(&mut [0]).is_err());
+    }
+
+    /// The answer once came from the address that the routes prefer, and the caller took none.
+    #[test]
+    fn a_listener_answers_from_the_address_that_was_called() {
+        let content = vec![7; 3_000_000];
+        for last in [2, 9] {
+            let listener = QuicListener::start(None, (0, 0), &[7; 32]).unwrap();
+            let called = SocketAddr::from(([127, 0, 0, last], 0));
+            let near = dial(&[called], listener.port, &[7; 32], HANDSHAKE_DEADLINE).unwrap();
+            let far = listener.take(HANDSHAKE_DEADLINE).unwrap();
+            for [from, to] in [[&near, &far], [&far, &near]] {
+                let mut writer = from.writers(1).pop().unwrap();
+                writer.write_all(&content).unwrap();
+                writer.flush().unwrap();
+                let mut received = vec![0; content.len()];
+                to.readers(1).pop().unwrap().read_exact(&mut received).unwrap();
+                assert!(received == content);
+            }
+        }
     }
 
     #[test]

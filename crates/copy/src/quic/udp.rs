@@ -11,7 +11,7 @@ use rustix::net::sockopt::{
     set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_send_buffer_size,
     set_socket_send_buffer_size_force,
 };
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::pipe::UdpBuffer;
 
@@ -49,15 +49,43 @@ pub(super) fn bind(address: Option<IpAddr>, (first, last): (u16, u16)) -> io::Re
 }
 
 fn bind_to(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = new(address)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+fn new(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?;
+    if let IpAddr::V6(ip) = address.ip() {
+        socket.set_only_v6(!ip.is_unspecified() && ip.to_ipv4_mapped().is_none())?;
     }
     socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
     // The library finds out what the path carries; nothing on the way may cut a datagram. One family refuses each.
     let _ = set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE);
     let _ = set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::PROBE);
+    Ok(socket)
+}
+
+/// Has the kernel take nothing of anybody but `remote` any more, and sends from `local`, which that has called. To
+/// connect a socket of all addresses would give it the one that the routes prefer, so this is another socket at the
+/// same port, to which the kernel passes what fits it better (`udp4_lib_lookup2`).
+pub(super) fn narrow(shared: &UdpSocket, local: Option<IpAddr>, remote: SocketAddr) -> io::Result<UdpSocket> {
+    let mut own = shared.local_addr()?;
+    let Some(local) = local.filter(|_| own.ip().is_unspecified()) else {
+        let socket = shared.try_clone()?;
+        socket.connect(remote)?;
+        return Ok(socket);
+    };
+    own.set_ip(local);
+    if let (SocketAddr::V6(own), SocketAddr::V6(remote)) = (&mut own, remote) {
+        own.set_scope_id(remote.scope_id());
+    }
+    let socket = new(own)?;
+    // Only from now on: two who listen must not have one port. Others of this host than this user may not share it.
+    SockRef::from(shared).set_reuse_port(true)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&own.into())?;
+    socket.connect(&remote.into())?;
     Ok(socket.into())
 }
 

@@ -185,8 +185,8 @@ impl Stage {
                 }
             }
             Fault::DataCut if self.way == Way::Quic => drop(self.run(&["ss", "-K", "-u", "-a"])),
-            Fault::DataCut => drop(self.run(&["ss", "-K", "-t", "state", "established", &not_of_call()])),
-            Fault::CallCut => drop(self.run(&["ss", "-K", "-t", "state", "established", &of_call()])),
+            Fault::DataCut => self.cut("!=", "and", near),
+            Fault::CallCut => self.cut("=", "or", near),
             Fault::DiskFull => self.fill(&self.path("to")),
             Fault::DiskReadOnly => {
                 self.must(&["mount", "-o", "remount,abort", &self.path("to")]);
@@ -194,6 +194,13 @@ impl Stage {
             Fault::DiskFails => self.fill(&self.path("thin")),
         }
         struck
+    }
+
+    /// Cuts the connections of which one port compares so with that of the call.
+    fn cut(&self, compares: &str, joined: &str, near: &Running) {
+        let port = port_of_call(near.pid()).unwrap_or_default();
+        let which = format!("( sport {compares} :{port} {joined} dport {compares} :{port} )");
+        drop(self.run(&["ss", "-K", "-t", "state", "established", &which]));
     }
 
     /// Lets a file system in memory be full now.
@@ -289,12 +296,22 @@ fn enter(pid: u32) -> Command {
     command
 }
 
-fn of_call() -> String {
-    format!("( sport = :{SHARE} or dport = :{SHARE} )")
-}
-
-fn not_of_call() -> String {
-    format!("( sport != :{SHARE} and dport != :{SHARE} )")
+/// Returns the near port of the call of a server: of the connections of a process, that of the first descriptor.
+fn port_of_call(pid: u32) -> Option<u16> {
+    let tables = ["tcp", "tcp6"].map(|name| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default());
+    let connections: Vec<Vec<&str>> =
+        tables.iter().flat_map(|table| table.lines().skip(1)).map(|line| line.split_whitespace().collect()).collect();
+    let folder = format!("/proc/{pid}/fd");
+    let descriptors = fs::read_dir(&folder).ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut descriptors: Vec<u32> = descriptors.collect();
+    descriptors.sort_unstable();
+    let port = |descriptor| {
+        let link = fs::read_link(format!("{folder}/{descriptor}")).ok()?;
+        let socket = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+        let connection = connections.iter().find(|fields| fields.get(9) == Some(&socket))?;
+        u16::from_str_radix(connection[1].rsplit(':').next()?, 16).ok()
+    };
+    descriptors.into_iter().find_map(port)
 }
 
 /// Returns the command line of a process.

@@ -111,6 +111,22 @@ mod tests_alone {
         assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
     }
 
+    /// Connections for data that were made behind the server's answer took two round trips more: their TCP and TLS.
+    #[test]
+    fn data_crosses_to_a_server_three_round_trips_after_the_call() {
+        require!(Lab);
+        let _path = path();
+        let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
+        let (up, _server) = scene(&mark, folder.path(), "rate = \"20Mbit/s\"\nrtt = \"600ms\"", 10_000);
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (file, key, to) = (at("file"), at("key"), format!("fullpipe://{RECEIVER}/"));
+        let copy = [PROGRAM, "copy", &file, &to, "--key-file", &key, "--json"];
+        let done = copied(&Running::start(&mut up.join("sender", &copy)).finish(TIMEOUT));
+        let round_trips = done["set_up"].as_f64().unwrap() / 0.6;
+        assert!((3.0..4.0).contains(&round_trips) && done["transport"] == "tcp", "{round_trips}: {done}");
+        assert!(fs::read(file).unwrap() == fs::read(at("to/file")).unwrap());
+    }
+
     /// CUBIC would carry 6 Mbit/s, so that the file would take 16 s.
     #[test]
     fn a_copy_by_quic_changes_to_bbr_where_packets_are_lost_without_a_queue() {

@@ -1,0 +1,122 @@
+//! The places of a copy, and its far end.
+
+use std::path::PathBuf;
+
+use crate::options::{CopyError, CopyOptions, FarHost, Place};
+use crate::root::from_home;
+use crate::walk::top;
+
+/// The places of a copy, of which one is far.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) host: FarHost,
+    pub(super) far_sends: bool,
+    pub(super) near: Vec<PathBuf>,
+    pub(super) far: Vec<Vec<u8>>,
+}
+
+impl Plan {
+    pub(super) fn of(options: &CopyOptions) -> Result<Self, CopyError> {
+        const ONE_HOST: CopyError =
+            CopyError::Places("all sources must be at one end, and the destination at the other");
+        let (mut near, mut far, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
+        for source in &options.sources {
+            match source {
+                Place::Near(path) => near.push(path.clone()),
+                Place::Far { host, path } => {
+                    hosts.push(host.clone());
+                    far.push(path.clone());
+                }
+            }
+        }
+        let far_sends = near.is_empty();
+        match &options.destination {
+            Place::Near(path) => near.push(path.clone()),
+            Place::Far { host, path } => {
+                hosts.push(host.clone());
+                far.push(path.clone());
+            }
+        }
+        hosts.dedup();
+        let is_near = matches!(options.destination, Place::Near(_));
+        let fits = if far_sends { is_near && near.len() == 1 } else { !is_near && far.len() == 1 };
+        match (<[FarHost; 1]>::try_from(hosts), fits && !options.sources.is_empty()) {
+            (Ok([host]), true) => Ok(Self { host, far_sends, near, far }),
+            (Err(hosts), _) if hosts.is_empty() => {
+                const NO_HOST: &str =
+                    "no path is at another host: write [USER@]HOST:PATH or fullpipe://HOST/PATH for one end";
+                Err(CopyError::Places(NO_HOST))
+            }
+            _ => Err(ONE_HOST),
+        }
+    }
+
+    /// Returns the names at the top that the far end may send; any if what is in a folder was asked for.
+    pub(super) fn tops(&self) -> Option<Vec<Vec<u8>>> {
+        let name = |path: &Vec<u8>| {
+            let path = match self.host {
+                FarHost::Ssh { .. } => from_home(path),
+                FarHost::Server { .. } => path,
+            };
+            top(path).map(<[u8]>::to_vec)
+        };
+        self.far.iter().map(name).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Transport;
+    use fullpipe_units::Span;
+
+    fn plan(sources: &[&str], destination: &str) -> Result<Plan, String> {
+        let place = |text: &&str| Place::read(text.as_bytes()).unwrap();
+        let options = CopyOptions {
+            sources: sources.iter().map(place).collect(),
+            destination: place(&destination),
+            ssh: vec!["ssh".to_owned()],
+            far_path: "fullpipe".to_owned(),
+            dry_run: false,
+            delete: false,
+            excludes: Vec::new(),
+            limit: None,
+            ports: None,
+            streams: None,
+            transport: Transport::Auto,
+            verify_disk: false,
+            scavenge: false,
+            no_bbr: false,
+            attributes: false,
+            timeout: Span::from_secs(30),
+            unencrypted: Vec::new(),
+            key: None,
+        };
+        Plan::of(&options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn one_end_is_near_and_one_far() {
+        let up = plan(&["a", "b"], "me@host:dir").unwrap();
+        assert_eq!((up.far_sends, up.host.name(), up.near.len(), up.far.len()), (false, "host", 2, 1));
+        let down = plan(&["host:a", "host:b"], "dir").unwrap();
+        assert_eq!((down.far_sends, down.near.len(), down.far.len()), (true, 1, 2));
+        for (sources, destination) in
+            [(&["a"][..], "b"), (&["h:a"], "h:b"), (&["h:a", "i:b"], "c"), (&["a", "h:b"], "c"), (&["a"], "b")]
+        {
+            assert!(plan(sources, destination).is_err(), "{sources:?} {destination}");
+        }
+    }
+
+    #[test]
+    fn the_far_end_may_send_only_what_was_asked_for() {
+        let tops = |sources: &[&str]| plan(sources, "dir").unwrap().tops();
+        assert_eq!(tops(&["h:/a/b", "h:c"]), Some(vec![b"b".to_vec(), b"c".to_vec()]));
+        assert_eq!(tops(&["h:~/a", "h:wait..", "h:b/~"]), Some(vec![b"a".to_vec(), b"wait..".to_vec(), b"~".to_vec()]));
+        for whole in ["h:/a/b/", "h:", "h:~", "h:~/", "h:..", "h:a/..", "h:a/.", "h:/"] {
+            assert_eq!(tops(&[whole]), None, "{whole}");
+        }
+        // A server has no folder of a user.
+        assert_eq!(tops(&["fullpipe://h/~"]), Some(vec![b"~".to_vec()]));
+    }
+}

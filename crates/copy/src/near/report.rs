@@ -1,0 +1,66 @@
+//! The report of a copy.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fullpipe_record::{CopyLimit, CopyReport, CopyTransport};
+use fullpipe_transfer::hexadecimal;
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+
+use super::Run;
+use crate::session::BothFigures;
+use crate::summary::{Figures, is_limited};
+
+/// The way that data took, for the report.
+pub(super) struct Way {
+    pub(super) transport: CopyTransport,
+    pub(super) rtt: Option<Span>,
+    pub(super) reason: String,
+    pub(super) streams: u16,
+    /// Time until it was there.
+    pub(super) set_up: Duration,
+}
+
+impl Run {
+    pub(super) fn report(&self, way: Way, figures: BothFigures, duration: Duration) -> CopyReport {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (tally, data) = (&self.tally, duration.saturating_sub(way.set_up));
+        let transferred = ByteCount::new(count(&tally.verified));
+        let rate = BitRate::of(transferred, data.into());
+        let has_crossed = transferred > ByteCount::ZERO;
+        let limit = || match way.transport {
+            _ if is_limited(rate, self.options.limit) => Some(CopyLimit::RateLimit),
+            CopyTransport::Ssh => Some(CopyLimit::Ssh),
+            // Nobody samples its windows.
+            CopyTransport::Call => None,
+            _ => Some(Figures::limit(&figures.sender, &figures.receiver, way.streams, data)),
+        };
+        let limit = has_crossed.then(limit).flatten();
+        let files = count(&tally.files);
+        let transport = if figures.sender.changed_to_quic { CopyTransport::Quic } else { way.transport };
+        CopyReport {
+            dry_run: self.options.dry_run,
+            files,
+            bytes: ByteCount::new(count(&tally.bytes)),
+            transferred,
+            present: count(&tally.present),
+            deleted: count(&tally.deleted),
+            failed: count(&tally.failed),
+            failures: tally.failures(),
+            left_out: count(&tally.left_out),
+            left_out_entries: tally.left_out_entries(),
+            duration: duration.into(),
+            set_up: way.set_up.into(),
+            rate,
+            digest: tally.digest().filter(|_| files == 1).map(|digest| hexadecimal(&digest)),
+            transport: has_crossed.then_some(transport),
+            streams: way.streams,
+            reason: way.reason,
+            rtt: way.rtt,
+            congestion_control: figures.sender.congestion_control,
+            retransmitted: SegCount::new(figures.sender.retransmitted),
+            gave_way: figures.sender.gave_way,
+            limit,
+        }
+    }
+}
