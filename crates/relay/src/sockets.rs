@@ -12,8 +12,8 @@ use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::callers::MAX_PENDING;
 use crate::options::{RelayError, RelayOptions, Role};
+use crate::pending::MAX_PENDING;
 use crate::pipes::MAX_PIPES;
 use crate::rules::Target;
 
@@ -149,7 +149,7 @@ fn descriptors(options: &RelayOptions) -> u64 {
     let more = match options.role {
         Role::Alone { .. } => 0,
         Role::Near { pool, .. } => pool.into(),
-        Role::Far { .. } => MAX_PENDING.into(),
+        Role::Far { .. } => MAX_PENDING as u64,
     };
     2 * (u64::from(options.max_connections) + MAX_PIPES as u64) + more + RESERVED_DESCRIPTORS
 }
@@ -264,6 +264,6 @@ mod tests {
         let alone = needed(Role::Alone { to: target.clone() });
         assert_eq!(needed(near(240)), alone + 240);
         let far = needed(Role::Far { targets: Vec::new(), key: key(), plain: true });
-        assert_eq!(far, alone + u64::from(MAX_PENDING));
+        assert_eq!(far, alone + MAX_PENDING as u64);
     }
 }

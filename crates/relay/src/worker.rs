@@ -624,7 +624,7 @@ mod tests {
             accepted.set_nonblocking(true).unwrap();
             (Leg::new(accepted, None), caller)
         });
-        let quotas = Quotas { permit: None, caller: None };
+        let quotas = Quotas::new(None, None);
         let who = one.local_addr().unwrap();
         inbox.put(Pair { client, target, who, whither: "host:22".to_owned(), joint, quotas });
         inbox.take().into_iter().for_each(|pair| worker.join(pair));
