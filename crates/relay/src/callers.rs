@@ -1,4 +1,4 @@
-//! The connections of each address, and how many there may be.
+//! The connections of the clients of each address, and how many there may be.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,15 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fullpipe_control::client_prefix;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Callers of a far relay that have not yet proved who they are, or wait for room: at most so many, and of one address.
-pub(crate) const MAX_PENDING: u32 = 1024;
-const MAX_PENDING_OF_ONE: u32 = 256;
-
 /// Connections by the address of their caller (IPv6: by /64 network).
 #[derive(Debug, Clone)]
 pub(crate) struct Callers {
     max_each: u32,
-    max: u32,
     counts: Arc<Mutex<HashMap<u128, u32>>>,
 }
 
@@ -29,20 +24,22 @@ pub(crate) struct Caller {
 /// Shares of the limits that a client uses, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Quotas {
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
-    /// Of a far relay, until it has proved who it is and has a permit: callers that wait for one take descriptors, too.
-    pub(crate) caller: Option<Caller>,
+    _permit: Option<OwnedSemaphorePermit>,
+    _caller: Option<Caller>,
+}
+
+impl Quotas {
+    /// Holds a share of all connections, and one of those of the caller's address; a far relay, which near ones call,
+    /// counts by no address.
+    pub(crate) const fn new(permit: Option<OwnedSemaphorePermit>, caller: Option<Caller>) -> Self {
+        Self { _permit: permit, _caller: caller }
+    }
 }
 
 impl Callers {
     /// Returns the count of at most `max_each` connections of each address.
     pub(crate) fn of_each(max_each: u32) -> Self {
-        Self { max_each, max: u32::MAX, counts: Arc::default() }
-    }
-
-    /// Returns the count of the callers of a far relay.
-    pub(crate) fn pending() -> Self {
-        Self { max_each: MAX_PENDING_OF_ONE, max: MAX_PENDING, counts: Arc::default() }
+        Self { max_each, counts: Arc::default() }
     }
 
     /// Counts a connection; `None` if there are too many.
@@ -50,7 +47,7 @@ impl Callers {
         let prefix = client_prefix(address);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let own = counts.get(&prefix).copied().unwrap_or(0);
-        if own >= self.max_each || counts.values().sum::<u32>() >= self.max {
+        if own >= self.max_each {
             return None;
         }
         counts.insert(prefix, own + 1);
@@ -76,12 +73,10 @@ mod tests {
 
     #[test]
     fn one_address_leaves_room_for_others_and_gives_its_own_back() {
-        for (callers, each) in [(Callers::pending(), MAX_PENDING_OF_ONE), (Callers::of_each(3), 3)] {
-            let one = IpAddr::from([192, 0, 2, 1]);
-            let mut admitted: Vec<_> = (0..each).map(|_| callers.admit(one).unwrap()).collect();
-            assert!(callers.admit(one).is_none() && callers.admit(IpAddr::from([192, 0, 2, 2])).is_some());
-            admitted.pop();
-            assert!(callers.admit(one).is_some());
-        }
+        let (callers, one) = (Callers::of_each(3), IpAddr::from([192, 0, 2, 1]));
+        let mut admitted: Vec<_> = (0..3).map(|_| callers.admit(one).unwrap()).collect();
+        assert!(callers.admit(one).is_none() && callers.admit(IpAddr::from([192, 0, 2, 2])).is_some());
+        admitted.pop();
+        assert!(callers.admit(one).is_some());
     }
 }

@@ -13,6 +13,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::message::{PAD, Status, TAKES_BLOCKS, TAKES_PADDING, TargetError, TargetRequest};
+use crate::pending::Place;
 use crate::rules::{AllowedTargets, Target, permits};
 use crate::sockets::{CONNECT_DEADLINE, NEXT_ADDRESS, connect, late, resolve};
 use crate::window::{HeldWindow, read_padding, send_padding};
@@ -35,12 +36,18 @@ enum Failed {
 }
 
 impl Far {
-    /// Waits for the proof of a caller.
+    /// Waits for the proof of a caller. `None` if it loses its place meanwhile.
     ///
     /// # Errors
     /// Fails if it does not have the key, closes the connection, or takes too long.
-    pub(crate) async fn answer(&self, stream: TcpStream) -> io::Result<Peer> {
-        in_time(Peer::answer(stream, &self.key, self.tls.as_ref())).await
+    pub(crate) async fn answer(&self, stream: TcpStream, place: &mut Place) -> io::Result<Option<Peer>> {
+        in_time(async {
+            let Some(readable) = place.unless_lost(stream.readable()).await else { return Ok(None) };
+            readable?;
+            place.speaks();
+            place.unless_lost(Peer::answer(stream, &self.key, self.tls.as_ref())).await.transpose()
+        })
+        .await
     }
 
     /// Waits for the request of a near relay, for as long as it likes, and connects to its target. `None` if the near

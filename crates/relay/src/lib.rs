@@ -23,6 +23,7 @@ mod message;
 mod near;
 mod options;
 mod packer;
+mod pending;
 mod pipes;
 mod relay;
 mod rules;

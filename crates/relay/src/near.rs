@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout, timeout_at};
 
 use crate::message::{PAD, TAKES_BLOCKS, TAKES_PADDING, TargetRequest};
 use crate::options::RelayEvent;
+use crate::pending::MAX_PENDING;
 use crate::rules::Target;
 use crate::sockets::{CONNECT_DEADLINE, late, reach};
 use crate::window::{HeldWindow, read_padding, send_padding};
@@ -25,8 +26,12 @@ use crate::window::{HeldWindow, read_padding, send_padding};
 /// Time between two attempts to reach the far relay.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Calls of the far relay at once: fewer than it permits of one address.
-const CALLS: usize = 64;
+/// Calls of the far relay at once, so that a few near relays leave places free there. A call takes three round trips:
+/// over 173 ms, 490 connections a second are made.
+const CALLS: usize = MAX_PENDING / 4;
+
+/// Time after which a far relay that had no place for a call is called again.
+const AGAIN: Duration = Duration::from_millis(250);
 
 /// Time between the padding of two connections, so that it takes little of a path: 0.4 Mbit/s each way.
 const PADDING_INTERVAL: Duration = Duration::from_secs(1);
@@ -50,7 +55,7 @@ pub(crate) struct Pool {
     is_growing: Cell<bool>,
     /// Connections that are being made.
     coming: Cell<usize>,
-    /// Calls at once, so that the far relay does not take a burst of clients for an attack.
+    /// Calls at once.
     calls: Semaphore,
     /// The time of the last call that was answered.
     answered: Cell<Option<Instant>>,
@@ -164,6 +169,26 @@ impl Pool {
         self.call_within(CONNECT_DEADLINE).await
     }
 
+    /// Calls the far relay, and again if it closes the connection although it has answered before: others took all of
+    /// its places for callers.
+    ///
+    /// # Errors
+    /// Fails if it does not answer within the deadline.
+    async fn call_patiently(&self) -> io::Result<Ready> {
+        let began = Instant::now();
+        loop {
+            match self.call().await {
+                Err(error) if self.has_no_place(&error) && began.elapsed() < CONNECT_DEADLINE => sleep(AGAIN).await,
+                called => return called,
+            }
+        }
+    }
+
+    fn has_no_place(&self, error: &io::Error) -> bool {
+        let kinds = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe, io::ErrorKind::UnexpectedEof];
+        self.answered.get().is_some() && kinds.contains(&error.kind())
+    }
+
     /// Calls the far relay, once others that call it leave room.
     ///
     /// # Errors
@@ -206,7 +231,7 @@ impl Pool {
         self.fill();
         let Ready { mut peer, compress, window } = match waited {
             Some(ready) => ready,
-            None => self.call().await?,
+            None => self.call_patiently().await?,
         };
         let text = TargetRequest { target: target.clone(), compress }.to_bytes();
         let length = u8::try_from(text.len()).map_err(|_| io::Error::other("the target's name is too long"))?;
@@ -314,6 +339,26 @@ mod tests {
         assert_eq!(pool.deadline(began, limit), began + limit);
         pool.answered.set(Some(began + limit / 2));
         assert_eq!(pool.deadline(began, limit), began + limit + limit / 2);
+    }
+
+    #[test]
+    fn a_call_that_finds_no_place_is_repeated_where_the_far_relay_has_answered_before() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let pool = pool(&listener.local_addr().unwrap().to_string(), 0).0;
+            let refuse = async || drop(listener.accept().await.unwrap());
+            let (refused, ()) = tokio::join!(pool.call_patiently(), refuse());
+            assert!(refused.is_err(), "it may be another program");
+            pool.answered.set(Some(Instant::now()));
+            let answer = async {
+                refuse().await;
+                refuse().await;
+                Peer::answer(listener.accept().await.unwrap().0, &pool.key, None).await.unwrap()
+            };
+            let (called, _peer) = tokio::join!(pool.call_patiently(), answer);
+            called.unwrap();
+        });
     }
 
     /// Answers one near relay as a far one that can do this, or does not say what it can do, and returns its requests.

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::{interval, sleep, timeout};
 
 use crate::callers::{Callers, Quotas};
@@ -22,6 +22,7 @@ use crate::far::Far;
 use crate::leg::Leg;
 use crate::near::{Pool, Ready};
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
+use crate::pending::{Pending, Place};
 use crate::pipes::{MAX_PIPES, Pipes};
 use crate::rules::Target;
 use crate::sockets::{CONNECT_DEADLINE, listen, prepare, raise_descriptors, reach, unless_reset};
@@ -35,6 +36,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Time between two reports of rejected connections, so that they do not fill the log.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Reason for which a caller of a far relay is not served.
+const NO_PLACE: &str = "too many callers have not yet proved who they are, or wait for room";
 
 /// Relays connections until `interrupt` is set. Then it stops listening, gives connections the time of the options to
 /// end by themselves, and resets the rest. `report` is called with each event, on this thread.
@@ -56,7 +60,9 @@ pub fn relay(
         let listener = listen(options)?;
         let address = listener.local_addr().map_err(RelayError::io("getsockname"))?;
         reporter.note(RelayEvent::Listening(address));
-        if let Part::Near(pool, _) = &relay.part {
+        if let Part::OfClients(onward, _) = &relay.part
+            && let Onward::Near(pool, _) = &**onward
+        {
             pool.fill();
         }
         spawn_local(Rc::clone(&relay).accept(listener));
@@ -127,9 +133,16 @@ impl<'r> Reporter<'r> {
 
 /// The part of a relay, with what it needs.
 enum Part {
+    /// Clients call it, and go on in this way.
+    OfClients(Rc<Onward>, Callers),
+    /// Near relays call it.
+    OfNearRelays(Rc<Far>, Pending),
+}
+
+/// The way of a connection from here.
+enum Onward {
     Alone(Target),
     Near(Rc<Pool>, Target),
-    Far(Far),
 }
 
 struct Relay {
@@ -137,31 +150,29 @@ struct Relay {
     allow: Vec<Network>,
     inboxes: Vec<Arc<Inbox>>,
     permits: Arc<Semaphore>,
-    /// Of a far relay those that are pending, and else all connections.
-    callers: Callers,
     events: UnboundedSender<RelayEvent>,
 }
 
 impl Relay {
     fn new(options: &RelayOptions, workers: &Workers, events: UnboundedSender<RelayEvent>) -> Result<Self, RelayError> {
         let tls = |plain: bool| (!plain).then(PeerTls::new).transpose();
+        let of_clients =
+            |onward| Part::OfClients(Rc::new(onward), Callers::of_each(options.max_connections_per_address));
         let part = match options.role.clone() {
-            Role::Alone { to } => Part::Alone(to),
+            Role::Alone { to } => of_clients(Onward::Alone(to)),
             Role::Near { to, via, key, plain, compress, pool } => {
-                Part::Near(Pool::new(via, key, tls(plain)?, compress, pool, events.clone()), to)
+                let pool = Pool::new(via, key, tls(plain)?, compress, pool, events.clone());
+                of_clients(Onward::Near(pool, to))
             }
-            Role::Far { targets, key, plain } => Part::Far(Far { targets, key, tls: tls(plain)? }),
-        };
-        let callers = match part {
-            Part::Far(_) => Callers::pending(),
-            Part::Alone(_) | Part::Near(..) => Callers::of_each(options.max_connections_per_address),
+            Role::Far { targets, key, plain } => {
+                Part::OfNearRelays(Rc::new(Far { targets, key, tls: tls(plain)? }), Pending::default())
+            }
         };
         Ok(Self {
             part,
             allow: options.allow.clone(),
             inboxes: workers.inboxes.clone(),
             permits: Arc::new(Semaphore::new(options.max_connections as usize)),
-            callers,
             events,
         })
     }
@@ -171,11 +182,17 @@ impl Relay {
     async fn accept(self: Rc<Self>, listener: TcpListener) {
         loop {
             let permit = match self.part {
-                Part::Far(_) => None,
-                Part::Alone(_) | Part::Near(..) => Arc::clone(&self.permits).acquire_owned().await.ok(),
+                Part::OfNearRelays(..) => None,
+                Part::OfClients(..) => Arc::clone(&self.permits).acquire_owned().await.ok(),
             };
             match listener.accept().await {
-                Ok((stream, client)) => self.admit(stream, canonical(client), permit),
+                Ok((stream, client)) => {
+                    self.admit(stream, canonical(client), permit);
+                    // Who has lost its place closes its socket before the next one comes.
+                    if matches!(&self.part, Part::OfNearRelays(_, pending) if pending.is_full()) {
+                        yield_now().await;
+                    }
+                }
                 Err(error) => {
                     let _ = self.events.send(RelayEvent::NotAccepting { why: error.to_string() });
                     sleep(ACCEPT_PAUSE).await;
@@ -185,26 +202,45 @@ impl Relay {
     }
 
     fn admit(self: &Rc<Self>, stream: TcpStream, client: SocketAddr, permit: Option<OwnedSemaphorePermit>) {
-        let rejected = |why| {
-            let _ = self.events.send(RelayEvent::Rejected { client: client.ip(), why, connections: 1 });
-        };
         if prepare(&stream).is_err() {
             return;
         }
         if !self.allow.is_empty() && !self.allow.iter().any(|network| network.contains(client.ip())) {
-            return rejected("its address is not allowed to connect");
+            return self.reject(client, "its address is not allowed to connect");
         }
-        let Some(caller) = self.callers.admit(client.ip()) else {
-            return rejected(match self.part {
-                Part::Far(_) => "too many callers have not yet proved who they are, or wait for room",
-                Part::Alone(_) | Part::Near(..) => "its address has as many connections as one may have",
-            });
-        };
         let relay = Rc::clone(self);
-        let mut quotas = Quotas { permit, caller: Some(caller) };
+        match &self.part {
+            Part::OfClients(onward, callers) => {
+                let Some(caller) = callers.admit(client.ip()) else {
+                    return self.reject(client, "its address has as many connections as one may have");
+                };
+                let (onward, quotas) = (Rc::clone(onward), Quotas::new(permit, Some(caller)));
+                self.begin(client, async move { Ok(Some((relay.join(&onward, stream).await?, quotas))) });
+            }
+            Part::OfNearRelays(far, pending) => {
+                let Some(place) = pending.admit(client.ip(), Instant::now()) else {
+                    return self.reject(client, NO_PLACE);
+                };
+                let far = Rc::clone(far);
+                self.begin(client, async move { relay.answer(&far, stream, client, place).await });
+            }
+        }
+    }
+
+    fn reject(&self, client: SocketAddr, why: &'static str) {
+        let _ = self.events.send(RelayEvent::Rejected { client: client.ip(), why, connections: 1 });
+    }
+
+    /// Hands a connection over once it is `joined`.
+    fn begin(
+        self: &Rc<Self>,
+        client: SocketAddr,
+        joined: impl Future<Output = io::Result<Option<(Sides, Quotas)>>> + 'static,
+    ) {
+        let relay = Rc::clone(self);
         spawn_local(async move {
-            match relay.join(stream, &mut quotas).await {
-                Ok(Some(sides)) => relay.hand_over(sides, client, quotas),
+            match joined.await {
+                Ok(Some((sides, quotas))) => relay.hand_over(sides, client, quotas),
                 Ok(None) => {}
                 Err(error) => {
                     let _ = relay.events.send(RelayEvent::NotRelayed { client, why: error.to_string() });
@@ -214,16 +250,15 @@ impl Relay {
     }
 
     /// Returns both sides of the connection of a client.
-    async fn join(&self, stream: TcpStream, quotas: &mut Quotas) -> io::Result<Option<Sides>> {
-        let plain = |stream: TcpStream| stream.into_std().map(|stream| Leg::new(stream, None));
-        match &self.part {
-            Part::Alone(to) => {
+    async fn join(&self, onward: &Onward, stream: TcpStream) -> io::Result<Sides> {
+        match onward {
+            Onward::Alone(to) => {
                 let unreachable = |error| io::Error::other(format!("the target {to} cannot be reached: {error}"));
                 let reached = async { reach(to, stream.local_addr().ok()).await.map_err(unreachable) };
                 let target = plain(unless_reset(&stream, reached).await?)?;
-                Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), joint: Joint::Alone }))
+                Ok(Sides { client: plain(stream)?, target, whither: to.to_string(), joint: Joint::Alone })
             }
-            Part::Near(pool, to) => {
+            Onward::Near(pool, to) => {
                 let unusable = |error| io::Error::other(format!("the far relay {} cannot be used: {error}", pool.via));
                 // Each is asked, so that none says later what is known now.
                 if self.inboxes.iter().filter(|inbox| inbox.take_unanswered()).count() > 0 {
@@ -233,20 +268,31 @@ impl Relay {
                 let Ready { peer, compress, .. } = unless_reset(&stream, asked).await?;
                 let (far, tls) = peer.into_records()?;
                 let target = Leg::new(far.into_std()?, tls);
-                let joint = Joint::Near { compress };
-                Ok(Some(Sides { client: plain(stream)?, target, whither: to.to_string(), joint }))
-            }
-            Part::Far(far) => {
-                let peer = far.answer(stream).await?;
-                quotas.permit = Some(self.permit().await?);
-                quotas.caller = None;
-                let Some((peer, request, target)) = far.serve(peer).await? else { return Ok(None) };
-                let (near, tls) = peer.into_records()?;
-                let client = Leg::new(near.into_std()?, tls);
-                let joint = Joint::Far { compress: request.compress };
-                Ok(Some(Sides { client, target: plain(target)?, whither: request.target.to_string(), joint }))
+                Ok(Sides { client: plain(stream)?, target, whither: to.to_string(), joint: Joint::Near { compress } })
             }
         }
+    }
+
+    /// Returns both sides of the connection of a near relay; `None` if it has lost its place, or wants nothing.
+    async fn answer(
+        &self,
+        far: &Far,
+        stream: TcpStream,
+        client: SocketAddr,
+        mut place: Place,
+    ) -> io::Result<Option<(Sides, Quotas)>> {
+        let Some(peer) = far.answer(stream, &mut place).await? else {
+            self.reject(client, NO_PLACE);
+            return Ok(None);
+        };
+        place.prove()?;
+        let quotas = Quotas::new(Some(self.permit().await?), None);
+        drop(place);
+        let Some((peer, request, target)) = far.serve(peer).await? else { return Ok(None) };
+        let (near, tls) = peer.into_records()?;
+        let client = Leg::new(near.into_std()?, tls);
+        let joint = Joint::Far { compress: request.compress };
+        Ok(Some((Sides { client, target: plain(target)?, whither: request.target.to_string(), joint }, quotas)))
     }
 
     /// Waits until there is room for a connection.
@@ -267,6 +313,10 @@ impl Relay {
             inbox.put(pair);
         }
     }
+}
+
+fn plain(stream: TcpStream) -> io::Result<Leg> {
+    stream.into_std().map(|stream| Leg::new(stream, None))
 }
 
 /// Both sides of a connection.

@@ -12,14 +12,17 @@ use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::callers::MAX_PENDING;
 use crate::options::{RelayError, RelayOptions, Role};
+use crate::pending::MAX_PENDING;
 use crate::pipes::MAX_PIPES;
 use crate::rules::Target;
 
 /// Bytes that are accepted of one side and not yet sent to the other, besides those of its window. With 128 KiB the
 /// relay is woken so often that it takes half as much processor time again; more than this saves nothing.
 const UNSENT: u32 = 1 << 20;
+
+/// Congestion control without pacing, which Linux permits to everybody (`TCP_CONG_NON_RESTRICTED`).
+pub(crate) const UNPACED: &[u8] = b"reno";
 
 /// Time for a connection to a target or a far relay.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
@@ -54,6 +57,23 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_notsent_lowat(UNSENT)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
     socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_PROBES))
+}
+
+/// Lets a connection within this host send without pacing.
+pub(crate) fn unpace(stream: &std::net::TcpStream) {
+    if let (Ok(own), Ok(other)) = (stream.local_addr(), stream.peer_addr())
+        && are_within_host(own, other)
+    {
+        // Where it fails, the connection goes on as it is.
+        let _ = SockRef::from(stream).set_tcp_congestion(UNPACED);
+    }
+}
+
+/// Returns whether two ends of a connection are at this host: who calls one of its addresses has the same one, or one
+/// of loopback, unless it chose another.
+fn are_within_host(own: SocketAddr, other: SocketAddr) -> bool {
+    let [own, other] = [own, other].map(|address| canonical(address).ip());
+    own == other || other.is_loopback()
 }
 
 /// Returns the addresses of `target`.
@@ -149,7 +169,7 @@ fn descriptors(options: &RelayOptions) -> u64 {
     let more = match options.role {
         Role::Alone { .. } => 0,
         Role::Near { pool, .. } => pool.into(),
-        Role::Far { .. } => MAX_PENDING.into(),
+        Role::Far { .. } => MAX_PENDING as u64,
     };
     2 * (u64::from(options.max_connections) + MAX_PIPES as u64) + more + RESERVED_DESCRIPTORS
 }
@@ -189,6 +209,21 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
             assert_eq!(connect(&[], NEXT_ADDRESS).await.unwrap_err().kind(), io::ErrorKind::NotFound);
         });
+    }
+
+    #[test]
+    fn ends_with_one_address_or_that_of_loopback_are_within_the_host() {
+        for (own, other, expected) in [
+            ("127.0.0.1:9", "127.0.0.1:22", true),
+            ("127.0.0.1:9", "127.0.0.7:22", true),
+            ("[::1]:9", "[::1]:22", true),
+            ("[::ffff:127.0.0.1]:9", "127.0.0.1:22", true),
+            ("192.0.2.1:9", "192.0.2.1:22", true),
+            ("192.0.2.1:9", "192.0.2.2:22", false),
+            ("[2001:db8::1]:9", "[2001:db8::2]:22", false),
+        ] {
+            assert_eq!(are_within_host(own.parse().unwrap(), other.parse().unwrap()), expected, "{own} {other}");
+        }
     }
 
     /// The unspecified addresses lead to those of loopback: each connection made another one.
@@ -264,6 +299,6 @@ mod tests {
         let alone = needed(Role::Alone { to: target.clone() });
         assert_eq!(needed(near(240)), alone + 240);
         let far = needed(Role::Far { targets: Vec::new(), key: key(), plain: true });
-        assert_eq!(far, alone + u64::from(MAX_PENDING));
+        assert_eq!(far, alone + MAX_PENDING as u64);
     }
 }

@@ -12,7 +12,7 @@ use fullpipe_iperf::Key;
 use fullpipe_record::RelayEnding;
 use fullpipe_relay::{RelayEvent, RelayOptions, Role, relay};
 use fullpipe_sys::tcp_info;
-use fullpipe_testkit::within;
+use fullpipe_testkit::{allow_descriptors, within};
 use fullpipe_units::Span;
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::AsyncReadExt;
@@ -279,6 +279,33 @@ fn connect_from(last: u8, relay: &Running) -> TcpStream {
     socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
     socket.connect(&relay.address.into()).unwrap();
     with_timeouts(socket.into())
+}
+
+/// More of them than a far relay has places for callers: of five other addresses, and of the near relay's own.
+#[test]
+fn hosts_that_call_and_stay_silent_keep_no_near_relay_out() {
+    allow_descriptors(5000).unwrap();
+    for addresses in [[2, 3, 4, 5, 6], [1; 5]] {
+        let (listener, target) = listener();
+        // Nor does an accept last longer.
+        SockRef::from(&listener).set_read_timeout(Some(DEADLINE)).unwrap();
+        let far = Running::far(&target.to_string(), true, 100);
+        let near = Running::near(target, far.address, true);
+        // The near relay knows then that the far one serves it.
+        let _first = (near.connect(), listener.accept().unwrap());
+        let silent: Vec<TcpStream> = (0..1100).map(|call| connect_from(addresses[call % 5], &far)).collect();
+        let mut clients: Vec<TcpStream> = (0..50).map(|_| near.connect()).collect();
+        for client in &mut clients {
+            client.write_all(b"hello").unwrap();
+        }
+        let served: Vec<TcpStream> = (0..50).map(|_| with_timeouts(listener.accept().unwrap().0)).collect();
+        for mut end in &served {
+            end.read_exact(&mut [0; 5]).unwrap();
+        }
+        assert!(!silent.iter().all(was_reset), "a place is lost only to another caller");
+        near.stop();
+        far.stop();
+    }
 }
 
 #[test]
