@@ -1,4 +1,4 @@
-//! What is said of a limit that a capture shows, and its figures.
+//! The words for a limit that a capture shows, and its figures.
 
 use fullpipe_record::{
     At, BurstRate, CapacityVerdict, CaptureEvidence, LegalVerdict, MtuVerdict, ReceiveWindowVerdict,

@@ -1,4 +1,4 @@
-//! What packets show of a transfer, on which the rules rest.
+//! The properties of a captured transfer on which the rules rest.
 
 use fullpipe_record::{At, BurstRate, CaptureEvidence, QuietRounds};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
