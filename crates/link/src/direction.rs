@@ -145,6 +145,7 @@ impl<T: Train> Direction<T> {
     /// Takes in `train`, which reached the path at `at`.
     ///
     /// Lost packets cut the train into several. Of each, a stage accepts the packets that it would accept one by one.
+    #[inline]
     pub fn offer(&mut self, at: Time, train: T) -> Outcome<T> {
         self.advance(at);
         let load = Load::of(&train, self.framing);
@@ -163,6 +164,7 @@ impl<T: Train> Direction<T> {
     }
 
     /// Takes in `train`, of which a packet is lost behind the first `passing`.
+    #[inline(never)]
     fn offer_in_parts(&mut self, at: Time, train: T, passing: SegCount) -> Outcome<T> {
         let mut outcome = Outcome::default();
         let mut rest = Some((train, passing));
@@ -319,6 +321,7 @@ impl<T: Train> Direction<T> {
     }
 
     /// Sends `train`, which was not lost, through the stages up to the queue.
+    #[inline(never)]
     fn enter(&mut self, at: Time, mut train: T) -> Outcome<T> {
         if let Some(edit) = self.stopping(&mut train) {
             self.note(at, Fate::Expired, &train);

@@ -228,10 +228,15 @@ impl<T: Train> Express<T> {
         self.next_due.get_or_insert(sent.by + self.delay);
         self.unsent.add(load.tally());
         if self.trains.len() == self.trains.capacity() {
-            // There may be a million: they do not take twice the room that they need.
-            self.trains.reserve_exact(self.trains.len() / 4 + 4);
+            self.make_room();
         }
         self.trains.push_back(Travelling { sent, train });
+    }
+
+    /// There may be a million trains: they do not take twice the room that they need.
+    #[cold]
+    fn make_room(&mut self) {
+        self.trains.reserve_exact(self.trains.len() / 4 + 4);
     }
 }
 

@@ -274,7 +274,9 @@ impl Flow {
 
     #[inline]
     fn receiving_deadline(&self) -> Option<Time> {
-        Time::earlier(self.receiver.deadline(), Time::earlier(self.next_read(), self.sink.deadline(&self.receiver)))
+        // A last segment that is shorter than the others is counted whole where it waits.
+        let paced = self.sink.deadline(&self.receiver).filter(|_| !self.has_arrived());
+        Time::earlier(self.receiver.deadline(), Time::earlier(self.next_read(), paced))
     }
 
     fn sending_deadline(&self) -> Option<Time> {

@@ -135,6 +135,7 @@ impl Train for Packet {
         ByteCount::new(u64::from(self.segments) * (u64::from(self.bytes) + framing.overhead().get()))
     }
 
+    #[inline]
     fn split_off(&mut self, at: SegCount) -> Self {
         let content = match &mut self.content {
             Content::Data(data) => {

@@ -39,6 +39,16 @@ fn with(plan: Plan, change: impl FnOnce(&mut Plan)) -> Plan {
     plan
 }
 
+/// The last segment is short, and a reader at a rate has nothing more to wait for behind it.
+#[test]
+fn a_slow_reader_reads_to_the_last_byte() {
+    let bytes = ByteCount::new(505_049);
+    let measured = measure(with(plan(300, 20, 6), |p| {
+        (p.reads, p.request.bytes) = (Some(BitRate::from_mbps(225)), Some(bytes));
+    }));
+    assert_eq!(measured.summary.received, bytes);
+}
+
 #[test]
 fn a_planted_limit_is_named() {
     let base = || plan(100, 20, 6);

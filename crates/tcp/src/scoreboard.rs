@@ -220,13 +220,18 @@ impl Scoreboard {
         while left > 0 {
             let count = left.min(CHUNK);
             if self.chunks.len() == self.chunks.capacity() {
-                // Of many connections, these take most room.
-                self.chunks.reserve_exact(self.chunks.len() / 4 + 4);
+                self.make_room();
             }
             self.chunks.push_back(Chunk { first: self.next, count, sent, marks: None });
             self.next += count;
             left -= count;
         }
+    }
+
+    /// Of many connections, chunks take most room: they do not take twice of what they need.
+    #[cold]
+    fn make_room(&mut self) {
+        self.chunks.reserve_exact(self.chunks.len() / 4 + 4);
     }
 
     /// Takes away everything before `next`, and reports what was not known to be delivered (`tcp_clean_rtx_queue`).

@@ -52,6 +52,26 @@ impl Reassembly {
     }
 
     fn insert(&mut self, start: u64, end: u64) -> u64 {
+        let added = self.lengthen(start, end).unwrap_or_else(|| self.join(start, end));
+        self.segments += added;
+        added
+    }
+
+    /// Lengthens the run that the segments continue, as most do, where they touch no other. Returns the number of those
+    /// that were not there yet.
+    fn lengthen(&mut self, start: u64, end: u64) -> Option<u64> {
+        let (first, until) = self.runs.range_mut(..=end).next_back()?;
+        if *first > start || *until < start {
+            return None;
+        }
+        let added = end.saturating_sub(*until);
+        *until += added;
+        self.end = self.end.max(*until);
+        Some(added)
+    }
+
+    /// Makes one run of the segments and of all that they touch. Returns the number of those that were not there yet.
+    fn join(&mut self, start: u64, end: u64) -> u64 {
         let (mut first, mut last, mut there) = (start, end, 0);
         if let Some((&before, &until)) = self.runs.range(..=start).next_back()
             && until >= start
@@ -67,9 +87,7 @@ impl Reassembly {
         }
         self.end = if self.is_empty() { last } else { self.end.max(last) };
         self.runs.insert(first, last);
-        let added = end - start - there;
-        self.segments += added;
-        added
+        end - start - there
     }
 
     fn list(&mut self, start: u64, end: u64) -> bool {
