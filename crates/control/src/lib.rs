@@ -23,6 +23,7 @@ mod loopback;
 mod network;
 mod peers;
 mod pinned;
+mod places;
 mod raw_key;
 mod record_stream;
 mod records;
@@ -37,6 +38,7 @@ pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPubli
 pub use network::{Network, NetworkError, canonical, client_prefix};
 pub use peers::{Peer, PeerTls};
 pub use pinned::PinnedTls;
+pub use places::{ClientPlace, ClientPlaces, NoPlace};
 pub use record_stream::RecordStream;
 pub use records::{MAX_RECORD, RecordError, Records};
 pub use unix_seconds::unix_seconds;

@@ -34,7 +34,6 @@ mod near;
 mod options;
 mod pacing;
 mod part;
-mod places;
 mod pulse;
 mod queue;
 mod quic;

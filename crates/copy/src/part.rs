@@ -482,6 +482,23 @@ mod tests {
         part
     }
 
+    /// A folder of the test's own, and the file in it.
+    fn place() -> (tempfile::TempDir, Tree, EntryPath) {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::open(folder.path()).unwrap();
+        (folder, tree, EntryPath::new("file").unwrap())
+    }
+
+    /// A part with these chunks.
+    fn part_with(tree: &Tree, path: &EntryPath, indexes: &[u32]) -> (Part, Verified) {
+        let mut verified = Verified::new(SIZE);
+        let mut part = open(tree, path, IDENTITY, &mut verified);
+        for index in indexes {
+            write(&mut part, &mut verified, *index, SIZE);
+        }
+        (part, verified)
+    }
+
     fn working_path(folder: &tempfile::TempDir, tree: &Tree, path: &EntryPath) -> PathBuf {
         folder.path().join(OsStr::from_bytes(&working(&tree.within(path).unwrap(), path, false).name))
     }
@@ -503,8 +520,7 @@ mod tests {
 
     #[test]
     fn a_part_that_was_left_is_continued_and_another_state_of_the_file_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let (folder, tree, path) = place();
         let size = SIZE;
         let mut verified = recover(&tree, &path, size, IDENTITY).unwrap();
         let mut part = open(&tree, &path, IDENTITY, &mut verified);
@@ -537,13 +553,8 @@ mod tests {
     /// alone.
     #[test]
     fn what_the_disk_has_lost_does_not_count_and_what_it_has_counts_for_good() {
-        let folder = tempfile::tempdir().unwrap();
-        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
-        let mut verified = Verified::new(SIZE);
-        let mut part = open(&tree, &path, IDENTITY, &mut verified);
-        for index in [3, 1, 0] {
-            write(&mut part, &mut verified, index, SIZE);
-        }
+        let (folder, tree, path) = place();
+        let (part, mut verified) = part_with(&tree, &path, &[3, 1, 0]);
         drop(part);
         let lose = |chunk| {
             let file = File::options().write(true).open(working_path(&folder, &tree, &path)).unwrap();
@@ -566,8 +577,7 @@ mod tests {
     /// Another copy to the same name may begin, and be killed, between the list of the first and its first chunk.
     #[test]
     fn a_part_that_another_transfer_has_had_meanwhile_is_written_anew() {
-        let folder = tempfile::tempdir().unwrap();
-        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let (folder, tree, path) = place();
         let (mut verified, mut of_other) = (Verified::new(SIZE), Verified::new(SIZE));
         write(&mut open(&tree, &path, IDENTITY, &mut verified), &mut verified, 1, SIZE);
         // One of the same file has only more.
@@ -594,11 +604,8 @@ mod tests {
     /// The kernel reports once that it could not write a page, and takes it for written from then on.
     #[test]
     fn what_a_failed_fsync_may_have_lost_does_not_count_in_the_next_run() {
-        let folder = tempfile::tempdir().unwrap();
-        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
-        let mut verified = Verified::new(SIZE);
-        let mut part = open(&tree, &path, IDENTITY, &mut verified);
-        write(&mut part, &mut verified, 1, SIZE);
+        let (folder, tree, path) = place();
+        let (mut part, mut verified) = part_with(&tree, &path, &[1]);
         part.unmarked = DURABLE_INTERVAL;
         write(&mut part, &mut verified, 3, SIZE);
         let durable = verified.clone();
@@ -616,13 +623,8 @@ mod tests {
     /// The journal was cut to nothing and written anew: who was killed in between began from nothing.
     #[test]
     fn a_journal_that_cannot_shrink_is_enough_to_take_back_what_is_wrong_on_the_disk() {
-        let folder = tempfile::tempdir().unwrap();
-        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
-        let mut verified = Verified::new(SIZE);
-        let mut part = open(&tree, &path, IDENTITY, &mut verified);
-        for index in [3, 1, 0] {
-            write(&mut part, &mut verified, index, SIZE);
-        }
+        let (_folder, tree, path) = place();
+        let (mut part, mut verified) = part_with(&tree, &path, &[3, 1, 0]);
         let (_, journal) = part.journal.as_mut().unwrap();
         let mut sealed = File::from(memfd_create("journal", MemfdFlags::ALLOW_SEALING).unwrap());
         journal.rewind().unwrap();
@@ -640,11 +642,8 @@ mod tests {
 
     #[test]
     fn a_journal_that_cannot_take_back_what_is_wrong_does_not_count() {
-        let folder = tempfile::tempdir().unwrap();
-        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
-        let mut verified = Verified::new(SIZE);
-        let mut part = open(&tree, &path, IDENTITY, &mut verified);
-        write(&mut part, &mut verified, 1, SIZE);
+        let (_folder, tree, path) = place();
+        let (mut part, mut verified) = part_with(&tree, &path, &[1]);
         let (_, journal) = part.journal.as_mut().unwrap();
         *journal = File::open(format!("/proc/self/fd/{}", journal.as_raw_fd())).unwrap();
         part.writer().write_block(1, 0, b"wrong").unwrap();
@@ -670,8 +669,7 @@ mod tests {
 
     #[test]
     fn a_file_that_was_removed_before_it_was_locked_belongs_to_another_transfer() {
-        let folder = tempfile::tempdir().unwrap();
-        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let (_folder, tree, path) = place();
         let within = working(&tree.within(&path).unwrap(), &path, false);
         let made = within.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).unwrap();
         let part = open(&tree, &path, IDENTITY, &mut Verified::new(SIZE));
@@ -697,8 +695,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_file_is_removed_unless_it_is_being_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let (folder, tree, path) = place();
         let count = || fs::read_dir(folder.path()).unwrap().count();
         let part = open(&tree, &path, IDENTITY, &mut Verified::new(SIZE));
         remove_left(&tree, &path).unwrap();
@@ -715,8 +712,7 @@ mod tests {
 
     #[test]
     fn a_working_name_that_somebody_prepared_is_not_written_through() {
-        let folder = tempfile::tempdir().unwrap();
-        let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+        let (folder, tree, path) = place();
         let working = working_path(&folder, &tree, &path);
         let victim = folder.path().join("victim");
         fs::write(&victim, "victim").unwrap();

@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Control, ListenError, Network, PinnedTls, canonical, listen_tcp};
+use fullpipe_control::{
+    ClientPlace, ClientPlaces, Control, ListenError, Network, NoPlace, PinnedTls, canonical, listen_tcp,
+};
 use fullpipe_iperf::Key;
 use fullpipe_transfer::Message;
 use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
@@ -28,7 +30,6 @@ use crate::far::{Scope, serve_near_end};
 use crate::halves::halves;
 use crate::joining::Joining;
 use crate::options::CopyError;
-use crate::places::{Full, Place, Places};
 use crate::pulse::{FIRST_TIMEOUT, Pulse};
 use crate::root::Root;
 use crate::server::tls_of;
@@ -141,9 +142,9 @@ struct Shared {
     root: Root,
     paces: Vec<Arc<Pace>>,
     /// Connections that have not said yet what they are for.
-    callers: Arc<Places>,
+    callers: Arc<ClientPlaces>,
     /// Copies under way.
-    copies: Arc<Places>,
+    copies: Arc<ClientPlaces>,
     joining: Arc<Joining>,
     stop: AtomicBool,
 }
@@ -260,18 +261,18 @@ fn summed(rejected: &Receiver<(SocketAddr, &'static str)>) -> Option<ShareEvent>
 /// A copy of a client, which has a place.
 struct CopyOfOne {
     shared: Arc<Shared>,
-    _place: Place,
+    _place: ClientPlace,
 }
 
 impl Shared {
     fn new(options: ShareOptions, root: Root, paces: Vec<Arc<Pace>>) -> Self {
-        let callers = Places::new(MAX_CALLERS, MAX_CALLERS_OF_ONE);
-        let copies = Places::new(options.copies, options.copies_of_one);
+        let callers = ClientPlaces::new(MAX_CALLERS, MAX_CALLERS_OF_ONE);
+        let copies = ClientPlaces::new(options.copies, options.copies_of_one);
         Self { options, root, paces, callers, copies, joining: Arc::default(), stop: AtomicBool::new(false) }
     }
 
     /// Lets a client call, if its address is served.
-    fn caller(&self, address: IpAddr) -> Result<Place, &'static str> {
+    fn caller(&self, address: IpAddr) -> Result<ClientPlace, &'static str> {
         let address = address.to_canonical();
         let holds = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
         let options = &self.options;
@@ -292,8 +293,8 @@ impl Shared {
             Ok(place) => place,
             Err(full) => {
                 let why = match full {
-                    Full::ForAll => "too many copies are under way",
-                    Full::ForAddress => "too many copies of its address are under way",
+                    NoPlace::ForAll => "too many copies are under way",
+                    NoPlace::ForAddress => "too many copies of its address are under way",
                 };
                 let _ = timeout(CONNECT_DEADLINE, refuse(connection, why)).await;
                 return Err(why);

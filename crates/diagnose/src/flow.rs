@@ -47,6 +47,13 @@ impl<'a> Flow<'a> {
         self.snapshots.last().map_or(Span::ZERO, |snapshot| snapshot.sample.at.saturating_sub(start))
     }
 
+    /// Returns the time from the last byte that was `moved` to the last sample.
+    pub(crate) fn silent_for<T: PartialEq>(&self, moved: impl Fn(&Sample) -> T) -> Span {
+        let Some(last) = self.whole.last() else { return Span::ZERO };
+        let progress = self.whole.iter().find(|sample| moved(sample) == moved(last));
+        progress.map_or(Span::ZERO, |first| last.at.saturating_sub(first.at))
+    }
+
     /// Returns the growth of a counter of the kernel in the judged part.
     pub(crate) fn growth(&self, counter: impl Fn(&TcpInfo) -> Option<u64>) -> Option<u64> {
         let last = counter(&self.snapshots.last()?.sample.tcp)?;

@@ -26,7 +26,7 @@ pub(crate) struct Scales {
 
 impl Scales {
     /// Takes note of a segment after which `flight` bytes are in flight, with the `window` as it stands in the header.
-    /// What room is left in a full window holds no further segment of `mss` bytes.
+    /// A window is full, too, if less than one MSS of it is left.
     pub(crate) fn sent(&mut self, flight: u64, window: Option<u16>, mss: u64) {
         let Some(window) = window.map(u64::from).filter(|window| *window > 0) else { return };
         let allows = |shift: &usize| flight as f64 <= (window << shift) as f64 * ALLOWED;

@@ -1,11 +1,15 @@
 //! Connections made of hand-written segments.
 
+#[path = "../src/segment.rs"]
+mod segment;
+
 use std::net::SocketAddr;
 
 use fullpipe_flow::{Explained, Finished, Flows, FlowsWithTimes, window_edit};
 use fullpipe_record::{At, CapturePoint, ChangedField, Evidence, FlowPair, FlowReport, WindowEdit};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::{Segment, SegmentOptions, flags};
+use segment::segment;
 
 const MSS: u32 = 1448;
 
@@ -86,26 +90,6 @@ fn between(from_client: bool, segment: Segment) -> Segment {
     let (client, server) = (address("192.0.2.1:40000"), address("198.51.100.2:5201"));
     let (source, destination) = if from_client { (client, server) } else { (server, client) };
     Segment { source, destination, ..segment }
-}
-
-fn segment() -> Segment {
-    Segment {
-        source: address("192.0.2.1:40000"),
-        destination: address("198.51.100.2:5201"),
-        network: 0,
-        overhead: 0,
-        sequence: 0,
-        acknowledgement: 0,
-        flags: 0,
-        window: 1_000,
-        payload: 0,
-        options: SegmentOptions::default(),
-        identification: None,
-        hops_left: 64,
-        traffic_class: 0,
-        checksum: 0,
-        checksum_is_unfinished: false,
-    }
 }
 
 fn syn_options(scale: u8) -> SegmentOptions {

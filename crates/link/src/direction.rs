@@ -164,6 +164,7 @@ impl<T: Train> Direction<T> {
     }
 
     /// Takes in `train`, of which a packet is lost behind the first `passing`.
+    // Apart from the way of a train that is whole, which is short so.
     #[inline(never)]
     fn offer_in_parts(&mut self, at: Time, train: T, passing: SegCount) -> Outcome<T> {
         let mut outcome = Outcome::default();
@@ -321,6 +322,7 @@ impl<T: Train> Direction<T> {
     }
 
     /// Sends `train`, which was not lost, through the stages up to the queue.
+    // As above: a plain path has no such stages.
     #[inline(never)]
     fn enter(&mut self, at: Time, mut train: T) -> Outcome<T> {
         if let Some(edit) = self.stopping(&mut train) {

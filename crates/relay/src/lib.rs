@@ -13,7 +13,6 @@
 //! much was lost in that way.
 
 mod blocks;
-mod callers;
 mod direction;
 mod ending;
 mod far;
@@ -25,6 +24,7 @@ mod options;
 mod packer;
 mod pending;
 mod pipes;
+mod quotas;
 mod relay;
 mod rules;
 mod sockets;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, available_parallelism};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Network, PeerTls, canonical};
+use fullpipe_control::{ClientPlaces, Network, PeerTls, canonical};
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
@@ -17,13 +17,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::{interval, sleep, timeout};
 
-use crate::callers::{Callers, Quotas};
 use crate::far::Far;
 use crate::leg::Leg;
 use crate::near::{Pool, Ready};
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
 use crate::pending::{Pending, Place};
 use crate::pipes::{MAX_PIPES, Pipes};
+use crate::quotas::Quotas;
 use crate::rules::Target;
 use crate::sockets::{CONNECT_DEADLINE, listen, prepare, raise_descriptors, reach, unless_reset};
 use crate::worker::{Inbox, Joint, Pair, Worker};
@@ -134,7 +134,7 @@ impl<'r> Reporter<'r> {
 /// The part of a relay, with what it needs.
 enum Part {
     /// Clients call it, and go on in this way.
-    OfClients(Rc<Onward>, Callers),
+    OfClients(Rc<Onward>, Arc<ClientPlaces>),
     /// Near relays call it.
     OfNearRelays(Rc<Far>, Pending),
 }
@@ -157,7 +157,7 @@ impl Relay {
     fn new(options: &RelayOptions, workers: &Workers, events: UnboundedSender<RelayEvent>) -> Result<Self, RelayError> {
         let tls = |plain: bool| (!plain).then(PeerTls::new).transpose();
         let of_clients =
-            |onward| Part::OfClients(Rc::new(onward), Callers::of_each(options.max_connections_per_address));
+            |onward| Part::OfClients(Rc::new(onward), ClientPlaces::new(u32::MAX, options.max_connections_per_address));
         let part = match options.role.clone() {
             Role::Alone { to } => of_clients(Onward::Alone(to)),
             Role::Near { to, via, key, plain, compress, pool } => {
@@ -210,11 +210,11 @@ impl Relay {
         }
         let relay = Rc::clone(self);
         match &self.part {
-            Part::OfClients(onward, callers) => {
-                let Some(caller) = callers.admit(client.ip()) else {
+            Part::OfClients(onward, places) => {
+                let Ok(place) = places.take(client.ip()) else {
                     return self.reject(client, "its address has as many connections as one may have");
                 };
-                let (onward, quotas) = (Rc::clone(onward), Quotas::new(permit, Some(caller)));
+                let (onward, quotas) = (Rc::clone(onward), Quotas::new(permit, Some(place)));
                 self.begin(client, async move { Ok(Some((relay.join(&onward, stream).await?, quotas))) });
             }
             Part::OfNearRelays(far, pending) => {

@@ -18,7 +18,6 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::blocks::BlockReader;
-use crate::callers::Quotas;
 use crate::direction::{Blocks, Direction, Shared, Turn};
 use crate::ending::{Ending, Next, Side};
 use crate::followed::Followed;
@@ -27,6 +26,7 @@ use crate::message::Status;
 use crate::options::RelayEvent;
 use crate::packer::Packer;
 use crate::pipes::Pipes;
+use crate::quotas::Quotas;
 use crate::sockets::{CONNECT_DEADLINE, unpace};
 
 /// Two sides that are to be joined.

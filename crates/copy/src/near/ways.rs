@@ -33,7 +33,7 @@ impl Run {
     /// are like those of this host.
     pub(super) fn early_connections(&self, rtt: Span, own: &HostSettings) -> u16 {
         let options = &self.options;
-        // What is not to be encrypted takes the port that the server answers with.
+        // Unencrypted data takes the port that the server answers with.
         if options.dry_run || options.transport == Transport::Quic || !options.unencrypted.is_empty() {
             return 0;
         }

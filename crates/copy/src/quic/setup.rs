@@ -308,7 +308,7 @@ impl Attempts {
         let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
         let made = self.pending.get(&handle).ok_or_else(gone)?;
         let socket = narrow(&self.socket, made.called, made.connection.remote_address())?;
-        // What has come before waits at the other socket. What fails fails again where the rest is received.
+        // Datagrams that came before wait at the other socket. A failure comes again with the next datagram.
         let _ = self.receive(Instant::now());
         let Pending { connection, signals, .. } = self.pending.remove(&handle).ok_or_else(gone)?;
         self.endpoint.set_server_config(None);

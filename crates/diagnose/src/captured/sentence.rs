@@ -16,7 +16,7 @@ use crate::thresholds::IDLE_CAPTURE_SHARE;
 pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &Finding) -> Option<String> {
     let view = View { figures, capture };
     let (rate, rtt) = (figures.rate, text::time(figures.rtt));
-    let (in_flight, window) = (text::size(figures.mean(|one| one.outstanding)), allowed(figures));
+    let (in_flight, window) = (text::size(figures.mean(|one| one.outstanding)), allowed(&view));
     match finding.verdict {
         LegalVerdict::Unknown(_) => Some(one_way(capture.only?, rate)),
         LegalVerdict::Mtu(MtuVerdict::BlackHole) if capture.only.is_some() => Some(format!(
@@ -112,23 +112,20 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
     }
 }
 
-/// Returns the receiver's window in words. Where no handshake shows its scale, and what is in flight does not either,
-/// it is never full.
-fn allowed(figures: &Figures) -> String {
-    let last = figures.flows.first().and_then(|flow| flow.whole.last());
-    let is_scale_unknown = last.is_some_and(|last| last.tcp.window_scaling.is_none() && last.tcp.snd_wscale.is_none());
-    let window = figures.mean(|one| one.window);
-    if window.is_none() && is_scale_unknown {
-        return "more, whatever the scale of its windows,".to_owned();
+/// Returns the receiver's window in words. If neither a handshake nor the data in flight shows its scale, it is never
+/// full.
+fn allowed(view: &View) -> String {
+    match view.figures.mean(|one| one.window) {
+        None if view.lacks_handshake() => "more, whatever the scale of its windows,".to_owned(),
+        window => text::size(window),
     }
-    text::size(window)
 }
 
 /// Returns the sentence about a send buffer, or what looks like one from the place of the capture.
 fn of_buffer(view: &View, finding: &Finding) -> String {
     let figures = view.figures;
     let (rate, rtt) = (figures.rate, text::time(figures.rtt));
-    let (in_flight, window) = (text::size(figures.mean(|one| one.outstanding)), allowed(figures));
+    let (in_flight, window) = (text::size(figures.mean(|one| one.outstanding)), allowed(view));
     let waits_in_host = finding.other == Some(CapacityVerdict::HostQueue.into());
     if view.is_at_sender() && !waits_in_host {
         return format!(

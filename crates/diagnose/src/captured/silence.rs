@@ -23,7 +23,7 @@ impl View<'_> {
     /// answer comes, whether one would pass here or not. A transfer of which the answers pass elsewhere goes on.
     pub(super) fn repeats_in_vain(&self) -> Option<Finding> {
         let is_first_window = self.passed() <= MAX_FIRST_WINDOW && self.passed() > ByteCount::ZERO;
-        let found = is_first_window && self.figures.flows.iter().all(|flow| mtu::repeats_without_more(&flow.whole));
+        let found = is_first_window && self.figures.flows.iter().all(mtu::repeats_without_more);
         found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
     }
 

@@ -57,6 +57,12 @@ impl View<'_> {
         !self.is_at_sender() && self.figures.snapshots().all(|snapshot| snapshot.sample.tcp.rtt.is_none())
     }
 
+    /// Returns whether no handshake was captured, which would show the scale of the windows.
+    pub(super) fn lacks_handshake(&self) -> bool {
+        let last = self.figures.flows.first().and_then(|flow| flow.whole.last());
+        last.is_some_and(|last| last.tcp.window_scaling.is_none())
+    }
+
     pub(super) fn is_at_sender(&self) -> bool {
         self.capture.point == Some(At::Sender)
     }

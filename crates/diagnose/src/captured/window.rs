@@ -55,17 +55,11 @@ impl View<'_> {
         // The kernel lets a window grow for a program that reads what comes.
         let fixed = self.window_never_grew();
         let cause = if fixed { ReceiveWindowVerdict::SoRcvbuf } else { ReceiveWindowVerdict::TcpRmemMax };
-        if self.is_scale_inferred() {
+        if self.lacks_handshake() {
             // It is full under one of fourteen scales, as about every second buffer is by chance.
             return found.as_verdict(cause).or(SendBufferVerdict::TcpWmemMax);
         }
         found.as_verdict(cause).one_of_several()
-    }
-
-    /// Returns whether no handshake shows the scale of the windows, and what is in flight does.
-    fn is_scale_inferred(&self) -> bool {
-        let last = self.figures.flows.first().and_then(|flow| flow.whole.last());
-        last.is_some_and(|last| last.tcp.window_scaling.is_none() && last.tcp.snd_wscale.is_some())
     }
 
     /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires (RFC 9293,
@@ -118,18 +112,15 @@ impl View<'_> {
     pub(super) fn closed_on_the_way(&self) -> Option<Finding> {
         let flow = self.figures.flows.first()?;
         let (first, last) = (flow.whole.first()?, flow.whole.last()?);
-        let ended = flow.whole.iter().find(|sample| sample.bytes == last.bytes)?.at;
-        let is_silent = last.at.saturating_sub(ended) >= ended.saturating_sub(first.at);
-        // Without a handshake nobody here knows the scale.
-        let is_scale_unknown = last.tcp.window_scaling.is_none();
-        // It is not known either where no data followed an acknowledgement.
+        let is_silent = flow.silent_for(|sample| sample.bytes) * 2 >= last.at.saturating_sub(first.at);
+        // The window is not known either where no data followed an acknowledgement.
         let few = self.figures.mss? * FEW_SEGMENTS;
-        let is_open = is_scale_unknown || last.tcp.snd_wnd.is_none_or(|window| window >= few);
-        let may_be = is_scale_unknown || !self.is_at_sender();
-        let found = may_be && self.capture.probes >= MIN_PROBES && is_silent && is_open;
+        let is_open = last.tcp.snd_wnd.is_none_or(|window| window >= few) && !self.is_at_sender();
+        let may_be = self.lacks_handshake() || is_open;
+        let found = may_be && self.capture.probes >= MIN_PROBES && is_silent;
         let found = found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE))?;
-        let scale = ReceiveWindowVerdict::WindowScaleStripped;
-        Some(if is_scale_unknown { found.or(scale) } else { found.one_of_several() })
+        let stripped = ReceiveWindowVerdict::WindowScaleStripped;
+        Some(if self.lacks_handshake() { found.or(stripped) } else { found.one_of_several() })
     }
 
     /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in each round trip a

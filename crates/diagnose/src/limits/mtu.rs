@@ -2,11 +2,12 @@
 
 use fullpipe_model::framing;
 use fullpipe_record::{At, Buffer, Change, IpVersion, Limit, MtuVerdict, Remedy, Sample, Scope};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount};
 
 use crate::advice::Advice;
 use crate::figures::Figures;
 use crate::finding::Finding;
+use crate::flow::Flow;
 use crate::limits::Facts;
 use crate::manual_remedy::ManualRemedy;
 use crate::path;
@@ -63,8 +64,8 @@ pub(crate) fn without_progress(figures: &Figures) -> Option<Finding> {
     let has_arrived = |sample: &Sample| figures.mss.is_some() && sample.tcp.bytes_received >= figures.mss;
     let only_small_ones_pass = !figures.evidence.receiver_samples.iter().any(has_arrived)
         && last.iter().all(|sample| passed(sample).map_or(unknown_passes, |passed| !passed));
-    let is_silent = |whole: &[&Sample]| silent_for(whole, |sample| sample.tcp.bytes_acked) >= MIN_TIME_WITHOUT_PROGRESS;
-    let all_silent = !last.is_empty() && figures.flows.iter().all(|flow| is_silent(&flow.whole));
+    let is_silent = |flow: &Flow| flow.silent_for(|sample| sample.tcp.bytes_acked) >= MIN_TIME_WITHOUT_PROGRESS;
+    let all_silent = !last.is_empty() && figures.flows.iter().all(is_silent);
     // A sender that only probes a closed window, or one of less than a segment, has nothing on the way that vanishes.
     let all_wait = last.iter().all(|sample| sample.outstanding() != Some(ByteCount::ZERO));
     let all_time_out = all_wait && last.iter().all(|sample| timeouts(sample) >= MIN_TIMEOUTS);
@@ -73,21 +74,14 @@ pub(crate) fn without_progress(figures: &Figures) -> Option<Finding> {
 
 /// Returns whether a sender of which no answer was captured sends the same again when its timer expires, and nothing
 /// else any more.
-pub(crate) fn repeats_without_more(samples: &[&Sample]) -> bool {
-    let is_silent = silent_for(samples, |sample| sample.bytes) >= MIN_TIME_WITHOUT_PROGRESS;
-    is_silent && samples.last().is_some_and(|last| timeouts(last) >= MIN_TIMEOUTS)
+pub(crate) fn repeats_without_more(flow: &Flow) -> bool {
+    let is_silent = flow.silent_for(|sample| sample.bytes) >= MIN_TIME_WITHOUT_PROGRESS;
+    is_silent && flow.whole.last().is_some_and(|last| timeouts(last) >= MIN_TIMEOUTS)
 }
 
 /// Returns the timeouts since the last progress.
 fn timeouts(sample: &Sample) -> u64 {
     sample.tcp.timeouts_in_a_row.map_or(0, SegCount::get)
-}
-
-/// Returns the time from the last byte that was `moved` to the last snapshot.
-fn silent_for<T: PartialEq>(samples: &[&Sample], moved: impl Fn(&Sample) -> T) -> Span {
-    let Some(last) = samples.last() else { return Span::ZERO };
-    let progress = samples.iter().find(|sample| moved(sample) == moved(last));
-    progress.map_or(Span::ZERO, |first| last.at.saturating_sub(first.at))
 }
 
 /// The figures of packets of the wrong size.
