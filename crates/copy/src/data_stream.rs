@@ -19,12 +19,16 @@ const TLS_BUFFER: usize = 256 << 10;
 /// Time after which a connection that acknowledges nothing is given up; its data then takes another.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
 
+/// Bytes that one segment brings, or two.
+const LITTLE: usize = 3000;
+
 /// One connection whose other end has proved that it knows the secret.
 #[derive(Debug)]
 pub(crate) struct DataStream {
     socket: TcpStream,
     /// `None` if data is not encrypted.
     tls: Option<Connection>,
+    acknowledges_at_once: bool,
 }
 
 /// Connections for data. Without any, the connection of the messages carries it.
@@ -68,7 +72,21 @@ impl DataStream {
         options.set_tcp_user_timeout(Some(DEAD_AFTER))?;
         let keepalive = TcpKeepalive::new().with_time(DEAD_AFTER / 2).with_interval(DEAD_AFTER / 4);
         options.set_tcp_keepalive(&keepalive.with_retries(2))?;
-        Ok(Self { socket, tls })
+        Ok(Self { socket, tls, acknowledges_at_once: false })
+    }
+
+    /// Acknowledges each segment at once while little arrives: an acknowledgement that waits for the next segment (RFC
+    /// 1122, section 4.2.3.2) looks like a queue on the path to a sender that gives way.
+    pub(crate) fn acknowledge_at_once(&mut self) {
+        self.acknowledges_at_once = true;
+    }
+
+    /// Acknowledges what was read, if it is so little that the kernel might wait.
+    fn acknowledge(&self, read: usize) {
+        if self.acknowledges_at_once && read <= LITTLE {
+            // Only a hint; a connection that has ended needs none.
+            let _ = SockRef::from(&self.socket).set_tcp_quickack(true);
+        }
     }
 
     /// Returns the shortest round-trip time so far.
@@ -107,17 +125,23 @@ fn send_records(tls: &mut Connection, socket: &mut TcpStream) -> io::Result<()> 
 
 impl Read for DataStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let Some(tls) = &mut self.tls else { return self.socket.read(into) };
         loop {
+            let Some(tls) = &mut self.tls else {
+                let read = self.socket.read(into)?;
+                self.acknowledge(read);
+                return Ok(read);
+            };
             match tls.reader().read(into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
             send_records(tls, &mut self.socket)?;
-            if tls.read_tls(&mut self.socket)? == 0 {
+            let read = tls.read_tls(&mut self.socket)?;
+            if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             tls.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
+            self.acknowledge(read);
         }
     }
 }

@@ -172,7 +172,10 @@ impl Receiver {
     /// # Errors
     /// Fails if a thread cannot be started.
     pub(crate) fn start(self: &Arc<Self>, connections: Connections) -> io::Result<()> {
-        for stream in connections.streams {
+        for mut stream in connections.streams {
+            if self.common.bounds.scavenge {
+                stream.acknowledge_at_once();
+            }
             self.start_stream(stream, false)?;
         }
         if let Some((connection, streams)) = connections.quic {

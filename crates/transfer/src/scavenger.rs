@@ -28,7 +28,7 @@ const HALVINGS: u32 = 3;
 /// Share by which the window grows in a round next to a queue below the target. It doubles in so many rounds without a
 /// queue: the path then carries more than it did.
 const GENTLE_GROWTH: f64 = 1.0 / 64.0;
-const QUIET_DOUBLING: f64 = 16.0;
+const QUIET_DOUBLING: f64 = 8.0;
 
 /// Rounds in a row above the target until the window shrinks: one may be the delay of a busy host, and only then the
 /// effect of the last time is seen.
@@ -54,6 +54,9 @@ const SLOWDOWN_INTERVAL: Span = Span::from_secs(10);
 const SLOWDOWN_ROUNDS: u32 = 2;
 const SLOWDOWN: f64 = 0.5;
 
+/// Multiples of a queue of its own that drain in a round at a lower rate.
+const DRAINED: f64 = 1.5;
+
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.
 #[derive(Debug)]
 pub struct Scavenger {
@@ -65,13 +68,17 @@ pub struct Scavenger {
     /// Rounds in a row without a queue, with one of others, and with one above the target.
     quiet: u32,
     of_others: u32,
+    /// The round-trip time of what may be the queue of others: it has slowed down to see whether it is its own.
+    suspected: Option<Span>,
     above: u32,
     /// Rounds since the last large change.
     settled: u32,
     /// Times that this start has halved its growth, and rounds in a row that would.
     halvings: u32,
     delayed: u32,
+    /// Rounds for which it sends only this part of its rate.
     slowdown: u32,
+    factor: f64,
     backoff: u32,
     total: Span,
     yielding: Span,
@@ -94,11 +101,13 @@ impl Scavenger {
             base_seen: Time::default(),
             quiet: 0,
             of_others: 0,
+            suspected: None,
             settled: 0,
             halvings: 0,
             delayed: 0,
             above: 0,
             slowdown: 0,
+            factor: SLOWDOWN,
             backoff: 1,
             total: Span::ZERO,
             yielding: Span::ZERO,
@@ -110,8 +119,11 @@ impl Scavenger {
         let (base, target) = (self.rounds.base(), self.rounds.target());
         let seen = self.rounds.follow(at, sample);
         if base.saturating_sub(self.rounds.base()) > target.scaled(0.5) {
-            // A part of what seemed to be the path was the queue of others.
+            // A part of what seemed to be the path was the queue of others, and that has gone.
             self.backoff = 1;
+            if self.phase != Phase::Yield {
+                self.enter(Phase::Start);
+            }
         }
         if let Some(seen) = seen {
             self.total += seen.length;
@@ -137,18 +149,39 @@ impl Scavenger {
     fn rate(&self, mss: ByteCount) -> BitRate {
         let rtt = self.rounds.rtt();
         let least = MIN_SEGMENTS * mss.as_f64() / rtt.max(MIN_ROUND).as_secs_f64();
-        let factor = if self.slowdown > 0 { SLOWDOWN } else { 1.0 };
-        let rate = (factor * self.window / rtt.as_secs_f64()).max(least);
+        let factor = if self.slowdown > 0 { self.factor } else { 1.0 };
+        let rate = (factor * self.window / self.damped(rtt)).max(least);
         BitRate::from_bps_f64(8.0 * rate)
     }
 
+    /// Returns the queue of this round-trip time in multiples of the target.
+    fn in_targets(&self, rtt: Span) -> f64 {
+        rtt.saturating_sub(self.rounds.base()).as_secs_f64() / self.rounds.target().as_secs_f64()
+    }
+
+    /// Returns the newest queue in multiples of the target. Over short paths the shortest of a round is from before the
+    /// effect of the last growth.
+    fn newest(&self) -> f64 {
+        self.in_targets(self.rounds.rtt())
+    }
+
+    /// Returns the seconds in which a window is sent at this round-trip time. What a rate does to the queue is seen a
+    /// round-trip time and a sample later: over short paths the whole of a queue would make it swing.
+    fn damped(&self, rtt: Span) -> f64 {
+        let base = self.rounds.base();
+        let part = base.as_secs_f64() / (base + MIN_ROUND).as_secs_f64();
+        (base + rtt.saturating_sub(base).scaled(part)).as_secs_f64()
+    }
+
     fn decide(&mut self, at: Time, seen: &Seen) {
-        // In multiples of the target.
-        let delay = seen.rtt.saturating_sub(self.rounds.base()).as_secs_f64() / self.rounds.target().as_secs_f64();
+        let delay = self.in_targets(seen.rtt);
         self.settled += 1;
         self.above = if delay > 1.0 { self.above + 1 } else { 0 };
-        self.quiet = if !seen.lost && delay <= 0.5 { self.quiet + 1 } else { 0 };
+        self.quiet = if !seen.lost && delay.max(self.newest()) <= 0.5 { self.quiet + 1 } else { 0 };
         self.of_others = if delay > QUEUE_OF_OTHERS { self.of_others + 1 } else { 0 };
+        if let Some(rtt) = self.suspected.take_if(|_| delay <= QUEUE_OF_OTHERS) {
+            self.fit_target(rtt);
+        }
         if delay <= 0.25 {
             self.base_seen = at;
         }
@@ -163,7 +196,7 @@ impl Scavenger {
     }
 
     fn start(&mut self, seen: &Seen, delay: f64) {
-        if !seen.lost && delay <= GROWTH_HALVES {
+        if !seen.lost && delay.max(self.newest()) <= GROWTH_HALVES {
             self.delayed = 0;
             // No faster than what was sent arrives: there may be nothing more to send.
             let most = self.window.max(2.0 * seen.delivered * seen.rtt.as_secs_f64());
@@ -174,17 +207,21 @@ impl Scavenger {
         self.delayed += 1;
         if self.delayed == 1 {
             self.halvings += 1;
-            let arrives = seen.delivered * (self.rounds.base() + self.rounds.target().scaled(0.5)).as_secs_f64();
+            let arrives = seen.delivered * self.damped(self.rounds.base() + self.rounds.target().scaled(0.5));
             self.window = arrives.min(self.window);
         }
         if seen.lost || self.delayed == ROUNDS_OF_QUEUE || self.halvings == HALVINGS {
             self.enter(Phase::Steady);
+            self.drain(seen);
         }
     }
 
     fn stay(&mut self, at: Time, seen: &Seen, delay: f64) {
         let has_settled = self.settled > ROUNDS_TO_SETTLE;
-        if has_settled && self.of_others >= ROUNDS_OF_OTHERS {
+        if has_settled && self.of_others >= ROUNDS_OF_OTHERS && self.suspected.is_none() {
+            (self.suspected, self.of_others) = (Some(seen.rtt), 0);
+            self.drain(seen);
+        } else if has_settled && self.of_others >= ROUNDS_OF_OTHERS {
             self.backoff = if self.settled < LASTING { (2 * self.backoff).min(MAX_BACKOFF) } else { 1 };
             self.window /= 2.0;
             self.enter(Phase::Yield);
@@ -201,18 +238,30 @@ impl Scavenger {
     /// Takes away what makes its own queue longer than the target.
     fn decrease(&mut self, seen: &Seen) {
         if self.above >= ROUNDS_TO_DECREASE {
-            self.above = 0;
-            self.window *= (self.rounds.base() + self.rounds.target()).as_secs_f64() / seen.rtt.as_secs_f64();
+            self.fit_target(seen.rtt);
         }
+    }
+
+    /// Makes the window so small that its queue is the target, where it makes one of this round-trip time.
+    fn fit_target(&mut self, rtt: Span) {
+        self.above = 0;
+        self.window *= self.damped(self.rounds.base() + self.rounds.target()) / self.damped(rtt);
+    }
+
+    /// Sends so much less that a queue of its own is gone soon.
+    fn drain(&mut self, seen: &Seen) {
+        let queue = seen.rtt.saturating_sub(self.rounds.base());
+        self.slowdown = SLOWDOWN_ROUNDS;
+        self.factor = (1.0 - DRAINED * queue.as_secs_f64() / seen.length.as_secs_f64()).max(SLOWDOWN);
     }
 
     fn grow_gently(&mut self, at: Time, seen: &Seen, delay: f64) {
         if seen.delivered * seen.rtt.as_secs_f64() > 0.7 * self.window {
             let growth = (GENTLE_GROWTH * (f64::from(self.quiet) / QUIET_DOUBLING).exp2()).min(GROWTH);
-            self.window += (growth * self.window).max(seen.mss) * (1.0 - delay);
+            self.window += (growth * self.window).max(seen.mss) * (1.0 - delay.max(self.newest())).max(0.0);
         }
         if at.since(self.base_seen) >= SLOWDOWN_INTERVAL {
-            (self.base_seen, self.slowdown) = (at, SLOWDOWN_ROUNDS);
+            (self.base_seen, self.slowdown, self.factor) = (at, SLOWDOWN_ROUNDS, SLOWDOWN);
         }
     }
 
@@ -227,7 +276,7 @@ impl Scavenger {
 
     fn enter(&mut self, phase: Phase) {
         (self.phase, self.settled, self.quiet, self.of_others) = (phase, 0, 0, 0);
-        (self.halvings, self.delayed) = (0, 0);
+        (self.halvings, self.delayed, self.suspected) = (0, 0, None);
     }
 }
 
@@ -283,6 +332,25 @@ mod tests {
             sender.run(&mut link, 5.0);
             let behind = sender.run(&mut link, 20.0);
             assert!(during < 0.05 && behind > 0.93, "{path:?}: {during}, then {behind}");
+        }
+    }
+
+    /// It may just have begun again next to them, with their queue as a part of the path.
+    #[test]
+    fn whenever_the_others_end_it_has_the_link_soon() {
+        for path in PATHS {
+            for moment in 0..40 {
+                let mut link = Link::new(path);
+                let round = link.base.max(MIN_ROUND.as_secs_f64());
+                link.other = Some(Cubic::new());
+                link.run(25.0, |_, _, _| 0.0);
+                let mut sender = Sender::on(&link);
+                sender.run(&mut link, 10.0 + 0.25 * f64::from(moment));
+                link.other = None;
+                sender.run(&mut link, 40.0 * round);
+                let share = sender.run(&mut link, 10.0 * round);
+                assert!(share > 0.65, "{path:?}, ended after {moment}: {share}");
+            }
         }
     }
 
