@@ -161,7 +161,7 @@ fn killed_at_any_moment_it_leaves_a_way_back() {
     let before = everything();
     let seed = 7;
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    // Moments are taken from this long, which follows the machine: what an apply takes changes with the load on its disk.
+    // Moments are taken from so long, which follows the machine: an apply takes longer on a busy disk.
     let mut span = Duration::from_millis(20);
     let mut met = 0;
     for round in 0..100 {
