@@ -131,10 +131,6 @@ impl Settled {
         }
         arrange(&mut flows, &mut times, places);
         let transfers = transfers(&mut followed, &blocks, &numbers, &flows, explained);
-        if threads > 1 {
-            // To free what many connections had takes a while. If no thread can be started, it is freed here.
-            let _ = thread::Builder::new().name("free".to_owned()).spawn(move || drop((followed, blocks)));
-        }
         Finished { flows, times, unanswered, transfers, left_out }
     }
 
