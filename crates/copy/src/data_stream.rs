@@ -161,3 +161,34 @@ impl Write for DataStream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{SendFlags, send};
+    use std::net::TcpListener;
+    use std::thread;
+
+    /// The kernel does so for some sixteen segments (`TCP_MAX_QUICKACKS`), and then waits for each second one.
+    #[test]
+    fn little_that_arrives_is_acknowledged_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        SockRef::from(&listener).set_tcp_mss(1000).unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = listener.accept().unwrap().0;
+        let mut stream = DataStream { socket, tls: None, acknowledges_at_once: false };
+        stream.acknowledge_at_once();
+        let reading = thread::spawn(move || while stream.read(&mut [0; 4096]).unwrap() > 0 {});
+        let segment = vec![0; tcp_info(&near).unwrap().snd_mss.unwrap().get() as usize];
+        let smoothed = (0..40).map(|_| {
+            // None is marked as the last, which would be acknowledged as it is read.
+            send(&near, &segment, SendFlags::MORE).unwrap();
+            thread::sleep(Duration::from_millis(5));
+            tcp_info(&near).unwrap().rtt.unwrap()
+        });
+        let shortest = smoothed.skip(25).min().unwrap();
+        drop(near);
+        reading.join().unwrap();
+        assert!(shortest < Span::from_millis(1), "{shortest}");
+    }
+}
