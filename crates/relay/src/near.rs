@@ -53,7 +53,7 @@ pub(crate) struct Pool {
     idle: RefCell<VecDeque<Ready>>,
     /// The windows of those that wait are growing, one after the other.
     is_growing: Cell<bool>,
-    /// Connections that are being made.
+    /// Connections that are being made, or whose window is growing.
     coming: Cell<usize>,
     /// Calls at once.
     calls: Semaphore,
@@ -100,12 +100,12 @@ impl Pool {
     /// Makes connections until as many wait as are to wait.
     pub(crate) fn fill(self: &Rc<Self>) {
         while self.idle.borrow().len() + self.coming.get() < self.size {
-            self.coming.set(self.coming.get() + 1);
+            self.coming.update(|coming| coming + 1);
             let pool = Rc::clone(self);
             spawn_local(async move {
                 let ready = pool.call_until_answered().await;
                 pool.idle.borrow_mut().push_back(ready);
-                pool.coming.set(pool.coming.get() - 1);
+                pool.coming.update(|coming| coming - 1);
                 pool.grow();
             });
         }
@@ -119,8 +119,10 @@ impl Pool {
         let pool = Rc::clone(self);
         spawn_local(async move {
             while let Some(ready) = pool.take_small() {
+                pool.coming.update(|coming| coming + 1);
                 let grown =
                     timeout(CONNECT_DEADLINE, grown(ready)).await.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)));
+                pool.coming.update(|coming| coming - 1);
                 match grown {
                     Ok(ready) => {
                         pool.idle.borrow_mut().push_front(ready);
@@ -286,6 +288,7 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio::sync::mpsc::UnboundedReceiver;
     use tokio::task::LocalSet;
+    use tokio::task::yield_now;
 
     fn pool(via: &str, size: u16) -> (Rc<Pool>, UnboundedReceiver<RelayEvent>) {
         let key = Key::from_file_content(b"correct horse battery").unwrap();
@@ -397,8 +400,11 @@ mod tests {
                 pool.fill();
                 let has_grown = || pool.idle.borrow().front().is_some_and(|ready| ready.window.is_some());
                 while !has_grown() {
-                    sleep(Duration::from_millis(1)).await;
+                    // As each client that comes meanwhile does.
+                    pool.fill();
+                    yield_now().await;
                 }
+                assert_eq!((pool.idle.borrow().len(), pool.coming.get()), (1, 0));
                 pool.ask(&"host:22".parse().unwrap()).await.unwrap();
                 assert_eq!(requests.await.unwrap(), expected);
             });

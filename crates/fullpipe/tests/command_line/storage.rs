@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Running, document, free_port, sentence, wait_for_listener};
+use fullpipe_testkit::{Running, document, free_port, sentence, wait_for_listener, within};
 use serde_json::Value;
 
 const LENGTH: usize = 5_000_001;
@@ -94,6 +94,14 @@ fn a_disk_that_is_full_ends_the_test_and_says_so() {
     assert!(message.contains("No space left on device"), "{message}");
 }
 
+/// Returns whether a process has this file open.
+fn is_open(file: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read_dir(entry.ok()?.path().join("fd")).ok());
+    // Others end meanwhile.
+    let mut links = processes.flatten().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    links.any(|link| link == Path::new(file))
+}
+
 #[test]
 fn a_file_that_is_cut_while_it_is_sent_is_an_error() {
     let folder = Folder::new("cut");
@@ -101,7 +109,8 @@ fn a_file_that_is_cut_while_it_is_sent_is_an_error() {
     let cutter = {
         let file = file.clone();
         thread::spawn(move || {
-            thread::sleep(Duration::from_millis(500));
+            assert!(within(Duration::from_secs(20), || is_open(&file)), "nobody opens it");
+            thread::sleep(Duration::from_millis(300));
             File::options().write(true).open(file).unwrap().set_len(100_000).unwrap();
         })
     };
