@@ -159,10 +159,10 @@ impl Scavenger {
         rtt.saturating_sub(self.rounds.base()).as_secs_f64() / self.rounds.target().as_secs_f64()
     }
 
-    /// Returns the newest queue in multiples of the target. Over short paths the shortest of a round is from before the
-    /// effect of the last growth.
-    fn newest(&self) -> f64 {
-        self.in_targets(self.rounds.rtt())
+    /// Returns the longer of a round's queue and the newest, in multiples of the target. Over short paths the shortest
+    /// round-trip time of a round is from before the effect of the last growth.
+    fn recent(&self, seen: &Seen) -> f64 {
+        self.in_targets(seen.rtt.max(self.rounds.rtt()))
     }
 
     /// Returns the seconds in which a window is sent at this round-trip time. What a rate does to the queue is seen a
@@ -177,7 +177,7 @@ impl Scavenger {
         let delay = self.in_targets(seen.rtt);
         self.settled += 1;
         self.above = if delay > 1.0 { self.above + 1 } else { 0 };
-        self.quiet = if !seen.lost && delay.max(self.newest()) <= 0.5 { self.quiet + 1 } else { 0 };
+        self.quiet = if !seen.lost && self.recent(seen) <= 0.5 { self.quiet + 1 } else { 0 };
         self.of_others = if delay > QUEUE_OF_OTHERS { self.of_others + 1 } else { 0 };
         if let Some(rtt) = self.suspected.take_if(|_| delay <= QUEUE_OF_OTHERS) {
             self.fit_target(rtt);
@@ -187,7 +187,7 @@ impl Scavenger {
         }
         self.slowdown = self.slowdown.saturating_sub(1);
         match self.phase {
-            Phase::Start => self.start(seen, delay),
+            Phase::Start => self.start(seen),
             Phase::Steady => self.stay(at, seen, delay),
             Phase::Yield => self.give_way(seen, delay),
         }
@@ -195,8 +195,8 @@ impl Scavenger {
         self.window = self.window.max(least);
     }
 
-    fn start(&mut self, seen: &Seen, delay: f64) {
-        if !seen.lost && delay.max(self.newest()) <= GROWTH_HALVES {
+    fn start(&mut self, seen: &Seen) {
+        if !seen.lost && self.recent(seen) <= GROWTH_HALVES {
             self.delayed = 0;
             // No faster than what was sent arrives: there may be nothing more to send.
             let most = self.window.max(2.0 * seen.delivered * seen.rtt.as_secs_f64());
@@ -218,21 +218,27 @@ impl Scavenger {
 
     fn stay(&mut self, at: Time, seen: &Seen, delay: f64) {
         let has_settled = self.settled > ROUNDS_TO_SETTLE;
-        if has_settled && self.of_others >= ROUNDS_OF_OTHERS && self.suspected.is_none() {
-            (self.suspected, self.of_others) = (Some(seen.rtt), 0);
-            self.drain(seen);
-        } else if has_settled && self.of_others >= ROUNDS_OF_OTHERS {
-            self.backoff = if self.settled < LASTING { (2 * self.backoff).min(MAX_BACKOFF) } else { 1 };
-            self.window /= 2.0;
-            self.enter(Phase::Yield);
+        if has_settled && self.of_others >= ROUNDS_OF_OTHERS {
+            self.meet_others(seen);
         } else if seen.lost && has_settled {
             self.window /= 2.0;
             self.enter(Phase::Steady);
         } else if delay > 1.0 && has_settled {
             self.decrease(seen);
         } else if delay <= 1.0 && self.slowdown == 0 {
-            self.grow_gently(at, seen, delay);
+            self.grow_gently(at, seen);
         }
+    }
+
+    /// Suspects the queue of others, and gives way to it if it is still there once its own would have drained.
+    fn meet_others(&mut self, seen: &Seen) {
+        if self.suspected.is_none() {
+            (self.suspected, self.of_others) = (Some(seen.rtt), 0);
+            return self.drain(seen);
+        }
+        self.backoff = if self.settled < LASTING { (2 * self.backoff).min(MAX_BACKOFF) } else { 1 };
+        self.window /= 2.0;
+        self.enter(Phase::Yield);
     }
 
     /// Takes away what makes its own queue longer than the target.
@@ -251,17 +257,22 @@ impl Scavenger {
     /// Sends so much less that a queue of its own is gone soon.
     fn drain(&mut self, seen: &Seen) {
         let queue = seen.rtt.saturating_sub(self.rounds.base());
-        self.slowdown = SLOWDOWN_ROUNDS;
-        self.factor = (1.0 - DRAINED * queue.as_secs_f64() / seen.length.as_secs_f64()).max(SLOWDOWN);
+        self.slow_down(1.0 - DRAINED * queue.as_secs_f64() / seen.length.as_secs_f64());
     }
 
-    fn grow_gently(&mut self, at: Time, seen: &Seen, delay: f64) {
+    /// Sends this part of its rate for two rounds, or half of it if that is more.
+    fn slow_down(&mut self, factor: f64) {
+        (self.slowdown, self.factor) = (SLOWDOWN_ROUNDS, factor.max(SLOWDOWN));
+    }
+
+    fn grow_gently(&mut self, at: Time, seen: &Seen) {
         if seen.delivered * seen.rtt.as_secs_f64() > 0.7 * self.window {
             let growth = (GENTLE_GROWTH * (f64::from(self.quiet) / QUIET_DOUBLING).exp2()).min(GROWTH);
-            self.window += (growth * self.window).max(seen.mss) * (1.0 - delay.max(self.newest())).max(0.0);
+            self.window += (growth * self.window).max(seen.mss) * (1.0 - self.recent(seen)).max(0.0);
         }
         if at.since(self.base_seen) >= SLOWDOWN_INTERVAL {
-            (self.base_seen, self.slowdown, self.factor) = (at, SLOWDOWN_ROUNDS, SLOWDOWN);
+            self.base_seen = at;
+            self.slow_down(SLOWDOWN);
         }
     }
 
