@@ -1,7 +1,7 @@
 //! The values that two hosts agree on in their handshake, as their settings and the path have it.
 
 use fullpipe_model::{framing, kernel};
-use fullpipe_record::{Buffer, Direction, Edit, HostSettings, Path, PathDirection, Segmentation, TooBig, Transport};
+use fullpipe_record::{Buffer, Direction, Edit, Path, PathDirection, Segmentation, TooBig, Transport};
 use fullpipe_tcp::{Autotuning, Clock, CongestionControl, ReceiverSetup, SenderSetup};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -40,7 +40,9 @@ pub(crate) struct Connection {
     pub(crate) scales: [Option<u8>; 2],
     /// The shift that the receiver offers.
     pub(crate) offered_scale: Option<u8>,
+    /// The window of the receiver's handshake segment, and the one that its next packet says.
     pub(crate) first_window: ByteCount,
+    next_window: ByteCount,
     /// The request for both socket buffers.
     pub(crate) fixed: Option<ByteCount>,
     send_buffer: (ByteCount, ByteCount),
@@ -76,8 +78,11 @@ impl Connection {
         let buffer = buffer.with_packets(receiver, mss);
         let is_tuned = fixed.is_none() && receiver.moderate_rcvbuf;
         let at_first = if fixed.is_some() { buffer.space() } else { receiver.tcp_rmem.default };
-        let first_window = first_window(receiver, at_first, mss, fixed.is_some());
+        let space = kernel::Share::at_first(receiver).window(at_first);
+        let first_window =
+            if fixed.is_some() { kernel::offered_at_first(space, mss) } else { kernel::first_window(receiver, mss) };
         let scales = scales(plan, buffer.scale());
+        let next_window = kernel::window_behind_handshake(receiver, [space, first_window], mss, scales[0]);
         // A window that grows later lets the kernel send longer segments, too. Here they keep their first size.
         let offered = if is_tuned { first_window } else { buffer.advertised() };
         let window = lowered(path, first_window).max(arriving(path, offered, scales));
@@ -95,6 +100,7 @@ impl Connection {
             scales,
             offered_scale: buffer.scale(),
             first_window,
+            next_window,
             fixed,
             send_buffer: fixed.map_or((sender.tcp_wmem.default, sender.tcp_wmem.max), |request| {
                 let stored = kernel::stored_sndbuf(sender, request);
@@ -129,7 +135,7 @@ impl Connection {
             max_pacing_rate: plan.request.pacing.filter(|rate| *rate > BitRate::ZERO),
             buffer: self.send_buffer,
             handshake: self.handshake,
-            first_window: self.first_window_that_arrives(&plan.path),
+            first_window: self.window_before_data(&plan.path),
             window_scale: self.scales[1],
             timestamps: self.timestamps,
             seed,
@@ -139,6 +145,12 @@ impl Connection {
     /// Returns the window of the receiver's handshake segment as it arrives: devices on the way lower it.
     pub(crate) fn first_window_that_arrives(&self, path: &Path) -> ByteCount {
         lowered(path, self.first_window)
+    }
+
+    /// Returns the window that the sender knows when its data begins: the answer to its first message may say more than
+    /// the handshake could.
+    fn window_before_data(&self, path: &Path) -> ByteCount {
+        self.first_window_that_arrives(path).max(arriving(path, self.next_window, self.scales))
     }
 
     /// The receiving end of a connection that begins with `first` segments in one train.
@@ -154,7 +166,7 @@ impl Connection {
             autotuning: self.autotuning,
             share: [at_first, learnt],
             window_scale: self.scales[0],
-            first_window: self.first_window,
+            first_window: self.next_window,
             max_blocks: if self.timestamps { 3 } else { 4 },
             timestamps: self.timestamps,
             echo: sender.stamp_before(Span::ZERO),
@@ -250,14 +262,6 @@ fn arriving(path: &Path, window: ByteCount, scales: [Option<u8>; 2]) -> ByteCoun
     let [scale, seen] = scales.map(Option::unwrap_or_default);
     let field = ByteCount::new(window.get() >> scale).min(kernel::largest_window(None));
     ByteCount::new(lowered(path, field).get() << seen)
-}
-
-/// The window of the receiver's handshake segment (`tcp_select_initial_window`).
-fn first_window(receiver: &HostSettings, space: ByteCount, mss: ByteCount, is_fixed: bool) -> ByteCount {
-    if !is_fixed {
-        return kernel::first_window(receiver, mss);
-    }
-    kernel::offered_at_first(kernel::Share::at_first(receiver).window(space), mss)
 }
 
 /// The shift of the receiver's windows as each end applies it. Middleboxes change what the other end was offered: the

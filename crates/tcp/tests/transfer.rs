@@ -273,6 +273,33 @@ fn a_program_that_reads_nothing_closes_the_window_and_is_probed() {
     assert!(link.sender.acknowledged_segments() > before + 100);
 }
 
+/// Acknowledgements of four segments that arrive `pause` milliseconds behind others, over a path whose handshake took
+/// `rtt`.
+fn acks_after(pause: u64, rtt: u64) -> usize {
+    let mut receiver = receiver(ByteCount::from_kib(128), 7, Span::from_millis(rtt));
+    let mut arrive = |first: u64, millis: u64| {
+        let now = Time::ZERO + Span::from_millis(millis);
+        let stamp = Clock::new(250, Span::from_secs(1000)).stamp_before(Span::ZERO);
+        let segments = SegCount::new(1);
+        let burst = Burst { first, segments, stamp, echo: stamp, pushes: false, is_probe: false };
+        receiver.wake(now);
+        let answer = receiver.arrived(now, &burst);
+        let after_read = receiver.read(now, ByteCount::new(u64::MAX));
+        usize::from(answer.is_some()) + usize::from(after_read.is_some())
+    };
+    for first in 0..60 {
+        arrive(first, 10 * first);
+    }
+    (60..64).map(|first| arrive(first, 10 * first + pause)).sum()
+}
+
+#[test]
+fn a_receiver_acknowledges_each_segment_after_a_pause_longer_than_its_timeout() {
+    // The timeout of 20 ms is 220 ms, that of 200 ms is 600 ms.
+    let counts = [(100, 20), (300, 20), (300, 200), (700, 200)].map(|(pause, rtt)| acks_after(pause, rtt));
+    assert_eq!(counts, [2, 4, 2, 4]);
+}
+
 #[test]
 fn a_connection_that_changes_to_bbr_fills_a_path_that_loses_by_chance() {
     let mut link = Link::new(CongestionControl::Cubic, 100, 40, 400);

@@ -15,6 +15,7 @@ mod sizing;
 pub use defaults::defaults;
 pub use receive::{
     ReceiveBuffer, first_window, largest_window, offered_at_first, request_for_window, segment_in_window,
+    window_behind_handshake,
 };
 pub use request::{rmem_max, stored_rcvbuf, stored_sndbuf, wmem_max};
 pub use send::{

@@ -5,6 +5,9 @@ use super::{Share, rmem_max, stored_rcvbuf};
 
 /// The window of a first packet fills its 16 bits, and the buffer behind it is twice that (a337531b942b).
 const FIRST_WINDOW_OF_64_KIB: KernelVersion = KernelVersion::new(4, 20);
+/// The window behind a handshake may be larger than what its packets can say (378979e94e95; also in stable releases of
+/// June 2024).
+const WINDOW_BEHIND_HANDSHAKE: KernelVersion = KernelVersion::new(6, 10);
 /// Largest shift of RFC 7323 §2.3.
 const MAX_SCALE: u8 = 14;
 
@@ -121,8 +124,26 @@ pub fn first_window(settings: &HostSettings, mss: ByteCount) -> ByteCount {
 /// Returns the window of a first packet with `space` for it: whole segments, if there is more than one, and at most
 /// what 16 bits can say (`tcp_select_initial_window`).
 pub fn offered_at_first(space: ByteCount, mss: ByteCount) -> ByteCount {
-    let window = if space > mss { whole_segments(space, mss) } else { space };
-    window.min(largest_window(None))
+    window_of_space(space, mss).min(largest_window(None))
+}
+
+/// Returns the window with `space` for it, of which a first packet offered `offered`, once the handshake is over: all
+/// of it since Linux 6.10, where the scale can say so.
+pub fn window_behind_handshake(
+    settings: &HostSettings,
+    [space, offered]: [ByteCount; 2],
+    mss: ByteCount,
+    scale: Option<u8>,
+) -> ByteCount {
+    if settings.kernel < WINDOW_BEHIND_HANDSHAKE {
+        return offered;
+    }
+    offered.max(window_of_space(space, mss).min(largest_window(scale)))
+}
+
+/// Whole segments, if there is more than one.
+fn window_of_space(space: ByteCount, mss: ByteCount) -> ByteCount {
+    if space > mss { whole_segments(space, mss) } else { space }
 }
 
 /// The `SO_RCVBUF` request that makes the kernel advertise `window`, and so carry ⌊window ÷ mss⌋ segments.
@@ -275,6 +296,23 @@ mod tests {
         ] {
             let got = first_window(&kernel::defaults(kernel.parse().unwrap()), ByteCount::new(mss));
             assert_eq!(got.get(), window, "{kernel}, {mss}");
+        }
+    }
+
+    /// Linux 6.18 with a request of 201 159 bytes had a window of 199 824 before the first message arrived.
+    #[test]
+    fn since_6_10_a_window_is_whole_behind_its_handshake() {
+        let space = ByteCount::new(201_159);
+        for (kernel, scale, window) in [
+            ("6.18.0", Some(2), 199_824),
+            ("6.10.0", Some(1), 131_070),
+            ("6.18.0", None, 65_535),
+            ("6.9.0", Some(2), 65_535),
+        ] {
+            let settings = kernel::defaults(kernel.parse().unwrap());
+            let offered = offered_at_first(space, MSS);
+            let got = window_behind_handshake(&settings, [space, offered], MSS, scale);
+            assert_eq!(got.get(), window, "{kernel}, {scale:?}");
         }
     }
 

@@ -8,6 +8,7 @@ use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
 use crate::clock::{Clock, Stamp};
 use crate::packet::{Ack, Burst};
+use crate::rate::RoundTrip;
 use reassembly::Reassembly;
 pub use tuning::Autotuning;
 use tuning::Tuning;
@@ -90,6 +91,8 @@ pub struct Receiver {
     recent: Stamp,
     measured: Stamp,
     handshake_rtt8: u64,
+    /// `icsk_rto`, in ticks: that of the handshake, as it sends no data.
+    timeout: u64,
     /// True if something arrived that was not acknowledged (`ICSK_ACK_SCHED`), or must be at once (`ICSK_ACK_NOW`).
     pending: bool,
     at_once: bool,
@@ -155,6 +158,7 @@ impl Receiver {
             recent: setup.echo,
             measured: Stamp::default(),
             handshake_rtt8: rtt.as_micros() << 3,
+            timeout: setup.clock.ticks_in(RoundTrip::new(rtt.as_micros().max(1)).timeout()),
             pending: false,
             at_once: false,
             pushed: false,
@@ -407,8 +411,8 @@ impl Receiver {
         if gap <= least / 2 {
             self.delay = (self.delay >> 1) + least / 2;
         } else if gap < self.delay {
-            self.delay = ((self.delay >> 1) + gap).min(self.clock.ticks_in(MAX_DELAY));
-        } else if gap > self.clock.ticks_in(MAX_DELAY) {
+            self.delay = ((self.delay >> 1) + gap).min(self.timeout);
+        } else if gap > self.timeout {
             self.allow_quick();
         }
         self.last_received = tick;
@@ -518,7 +522,7 @@ impl Receiver {
     }
 
     /// Returns whether reading has at least doubled the window (`tcp_cleanup_rbuf`).
-    fn opens(&self) -> bool {
+    fn opens(&mut self) -> bool {
         let now = self.offered();
         if 2 * now > self.clamp {
             return false;
@@ -533,7 +537,7 @@ impl Receiver {
     }
 
     /// `__tcp_select_window`.
-    fn select_window(&self) -> u64 {
+    fn select_window(&mut self) -> u64 {
         let allowed = self.window_of(self.buffer);
         let whole = self.clamp.min(allowed);
         let mss = self.mss.min(whole);
@@ -542,6 +546,7 @@ impl Receiver {
             return 0;
         }
         if free < whole >> 1 {
+            self.quick = 0;
             free = free >> self.window_scale << self.window_scale;
             if free < allowed >> 4 || free < mss {
                 return 0;
