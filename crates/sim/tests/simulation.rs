@@ -249,9 +249,9 @@ fn a_fixed_window_gives_the_rate_of_the_kernel() {
     }
 }
 
-/// Since 6.10 a fixed buffer's window is whole behind the handshake. Where it had to grow, each segment was acknowledged
-/// for longer, and HyStart took that for a train of acknowledgements: three runs of Linux 6.18 in the lab sent 84 to 86
-/// segments again.
+/// Since 6.10 a fixed buffer's window is whole behind the handshake. Where it had to grow, each segment was
+/// acknowledged for longer, and HyStart took that for a train of acknowledgements: three runs of Linux 6.18 in the
+/// lab sent 84 to 86 segments again.
 #[test]
 fn a_fixed_window_does_not_end_slow_start_of_a_slow_path() {
     let plan = with(plan(10, 50, 6), |p| {
