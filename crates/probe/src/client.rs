@@ -491,12 +491,13 @@ impl Session<'_> {
                     return Ok(results);
                 }
             }
+            let pause = self.sleep_time();
             tokio::select! {
                 read = self.control.receive() => match read {
                     Ok(bytes) if !bytes.is_empty() => self.client.receive(self.now(), &bytes),
                     _ => self.client.closed(),
                 },
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                () = tokio::time::sleep(pause) => {}
             }
             if interrupt.load(Ordering::Relaxed) && !self.interrupted {
                 self.interrupt(report);
@@ -568,6 +569,12 @@ impl Session<'_> {
                 let _ = timeout(SEND_TIMEOUT, self.control.send(&bytes)).await;
             }
         }
+    }
+
+    /// Returns the time after which the transfer is checked again: at the end of the omitted time at the latest.
+    fn sleep_time(&self) -> Duration {
+        let counted = self.progress.as_ref().and_then(Progress::until_counted);
+        counted.map_or(POLL_INTERVAL, |rest| rest.min(POLL_INTERVAL))
     }
 
     /// Waits until what is under way to this end has been read, for [`MAX_DRAIN`] at most: it loads the path, and is

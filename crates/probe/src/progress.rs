@@ -1,6 +1,6 @@
 //! A transfer under way as one end sees it: its omitted time, its intervals and its end.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fullpipe_load::{Role, Sockets, StreamCount, StreamTotals, Totals, Transfer};
 use fullpipe_record::{
@@ -101,6 +101,12 @@ impl Progress {
 
     pub(crate) fn origin(&self) -> Instant {
         self.transfer.origin()
+    }
+
+    /// Returns the rest of the omitted time, at whose end counting begins; `None` where it is over.
+    pub(crate) fn until_counted(&self) -> Option<Duration> {
+        let rest = Duration::from(self.request.omit).saturating_sub(self.origin().elapsed());
+        (!rest.is_zero()).then_some(rest)
     }
 
     /// Returns the totals so far.

@@ -175,8 +175,7 @@ impl Test {
     fn sleep_time(&self) -> Duration {
         let due = self.session.deadline().map_or(POLL_INTERVAL, |deadline| deadline.since(self.now()).into());
         let Some(progress) = &self.progress else { return due };
-        let omitted = Duration::from(self.request.omit).saturating_sub(progress.origin().elapsed());
-        if omitted.is_zero() { due.min(POLL_INTERVAL) } else { due.min(POLL_INTERVAL).min(omitted) }
+        due.min(POLL_INTERVAL).min(progress.until_counted().unwrap_or(POLL_INTERVAL))
     }
 
     fn read(&mut self, read: io::Result<Vec<u8>>) {
