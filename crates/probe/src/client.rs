@@ -491,7 +491,7 @@ impl Session<'_> {
                     return Ok(results);
                 }
             }
-            let pause = self.sleep_time();
+            let pause = self.progress.as_ref().map_or(POLL_INTERVAL, |progress| progress.sleep_time(POLL_INTERVAL));
             tokio::select! {
                 read = self.control.receive() => match read {
                     Ok(bytes) if !bytes.is_empty() => self.client.receive(self.now(), &bytes),
@@ -569,12 +569,6 @@ impl Session<'_> {
                 let _ = timeout(SEND_TIMEOUT, self.control.send(&bytes)).await;
             }
         }
-    }
-
-    /// Returns the time after which the transfer is checked again: at the end of the omitted time at the latest.
-    fn sleep_time(&self) -> Duration {
-        let counted = self.progress.as_ref().and_then(Progress::until_counted);
-        counted.map_or(POLL_INTERVAL, |rest| rest.min(POLL_INTERVAL))
     }
 
     /// Waits until what is under way to this end has been read, for [`MAX_DRAIN`] at most: it loads the path, and is

@@ -103,10 +103,10 @@ impl Progress {
         self.transfer.origin()
     }
 
-    /// Returns the rest of the omitted time, at whose end counting begins; `None` where it is over.
-    pub(crate) fn until_counted(&self) -> Option<Duration> {
-        let rest = Duration::from(self.request.omit).saturating_sub(self.origin().elapsed());
-        (!rest.is_zero()).then_some(rest)
+    /// Returns the time to sleep, at most `longest` and the rest of the omitted time, at whose end counting begins.
+    pub(crate) fn sleep_time(&self, longest: Duration) -> Duration {
+        let omitted = Duration::from(self.request.omit).saturating_sub(self.origin().elapsed());
+        if omitted.is_zero() { longest } else { longest.min(omitted) }
     }
 
     /// Returns the totals so far.

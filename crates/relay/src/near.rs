@@ -287,8 +287,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
     use tokio::sync::mpsc::UnboundedReceiver;
-    use tokio::task::LocalSet;
-    use tokio::task::yield_now;
+    use tokio::task::{LocalSet, yield_now};
 
     fn pool(via: &str, size: u16) -> (Rc<Pool>, UnboundedReceiver<RelayEvent>) {
         let key = Key::from_file_content(b"correct horse battery").unwrap();

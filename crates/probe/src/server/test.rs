@@ -175,7 +175,7 @@ impl Test {
     fn sleep_time(&self) -> Duration {
         let due = self.session.deadline().map_or(POLL_INTERVAL, |deadline| deadline.since(self.now()).into());
         let Some(progress) = &self.progress else { return due };
-        due.min(POLL_INTERVAL).min(progress.until_counted().unwrap_or(POLL_INTERVAL))
+        progress.sleep_time(due.min(POLL_INTERVAL))
     }
 
     fn read(&mut self, read: io::Result<Vec<u8>>) {
