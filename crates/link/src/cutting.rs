@@ -30,32 +30,40 @@ pub fn cut_train<T: Train>(train: T, longest: SegCount) -> impl Iterator<Item = 
 /// Takes the first of several parts of `train` out of it; `None` if it is carried whole.
 #[inline]
 pub(crate) fn cut_first<T: Train>(train: &mut T, longest: SegCount) -> Option<T> {
-    let segments = train.segments();
-    let whole = if segments <= PAIR { SegCount::new(1) } else { longest };
-    (segments > whole).then(|| {
-        let rest = train.split_off(whole);
+    take_first(train, if train.segments() <= PAIR { SegCount::new(1) } else { longest })
+}
+
+/// Takes the first `longest` packets, at least one, out of a `train` that is longer; `None` if it is not.
+#[inline]
+pub fn take_first<T: Train>(train: &mut T, longest: SegCount) -> Option<T> {
+    (train.segments() > longest).then(|| {
+        let rest = train.split_off(longest);
         std::mem::replace(train, rest)
     })
+}
+
+/// Returns the packets that `path` sends within `time` at the lowest rate that is planned, at least one. Where nothing
+/// limits its rate, that is any number.
+pub fn packets_within(path: &PathDirection, time: Span) -> SegCount {
+    packets_at(slowest(path), packet(path), time)
 }
 
 /// The longest train that a path carries whole: as long as its link takes to send in [`TRAIN_LASTS`], as the first of
 /// its packets arrives with the last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LongestTrain {
-    /// The largest packet, with all that the path's framing adds.
     packet: ByteCount,
     pub(crate) segments: SegCount,
 }
 
 impl LongestTrain {
     pub(crate) fn new(path: &PathDirection) -> Self {
-        let packet = path.mtu + path.framing.overhead();
-        Self { packet, segments: longest(slowest(path), packet) }
+        Self { packet: packet(path), segments: packets_within(path, TRAIN_LASTS) }
     }
 
     /// The link sends at `rate` from now on.
     pub(crate) fn set_rate(&mut self, rate: BitRate) {
-        self.segments = longest(Some(rate), self.packet);
+        self.segments = packets_at(Some(rate), self.packet, TRAIN_LASTS);
     }
 }
 
@@ -70,7 +78,12 @@ fn slowest(path: &PathDirection) -> Option<BitRate> {
     path.rate.into_iter().chain(later).min()
 }
 
-fn longest(rate: Option<BitRate>, packet: ByteCount) -> SegCount {
-    let packets = rate.map_or(u64::MAX, |rate| rate.bytes_in(TRAIN_LASTS).get() / packet.get().max(1));
+/// The largest packet, with all that the path's framing adds.
+fn packet(path: &PathDirection) -> ByteCount {
+    path.mtu + path.framing.overhead()
+}
+
+fn packets_at(rate: Option<BitRate>, packet: ByteCount, time: Span) -> SegCount {
+    let packets = rate.map_or(u64::MAX, |rate| rate.bytes_in(time).get() / packet.get().max(1));
     SegCount::new(packets.max(1))
 }

@@ -51,7 +51,7 @@ mod server;
 mod train;
 
 pub use counters::{Counters, Tally};
-pub use cutting::cut_train;
+pub use cutting::{cut_train, packets_within, take_first};
 pub use direction::{Delivery, Direction, Outcome};
 pub use log::Incident;
 pub use train::{Edited, Train};

@@ -2,7 +2,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use fullpipe_link::{Counters, Direction, Train};
+use fullpipe_link::{Counters, Direction, Train, packets_within, take_first};
 use fullpipe_model::datagrams;
 use fullpipe_record::{Sample, Transport};
 use fullpipe_tcp::{Ack, Burst, Clock, Receiver, Sender};
@@ -59,6 +59,8 @@ pub struct Simulation {
     pub(crate) sampler: Sampler,
     pub(crate) stage: Stage,
     events: u64,
+    /// Packets of the longest train that the path carries whole, unless it carries them as the laboratory does.
+    longest_train: SegCount,
     /// Connections that have not sent everything, of a transfer that ends by its bytes in equal parts.
     pending: usize,
     /// The bytes that are left for the connections.
@@ -122,6 +124,7 @@ impl Simulation {
             flow.defer_reads(defers_reads);
         }
         Ok(Self {
+            longest_train: longest_train(&plan),
             forward,
             reverse,
             sampler: Sampler::new(&plan),
@@ -433,7 +436,9 @@ impl Simulation {
                 let Some(flow) = self.flows.get_mut(index) else { return };
                 let Some(ack) = content.into_ack(flow.wire.scales[1]) else { return };
                 flow.sender.acknowledged(now, &ack);
-                self.serve(index);
+                self.send_all(index);
+                let due = self.flows.get_mut(index).and_then(|flow| flow.arm_sender(now));
+                self.queue_timer(index, due);
             }
             Content::Datagrams(numbered) => {
                 if let Some(stream) = self.datagrams.get_mut((packet.flow & !DATAGRAMS) as usize) {
@@ -468,8 +473,13 @@ impl Simulation {
         if sends { self.serve(index) } else { self.arm(index) }
     }
 
-    /// Sends what a connection may send.
+    /// Sends what a connection may send, and queues its next deadline.
     fn serve(&mut self, index: usize) {
+        self.send_all(index);
+        self.arm(index);
+    }
+
+    fn send_all(&mut self, index: usize) {
         let now = self.now;
         loop {
             while let Some(flow) = self.flows.get_mut(index)
@@ -482,10 +492,9 @@ impl Simulation {
                 }
             }
             if !self.takes_chunk(index) {
-                break;
+                return;
             }
         }
-        self.arm(index);
     }
 
     /// Sends segments whose packets have so many bytes each.
@@ -519,18 +528,18 @@ impl Simulation {
     }
 
     fn offer(&mut self, mut packet: Packet) {
+        while let Some(first) = self.cut_first(&mut packet) {
+            self.offer_whole(first);
+        }
+        self.offer_whole(packet);
+    }
+
+    /// Takes the first of the parts in which the path carries `packet` out of it; `None` if there is one alone.
+    #[inline]
+    fn cut_first(&self, packet: &mut Packet) -> Option<Packet> {
         match self.plan.granularity {
-            Granularity::Train => self.offer_whole(packet),
-            Granularity::Cut => {
-                while let Some(first) = self.forward.cut_first(&mut packet) {
-                    self.offer_whole(first);
-                }
-                self.offer_whole(packet);
-            }
-            Granularity::Segment => {
-                let parts = fullpipe_link::cut_train(packet, SegCount::new(1));
-                parts.for_each(|part| self.offer_whole(part));
-            }
+            Granularity::Cut => self.forward.cut_first(packet),
+            Granularity::Segment | Granularity::Train => take_first(packet, self.longest_train),
         }
     }
 
@@ -653,6 +662,16 @@ impl Simulation {
         flows.push(flow);
         plan.request.streams += 1;
         self.arm(index);
+    }
+}
+
+/// The longest train that the path carries whole, where it does not cut as the laboratory's. Its first packet waits for
+/// the last, and where the window holds few trains, each round trip is longer by that.
+fn longest_train(plan: &Plan) -> SegCount {
+    const PART_OF_ROUND_TRIP: u64 = 100;
+    match plan.granularity {
+        Granularity::Segment | Granularity::Cut => SegCount::new(1),
+        Granularity::Train => packets_within(&plan.path.forward, plan.path.rtt() / PART_OF_ROUND_TRIP),
     }
 }
 

@@ -177,6 +177,12 @@ impl Flow {
         self.arm_at(self.receiving_deadline().map(|due| due.max(now)))
     }
 
+    /// As [`Self::arm`], where only the sending end has changed.
+    pub(crate) fn arm_sender(&mut self, now: Time) -> Option<Time> {
+        let due = self.sending_deadline().filter(|_| self.has_deadlines());
+        self.arm_at(due.map(|due| due.max(now)))
+    }
+
     fn arm_at(&mut self, due: Option<Time>) -> Option<Time> {
         let due = due.filter(|due| self.queued[0].is_none_or(|queued| *due < queued))?;
         // A fifth stays queued, but counts no more.
@@ -266,10 +272,12 @@ impl Flow {
         if now < self.starts {
             return Some(self.starts);
         }
-        if self.is_closed() || self.sender.is_dead() {
-            return None;
-        }
-        Time::earlier(self.sending_deadline(), self.receiving_deadline()).map(|due| due.max(now))
+        let due = Time::earlier(self.sending_deadline(), self.receiving_deadline()).filter(|_| self.has_deadlines());
+        due.map(|due| due.max(now))
+    }
+
+    fn has_deadlines(&self) -> bool {
+        !self.is_closed() && !self.sender.is_dead()
     }
 
     #[inline]

@@ -36,7 +36,8 @@ pub enum Granularity {
     /// As the laboratory carries them: in trains that the link sends within 100 µs.
     #[default]
     Cut,
-    /// Whole, as the hosts send them: the fastest.
+    /// Whole, as the hosts send them, where the path sends them within a hundredth of its round-trip time, and in parts
+    /// that it does otherwise: the fastest.
     Train,
 }
 

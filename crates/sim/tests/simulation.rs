@@ -108,6 +108,22 @@ fn a_sender_that_learns_of_a_narrow_link_sends_its_first_flight_again() {
     }
 }
 
+/// A train's first packet would wait for the last in every round trip.
+#[test]
+fn a_window_of_few_trains_carries_as_much_in_trains() {
+    for (mbps, rtt, window) in [(10, 5, 4), (100, 5, 40), (50, 20, 60), (600, 20, 500)] {
+        let of = |granularity| {
+            let measured = measure(with(plan(mbps, rtt, 4), |p| {
+                p.granularity = granularity;
+                p.request.buffer = Buffer::Window(ByteCount::new(window * 1448));
+            }));
+            measured.summary.rate.as_mbps()
+        };
+        let (segments, trains) = (of(Granularity::Segment), of(Granularity::Train));
+        assert!((trains / segments - 1.0).abs() < 0.02, "{mbps} Mbit/s, {rtt} ms: {segments} by segment, {trains}");
+    }
+}
+
 #[test]
 fn windows_of_less_than_a_segment_carry_small_ones() {
     let windows = [

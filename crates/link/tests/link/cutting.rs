@@ -1,7 +1,7 @@
 //! The cut of the hosts' trains.
 
 use crate::burst::{Burst, at, fast_ethernet};
-use fullpipe_link::{Direction, cut_train};
+use fullpipe_link::{Direction, cut_train, packets_within, take_first};
 use fullpipe_record::{Effects, Opportunities, PathChange, PathDirection, PathStep};
 use fullpipe_units::{BitRate, SegCount, Span};
 
@@ -61,4 +61,23 @@ fn all_packets_come_in_order_and_a_pair_is_two() {
     assert_eq!(of(3), [train(7, 3, 1500, 700)]);
     assert_eq!(of(2), [train(7, 1, 1500, 1500), train(8, 1, 1500, 700)]);
     assert_eq!(of(1), [train(7, 1, 1500, 700)]);
+}
+
+#[test]
+fn a_train_is_taken_apart_from_its_front() {
+    let mut train = Burst::train(7, 5, 1500, 700);
+    assert_eq!(take_first(&mut train, SegCount::new(2)), Some(Burst::train(7, 2, 1500, 1500)));
+    assert_eq!(train, Burst::train(9, 3, 1500, 700));
+    assert_eq!(take_first(&mut train, SegCount::new(3)), None);
+    assert_eq!(train, Burst::train(9, 3, 1500, 700));
+}
+
+#[test]
+fn packets_within_a_time_are_those_of_the_lowest_rate_planned() {
+    let within = |path, millis| packets_within(&path, Span::from_millis(millis)).get();
+    // 1538 bytes on the line of Ethernet.
+    assert_eq!(within(path(Some(1000), &[]), 2), 162);
+    assert_eq!(within(path(Some(1000), &[100, 2000]), 2), 16);
+    assert_eq!(within(path(Some(1), &[]), 2), 1);
+    assert_eq!(within(path(None, &[]), 0), u64::MAX);
 }
