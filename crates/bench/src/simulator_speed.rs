@@ -46,7 +46,11 @@ const TRANSFERS: [Transfer; 12] = [
     Transfer { name: "1 Gbit/s x 100 ms, 20 s, trains", plan: || common(Granularity::Train), asked: "120 M/s" },
     Transfer { name: "100 Gbit/s x 200 ms, 60 s, trains", plan: || far(Granularity::Train), asked: "3 s, 64 MB" },
     Transfer { name: "10 000 flows, 100G x 50 ms, 10 s, cut", plan: || many(Granularity::Cut), asked: "20 s, 300 MB" },
-    Transfer { name: "10 000 flows, 100G x 50 ms, 10 s, trains", plan: || many(Granularity::Train), asked: "20 s, 300 MB" },
+    Transfer {
+        name: "10 000 flows, 100G x 50 ms, 10 s, trains",
+        plan: || many(Granularity::Train),
+        asked: "20 s, 300 MB",
+    },
     Transfer { name: "50 Mbit/s x 600 ms, 1 h, cut", plan: || satellite(Granularity::Cut), asked: "1.5 s" },
     Transfer { name: "50 Mbit/s x 600 ms, 1 h, trains", plan: || satellite(Granularity::Train), asked: "1.5 s" },
     Transfer { name: "1 Gbit/s x 100 ms, 1e-5, 1 h, cut", plan: || lossy(Granularity::Cut), asked: "1.5 s" },

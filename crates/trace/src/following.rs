@@ -15,10 +15,10 @@ const MANY: usize = 2048;
 /// Threads that follow at most: one that reads has no packets for more.
 const MAX_THREADS: usize = 8;
 
-/// Packets that are passed to a thread at a time, and how many times so many may wait for it: a thread that finds none
-/// sleeps, and may have to wait for a processor then.
+/// Packets that are passed to a thread at a time, and how many times so many may wait for all threads together: one that
+/// finds none, or no room for more, sleeps, and may have to wait for a processor then.
 const BATCH: usize = 4096;
-const WAITING: usize = 4;
+const WAITING: usize = 32;
 
 /// Those who follow the connections.
 pub(crate) enum Following {
@@ -63,7 +63,8 @@ impl Following {
     /// Has threads follow the connections from here on.
     fn share(&mut self) {
         let Self::Here { flows, threads } = self else { return };
-        let Ok(parts) = (0..*threads).map(|_| Part::start()).collect::<Result<Vec<_>, _>>() else {
+        let waiting = WAITING / *threads;
+        let Ok(parts) = (0..*threads).map(|_| Part::start(waiting)).collect::<Result<Vec<_>, _>>() else {
             // There is no memory for a thread.
             *threads = 1;
             return;
@@ -101,9 +102,10 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    fn start() -> std::io::Result<Self> {
+    /// Starts a thread for which so many batches may wait.
+    fn start(waiting: usize) -> std::io::Result<Self> {
         let (begin, flows) = sync_channel(1);
-        let (batches, segments) = sync_channel(WAITING);
+        let (batches, segments) = sync_channel(waiting);
         let (free, followed) = channel();
         let work = move || follow(&flows, &segments, &free);
         let thread = thread::Builder::new().name("connections".to_owned()).spawn(work)?;
