@@ -62,20 +62,20 @@ impl Followed {
     /// Adds a packet behind another one of this connection, whose state is in the caches. Returns by how many bytes
     /// that has grown beyond its own size since that was counted last.
     #[inline]
-    pub(crate) fn add_next(&mut self, packet: Packet, blocks: &mut Blocks) -> isize {
+    pub(crate) fn add_next(&mut self, packet: &Packet, blocks: &mut Blocks) -> isize {
         let flow = self.flow.as_mut().filter(|_| self.waiting.len() == 0);
         let Some(flow) = flow else { return self.add(packet, blocks) };
-        flow.add(&packet);
-        self.note(&packet, blocks);
+        flow.add(packet);
+        self.note(packet, blocks);
         self.uncounted += 1;
         if usize::from(self.uncounted) < BLOCK { 0 } else { self.growth() }
     }
 
     /// Adds a packet. Returns by how many bytes its state has grown beyond its own size since that was counted last.
     #[inline]
-    pub(crate) fn add(&mut self, packet: Packet, blocks: &mut Blocks) -> isize {
-        self.note(&packet, blocks);
-        self.waiting.push(packet, blocks);
+    pub(crate) fn add(&mut self, packet: &Packet, blocks: &mut Blocks) -> isize {
+        self.note(packet, blocks);
+        self.waiting.push(*packet, blocks);
         if self.waiting.len() < if self.flow.is_some() { BLOCK } else { Waiting::MAX } {
             return 0;
         }

@@ -220,7 +220,7 @@ impl Flows {
         &mut self,
         place: usize,
         packet: &Packet,
-        add: impl Fn(&mut Followed, Packet, &mut Blocks) -> isize,
+        add: impl Fn(&mut Followed, &Packet, &mut Blocks) -> isize,
     ) -> bool {
         let Some(flow) = self.followed.get_mut(place) else { return false };
         if flow.is_over(packet) {
@@ -230,7 +230,7 @@ impl Flows {
         if flow.expects_another() && answers(&self.attempts, flow.key(), packet) {
             return false;
         }
-        let growth = add(flow, *packet, &mut self.blocks);
+        let growth = add(flow, packet, &mut self.blocks);
         if growth != 0 {
             self.room = self.room.saturating_add_signed(growth);
             if self.room > self.limits.room {
@@ -291,7 +291,7 @@ impl Flows {
         let mut flow = Followed::new(Begin::new(key, &first), number, !self.is_alone);
         let again = attempt.iter().flat_map(|attempt| &attempt.again).map(|at| Packet { at: *at, ..first });
         for packet in attempt.iter().map(|attempt| attempt.syn).chain(again).chain([packet]) {
-            self.room = self.room.saturating_add_signed(flow.add(packet, &mut self.blocks));
+            self.room = self.room.saturating_add_signed(flow.add(&packet, &mut self.blocks));
         }
         let followed = &self.followed;
         let is_its = |place: usize| followed.get(place).is_some_and(|flow| *flow.key() == key);

@@ -104,7 +104,7 @@ pub fn read_flows_with(
     name: &str,
     wanted: Wanted<'_>,
     interrupt: &AtomicBool,
-    also: &mut dyn FnMut(&CapturedPacket) -> Result<(), CaptureError>,
+    also: &mut impl FnMut(&CapturedPacket) -> Result<(), CaptureError>,
 ) -> Reading {
     let new = |sorter| Content::new(Following::new(wanted.is_compared), sorter);
     let mut content = new(if file.can_reopen() { Sorter::of_ordered() } else { Sorter::new() });
