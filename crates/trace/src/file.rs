@@ -95,6 +95,7 @@ impl PacketFile {
     ///
     /// Fails if the input cannot be read or decompressed, expands as no capture does, or holds a record that no program
     /// writes. The next call then returns `None`.
+    #[inline]
     pub fn next_packet(&mut self) -> Result<Option<CapturedPacket<'_>>, CaptureError> {
         if self.is_ended {
             return Ok(None);
