@@ -136,6 +136,7 @@ impl Flows {
     }
 
     /// Adds a segment that was captured at `at`.
+    #[inline]
     pub fn add(&mut self, segment: &Segment, at: Time) {
         let number = self.count;
         self.begin.get_or_insert((number, at));
