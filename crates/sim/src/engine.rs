@@ -479,6 +479,7 @@ impl Simulation {
         self.arm(index);
     }
 
+    /// Sends what a connection may send.
     fn send_all(&mut self, index: usize) {
         let now = self.now;
         loop {
@@ -665,8 +666,8 @@ impl Simulation {
     }
 }
 
-/// The longest train that the path carries whole, where it does not cut as the laboratory's. Its first packet waits for
-/// the last, and where the window holds few trains, each round trip is longer by that.
+/// Returns the longest train that the path carries whole, where it does not cut as the laboratory's. Its first packet
+/// waits for the last, and where the window holds few trains, each round trip is longer by that.
 fn longest_train(plan: &Plan) -> SegCount {
     const PART_OF_ROUND_TRIP: u64 = 100;
     match plan.granularity {

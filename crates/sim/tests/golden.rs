@@ -10,9 +10,10 @@ use fullpipe_units::{BitRate, Ratio, Span};
 const QUEUES: [f64; 3] = [0.25, 1.0, 4.0];
 const LOSSES: [f64; 3] = [0.0, 1e-3, 1e-2];
 
-/// 20 Mbit/s × 20 ms for 4 s with a queue in BDPs and random loss of data.
+/// 100 Mbit/s × 60 ms for 4 s with a queue in BDPs and random loss of data: four packets are sent in a hundredth of a
+/// round trip.
 fn plan(control: &str, queue: f64, loss: f64, granularity: Granularity) -> Plan {
-    let (rate, rtt) = (BitRate::from_mbps(20), Span::from_millis(20));
+    let (rate, rtt) = (BitRate::from_mbps(100), Span::from_millis(60));
     let queue = Some(rate.bytes_in(rtt).scaled(queue));
     let direction = PathDirection { delay: rtt / 2, queue, ..PathDirection::of_rate(Some(rate)) };
     let path = Path {
@@ -29,7 +30,7 @@ fn plan(control: &str, queue: f64, loss: f64, granularity: Granularity) -> Plan 
 /// Mbit/s, and segments sent again.
 fn cell(plan: Plan) -> String {
     let summary = Simulation::new(plan).unwrap().measure().summary;
-    format!("{:5.2} {:5}", summary.rate.as_mbps(), summary.retransmits.unwrap().get())
+    format!("{:6.2} {:5}", summary.rate.as_mbps(), summary.retransmits.unwrap().get())
 }
 
 fn table(control: &str) -> String {
