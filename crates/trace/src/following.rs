@@ -15,8 +15,8 @@ const MANY: usize = 2048;
 /// Threads that follow at most: one that reads has no packets for more.
 const MAX_THREADS: usize = 8;
 
-/// Packets that are passed to a thread at a time, and how many times so many may wait for all threads together: one that
-/// finds none, or no room for more, sleeps, and may have to wait for a processor then.
+/// Packets that are passed to a thread at a time, and how many times so many may wait for all threads together: one
+/// that finds none, or no room for more, sleeps, and may have to wait for a processor then.
 const BATCH: usize = 4096;
 const WAITING: usize = 32;
 
