@@ -20,8 +20,8 @@ pub(crate) fn middle(bin: u16, bits: u32) -> u64 {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Amounts<T = u64> {
     all: Vec<(u16, T)>,
-    /// Place of the one that was changed last.
-    last: usize,
+    /// Places of those that were changed last, by the last bits of their bins.
+    last: [u16; 8],
 }
 
 impl<T: Default> Amounts<T> {
@@ -32,14 +32,17 @@ impl<T: Default> Amounts<T> {
 
     /// Returns the amount of a bin.
     pub(crate) fn at(&mut self, bin: u16) -> &mut T {
-        // Most follow another of their bin.
-        if self.all.get(self.last).is_none_or(|last| last.0 != bin) {
-            self.last = self.all.partition_point(|known| known.0 < bin);
-            if self.all.get(self.last).is_none_or(|known| known.0 != bin) {
-                self.all.insert(self.last, (bin, T::default()));
+        // Most follow another of their bin, or a few of other bins.
+        let last = &mut self.last[usize::from(bin) % 8];
+        let mut place = usize::from(*last);
+        if self.all.get(place).is_none_or(|last| last.0 != bin) {
+            place = self.all.partition_point(|known| known.0 < bin);
+            if self.all.get(place).is_none_or(|known| known.0 != bin) {
+                self.all.insert(place, (bin, T::default()));
             }
+            *last = place as u16;
         }
-        &mut self.all[self.last].1
+        &mut self.all[place].1
     }
 
     /// Returns bins and their amounts in ascending order of the bins.
