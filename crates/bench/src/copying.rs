@@ -16,6 +16,7 @@ use crate::process::{Process, RunError, last_words};
 use crate::statistics::{Ratio, ratio};
 use crate::{INTERRUPTED, fairness, say};
 
+mod loopback;
 mod paths;
 
 /// This program's own, over ssh.
@@ -78,7 +79,7 @@ pub(crate) struct Copying {
     /// Transfers of each program over each path
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100), value_name = "N")]
     rounds: u16,
-    /// Size of the file over the path without loss
+    /// Size of the file over the path without loss, and over loopback
     #[arg(long, default_value = "2GB", value_parser = size, value_name = "BYTES")]
     size: ByteCount,
     /// The program [default: next to this one]
@@ -202,6 +203,9 @@ impl Copying {
         }
         if self.includes("small-files") {
             say(false, &bench.small_files()?);
+        }
+        if self.includes(loopback::NAME) {
+            say(false, &loopback::run(bench.fullpipe, self.size, self.rounds, bench.stop)?);
         }
         for case in fairness::CASES.iter().filter(|case| self.includes(case.name)) {
             say(false, &case.run(bench.fullpipe, self.rounds, bench.stop)?);

@@ -178,6 +178,17 @@ fn shown(ratio: Option<Ratio>) -> String {
     }
 }
 
+/// Returns a folder in memory, so that no disk limits what is copied.
+pub(crate) fn folder_in_memory() -> Result<tempfile::TempDir, RunError> {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).map_err(RunError::failed)
+}
+
+/// Makes a file with a key that nobody else may read.
+pub(crate) fn write_key(at: &Path) -> Result<(), RunError> {
+    let key = OpenOptions::new().write(true).create_new(true).mode(0o600).open(at);
+    key.and_then(|mut key| key.write_all(b"correct horse battery")).map_err(RunError::failed)
+}
+
 /// Bytes that were verified, and when.
 type Progress = BTreeMap<Instant, ByteCount>;
 
@@ -200,12 +211,10 @@ struct Scene<'s> {
 
 impl<'s> Scene<'s> {
     fn start(case: &Case, fullpipe: &'s Path, stop: &'s AtomicBool) -> Result<Self, RunError> {
-        // The files are in memory, so that no disk limits them.
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).map_err(RunError::failed)?;
+        let folder = folder_in_memory()?;
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("path.toml"), case.scenario()).map_err(RunError::failed)?;
-        let key = OpenOptions::new().write(true).create_new(true).mode(0o600).open(at("key"));
-        key.and_then(|mut key| key.write_all(b"correct horse battery")).map_err(RunError::failed)?;
+        write_key(&at("key"))?;
         std::fs::create_dir(at("to")).map_err(RunError::failed)?;
         let most = RATE.bytes_in(Span::from(TO_SETTLE + JUDGED + BEHIND + TIMEOUT)).get() as usize;
         std::fs::write(at("file"), vec![1; most]).map_err(RunError::failed)?;

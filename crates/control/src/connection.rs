@@ -18,6 +18,7 @@ use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertSt
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::record_stream::RecordStream;
+use crate::records::{Records, Secrets};
 
 /// The first byte of a TLS client: the type of a handshake record (RFC 8446, section 5.1). No cookie begins so.
 pub const HANDSHAKE: u8 = 0x16;
@@ -66,7 +67,7 @@ impl TlsIdentity {
     /// If the client does not speak it, or closes the connection.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<Control> {
         let stream = TlsAcceptor::from(Arc::clone(&self.0)).accept(RecordStream::new(stream)).await?;
-        Ok(Control::Encrypted(Box::new(stream.into())))
+        Ok(Control::encrypted(stream.into(), Arc::default()))
     }
 }
 
@@ -92,7 +93,7 @@ impl TlsTrust {
     pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<Control> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, RecordStream::new(stream)).await?;
-        Ok(Control::Encrypted(Box::new(stream.into())))
+        Ok(Control::encrypted(stream.into(), Arc::default()))
     }
 }
 
@@ -207,15 +208,27 @@ pub enum Control {
     /// In the clear.
     Plain(TcpStream),
     /// Inside TLS.
-    Encrypted(Box<TlsStream<RecordStream>>),
+    Encrypted(Box<Encrypted>),
+}
+
+/// A connection inside TLS.
+#[derive(Debug)]
+pub struct Encrypted {
+    pub(crate) stream: TlsStream<RecordStream>,
+    /// The secrets that its handshake stated; none if nobody takes its records over.
+    secrets: Arc<Secrets>,
 }
 
 impl Control {
+    pub(crate) fn encrypted(stream: TlsStream<RecordStream>, secrets: Arc<Secrets>) -> Self {
+        Self::Encrypted(Box::new(Encrypted { stream, secrets }))
+    }
+
     /// The connection that carries it.
     pub fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
-            Self::Encrypted(stream) => &stream.get_ref().0.tcp,
+            Self::Encrypted(encrypted) => &encrypted.stream.get_ref().0.tcp,
         }
     }
 
@@ -223,19 +236,25 @@ impl Control {
     pub fn is_part(&self) -> bool {
         match self {
             Self::Plain(_) => false,
-            Self::Encrypted(stream) => stream.get_ref().1.alpn_protocol() == Some(PART),
+            Self::Encrypted(encrypted) => encrypted.stream.get_ref().1.alpn_protocol() == Some(PART),
         }
     }
 
-    /// Returns the TCP stream and, if the connection is encrypted, the state of TLS, which holds what came already.
-    pub fn into_parts(self) -> (TcpStream, Option<rustls::Connection>) {
-        match self {
-            Self::Plain(stream) => (stream, None),
-            Self::Encrypted(stream) => {
-                let (stream, tls) = parts(*stream);
-                (stream.tcp, Some(tls))
-            }
+    /// Returns the TCP stream and, if the connection is encrypted, its records: their keys, and what came already.
+    ///
+    /// # Errors
+    /// Fails if a message was read or written in part, if the other end has changed its keys already, and if TLS is
+    /// that of a certificate ([`TlsIdentity`]).
+    pub fn into_records(self) -> io::Result<(TcpStream, Option<Records>)> {
+        let Encrypted { stream, secrets } = match self {
+            Self::Plain(stream) => return Ok((stream, None)),
+            Self::Encrypted(encrypted) => *encrypted,
+        };
+        let (stream, tls) = parts(stream);
+        if !stream.is_between_records() {
+            return Err(io::Error::other("a record of TLS was read in part"));
         }
+        Ok((stream.tcp, Some(Records::take_over(tls, &secrets)?)))
     }
 
     /// Waits for bytes and returns them; none at the end. Holds no buffer while it waits, and loses nothing if it is
@@ -287,7 +306,7 @@ impl Control {
 }
 
 /// Returns the stream below TLS, and the state of TLS.
-pub(crate) fn parts(stream: TlsStream<RecordStream>) -> (RecordStream, rustls::Connection) {
+fn parts(stream: TlsStream<RecordStream>) -> (RecordStream, rustls::Connection) {
     match stream {
         TlsStream::Client(stream) => {
             let (stream, tls) = stream.into_inner();
@@ -304,7 +323,7 @@ impl AsyncRead for Control {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, into),
-            Self::Encrypted(stream) => Pin::new(stream).poll_read(context, into),
+            Self::Encrypted(encrypted) => Pin::new(&mut encrypted.stream).poll_read(context, into),
         }
     }
 }
@@ -313,21 +332,21 @@ impl AsyncWrite for Control {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Encrypted(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Encrypted(encrypted) => Pin::new(&mut encrypted.stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Encrypted(stream) => Pin::new(stream).poll_flush(context),
+            Self::Encrypted(encrypted) => Pin::new(&mut encrypted.stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Encrypted(encrypted) => Pin::new(&mut encrypted.stream).poll_shutdown(context),
         }
     }
 }

@@ -5,9 +5,10 @@
 //! * In: a user name, a password and an RSA key. Out: the token of iperf3's login ([`Login`]), which the server checks
 //!   with an [`Authenticator`].
 //! * In: a connected TCP stream and a key that both ends share. Out: a [`Peer`] that has proved that it has the key.
-//!   Its TLS may be left to [`Records`], which take no memory while nothing moves.
 //! * In: a secret that both ends know and nobody can guess. Out: TLS 1.3 with keys that follow from it ([`PinnedTls`]),
 //!   for QUIC, and for TCP without a round trip for proofs.
+//! * In: the [`Control`] of either of these. Out: its socket and its [`Records`] of TLS, which take no memory while
+//!   nothing moves, and are opened and sealed in the buffers of the caller.
 //! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
 //! * In: the addresses of a host. Out: a connection to the first that answers ([`connect_to_first`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant, and whose quota each uses.

@@ -30,12 +30,12 @@ use tokio_rustls::rustls::{
     CipherSuite, ClientConfig, ConnectionCommon, DigitallySignedStruct, Error as RustlsError, ServerConfig, SideData,
     SignatureScheme,
 };
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::connection::{VERSIONS, parts, provider};
+use crate::connection::{VERSIONS, provider};
 use crate::raw_key::raw_key;
 use crate::record_stream::RecordStream;
-use crate::records::{Records, Secrets};
+use crate::records::{Secrets, client_that_states, server_that_states};
 use crate::{Control, TlsError};
 
 /// First bytes of a caller, with the version of the exchange.
@@ -68,8 +68,6 @@ pub struct Peer {
     pub control: Control,
     key: Key,
     nonces: [[u8; LENGTH]; 2],
-    /// The secrets of TLS, once its handshake is over.
-    secrets: Arc<Secrets>,
 }
 
 impl Peer {
@@ -88,9 +86,8 @@ impl Peer {
     }
 
     async fn called(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
-        let secrets = Arc::default();
         let (mut control, binding) = match tls {
-            Some(tls) => tls.connect(stream, &secrets).await?,
+            Some(tls) => tls.connect(stream).await?,
             None => (Control::Plain(stream), [0; LENGTH]),
         };
         let ours = random()?;
@@ -101,7 +98,7 @@ impl Peer {
             return Err(no_key());
         }
         control.send(&key.tag(&proved(CALLER, &binding, &nonces))).await?;
-        Ok(Self { control, key: key.clone(), nonces, secrets })
+        Ok(Self { control, key: key.clone(), nonces })
     }
 
     /// Answers the program that called, inside TLS if `tls` is given. Deadlines are the caller's affair. Small writes
@@ -116,9 +113,8 @@ impl Peer {
     }
 
     async fn answered(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
-        let secrets = Arc::default();
         let (mut control, binding) = match tls {
-            Some(tls) => tls.accept(stream, &secrets).await?,
+            Some(tls) => tls.accept(stream).await?,
             None => (Control::Plain(stream), [0; LENGTH]),
         };
         if receive(&mut control).await? != *GREETING {
@@ -131,28 +127,12 @@ impl Peer {
         if !key.verifies(&proof, &proved(CALLER, &binding, &nonces)) {
             return Err(no_key());
         }
-        Ok(Self { control, key: key.clone(), nonces, secrets })
+        Ok(Self { control, key: key.clone(), nonces })
     }
 
     /// Returns the tag of `text` on this connection: nobody without the key can make it, and it is valid on no other.
     pub fn tag(&self, text: &[u8]) -> [u8; Self::TAG] {
         self.key.tag(&[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
-    }
-
-    /// Returns the TCP stream and, if the connection is encrypted, its records: their keys, and what came already.
-    ///
-    /// # Errors
-    /// Fails if a message was read or written in part, and if the other end has changed its keys already.
-    pub fn into_records(self) -> io::Result<(TcpStream, Option<Records>)> {
-        let encrypted = match self.control {
-            Control::Plain(stream) => return Ok((stream, None)),
-            Control::Encrypted(stream) => stream,
-        };
-        let (stream, tls) = parts(*encrypted);
-        if !stream.is_between_records() {
-            return Err(io::Error::other("a record of TLS was read in part"));
-        }
-        Ok((stream.tcp, Some(Records::take_over(tls, &self.secrets)?)))
     }
 
     /// Returns whether `tag` is that of [`Peer::tag`], in constant time.
@@ -217,7 +197,6 @@ impl PeerTls {
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
         // Nobody resumes a session. A listener that says nothing of its own accord can be seen to have gone.
         server.send_tls13_tickets = 0;
-        server.enable_secret_extraction = true;
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(VERSIONS)?
             .dangerous()
@@ -225,36 +204,34 @@ impl PeerTls {
             .with_no_client_auth();
         // Nor does a caller keep the tickets of a listener that has not proved the key.
         client.resumption = Resumption::disabled();
-        client.enable_secret_extraction = true;
         Ok(Self { server: Arc::new(server), client: Arc::new(client) })
     }
 
-    /// Answers a handshake, which states its `secrets`. Returns keying material, too.
-    async fn accept(&self, stream: TcpStream, secrets: &Arc<Secrets>) -> io::Result<(Control, [u8; LENGTH])> {
-        let stream = TlsAcceptor::from(self.server(secrets)).accept(RecordStream::new(stream)).await?;
+    /// Answers a handshake. Returns keying material, too.
+    async fn accept(&self, stream: TcpStream) -> io::Result<(Control, [u8; LENGTH])> {
+        let secrets = Arc::default();
+        let stream = TlsAcceptor::from(self.server(&secrets)).accept(RecordStream::new(stream)).await?;
         let binding = exported(stream.get_ref().1)?;
-        Ok((Control::Encrypted(Box::new(TlsStream::Server(stream))), binding))
+        Ok((Control::encrypted(stream.into(), secrets), binding))
     }
 
-    /// Begins a handshake, which states its `secrets`. Returns keying material, too.
-    async fn connect(&self, stream: TcpStream, secrets: &Arc<Secrets>) -> io::Result<(Control, [u8; LENGTH])> {
-        let stream = TlsConnector::from(self.client(secrets)).connect(unread_name(), RecordStream::new(stream)).await?;
+    /// Begins a handshake. Returns keying material, too.
+    async fn connect(&self, stream: TcpStream) -> io::Result<(Control, [u8; LENGTH])> {
+        let secrets = Arc::default();
+        let stream =
+            TlsConnector::from(self.client(&secrets)).connect(unread_name(), RecordStream::new(stream)).await?;
         let binding = exported(stream.get_ref().1)?;
-        Ok((Control::Encrypted(Box::new(TlsStream::Client(stream))), binding))
+        Ok((Control::encrypted(stream.into(), secrets), binding))
     }
 
     /// Returns the configuration of a listener whose handshake states its `secrets`.
     pub(crate) fn server(&self, secrets: &Arc<Secrets>) -> Arc<ServerConfig> {
-        let mut config = ServerConfig::clone(&self.server);
-        config.key_log = Arc::<Secrets>::clone(secrets);
-        Arc::new(config)
+        server_that_states(&self.server, secrets)
     }
 
     /// Returns the configuration of a caller whose handshake states its `secrets`.
     pub(crate) fn client(&self, secrets: &Arc<Secrets>) -> Arc<ClientConfig> {
-        let mut config = ClientConfig::clone(&self.client);
-        config.key_log = Arc::<Secrets>::clone(secrets);
-        Arc::new(config)
+        client_that_states(&self.client, secrets)
     }
 }
 
@@ -322,8 +299,10 @@ impl ServerCertVerifier for AnyKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Records;
     use crate::loopback::{connected, run};
     use tokio::io::AsyncWriteExt;
+    use tokio_rustls::TlsStream;
 
     fn key(text: &str) -> Key {
         Key::from_file_content(text.as_bytes()).unwrap()
@@ -377,8 +356,8 @@ mod tests {
     }
 
     fn refresh_keys(control: &mut Control) {
-        let Control::Encrypted(stream) = control else { panic!("it is encrypted") };
-        match &mut **stream {
+        let Control::Encrypted(encrypted) = control else { panic!("it is encrypted") };
+        match &mut encrypted.stream {
             TlsStream::Client(stream) => stream.get_mut().1.refresh_traffic_keys(),
             TlsStream::Server(stream) => stream.get_mut().1.refresh_traffic_keys(),
         }
@@ -392,7 +371,7 @@ mod tests {
             for caller_takes_over in [true, false] {
                 let [called, answered] = peers().await;
                 let (taken, mut other) = if caller_takes_over { (called, answered) } else { (answered, called) };
-                let (mut stream, records) = taken.into_records().unwrap();
+                let (mut stream, records) = taken.control.into_records().unwrap();
                 let mut records = records.expect("it is encrypted");
                 for round in 0..3 {
                     let mut sealed = Vec::new();
@@ -426,7 +405,7 @@ mod tests {
             called.control.send(b" and the next").await.unwrap();
             called.control.shutdown().await.unwrap();
             assert_eq!(read_control(&mut answered.control, 7).await, b"request");
-            let (mut stream, records) = answered.into_records().unwrap();
+            let (mut stream, records) = answered.control.into_records().unwrap();
             let mut records = records.expect("it is encrypted");
             assert!(!records.has_ended());
             assert_eq!(read_records(&mut stream, &mut records, 22).await, b" and more and the next");

@@ -19,15 +19,16 @@ use tokio_rustls::rustls::server::AlwaysResolvesServerRawPublicKeys;
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error as RustlsError, ServerConfig,
-    SignatureScheme,
+    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, DistinguishedName, Error as RustlsError,
+    ServerConfig, SignatureScheme,
 };
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::connection::{PART, VERSIONS, provider};
 use crate::peers::{before_proof, unread_name};
 use crate::raw_key::raw_key;
 use crate::record_stream::RecordStream;
+use crate::records::{client_that_states, server_that_states};
 use crate::{Control, TlsError};
 
 /// Name of the protocol inside, for a program of another kind (RFC 7301).
@@ -50,7 +51,7 @@ impl PinnedTls {
     /// # Errors
     /// Fails if the library cannot make a key.
     pub fn of_secret(secret: &[u8; 32]) -> Result<Self, TlsError> {
-        let provider = provider();
+        let provider = provider_for_records();
         let [caller, listener] = [CALLER, LISTENER].map(|role| key(secret, role, &provider));
         let (caller, listener) = (caller?, listener?);
         let only = |key: &CertifiedKey| {
@@ -101,9 +102,10 @@ impl PinnedTls {
     /// Fails with `PermissionDenied` if the other end does not know the secret, and if it closes the connection.
     pub async fn call(&self, stream: TcpStream) -> io::Result<Control> {
         stream.set_nodelay(true)?;
-        let connector = TlsConnector::from(self.client());
+        let secrets = Arc::default();
+        let connector = TlsConnector::from(client_that_states(&self.client, &secrets));
         let stream = connector.connect(unread_name(), RecordStream::new(stream)).await.map_err(in_handshake)?;
-        Ok(Control::Encrypted(Box::new(TlsStream::Client(stream))))
+        Ok(Control::encrypted(stream.into(), secrets))
     }
 
     /// Answers the program that called, which has proved then that it knows the secret. Nothing but the handshake is
@@ -114,9 +116,10 @@ impl PinnedTls {
     /// program, and if it closes the connection.
     pub async fn answer(&self, stream: TcpStream) -> io::Result<Control> {
         stream.set_nodelay(true)?;
-        let acceptor = TlsAcceptor::from(self.server());
+        let secrets = Arc::default();
+        let acceptor = TlsAcceptor::from(server_that_states(&self.server, &secrets));
         let stream = acceptor.accept(RecordStream::new(stream)).await.map_err(in_handshake)?;
-        Ok(Control::Encrypted(Box::new(TlsStream::Server(stream))))
+        Ok(Control::encrypted(stream.into(), secrets))
     }
 }
 
@@ -139,6 +142,14 @@ impl std::fmt::Debug for PinnedTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PinnedTls(…)")
     }
+}
+
+/// Returns a provider whose first choice is the suite of which this room seals the records itself. QUIC needs others,
+/// too (RFC 9001, section 5.2).
+fn provider_for_records() -> Arc<CryptoProvider> {
+    let mut provider = CryptoProvider::clone(&provider());
+    provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_256_GCM_SHA384);
+    Arc::new(provider)
 }
 
 fn key(secret: &[u8; 32], role: &[u8], provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
@@ -261,7 +272,7 @@ mod tests {
     use super::*;
     use crate::loopback::{connected, run};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio_rustls::rustls::{CipherSuite, ClientConnection, ServerConnection};
+    use tokio_rustls::rustls::{ClientConnection, ServerConnection};
 
     /// Runs a handshake in memory. Returns whether an end refused, and whether each is still in it.
     fn shake_hands(caller: Arc<ClientConfig>, listener: Arc<ServerConfig>) -> (bool, [bool; 2]) {
@@ -378,6 +389,27 @@ mod tests {
             for refused in [called.unwrap_err(), answered.unwrap_err()] {
                 assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
             }
+        });
+    }
+
+    #[test]
+    fn both_ends_take_the_records_over_with_what_came_before() {
+        run(async {
+            let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
+            let (caller, listener) = connected().await;
+            let (called, answered) = tokio::join!(pinned.call(caller), pinned.answer(listener));
+            let (mut called, mut answered) = (called.unwrap(), answered.unwrap());
+            called.send(b"name and more").await.unwrap();
+            answered.read_exact(&mut [0; 4]).await.unwrap();
+            let [(mut near, sealing), (mut far, opening)] = [called, answered].map(|end| end.into_records().unwrap());
+            let (mut sealing, mut opening) = (sealing.unwrap(), opening.unwrap());
+            let mut wire = Vec::new();
+            sealing.seal(b" behind it", &mut wire).unwrap();
+            near.write_all(&wire).await.unwrap();
+            assert_eq!(opening.take_arrived(), b" and more");
+            far.read_exact(&mut wire).await.unwrap();
+            let opened = opening.open(&mut wire).unwrap();
+            assert_eq!(wire[..opened], *b" behind it");
         });
     }
 

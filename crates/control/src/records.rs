@@ -6,13 +6,13 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::mem::take;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hkdf::{HKDF_SHA384, KeyType, Prk};
 use thiserror::Error;
-use tokio_rustls::rustls::{Connection, ConnectionTrafficSecrets, KeyLog};
+use tokio_rustls::rustls::{ClientConfig, Connection, ConnectionTrafficSecrets, KeyLog, ServerConfig};
 use zeroize::Zeroizing;
 
 /// Bytes before each record.
@@ -400,6 +400,22 @@ impl KeyLog for Secrets {
     fn will_log(&self, label: &str) -> bool {
         LABELS.contains(&label)
     }
+}
+
+/// Returns the configuration of a listener whose handshake states its `secrets`, so that its records can be taken over.
+pub(crate) fn server_that_states(config: &ServerConfig, secrets: &Arc<Secrets>) -> Arc<ServerConfig> {
+    let mut config = ServerConfig::clone(config);
+    config.key_log = Arc::<Secrets>::clone(secrets);
+    config.enable_secret_extraction = true;
+    Arc::new(config)
+}
+
+/// Returns the configuration of a caller whose handshake states its `secrets`.
+pub(crate) fn client_that_states(config: &ClientConfig, secrets: &Arc<Secrets>) -> Arc<ClientConfig> {
+    let mut config = ClientConfig::clone(config);
+    config.key_log = Arc::<Secrets>::clone(secrets);
+    config.enable_secret_extraction = true;
+    Arc::new(config)
 }
 
 impl fmt::Debug for Secrets {

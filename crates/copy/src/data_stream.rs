@@ -9,12 +9,9 @@ use fullpipe_control::Control;
 use fullpipe_sys::tcp_info;
 use fullpipe_units::Span;
 use socket2::{SockRef, TcpKeepalive};
-use tokio_rustls::rustls::Connection;
 
 use crate::quic::QuicConnection;
-
-/// Plaintext that TLS takes at once: as many records are written by one system call.
-const TLS_BUFFER: usize = 256 << 10;
+use crate::tls::{self, Reading, Writing};
 
 /// Time after which a connection that acknowledges nothing is given up; its data then takes another.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
@@ -27,7 +24,7 @@ const LITTLE: usize = 3000;
 pub(crate) struct DataStream {
     socket: TcpStream,
     /// `None` if data is not encrypted.
-    tls: Option<Connection>,
+    tls: Option<(Reading, Writing)>,
     acknowledges_at_once: bool,
 }
 
@@ -60,19 +57,16 @@ impl DataStream {
     /// Returns a connection whose other end is known.
     ///
     /// # Errors
-    /// Fails if the socket refuses an option.
+    /// Fails if the socket refuses an option, and if a message was read in part.
     pub(crate) fn of(connection: Control) -> io::Result<Self> {
-        let (socket, mut tls) = connection.into_parts();
-        if let Some(tls) = &mut tls {
-            tls.set_buffer_limit(Some(TLS_BUFFER));
-        }
+        let (socket, records) = connection.into_records()?;
         let socket = socket.into_std()?;
         socket.set_nonblocking(false)?;
         let options = SockRef::from(&socket);
         options.set_tcp_user_timeout(Some(DEAD_AFTER))?;
         let keepalive = TcpKeepalive::new().with_time(DEAD_AFTER / 2).with_interval(DEAD_AFTER / 4);
         options.set_tcp_keepalive(&keepalive.with_retries(2))?;
-        Ok(Self { socket, tls, acknowledges_at_once: false })
+        Ok(Self { socket, tls: records.map(tls::sides), acknowledges_at_once: false })
     }
 
     /// Acknowledges each segment at once while little arrives: an acknowledgement that waits for the next segment (RFC
@@ -105,8 +99,8 @@ impl DataStream {
         self.tls.is_some()
     }
 
-    /// Returns the socket, and the state of TLS if it is encrypted.
-    pub(crate) fn into_parts(self) -> (TcpStream, Option<Connection>) {
+    /// Returns the socket, and both sides of TLS if it is encrypted.
+    pub(crate) fn into_parts(self) -> (TcpStream, Option<(Reading, Writing)>) {
         (self.socket, self.tls)
     }
 
@@ -116,49 +110,33 @@ impl DataStream {
     }
 }
 
-fn send_records(tls: &mut Connection, socket: &mut TcpStream) -> io::Result<()> {
-    while tls.wants_write() {
-        tls.write_tls(socket)?;
-    }
-    Ok(())
-}
-
 impl Read for DataStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            let Some(tls) = &mut self.tls else {
+            let Some((reading, _)) = &mut self.tls else {
                 let read = self.socket.read(into)?;
                 self.acknowledge(read);
                 return Ok(read);
             };
-            match tls.reader().read(into) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return read,
+            if let Some(taken) = reading.take(into) {
+                return Ok(taken);
             }
-            send_records(tls, &mut self.socket)?;
-            let read = tls.read_tls(&mut self.socket)?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            tls.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
-            self.acknowledge(read);
+            let received = reading.receive(&mut self.socket)?;
+            self.acknowledge(received);
         }
     }
 }
 
 impl Write for DataStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Some(tls) = &mut self.tls else { return self.socket.write(bytes) };
-        let taken = tls.writer().write(bytes)?;
-        send_records(tls, &mut self.socket)?;
-        Ok(taken)
+        match &mut self.tls {
+            Some((_, writing)) => writing.write(&mut self.socket, bytes).map(|()| bytes.len()),
+            None => self.socket.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.tls {
-            Some(tls) => send_records(tls, &mut self.socket),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 

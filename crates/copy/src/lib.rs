@@ -47,6 +47,7 @@ mod share;
 mod slow;
 mod ssh;
 mod summary;
+mod tls;
 mod tree;
 mod tuning;
 mod walk;

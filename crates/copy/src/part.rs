@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use fullpipe_units::ByteCount;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, fadvise, fallocate, flock};
 use rustix::io::Errno;
 
+use crate::locks;
 use crate::tree::{Tree, Within, set_attributes};
 
 /// Bytes of data between two marks that everything before is on disk.
@@ -31,6 +32,7 @@ const MAX_REPAIRS: u32 = 10;
 #[derive(Debug)]
 pub(crate) struct Part {
     data: Arc<File>,
+    writing: Arc<Mutex<()>>,
     journal: Option<(Journal, File)>,
     names: Names,
     size: ByteCount,
@@ -290,13 +292,24 @@ impl Part {
         }
         data.set_len(size.get())?;
         let (data, journal) = (Arc::new(data), journal.map(|journal| (format, journal)));
-        let part = Self { data, journal, names, size, is_locked, is_fresh, unmarked: 0, is_spoiled: false, repairs: 0 };
+        let part = Self {
+            data,
+            writing: Arc::default(),
+            journal,
+            names,
+            size,
+            is_locked,
+            is_fresh,
+            unmarked: 0,
+            is_spoiled: false,
+            repairs: 0,
+        };
         Ok((part, lost))
     }
 
     /// Returns another handle of the data, to write to without holding the part.
     pub(crate) fn writer(&self) -> PartWriter {
-        PartWriter { data: Arc::clone(&self.data), is_fresh: self.is_fresh }
+        PartWriter { data: Arc::clone(&self.data), writing: Arc::clone(&self.writing), is_fresh: self.is_fresh }
     }
 
     /// Records that a chunk is written and verified.
@@ -431,6 +444,9 @@ fn fresh(names: &Names, format: &Journal, size: ByteCount) -> io::Result<(File, 
 #[derive(Debug)]
 pub(crate) struct PartWriter {
     data: Arc<File>,
+    /// Held while a block is written. The kernel lets one write to a file at a time, and those that wait for it spin
+    /// (`rwsem_optimistic_spin`): the processor is needed elsewhere.
+    writing: Arc<Mutex<()>>,
     is_fresh: bool,
 }
 
@@ -438,6 +454,7 @@ impl PartWriter {
     /// Writes the block `index` of a chunk.
     pub(crate) fn write_block(&self, chunk: u32, index: u8, content: &[u8]) -> io::Result<()> {
         let offset = u64::from(chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
+        let _writing = locks::lock(&self.writing);
         self.data.write_all_at(content, offset)
     }
 

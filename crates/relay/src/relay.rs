@@ -266,7 +266,7 @@ impl Relay {
                 }
                 let asked = async { pool.ask(to).await.map_err(unusable) };
                 let Ready { peer, compress, .. } = unless_reset(&stream, asked).await?;
-                let (far, tls) = peer.into_records()?;
+                let (far, tls) = peer.control.into_records()?;
                 let target = Leg::new(far.into_std()?, tls);
                 Ok(Sides { client: plain(stream)?, target, whither: to.to_string(), joint: Joint::Near { compress } })
             }
@@ -289,7 +289,7 @@ impl Relay {
         let quotas = Quotas::new(Some(self.permit().await?), None);
         drop(place);
         let Some((peer, request, target)) = far.serve(peer).await? else { return Ok(None) };
-        let (near, tls) = peer.into_records()?;
+        let (near, tls) = peer.control.into_records()?;
         let client = Leg::new(near.into_std()?, tls);
         let joint = Joint::Far { compress: request.compress };
         Ok(Some((Sides { client, target: plain(target)?, whither: request.target.to_string(), joint }, quotas)))

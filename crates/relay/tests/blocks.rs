@@ -128,7 +128,7 @@ fn an_end_within_a_block_is_no_end_of_the_data() {
             let (mut victim, _) = listener.accept().unwrap();
             victim.set_read_timeout(Some(DEADLINE)).unwrap();
             peer.control.send(&block(0, b"half of a block")[..9]).await.unwrap();
-            let (stream, _) = peer.control.into_parts();
+            let (stream, _) = peer.control.into_records().unwrap();
             stream.into_std().unwrap().shutdown(std::net::Shutdown::Write).unwrap();
             let ended = victim.read_to_end(&mut Vec::new()).unwrap_err();
             assert_eq!(ended.kind(), ErrorKind::ConnectionReset);

@@ -219,7 +219,7 @@ fn far_that_dies(listener: TcpListener) -> TcpStream {
         let length = peer.control.read_u8().await.unwrap();
         peer.control.read_exact(&mut vec![0; usize::from(length) + Peer::TAG]).await.unwrap();
         peer.control.send(&[CONNECTED]).await.unwrap();
-        peer.control.into_parts().0.into_std().unwrap()
+        peer.control.into_records().unwrap().0.into_std().unwrap()
     });
     peer.set_nonblocking(false).unwrap();
     fill(&peer);

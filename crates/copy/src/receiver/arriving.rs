@@ -20,6 +20,9 @@ use crate::tree::Tree;
 /// Chunks that may be there in part at once: a connection sends one after the other, and others send blocks of it.
 pub(super) const MAX_BEGUN: usize = 1 << 14;
 
+/// Bytes that are read ahead: the heads of some small files. What is left of a block goes to its place at once.
+const GATHERED: usize = 16 << 10;
+
 /// Chunks that may arrive wrong: memory and processors that flip more bits than that are broken.
 const MAX_CORRUPT: u32 = 1000;
 
@@ -40,7 +43,7 @@ impl Arrived<'_> {
 impl Receiver {
     /// Receives what comes on a stream, until it ends. One that may break before it has begun is watched by the sender.
     pub(super) fn receive(&self, stream: impl Read, may_not_begin: bool) {
-        let mut from = BufReader::with_capacity(64 << 10, stream);
+        let mut from = BufReader::with_capacity(GATHERED, stream);
         let (mut content, mut number) = (Vec::new(), None);
         let ended = loop {
             let handled = match next_head(&mut from, &mut content) {
