@@ -15,7 +15,7 @@ use crate::connection::Connection;
 use crate::cross_traffic::Load;
 use crate::datagrams::{DatagramStream, Echoes, check_number};
 use crate::division::{Arrived, Divided};
-use crate::flow::Flow;
+use crate::flow::{Flow, WAKES_WITHIN};
 use crate::packet::{Content, Packet};
 use crate::program::{Sink, Source};
 use crate::sampling::{Sampler, sending_ends};
@@ -122,6 +122,9 @@ impl Simulation {
         let defers_reads = plan.request.bytes.is_none() && loads.is_empty();
         for flow in &mut flows {
             flow.defer_reads(defers_reads);
+            if wakes_early(&plan) {
+                flow.wake_early();
+            }
         }
         Ok(Self {
             longest_train: longest_train(&plan),
@@ -674,6 +677,16 @@ fn longest_train(plan: &Plan) -> SegCount {
         Granularity::Segment | Granularity::Cut => SegCount::new(1),
         Granularity::Train => packets_within(&plan.path.forward, plan.path.rtt() / PART_OF_ROUND_TRIP),
     }
+}
+
+/// Returns whether nobody notices when exactly programs wake, where trains are carried whole: they do so within a
+/// fivehundredth of the round trip, where a train may take a hundredth of it, and before a second train arrives.
+fn wakes_early(plan: &Plan) -> bool {
+    const PART_OF_ROUND_TRIP: u64 = 500;
+    const PACKETS_OF_TRAIN: SegCount = SegCount::new(43);
+    plan.granularity == Granularity::Train
+        && WAKES_WITHIN <= plan.path.rtt() / PART_OF_ROUND_TRIP
+        && packets_within(&plan.path.forward, WAKES_WITHIN) <= PACKETS_OF_TRAIN
 }
 
 /// Fills in the size of a write that the request leaves to the program.

@@ -8,7 +8,7 @@ use crate::program::{Sink, Source};
 
 /// A program that sleeps until something arrives reads within so much of that. In the lab the acknowledgements that a
 /// reader gives came 50 µs after the segment in the median, those that the kernel gives by itself after 10 µs.
-const WAKES_WITHIN: Span = Span::from_micros(100);
+pub(crate) const WAKES_WITHIN: Span = Span::from_micros(100);
 /// Time after which a processor sleeps so soundly that the program needs [`WAKES_LATE`] instead: on the paths of 100 ms
 /// and more of the lab the first read of a flight came up to half a millisecond late.
 const DOZES_AFTER: Span = Span::from_millis(5);
@@ -31,6 +31,9 @@ pub(crate) struct Flow {
     /// True if a read that nobody else notices may be made up for when something else happens at the receiving end, or
     /// somebody asks for its state ([`Self::catch_up`]).
     defers_reads: bool,
+    /// True if nobody notices when exactly a program wakes: it reads as soon as something arrives, and tries to write
+    /// again when something is acknowledged.
+    wakes_early: bool,
     random: Pcg64Mcg,
     /// The deadlines that are queued for it, the earliest first: those of both programs, of the receiver and of the
     /// sender, of which near ones come and go many times before one that is far away.
@@ -62,6 +65,7 @@ impl Flow {
             reads_at: None,
             read_last: Time::ZERO,
             defers_reads: false,
+            wakes_early: false,
             random,
             queued: [None; 4],
             ended: false,
@@ -138,6 +142,11 @@ impl Flow {
         self.defers_reads = defers;
     }
 
+    /// Lets the programs wake with what happens next, unless they slept for long.
+    pub(crate) fn wake_early(&mut self) {
+        self.wakes_early = true;
+    }
+
     /// Makes up for a read that was deferred and has come before `until`.
     #[inline]
     pub(crate) fn catch_up(&mut self, until: Time) {
@@ -158,7 +167,12 @@ impl Flow {
         if self.receiver.unread_bytes() == ByteCount::ZERO {
             return false;
         }
-        let within = if now.since(self.read_last) < DOZES_AFTER { WAKES_WITHIN } else { WAKES_LATE };
+        let dozes = now.since(self.read_last) >= DOZES_AFTER;
+        if self.wakes_early && !dozes && self.reads_at.is_none() {
+            self.read_last = now;
+            return true;
+        }
+        let within = if dozes { WAKES_LATE } else { WAKES_WITHIN };
         let mut wakes_in = || Span::from_nanos(self.random.next_u64() % within.as_nanos());
         let awake = *self.reads_at.get_or_insert_with(|| now + wakes_in()) <= now;
         if awake {
@@ -288,7 +302,8 @@ impl Flow {
     }
 
     fn sending_deadline(&self) -> Option<Time> {
-        let program = Time::earlier(self.source.deadline(), self.asked.map(|(at, _)| at));
+        let source = self.source.deadline().filter(|_| !(self.wakes_early && self.sender.has_plenty()));
+        let program = Time::earlier(source, self.asked.map(|(at, _)| at));
         Time::earlier(self.sender.deadline(), program)
     }
 }

@@ -138,8 +138,10 @@ impl Source {
             return true;
         }
         let retries = self.kind == Writer::Retrying && room == Room::Little;
+        // Before now, where nobody waited for that.
+        let is_due = self.wakes.is_some_and(|known| known <= now);
         self.wakes = retries.then(|| self.next_try(since, now));
-        self.wakes == Some(now) && now > since
+        retries && now > since && (is_due || self.wakes == Some(now))
     }
 
     /// The first of the equally spaced tries after `since` that is not before `now`.

@@ -3,6 +3,7 @@
 use fullpipe_units::{ByteCount, SegCount, Time};
 
 use super::chrono::Limit;
+use super::output::MAX_TRAIN_BYTES;
 use super::{Sender, State};
 
 /// Headers, and the structures that the kernel keeps of a packet (`SKB_TRUESIZE`): `skb_shared_info`, `sk_buff`.
@@ -112,6 +113,11 @@ impl Sender {
         let last = self.buffer.segments.checked_sub(1)?;
         let payload = self.buffer.written.saturating_sub(last * self.mss);
         (payload < self.mss).then(|| (last, ByteCount::new(payload)))
+    }
+
+    /// Returns whether two of the longest trains wait, and something is on its way whose acknowledgement lets them go.
+    pub fn has_plenty(&self) -> bool {
+        self.board.out() > 0 && self.unsent_bytes() >= 2 * MAX_TRAIN_BYTES
     }
 
     /// Returns whether everything that was written is acknowledged.

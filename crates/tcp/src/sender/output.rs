@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::packet::Burst;
 
 /// `sk_gso_max_size` of ordinary devices, headers taken off.
-const MAX_TRAIN_BYTES: u64 = 65_536 - 1 - 320;
+pub(super) const MAX_TRAIN_BYTES: u64 = 65_536 - 1 - 320;
 /// Nanoseconds after the last transmission in which a train may wait for more.
 const DEFER_FOR: u64 = 1_000_000;
 /// Nanoseconds before the next acknowledgement in which a train may wait for more: since 6.18, and stable releases of
