@@ -37,7 +37,8 @@ pub enum Granularity {
     #[default]
     Cut,
     /// Whole, as the hosts send them, where the path sends them within a hundredth of its round-trip time, and in parts
-    /// that it does otherwise: the fastest.
+    /// that it does otherwise: the fastest. Programs wake with what happens next where they would so within a
+    /// fivehundredth of the round trip, and before a second train.
     Train,
 }
 
