@@ -401,14 +401,14 @@ mod tests {
             let (mut called, mut answered) = (called.unwrap(), answered.unwrap());
             called.send(b"name and more").await.unwrap();
             answered.read_exact(&mut [0; 4]).await.unwrap();
-            let [(mut near, sealing), (mut far, opening)] = [called, answered].map(|end| end.into_records().unwrap());
-            let (mut sealing, mut opening) = (sealing.unwrap(), opening.unwrap());
+            let [(mut near, ours), (mut far, theirs)] = [called, answered].map(|end| end.into_records().unwrap());
+            let (mut ours, mut theirs) = (ours.unwrap(), theirs.unwrap());
             let mut wire = Vec::new();
-            sealing.seal(b" behind it", &mut wire).unwrap();
+            ours.seal(b" behind it", &mut wire).unwrap();
             near.write_all(&wire).await.unwrap();
-            assert_eq!(opening.take_arrived(), b" and more");
+            assert_eq!(theirs.take_arrived(), b" and more");
             far.read_exact(&mut wire).await.unwrap();
-            let opened = opening.open(&mut wire).unwrap();
+            let opened = theirs.open(&mut wire).unwrap();
             assert_eq!(wire[..opened], *b" behind it");
         });
     }

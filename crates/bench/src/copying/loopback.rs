@@ -1,5 +1,5 @@
-//! `fullpipe copy` over loopback to its server, by each of its transports, next to one TLS stream of the same cipher, in
-//! turn. The stream is that of socat, from a file to nothing, and to a file. Nothing of it is verified.
+//! `fullpipe copy` over loopback to its server, by each of its transports, next to one TLS stream of the same cipher,
+//! in turn. The stream is that of socat, from a file to nothing, and to a file. Nothing of it is verified.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
