@@ -120,11 +120,10 @@ impl Simulation {
         let Streams { mut flows, datagrams, maker, .. } = streams;
         // What ends by its bytes, and what counts at a moment of its own, needs each read at its time.
         let defers_reads = plan.request.bytes.is_none() && loads.is_empty();
+        let wakes_early = wakes_early(&plan);
         for flow in &mut flows {
             flow.defer_reads(defers_reads);
-            if wakes_early(&plan) {
-                flow.wake_early();
-            }
+            flow.wake_early(wakes_early);
         }
         Ok(Self {
             longest_train: longest_train(&plan),
@@ -683,6 +682,7 @@ fn longest_train(plan: &Plan) -> SegCount {
 /// fivehundredth of the round trip, where a train may take a hundredth of it, and before a second train arrives.
 fn wakes_early(plan: &Plan) -> bool {
     const PART_OF_ROUND_TRIP: u64 = 500;
+    // Of 64 KiB (`sk_gso_max_size`).
     const PACKETS_OF_TRAIN: SegCount = SegCount::new(43);
     plan.granularity == Granularity::Train
         && WAKES_WITHIN <= plan.path.rtt() / PART_OF_ROUND_TRIP

@@ -142,9 +142,9 @@ impl Flow {
         self.defers_reads = defers;
     }
 
-    /// Lets the programs wake with what happens next, unless they slept for long.
-    pub(crate) fn wake_early(&mut self) {
-        self.wakes_early = true;
+    /// Lets the programs wake with what happens next, unless they slept for long, or no longer.
+    pub(crate) fn wake_early(&mut self, early: bool) {
+        self.wakes_early = early;
     }
 
     /// Makes up for a read that was deferred and has come before `until`.

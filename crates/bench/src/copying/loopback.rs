@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs::{File, remove_file};
+use std::fs::{File, create_dir, remove_file};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -31,18 +31,22 @@ const AT_ONCE: &str = "262144";
 /// A way to move the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    Copy { name: &'static str, flags: &'static [&'static str] },
-    Stream { name: &'static str, to_file: bool },
+    /// A copy with these flags.
+    Copy(&'static [&'static str]),
+    /// One TLS stream.
+    Stream { to_file: bool },
 }
 
-const OURS: Way = Way::Copy { name: "copy, TCP and TLS", flags: &["--transport", "tcp"] };
-const STREAM: Way = Way::Stream { name: "one TLS stream", to_file: false };
-const WAYS: [Way; 5] = [
-    OURS,
-    Way::Copy { name: "copy, QUIC", flags: &["--transport", "quic"] },
-    Way::Copy { name: "copy, TCP without TLS", flags: &["--insecure-data", "127.0.0.0/8"] },
-    STREAM,
-    Way::Stream { name: "one TLS stream to a file", to_file: true },
+const OURS: Way = Way::Copy(&["--transport", "tcp"]);
+const STREAM: Way = Way::Stream { to_file: false };
+
+/// All of them, with their names.
+const WAYS: [(&str, Way); 5] = [
+    ("copy, TCP and TLS", OURS),
+    ("copy, QUIC", Way::Copy(&["--transport", "quic"])),
+    ("copy, TCP without TLS", Way::Copy(&["--insecure-data", "127.0.0.0/8"])),
+    ("one TLS stream", STREAM),
+    ("one TLS stream to a file", Way::Stream { to_file: true }),
 ];
 
 /// A transfer: its time, and the processor time of both ends.
@@ -61,7 +65,7 @@ pub(super) fn run(fullpipe: &Path, size: ByteCount, rounds: u16, stop: &AtomicBo
     let mut moved: BTreeMap<Way, Vec<Moved>> = BTreeMap::new();
     for round in 0..usize::from(rounds) {
         for turn in 0..WAYS.len() {
-            let way = WAYS[(turn + round) % WAYS.len()];
+            let (_, way) = WAYS[(turn + round) % WAYS.len()];
             moved.entry(way).or_default().push(scene.transfer(way)?);
         }
     }
@@ -73,8 +77,7 @@ fn text(size: ByteCount, moved: &BTreeMap<Way, Vec<Moved>>) -> String {
     let of = |way| moved.get(way).map(Vec::as_slice).unwrap_or_default();
     let rate = |moved: &Moved| BitRate::of(size, Span::from(moved.took)).as_f64() / 1e9;
     let cost = |moved: &Moved| moved.cpu.as_secs_f64() / (size.get() as f64 / 1e9);
-    for way in &WAYS {
-        let (Way::Copy { name, .. } | Way::Stream { name, .. }) = way;
+    for (name, way) in &WAYS {
         let rates: Vec<f64> = of(way).iter().map(rate).collect();
         let costs: Vec<f64> = of(way).iter().map(cost).collect();
         let _ = writeln!(
@@ -84,10 +87,9 @@ fn text(size: ByteCount, moved: &BTreeMap<Way, Vec<Moved>>) -> String {
             shown(ratio(&costs))
         );
     }
-    for stream in WAYS.iter().filter(|way| matches!(way, Way::Stream { .. })) {
-        let (Way::Copy { name, .. } | Way::Stream { name, .. }) = stream;
-        let ratios: Vec<f64> =
-            of(&OURS).iter().zip(of(stream)).map(|(ours, theirs)| rate(ours) / rate(theirs)).collect();
+    for (name, stream) in WAYS.iter().filter(|(_, way)| matches!(way, Way::Stream { .. })) {
+        let rounds = of(&OURS).iter().zip(of(stream));
+        let ratios: Vec<f64> = rounds.map(|(ours, theirs)| rate(ours) / rate(theirs)).collect();
         let _ = writeln!(text, "  copy, TCP and TLS ÷ {name}: {}", shown(ratio(&ratios)));
     }
     text
@@ -104,7 +106,7 @@ impl<'s> Scene<'s> {
     fn new(fullpipe: &'s Path, size: ByteCount, stop: &'s AtomicBool) -> Result<Self, RunError> {
         let scene = Self { fullpipe, stop, folder: folder_in_memory()? };
         write_key(&scene.at("key"))?;
-        std::fs::create_dir(scene.at("to")).map_err(RunError::failed)?;
+        create_dir(scene.at("to")).map_err(RunError::failed)?;
         let mut random = File::open("/dev/urandom").map_err(RunError::failed)?.take(size.get());
         let made = File::create(scene.at("file")).and_then(|mut file| io::copy(&mut random, &mut file));
         made.map_err(RunError::failed)?;
@@ -119,14 +121,14 @@ impl<'s> Scene<'s> {
         Ok(scene)
     }
 
-    fn at(&self, name: &str) -> std::path::PathBuf {
+    fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     fn transfer(&self, way: Way) -> Result<Moved, RunError> {
         let moved = match way {
-            Way::Copy { flags, .. } => self.copy(flags)?,
-            Way::Stream { to_file, .. } => self.stream(to_file)?,
+            Way::Copy(flags) => self.copy(flags)?,
+            Way::Stream { to_file } => self.stream(to_file)?,
         };
         // The next one makes the file anew.
         let _ = remove_file(self.at("to").join("file"));
