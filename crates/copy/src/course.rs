@@ -17,6 +17,9 @@ const HELD_SECONDS: u32 = 2;
 /// made the windows as small as they stay, also those of connections that have begun after the others.
 const UNFILLED_SECONDS: u32 = 4;
 
+/// Rate from which one connection may keep a processor busy. One of some 3 GHz reads, hashes and encrypts 4 Gbit/s.
+const FAST: BitRate = BitRate::from_mbps(2000);
+
 /// Conclusions from successive figures of the connections of a copy.
 #[derive(Debug, Default)]
 pub struct Course {
@@ -26,6 +29,9 @@ pub struct Course {
     queued: u32,
     held: u32,
     unfilled: u32,
+    /// What was acknowledged at the last figures, and when that was.
+    before: Option<(Time, u64)>,
+    is_fast: bool,
     has_changed: bool,
     has_queued: bool,
 }
@@ -39,6 +45,8 @@ pub enum Change {
     Queued(BitRate),
     /// Full buffers hold the connections back, and there is no queue.
     Held,
+    /// The rate is such that one connection may keep a processor busy.
+    Fast,
     /// Packets are lost without a queue, and none stands at this rate.
     Unfilled(BitRate),
 }
@@ -65,6 +73,9 @@ impl Course {
             self.has_changed = true;
             return Some(Change::Lossy(loss));
         }
+        if self.becomes_fast(at, sample.acknowledged) {
+            return Some(Change::Fast);
+        }
         let (from, last, before) = *self.last.get_or_insert((at, sample, buffers));
         if at.since(from) < SECOND {
             return None;
@@ -72,6 +83,15 @@ impl Course {
         self.last = Some((at, sample, buffers));
         let bytes = ByteCount::new(sample.acknowledged.saturating_sub(last.acknowledged));
         self.after_second(sample, BitRate::of(bytes, at.since(from)), before.hold_back(buffers))
+    }
+
+    fn becomes_fast(&mut self, at: Time, acknowledged: u64) -> bool {
+        let before = self.before.replace((at, acknowledged));
+        let is_fast = before.is_some_and(|(from, before)| {
+            let bytes = ByteCount::new(acknowledged.saturating_sub(before));
+            BitRate::of(bytes, at.since(from)) > FAST
+        });
+        is_fast && !std::mem::replace(&mut self.is_fast, is_fast)
     }
 
     fn after_second(&mut self, sample: SenderSample, rate: BitRate, hold_back: bool) -> Option<Change> {
@@ -158,5 +178,19 @@ mod tests {
         // The queue shows that one more does not help.
         let full = changes(&[(0, 190), (0, 190), (0, 190), (0, 190), (0, 100), (0, 100), (0, 100)], 0.9);
         assert_eq!(full, [Change::Queued(BitRate::from_mbps(10))]);
+    }
+
+    #[test]
+    fn a_rate_that_may_keep_a_processor_busy_is_said_once() {
+        let mut course = Course::default();
+        // 50 ms at 2 Gbit/s are 12.5 MB.
+        let acknowledged = [0, 12_000_000, 25_000_000, 25_000_000, 50_000_000];
+        let follow = |(acknowledged, at): (u64, u64)| {
+            let rtt = Span::from_millis(4);
+            let sample = SenderSample { segments: 1, retransmitted: 0, acknowledged, rtt, min_rtt: rtt };
+            course.take(Time::from_nanos(at), sample, Buffers::default())
+        };
+        let changes: Vec<_> = acknowledged.into_iter().zip((0..).step_by(50_000_000)).map(follow).collect();
+        assert_eq!(changes, [None, None, Some(Change::Fast), None, None]);
     }
 }

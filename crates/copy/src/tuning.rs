@@ -46,8 +46,12 @@ const UNSENT: u32 = 64 << 10;
 /// Connections at least: two processors encrypt, and a loss halves only one.
 const MIN_CHOSEN: u16 = 2;
 
-/// The round-trip time from which only as many connections carry data at first as the path may need.
-const LONG: Span = Span::from_millis(10);
+/// The round-trip time from which only as many connections carry data at first as the path may need. Within a building
+/// the rate may be such that two processors encrypt from the beginning.
+const LONG: Span = Span::from_millis(1);
+
+/// The round-trip time from which connections are made for loss, if BBR may not be used.
+const LONG_UNDER_LOSS: Span = Span::from_millis(10);
 
 /// A number of connections, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +74,7 @@ pub(crate) fn choose(asked: Option<u16>, may_use_bbr: bool, rtt: Span, ends: [&H
     let carried = if each >= TARGET { format!("{TARGET} or more") } else { each.to_string() };
     let at_first = if active < count { format!(", {active} at first") } else { String::new() };
     let reason = format!("{}{at_first}: at {rtt} the buffers let one carry {carried}", counted(count, "connection"));
-    if may_use_bbr || rtt < LONG {
+    if may_use_bbr || rtt < LONG_UNDER_LOSS {
         return Choice { count, active, reason };
     }
     let reason = format!("{reason}; up to {MAX_UNDER_LOSS} if packets are lost, as BBR may not be used");
@@ -163,7 +167,8 @@ impl Monitor {
                 // Bounded as one, they leave a queue to others as one would.
                 Some(Change::Queued(_)) if pacer.couples() => {}
                 Some(Change::Queued(rate)) => self.rest(rate),
-                Some(Change::Held) => self.add(),
+                Some(Change::Held) => self.add("full buffers hold back fewer"),
+                Some(Change::Fast) => self.add("one processor may not keep up"),
                 Some(Change::Unfilled(rate)) => {
                     if rate >= before.scaled(MIN_GAIN) {
                         self.double_under_loss(rate);
@@ -211,13 +216,11 @@ impl Monitor {
     }
 
     /// Lets another connection carry data, if there is one.
-    fn add(&self) {
+    fn add(&self, why: &str) {
         let (active, live) = self.sender.queue.active();
         if active < live {
             self.sender.queue.set_active(active + 1);
-            self.sender
-                .common
-                .note(format!("{} from here on: full buffers hold back fewer", counted(active + 1, "connection")));
+            self.sender.common.note(format!("{} from here on: {why}", counted(active + 1, "connection")));
         }
     }
 
@@ -379,6 +382,8 @@ mod tests {
         assert_eq!((short.count, short.active), (MIN_CHOSEN, MIN_CHOSEN));
         let asked = choose(Some(3), Span::from_millis(98), &host);
         assert_eq!((asked.count, asked.active), (3, 3));
+        let near = choose(None, Span::from_millis(4), &host);
+        assert_eq!((near.count, near.active), (MIN_CHOSEN, 1));
         // One carries 990 Mbit/s, and another would only make the queue overflow.
         let wide = host.changed_by(&[RecordChange::TcpRmemMax, RecordChange::TcpWmemMax].map(|of| of(WIDE)));
         let one = choose(None, Span::from_millis(98), &wide);

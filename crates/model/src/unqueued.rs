@@ -32,15 +32,18 @@ pub struct SenderSample {
 }
 
 impl SenderSample {
-    /// Returns the sum of the figures of connections over the same path.
+    /// Returns the sum of the figures of connections over the same path. The round-trip time of one with nothing on its
+    /// way is of the past.
     pub fn of(infos: &[TcpInfo]) -> Self {
+        let has_data = |info: &&TcpInfo| info.unacked > Some(SegCount::ZERO);
+        let rtt = infos.iter().filter(has_data).filter_map(|info| info.rtt).min();
         let count = |of: fn(&TcpInfo) -> Option<SegCount>| infos.iter().filter_map(of).map(SegCount::get).sum();
         Self {
             segments: count(|info| info.data_segs_out),
             // Probes of the tail may send again what has arrived, and the receiver says so (RFC 2883).
             retransmitted: count(|info| info.total_retrans).saturating_sub(count(|info| info.dsack_dups)),
             acknowledged: infos.iter().filter_map(|info| info.bytes_acked).map(ByteCount::get).sum(),
-            rtt: infos.iter().filter_map(|info| info.rtt).min().unwrap_or_default(),
+            rtt: rtt.or_else(|| infos.iter().filter_map(|info| info.rtt).min()).unwrap_or_default(),
             min_rtt: infos.iter().filter_map(|info| info.min_rtt).min().unwrap_or_default(),
         }
     }
@@ -156,5 +159,19 @@ mod tests {
             loss.follow(Time::from_nanos(tenth * 100_000_000), sample)
         });
         assert!(share.take(6).all(|share| share.is_none()));
+    }
+
+    /// A connection that stood by had the round-trip time of its handshake: where another filled the queue, that was
+    /// taken for a path without one, and its losses for the path's.
+    #[test]
+    fn the_round_trip_time_is_that_of_connections_with_data_on_its_way() {
+        let info = |rtt, unacked| TcpInfo {
+            rtt: Some(Span::from_millis(rtt)),
+            unacked: Some(SegCount::new(unacked)),
+            ..TcpInfo::default()
+        };
+        let rtt = |infos: &[TcpInfo]| SenderSample::of(infos).rtt;
+        assert_eq!(rtt(&[info(24, 16), info(4, 0), info(20, 1)]), Span::from_millis(20));
+        assert_eq!(rtt(&[info(24, 0), info(4, 0)]), Span::from_millis(4));
     }
 }
