@@ -14,10 +14,14 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::process::{Process, RunError, last_words};
 use crate::statistics::{Ratio, ratio};
-use crate::{INTERRUPTED, fairness, say};
+use crate::{INTERRUPTED, say};
 
+mod compression;
+mod fairness;
+mod files;
 mod loopback;
 mod paths;
+mod scene;
 
 /// This program's own, over ssh.
 const OURS: &str = "copy";
@@ -28,9 +32,10 @@ const TO_SERVER: &str = "copy-server";
 /// The same on a QUIC connection.
 const BY_QUIC: &str = "by QUIC";
 
-/// The programs that it is held against: those over ssh, and those with servers of their own.
-const RIVALS: [&str; 4] = ["scp", "rsync", "rsyncd", "curl"];
-const WITH_SERVERS: [&str; 2] = ["rsyncd", "curl"];
+/// The programs that it is held against: those over ssh, and those with servers of their own. Of the latter, one
+/// encrypts, too.
+const RIVALS: [&str; 5] = ["scp", "rsync", "rsyncd", "curl", "curl-h2"];
+const WITH_SERVERS: [&str; 3] = ["rsyncd", "curl", "curl-h2"];
 
 /// rclone over the same server of ssh as scp: a command for `lab compare`, which does not know it.
 const RCLONE: &str = "rclone";
@@ -206,6 +211,9 @@ impl Copying {
         }
         if self.includes(loopback::NAME) {
             say(false, &loopback::run(bench.fullpipe, self.size, self.rounds, bench.stop)?);
+        }
+        for case in compression::CASES.iter().filter(|case| self.includes(case.name)) {
+            say(false, &case.run(bench.fullpipe, self.rounds, bench.stop)?);
         }
         for case in fairness::CASES.iter().filter(|case| self.includes(case.name)) {
             say(false, &case.run(bench.fullpipe, self.rounds, bench.stop)?);

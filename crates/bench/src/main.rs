@@ -9,7 +9,6 @@ mod comparison;
 mod copying;
 mod diagnosis;
 mod emulated;
-mod fairness;
 mod figures;
 mod independent;
 mod lab;

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs::{File, create_dir, remove_file};
-use std::io::{self, Read};
+use std::fs::{create_dir, remove_file};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -12,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use fullpipe_units::{BitRate, ByteCount, Span};
 
+use super::files::{folder_in_memory, write_key, write_random};
 use super::shown;
-use crate::fairness::{folder_in_memory, write_key};
 use crate::network::free_port;
 use crate::process::{Port, Process, RunError, last_words};
 use crate::statistics::ratio;
@@ -107,9 +106,7 @@ impl<'s> Scene<'s> {
         let scene = Self { fullpipe, stop, folder: folder_in_memory()? };
         write_key(&scene.at("key"))?;
         create_dir(scene.at("to")).map_err(RunError::failed)?;
-        let mut random = File::open("/dev/urandom").map_err(RunError::failed)?.take(size.get());
-        let made = File::create(scene.at("file")).and_then(|mut file| io::copy(&mut random, &mut file));
-        made.map_err(RunError::failed)?;
+        write_random(&scene.at("file"), size)?;
         let mut certificate = Command::new("openssl");
         certificate.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
         certificate.args(["-subj", "/CN=localhost", "-days", "2", "-keyout"]).arg(scene.at("private.pem"));

@@ -3,11 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,14 +11,15 @@ use std::time::{Duration, Instant};
 use fullpipe_record::{Content, Document, Event};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
+use super::files::write_random;
+use super::scene::{RECEIVER, Scene, TIMEOUT};
+use super::shown;
 use crate::process::{Process, RunError, last_words};
-use crate::statistics::{Ratio, ratio};
+use crate::statistics::ratio;
 
 /// The path, between a sender of both and a receiver of both.
 const RATE: BitRate = BitRate::from_mbps(100);
 const RTT: Span = Span::from_millis(50);
-
-const RECEIVER: &str = "198.18.0.2";
 
 /// Time that CUBIC has the path alone, then that both have to find their shares, then that is judged, and then that a
 /// copy has alone. What of it is judged begins a little later.
@@ -32,14 +29,11 @@ const JUDGED: Duration = Duration::from_mins(1);
 const BEHIND: Duration = Duration::from_secs(12);
 const TO_FILL: Duration = Duration::from_secs(4);
 
-/// Time for a lab, a server and the last words of a measurement.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A path, and the one that comes to it later than CUBIC.
-pub(crate) struct Case {
-    pub(crate) name: &'static str,
+pub(super) struct Case {
+    pub(super) name: &'static str,
     path: &'static str,
     later: Later,
 }
@@ -57,7 +51,7 @@ const COPY: Later = Later::Copy(&[]);
 const SCAVENGING: Later = Later::Copy(&["--scavenge"]);
 
 /// All of them.
-pub(crate) const CASES: [Case; 12] = [
+pub(super) const CASES: [Case; 12] = [
     Case { name: "fairness-0.3bdp", path: "queue = '0.3bdp'", later: COPY },
     Case { name: "fairness-1bdp", path: "queue = '1bdp'", later: COPY },
     Case { name: "fairness-3bdp", path: "queue = '3bdp'", later: COPY },
@@ -88,7 +82,7 @@ impl Case {
     ///
     /// # Errors
     /// Fails if the user stops it, or a program cannot be started.
-    pub(crate) fn run(&self, fullpipe: &Path, rounds: u16, stop: &AtomicBool) -> Result<String, RunError> {
+    pub(super) fn run(&self, fullpipe: &Path, rounds: u16, stop: &AtomicBool) -> Result<String, RunError> {
         let mut shares = Vec::new();
         let mut failures = String::new();
         for _ in 0..rounds {
@@ -102,18 +96,18 @@ impl Case {
     }
 
     fn round(&self, fullpipe: &Path, stop: &AtomicBool) -> Result<Shares, RunError> {
-        let measure_alone = || Scene::start(self, fullpipe, stop)?.cubic(ALONE)?.finished();
+        let measure_alone = || Shared::start(self, fullpipe, stop)?.cubic(ALONE)?.finished();
         let alone = self.has_loss().then(measure_alone).transpose()?;
-        let scene = Scene::start(self, fullpipe, stop)?;
-        let first = scene.cubic(ALONE)?;
-        scene.wait(ALONE)?;
+        let shared = Shared::start(self, fullpipe, stop)?;
+        let first = shared.cubic(ALONE)?;
+        shared.wait(ALONE)?;
         let Later::Copy(flags) = self.later else {
-            let later = scene.cubic(Duration::ZERO)?.finished()?;
+            let later = shared.cubic(Duration::ZERO)?.finished()?;
             return Ok(Shares { alone, cubic: first.finished()?, later, behind: None });
         };
         let began = Instant::now();
-        let copy = scene.copy(flags)?;
-        let progress = scene.watch(&copy, || began.elapsed() > TO_SETTLE + JUDGED + BEHIND)?;
+        let copy = shared.copy(flags)?;
+        let progress = shared.watch(&copy, || began.elapsed() > TO_SETTLE + JUDGED + BEHIND)?;
         let between = |from: Duration, until: Duration| rate(&progress, began + from, began + until);
         let judged = TO_SETTLE + JUDGED;
         Ok(Shares {
@@ -170,25 +164,6 @@ fn jain(one: BitRate, other: BitRate) -> f64 {
     (one + other).powi(2) / (2.0 * (one * one + other * other)).max(f64::MIN_POSITIVE)
 }
 
-fn shown(ratio: Option<Ratio>) -> String {
-    match ratio {
-        Some(Ratio { median, interval: Some([low, high]) }) => format!("{median:.2} [{low:.2}, {high:.2}]"),
-        Some(Ratio { median, interval: None }) => format!("{median:.2}"),
-        None => "none".to_owned(),
-    }
-}
-
-/// Returns a folder in memory, so that no disk limits what is copied.
-pub(crate) fn folder_in_memory() -> Result<tempfile::TempDir, RunError> {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).map_err(RunError::failed)
-}
-
-/// Makes a file with a key that nobody else may read.
-pub(crate) fn write_key(at: &Path) -> Result<(), RunError> {
-    let key = OpenOptions::new().write(true).create_new(true).mode(0o600).open(at);
-    key.and_then(|mut key| key.write_all(b"correct horse battery")).map_err(RunError::failed)
-}
-
 /// Bytes that were verified, and when.
 type Progress = BTreeMap<Instant, ByteCount>;
 
@@ -199,51 +174,29 @@ fn rate(progress: &Progress, from: Instant, until: Instant) -> BitRate {
     BitRate::of(behind.saturating_sub(before), Span::from(last - first))
 }
 
-/// A lab that stands, with a server in its receiver and a file to copy.
-struct Scene<'s> {
-    fullpipe: &'s Path,
+/// A path to share, and a file that is long enough.
+struct Shared<'s> {
+    scene: Scene<'s>,
     stop: &'s AtomicBool,
-    folder: tempfile::TempDir,
-    name: String,
-    _lab: Process,
-    _server: Process,
 }
 
-impl<'s> Scene<'s> {
+impl<'s> Shared<'s> {
     fn start(case: &Case, fullpipe: &'s Path, stop: &'s AtomicBool) -> Result<Self, RunError> {
-        let folder = folder_in_memory()?;
-        let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("path.toml"), case.scenario()).map_err(RunError::failed)?;
-        write_key(&at("key"))?;
-        std::fs::create_dir(at("to")).map_err(RunError::failed)?;
-        let most = RATE.bytes_in(Span::from(TO_SETTLE + JUDGED + BEHIND + TIMEOUT)).get() as usize;
-        std::fs::write(at("file"), vec![1; most]).map_err(RunError::failed)?;
-        let name = format!("fairness-{}", std::process::id());
-        let mut command = Command::new(fullpipe);
-        command.args(["lab", "up"]).arg(at("path.toml")).args(["--json-lines", "--interval", "1", "--name", &name]);
-        let mut lab = Process::start(&mut command)?;
-        lab.wait_until("come up", TIMEOUT, stop, |lab| !lab.stdout().is_empty())?;
-        let mut command = join(fullpipe, &name, "receiver");
-        command.args(["serve", "--no-iperf2", "--share"]).arg(at("to")).arg("--key-file").arg(at("key"));
-        let mut server = Process::start(&mut command)?;
-        server.wait_until("answer", TIMEOUT, stop, |_| listens(fullpipe, &name))?;
-        Ok(Self { fullpipe, stop, folder, name, _lab: lab, _server: server })
+        let scene = Scene::start(&case.scenario(), fullpipe, stop)?;
+        write_random(&scene.at("file"), RATE.bytes_in(Span::from(TO_SETTLE + JUDGED + BEHIND + TIMEOUT)))?;
+        Ok(Self { scene, stop })
     }
 
     /// Starts a measurement under CUBIC that is to settle once it was alone for so long.
     fn cubic(&self, alone: Duration) -> Result<Cubic<'s>, RunError> {
-        let mut command = join(self.fullpipe, &self.name, "sender");
+        let mut command = self.scene.fullpipe("sender");
         command.args(["measure", RECEIVER, "-C", "cubic", "--json", "--no-store", "--key-file"]);
-        command.arg(self.folder.path().join("key")).arg("-t");
-        command.arg((alone + TO_SETTLE + JUDGED).as_secs().to_string());
+        command.arg(self.scene.at("key")).arg("-t").arg((alone + TO_SETTLE + JUDGED).as_secs().to_string());
         Ok(Cubic { process: Process::start(&mut command)?, judged_from: alone + TO_SETTLE, stop: self.stop })
     }
 
     fn copy(&self, flags: &[&str]) -> Result<Process, RunError> {
-        let mut command = join(self.fullpipe, &self.name, "sender");
-        command.arg("copy").arg(self.folder.path().join("file")).arg(format!("fullpipe://{RECEIVER}/"));
-        command.arg("--key-file").arg(self.folder.path().join("key")).arg("--json-lines").args(flags);
-        Process::start(&mut command)
+        Process::start(self.scene.copy().arg("--json-lines").args(flags))
     }
 
     fn wait(&self, time: Duration) -> Result<(), RunError> {
@@ -300,22 +253,6 @@ impl Cubic<'_> {
         });
         Ok(BitRate::of(bytes, time))
     }
-}
-
-/// Returns a command in a host of a lab, to which the arguments of fullpipe are to be added.
-fn join(fullpipe: &Path, lab: &str, host: &str) -> Command {
-    let mut command = Command::new(fullpipe);
-    command.args(["lab", "exec", "--join", lab, host, "--"]).arg(fullpipe);
-    command
-}
-
-/// Returns true if the server in the receiver takes measurements and copies.
-fn listens(fullpipe: &Path, lab: &str) -> bool {
-    let mut command = Command::new(fullpipe);
-    command.args(["lab", "exec", "--join", lab, "receiver", "--", "cat", "/proc/net/tcp", "/proc/net/tcp6"]);
-    let tables = command.output().map(|output| output.stdout).unwrap_or_default();
-    let tables = String::from_utf8_lossy(&tables).into_owned();
-    [":1451 ", ":1452 "].iter().all(|port| tables.contains(port))
 }
 
 #[cfg(test)]
