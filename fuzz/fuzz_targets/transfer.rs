@@ -21,7 +21,8 @@ fuzz_target!(|bytes: &[u8]| {
         let mut hash = [0; 32];
         hash.copy_from_slice(&head[..32]);
         let (file, chunk, block) = (u32::from(head[33]), u32::from(head[34]), head[35]);
-        let header = DataHeader { file, chunk, block, reports: head[36] % 2 == 0, hash };
+        let [reports, packed] = [1, 2].map(|flag| head[36] & flag == 0);
+        let header = DataHeader { file, chunk, block, reports, packed, hash };
         let message = Message::Data { header, content: &bytes[DATA_HEADER..] };
         assert_eq!(Message::read(&message.frame()[4..]).as_ref(), Ok(&message));
     }

@@ -23,6 +23,8 @@ pub(crate) struct Bounds {
     pub(crate) scavenge: bool,
     /// They never change to BBR.
     pub(crate) no_bbr: bool,
+    /// Nothing is compressed.
+    pub(crate) no_compress: bool,
     taken: AtomicU64,
 }
 
@@ -32,9 +34,9 @@ impl Bounds {
         Self { paces, most, ..Self::default() }
     }
 
-    /// Returns the same for connections that give way to all other traffic, or never change to BBR.
-    pub(crate) fn of_options(self, scavenge: bool, no_bbr: bool) -> Self {
-        Self { scavenge, no_bbr, ..self }
+    /// Returns the same for connections that give way to all other traffic, never change to BBR, or compress nothing.
+    pub(crate) fn of_options(self, scavenge: bool, no_bbr: bool, no_compress: bool) -> Self {
+        Self { scavenge, no_bbr, no_compress, ..self }
     }
 
     /// Counts bytes of a file that are to cross.

@@ -24,6 +24,8 @@ pub(crate) const NEVER_COPIED: &str = "it is neither file nor folder nor link";
 pub(crate) struct Tally {
     /// Bytes that have crossed and are verified.
     pub(crate) verified: AtomicU64,
+    /// Bytes that compression has saved on the way.
+    pub(crate) saved: AtomicU64,
     /// Bytes that are wanted, as far as is known.
     pub(crate) wanted: AtomicU64,
     /// Files that were copied, and their bytes.

@@ -318,7 +318,7 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
     if hello.far_sends && hello.limit > 0 {
         paces.push(Arc::new(Pace::new(BitRate::from_bps(hello.limit))));
     }
-    let bounds = Bounds::new(paces, scope.most).of_options(hello.scavenge, hello.no_bbr);
+    let bounds = Bounds::new(paces, scope.most).of_options(hello.scavenge, hello.no_bbr, hello.no_compress);
     let common = Common::new(out.clone(), tally, None).within(bounds);
     let excludes = Excludes::new(hello.excludes.iter().map(Vec::as_slice));
     let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.path(path)).collect();
@@ -372,6 +372,7 @@ mod tests {
             verify_disk: false,
             scavenge: false,
             no_bbr: false,
+            no_compress: false,
             attributes: false,
             quic: false,
             timeout: 30,

@@ -33,6 +33,7 @@ mod locks;
 mod near;
 mod options;
 mod pacing;
+mod packing;
 mod part;
 mod pulse;
 mod queue;

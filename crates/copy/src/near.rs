@@ -39,7 +39,7 @@ use crate::session::{BothFigures, Carriers, End, own_settings, settings_of};
 use crate::ssh::{Link, Pipes, end, greeted, kill, not_there, release, start};
 use crate::walk::Source;
 
-/// Time between two checks for an interrupt or the end.
+/// Time between two checks for an interrupt or events.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Copies files until that is done or `interrupt` is set. `report` is called with each event, on this thread.
@@ -61,16 +61,17 @@ pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMu
         link: Arc::clone(&link),
         pulse: Arc::clone(&pulse),
     };
-    let work = thread::Builder::new().name("copy".to_owned()).spawn(move || run.copy());
-    let work = work.map_err(CopyError::io("cannot start a thread"))?;
+    let (done, ended) = channel();
+    let work = thread::Builder::new().name("copy".to_owned()).spawn(move || drop(done.send(run.copy())));
+    work.map_err(CopyError::io("cannot start a thread"))?;
     let mut meter = Meter::new(&tally);
-    // The channel stays open for as long as threads of the transfer wait, which may be longer than the work.
-    while !work.is_finished() {
-        match received.recv_timeout(POLL_INTERVAL) {
-            Ok(event) => report(event),
+    let copied = loop {
+        let ended = ended.recv_timeout(POLL_INTERVAL);
+        received.try_iter().for_each(&mut *report);
+        match ended {
+            Ok(copied) => break copied,
             Err(RecvTimeoutError::Timeout) => {}
-            // The work drops its end of the channel last.
-            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Disconnected) => break Err(CopyError::Gone),
         }
         if interrupt.load(Ordering::Relaxed) {
             kill(&link);
@@ -83,9 +84,7 @@ pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMu
         if let Some(progress) = meter.progress() {
             report(CopyEvent::Progress(progress));
         }
-    }
-    received.try_iter().for_each(report);
-    let copied = work.join().unwrap_or(Err(CopyError::Gone));
+    };
     // Ctrl-C in a terminal ends ssh, too.
     if copied.is_err() && interrupt.load(Ordering::Relaxed) { Err(CopyError::Interrupted) } else { copied }
 }
@@ -238,6 +237,7 @@ impl Run {
             verify_disk: self.options.verify_disk,
             scavenge: self.options.scavenge,
             no_bbr: self.options.no_bbr,
+            no_compress: self.options.no_compress,
             attributes: self.options.attributes,
             quic: self.may_use_quic(),
             timeout: self.pulse.timeout().as_secs() as u16,
@@ -256,7 +256,8 @@ impl Run {
         let excludes = Excludes::new(self.options.excludes.iter().map(Vec::as_slice));
         if !self.plan.far_sends {
             let paces = self.options.limit.map(Pace::new).map(Arc::new).into_iter().collect();
-            let common = common.within(Bounds::new(paces, None).of_options(self.options.scavenge, self.options.no_bbr));
+            let CopyOptions { scavenge, no_bbr, no_compress, .. } = self.options;
+            let common = common.within(Bounds::new(paces, None).of_options(scavenge, no_bbr, no_compress));
             return End::Sender(Arc::new(Sender::new(common, sources, excludes, self.options.attributes)));
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();

@@ -41,6 +41,8 @@ pub struct CopyOptions {
     pub scavenge: bool,
     /// The connections for data never change to BBR.
     pub no_bbr: bool,
+    /// Nothing is compressed.
+    pub no_compress: bool,
     /// Extended attributes of users and POSIX access lists are kept.
     pub attributes: bool,
     /// Time after which an end that receives nothing of the other one gives up: two seconds to an hour.

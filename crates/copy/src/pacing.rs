@@ -73,6 +73,8 @@ impl<'s> Pacer<'s> {
             None => (None, None),
         };
         let parts = infos.iter().filter(|info| has_data(info)).count().max(1) as u64;
+        // One that carries everything has the window of one by itself.
+        let rate = if parts == 1 && self.couples() { rate.map(|_| UNBOUNDED) } else { rate };
         let (pace, window) =
             (rate.map(|rate| BitRate::from_bps(rate.bps() / parts)), window.map(|all| all.get() / parts));
         for (socket, info) in self.sockets.iter().zip(&infos) {
@@ -179,7 +181,7 @@ mod tests {
     fn connections_share_one_pace_which_follows_from_what_arrives() {
         let pairs: Vec<_> = (0..2).map(|_| connected()).collect();
         let sockets: Vec<TcpStream> = pairs.iter().map(|(near, _)| near.try_clone().unwrap()).collect();
-        let mut pacer = Pacer::new(&sockets, Span::from_millis(20), &Bounds::default().of_options(true, false));
+        let mut pacer = Pacer::new(&sockets, Span::from_millis(20), &Bounds::default().of_options(true, false, false));
         pacer.step();
         let pace = |socket: &TcpStream| tcp_info(socket).unwrap().max_pacing_rate.unwrap();
         let first = pace(&sockets[0]);

@@ -16,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_compression::Decompressor;
 use fullpipe_transfer::{
     Attributes, Blocks, Chunks, Entry, EntryKind, EntryPath, Excludes, Identity, Message, ModificationTime, Outcome,
     Verified, chunk_hash,
@@ -27,6 +28,7 @@ use crate::common::{Common, Tally};
 use crate::data_stream::Connections;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
+use crate::packing::Pool;
 use crate::part::Part;
 use crate::root::Root;
 use crate::tree::Tree;
@@ -47,6 +49,7 @@ pub(crate) struct Receiver {
     held: Held,
     files: AtomicU32,
     corrupt: AtomicU32,
+    decompressors: Pool<Decompressor>,
     /// Chunks that are there in part.
     begun: AtomicUsize,
     /// The time until which this transfer waits for others that hold its files.
@@ -158,6 +161,7 @@ impl Receiver {
             held: Held::default(),
             files: AtomicU32::new(0),
             corrupt: AtomicU32::new(0),
+            decompressors: Pool::default(),
             begun: AtomicUsize::new(0),
             waits_until: OnceLock::new(),
             lacks_locks: AtomicBool::new(false),
@@ -219,7 +223,7 @@ impl Receiver {
             Message::Unreadable { file, why } => self.fail(file, why),
             Message::Again { file, entry } => self.again(file, entry)?,
             Message::Note { text } => self.common.note(text),
-            Message::Data { header, content } => self.take(&header, content)?,
+            Message::Data { header, content } => self.take(&header, &mut content.to_vec())?,
             Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
             _ => return Err(CopyError::Protocol("a sender sent what only a receiver may".to_owned())),
         }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_compression::Compressor;
 use fullpipe_transfer::{
     AGAIN, Attributes, BLOCK, CHUNK, Chunks, DATA_HEADER, DataHeader, Entry, EntryPath, Excludes, Head, Message,
     Outcome, Verified, ZEROS, block_count, block_hash, block_length, chunk_hash,
@@ -21,6 +22,7 @@ use crate::common::{Common, NEVER_COPIED, Tally};
 use crate::data_stream::Connections;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
+use crate::packing::{Metered, Packing, Pool, Throughput};
 use crate::queue::{Block, Job, Next, Queue, SSH};
 use crate::walk::{List, Source, SourceFile, attributes_of, file_now, identity, walk};
 
@@ -51,12 +53,23 @@ pub(crate) struct Sender {
     again: Mutex<HashMap<u32, SourceFile>>,
     /// Connections that have broken and are not named yet: when, and the text.
     broken: Mutex<Vec<(Instant, String)>>,
+    compressors: Pool<Compressor>,
 }
 
 impl Sender {
     pub(crate) fn new(common: Common, sources: Vec<Source>, excludes: Excludes, keeps_attributes: bool) -> Self {
         let (files, again, broken) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { common, queue: Queue::default(), sources, excludes, keeps_attributes, files, again, broken }
+        Self {
+            common,
+            queue: Queue::default(),
+            sources,
+            excludes,
+            keeps_attributes,
+            files,
+            again,
+            broken,
+            compressors: Pool::default(),
+        }
     }
 
     /// Starts to list the files.
@@ -90,7 +103,9 @@ impl Sender {
             "copy-ssh",
             Box::new(|sender| {
                 // The end of ssh is noticed where its messages are read.
-                let _ = sender.send_chunks(SSH, &mut sender.common.out.clone());
+                let throughput = Throughput::default();
+                let mut to = sender.metered(sender.common.out.clone(), &throughput);
+                let _ = sender.send_chunks(SSH, &mut to, &throughput);
             }),
         )
     }
@@ -180,11 +195,16 @@ impl Sender {
         found.ok_or_else(|| CopyError::Protocol("the receiver speaks of a file that nobody has listed".to_owned()))
     }
 
+    fn metered<'t, W: Write>(&'t self, to: W, throughput: &'t Throughput) -> Metered<'t, W> {
+        Metered { to, bounds: &self.common.bounds, throughput }
+    }
+
     fn carry(&self, index: u16, stream: impl Write) {
-        let mut stream = BufWriter::with_capacity(GATHERED, stream);
+        let throughput = Throughput::default();
+        let mut stream = BufWriter::with_capacity(GATHERED, self.metered(stream, &throughput));
         let sent = stream
             .write_all(&Head::Stream(index).bytes())
-            .and_then(|()| self.send_chunks(index, &mut stream))
+            .and_then(|()| self.send_chunks(index, &mut stream, &throughput))
             .and_then(|()| stream.write_all(&Head::End.bytes()))
             .and_then(|()| stream.flush());
         match sent {
@@ -216,8 +236,9 @@ impl Sender {
         }
     }
 
-    fn send_chunks(&self, index: u16, to: &mut dyn Write) -> io::Result<()> {
-        let mut reader = BlockReader { sender: self, open: None, frame: vec![0; DATA_HEADER + BLOCK] };
+    fn send_chunks(&self, index: u16, to: &mut dyn Write, throughput: &Throughput) -> io::Result<()> {
+        let packing = (!self.common.bounds.no_compress).then(|| Packing::new(&self.compressors, throughput));
+        let mut reader = BlockReader { sender: self, open: None, frame: vec![0; DATA_HEADER + BLOCK], packing };
         loop {
             let next = match self.queue.next(index, false) {
                 Next::Nothing => {
@@ -256,10 +277,7 @@ impl Sender {
 
     fn send_frame(&self, job: Job, frame: Result<&[u8], Unread>, to: &mut dyn Write) -> io::Result<()> {
         match frame {
-            Ok(frame) => {
-                self.common.bounds.wait(frame.len());
-                to.write_all(frame)?;
-            }
+            Ok(frame) => to.write_all(frame)?,
             Err(why) => self.skip(job.file, why),
         }
         Ok(())
@@ -324,6 +342,7 @@ struct BlockReader<'s> {
     /// The file of the last block.
     open: Option<(u32, SourceFile, File, bool)>,
     frame: Vec<u8>,
+    packing: Option<Packing<'s>>,
 }
 
 impl BlockReader<'_> {
@@ -344,7 +363,7 @@ impl BlockReader<'_> {
         let (file, ..) = self.open(job.file)?;
         let length = Verified::new(file.size).length(job.chunk).unwrap_or(0);
         let hash = chunk_hash(file.size, job.chunk, &ZEROS[..length]);
-        let header = DataHeader { file: job.file, chunk: job.chunk, block: 0, reports: false, hash };
+        let header = DataHeader { file: job.file, chunk: job.chunk, block: 0, reports: false, packed: false, hash };
         self.frame[..DATA_HEADER].copy_from_slice(&header.frame(0));
         Ok(&self.frame[..DATA_HEADER])
     }
@@ -363,9 +382,13 @@ impl BlockReader<'_> {
         })?;
         check(open, file)?;
         let hash = block_hash(file.size, job.chunk, index, content);
-        let header = DataHeader { file: job.file, chunk: job.chunk, block: index, reports, hash };
-        self.frame[..DATA_HEADER].copy_from_slice(&header.frame(length));
-        Ok(&self.frame[..DATA_HEADER + length])
+        let packed = self.packing.as_mut().and_then(|packing| packing.pack(content));
+        let crossing = packed.unwrap_or(length);
+        Tally::add(&self.sender.common.tally.saved, (length - crossing) as u64);
+        let packed = packed.is_some();
+        let header = DataHeader { file: job.file, chunk: job.chunk, block: index, reports, packed, hash };
+        self.frame[..DATA_HEADER].copy_from_slice(&header.frame(crossing));
+        Ok(&self.frame[..DATA_HEADER + crossing])
     }
 
     /// Opens a file, unless it is open, and returns it with whether it may have holes.

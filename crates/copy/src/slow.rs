@@ -8,7 +8,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_testkit::random_bytes;
+
 use crate::address::at_port;
+use crate::bounds::Bounds;
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
 use crate::corruption::{LOOPBACK, receive, send};
 
@@ -48,7 +51,7 @@ fn stopping_proxy(port: u16, until: Receiver<()>) -> u16 {
 fn a_connection_that_stops_does_not_keep_the_end_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("file"), folder.path().join("to"));
-    let content: Vec<u8> = (0..SIZE).map(|at| ((at as u64 * at as u64) >> 7) as u8).collect();
+    let content = random_bytes(SIZE);
     fs::write(&from, &content).unwrap();
     fs::create_dir(&to).unwrap();
     let credentials = Credentials::new(&[7; 32], &[]).unwrap();
@@ -63,7 +66,7 @@ fn a_connection_that_stops_does_not_keep_the_end_waiting() {
     let (near, far) = UnixStream::pair().unwrap();
     let (began, receiving) = (Instant::now(), to.clone());
     let receiver = thread::spawn(move || receive(&far, &receiving, taken));
-    let (notes, repeated) = send(&near, &from, made, None).unwrap();
+    let (notes, repeated) = send(&near, &from, made, Bounds::default(), None).unwrap();
     let took = began.elapsed();
     near.shutdown(Shutdown::Both).unwrap();
     receiver.join().unwrap();

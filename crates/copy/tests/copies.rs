@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_testkit::{Running, SshServer, free_port, fullpipe, require, within};
+use fullpipe_testkit::{Running, SshServer, free_port, fullpipe, random_bytes, random_digits, require, within};
 use serde_json::{Value, json};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -72,8 +72,7 @@ impl Scene {
     /// Makes a file that does not compress, of so many MiB and a bit.
     fn file(&self, name: &str, mib: usize) -> PathBuf {
         let path = self.path(name);
-        let content: Vec<u8> = (0..(mib << 20) + 12_345).map(|at| ((at as u64 * at as u64) >> 7) as u8).collect();
-        fs::write(&path, content).unwrap();
+        fs::write(&path, random_bytes((mib << 20) + 12_345)).unwrap();
         path
     }
 }
@@ -725,6 +724,33 @@ fn a_copy_by_quic_has_the_streams_and_the_rate_that_are_asked_for() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("leave out --"), "{output:?}");
     }
+}
+
+/// By each way, in both directions.
+#[test]
+fn digits_cross_compressed_over_a_slow_way_and_what_does_not_compress_as_it_is() {
+    let scene = Scene::new();
+    let [digits, random] = ["near/digits", "near/random"].map(|name| scene.path(name));
+    fs::write(&digits, random_digits(4 << 20)).unwrap();
+    fs::write(&random, random_bytes(1 << 20)).unwrap();
+    let back = scene.path("near/back");
+    let saved = |from: &str, to: &str, more: &[&str]| {
+        let done = scene.copy(&[&[from, to, "--bwlimit", "80Mbit/s"], more].concat());
+        assert!(done["limit"] == "rate-limit" || done["transport"] == "quic", "{done}");
+        done["saved"].as_u64().unwrap() * 100 / done["bytes"].as_u64().unwrap()
+    };
+    for transport in ["tcp", "quic"] {
+        let far = scene.far(transport);
+        let up = saved(text(&digits), &far, &["--transport", transport]);
+        assert!(is_same(&digits, &scene.path(transport)));
+        let down = saved(&far, text(&back), &["--transport", transport]);
+        assert!(is_same(&digits, &back));
+        fs::remove_file(&back).unwrap();
+        assert!((30..55).contains(&up) && (30..55).contains(&down), "{transport}: {up} % up, {down} % down");
+    }
+    assert_eq!(saved(text(&random), &scene.far("random"), &[]), 0);
+    assert_eq!(saved(text(&digits), &scene.far("plain"), &["--no-compress"]), 0);
+    assert_eq!(saved(&scene.far("plain"), text(&back), &["--no-compress"]), 0);
 }
 
 #[test]

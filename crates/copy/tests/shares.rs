@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_testkit::{Running, free_port, fullpipe, require, wait_for_listener, within, write_secret};
+use fullpipe_testkit::{Running, free_port, fullpipe, random_bytes, require, wait_for_listener, within, write_secret};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -134,7 +134,7 @@ fn where_only_the_port_of_the_call_can_be_reached_connections_carry_the_data_at_
 #[test]
 fn a_copy_beyond_those_that_a_server_serves_at_once_is_refused_with_a_reason() {
     let scene = Scene::new("", &["--max-tests", "1"]);
-    fs::write(scene.path("shared/file"), content(20_000_000)).unwrap();
+    fs::write(scene.path("shared/file"), random_bytes(20_000_000)).unwrap();
     let mut command = fullpipe();
     command.args(["copy", "--bwlimit", "10Mbit/s", "--key-file"]).arg(scene.path("key"));
     let _first = Running::start(command.args([&scene.far("file"), &scene.near("file")]));
@@ -257,7 +257,7 @@ fn who_records_a_copy_can_neither_read_nor_repeat_it() {
     let taken = TcpListener::bind("[::]:0").unwrap();
     let ports = taken.local_addr().unwrap().port().to_string();
     let to = format!("fullpipe://127.0.0.1:{port}/");
-    let (code, done) = scene.copy(&[&scene.near(&name), &to, "--ports", &ports, "--transport", "tcp"]);
+    let (code, done) = scene.copy(&[&scene.near(&name), &to, "--ports", &ports, "--transport", "tcp", "--no-compress"]);
     assert_eq!((code, done["transport"].as_str()), (Some(0), Some("call")), "{done}");
     assert_eq!(done.get("limit"), None, "{done}");
     let recorded: Vec<Vec<u8>> = recordings.iter().take(2).collect();

@@ -13,8 +13,11 @@ pub struct CopyReport {
     pub files: u64,
     /// Their size.
     pub bytes: ByteCount,
-    /// The part of that which crossed in this run, verified.
+    /// The part of that which arrived in this run, verified.
     pub transferred: ByteCount,
+    /// Bytes of that which compression saved on the way.
+    #[serde(default)]
+    pub saved: ByteCount,
     /// Files that were there already.
     pub present: u64,
     /// Entries that were deleted at the receiver, or would be.
@@ -33,7 +36,7 @@ pub struct CopyReport {
     pub duration: Span,
     /// The part of it until data could flow: ssh, its login, and the connections for data.
     pub set_up: Span,
-    /// Bytes that crossed ÷ the time after set-up.
+    /// What arrived in this run ÷ the time after set-up.
     pub rate: BitRate,
     /// BLAKE3 digest of the only file that was copied, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,7 +97,7 @@ pub enum CopyTransport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CopyLimit {
-    /// For most of the time there was nothing on its way: reading the files, or small files.
+    /// For most of the time there was nothing on its way: reading the files, small files, or compression.
     Source,
     /// The receiver's windows were full while it wrote and hashed: its storage or processor.
     Storage,

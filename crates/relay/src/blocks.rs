@@ -7,11 +7,10 @@
 //! Each block is compressed for itself, so no connection keeps a compressor. A block holds at most [`BLOCK_BYTES`],
 //! compressed or not: its receiver decompresses into a buffer of that size, and refuses what does not fit.
 
-use std::fmt;
 use std::io;
 
+use fullpipe_compression::{Compressor, Decompressor};
 use thiserror::Error;
-use zstd::bulk::{Compressor, Decompressor};
 
 /// Payload of a block, at most, and length of a block on the wire, at most, without its header.
 pub const BLOCK_BYTES: usize = 128 << 10;
@@ -37,10 +36,10 @@ pub enum BlockError {
 }
 
 /// Buffers and state of zstd, which serve any number of connections in turn.
+#[derive(Debug)]
 pub struct Codec {
-    compressor: Compressor<'static>,
-    level: Option<i32>,
-    decompressor: Decompressor<'static>,
+    compressor: Compressor,
+    decompressor: Decompressor,
     pub(crate) input: Box<[u8]>,
     output: Box<[u8]>,
 }
@@ -62,8 +61,7 @@ impl Codec {
     /// Fails if there is no memory.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
-            compressor: Compressor::new(0)?,
-            level: None,
+            compressor: Compressor::new()?,
             decompressor: Decompressor::new()?,
             input: vec![0; BLOCK_BYTES].into(),
             output: vec![0; HEADER + BLOCK_BYTES].into(),
@@ -88,19 +86,9 @@ impl Codec {
     }
 
     fn compress(&mut self, length: usize, level: i32) -> Option<usize> {
-        if self.level != Some(level) {
-            self.compressor.set_compression_level(level).ok()?;
-            self.level = Some(level);
-        }
-        // What does not become shorter does not fit, and zstd says so.
+        // What does not become shorter does not fit.
         let room = &mut self.output[HEADER..HEADER + length.saturating_sub(1)];
-        self.compressor.compress_to_buffer(&self.input[..length], room).ok()
-    }
-}
-
-impl fmt::Debug for Codec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Codec(…)")
+        self.compressor.compress(level, &self.input[..length], room)
     }
 }
 
@@ -139,8 +127,7 @@ impl BlockReader {
             into[..length].copy_from_slice(body);
             length
         } else {
-            // The buffer has a fixed size, and zstd no memory of its own for a window.
-            codec.decompressor.decompress_to_buffer(body, into).map_err(|_| BlockError::Compressed)?
+            codec.decompressor.decompress(body, into).ok_or(BlockError::Compressed)?
         };
         if payload == 0 {
             return Err(BlockError::Compressed);

@@ -57,5 +57,5 @@ pub use stamps::{Stamped, arrival, departure, stamp_passages};
 pub use tcp_info::decode as decode_tcp_info;
 pub use tcp_metrics::{TcpMetrics, tcp_metrics};
 pub use tun::{Offload, open_tun};
-pub use usage::{ChildUsage, CpuTime, children_cpu_time, process_cpu_time, wait_with_usage};
+pub use usage::{ChildUsage, CpuTime, children_cpu_time, process_cpu_time, thread_cpu_time, wait_with_usage};
 pub use zero_copy::{Completions, Pages, allow_zero_copy, completions, send_zero_copy};

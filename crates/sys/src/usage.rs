@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 
 use fullpipe_units::{ByteCount, Span};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time that a process has used since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +30,12 @@ impl CpuTime {
 /// Fails as `getrusage` does.
 pub fn process_cpu_time() -> io::Result<CpuTime> {
     cpu_time_of(libc::RUSAGE_SELF)
+}
+
+/// Returns the processor time of this thread (`CLOCK_THREAD_CPUTIME_ID`).
+pub fn thread_cpu_time() -> Span {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Span::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }
 
 /// Processor time of the children of this process that have ended and were waited for, each with those that it waited

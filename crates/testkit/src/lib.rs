@@ -5,6 +5,7 @@
 
 mod browser;
 mod connections;
+mod content;
 mod deadline;
 mod false_server;
 mod lateness;
@@ -22,6 +23,7 @@ mod validity;
 
 pub use browser::Browser;
 pub use connections::{Carried, ManyConnections, allow_descriptors};
+pub use content::{random_bytes, random_digits};
 pub use deadline::within;
 pub use false_server::{FalseServer, Part};
 pub use lateness::lateness;

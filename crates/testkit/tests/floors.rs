@@ -137,6 +137,7 @@ impl Room {
 /// The rooms that exist; `crates/README.md` describes each.
 const PLAN: &[Room] = &[
     Room::pure(0, "units"),
+    Room::pure(1, "compression"),
     Room::pure(1, "record"),
     Room::pure(1, "wire"),
     Room::pure(2, "model"),

@@ -9,7 +9,7 @@ use crate::entry::EntryError;
 use crate::{BLOCK, CHUNK, Chunks, Digest, Entry, EntryPath};
 
 /// Version of the messages. Ends of different versions do not understand each other.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 
 /// The frame without a message: its sender is there and has nothing to say.
 pub const ALIVE: [u8; 4] = [0; 4];
@@ -50,6 +50,8 @@ pub struct Hello {
     pub scavenge: bool,
     /// The sender never changes to BBR.
     pub no_bbr: bool,
+    /// The sender compresses nothing.
+    pub no_compress: bool,
     /// Extended attributes and access lists are kept.
     pub attributes: bool,
     /// The far end shall listen for QUIC, too.
@@ -109,6 +111,8 @@ pub struct DataHeader {
     pub block: u8,
     /// The sender wants to know that it has arrived.
     pub reports: bool,
+    /// What follows is its content compressed by zstd.
+    pub packed: bool,
     /// Hash of its content.
     pub hash: Digest,
 }
@@ -118,7 +122,7 @@ pub struct DataHeader {
 pub enum Head {
     /// The first: the number of the connection.
     Stream(u16),
-    /// A block of a chunk, with the bytes of content that follow; none for a hole.
+    /// A block of a chunk, with the bytes that follow; none for a hole.
     Block(DataHeader, usize),
     /// The last.
     End,
@@ -272,6 +276,10 @@ const FIGURES: u8 = 18;
 const DIAL_QUIC: u8 = 19;
 const WOULD_COPY: u8 = 20;
 
+/// Flags of a block.
+const REPORTS: u8 = 1;
+const PACKED: u8 = 2;
+
 /// Number in place of a file's in a head that is no chunk's.
 const NO_FILE: u32 = u32::MAX;
 
@@ -286,7 +294,7 @@ impl DataHeader {
         bytes[4] = DATA;
         bytes[5..9].copy_from_slice(&self.file.to_le_bytes());
         bytes[9..13].copy_from_slice(&self.chunk.to_le_bytes());
-        [bytes[13], bytes[14]] = [self.block, self.reports.into()];
+        [bytes[13], bytes[14]] = [self.block, (u8::from(self.reports) * REPORTS) | (u8::from(self.packed) * PACKED)];
         bytes[15..CHECKED].copy_from_slice(&self.hash);
         let check = check(&bytes[..CHECKED]);
         bytes[CHECKED..].copy_from_slice(&check);
@@ -294,8 +302,12 @@ impl DataHeader {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        let (file, chunk, block) = (reader.u32()?, reader.u32()?, reader.u8()?);
-        Ok(Self { file, chunk, block, reports: flag(reader)?, hash: reader.array()? })
+        let (file, chunk, block, flags) = (reader.u32()?, reader.u32()?, reader.u8()?, reader.u8()?);
+        if flags & !(REPORTS | PACKED) != 0 {
+            return Err(Wrong::Number(flags));
+        }
+        let (reports, packed) = (flags & REPORTS != 0, flags & PACKED != 0);
+        Ok(Self { file, chunk, block, reports, packed, hash: reader.array()? })
     }
 }
 
@@ -307,7 +319,7 @@ impl Head {
     /// Returns the bytes of the head.
     pub fn bytes(&self) -> [u8; DATA_HEADER] {
         let hash = Digest::default();
-        let mark = |chunk| DataHeader { file: NO_FILE, chunk, block: 0, reports: false, hash }.frame(0);
+        let mark = |chunk| DataHeader { file: NO_FILE, chunk, block: 0, reports: false, packed: false, hash }.frame(0);
         match self {
             Self::Stream(index) => mark(u32::from(*index)),
             Self::Block(header, length) => header.frame(*length),
@@ -516,8 +528,10 @@ impl Hello {
 
     fn put(&self, into: &mut Vec<u8>) {
         into.extend(self.version.to_le_bytes());
-        let Self { far_sends, dry_run, delete, verify_disk, scavenge, no_bbr, attributes, quic, .. } = *self;
-        into.extend([far_sends, dry_run, delete, verify_disk, scavenge, no_bbr, attributes, quic].map(u8::from));
+        let Self { far_sends, dry_run, delete, verify_disk, .. } = *self;
+        into.extend([far_sends, dry_run, delete, verify_disk].map(u8::from));
+        let Self { scavenge, no_bbr, no_compress, attributes, quic, .. } = *self;
+        into.extend([scavenge, no_bbr, no_compress, attributes, quic].map(u8::from));
         into.extend(self.timeout.to_le_bytes());
         into.extend(self.secret);
         into.extend(self.ports.0.to_le_bytes());
@@ -539,6 +553,7 @@ impl Hello {
             verify_disk: flag(reader)?,
             scavenge: flag(reader)?,
             no_bbr: flag(reader)?,
+            no_compress: flag(reader)?,
             attributes: flag(reader)?,
             quic: flag(reader)?,
             timeout: reader.u16()?,
@@ -615,7 +630,7 @@ mod tests {
     }
 
     fn header() -> DataHeader {
-        DataHeader { file: 1, chunk: 2, block: 3, reports: true, hash: [3; 32] }
+        DataHeader { file: 1, chunk: 2, block: 3, reports: true, packed: true, hash: [3; 32] }
     }
 
     fn every_kind() -> Vec<Message<'static>> {
@@ -636,6 +651,7 @@ mod tests {
                 verify_disk: true,
                 scavenge: false,
                 no_bbr: true,
+                no_compress: false,
                 attributes: true,
                 quic: false,
                 timeout: 30,

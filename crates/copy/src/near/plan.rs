@@ -87,6 +87,7 @@ mod tests {
             verify_disk: false,
             scavenge: false,
             no_bbr: false,
+            no_compress: false,
             attributes: false,
             timeout: Span::from_secs(30),
             unencrypted: Vec::new(),

@@ -26,10 +26,12 @@ impl Run {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (tally, data) = (&self.tally, duration.saturating_sub(way.set_up));
         let transferred = ByteCount::new(count(&tally.verified));
+        let saved = ByteCount::new(count(&tally.saved));
+        let crossed = transferred.saturating_sub(saved);
         let rate = BitRate::of(transferred, data.into());
         let has_crossed = transferred > ByteCount::ZERO;
         let limit = || match way.transport {
-            _ if is_limited(rate, self.options.limit) => Some(CopyLimit::RateLimit),
+            _ if is_limited(BitRate::of(crossed, data.into()), self.options.limit) => Some(CopyLimit::RateLimit),
             CopyTransport::Ssh => Some(CopyLimit::Ssh),
             // Nobody samples its windows.
             CopyTransport::Call => None,
@@ -43,6 +45,7 @@ impl Run {
             files,
             bytes: ByteCount::new(count(&tally.bytes)),
             transferred,
+            saved,
             present: count(&tally.present),
             deleted: count(&tally.deleted),
             failed: count(&tally.failed),

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use fullpipe_transfer::{
-    AGAIN, Blocks, DATA_HEADER, DataHeader, Digest, Head, Message, Verified, ZEROS, block_hash, block_length,
-    chunk_hash,
+    AGAIN, Blocks, DATA_HEADER, DataHeader, Head, Message, Verified, ZEROS, block_hash, block_length, chunk_hash,
 };
 
 use super::{Incoming, Receiver, State};
 use crate::common::Tally;
 use crate::locks::lock;
 use crate::options::CopyError;
+use crate::packing::unpack;
 use crate::part::PartWriter;
 use crate::tree::Tree;
 
@@ -51,7 +51,7 @@ impl Receiver {
                     number = Some(index);
                     Ok(())
                 }
-                Ok(Head::Block(header, _)) if number.is_some() => self.take(&header, &content),
+                Ok(Head::Block(header, _)) if number.is_some() => self.take(&header, &mut content),
                 Ok(Head::End) if number.is_some() => break Ok(()),
                 Ok(_) => Err(CopyError::Protocol("a connection for data carries something else".to_owned())),
                 Err(error) => break Err(error),
@@ -79,21 +79,23 @@ impl Receiver {
     /// # Errors
     /// Fails if the sender breaks the rules. If the block is wrong, its chunk is wanted again; if it cannot be written,
     /// the file has failed.
-    pub(super) fn take(&self, header: &DataHeader, content: &[u8]) -> Result<(), CopyError> {
+    pub(super) fn take(&self, header: &DataHeader, content: &mut Vec<u8>) -> Result<(), CopyError> {
         self.common.bounds.wait(content.len());
         let began = Instant::now();
+        if header.packed {
+            self.unpack(content)?;
+        }
         let wrong = |why: &str| CopyError::Protocol(why.to_owned());
         let Some(file) = lock(&self.incoming).get(&header.file).cloned() else {
             let was_listed = header.file & !AGAIN < self.files.load(Ordering::Relaxed);
             return if was_listed { Ok(()) } else { Err(wrong("it sent data of a file that it has not listed")) };
         };
-        let (length, hash) = check(&file, header, content)?;
-        if hash != header.hash {
+        let Some(length) = check(&file, header, content)? else {
             self.count_corrupt()?;
             self.common.note(format!("a chunk of {} arrived with wrong content; it is fetched again", file.path));
             self.want(header.file, header.chunk);
             return Ok(());
-        }
+        };
         match self.store(&file, &Arrived { header: *header, content, length }) {
             Ok(new) => Tally::add(&self.common.tally.verified, new as u64),
             Err(error) => self.fail(header.file, format!("it cannot be written: {error}")),
@@ -102,6 +104,14 @@ impl Receiver {
             return Err(wrong("it has begun too many chunks"));
         }
         self.working.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Decompresses what arrived of a block. What cannot be decompressed has another hash.
+    fn unpack(&self, content: &mut Vec<u8>) -> Result<(), CopyError> {
+        let arrived = content.len();
+        unpack(&self.decompressors, content).map_err(CopyError::io("cannot decompress"))?;
+        Tally::add(&self.common.tally.saved, content.len().saturating_sub(arrived) as u64);
         Ok(())
     }
 
@@ -164,7 +174,7 @@ impl Receiver {
 
     /// Notes that a block is written, or a hole is made.
     fn end_block(&self, file: &Incoming, arrived: &Arrived<'_>) -> io::Result<usize> {
-        let Arrived { header: DataHeader { file: number, chunk, block, reports, hash }, length, .. } = *arrived;
+        let Arrived { header: DataHeader { file: number, chunk, block, reports, hash, .. }, length, .. } = *arrived;
         let whole = {
             let mut state = lock(&file.state);
             if state.is_closed {
@@ -226,16 +236,19 @@ fn next_head(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<Head> {
     Ok(head)
 }
 
-/// Returns the bytes of the chunk of a block, and the hash of what has come.
-fn check(file: &Incoming, header: &DataHeader, content: &[u8]) -> Result<(usize, Digest), CopyError> {
+/// Returns the bytes of the chunk of a block; `None` if what has come is not its content.
+///
+/// # Errors
+/// Fails if the sender breaks the rules. What was compressed may have another size because bits flipped on the way.
+fn check(file: &Incoming, header: &DataHeader, content: &[u8]) -> Result<Option<usize>, CopyError> {
     let wrong = || CopyError::Protocol("it sent a block of another size than it has listed".to_owned());
-    let DataHeader { chunk, block, .. } = *header;
+    let DataHeader { chunk, block, packed, hash, .. } = *header;
     let length = Verified::new(file.size).length(chunk).ok_or_else(wrong)?;
-    match content.len() {
-        0 if block == 0 => Ok((length, chunk_hash(file.size, chunk, &ZEROS[..length]))),
-        1.. if block_length(length, block) == Some(content.len()) => {
-            Ok((length, block_hash(file.size, chunk, block, content)))
-        }
-        _ => Err(wrong()),
-    }
+    let found = match content.len() {
+        0 if block == 0 && !packed => chunk_hash(file.size, chunk, &ZEROS[..length]),
+        1.. if block_length(length, block) == Some(content.len()) => block_hash(file.size, chunk, block, content),
+        _ if packed => return Ok(None),
+        _ => return Err(wrong()),
+    };
+    Ok((found == hash).then_some(length))
 }

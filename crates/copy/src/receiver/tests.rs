@@ -6,6 +6,7 @@ use crate::control::Outgoing;
 use crate::finish::finish;
 use crate::part::working;
 use crate::pulse::Pulse;
+use fullpipe_compression::Compressor;
 use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHeader, Digest, Head, ZEROS, block_hash};
 use rustix::fs::Mode;
 use std::fs;
@@ -113,7 +114,7 @@ impl Bench {
 }
 
 fn data(file: u32, chunk: u32, block: u8, hash: Digest, content: &[u8]) -> Message<'_> {
-    Message::Data { header: DataHeader { file, chunk, block, reports: true, hash }, content }
+    Message::Data { header: DataHeader { file, chunk, block, reports: true, packed: false, hash }, content }
 }
 
 fn outcomes(sent: &[Message<'_>]) -> Vec<(u32, Outcome)> {
@@ -515,6 +516,37 @@ fn a_hole_takes_the_place_of_blocks_and_a_sender_that_begins_too_many_chunks_is_
     bench.block([1, 0], 3, 2 * size, &sevens).unwrap();
     bench.receiver.begun.store(MAX_BEGUN, Ordering::Relaxed);
     assert!(matches!(bench.block([1, 1], 0, 2 * size, &sevens), Err(CopyError::Protocol(_))));
+}
+
+#[test]
+fn a_compressed_block_is_what_it_says_or_wanted_again() {
+    let size = BLOCK as u64 + 5;
+    let bench = Bench::new(None);
+    bench.file("file", size).unwrap();
+    let text = b"text".repeat(BLOCK / 4);
+    let compressed = |content: &[u8]| {
+        let mut packed = vec![0; BLOCK];
+        let length = Compressor::new().unwrap().compress(1, content, &mut packed).unwrap();
+        packed.truncate(length);
+        packed
+    };
+    let block = |number: u8, of: &[u8], packed: &[u8]| {
+        let hash = block_hash(ByteCount::new(size), 0, number, of);
+        let header = DataHeader { file: 0, chunk: 0, block: number, reports: true, packed: true, hash };
+        bench.receiver.handle(Message::Data { header, content: packed }).unwrap();
+    };
+    let bomb = compressed(&vec![0; 64 << 20]);
+    let wrong = [&b""[..], b"no frame", &bomb, &compressed(b""), &compressed(&text[1..]), &compressed(b"texts")];
+    for wrong in wrong {
+        block(0, &text, wrong);
+    }
+    assert_eq!(bench.receiver.begun.load(Ordering::Relaxed), 0, "nothing was written");
+    block(0, &text, &compressed(&text));
+    block(1, b"right", &compressed(b"right"));
+    let (sent, folder) = bench.end();
+    let wanted = sent.iter().filter(|message| matches!(message, Message::Want { file: 0, .. })).count();
+    assert_eq!(wanted, 1 + wrong.len());
+    assert!(fs::read(folder.path().join("file")).unwrap() == [&text[..], b"right"].concat());
 }
 
 #[test]

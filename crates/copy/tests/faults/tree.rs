@@ -225,13 +225,18 @@ fn make(random: &mut Pcg32, root: &Path, is_new: bool) {
     }
 }
 
-/// Makes a file. An older state lacks one of three.
+/// Makes a file, one of two with digits, which compress. An older state lacks one of three.
 fn file(random: &mut Pcg32, path: &Path, length: usize, is_new: bool) {
     if !is_new && random.next_u32().is_multiple_of(3) {
         return;
     }
     let mut content = vec![0; length];
     random.fill_bytes(&mut content);
+    if random.next_u32().is_multiple_of(2) {
+        for byte in &mut content {
+            *byte = b"0123456789abcdef"[usize::from(*byte % 16)];
+        }
+    }
     fs::write(path, content).unwrap();
 }
 

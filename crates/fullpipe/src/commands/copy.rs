@@ -93,6 +93,11 @@ pub(crate) struct Arguments {
     /// Never change to BBR, whatever the path loses
     #[arg(long, help_heading = "Copy")]
     no_bbr: bool,
+    /// Compress nothing, also where that would save time
+    ///
+    /// The lengths of what crosses then say nothing of the content.
+    #[arg(long, help_heading = "Copy")]
+    no_compress: bool,
     /// Keep access lists and extended attributes of users, too
     #[arg(long, short = 'a', help_heading = "Copy")]
     attributes: bool,
@@ -223,6 +228,7 @@ impl Arguments {
             verify_disk: self.verify_disk,
             scavenge: self.scavenge,
             no_bbr: self.no_bbr,
+            no_compress: self.no_compress,
             attributes: self.attributes,
             timeout: self.timeout,
             unencrypted: self.insecure_data.clone(),

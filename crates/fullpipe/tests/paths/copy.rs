@@ -10,7 +10,7 @@ mod tests_alone {
 
     use crate::common::run;
     use crate::lab_up::Up;
-    use fullpipe_testkit::{Mark, Running, document, path, require, within, write_secret};
+    use fullpipe_testkit::{Mark, Running, document, path, random_bytes, require, within, write_secret};
     use rustix::process::{Pid, Signal, kill_process};
     use serde_json::Value;
 
@@ -39,7 +39,7 @@ mod tests_alone {
         );
         fs::write(at("path.toml"), text).unwrap();
         write_secret(at("key"), "correct horse battery");
-        fs::write(at("file"), (0..size).map(|at| ((at as u64 * at as u64) >> 7) as u8).collect::<Vec<_>>()).unwrap();
+        fs::write(at("file"), random_bytes(size)).unwrap();
         fs::create_dir(at("to")).unwrap();
         let up = Up::of(&at("path.toml"), mark, &["--json-lines"]);
         up.event();

@@ -54,13 +54,17 @@ fn path(done: &CopyReport) -> String {
         SegCount::ZERO => String::new(),
         count => format!(", {count} sent again"),
     };
+    let saved = match done.saved {
+        ByteCount::ZERO => String::new(),
+        bytes => format!(", {bytes} saved by compression"),
+    };
     let rtt = done.rtt.map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
     let CopyReport { rate, set_up, .. } = done;
     let gave_way = done.gave_way.map_or_else(String::new, |part| {
         format!("scavenging: gave way to other traffic {:.0} % of the time\n", part.percent())
     });
     let limit = done.limit.map_or_else(String::new, |of| format!("limit: {}\n", limit(of)));
-    paragraph(&format!("{rate} {transport}{control}{rtt}{lost}; {set_up} to connect"), 0) + &gave_way + &limit
+    paragraph(&format!("{rate} {transport}{control}{rtt}{lost}{saved}; {set_up} to connect"), 0) + &gave_way + &limit
 }
 
 /// Returns the line of progress.
@@ -80,7 +84,7 @@ fn listed(count: u64, what: &str) -> String {
 
 const fn limit(limit: CopyLimit) -> &'static str {
     match limit {
-        CopyLimit::Source => "the sender's files: most of the time nothing was on its way",
+        CopyLimit::Source => "the sender's files or processor: most of the time nothing was on its way",
         CopyLimit::Storage => "the receiver, which verifies and writes: its storage or processor",
         CopyLimit::ReceiveWindow => "the receiver's windows (tcp_rmem); --streams opens more connections",
         CopyLimit::SendBuffer => "the sender's buffers (tcp_wmem); --streams opens more connections",
