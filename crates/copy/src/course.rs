@@ -29,7 +29,7 @@ pub struct Course {
     queued: u32,
     held: u32,
     unfilled: u32,
-    /// What was acknowledged at the last figures, and when that was.
+    /// The time of the last figures, and the bytes that were acknowledged by then.
     before: Option<(Time, u64)>,
     is_fast: bool,
     has_changed: bool,

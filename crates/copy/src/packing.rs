@@ -17,8 +17,8 @@ use crate::locks::lock;
 /// Bytes of which the rate of a way is the mean.
 const RECENT: u64 = 4 << 20;
 
-/// The rate at which a way takes what is written, the waits for a rate limit included. As long as its buffers have room,
-/// that is the rate of the processor, with which no compression competes.
+/// The rate at which a way takes what is written, with the waits for a rate limit. As long as its buffers have room,
+/// that is the rate of memory, which no compression reaches.
 #[derive(Debug, Default)]
 pub(crate) struct Throughput(Cell<(u64, Duration)>);
 
@@ -60,8 +60,8 @@ impl<W: Write> Write for Metered<'_, W> {
     }
 }
 
-/// The states of zstd that all connections share: as many as processors can use at once, as each takes some hundred KiB.
-/// Each has room for a block.
+/// The states of zstd that all connections share: as many as processors can use at once, as each takes some hundred
+/// KiB. Each has room for a block.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     /// Those that nobody uses, made or not.

@@ -36,7 +36,7 @@ pub struct CopyReport {
     pub duration: Span,
     /// The part of it until data could flow: ssh, its login, and the connections for data.
     pub set_up: Span,
-    /// What arrived in this run ÷ the time after set-up.
+    /// Bytes that arrived in this run ÷ the time after set-up.
     pub rate: BitRate,
     /// BLAKE3 digest of the only file that was copied, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -111,7 +111,7 @@ pub struct DataHeader {
     pub block: u8,
     /// The sender wants to know that it has arrived.
     pub reports: bool,
-    /// What follows is its content compressed by zstd.
+    /// Its content follows compressed by zstd.
     pub packed: bool,
     /// Hash of its content.
     pub hash: Digest,
