@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_testkit::{Running, load_slot, require, within};
+use fullpipe_testkit::{Running, load_slot, random_bytes, require, within};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng as _;
 use serde_json::Value;
@@ -207,7 +207,7 @@ fn a_part_that_its_owner_may_not_write_is_continued() {
     require!(Root, Unshare, Tc, Socat);
     let _slot = load_slot();
     let mut stage = Stage::new(Way::Tcp, true, None);
-    let content = vec![7; 8 << 20];
+    let content = random_bytes(8 << 20);
     fs::write(stage.source().join("a"), &content).unwrap();
     let near = Running::start(&mut stage.copy());
     let to = stage.destination();
