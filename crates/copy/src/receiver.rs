@@ -131,7 +131,8 @@ struct Incoming {
 
 #[derive(Debug)]
 struct State {
-    part: Option<Part>,
+    /// Most files have none while the list is ahead of the data.
+    part: Option<Box<Part>>,
     verified: Verified,
     /// The chunks that are there in part.
     begun: HashMap<u32, Blocks>,

@@ -167,7 +167,7 @@ impl Receiver {
         } else {
             let (part, lost) = self.open_part(tree, file, &mut state.verified)?;
             self.want_lost(file, &lost)?;
-            part
+            Box::new(part)
         };
         Ok(Some((state.part.insert(part).writer(), was_begun)))
     }
@@ -208,7 +208,7 @@ impl Receiver {
         };
         self.common.out.send(&Message::Got { file: number, chunk, missing: 0 });
         if let Some((digest, part)) = whole {
-            self.complete(file, part, digest);
+            self.complete(file, *part, digest);
         }
         Ok(length)
     }

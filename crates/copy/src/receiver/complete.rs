@@ -48,7 +48,7 @@ impl Receiver {
         if wrong.is_empty() {
             return Ok(Some(part));
         }
-        (state.part, state.is_closed) = (Some(part), false);
+        (state.part, state.is_closed) = (Some(Box::new(part)), false);
         drop(state);
         for chunk in wrong {
             self.want(file.number, chunk);
