@@ -21,9 +21,9 @@ const IS_DEAR: f64 = 0.5;
 /// A block that was compressed.
 #[derive(Debug)]
 pub struct Trial {
-    /// Bytes of the block, before and after.
+    /// Bytes of the block before.
     pub payload: usize,
-    /// As it crosses the way.
+    /// Bytes of the block as it crosses the way.
     pub packed: usize,
     /// Time that it took.
     pub took: Span,
@@ -54,8 +54,7 @@ impl Choice {
         Some(LEVELS[self.rung])
     }
 
-    /// Compares what a block saved on the wire with the time that it took. A rate that is not known counts as
-    /// low.
+    /// Compares what a block saved on the wire with the time that it took. A rate that is not known counts as low.
     pub fn note(&mut self, trial: &Trial) {
         let rate = trial.way.filter(|rate| *rate > BitRate::ZERO);
         let on_way = |bytes: usize| rate.map_or(Span::MAX, |rate| rate.time_for(ByteCount::new(bytes as u64)));

@@ -17,5 +17,14 @@ pub fn random_bytes(length: usize) -> Vec<u8> {
 /// # Panics
 /// Panics if the system has no random bytes.
 pub fn random_digits(length: usize) -> Vec<u8> {
-    random_bytes(length).into_iter().map(|byte| b"0123456789abcdef"[usize::from(byte % 16)]).collect()
+    let mut bytes = random_bytes(length);
+    make_digits(&mut bytes);
+    bytes
+}
+
+/// Makes a hexadecimal digit of each byte.
+pub fn make_digits(bytes: &mut [u8]) {
+    for byte in bytes {
+        *byte = b"0123456789abcdef"[usize::from(*byte % 16)];
+    }
 }

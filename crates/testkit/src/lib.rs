@@ -23,7 +23,7 @@ mod validity;
 
 pub use browser::Browser;
 pub use connections::{Carried, ManyConnections, allow_descriptors};
-pub use content::{random_bytes, random_digits};
+pub use content::{make_digits, random_bytes, random_digits};
 pub use deadline::within;
 pub use false_server::{FalseServer, Part};
 pub use lateness::lateness;

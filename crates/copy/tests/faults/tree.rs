@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use fullpipe_testkit::make_digits;
 use fullpipe_transfer::{CHUNK, EntryPath};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng as _;
@@ -233,9 +234,7 @@ fn file(random: &mut Pcg32, path: &Path, length: usize, is_new: bool) {
     let mut content = vec![0; length];
     random.fill_bytes(&mut content);
     if random.next_u32().is_multiple_of(2) {
-        for byte in &mut content {
-            *byte = b"0123456789abcdef"[usize::from(*byte % 16)];
-        }
+        make_digits(&mut content);
     }
     fs::write(path, content).unwrap();
 }
