@@ -1,7 +1,7 @@
 //! The values that two hosts agree on in their handshake, as their settings and the path have it.
 
 use fullpipe_model::{framing, kernel};
-use fullpipe_record::{Buffer, Direction, Edit, Path, PathDirection, Segmentation, TooBig, Transport};
+use fullpipe_record::{Buffer, Direction, Edit, HostSettings, Path, PathDirection, Segmentation, TooBig, Transport};
 use fullpipe_tcp::{Autotuning, Clock, CongestionControl, ReceiverSetup, SenderSetup};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -286,6 +286,19 @@ fn scales(plan: &Plan, offered: Option<u8>) -> [Option<u8>; 2] {
         (true, true) => [offered, None],
         (true, false) => [None, seen],
     }
+}
+
+/// Returns whether a device overwrites an option of the receiver's handshake segment with padding.
+pub(crate) fn overwrites_options(plan: &Plan) -> bool {
+    let Plan { path, sender, receiver, request, .. } = plan;
+    let opens = request.direction == Direction::Download;
+    let options: [(Edit, fn(&HostSettings) -> bool); 2] =
+        [(Edit::StripWindowScale, |host| host.window_scaling), (Edit::StripTimestamps, |host| host.timestamps)];
+    options.iter().any(|(edit, has)| {
+        // An answer has an option only if the attempt arrived with it.
+        let arrived = has(sender) && !path.forward.effects.edits.contains(edit);
+        path.reverse.effects.edits.contains(edit) && has(receiver) && (opens || arrived)
+    })
 }
 
 fn in_256ths(share: kernel::Share) -> u16 {

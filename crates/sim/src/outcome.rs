@@ -9,6 +9,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
+use crate::connection::overwrites_options;
 use crate::datagrams::{DatagramStream, StreamCounts};
 use crate::engine::Stage;
 use crate::sampling::{Total, Totals};
@@ -190,7 +191,7 @@ fn sockets(simulation: &Simulation, samples: &[Sample], [sends, receives]: [bool
                 remote: String::new(),
                 handshake: sends.then(|| Handshake {
                     window: Some(connection.first_window_that_arrives(&simulation.plan.path)),
-                    options_overwritten: None,
+                    options_overwritten: Some(overwrites_options(&simulation.plan)),
                 }),
                 syn_quotes: Vec::new(),
             }

@@ -89,6 +89,8 @@ pub(crate) struct Score {
     pub(crate) right: usize,
     /// The kind is.
     pub(crate) right_kind: usize,
+    /// The verdict is another one, and has that which was planted among its candidates.
+    candidate: usize,
     /// Label → what was said of it → how often.
     confusion: BTreeMap<&'static str, BTreeMap<&'static str, usize>>,
     misses: Vec<String>,
@@ -102,6 +104,7 @@ impl Score {
             all: records.len(),
             right: 0,
             right_kind: 0,
+            candidate: 0,
             confusion: BTreeMap::new(),
             misses: Vec::new(),
         };
@@ -119,6 +122,7 @@ impl Score {
         if (verdict.kind, verdict.cause) == (label.kind(), label.cause()) {
             self.right += 1;
         } else {
+            self.candidate += usize::from(verdict.candidates.iter().any(|candidate| candidate.name() == label.name()));
             self.misses.push(format!("{}: {said}: {}", record.name, verdict.sentence));
         }
     }
@@ -136,13 +140,15 @@ impl Score {
     /// The score, the confusion matrix and each miss, as text.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
-            "\n{}: {} of {} right ({:.1} %, {:.0} % are required), {} in kind\n\n",
+            "\n{}: {} of {} right ({:.1} %, {:.0} % are required), {} in kind; \
+             {} more have it among their candidates\n\n",
             self.column.name(),
             self.right,
             self.all,
             self.share() * 100.0,
             self.column.required() * 100.0,
-            self.right_kind
+            self.right_kind,
+            self.candidate
         );
         for (label, said) in &self.confusion {
             let total: usize = said.values().sum();

@@ -20,7 +20,7 @@ use crate::syn_quotes;
 use crate::text::{self, Basics, Row, rate, size, time};
 use crate::thresholds::{
     CLAMPED_WINDOW_SHARE, FALLEN_WINDOW_SHARE, FULLY_TUNED_SHARE, GROWN_WINDOW_FACTOR, MAX_NEVER_SCALED_WINDOW,
-    MIN_LIMIT_SHARE, MIN_WINDOW_CLOCK_SHARE, MIN_WINDOW_CLOCK_SHARE_UNDER_BBR, MIN_WINDOW_USE,
+    MAX_SHRUNK_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_CLOCK_SHARE, MIN_WINDOW_CLOCK_SHARE_UNDER_BBR, MIN_WINDOW_USE,
 };
 
 /// Returns whether the kernel counted the advertised window as the limit for most of the busy time. Under BBR that
@@ -176,11 +176,23 @@ fn scale_stripped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
         tcp.timestamps == Some(true) || tcp.sack == Some(true)
     });
     let offer_is_lost = !here && syn_quotes::lose_their_scale(evidence);
-    // Of a host that is not seen, its part of the handshake shows whether it offered.
-    let offered =
-        evidence.receiver.is_some() || answer(figures).and_then(|answer| answer.options_overwritten) == Some(true);
+    // Of a host that is not seen, its part of the handshake and its windows show whether it offered.
+    let offered = evidence.receiver.is_some()
+        || answer(figures).and_then(|answer| answer.options_overwritten) == Some(true)
+        || shrank_by_a_scale(figures);
     (disagree || offer_is_lost || (!here && both_offer && modern && offered))
         .then_some(ReceiveWindowVerdict::WindowScaleStripped)
+}
+
+/// Returns whether all windows are a small part of that of the handshake, which has no scale (RFC 7323, section 2.2): the
+/// receiver scales them. One that reads slowly also makes its window small, but it had a larger one before.
+fn shrank_by_a_scale(figures: &Figures) -> bool {
+    // Until data is acknowledged, the window is that of the handshake.
+    let is_later = |sample: &&&Sample| sample.tcp.bytes_acked > Some(ByteCount::new(1));
+    let samples = figures.flows.iter().flat_map(|flow| &flow.whole).filter(is_later);
+    let most = samples.filter_map(|sample| sample.tcp.snd_wnd).max();
+    let first = answer(figures).and_then(|answer| answer.window);
+    first.zip(most).is_some_and(|(first, most)| most <= first.scaled(MAX_SHRUNK_SHARE))
 }
 
 /// Returns the receiver's part of the handshake, where the sender has it.

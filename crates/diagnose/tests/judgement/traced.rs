@@ -243,6 +243,8 @@ fn the_handshake_shows_a_sender_the_work_of_a_device_on_windows() {
             sample.tcp.snd_wnd = Some(ByteCount::new(1_600 << 10));
         })
     };
+    // What was 64 KiB, shifted by 4.
+    let shrunk = || self::unscaled(receive_window("cubic", 4095.0, 1));
     let small = || {
         without(receive_window("cubic", 20e3, 1), move |sample| {
             sample.tcp.window_scaling = Some(true);
@@ -254,6 +256,12 @@ fn the_handshake_shows_a_sender_the_work_of_a_device_on_windows() {
         ("a small buffer from the first", answered(small(), 17_376, None), (Cause::TcpRmemMax, At::Receiver)),
         ("small since the scale", answered(small(), 64_240, None), (Cause::WindowScaleRewritten, At::Middlebox)),
         ("option overwritten", answered(unscaled(), 65_160, Some(true)), (Cause::WindowScaleStripped, At::Middlebox)),
+        (
+            "a scale that nobody agreed to",
+            answered(shrunk(), 65_160, None),
+            (Cause::WindowScaleStripped, At::Middlebox),
+        ),
+        ("small from the first", answered(shrunk(), 5792, None), (Cause::NoWindowScaling, At::Receiver)),
         ("option never there", answered(unscaled(), 65_160, Some(false)), (Cause::NoWindowScaling, At::Receiver)),
         ("handshake not captured", answered(unscaled(), 65_160, None), (Cause::NoWindowScaling, At::Receiver)),
         ("the same field ever since", answered(scaled(10), 1_600, None), (Cause::WindowClamped, At::Middlebox)),
