@@ -86,7 +86,7 @@ impl Ample {
     fn tcp_wmem(&self, hosts: &Hosts) -> Option<Need> {
         let with = |max| {
             let mut hosts = self.hosts.clone();
-            hosts.sender.tcp_wmem.max = ByteCount::new(max);
+            hosts.sender.tcp_wmem = hosts.sender.tcp_wmem.with_max(ByteCount::new(max));
             self.target.is_met(&self.inputs, &hosts)
         };
         let now = hosts.sender.tcp_wmem.max;
@@ -96,7 +96,7 @@ impl Ample {
     fn tcp_rmem(&self, hosts: &Hosts) -> Option<Need> {
         let with = |max| {
             let mut hosts = self.hosts.clone();
-            hosts.receiver.tcp_rmem.max = ByteCount::new(max);
+            hosts.receiver.tcp_rmem = hosts.receiver.tcp_rmem.with_max(ByteCount::new(max));
             self.target.is_met(&self.inputs, &hosts)
         };
         let as_it_is = Hosts { receiver: hosts.receiver.clone(), ..self.hosts.clone() };
@@ -333,8 +333,8 @@ mod tests {
     fn with(inputs: &Inputs, hosts: &Hosts, quantity: Quantity, value: &Value) -> (Inputs, Hosts) {
         let (mut inputs, mut hosts) = (inputs.clone(), hosts.clone());
         match (quantity, value.clone()) {
-            (Quantity::TcpWmem, Value::Bytes(max)) => hosts.sender.tcp_wmem.max = max,
-            (Quantity::TcpRmem, Value::Bytes(max)) => hosts.receiver.tcp_rmem.max = max,
+            (Quantity::TcpWmem, Value::Bytes(max)) => hosts.sender.tcp_wmem = hosts.sender.tcp_wmem.with_max(max),
+            (Quantity::TcpRmem, Value::Bytes(max)) => hosts.receiver.tcp_rmem = hosts.receiver.tcp_rmem.with_max(max),
             (Quantity::Buffer, Value::Bytes(request)) => inputs.buffer = Some(request),
             (Quantity::Loss, Value::Share(loss)) => inputs.loss = Some(loss),
             (Quantity::Bandwidth, Value::Rate(rate)) => inputs.bandwidth = Some(rate),

@@ -4,7 +4,7 @@ use fullpipe_units::{ByteCount, Span};
 
 use crate::allow::steady;
 use crate::folklore::folklore;
-use crate::render::sysctl;
+use crate::render::{present, sysctl};
 use crate::show::value;
 
 /// The share of memory that the kernel itself gives to one buffer, at most, when it chooses defaults (`tcp_init`).
@@ -75,11 +75,7 @@ fn within_memory(
 
 fn advised(change: &Change, settings: &HostSettings, streams: u16, rtt: Span) -> Option<AdvisedChange> {
     let (setting, to) = sysctl(change, settings)?;
-    let from = match change {
-        Change::TcpRmemMax(_) => sysctl(&Change::TcpRmemMax(settings.tcp_rmem.max), settings)?.1,
-        Change::TcpWmemMax(_) => sysctl(&Change::TcpWmemMax(settings.tcp_wmem.max), settings)?.1,
-        _ => "0".to_owned(),
-    };
+    let from = present(change, settings).map_or_else(|| "0".to_owned(), |(_, text)| text);
     let held = |size: ByteCount| {
         let all =
             if streams > 1 { format!(", {streams} of them {}", size * u64::from(streams)) } else { String::new() };

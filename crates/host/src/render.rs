@@ -1,5 +1,4 @@
 use fullpipe_record::{Buffer, BufferTriple, Change, Commands, HostSettings};
-use fullpipe_units::ByteCount;
 
 use crate::setting::Setting;
 
@@ -29,15 +28,22 @@ pub(crate) fn writes(change: &Change, settings: &HostSettings) -> Option<(Settin
 
 /// The sysctl behind a change and the text that it gets on a host with `settings`.
 pub(crate) fn sysctl(change: &Change, settings: &HostSettings) -> Option<(String, String)> {
+    match change {
+        Change::Sysctl { name, value } => Some((name.clone(), value.clone())),
+        _ => present(change, &change.applied_to(settings)),
+    }
+}
+
+/// Returns the sysctl of `change` and the text that it has in the settings, if it is one of them.
+pub(crate) fn present(change: &Change, settings: &HostSettings) -> Option<(String, String)> {
     let triple =
-        |t: BufferTriple, max: ByteCount| format!("{} {} {}", t.min.get(), t.default.get().min(max.get()), max.get());
+        |sizes: BufferTriple| [sizes.min, sizes.default, sizes.max].map(|size| size.get().to_string()).join(" ");
     let switch = |on: bool| u8::from(on).to_string();
     let (name, text) = match change {
-        Change::TcpRmemMax(max) => ("net.ipv4.tcp_rmem", triple(settings.tcp_rmem, *max)),
-        Change::TcpWmemMax(max) => ("net.ipv4.tcp_wmem", triple(settings.tcp_wmem, *max)),
-        Change::WindowScaling(on) => ("net.ipv4.tcp_window_scaling", switch(*on)),
-        Change::ModerateRcvbuf(on) => ("net.ipv4.tcp_moderate_rcvbuf", switch(*on)),
-        Change::Sysctl { name, value } => (name.as_str(), value.clone()),
+        Change::TcpRmemMax(_) => ("net.ipv4.tcp_rmem", triple(settings.tcp_rmem)),
+        Change::TcpWmemMax(_) => ("net.ipv4.tcp_wmem", triple(settings.tcp_wmem)),
+        Change::WindowScaling(_) => ("net.ipv4.tcp_window_scaling", switch(settings.window_scaling)),
+        Change::ModerateRcvbuf(_) => ("net.ipv4.tcp_moderate_rcvbuf", switch(settings.moderate_rcvbuf)),
         _ => return None,
     };
     Some((name.to_owned(), text))
@@ -84,18 +90,6 @@ fn raised(change: &Change) -> Option<String> {
 
 const UNDO: &str = "fullpipe host undo";
 
-/// Returns the sysctl of `change` and the text that it has now, if the settings have it.
-fn present(change: &Change, settings: &HostSettings) -> Option<(String, String)> {
-    let unchanged = match change {
-        Change::TcpRmemMax(_) => Change::TcpRmemMax(settings.tcp_rmem.max),
-        Change::TcpWmemMax(_) => Change::TcpWmemMax(settings.tcp_wmem.max),
-        Change::WindowScaling(_) => Change::WindowScaling(settings.window_scaling),
-        Change::ModerateRcvbuf(_) => Change::ModerateRcvbuf(settings.moderate_rcvbuf),
-        _ => return None,
-    };
-    sysctl(&unchanged, settings)
-}
-
 /// The word of `fullpipe host apply` for a change that is not one of [`HostSettings`] alone.
 fn word(change: &Change) -> Option<String> {
     Some(match change {
@@ -139,6 +133,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use fullpipe_units::ByteCount;
     use fullpipe_units::{BitRate, SegCount};
 
     #[test]

@@ -55,6 +55,15 @@ pub struct BufferTriple {
     pub max: ByteCount,
 }
 
+impl BufferTriple {
+    /// Returns these sizes with another maximum. A larger default is lowered to it: a socket begins with the default, and
+    /// keeps it whatever the maximum is.
+    #[must_use]
+    pub fn with_max(self, max: ByteCount) -> Self {
+        Self { default: self.default.min(max), max, ..self }
+    }
+}
+
 /// The settings of a host, or of a network namespace, that bear on bulk TCP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one switch of the kernel")]
@@ -212,8 +221,8 @@ impl Change {
     pub fn applied_to(&self, before: &HostSettings) -> HostSettings {
         let mut after = before.clone();
         match self {
-            Self::TcpRmemMax(max) => after.tcp_rmem.max = *max,
-            Self::TcpWmemMax(max) => after.tcp_wmem.max = *max,
+            Self::TcpRmemMax(max) => after.tcp_rmem = before.tcp_rmem.with_max(*max),
+            Self::TcpWmemMax(max) => after.tcp_wmem = before.tcp_wmem.with_max(*max),
             Self::WindowScaling(on) => after.window_scaling = *on,
             Self::ModerateRcvbuf(on) => after.moderate_rcvbuf = *on,
             Self::Sysctl { name, value } => set_by_name(&mut after, name, value),
@@ -350,6 +359,8 @@ mod tests {
         let rmem = sysctl("net.ipv4.tcp_rmem", "4096 131072 67108864");
         assert_eq!(rmem.applied_to(&before), Change::TcpRmemMax(ByteCount::from_mib(64)).applied_to(&before));
         assert_eq!(rmem.ends(), Change::TcpRmemMax(ByteCount::ZERO).ends());
+        let small = Change::TcpRmemMax(ByteCount::from_kib(64)).applied_to(&before);
+        assert_eq!(small, sysctl("net.ipv4.tcp_rmem", "4096 65536 65536").applied_to(&before));
         let scaling = sysctl("net.ipv4.tcp_window_scaling", "0");
         assert_eq!(scaling.applied_to(&before), Change::WindowScaling(false).applied_to(&before));
         assert_eq!(scaling.ends(), Change::WindowScaling(false).ends());

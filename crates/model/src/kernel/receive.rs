@@ -21,10 +21,10 @@ pub struct ReceiveBuffer {
 
 impl ReceiveBuffer {
     /// The buffer of a socket that asked for nothing: `tcp_rmem[2]` once the kernel has tuned it, or `tcp_rmem[1]`
-    /// where `tcp_moderate_rcvbuf` is off.
+    /// where `tcp_moderate_rcvbuf` is off, or that is the larger: a socket begins with it, and never has less.
     pub fn automatic(settings: &HostSettings) -> Self {
         let (space, share) = if settings.moderate_rcvbuf {
-            (settings.tcp_rmem.max, Share::settled(settings))
+            (settings.tcp_rmem.max.max(settings.tcp_rmem.default), Share::settled(settings))
         } else {
             (settings.tcp_rmem.default, Share::settled_fixed(settings))
         };
@@ -204,7 +204,7 @@ mod tests {
 
     fn with_rmem(max: ByteCount) -> HostSettings {
         let mut settings = fixture::settings("6.18.44");
-        settings.tcp_rmem.max = max;
+        settings.tcp_rmem = settings.tcp_rmem.with_max(max);
         settings
     }
 
@@ -219,6 +219,15 @@ mod tests {
             let buffer = ReceiveBuffer::fixed(&settings, ByteCount::from_kib(kib));
             assert_eq!(buffer.scale(), Some(scale), "SO_RCVBUF {kib} KiB");
         }
+    }
+
+    #[test]
+    fn a_buffer_never_has_less_than_a_socket_begins_with() {
+        // Linux 6.18 with "4096 131072 70313": 131 072 bytes before and after a transfer.
+        let mut settings = with_rmem(ByteCount::new(70_313));
+        assert_eq!(ReceiveBuffer::automatic(&settings).space().get(), 70_313);
+        settings.tcp_rmem.default = ByteCount::new(131_072);
+        assert_eq!(ReceiveBuffer::automatic(&settings).space().get(), 131_072);
     }
 
     #[test]
@@ -380,7 +389,7 @@ mod tests {
         (kernel, -3_i32..6, 0_u64..1 << 40, 0_u64..1 << 40, any::<bool>()).prop_map(
             |(kernel, adv_win_scale, rmem, rmem_max, moderate_rcvbuf)| {
                 let mut settings = fixture::settings(kernel);
-                settings.tcp_rmem.max = ByteCount::new(rmem);
+                settings.tcp_rmem = settings.tcp_rmem.with_max(ByteCount::new(rmem));
                 settings.rmem_max = Some(ByteCount::new(rmem_max));
                 HostSettings { adv_win_scale, moderate_rcvbuf, ..settings }
             },

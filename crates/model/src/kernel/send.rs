@@ -239,7 +239,7 @@ mod tests {
             (46_500, 18.89),
         ] {
             let mut settings = fixture::settings("6.18.44");
-            settings.tcp_rmem.max = ByteCount::new(space);
+            settings.tcp_rmem = settings.tcp_rmem.with_max(ByteCount::new(space));
             let window = ReceiveBuffer::automatic(&settings).in_flight(MSS);
             let filled =
                 filled_window(Segmentation::Trains, CongestionControl::Reno, window, MSS, Span::from_millis(25));
