@@ -21,6 +21,7 @@ mod fairness;
 mod files;
 mod loopback;
 mod paths;
+mod picture;
 mod scene;
 
 /// This program's own, over ssh.
@@ -87,6 +88,9 @@ pub(crate) struct Copying {
     /// Size of the file over the path without loss, and over loopback
     #[arg(long, default_value = "2GB", value_parser = size, value_name = "BYTES")]
     size: ByteCount,
+    /// Write a page with a chart of all paths that were measured
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// The program [default: next to this one]
     #[arg(long, value_name = "PATH")]
     pub(crate) fullpipe: Option<PathBuf>,
@@ -203,8 +207,14 @@ impl Copying {
     }
 
     fn carry_out(&self, bench: &Bench<'_>) -> Result<(), RunError> {
-        for cell in Cell::all(self.size).iter().filter(|cell| self.includes(&cell.name)) {
-            say(false, &bench.cell(cell)?);
+        let mut measured = Vec::new();
+        for cell in Cell::all(self.size).into_iter().filter(|cell| self.includes(&cell.name)) {
+            let results = bench.cell(&cell)?;
+            say(false, &cell_text(&cell, &results));
+            measured.push((cell, results));
+        }
+        if let Some(file) = &self.html {
+            std::fs::write(file, picture::page(&measured)).map_err(RunError::failed)?;
         }
         if self.includes("small-files") {
             say(false, &bench.small_files()?);
@@ -230,7 +240,8 @@ impl Copying {
 type Results = BTreeMap<String, Vec<Result<ProgramRun, String>>>;
 
 impl Bench<'_> {
-    fn cell(&self, cell: &Cell) -> Result<String, RunError> {
+    /// Lets all programs move their files over a path.
+    fn cell(&self, cell: &Cell) -> Result<Results, RunError> {
         let mut results = Results::new();
         for round in 0..usize::from(self.rounds) {
             if cell.no_bbr {
@@ -247,7 +258,7 @@ impl Bench<'_> {
             self.command(cell, cell.ours, BY_QUIC, &["sh", "-euc", &script], &mut results)?;
             self.command(cell, cell.rivals, RCLONE, &RCLONE_WORDS, &mut results)?;
         }
-        Ok(cell_text(cell, &results))
+        Ok(results)
     }
 
     /// Lets a command that `lab compare` does not know move the file once, and adds what came of it under `name`.
