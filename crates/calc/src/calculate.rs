@@ -89,12 +89,15 @@ fn solve(inputs: &Inputs, hosts: &Hosts) -> Result<Solution, InputError> {
         (Some(rate), None, Some(size)) => solution(Solved::Rtt, window::rtt(size, rate), size),
         (Some(_), None, None) if inputs.loss.is_some_and(|loss| loss > Ratio::ZERO) => {
             let rtt = longest_rtt(inputs, hosts)?;
-            let kept = kept_under_loss(&Inputs { rtt: Some(rtt), ..inputs.clone() }, hosts);
-            solution(Solved::Rtt, rtt, kept.unwrap_or_default())
+            match kept_under_loss(&Inputs { rtt: Some(rtt), ..inputs.clone() }, hosts) {
+                Some(size) => solution(Solved::Rtt, rtt, size),
+                None => Err(not_bound_by_loss(inputs, hosts, "--rtt")),
+            }
         }
         (_, Some(rtt), Some(size)) => solution(Solved::Rate, rtt, size),
         (None, Some(rtt), None) if inputs.loss.is_some() => match kept_under_loss(inputs, hosts) {
             Some(size) => solution(Solved::Rate, rtt, size),
+            None if inputs.loss > Some(Ratio::ZERO) => Err(not_bound_by_loss(inputs, hosts, "--bandwidth")),
             None => Err(InputError::new(TOO_LITTLE)),
         },
         _ => Err(InputError::new(TOO_LITTLE)),
@@ -116,6 +119,12 @@ fn window(inputs: &Inputs, hosts: &Hosts) -> Option<ByteCount> {
 /// The window that loss leaves over the round trip of `inputs`; none where loss does not bound it.
 fn kept_under_loss(inputs: &Inputs, hosts: &Hosts) -> Option<ByteCount> {
     Case::of(inputs).prediction(hosts).ceiling(Limit::Loss)?.window
+}
+
+/// Returns the error of a loss that leaves no window to calculate from; `wanted` would take its place.
+fn not_bound_by_loss(inputs: &Inputs, hosts: &Hosts, wanted: &str) -> InputError {
+    let control = inputs.congestion.as_deref().unwrap_or(&hosts.sender.congestion_control);
+    InputError::new(format!("{control} is not bound by loss: add {wanted}, or say -C cubic"))
 }
 
 /// The longest round trip over which the target is met.
@@ -220,6 +229,8 @@ mod tests {
             ("bandwidth=1G rtt=1ms time=5s", "--size"),
             ("bandwidth=1G rtt=1ms time=5s size=1G rate=1G", "--rate and --time"),
             ("bandwidth=1T loss=50%", "no round trip is short enough"),
+            ("bandwidth=1G loss=0.01% congestion=bbr", "bbr is not bound by loss: add --rtt"),
+            ("loss=0.01% rtt=100ms congestion=bbr", "bbr is not bound by loss: add --bandwidth"),
         ] {
             let stated = calculate(&inputs(words), &fixture::hosts(), &[]).unwrap_err().to_string();
             assert!(stated.contains(part), "{words}: {stated}");

@@ -1,7 +1,7 @@
 //! From what is given to what the predictor takes: the one place where that is done.
 
 use fullpipe_model::{Outlook, distance, evaluate, framing, predict, short};
-use fullpipe_record::{Buffer, Estimate, HostSettings, Inputs, Path, PathDirection, Prediction, Request};
+use fullpipe_record::{Buffer, Estimate, HostSettings, Inputs, Limit, Path, PathDirection, Prediction, Request};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// The settings of both ends.
@@ -62,6 +62,13 @@ impl Case {
         let streams = u64::from(self.request.streams.max(1));
         let (each, rate) = (ByteCount::new(size.get().div_ceil(streams)), BitRate::from_bps(steady.bps() / streams));
         short::transfer_time(each, self.mss(hosts), self.path.rtt(), rate, self.path.forward.loss)
+    }
+
+    /// Returns the steady rate that the bottleneck allows where no packet is lost: its payload, less what the congestion
+    /// control keeps free to find out its rate.
+    pub(crate) fn capacity_without_loss(mut self, hosts: &Hosts) -> Option<BitRate> {
+        (self.path.forward.loss, self.path.reverse.loss) = (None, None);
+        self.prediction(hosts).ceiling(Limit::Capacity).map(|ceiling| ceiling.kernel_model)
     }
 
     /// Payload of a full bottleneck.

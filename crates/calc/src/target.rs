@@ -33,7 +33,7 @@ impl Target {
         let got = case.estimate(hosts);
         match self {
             Self::Fill => {
-                let full = case.payload_capacity(hosts).map(|payload| payload.scaled(FULL));
+                let full = case.capacity_without_loss(hosts).map(|capacity| capacity.scaled(FULL));
                 got.limit == Limit::Capacity && full.is_some_and(|full| got.kernel_model >= full)
             }
             Self::Rate(rate) => got.kernel_model >= rate,
@@ -62,6 +62,6 @@ impl Target {
 
 /// Far beyond any link: where searches for a rate end.
 pub(crate) const FASTEST: BitRate = BitRate::from_bps(1_000_000_000_000_000);
-/// Share of the bandwidth's payload from which on the link counts as full: three percent are what the rules of the
-/// predictor leave open, and two what BBR's probing costs.
+/// Share of what the link allows without loss from which on it counts as full: three percent are what the rules of the
+/// predictor leave open.
 const FULL: f64 = 0.97;

@@ -325,6 +325,9 @@ impl Running<'_> {
         expected: &Expectation<'_>,
         observe: &mut dyn FnMut(&Event),
     ) -> Result<Run, ExperimentError> {
+        if matches!(self.place, Place::Virtual(..)) && self.step.relays {
+            return Err(NotModelled::Relays.into());
+        }
         observe(&Event::StepBegan(Box::new(self.began(expected))));
         let (measurement, cross_traffic, captured) = self.measure(request, observe)?;
         if measurement.interrupted {
@@ -364,7 +367,6 @@ impl Running<'_> {
                 let (measurement, cross_traffic) = done?;
                 Ok((measurement, cross_traffic, captured))
             }
-            Place::Virtual(..) if self.step.relays => Err(NotModelled::Relays.into()),
             Place::Virtual(target, seed) => {
                 let cross_traffic = (&self.step.cross_traffic[..], *seed);
                 let (measurement, loads) =

@@ -311,9 +311,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Returns what `changes` would write here, in order, without what is so already.
 ///
 /// # Errors
-/// If a setting cannot be read.
+/// If a setting cannot be read, or could not be put back.
 pub fn planned(system: &System, changes: &[Change], persist: bool) -> Result<Vec<HostChange>, JournalError> {
-    Ok(plan(system, changes, persist)?.iter().map(change).collect())
+    let entries = plan(system, changes, persist)?;
+    entries.iter().try_for_each(|entry| refuse_inexact(system, entry))?;
+    Ok(entries.iter().map(change).collect())
 }
 
 /// Finds out whether `changes` may be made here and put back exactly, without making any.
@@ -328,11 +330,15 @@ fn checked(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Ent
     let entries = plan(system, changes, persist)?;
     for entry in &entries {
         entry.setting.check_writable(system)?;
-        if let Some(why) = entry.setting.why_not_exact(system, entry.before.as_deref(), entry.wanted.as_deref()) {
-            return Err(JournalError::Unfit(why));
-        }
+        refuse_inexact(system, entry)?;
     }
     Ok(entries)
+}
+
+/// Refuses a change after which not all could be put back.
+fn refuse_inexact(system: &System, entry: &Entry) -> Result<(), JournalError> {
+    let why = entry.setting.why_not_exact(system, entry.before.as_deref(), entry.wanted.as_deref());
+    why.map_or(Ok(()), |why| Err(JournalError::Unfit(why)))
 }
 
 fn plan(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>, JournalError> {

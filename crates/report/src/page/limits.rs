@@ -58,21 +58,23 @@ pub(super) fn ceilings_over_time(measured: &Measurement, limit: Option<&Verdict>
             let rtt = snapshot.samples.iter().filter_map(|sample| sample.tcp.rtt).max()?;
             Some((snapshot.at, BitRate::of(snapshot.sum(window)?, rtt)))
         };
-        let all = sender.iter().step_by(every).filter_map(of);
-        all.filter(|(_, rate)| rate.as_f64() <= FAR * most.as_f64()).collect()
+        sender.iter().step_by(every).filter_map(of).collect()
     };
+    let is_drawn = |rate: BitRate| rate.as_f64() <= FAR * most.as_f64();
     let (advertised, congestion) = (allowed(|sample| sample.tcp.snd_wnd), allowed(Sample::congestion_window));
+    let title = allowed_by_windows(&advertised, &congestion, &is_drawn);
+    let [advertised, congestion] =
+        [advertised, congestion].map(|all| all.into_iter().filter(|(_, rate)| is_drawn(*rate)).collect::<Vec<_>>());
     if advertised.len().max(congestion.len()) < 2 {
         return None;
     }
-    let title = allowed_by_windows(&advertised, &congestion);
     let mut panel = Panel::new("rate")
         .with(Series::new("congestion window", Mark::Line, Hue::Green, congestion).labelled("congestion window"))
         .with(Series::new("advertised window", Mark::Line, Hue::Orange, advertised).labelled("advertised window"))
         .with(Series::new("rate", Mark::Line, Hue::Blue, rate).labelled("rate"));
     let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
     let known = fixed.iter().filter_map(|kind| Some((kind, *limit?.ceilings.get(kind)?)));
-    for (kind, ceiling) in known.filter(|(_, ceiling)| ceiling.as_f64() <= FAR * most.as_f64()) {
+    for (kind, ceiling) in known.filter(|(_, ceiling)| is_drawn(*ceiling)) {
         panel = panel.level(ceiling, &format!("{} {ceiling}", kind.name()));
     }
     let method = "Each window ÷ the smoothed round-trip time, all streams together, and the rate. Dotted: ceilings \
@@ -81,9 +83,15 @@ pub(super) fn ceilings_over_time(measured: &Measurement, limit: Option<&Verdict>
     Some(Section::new(title, method, plot))
 }
 
-/// Returns the median rates that the windows allow, as far as they are drawn.
-fn allowed_by_windows(advertised: &[(Span, BitRate)], congestion: &[(Span, BitRate)]) -> String {
-    let middle = |rates: &[(Span, BitRate)]| median(rates.iter().map(|(_, rate)| *rate).collect());
+/// Returns the median rates that the windows allow, as far as those are drawn.
+fn allowed_by_windows(
+    advertised: &[(Span, BitRate)],
+    congestion: &[(Span, BitRate)],
+    is_drawn: &dyn Fn(BitRate) -> bool,
+) -> String {
+    let middle = |rates: &[(Span, BitRate)]| {
+        median(rates.iter().map(|(_, rate)| *rate).collect()).filter(|rate| is_drawn(*rate))
+    };
     match (middle(advertised), middle(congestion)) {
         (Some(advertised), Some(congestion)) => {
             format!("The advertised window allows {advertised}, the congestion window {congestion}")

@@ -247,10 +247,17 @@ pub(super) fn ceilings(verdict: &Verdict, measured: BitRate) -> Option<Section> 
     let mut rows = Rows::new("Ceilings", ["limit", "rate that it allows"]);
     rows = rows.with(Row::new("measured", &measured.to_string(), Hue::Blue).bar(measured));
     for (kind, rate) in all {
-        let (hue, mark) = if kind == verdict.kind { (Hue::Orange, ", the limit") } else { (Hue::Grey, "") };
+        let (hue, mark) = match kind {
+            _ if kind == verdict.kind => (Hue::Orange, ", the limit"),
+            _ if rate < measured => (Hue::Grey, ", exceeded"),
+            _ => (Hue::Grey, ""),
+        };
         rows = rows.with(Row::new(kind.name(), &format!("{rate}{mark}"), hue).bar(rate));
     }
-    let title = format!("Of all ceilings, that of {} is the lowest: {least}", phrase(lowest));
+    let title = match verdict.ceilings.get(&verdict.kind) {
+        Some(own) if lowest != verdict.kind => format!("The ceiling of {} is the limit: {own}", phrase(verdict.kind)),
+        _ => format!("Of all ceilings, that of {} is the lowest: {least}", phrase(lowest)),
+    };
     Some(Section::new(title, "Payload that each limit would allow on its own, by the evidence of this transfer.", rows))
 }
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use fullpipe_record::{Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Measurement, Transport, Verdict};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted};
 
 use super::capture::agreement;
 use super::measurement::accuracy;
@@ -52,22 +52,24 @@ pub fn lab_summary(reports: &[LabReport], style: Style) -> String {
     }
     let (runs, invalid) = reports.iter().map(LabReport::runs).fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
     let share = Ratio::of(invalid as f64, runs as f64);
-    text + &wrapped(&format!("{invalid} of {runs} runs did not count ({:.0} %).", share.percent()), 0, |line| {
-        style.dim(line)
-    })
+    let mut counts = format!("{invalid} of {runs} runs did not count ({:.0} %).", share.percent());
+    let without = reports.iter().flat_map(|report| &report.steps).filter(|step| step.runs.is_empty()).count();
+    if without > 0 {
+        counts += &format!(" {} had no run.", counted(without, "step"));
+    }
+    text + &wrapped(&counts, 0, |line| style.dim(line))
 }
 
 /// Returns the result of a scenario in one line; the details follow it.
 fn summary(report: &LabReport, style: Style) -> String {
     let missed = report.steps.iter().filter(|step| step.passed == Some(false)).count();
     let (runs, invalid) = report.runs();
-    let plural = |count: usize, name: &str| if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") };
-    let mut line = format!("{}, {}", plural(report.steps.len(), "step"), plural(runs, "run"));
+    let mut line = format!("{}, {}", counted(report.steps.len(), "step"), counted(runs, "run"));
     if missed > 0 {
-        line += &format!(", {} missed a bound", plural(missed, "step"));
+        line += &format!(", {} missed a bound", counted(missed, "step"));
     }
     if invalid > 0 {
-        line += &format!(", {} did not count", plural(invalid, "run"));
+        line += &format!(", {} did not count", counted(invalid, "run"));
     }
     let outcome = if report.passed { style.good("passed") } else { style.bad("failed") };
     format!("  {outcome}: {line}\n")
