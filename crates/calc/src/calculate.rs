@@ -12,7 +12,7 @@ use crate::{InputError, WhatIfChange};
 
 /// Returns the whole answer for the `inputs` of a transfer between `hosts`, and one estimate for each of `what_ifs`.
 ///
-/// The equation rate = window ÷ round trip is solved for the one that is left out. The rate is the bandwidth, or else
+/// The equation rate = streams × window ÷ round trip is solved for the one that is left out. The rate is the bandwidth, or else
 /// the one that is wanted; the window is given, or what a buffer request yields, or what loss leaves. The prediction,
 /// the needs and the what-ifs then hold for the round trip that was given or followed.
 ///
@@ -30,7 +30,7 @@ pub fn calculate(inputs: &Inputs, hosts: &Hosts, what_ifs: &[WhatIfChange]) -> R
     let target = Target::of(&inputs);
     let rate = target.and_then(|target| target.rate(&inputs, hosts));
     let wanted = target.zip(rate);
-    let by_window = window::rate(window, rtt);
+    let by_window = window::rate(window, rtt).scaled(streams(&inputs) as f64);
     Ok(Calculation {
         solved,
         bandwidth: inputs.bandwidth,
@@ -84,9 +84,10 @@ struct Solution {
 
 fn solve(inputs: &Inputs, hosts: &Hosts) -> Result<Solution, InputError> {
     let solution = |solved, rtt, window| Ok(Solution { solved, rtt, window });
+    let each = |rate: BitRate| BitRate::from_bps(rate.bps().div_ceil(streams(inputs)));
     match (wanted_rate(inputs), round_trip(inputs), window(inputs, hosts)) {
-        (Some(rate), Some(rtt), None) => solution(Solved::Window, rtt, window::bdp(rate, rtt)),
-        (Some(rate), None, Some(size)) => solution(Solved::Rtt, window::rtt(size, rate), size),
+        (Some(rate), Some(rtt), None) => solution(Solved::Window, rtt, window::bdp(each(rate), rtt)),
+        (Some(rate), None, Some(size)) => solution(Solved::Rtt, window::rtt(size, each(rate)), size),
         (Some(_), None, None) if inputs.loss.is_some_and(|loss| loss > Ratio::ZERO) => {
             let rtt = longest_rtt(inputs, hosts)?;
             match kept_under_loss(&Inputs { rtt: Some(rtt), ..inputs.clone() }, hosts) {
@@ -102,6 +103,11 @@ fn solve(inputs: &Inputs, hosts: &Hosts) -> Result<Solution, InputError> {
         },
         _ => Err(InputError::new(TOO_LITTLE)),
     }
+}
+
+/// The streams that share the rate of the equation; the window is that of each.
+fn streams(inputs: &Inputs) -> u64 {
+    inputs.streams.unwrap_or(1).max(1).into()
 }
 
 /// The rate of the equation: the path's, or else the one that is wanted.
@@ -190,6 +196,9 @@ mod tests {
             // 1 GB in 80 s.
             ("size=1GB time=80s rtt=173ms", Solved::Window, "173 ms", 2_162_500, 100_000_000),
             ("bandwidth=10G distance=8000km", Solved::Window, "120 ms", 150_000_000, 10_000_000_000),
+            ("bandwidth=100M rtt=173ms streams=4", Solved::Window, "173 ms", 540_625, 100_000_000),
+            ("bandwidth=100M window=540625 streams=4", Solved::Rtt, "173 ms", 540_625, 100_000_000),
+            ("window=64KiB rtt=173ms streams=4", Solved::Rate, "173 ms", 65_536, 12_122_264),
             // 5 ÷ 8 of what the kernel makes of the request, which is twice it.
             ("buffer=64KiB rtt=10ms", Solved::Rate, "10 ms", 81_920, 65_536_000),
         ] {

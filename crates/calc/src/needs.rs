@@ -61,13 +61,12 @@ pub(crate) fn window_for(rate: BitRate, prediction: &Prediction) -> Option<ByteC
 /// `window` in its row: what the hosts have in flight now is the lower of what receiver and sender allow.
 fn window(rate: BitRate, prediction: &Prediction) -> Option<Need> {
     let now = lower_window(prediction)?;
-    Some(Need {
-        quantity: Quantity::Window,
-        side: Side::AtLeast,
-        value: Some(Value::Bytes(window_for(rate, prediction)?)),
-        now: now.window.map(Value::Bytes),
-        met: now.kernel_model >= rate,
-    })
+    let (window, wanted, met) = (now.window?, window_for(rate, prediction)?, now.kernel_model >= rate);
+    // BBR takes twice what fills the link, and less is enough.
+    let enough = window.scaled(rate.as_f64() / now.kernel_model.as_f64());
+    let value = if met && wanted > window { enough } else { wanted };
+    let [value, now] = [value, window].map(Value::Bytes);
+    Some(Need { quantity: Quantity::Window, side: Side::AtLeast, value: Some(value), now: Some(now), met })
 }
 
 fn lower_window(prediction: &Prediction) -> Option<&fullpipe_record::Ceiling> {
@@ -292,6 +291,23 @@ mod tests {
                 format!("{} {value}{}", need.quantity.name(), if need.met { "" } else { " (missed)" })
             })
             .collect()
+    }
+
+    #[test]
+    fn no_size_that_fills_a_link_under_bbr_is_too_small() {
+        let hosts = fixture::hosts();
+        for (mbps, millis) in [(1000, 20), (100, 173)] {
+            let (bandwidth, rtt) = (Some(BitRate::from_mbps(mbps)), Some(Span::from_millis(millis)));
+            let inputs = Inputs { bandwidth, rtt, congestion: Some("bbr".to_owned()), ..Inputs::default() };
+            let rate = Target::Fill.rate(&inputs, &hosts).unwrap();
+            for need in needs(Target::Fill, rate, &inputs, &hosts) {
+                let sizes = [&need.now, &need.value].map(|value| match value {
+                    Some(Value::Bytes(size)) => Some(*size),
+                    _ => None,
+                });
+                assert!(need.met && need.value.is_some() && sizes[0] >= sizes[1], "{need:?}");
+            }
+        }
     }
 
     #[test]

@@ -257,9 +257,9 @@ pub struct Calculation {
     pub bandwidth: Option<BitRate>,
     /// Round-trip time.
     pub rtt: Span,
-    /// Window: given, or what follows from the buffer, or what loss leaves.
+    /// Window of each stream: given, or what follows from the buffer, or what loss leaves.
     pub window: ByteCount,
-    /// Window ÷ round trip, and no more than the bandwidth.
+    /// Streams × window ÷ round trip, and no more than the bandwidth.
     pub rate: BitRate,
     /// Payload of a full segment.
     pub mss: ByteCount,

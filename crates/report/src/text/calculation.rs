@@ -33,16 +33,18 @@ pub fn table(rows: &[Combination], style: Style) -> String {
 
 fn answer(solved: &Calculation) -> String {
     let Calculation { rtt, window, rate, inputs, .. } = solved;
+    let each = inputs.streams.filter(|streams| *streams > 1);
+    let each = each.map_or_else(String::new, |streams| format!(" in each of {streams} streams"));
     let how = match (inputs.buffer, inputs.window, inputs.loss) {
-        (Some(buffer), ..) => format!("A buffer request of {buffer}, which is a window of {window},"),
-        (None, None, Some(loss)) => format!("A window of {window}, which {loss} loss leaves,"),
-        _ => format!("A window of {window}"),
+        (Some(buffer), ..) => format!("A buffer request of {buffer}, which is a window of {window},{each}"),
+        (None, None, Some(loss)) => format!("A window of {window}, which {loss} loss leaves,{each}"),
+        _ => format!("A window of {window}{each}"),
     };
     match (solved.solved, solved.bandwidth.or(solved.target)) {
         (Solved::Window, Some(wanted)) => {
-            format!("{wanted} × {rtt} needs a window of {window} ({} bytes).", window.get())
+            format!("{wanted} × {rtt} needs a window of {window} ({} bytes){each}.", window.get())
         }
-        (Solved::Window, None) => format!("{rtt} needs a window of {window} ({} bytes).", window.get()),
+        (Solved::Window, None) => format!("{rtt} needs a window of {window} ({} bytes){each}.", window.get()),
         (Solved::Rtt, Some(wanted)) => format!("{how} fills {wanted} up to a round trip of {rtt}."),
         _ => match solved.bandwidth {
             Some(bandwidth) => format!("{how} over {rtt} gives {rate} of {bandwidth}."),
