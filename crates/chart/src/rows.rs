@@ -169,9 +169,12 @@ impl Rows {
     pub fn text(&self) -> String {
         let Some(scale) = Scale::of(&self.all) else { return format!("{NOTHING}\n") };
         let mut text = String::new();
+        let longest = self.all.iter().map(|row| row.words().chars().count()).max().unwrap_or(0);
+        let figures = longest.clamp(MARKS[1], MARKS[0] + MARKS[1] - MIN_MARKS);
+        let marks = MARKS[0] + MARKS[1] - figures;
         for row in self.all.iter().take(MAX_ROWS) {
-            let (name, figure) = (cut(&row.name, 24), cut(&row.words(), 27));
-            text += format!("{name:<24} {} {figure}", characters(row, &scale)).trim_end();
+            let (name, figure) = (cut(&row.name, 24), cut(&row.words(), figures));
+            text += format!("{name:<24} {} {figure}", characters(row, &scale, marks)).trim_end();
             text += "\n";
         }
         let rest = self.all.len().saturating_sub(MAX_ROWS);
@@ -294,13 +297,14 @@ fn draw(row: &Row, scale: &Scale, top: f64) -> String {
     svg + "</g>"
 }
 
-/// Characters of a row's marks in text.
-const MARKS: usize = 27;
+/// Characters of a row's marks in text, and of its figure; a longer figure has some of the marks'.
+const MARKS: [usize; 2] = [27, 27];
+const MIN_MARKS: usize = 12;
 
-/// Returns the marks of a row as characters.
-fn characters(row: &Row, scale: &Scale) -> String {
-    let mut line = [' '; MARKS];
-    let index = |value: f64| (scale.share(value) * (MARKS - 1) as f64).round() as usize;
+/// Returns the marks of a row as so many characters.
+fn characters(row: &Row, scale: &Scale, marks: usize) -> String {
+    let mut line = vec![' '; marks];
+    let index = |value: f64| (scale.share(value) * (marks - 1) as f64).round() as usize;
     if scale.dimension == Dimension::Change {
         line[index(1.0)] = '┊';
     }

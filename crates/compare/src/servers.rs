@@ -95,7 +95,7 @@ impl Servers {
     /// Returns what a program lacks: an executable of this host, or a URL.
     fn lacks(&self, program: Program) -> Option<String> {
         let missing = program.missing_here().map(|missing| format!("{missing} is not installed"));
-        let no_url = |kind: &str| format!("no {kind} URL was given");
+        let no_url = |kind: &str| format!("no {kind} URL was given with --url");
         missing.or_else(|| match program {
             Program::RsyncDaemon => Some("what it writes into a module would remain there".to_owned()),
             Program::CopyServer => Some("what it writes into a shared folder would remain there".to_owned()),
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(servers.url(Program::Curl), Some("https://x/z"));
         assert_eq!(servers.url(Program::Ftp), Some("ftp://x/y"));
         let without = Servers { urls: Vec::new(), ..servers };
-        assert_eq!(without.lacks(Program::CurlTls).unwrap(), "no https URL was given");
+        assert_eq!(without.lacks(Program::CurlTls).unwrap(), "no https URL was given with --url");
     }
 
     #[test]

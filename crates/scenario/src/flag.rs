@@ -67,6 +67,14 @@ fn set_all<T, S: Fn(&mut T, &str) -> Result<(), String>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_documentation_has_every_key_of_a_path() {
+        let page = include_str!("../../../docs/scenarios.md");
+        for name in PATH_KEYS.iter().map(|key| key.name) {
+            assert!(page.lines().any(|line| line.starts_with(&format!("{name} = "))), "{name}");
+        }
+    }
     use fullpipe_record::{Effects, Framing};
     use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
     use proptest::prelude::*;

@@ -21,7 +21,7 @@ use crate::values::{capacity, some_time, whole};
 /// The flags of a comparison in a lab.
 #[derive(Debug, clap::Args)]
 pub(super) struct CompareArguments {
-    /// Scenario file, oci-applications, or a name from `lab list`
+    /// Scenario file or name from `lab list`
     #[arg(default_value = "oci-applications", value_name = "SCENARIO")]
     scenario: String,
     #[command(flatten)]

@@ -8,7 +8,8 @@ use crate::terminal::Terminal;
 
 const AFTER_HELP: &str = "\
 Install, for example:
-  fullpipe completions bash > ~/.local/share/bash-completion/completions/fullpipe
+  D=~/.local/share/bash-completion/completions; mkdir -p $D
+  fullpipe completions bash > $D/fullpipe
   fullpipe completions zsh > ~/.zfunc/_fullpipe        (a folder of $fpath)
   fullpipe completions fish > ~/.config/fish/completions/fullpipe.fish";
 

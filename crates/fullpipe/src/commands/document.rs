@@ -30,6 +30,9 @@ pub(crate) fn text_of(file: &str) -> Result<String, Failure> {
 
 /// Returns the failure of a file, by its name, that holds no document.
 pub(crate) fn not_a_document(name: &str, error: &serde_json::Error) -> Failure {
-    let sentence = format!("{name} is no JSON document of fullpipe: {error}; measure --json prints one");
+    let sentence = format!(
+        "{name} is no JSON document of fullpipe: {error}; measure --json prints one, and `store import` reads results \
+         of other programs"
+    );
     Failure::new(USAGE, sentence)
 }

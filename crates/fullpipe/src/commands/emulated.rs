@@ -14,7 +14,7 @@ use crate::sibling::read_sibling;
 pub(crate) struct EmulatedArguments {
     /// Path, as rate=300M,loss=1e-4
     ///
-    /// The default is rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet.
+    /// The default is rate=1G,rtt=100ms,loss=0%,queue=1bdp,mtu=1500,framing=ethernet. docs/scenarios.md has all keys.
     #[arg(long, value_name = "KEY=VALUE,…")]
     path: Option<String>,
     /// Settings of the sender, as `tcp_wmem=64MiB`

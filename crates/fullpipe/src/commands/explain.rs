@@ -30,11 +30,12 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
             Err(Failure::new(USAGE, format!("there is no verdict {wanted:?}; `fullpipe explain` lists them all")))
         }
         [one] => {
-            terminal.result(one.page());
+            terminal.result(&report::markdown(one.page(), terminal.style()));
             Ok(())
         }
         several => {
-            terminal.result(&several.iter().map(|verdict| lines(*verdict)).collect::<String>());
+            let rows = several.iter().map(|verdict| (verdict.name().to_owned(), in_one_line(*verdict)));
+            terminal.result(&report::name_list(&rows.collect::<Vec<_>>()));
             Ok(())
         }
     }
@@ -47,20 +48,22 @@ fn all() -> Vec<LegalVerdict> {
     verdicts
 }
 
+/// Returns the verdicts of this name, or of which this is a part, or else a word.
 fn matching(wanted: &str) -> Vec<LegalVerdict> {
-    let is_wanted = |verdict: &LegalVerdict| {
-        let name = verdict.name();
-        name == wanted || name.split('/').any(|part| part == wanted)
+    let wanted = wanted.to_lowercase();
+    let of = |is_wanted: &dyn Fn(&str) -> bool| -> Vec<LegalVerdict> {
+        all().into_iter().filter(|verdict| is_wanted(verdict.name())).collect()
     };
-    all().into_iter().filter(is_wanted).collect()
+    let exact = of(&|name| name == wanted || name.split('/').any(|part| part == wanted));
+    if exact.is_empty() { of(&|name| name.split(['/', '-']).any(|word| word == wanted)) } else { exact }
 }
 
-/// Returns the name and the first sentence of the page.
-fn lines(verdict: LegalVerdict) -> String {
-    let paragraph = verdict.page().split("\n\n").find(|text| !text.starts_with('#') && !text.starts_with("At: "));
-    let paragraph = paragraph.unwrap_or_default().replace('\n', " ");
-    let sentence = paragraph.split_inclusive(". ").next().unwrap_or_default().trim_end();
-    format!("{}\n{}", verdict.name(), report::paragraph(sentence, 4))
+/// Returns what the table of all verdicts says of one.
+fn in_one_line(verdict: LegalVerdict) -> String {
+    const TABLE: &str = include_str!("../../../../docs/diagnosis/README.md");
+    let start = format!("| [{}](", verdict.name());
+    let row = TABLE.lines().find(|line| line.starts_with(&start)).unwrap_or_default();
+    row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -74,15 +77,16 @@ mod tests {
         assert_eq!(names("policer"), ["loss/policer"]);
         assert_eq!(names("cpu"), ["cpu/user", "cpu/system", "cpu/stolen"]);
         assert_eq!(names("storage"), ["receiver-application/storage", "sender-application/storage"]);
+        assert_eq!(names("Policer"), ["loss/policer"]);
+        assert_eq!(names("rmem"), ["receive-window/tcp-rmem-max"]);
         assert!(names("loss/").is_empty() && names("").is_empty());
     }
 
     #[test]
-    fn each_verdict_of_the_list_has_a_sentence() {
-        for verdict in all() {
-            let lines = lines(verdict);
-            let is_indented = lines.lines().skip(1).all(|line| line.starts_with("    "));
-            assert!(lines.ends_with(".\n") && is_indented && (2..=4).contains(&lines.lines().count()), "{lines}");
-        }
+    fn each_verdict_of_the_list_has_a_line_of_its_own() {
+        let lines: Vec<String> = all().into_iter().map(in_one_line).collect();
+        assert!(lines.iter().all(|line| line.len() > 10 && !line.contains(['|', '['])), "{lines:?}");
+        let distinct: std::collections::BTreeSet<&String> = lines.iter().collect();
+        assert_eq!(distinct.len(), lines.len(), "{lines:?}");
     }
 }

@@ -467,9 +467,20 @@ fn setting(text: &str) -> Result<Vec<Change>, String> {
         [name] if name.contains('.') && is_network_sysctl(name) => {
             Ok(vec![Change::Sysctl { name: (*name).to_owned(), value: value.trim().to_owned() }])
         }
-        [name] if !name.contains('.') => parse_host_flag(text).map_err(|error| error.to_string()),
+        [name] if !name.contains('.') => {
+            parse_host_flag(text).or_else(|error| of_short_name(name, value).ok_or_else(|| error.to_string()))
+        }
+        [name] if let Some(changes) = of_short_name(name, value) => Ok(changes),
         _ => Err(format!("\"{name}\" is no setting of the network; `fullpipe host apply --help` lists the kinds")),
     }
+}
+
+/// Returns the change of a sysctl that this host has, by the name that `host show` prints.
+fn of_short_name(name: &str, value: &str) -> Option<Vec<Change>> {
+    let is_here =
+        |name: &String| is_network_sysctl(name) && Path::new("/proc/sys").join(name.replace('.', "/")).exists();
+    let name = ["net.ipv4.", "net."].map(|family| format!("{family}{name}")).into_iter().find(is_here)?;
+    Some(vec![Change::Sysctl { name, value: value.trim().to_owned() }])
 }
 
 fn route_metric(rest: &str, value: &str) -> Result<Change, String> {

@@ -318,9 +318,12 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
 
 /// Prints name and title of each built-in scenario.
 fn list(terminal: &Terminal) -> Result<(), Failure> {
-    let scenarios = builtin().iter().map(|(name, text)| Scenario::parse(name, text));
-    let rows = scenarios.map(|scenario| scenario.map(|scenario| (scenario.name, scenario.title)));
-    terminal.result(&report::name_list(&rows.collect::<Result<Vec<_>, _>>()?));
+    let rows = |all: &[(&str, &str)], remark: &str| -> Result<Vec<_>, Failure> {
+        let scenarios = all.iter().map(|(name, text)| Scenario::parse(name, text));
+        scenarios.map(|scenario| scenario.map(|one| (one.name, one.title + remark)).map_err(Into::into)).collect()
+    };
+    let all = [rows(builtin(), "")?, rows(builtin_comparisons(), " (for `lab compare`)")?].concat();
+    terminal.result(&report::name_list(&all));
     Ok(())
 }
 
@@ -526,7 +529,7 @@ fn load_grid(name: &str) -> Result<Grid, Failure> {
 pub(super) fn load_comparison(name: &str) -> Result<Scenario, Failure> {
     match builtin_comparisons().iter().find(|(known, _)| *known == name) {
         Some((name, text)) => Ok(Scenario::parse(name, text)?),
-        None => load(name),
+        None => load_known(name, &[builtin_comparisons(), builtin()].concat()),
     }
 }
 
@@ -535,10 +538,18 @@ pub(super) fn load_comparison(name: &str) -> Result<Scenario, Failure> {
 /// # Errors
 /// Fails if the file, or a file to which the scenario refers, cannot be read, or if the scenario is not valid.
 pub(super) fn load(name: &str) -> Result<Scenario, Failure> {
-    if let Some((name, text)) = builtin().iter().find(|(known, _)| *known == name) {
+    if builtin_comparisons().iter().any(|(known, _)| *known == name) {
+        return Err(Failure::new(USAGE, format!("{name} compares programs: `fullpipe lab compare {name}` runs it")));
+    }
+    load_known(name, builtin())
+}
+
+/// Returns the scenario `name` of those in `known`, or else of the file of this name.
+fn load_known(name: &str, known: &[(&str, &str)]) -> Result<Scenario, Failure> {
+    if let Some((name, text)) = known.iter().find(|(known, _)| *known == name) {
         return Ok(Scenario::parse(name, text)?);
     }
-    let text = read_text(Path::new(name)).map_err(|cause| unreadable("scenario", name, &cause, builtin()))?;
+    let text = read_text(Path::new(name)).map_err(|cause| unreadable("scenario", name, &cause, known))?;
     Ok(Scenario::parse_with(name, &text, &|file| read_sibling(Path::new(name), file))?)
 }
 

@@ -51,6 +51,7 @@ struct AmountArguments {
     #[arg(
         long,
         short = 'k',
+        alias = "blockcount",
         value_name = "N",
         value_parser = whole(1..=u64::MAX),
         conflicts_with_all = ["time", "bytes"],
@@ -120,7 +121,7 @@ struct TcpArguments {
     #[arg(long, short = 'C', value_name = "NAME")]
     congestion: Option<String>,
     /// Maximum segment size
-    #[arg(long, short = 'M', value_name = "BYTES", hide_short_help = true)]
+    #[arg(long, short = 'M', alias = "set-mss", value_name = "BYTES", hide_short_help = true)]
     mss: Option<ByteCount>,
     /// Send small writes at once (`TCP_NODELAY`)
     #[arg(long, short = 'N', hide_short_help = true)]
@@ -262,10 +263,10 @@ pub(crate) struct Access {
     #[arg(long, short, value_parser = whole(1..=u16::MAX))]
     port: Option<u16>,
     /// IPv4 only
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    #[arg(short = '4', long, alias = "version4", conflicts_with = "ipv6")]
     ipv4: bool,
     /// IPv6 only
-    #[arg(short = '6', long)]
+    #[arg(short = '6', long, alias = "version6")]
     ipv6: bool,
     /// Address of this end
     #[arg(long, short = 'B', value_name = "ADDRESS", hide_short_help = true)]

@@ -32,7 +32,7 @@ const USUAL_TIME: Span = Span::from_secs(10);
 /// One measurement over TCP or UDP, and what limited it.
 ///
 /// The server runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Flags shared with iperf3 have its
-/// letters and its meaning.
+/// letters and its meaning, but for its --window, which is --buffer (-w) here.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("live", |live| live.conflicts_with("iperf2")))]
 pub(crate) struct Arguments {

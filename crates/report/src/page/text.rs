@@ -28,11 +28,17 @@ pub(super) fn article(article: &Article, style: Style) -> String {
 }
 
 /// Characters of a cell that is not the last of its row.
-const CELL: usize = 22;
+const CELL: usize = 26;
+
+/// Returns a cell that is not too long for its column.
+fn cut(cell: &str) -> String {
+    let is_long = cell.chars().nth(CELL).is_some();
+    if is_long { cell.chars().take(CELL - 1).chain(['…']).collect() } else { cell.to_owned() }
+}
 
 /// Returns a table with as many of its columns as fit.
 fn table(figures: &Figures, style: Style) -> String {
-    let short = |cell: &String| printable(&cell.chars().take(CELL).collect::<String>());
+    let short = |cell: &String| printable(&cut(cell));
     let mut columns = figures.heads.len();
     let width = |column: usize| {
         let cells = figures.rows.iter().filter_map(|row| row.get(column)).chain(figures.heads.get(column));

@@ -11,6 +11,7 @@ mod experiment;
 mod grid;
 mod host;
 mod lab;
+mod markdown;
 mod measurement;
 mod prediction;
 mod programs;
@@ -43,6 +44,7 @@ pub use experiment::{begins, judged, path, proof_begins, remedies, result, undon
 pub use grid::grid_report;
 pub use host::{host_advice, host_applied, host_settings, host_undone};
 pub use lab::{lab_report, lab_summary};
+pub use markdown::markdown;
 pub use measurement::{figures, interval_head, interval_line, measurement};
 pub use prediction::prediction;
 pub use programs::{program_moved, programs};

@@ -33,7 +33,7 @@ fullpipe diagnose [OPTIONS] <HOST|URL>
 /// The limit of a transfer, what would lift it, and the proof.
 ///
 /// Measures, names the limit with its evidence, and lists remedies with the predicted gain, the commands and their
-/// undo. Flags shared with iperf3 have its letters and its meaning.
+/// undo. Flags shared with iperf3 have its letters and its meaning, but for its --window, which is --buffer (-w) here.
 ///
 /// Without a server at the far end, watches the connections of other programs. Sends no byte to watch a process or a
 /// connection; for a COMMAND or URL whose SYN was changed on the way, asks the routers where (SYN probes, up to 4 s).

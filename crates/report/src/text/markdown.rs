@@ -1,0 +1,80 @@
+//! Pages of the documentation as text for a terminal.
+
+use super::style::{Style, paragraph};
+
+/// A paragraph or an item of a list, until it is whole.
+struct Block {
+    /// Columns before it, and before its first line if it is an item.
+    indent: usize,
+    is_item: bool,
+    text: String,
+}
+
+/// Returns Markdown as lines of at most 80 columns, but for commands, which stay as they are. Of links within the
+/// documentation the text is left.
+pub fn markdown(page: &str, style: Style) -> String {
+    let mut text = String::new();
+    let mut block: Option<Block> = None;
+    for line in page.lines() {
+        let content = line.trim_start();
+        let indent = line.len() - content.len();
+        let item = content.strip_prefix("* ");
+        if let (Some(open), None, false) = (&mut block, item, content.is_empty()) {
+            open.text += " ";
+            open.text += content;
+            continue;
+        }
+        text += &block.take().map_or_else(String::new, Block::shown);
+        match (item, content.trim_start_matches('#')) {
+            _ if content.is_empty() => text += "\n",
+            (Some(item), _) => block = Some(Block { indent, is_item: true, text: item.to_owned() }),
+            (None, title) if title.len() < content.len() => text += &format!("{}\n", style.bold(title.trim_start())),
+            _ if indent >= 4 => text += &format!("{line}\n"),
+            _ => block = Some(Block { indent, is_item: false, text: content.to_owned() }),
+        }
+    }
+    text + &block.map_or_else(String::new, Block::shown)
+}
+
+impl Block {
+    fn shown(self) -> String {
+        let text = without_links(&self.text);
+        if !self.is_item {
+            return paragraph(&text, self.indent);
+        }
+        let lines = paragraph(&text, self.indent + 2);
+        format!("{}* {}", " ".repeat(self.indent), lines.trim_start())
+    }
+}
+
+/// Returns the text with each `[words](file)` as its words; addresses of the web stay.
+fn without_links(text: &str) -> String {
+    let Some((before, rest)) = text.split_once('[') else { return text.to_owned() };
+    let link = rest.split_once("](").and_then(|(words, rest)| Some((words, rest.split_once(')')?)));
+    match link {
+        Some((words, (target, after))) if !words.contains('[') && !target.contains(' ') => {
+            let address = if target.starts_with("http") { format!(" ({target})") } else { String::new() };
+            format!("{before}{words}{address}{}", without_links(after))
+        }
+        _ => format!("{before}[{}", without_links(rest)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_and_items_are_wrapped_and_commands_are_not() {
+        let long = "a word and another ".repeat(6);
+        let page = format!(
+            "# loss/policer\n\nAt: path\n\n{long}\nand [more](../more.md).\n\n* {long}\n  * [x](https://x.example/) {long}\n    \
+             goes on\n\n    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn != 0 and host ADDRESS' and more of it\n"
+        );
+        let text = markdown(&page, Style::PLAIN);
+        assert!(text.starts_with("loss/policer\n\nAt: path\n\na word"), "{text}");
+        assert!(text.contains("and more.\n\n* a word") && text.contains("\n  * x (https://x.example/) a"), "{text}");
+        assert!(text.contains("\n    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn"), "{text}");
+        assert!(text.lines().all(|line| line.contains("tcpdump") || line.chars().count() <= 80), "{text}");
+    }
+}
