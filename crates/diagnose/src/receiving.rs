@@ -17,15 +17,15 @@ use crate::confidence::confidence;
 use crate::figures::share;
 use crate::finding::Finding;
 use crate::limits::{Facts, application_window, cpu, receive_window};
-use crate::path::queue_before_the_load;
+use crate::path::{exceeds_the_pipe, queue_before_the_load};
 use crate::ramp::is_slow_start;
 use crate::runner_up::{once_lifted, runner_up};
 use crate::syn_quotes;
 use crate::text;
 use crate::thresholds::{
     FULL_PIPE_SHARE, FULLY_TUNED_SHARE, MIN_IDLE_SHARE, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES,
-    MIN_TIME_WITHOUT_PROGRESS, MIN_WINDOW_FILL, REACHED_RATE_SHARE, SEGMENT_TRAIN, SHARED_PIPE_SHARE,
-    SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
+    MIN_TIME_WITHOUT_PROGRESS, MIN_WINDOW_FILL, REACHED_RATE_SHARE, SHARED_PIPE_SHARE, SILENCE_ROUND_TRIPS,
+    TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
 };
 
 /// Returns the limit of a transfer of which the receiving end alone was seen.
@@ -131,7 +131,7 @@ fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
         return None;
     }
     let in_the_pipe = arrivals.rate.bytes_in(arrivals.evidence.idle_rtt.unwrap_or(rtt));
-    if arrivals.is_inflated() && window.saturating_sub(in_the_pipe) > SEGMENT_TRAIN {
+    if arrivals.is_inflated() && exceeds_the_pipe(window, in_the_pipe, || arrivals.is_flat()) {
         return Some(arrivals.full_path(CapacityVerdict::Link));
     }
     let held = Ratio::new(Ratio::of(arrivals.rate.bytes_in(rtt).as_f64(), window.as_f64()).get().min(1.0));

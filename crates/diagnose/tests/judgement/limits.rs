@@ -5,7 +5,7 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use crate::builder::{self, Moment, moment};
 use crate::builder::{
     MIB, Writes, asked, at_a_rate, capacity, idle, receive_window, samples, sawtooth, send_buffer, slow_reader, stated,
-    trickle,
+    trickle, without,
 };
 
 fn assert_verdict(evidence: &Evidence, kind: Limit, cause: Cause, at: At) -> Verdict {
@@ -172,6 +172,30 @@ fn a_window_larger_than_the_pipe_is_not_the_limit() {
         ..moment(94.15, 356.0)
     });
     assert_verdict(&builder::evidence("cubic", 20, full), Limit::Capacity, Cause::Link, At::Path);
+}
+
+/// A window without a scale, 64 KiB, over 20 ms: 5 Mbit/s carry 12 kB of it, and 53 kB wait in a queue. Where the rate
+/// `wavers`, the sender's own bursts may be what waits.
+fn small_window_behind_a_full_link(wavers: bool) -> Evidence {
+    let full = samples(20.0, 1, |t| {
+        let mbps = 4.7 * if wavers && t.fract() < 0.5 { 0.6 } else { 1.0 };
+        let window = 65_535.0;
+        let then = Moment { in_flight: window, window, rwnd_limited: 0.98, ..moment(mbps, 108.0) };
+        Moment { cwnd: 90e3, unsent: 100e3, sndbuf: 300e3, ..then }
+    });
+    let mut evidence = without(builder::evidence("cubic", 20, full), |sample| {
+        sample.tcp.window_scaling = Some(false);
+        sample.tcp.min_rtt = Some(Span::from_millis(20));
+    });
+    evidence.receiver.as_mut().unwrap().window_scaling = false;
+    evidence
+}
+
+#[test]
+fn a_small_window_that_is_several_times_the_pipe_is_not_the_limit() {
+    assert_verdict(&small_window_behind_a_full_link(false), Limit::Capacity, Cause::Link, At::Path);
+    let wavering = diagnose(&small_window_behind_a_full_link(true));
+    assert_eq!(wavering.kind, Limit::ReceiveWindow, "{wavering:#?}");
 }
 
 #[test]

@@ -142,6 +142,15 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
 }
 
 #[test]
+fn a_small_window_that_is_several_times_the_pipe_keeps_a_queue_filled() {
+    // 12 kB are in the pipe of 5 Mbit/s over 20 ms.
+    let small = Seen { mbps: 4.7, idle_ms: 20, rtt_ms: 108, window: 65_535, rcvbuf: 131_072, scaling: false, ..WELL };
+    assert_eq!(named(&evidence(small)), (Limit::Capacity, Cause::Link));
+    let filled = Seen { mbps: 14.0, rtt_ms: 37, ..small };
+    assert_eq!(named(&evidence(filled)).0, Limit::ReceiveWindow, "more than half of it is in the pipe");
+}
+
+#[test]
 fn losses_at_one_rate_are_of_a_short_queue_or_of_a_link_that_others_have_part_of() {
     let mut once_a_second = evidence(WELL);
     for (index, sample) in once_a_second.receiver_samples.iter_mut().enumerate() {
