@@ -198,6 +198,25 @@ fn a_small_window_that_is_several_times_the_pipe_is_not_the_limit() {
     assert_eq!(wavering.kind, Limit::ReceiveWindow, "{wavering:#?}");
 }
 
+/// An upload of another program over 20 Mbit/s and 20 ms, whose queue takes all of a window of 1.2 MiB.
+fn watched_upload(wavers: bool) -> Evidence {
+    let window = 1.2 * MIB;
+    let full = samples(20.0, 1, |t| {
+        let mbps = 18.8 * if wavers && t.fract() < 0.5 { 0.6 } else { 1.0 };
+        let rtt_ms = if t < 0.1 { 20.0 } else { 500.0 };
+        let then = Moment { in_flight: window, window, rwnd_limited: 0.98, ..moment(mbps, rtt_ms) };
+        Moment { cwnd: window * 1.5, unsent: MIB, sndbuf: 4.0 * MIB, ..then }
+    });
+    Evidence { receiver: None, program: Some("curl".to_owned()), ..builder::evidence("cubic", 20, full) }
+}
+
+#[test]
+fn a_queue_behind_the_window_of_a_watched_transfer_is_no_slow_reader() {
+    assert_verdict(&watched_upload(false), Limit::Capacity, Cause::Link, At::Path);
+    let uneven = diagnose(&watched_upload(true));
+    assert_eq!(uneven.cause, Cause::SlowReader, "data waits, and not in a queue: {uneven:#?}");
+}
+
 #[test]
 fn a_train_that_waits_for_itself_on_a_slow_link_is_no_queue() {
     // 64 KiB of window at 100 Mbit/s over 10 ms go out as one train, whose last segment returns after 15 ms.
