@@ -119,6 +119,16 @@ fn a_window_that_grows_slowly_without_any_loss_left_slow_start_early() {
 }
 
 #[test]
+fn packets_that_overtake_others_hold_nothing_back_where_nothing_was_sent_again() {
+    let overtaken = |losses: &[f64]| {
+        let lossy = stated(sawtooth("cubic", 10.0, losses, 3.0, 0.7, 20.0), 1000);
+        without(lossy, |sample| sample.tcp.reorder_events = Some(SegCount::new(8)))
+    };
+    assert_verdict(&overtaken(&[]), Limit::CongestionWindow, Cause::EarlyExit, At::Path);
+    assert_verdict(&overtaken(&[2.0]), Limit::CongestionWindow, Cause::Reordering, At::Path);
+}
+
+#[test]
 fn a_window_that_grows_after_the_ramps_loss_is_recovering() {
     // One loss early on, at 400 Mbit/s; since then none, and the formula for no loss allows anything.
     let evidence = stated(sawtooth("cubic", 10.0, &[1.2], 8.0, 0.3, 400.0), 1000);
