@@ -104,7 +104,13 @@ fn qdisc_holds(figures: &Figures, qdisc: &QdiscReport) -> bool {
     let efficiency = figures.mss.map_or(Ratio::ONE, |mss| framing::efficiency(mss, headers, ByteCount::ZERO));
     let sent = figures.rate.scaled(1.0 / efficiency.get());
     let holds = |rate: BitRate| (rate.scaled(REACHED_RATE_SHARE)..=rate.scaled(MAX_RATE_OF_DISCIPLINE)).contains(&sent);
-    waited && qdisc.rate.is_some_and(holds)
+    waited && rate_of_discipline(figures, qdisc).is_some_and(holds)
+}
+
+/// Returns the rate to which a queueing discipline holds all streams together: that of `fq` is for each.
+fn rate_of_discipline(figures: &Figures, qdisc: &QdiscReport) -> Option<BitRate> {
+    let times = if qdisc.kind == "fq" { figures.streams() } else { 1 };
+    Some(qdisc.rate?.scaled(f64::from(times)))
 }
 
 /// The figures of a pace.

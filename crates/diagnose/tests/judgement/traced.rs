@@ -159,6 +159,19 @@ fn what_lies_behind_a_limit_is_named_under_each_congestion_control() {
 }
 
 #[test]
+fn the_rate_of_fq_is_for_each_stream_and_that_of_other_disciplines_for_all() {
+    let cause = |kind: &str, mbps: u64| {
+        let rate = Some(BitRate::from_mbps(mbps));
+        let discipline = QdiscReport { kind: kind.to_owned(), rate, overlimits: 900, ..QdiscReport::default() };
+        diagnose(&at_sender(capacity("cubic", 20.0, 4), device(discipline))).cause
+    };
+    assert_eq!(cause("fq", 25), Cause::Qdisc);
+    assert_eq!(cause("fq", 98), Cause::Link, "each stream has a quarter of it");
+    assert_eq!(cause("tbf", 98), Cause::Qdisc);
+    assert_eq!(cause("tbf", 25), Cause::Link);
+}
+
+#[test]
 fn a_pace_below_the_window_is_the_congestion_controls_but_never_bbrs() {
     for cc in ["cubic", "reno"] {
         let verdict = diagnose(&paced(cc, 53, None));
