@@ -25,7 +25,7 @@ use crate::text;
 use crate::thresholds::{
     FULL_PIPE_SHARE, FULLY_TUNED_SHARE, MIN_IDLE_SHARE, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES,
     MIN_TIME_WITHOUT_PROGRESS, MIN_WINDOW_FILL, REACHED_RATE_SHARE, SHARED_PIPE_SHARE, SILENCE_ROUND_TRIPS,
-    TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
+    TICK_TOLERANCE, UNREAD_BUFFER_SHARE, WHOLE_RATE_SHARE,
 };
 
 /// Returns the limit of a transfer of which the receiving end alone was seen.
@@ -66,6 +66,7 @@ fn find(arrivals: &Arrivals) -> Finding {
         own_processor,
         queue_on_the_path,
         out_of_order,
+        nearly_as_asked,
         silent_sender,
         sender_itself,
     ];
@@ -97,16 +98,27 @@ fn ended_early(arrivals: &Arrivals) -> Option<Finding> {
     found.then(|| Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
 }
 
-/// Finds a sender that was asked for a rate, or for a maximum pace, and keeps to it.
+/// Finds a sender that was asked for a rate, or for a maximum pace, and keeps to it. Of a pace headers and waiting may
+/// take a part, and so may a full link that carries no more: a queue shows it.
 fn as_asked(arrivals: &Arrivals) -> Option<Finding> {
-    let request = &arrivals.evidence.request;
-    let streams = f64::from(request.streams.max(1));
-    let reached =
-        |asked: Option<BitRate>| asked.is_some_and(|rate| arrivals.rate >= rate.scaled(REACHED_RATE_SHARE * streams));
-    if reached(request.rate) {
+    if reaches(arrivals, arrivals.evidence.request.rate, WHOLE_RATE_SHARE) {
         return Some(Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE));
     }
-    reached(request.pacing).then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+    let paced = |share: f64| reaches(arrivals, arrivals.evidence.request.pacing, share);
+    let is_paced = paced(WHOLE_RATE_SHARE) || (paced(REACHED_RATE_SHARE) && !arrivals.is_inflated());
+    is_paced.then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+}
+
+/// Finds a sender that was asked for a rate and comes near to it, where nothing else shows that would hold it back.
+fn nearly_as_asked(arrivals: &Arrivals) -> Option<Finding> {
+    reaches(arrivals, arrivals.evidence.request.rate, REACHED_RATE_SHARE)
+        .then(|| Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
+}
+
+/// Returns whether the data arrives at `share` of the rate that each stream was asked for.
+fn reaches(arrivals: &Arrivals, asked: Option<BitRate>, share: f64) -> bool {
+    let streams = f64::from(arrivals.evidence.request.streams.max(1));
+    asked.is_some_and(|rate| arrivals.rate >= rate.scaled(share * streams))
 }
 
 /// Finds a receive buffer that stays full of data in order: the program does not read it. Behind a hole data must wait,

@@ -95,7 +95,7 @@ pub(crate) fn full_bottleneck(figures: &Figures, held: Ratio) -> Option<Finding>
 ///
 /// The idle time may stem from the handshake or from echo requests, packets that are small and so are sooner on the
 /// line than data: two full segments (an acknowledgement waits for the second) are allowed for.
-fn rtt_is_inflated(figures: &Figures) -> bool {
+pub(crate) fn rtt_is_inflated(figures: &Figures) -> bool {
     figures.rtt.zip(inflated_rtt(figures)).is_some_and(|(rtt, inflated)| rtt > inflated)
 }
 

@@ -287,6 +287,20 @@ fn a_sender_that_keeps_to_what_it_was_asked_for_is_named() {
     assert_ne!(named(&more).1, Cause::RateLimited);
 }
 
+/// Asked for 100 Mbit/s over a link of which headers leave 94.1 Mbit/s.
+#[test]
+fn a_sender_that_comes_near_to_what_it_was_asked_for_may_have_filled_the_link() {
+    let rate = Some(BitRate::from_mbps(100));
+    let requests = [Request { rate, ..Request::default() }, Request { pacing: rate, ..Request::default() }];
+    let near = Seen { mbps: 94.1, ..WELL };
+    let queued = Seen { rtt_ms: 160, window: 6_000_000, ..near };
+    for (request, cause) in requests.into_iter().zip([Cause::RateLimited, Cause::MaxPacingRate]) {
+        assert_eq!(named(&asked(queued, request.clone())), (Limit::Capacity, Cause::Link), "{cause:?}");
+        assert_eq!(named(&asked(near, request.clone())).1, cause, "no queue stands");
+        assert_eq!(named(&asked(Seen { mbps: 99.0, ..queued }, request)).1, cause, "all of it arrives");
+    }
+}
+
 #[test]
 fn what_bbr_loses_without_a_queue_a_policer_took() {
     let lossy = Seen { out_of_order: 600, ..WELL };

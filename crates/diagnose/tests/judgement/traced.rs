@@ -183,6 +183,19 @@ fn a_pace_below_the_window_is_the_congestion_controls_but_never_bbrs() {
 }
 
 #[test]
+fn a_pace_just_above_a_full_link_is_not_the_limit() {
+    let paced = |mbps: u64| {
+        let full = without(capacity("cubic", 20.0, 1), |sample| {
+            let pace = Some(BitRate::from_mbps(mbps));
+            (sample.tcp.pacing_rate, sample.tcp.max_pacing_rate) = (pace, pace);
+        });
+        diagnose(&full).cause
+    };
+    assert_eq!(paced(100), Cause::Link);
+    assert_eq!(paced(95), Cause::MaxPacingRate, "all of it is reached");
+}
+
+#[test]
 fn full_segments_that_vanish_are_a_black_hole_only_while_small_ones_pass() {
     let verdict = diagnose(&black_hole());
     assert_eq!((verdict.kind, verdict.cause, verdict.at), (Limit::Mtu, Cause::BlackHole, At::Path), "{verdict:#?}");
