@@ -10,7 +10,7 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::builder::{
-    MIB, Moment, capacity, evidence, moment, receive_window, samples, slow_reader, stated, trickle, without,
+    MIB, Moment, asked, capacity, evidence, moment, receive_window, samples, slow_reader, stated, trickle, without,
 };
 
 /// The receiver's side by its kernel: its shift, and the window that it sends.
@@ -299,6 +299,39 @@ fn the_handshake_shows_a_sender_the_work_of_a_device_on_windows() {
         assert_eq!(verdict.kind, Limit::ReceiveWindow, "{name}: {verdict:#?}");
         assert_eq!((verdict.cause, verdict.at), expected, "{name}: {verdict:#?}");
     }
+}
+
+/// Windows of 20 kB under a scale, as a sender sees them that has its `first` of the handshake, after `acked` bytes.
+fn small_under_a_scale(first: Option<u64>, acked: u64) -> Evidence {
+    let mut evidence = without(receive_window("cubic", 20e3, 1), |sample| {
+        sample.tcp.snd_wscale = Some(7);
+        for bytes in [&mut sample.tcp.bytes_acked, &mut sample.tcp.bytes_sent].into_iter().flatten() {
+            *bytes = *bytes + ByteCount::new(acked);
+        }
+    });
+    evidence.receiver = None;
+    let window = first.map(ByteCount::new);
+    evidence.sender_sockets[0].handshake = window.map(|_| Handshake { window, options_overwritten: None });
+    evidence
+}
+
+#[test]
+fn small_windows_under_a_scale_may_be_of_a_buffer_that_was_fixed_after_the_handshake() {
+    let causes = |evidence: &Evidence| {
+        let verdict = diagnose(evidence);
+        verdict.candidates.iter().map(|one| one.cause).collect::<Vec<_>>()
+    };
+    let several = [Cause::WindowScaleRewritten, Cause::SoRcvbuf];
+    assert_eq!(causes(&small_under_a_scale(None, 0)), several, "the handshake is not known");
+    assert_eq!(causes(&small_under_a_scale(Some(64_240), 64_240)), several, "all that it allowed has come");
+    let taken_back = small_under_a_scale(Some(64_240), 0);
+    assert_eq!(diagnose(&taken_back).cause, Cause::WindowScaleRewritten);
+    assert!(causes(&taken_back).is_empty(), "no host takes back what it has allowed");
+    let by_request = diagnose(&asked(small_under_a_scale(None, 0), 10_000));
+    assert_eq!(by_request.cause, Cause::SoRcvbuf, "{by_request:#?}");
+    let mut larger_at_first = small_under_a_scale(None, 0);
+    larger_at_first.sender_samples[0].tcp.snd_wnd = Some(ByteCount::new(50_000));
+    assert_ne!(diagnose(&larger_at_first).cause, Cause::WindowScaleRewritten, "a window that its scale was needed for");
 }
 
 #[test]
