@@ -136,18 +136,29 @@ fn scaling_is_off(figures: &Figures) -> bool {
     small && agreed.map_or(refused, |agreed| !agreed)
 }
 
-/// Returns whether the program fixed the buffer by request, or the window stands well below the size to which the
-/// kernel would tune it.
+/// Returns whether the program fixed the buffer by request, or it stands well below the size to which the kernel would
+/// tune it. Where the buffer itself is not seen, the window shows it: how much of a buffer is window depends on the memory
+/// that its driver takes for a packet.
 fn receive_buffer_is_fixed(figures: &Figures) -> bool {
     let evidence = figures.evidence;
     if evidence.request.buffer != Buffer::Automatic {
         return true;
     }
     let Some(settings) = &evidence.receiver else { return false };
-    let buffer = ReceiveBuffer::automatic(settings);
-    let tuned = figures.mss.map_or(buffer.advertised(), |mss| buffer.in_flight(mss));
-    let seen = figures.snapshots().filter_map(|snapshot| snapshot.window).max();
-    seen.is_some_and(|seen| seen < tuned.scaled(FULLY_TUNED_SHARE))
+    let tuned = ReceiveBuffer::automatic(settings);
+    let by_window = || {
+        let tuned = figures.mss.map_or(tuned.advertised(), |mss| tuned.in_flight(mss));
+        Some((figures.snapshots().filter_map(|snapshot| snapshot.window).max()?, tuned))
+    };
+    let by_buffer = largest_buffer(figures).map(|buffer| (buffer, tuned.space()));
+    by_buffer.or_else(by_window).is_some_and(|(seen, tuned)| seen < tuned.scaled(FULLY_TUNED_SHARE))
+}
+
+/// Returns the largest buffer that the receiver had until the end of the judged part.
+fn largest_buffer(figures: &Figures) -> Option<ByteCount> {
+    let (_, end) = figures.judged();
+    let samples = figures.evidence.receiver_samples.iter().filter(|sample| sample.at <= end);
+    samples.filter_map(|sample| sample.memory).map(|memory| memory.rcvbuf).max()
 }
 
 /// Returns the receive window of `found` with the device between the ends that made it small, if there is one.

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    At, Cause, CpuSample, CpuTime, DeviceReport, Evidence, Handshake, Limit, Machine, QdiscReport, Sample, StorageUse,
-    SynQuote, TcpInfo,
+    At, Cause, CpuSample, CpuTime, DeviceReport, Evidence, Handshake, Limit, Machine, QdiscReport, Sample,
+    SocketMemory, StorageUse, SynQuote, TcpInfo,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -299,6 +299,21 @@ fn the_handshake_shows_a_sender_the_work_of_a_device_on_windows() {
         assert_eq!(verdict.kind, Limit::ReceiveWindow, "{name}: {verdict:#?}");
         assert_eq!((verdict.cause, verdict.at), expected, "{name}: {verdict:#?}");
     }
+}
+
+#[test]
+fn a_buffer_that_was_tuned_to_the_end_is_not_fixed_however_little_of_it_is_window() {
+    // A driver that takes 4864 bytes of memory for a segment of 1448 leaves less than a third of the buffer as window.
+    let window = (32_u64 << 20) as f64 * 1448.0 / 4864.0 * 0.9;
+    let cause = |rcvbuf: Option<u64>| {
+        let mut seen = receiver_says(receive_window("cubic", window, 1), 10, window);
+        seen.receiver_samples[0].memory =
+            rcvbuf.map(|bytes| SocketMemory { rcvbuf: ByteCount::new(bytes), ..SocketMemory::default() });
+        diagnose(&seen).cause
+    };
+    assert_eq!(cause(Some(32 << 20)), Cause::TcpRmemMax);
+    assert_eq!(cause(Some(16 << 20)), Cause::SoRcvbuf);
+    assert_eq!(cause(None), Cause::SoRcvbuf, "only the window is seen");
 }
 
 /// Windows of 20 kB under a scale, as a sender sees them that has its `first` of the handshake, after `acked` bytes.
