@@ -162,7 +162,8 @@ fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
 /// Finds the processors of this end, if they had no more time to give for most of the judged part.
 fn own_processor(arrivals: &Arrivals) -> Option<Finding> {
     let times = || arrivals.snapshots().map(|snapshot| snapshot.at);
-    cpu::of_this_receiver(&arrivals.evidence.receiver_machine, times().min()?, times().max()?)
+    let streams = u16::try_from(arrivals.flows.len()).unwrap_or(u16::MAX);
+    cpu::of_this_receiver(&arrivals.evidence.receiver_machine, streams, times().min()?, times().max()?)
 }
 
 /// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load; or a little longer,

@@ -24,13 +24,18 @@ use crate::thresholds::{
     CLEARLY_LOWER_SHARE, DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR,
     GROWN_WINDOW_FACTOR, GROWN_WITH_RTT_FACTOR, INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS,
     MIN_OWN_DROPS_SHARE, MIN_WAIT_BEHIND_OTHERS, NEVER_EMPTY_RTT_FACTOR, NEXT_SIZE_FACTOR, PACKETS_OF_SHORT_QUEUE,
-    RTT_SHARE_OF_GROWTH, SHARED_PIPE_SHARE,
+    RTT_SHARE_OF_GROWTH, SHARED_PIPE_SHARE, WHOLE_RATE_SHARE,
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
 pub(crate) fn full_as_stated(figures: &Figures) -> Option<Finding> {
     let enough = stated_capacity(figures)?.scaled(FULL_PIPE_SHARE);
     (figures.rate >= enough).then(|| Finding::new(CapacityVerdict::Link, time_at(figures, enough)))
+}
+
+/// Returns whether the data takes all that the stated bandwidth can carry: nothing at a host could be lifted then.
+pub(crate) fn carries_all_as_stated(figures: &Figures) -> bool {
+    stated_capacity(figures).is_some_and(|stated| figures.rate >= stated.scaled(WHOLE_RATE_SHARE))
 }
 
 /// Finds a window or buffer that holds more than fits the pipe: the excess stands in a queue, and the bottleneck is

@@ -183,6 +183,32 @@ fn a_pace_below_the_window_is_the_congestion_controls_but_never_bbrs() {
 }
 
 #[test]
+fn nothing_lies_behind_a_rate_that_was_asked_for_and_is_reached() {
+    let busy = processors(0.8, 0.15, 0.0, [0.8, 0.0, 0.0]);
+    let cause = |mbps: u64, machine: &Machine| {
+        let mut evidence = at_sender(trickle("cubic"), machine.clone());
+        evidence.request.rate = Some(BitRate::from_mbps(mbps));
+        diagnose(&evidence).cause
+    };
+    assert_eq!([cause(40, &busy), cause(40, &file(9))], [Cause::RateLimited; 2]);
+    assert_eq!([cause(60, &busy), cause(60, &file(9))], [Cause::User, Cause::Storage], "the rate is not reached");
+}
+
+#[test]
+fn no_queue_of_the_host_lies_behind_a_link_that_carries_all_it_can() {
+    let tbf = |mbps, dropped| {
+        let rate = Some(BitRate::from_mbps(mbps));
+        device(QdiscReport { kind: "tbf".to_owned(), rate, overlimits: 900, dropped, ..QdiscReport::default() })
+    };
+    let cause = |stated_mbps: u64, machine: Machine| {
+        diagnose(&at_sender(stated(capacity("cubic", 20.0, 1), stated_mbps), machine)).cause
+    };
+    assert_eq!([cause(100, tbf(98, 0)), cause(100, tbf(500, 900))], [Cause::Link; 2]);
+    // Of 104 Mbit/s nine tenths and more are carried, but not all.
+    assert_eq!([cause(104, tbf(98, 0)), cause(104, tbf(500, 900))], [Cause::Qdisc, Cause::HostQueue]);
+}
+
+#[test]
 fn a_pace_just_above_a_full_link_is_not_the_limit() {
     let paced = |mbps: u64| {
         let full = without(capacity("cubic", 20.0, 1), |sample| {
