@@ -39,8 +39,8 @@ pub(crate) fn carries_all_as_stated(figures: &Figures) -> bool {
 }
 
 /// Finds a window or buffer that holds more than fits the pipe: the excess stands in a queue, and the bottleneck is
-/// full. Data that waits for a slow reader is no queue, as it is taken in large chunks: echo requests during the load do
-/// not wait with it.
+/// full. Data that waits for a slow reader, which takes it in large chunks, is no queue: echo requests during the load
+/// do not wait with it.
 pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
     let in_the_pipe = figures.rate.bytes_in(figures.idle_rtt?);
     let outstanding = figures.mean(|snapshot| snapshot.outstanding)?;

@@ -137,8 +137,8 @@ fn scaling_is_off(figures: &Figures) -> bool {
 }
 
 /// Returns whether the program fixed the buffer by request, or it stands well below the size to which the kernel would
-/// tune it. Where the buffer itself is not seen, the window shows it: how much of a buffer is window depends on the memory
-/// that its driver takes for a packet.
+/// tune it. Where the buffer itself is not seen, the window shows it: how much of a buffer is window depends on the
+/// memory that its driver takes for a packet.
 fn receive_buffer_is_fixed(figures: &Figures) -> bool {
     let evidence = figures.evidence;
     if evidence.request.buffer != Buffer::Automatic {
@@ -222,8 +222,8 @@ fn scale_rewritten(figures: &Figures) -> Option<ReceiveWindowVerdict> {
     differs.then_some(ReceiveWindowVerdict::WindowScaleRewritten)
 }
 
-/// Returns whether a small buffer may be why windows are small under a scale that they do not need: its program may have
-/// fixed it after the handshake, where the receiver is not seen.
+/// Returns whether a small buffer may be why windows are small under a scale that they do not need: its program may
+/// have fixed it after the handshake, where the receiver is not seen.
 fn buffer_may_be_fixed_late(figures: &Figures) -> bool {
     shift_sent(figures).is_none() && !is_taken_back(figures)
 }
@@ -233,8 +233,8 @@ fn is_small_by_request(figures: &Figures) -> bool {
     figures.evidence.request.buffer != Buffer::Automatic && !is_taken_back(figures)
 }
 
-/// Returns whether a window ends before that of the handshake did. A receiver does not take back what it has allowed (RFC
-/// 9293, 3.8.6), even where its program makes the buffer smaller: a device makes the window seem smaller.
+/// Returns whether a window ends before that of the handshake did. A receiver does not take back what it has allowed
+/// (RFC 9293, 3.8.6), even where its program makes the buffer smaller: a device makes the window seem smaller.
 fn is_taken_back(figures: &Figures) -> bool {
     let first = answer(figures).and_then(|answer| answer.window);
     let end = |sample: &Sample| Some(sample.tcp.bytes_acked? + sample.tcp.snd_wnd?);
