@@ -6,7 +6,9 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::figures::Figures;
 use crate::snapshot::Snapshot;
-use crate::thresholds::{FLAT_RATE_SEGMENTS, FLAT_RATE_SPREAD, MIN_ECHOES, WANDERING_RTT_FACTOR, WANDERING_RTT_MEDIAN};
+use crate::thresholds::{
+    FLAT_RATE_SEGMENTS, FLAT_RATE_SPREAD, MIN_ECHOES, SEGMENT_TRAIN, WANDERING_RTT_FACTOR, WANDERING_RTT_MEDIAN,
+};
 
 /// Returns the payload that the stated bandwidth can carry; `None` where none was stated.
 pub(crate) fn stated_capacity(figures: &Figures) -> Option<BitRate> {
@@ -28,6 +30,14 @@ pub(crate) fn efficiency(evidence: &Evidence, mss: ByteCount, timestamps: bool) 
 pub(crate) fn time_on_the_line(figures: &Figures) -> Option<Span> {
     let two = figures.mss? * 2;
     Some(if figures.rate > BitRate::ZERO { figures.rate.time_for(two) } else { Span::ZERO })
+}
+
+/// Returns whether so much more is in flight than is in the pipe that the rest keeps a queue filled. A single train of
+/// segments waits for itself on a slow link, and is no queue; but where the rate is even, and more waits than is in the
+/// pipe, that link is never idle either.
+pub(crate) fn exceeds_the_pipe(in_flight: ByteCount, in_the_pipe: ByteCount, is_even: impl Fn() -> bool) -> bool {
+    let waiting = in_flight.saturating_sub(in_the_pipe);
+    waiting > SEGMENT_TRAIN || (waiting > in_the_pipe && is_even())
 }
 
 /// Returns whether a connection carries data at one rate throughout, as one does that keeps a bottleneck busy: bursts

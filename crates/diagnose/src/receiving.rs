@@ -17,15 +17,15 @@ use crate::confidence::confidence;
 use crate::figures::share;
 use crate::finding::Finding;
 use crate::limits::{Facts, application_window, cpu, receive_window};
-use crate::path::queue_before_the_load;
+use crate::path::{exceeds_the_pipe, queue_before_the_load};
 use crate::ramp::is_slow_start;
 use crate::runner_up::{once_lifted, runner_up};
 use crate::syn_quotes;
 use crate::text;
 use crate::thresholds::{
     FULL_PIPE_SHARE, FULLY_TUNED_SHARE, MIN_IDLE_SHARE, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES,
-    MIN_TIME_WITHOUT_PROGRESS, MIN_WINDOW_FILL, REACHED_RATE_SHARE, SEGMENT_TRAIN, SHARED_PIPE_SHARE,
-    SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
+    MIN_TIME_WITHOUT_PROGRESS, MIN_WINDOW_FILL, REACHED_RATE_SHARE, SHARED_PIPE_SHARE, SILENCE_ROUND_TRIPS,
+    TICK_TOLERANCE, UNREAD_BUFFER_SHARE, WHOLE_RATE_SHARE,
 };
 
 /// Returns the limit of a transfer of which the receiving end alone was seen.
@@ -66,6 +66,7 @@ fn find(arrivals: &Arrivals) -> Finding {
         own_processor,
         queue_on_the_path,
         out_of_order,
+        nearly_as_asked,
         silent_sender,
         sender_itself,
     ];
@@ -97,16 +98,27 @@ fn ended_early(arrivals: &Arrivals) -> Option<Finding> {
     found.then(|| Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
 }
 
-/// Finds a sender that was asked for a rate, or for a maximum pace, and keeps to it.
+/// Finds a sender that was asked for a rate, or for a maximum pace, and keeps to it. Of a pace headers and waiting may
+/// take a part, and so may a full link that carries no more: a queue shows it.
 fn as_asked(arrivals: &Arrivals) -> Option<Finding> {
-    let request = &arrivals.evidence.request;
-    let streams = f64::from(request.streams.max(1));
-    let reached =
-        |asked: Option<BitRate>| asked.is_some_and(|rate| arrivals.rate >= rate.scaled(REACHED_RATE_SHARE * streams));
-    if reached(request.rate) {
+    if reaches(arrivals, arrivals.evidence.request.rate, WHOLE_RATE_SHARE) {
         return Some(Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE));
     }
-    reached(request.pacing).then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+    let paced = |share: f64| reaches(arrivals, arrivals.evidence.request.pacing, share);
+    let is_paced = paced(WHOLE_RATE_SHARE) || (paced(REACHED_RATE_SHARE) && !arrivals.is_inflated());
+    is_paced.then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+}
+
+/// Finds a sender that was asked for a rate and comes near to it, where nothing else shows that would hold it back.
+fn nearly_as_asked(arrivals: &Arrivals) -> Option<Finding> {
+    reaches(arrivals, arrivals.evidence.request.rate, REACHED_RATE_SHARE)
+        .then(|| Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
+}
+
+/// Returns whether the data arrives at `share` of the rate that each stream was asked for.
+fn reaches(arrivals: &Arrivals, asked: Option<BitRate>, share: f64) -> bool {
+    let streams = f64::from(arrivals.evidence.request.streams.max(1));
+    asked.is_some_and(|rate| arrivals.rate >= rate.scaled(share * streams))
 }
 
 /// Finds a receive buffer that stays full of data in order: the program does not read it. Behind a hole data must wait,
@@ -131,7 +143,7 @@ fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
         return None;
     }
     let in_the_pipe = arrivals.rate.bytes_in(arrivals.evidence.idle_rtt.unwrap_or(rtt));
-    if arrivals.is_inflated() && window.saturating_sub(in_the_pipe) > SEGMENT_TRAIN {
+    if arrivals.is_inflated() && exceeds_the_pipe(window, in_the_pipe, || arrivals.is_flat()) {
         return Some(arrivals.full_path(CapacityVerdict::Link));
     }
     let held = Ratio::new(Ratio::of(arrivals.rate.bytes_in(rtt).as_f64(), window.as_f64()).get().min(1.0));
@@ -150,7 +162,8 @@ fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
 /// Finds the processors of this end, if they had no more time to give for most of the judged part.
 fn own_processor(arrivals: &Arrivals) -> Option<Finding> {
     let times = || arrivals.snapshots().map(|snapshot| snapshot.at);
-    cpu::of_this_receiver(&arrivals.evidence.receiver_machine, times().min()?, times().max()?)
+    let streams = u16::try_from(arrivals.flows.len()).unwrap_or(u16::MAX);
+    cpu::of_this_receiver(&arrivals.evidence.receiver_machine, streams, times().min()?, times().max()?)
 }
 
 /// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load; or a little longer,

@@ -106,8 +106,15 @@ pub(crate) fn of_hosts_traced(figures: &Figures) -> Option<Finding> {
 }
 
 /// Returns the cause behind a limit that TCP shows, where the rest of the evidence shows it: a device that changes
-/// packets, a processor, a file, the host's own queue.
+/// packets, a processor, a file, the host's own queue. None lies behind a rate that was asked for and is reached; and
+/// nothing but small segments behind a link that carries all it can.
 fn traced(figures: &Figures, found: Finding) -> Finding {
+    if found.kind() == Limit::SenderApplication && sender_application::as_asked(figures).is_some() {
+        return found;
+    }
+    if found.kind() == Limit::Capacity && capacity::carries_all_as_stated(figures) {
+        return mtu::behind(figures, &found).unwrap_or(found);
+    }
     let order = [
         sender_application::behind,
         receiver_application::behind,

@@ -395,7 +395,7 @@ pub(crate) const MIN_STOLEN_SHARE: f64 = 0.25;
 pub(crate) const FULL_CORE_SHARE: f64 = 0.9;
 /// Share of the time spent on reading or writing a file from which the file is the limit.
 pub(crate) const MIN_FILE_SHARE: f64 = 0.5;
-/// Share of a rate that was asked for from which nothing but the request holds the transfer.
+/// Share of a rate that was asked for, or of the stated capacity, from which nothing else holds the transfer.
 pub(crate) const WHOLE_RATE_SHARE: f64 = 0.98;
 /// Multiple of the rate of a queueing discipline up to which it held a transfer: its bucket lets more pass at first,
 /// and one that was removed early held nothing. A choice.

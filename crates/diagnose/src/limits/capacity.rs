@@ -15,7 +15,8 @@ use crate::losses;
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
 use crate::path::{
-    self, judged_part, queue_before_the_load, rate_trend, rtt_trend, stated_capacity, time_on_the_line, trend,
+    self, exceeds_the_pipe, judged_part, queue_before_the_load, rate_trend, rtt_trend, stated_capacity,
+    time_on_the_line, trend,
 };
 use crate::snapshot::Snapshot;
 use crate::text::{self, Basics, Row, time};
@@ -23,7 +24,7 @@ use crate::thresholds::{
     CLEARLY_LOWER_SHARE, DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR,
     GROWN_WINDOW_FACTOR, GROWN_WITH_RTT_FACTOR, INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS,
     MIN_OWN_DROPS_SHARE, MIN_WAIT_BEHIND_OTHERS, NEVER_EMPTY_RTT_FACTOR, NEXT_SIZE_FACTOR, PACKETS_OF_SHORT_QUEUE,
-    RTT_SHARE_OF_GROWTH, SEGMENT_TRAIN, SHARED_PIPE_SHARE,
+    RTT_SHARE_OF_GROWTH, SHARED_PIPE_SHARE, WHOLE_RATE_SHARE,
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
@@ -32,16 +33,22 @@ pub(crate) fn full_as_stated(figures: &Figures) -> Option<Finding> {
     (figures.rate >= enough).then(|| Finding::new(CapacityVerdict::Link, time_at(figures, enough)))
 }
 
+/// Returns whether the data takes all that the stated bandwidth can carry: nothing at a host could be lifted then.
+pub(crate) fn carries_all_as_stated(figures: &Figures) -> bool {
+    stated_capacity(figures).is_some_and(|stated| figures.rate >= stated.scaled(WHOLE_RATE_SHARE))
+}
+
 /// Finds a window or buffer that holds more than fits the pipe: the excess stands in a queue, and the bottleneck is
-/// full. A single train of segments waits for itself on a slow link; that is no queue. Nor is data that waits for a
-/// slow reader, which takes it in large chunks: echo requests during the load do not wait with it.
+/// full. Data that waits for a slow reader, which takes it in large chunks, is no queue: echo requests during the load
+/// do not wait with it.
 pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
     let in_the_pipe = figures.rate.bytes_in(figures.idle_rtt?);
-    let waiting = figures.mean(|snapshot| snapshot.outstanding)?.saturating_sub(in_the_pipe);
+    let outstanding = figures.mean(|snapshot| snapshot.outstanding)?;
     let echoes = figures.evidence.loaded_rtt.zip(inflated_rtt(figures));
     // Without echo requests a rate that wavers shows that it is the sender's own bursts that wait.
     let others_wait_too = echoes.map_or_else(|| is_flat(figures), |(rtt, most)| rtt > most);
-    (waiting > SEGMENT_TRAIN && rtt_is_inflated(figures) && others_wait_too)
+    let is_full = || exceeds_the_pipe(outstanding, in_the_pipe, || is_flat(figures));
+    (rtt_is_inflated(figures) && others_wait_too && is_full())
         .then(|| Finding::new(CapacityVerdict::Link, time_inflated(figures)))
 }
 
@@ -93,7 +100,7 @@ pub(crate) fn full_bottleneck(figures: &Figures, held: Ratio) -> Option<Finding>
 ///
 /// The idle time may stem from the handshake or from echo requests, packets that are small and so are sooner on the
 /// line than data: two full segments (an acknowledgement waits for the second) are allowed for.
-fn rtt_is_inflated(figures: &Figures) -> bool {
+pub(crate) fn rtt_is_inflated(figures: &Figures) -> bool {
     figures.rtt.zip(inflated_rtt(figures)).is_some_and(|(rtt, inflated)| rtt > inflated)
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn held_without_loss(figures: &Figures, held: Ratio) -> Option<Findin
 }
 
 /// Returns whether packets are late and not lost: many of the retransmitted ones had arrived already (RFC 2883), or the
-/// kernel saw some overtake others.
+/// kernel saw some overtake others. Where nothing was sent again, nothing late was taken for lost.
 fn is_reordered(figures: &Figures) -> bool {
     let total = |count: fn(&TcpInfo) -> Option<SegCount>| -> u64 {
         let of_flows = figures.flows.iter().filter_map(|flow| count(&flow.whole.last()?.tcp));
@@ -29,7 +29,7 @@ fn is_reordered(figures: &Figures) -> bool {
     let again = total(|tcp| tcp.total_retrans) as f64;
     let (needless, seen) = (total(|tcp| tcp.dsack_dups), total(|tcp| tcp.reorder_events));
     let is_share = |count: u64, share: f64| count >= MIN_REORDERED && count as f64 >= again * share;
-    is_share(needless, MIN_NEEDLESS_SHARE) || is_share(seen, MIN_REORDERED_SHARE)
+    again > 0.0 && (is_share(needless, MIN_NEEDLESS_SHARE) || is_share(seen, MIN_REORDERED_SHARE))
 }
 
 /// Finds a transfer that ended, or ran out of data, before its congestion window had grown.

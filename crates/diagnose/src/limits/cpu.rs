@@ -39,8 +39,8 @@ fn withheld(figures: &Figures) -> Option<Finding> {
 }
 
 /// Returns the receiver's processors as the limit, of a transfer that only that end saw.
-pub(crate) fn of_this_receiver(machine: &Machine, from: Span, to: Span) -> Option<Finding> {
-    let (use_of_time, share) = limit(machine, from, to)?;
+pub(crate) fn of_this_receiver(machine: &Machine, streams: u16, from: Span, to: Span) -> Option<Finding> {
+    let (use_of_time, share) = Spent::between(&machine.processors, from, to)?.limit(streams)?;
     let verdict = match use_of_time {
         UseOfTime::User => CpuVerdict::UserOfReceiver,
         UseOfTime::System => CpuVerdict::SystemOfReceiver,
@@ -51,7 +51,8 @@ pub(crate) fn of_this_receiver(machine: &Machine, from: Span, to: Span) -> Optio
 
 fn of_sender(figures: &Figures) -> Option<Finding> {
     let (from, to) = figures.judged();
-    let (use_of_time, share) = limit(&figures.evidence.sender_machine, from, to)?;
+    let processors = &figures.evidence.sender_machine.processors;
+    let (use_of_time, share) = Spent::between(processors, from, to)?.limit(figures.streams())?;
     let verdict = match use_of_time {
         UseOfTime::User => CpuVerdict::UserOfSender,
         UseOfTime::System => CpuVerdict::SystemOfSender,
@@ -62,11 +63,7 @@ fn of_sender(figures: &Figures) -> Option<Finding> {
 
 fn of_receiver(figures: &Figures) -> Option<Finding> {
     let (from, to) = figures.judged();
-    of_this_receiver(&figures.evidence.receiver_machine, from, to)
-}
-
-fn limit(machine: &Machine, from: Span, to: Span) -> Option<(UseOfTime, Ratio)> {
-    Spent::between(&machine.processors, from, to)?.limit()
+    of_this_receiver(&figures.evidence.receiver_machine, figures.streams(), from, to)
 }
 
 /// The use of most of a processor's time.
@@ -82,7 +79,7 @@ enum UseOfTime {
 
 /// Use of the processors over some time, as shares of it.
 struct Spent {
-    /// The program, of one processor.
+    /// The program, all its threads together, of one processor.
     user: f64,
     /// The kernel on its behalf, of one processor.
     system: f64,
@@ -125,8 +122,13 @@ impl Spent {
     /// Withheld time first, since it shows as little of it being used; then a program that fills a processor; then a
     /// processor that is full while the program waits for it; then a program that never rests, and runs for most of the
     /// time, whichever processors it is moved between. A time that is not known shows nothing.
-    fn limit(&self) -> Option<(UseOfTime, Ratio)> {
+    ///
+    /// A program may have a thread for each of its `streams`: what fills one processor in their sum may leave each of
+    /// them idle, unless a processor is full.
+    fn limit(&self, streams: u16) -> Option<(UseOfTime, Ratio)> {
         let own = self.user + self.system;
+        let full_for_all = FULL_CORE_SHARE * f64::from(streams);
+        let is_core_full = self.core_busy >= FULL_CORE_SHARE;
         let by_kind = |user: f64, system: f64| if user > system { UseOfTime::User } else { UseOfTime::System };
         let throttled = self.throttled.filter(|throttled| *throttled >= MIN_THROTTLED_SHARE);
         // The time in which it did not rest.
@@ -135,11 +137,12 @@ impl Spent {
             (UseOfTime::Stolen, throttled)
         } else if self.stolen >= MIN_STOLEN_SHARE {
             (UseOfTime::Stolen, self.stolen)
-        } else if own >= FULL_CORE_SHARE {
+        } else if own >= full_for_all || (own >= FULL_CORE_SHARE && is_core_full) {
             (by_kind(self.user, self.system), own)
-        } else if self.core_busy >= FULL_CORE_SHARE && awake.is_some() {
+        } else if is_core_full && awake.is_some() {
             (by_kind(self.core_user, self.core_busy - self.core_user), self.core_busy)
         } else if let Some(awake) = awake
+            && awake >= full_for_all
             && own >= awake - own
         {
             (by_kind(self.user, self.system), awake)
@@ -259,10 +262,29 @@ mod tests {
         for (first, last) in [(None, Some(9_000)), (Some(9_000), None), (None, None)] {
             let spent = spent(first, last);
             assert_eq!((spent.waited, spent.throttled), (None, None), "{first:?} {last:?}");
-            assert!(spent.limit().is_none(), "{first:?} {last:?}");
+            assert!(spent.limit(1).is_none(), "{first:?} {last:?}");
         }
         let known = spent(Some(5_000), Some(9_000));
         assert_eq!((known.waited, known.throttled), (Some(0.4), Some(0.4)));
-        assert!(known.limit().is_some());
+        assert!(known.limit(1).is_some());
+    }
+
+    #[test]
+    fn threads_of_many_streams_fill_a_processor_together_only_if_one_is_full() {
+        let spent = |user: f64, waited: f64, core_busy: f64| Spent {
+            user,
+            system: 0.0,
+            throttled: None,
+            waited: Some(waited),
+            core_busy,
+            core_user: core_busy,
+            stolen: 0.0,
+        };
+        let limits = |spent: Spent, streams: u16| spent.limit(streams).is_some();
+        assert!(limits(spent(0.96, 0.0, 0.5), 1), "one thread that is moved between processors");
+        assert!(!limits(spent(0.96, 0.0, 0.5), 8), "eight threads, each of which rests");
+        assert!(limits(spent(0.96, 0.0, 0.95), 8), "a processor is full");
+        assert!(limits(spent(7.6, 0.0, 0.5), 8), "none of them rests");
+        assert!(limits(spent(0.6, 0.4, 0.5), 1) && !limits(spent(0.6, 0.4, 0.5), 8), "nor while they wait");
     }
 }

@@ -8,20 +8,23 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 use crate::advice::Advice;
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
-use crate::limits::Facts;
+use crate::limits::{Facts, capacity};
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
 use crate::snapshot::Snapshot;
 use crate::text::{self, Basics, Row, rate, size};
 use crate::thresholds::{
     CLEARLY_LOWER_SHARE, MAX_RATE_OF_DISCIPLINE, MAX_USE_BEHIND_OWN_QUEUE, MIN_LIMIT_SHARE, PACE_PERCENT,
-    REACHED_RATE_SHARE, SEGMENT_TRAIN, SLOW_START_PACE_PERCENT,
+    REACHED_RATE_SHARE, SEGMENT_TRAIN, SLOW_START_PACE_PERCENT, WHOLE_RATE_SHARE,
 };
 
-/// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach it.
+/// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach all of it; or nearly all,
+/// and no queue stands on the path: headers and waiting may take the rest, and so may a full link that carries no more.
 pub(crate) fn by_program(figures: &Figures) -> Option<Finding> {
     let set = max_pace(figures)?;
-    (figures.rate >= set.scaled(REACHED_RATE_SHARE)).then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+    let reaches = |share: f64| figures.rate >= set.scaled(share);
+    let is_reached = reaches(WHOLE_RATE_SHARE) || (reaches(REACHED_RATE_SHARE) && !capacity::rtt_is_inflated(figures));
+    is_reached.then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
 }
 
 /// Returns the maximum pace that the program set, all streams together; `None` where a stream has none.
@@ -104,7 +107,13 @@ fn qdisc_holds(figures: &Figures, qdisc: &QdiscReport) -> bool {
     let efficiency = figures.mss.map_or(Ratio::ONE, |mss| framing::efficiency(mss, headers, ByteCount::ZERO));
     let sent = figures.rate.scaled(1.0 / efficiency.get());
     let holds = |rate: BitRate| (rate.scaled(REACHED_RATE_SHARE)..=rate.scaled(MAX_RATE_OF_DISCIPLINE)).contains(&sent);
-    waited && qdisc.rate.is_some_and(holds)
+    waited && rate_of_discipline(figures, qdisc).is_some_and(holds)
+}
+
+/// Returns the rate to which a queueing discipline holds all streams together: that of `fq` is for each.
+fn rate_of_discipline(figures: &Figures, qdisc: &QdiscReport) -> Option<BitRate> {
+    let times = if qdisc.kind == "fq" { figures.streams() } else { 1 };
+    Some(qdisc.rate?.scaled(f64::from(times)))
 }
 
 /// The figures of a pace.

@@ -136,18 +136,29 @@ fn scaling_is_off(figures: &Figures) -> bool {
     small && agreed.map_or(refused, |agreed| !agreed)
 }
 
-/// Returns whether the program fixed the buffer by request, or the window stands well below the size to which the
-/// kernel would tune it.
+/// Returns whether the program fixed the buffer by request, or it stands well below the size to which the kernel would
+/// tune it. Where the buffer itself is not seen, the window shows it: how much of a buffer is window depends on the
+/// memory that its driver takes for a packet.
 fn receive_buffer_is_fixed(figures: &Figures) -> bool {
     let evidence = figures.evidence;
     if evidence.request.buffer != Buffer::Automatic {
         return true;
     }
     let Some(settings) = &evidence.receiver else { return false };
-    let buffer = ReceiveBuffer::automatic(settings);
-    let tuned = figures.mss.map_or(buffer.advertised(), |mss| buffer.in_flight(mss));
-    let seen = figures.snapshots().filter_map(|snapshot| snapshot.window).max();
-    seen.is_some_and(|seen| seen < tuned.scaled(FULLY_TUNED_SHARE))
+    let tuned = ReceiveBuffer::automatic(settings);
+    let by_window = || {
+        let tuned = figures.mss.map_or(tuned.advertised(), |mss| tuned.in_flight(mss));
+        Some((figures.snapshots().filter_map(|snapshot| snapshot.window).max()?, tuned))
+    };
+    let by_buffer = largest_buffer(figures).map(|buffer| (buffer, tuned.space()));
+    by_buffer.or_else(by_window).is_some_and(|(seen, tuned)| seen < tuned.scaled(FULLY_TUNED_SHARE))
+}
+
+/// Returns the largest buffer that the receiver had until the end of the judged part.
+fn largest_buffer(figures: &Figures) -> Option<ByteCount> {
+    let (_, end) = figures.judged();
+    let samples = figures.evidence.receiver_samples.iter().filter(|sample| sample.at <= end);
+    samples.filter_map(|sample| sample.memory).map(|memory| memory.rcvbuf).max()
 }
 
 /// Returns the receive window of `found` with the device between the ends that made it small, if there is one.
@@ -160,7 +171,9 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
         return None;
     }
     let cause = scale_stripped(figures).or_else(|| scale_rewritten(figures)).or_else(|| clamped(figures))?;
-    Some(found.as_verdict(cause))
+    let traced = found.as_verdict(cause);
+    let unsure = cause == ReceiveWindowVerdict::WindowScaleRewritten && buffer_may_be_fixed_late(figures);
+    Some(if unsure { traced.one_of_several() } else { traced })
 }
 
 fn scale_stripped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
@@ -204,9 +217,34 @@ fn scale_rewritten(figures: &Figures) -> Option<ReceiveWindowVerdict> {
     let read_here = shift_read(figures)?;
     let differs = match shift_sent(figures) {
         Some(sent_there) => read_here != sent_there,
-        None => read_here > 0 && never_needed_a_scale(figures),
+        None => read_here > 0 && never_needed_a_scale(figures) && !is_small_by_request(figures),
     };
     differs.then_some(ReceiveWindowVerdict::WindowScaleRewritten)
+}
+
+/// Returns whether a small buffer may be why windows are small under a scale that they do not need: its program may
+/// have fixed it after the handshake, where the receiver is not seen.
+fn buffer_may_be_fixed_late(figures: &Figures) -> bool {
+    shift_sent(figures).is_none() && !is_taken_back(figures)
+}
+
+/// Returns whether the load was asked for a buffer, and no window contradicts it.
+fn is_small_by_request(figures: &Figures) -> bool {
+    figures.evidence.request.buffer != Buffer::Automatic && !is_taken_back(figures)
+}
+
+/// Returns whether a window ends before that of the handshake did. A receiver does not take back what it has allowed
+/// (RFC 9293, 3.8.6), even where its program makes the buffer smaller: a device makes the window seem smaller.
+fn is_taken_back(figures: &Figures) -> bool {
+    let first = answer(figures).and_then(|answer| answer.window);
+    let end = |sample: &Sample| Some(sample.tcp.bytes_acked? + sample.tcp.snd_wnd?);
+    first.zip(later_samples(figures).filter_map(end).min()).is_some_and(|(first, least)| least < first)
+}
+
+/// Returns the samples whose windows are scaled ones: until data is acknowledged, the window is that of the handshake.
+fn later_samples<'a>(figures: &'a Figures) -> impl Iterator<Item = &'a Sample> {
+    let is_later = |sample: &&Sample| sample.tcp.bytes_acked.is_none_or(|acked| acked > ByteCount::new(1));
+    figures.flows.iter().flat_map(|flow| flow.whole.iter().copied()).filter(is_later)
 }
 
 /// Returns the factor by which the sender takes the receiver's windows for too small; `None` where both shift alike, or
@@ -233,7 +271,7 @@ fn shift_sent(figures: &Figures) -> Option<u8> {
 /// Returns whether every window was far below the largest one without a scale: a receiver that asked for a scale meant
 /// more, unless the window of the handshake, which has no scale, was as small.
 fn never_needed_a_scale(figures: &Figures) -> bool {
-    let windows = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_wnd);
+    let windows = later_samples(figures).filter_map(|sample| sample.tcp.snd_wnd);
     let first = answer(figures).and_then(|answer| answer.window);
     windows.max().is_some_and(|most| most <= MAX_NEVER_SCALED_WINDOW && first.is_none_or(|first| first > most))
 }

@@ -47,13 +47,12 @@ pub(crate) fn reads_slowly(figures: &Figures) -> bool {
 }
 
 /// Returns whether the round trips of another program's transfer, without echo requests next to it, are far longer than
-/// those of the idle path: a full window alone makes them no longer, and where it is larger than the pipe by a queue,
-/// the full link has been found before.
+/// those of the idle path, though no queue stands on it: a full window alone makes them no longer.
 fn data_waits_somewhere(figures: &Figures) -> bool {
     let evidence = figures.evidence;
     let is_watched = evidence.is_of_another_program() && evidence.receiver.is_none() && evidence.loaded_rtt.is_none();
     let waits = || Some(figures.rtt? > figures.idle_rtt?.scaled(KEPT_DATA_RTT_FACTOR) + time_on_the_line(figures)? * 2);
-    is_watched && waits() == Some(true)
+    is_watched && waits() == Some(true) && capacity::queue_behind_window(figures).is_none()
 }
 
 /// Returns whether acknowledgements take clearly longer than echo requests, which the receiving program has no part in.

@@ -5,7 +5,7 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use crate::builder::{self, Moment, moment};
 use crate::builder::{
     MIB, Writes, asked, at_a_rate, capacity, idle, receive_window, samples, sawtooth, send_buffer, slow_reader, stated,
-    trickle,
+    trickle, without,
 };
 
 fn assert_verdict(evidence: &Evidence, kind: Limit, cause: Cause, at: At) -> Verdict {
@@ -119,6 +119,16 @@ fn a_window_that_grows_slowly_without_any_loss_left_slow_start_early() {
 }
 
 #[test]
+fn packets_that_overtake_others_hold_nothing_back_where_nothing_was_sent_again() {
+    let overtaken = |losses: &[f64]| {
+        let lossy = stated(sawtooth("cubic", 10.0, losses, 3.0, 0.7, 20.0), 1000);
+        without(lossy, |sample| sample.tcp.reorder_events = Some(SegCount::new(8)))
+    };
+    assert_verdict(&overtaken(&[]), Limit::CongestionWindow, Cause::EarlyExit, At::Path);
+    assert_verdict(&overtaken(&[2.0]), Limit::CongestionWindow, Cause::Reordering, At::Path);
+}
+
+#[test]
 fn a_window_that_grows_after_the_ramps_loss_is_recovering() {
     // One loss early on, at 400 Mbit/s; since then none, and the formula for no loss allows anything.
     let evidence = stated(sawtooth("cubic", 10.0, &[1.2], 8.0, 0.3, 400.0), 1000);
@@ -172,6 +182,49 @@ fn a_window_larger_than_the_pipe_is_not_the_limit() {
         ..moment(94.15, 356.0)
     });
     assert_verdict(&builder::evidence("cubic", 20, full), Limit::Capacity, Cause::Link, At::Path);
+}
+
+/// A window without a scale, 64 KiB, over 20 ms: 5 Mbit/s carry 12 kB of it, and 53 kB wait in a queue. Where the rate
+/// `wavers`, the sender's own bursts may be what waits.
+fn small_window_behind_a_full_link(wavers: bool) -> Evidence {
+    let full = samples(20.0, 1, |t| {
+        let mbps = 4.7 * if wavers && t.fract() < 0.5 { 0.6 } else { 1.0 };
+        let window = 65_535.0;
+        let then = Moment { in_flight: window, window, rwnd_limited: 0.98, ..moment(mbps, 108.0) };
+        Moment { cwnd: 90e3, unsent: 100e3, sndbuf: 300e3, ..then }
+    });
+    let mut evidence = without(builder::evidence("cubic", 20, full), |sample| {
+        sample.tcp.window_scaling = Some(false);
+        sample.tcp.min_rtt = Some(Span::from_millis(20));
+    });
+    evidence.receiver.as_mut().unwrap().window_scaling = false;
+    evidence
+}
+
+#[test]
+fn a_small_window_that_is_several_times_the_pipe_is_not_the_limit() {
+    assert_verdict(&small_window_behind_a_full_link(false), Limit::Capacity, Cause::Link, At::Path);
+    let wavering = diagnose(&small_window_behind_a_full_link(true));
+    assert_eq!(wavering.kind, Limit::ReceiveWindow, "{wavering:#?}");
+}
+
+/// An upload of another program over 20 Mbit/s and 20 ms, whose queue takes all of a window of 1.2 MiB.
+fn watched_upload(wavers: bool) -> Evidence {
+    let window = 1.2 * MIB;
+    let full = samples(20.0, 1, |t| {
+        let mbps = 18.8 * if wavers && t.fract() < 0.5 { 0.6 } else { 1.0 };
+        let rtt_ms = if t < 0.1 { 20.0 } else { 500.0 };
+        let then = Moment { in_flight: window, window, rwnd_limited: 0.98, ..moment(mbps, rtt_ms) };
+        Moment { cwnd: window * 1.5, unsent: MIB, sndbuf: 4.0 * MIB, ..then }
+    });
+    Evidence { receiver: None, program: Some("curl".to_owned()), ..builder::evidence("cubic", 20, full) }
+}
+
+#[test]
+fn a_queue_behind_the_window_of_a_watched_transfer_is_no_slow_reader() {
+    assert_verdict(&watched_upload(false), Limit::Capacity, Cause::Link, At::Path);
+    let uneven = diagnose(&watched_upload(true));
+    assert_eq!(uneven.cause, Cause::SlowReader, "data waits, and not in a queue: {uneven:#?}");
 }
 
 #[test]

@@ -142,6 +142,15 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
 }
 
 #[test]
+fn a_small_window_that_is_several_times_the_pipe_keeps_a_queue_filled() {
+    // 12 kB are in the pipe of 5 Mbit/s over 20 ms.
+    let small = Seen { mbps: 4.7, idle_ms: 20, rtt_ms: 108, window: 65_535, rcvbuf: 131_072, scaling: false, ..WELL };
+    assert_eq!(named(&evidence(small)), (Limit::Capacity, Cause::Link));
+    let filled = Seen { mbps: 14.0, rtt_ms: 37, ..small };
+    assert_eq!(named(&evidence(filled)).0, Limit::ReceiveWindow, "more than half of it is in the pipe");
+}
+
+#[test]
 fn losses_at_one_rate_are_of_a_short_queue_or_of_a_link_that_others_have_part_of() {
     let mut once_a_second = evidence(WELL);
     for (index, sample) in once_a_second.receiver_samples.iter_mut().enumerate() {
@@ -276,6 +285,20 @@ fn a_sender_that_keeps_to_what_it_was_asked_for_is_named() {
     assert_eq!(named(&paced), (Limit::Pacing, Cause::MaxPacingRate));
     let more = asked(WELL, Request { rate: Some(BitRate::from_mbps(200)), ..Request::default() });
     assert_ne!(named(&more).1, Cause::RateLimited);
+}
+
+/// Asked for 100 Mbit/s over a link of which headers leave 94.1 Mbit/s.
+#[test]
+fn a_sender_that_comes_near_to_what_it_was_asked_for_may_have_filled_the_link() {
+    let rate = Some(BitRate::from_mbps(100));
+    let requests = [Request { rate, ..Request::default() }, Request { pacing: rate, ..Request::default() }];
+    let near = Seen { mbps: 94.1, ..WELL };
+    let queued = Seen { rtt_ms: 160, window: 6_000_000, ..near };
+    for (request, cause) in requests.into_iter().zip([Cause::RateLimited, Cause::MaxPacingRate]) {
+        assert_eq!(named(&asked(queued, request.clone())), (Limit::Capacity, Cause::Link), "{cause:?}");
+        assert_eq!(named(&asked(near, request.clone())).1, cause, "no queue stands");
+        assert_eq!(named(&asked(Seen { mbps: 99.0, ..queued }, request)).1, cause, "all of it arrives");
+    }
 }
 
 #[test]

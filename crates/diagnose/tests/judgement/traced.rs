@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    At, Cause, CpuSample, CpuTime, DeviceReport, Evidence, Handshake, Limit, Machine, QdiscReport, Sample, StorageUse,
-    SynQuote, TcpInfo,
+    At, Cause, CpuSample, CpuTime, DeviceReport, Evidence, Handshake, Limit, Machine, QdiscReport, Sample,
+    SocketMemory, StorageUse, SynQuote, TcpInfo,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::builder::{
-    MIB, Moment, capacity, evidence, moment, receive_window, samples, slow_reader, stated, trickle, without,
+    MIB, Moment, asked, capacity, evidence, moment, receive_window, samples, slow_reader, stated, trickle, without,
 };
 
 /// The receiver's side by its kernel: its shift, and the window that it sends.
@@ -159,6 +159,19 @@ fn what_lies_behind_a_limit_is_named_under_each_congestion_control() {
 }
 
 #[test]
+fn the_rate_of_fq_is_for_each_stream_and_that_of_other_disciplines_for_all() {
+    let cause = |kind: &str, mbps: u64| {
+        let rate = Some(BitRate::from_mbps(mbps));
+        let discipline = QdiscReport { kind: kind.to_owned(), rate, overlimits: 900, ..QdiscReport::default() };
+        diagnose(&at_sender(capacity("cubic", 20.0, 4), device(discipline))).cause
+    };
+    assert_eq!(cause("fq", 25), Cause::Qdisc);
+    assert_eq!(cause("fq", 98), Cause::Link, "each stream has a quarter of it");
+    assert_eq!(cause("tbf", 98), Cause::Qdisc);
+    assert_eq!(cause("tbf", 25), Cause::Link);
+}
+
+#[test]
 fn a_pace_below_the_window_is_the_congestion_controls_but_never_bbrs() {
     for cc in ["cubic", "reno"] {
         let verdict = diagnose(&paced(cc, 53, None));
@@ -167,6 +180,45 @@ fn a_pace_below_the_window_is_the_congestion_controls_but_never_bbrs() {
     assert_ne!(diagnose(&paced("bbr", 53, None)).kind, Limit::Pacing);
     let unpaced = diagnose(&paced("cubic", 200, None));
     assert_eq!((unpaced.kind, unpaced.cause), (Limit::Pacing, Cause::Qdisc), "the host's own queue holds it");
+}
+
+#[test]
+fn nothing_lies_behind_a_rate_that_was_asked_for_and_is_reached() {
+    let busy = processors(0.8, 0.15, 0.0, [0.8, 0.0, 0.0]);
+    let cause = |mbps: u64, machine: &Machine| {
+        let mut evidence = at_sender(trickle("cubic"), machine.clone());
+        evidence.request.rate = Some(BitRate::from_mbps(mbps));
+        diagnose(&evidence).cause
+    };
+    assert_eq!([cause(40, &busy), cause(40, &file(9))], [Cause::RateLimited; 2]);
+    assert_eq!([cause(60, &busy), cause(60, &file(9))], [Cause::User, Cause::Storage], "the rate is not reached");
+}
+
+#[test]
+fn no_queue_of_the_host_lies_behind_a_link_that_carries_all_it_can() {
+    let tbf = |mbps, dropped| {
+        let rate = Some(BitRate::from_mbps(mbps));
+        device(QdiscReport { kind: "tbf".to_owned(), rate, overlimits: 900, dropped, ..QdiscReport::default() })
+    };
+    let cause = |stated_mbps: u64, machine: Machine| {
+        diagnose(&at_sender(stated(capacity("cubic", 20.0, 1), stated_mbps), machine)).cause
+    };
+    assert_eq!([cause(100, tbf(98, 0)), cause(100, tbf(500, 900))], [Cause::Link; 2]);
+    // Of 104 Mbit/s nine tenths and more are carried, but not all.
+    assert_eq!([cause(104, tbf(98, 0)), cause(104, tbf(500, 900))], [Cause::Qdisc, Cause::HostQueue]);
+}
+
+#[test]
+fn a_pace_just_above_a_full_link_is_not_the_limit() {
+    let paced = |mbps: u64| {
+        let full = without(capacity("cubic", 20.0, 1), |sample| {
+            let pace = Some(BitRate::from_mbps(mbps));
+            (sample.tcp.pacing_rate, sample.tcp.max_pacing_rate) = (pace, pace);
+        });
+        diagnose(&full).cause
+    };
+    assert_eq!(paced(100), Cause::Link);
+    assert_eq!(paced(95), Cause::MaxPacingRate, "all of it is reached");
 }
 
 #[test]
@@ -273,6 +325,54 @@ fn the_handshake_shows_a_sender_the_work_of_a_device_on_windows() {
         assert_eq!(verdict.kind, Limit::ReceiveWindow, "{name}: {verdict:#?}");
         assert_eq!((verdict.cause, verdict.at), expected, "{name}: {verdict:#?}");
     }
+}
+
+#[test]
+fn a_buffer_that_was_tuned_to_the_end_is_not_fixed_however_little_of_it_is_window() {
+    // A driver that takes 4864 bytes of memory for a segment of 1448 leaves less than a third of the buffer as window.
+    let window = (32_u64 << 20) as f64 * 1448.0 / 4864.0 * 0.9;
+    let cause = |rcvbuf: Option<u64>| {
+        let mut seen = receiver_says(receive_window("cubic", window, 1), 10, window);
+        seen.receiver_samples[0].memory =
+            rcvbuf.map(|bytes| SocketMemory { rcvbuf: ByteCount::new(bytes), ..SocketMemory::default() });
+        diagnose(&seen).cause
+    };
+    assert_eq!(cause(Some(32 << 20)), Cause::TcpRmemMax);
+    assert_eq!(cause(Some(16 << 20)), Cause::SoRcvbuf);
+    assert_eq!(cause(None), Cause::SoRcvbuf, "only the window is seen");
+}
+
+/// Windows of 20 kB under a scale, as a sender sees them that has its `first` of the handshake, after `acked` bytes.
+fn small_under_a_scale(first: Option<u64>, acked: u64) -> Evidence {
+    let mut evidence = without(receive_window("cubic", 20e3, 1), |sample| {
+        sample.tcp.snd_wscale = Some(7);
+        for bytes in [&mut sample.tcp.bytes_acked, &mut sample.tcp.bytes_sent].into_iter().flatten() {
+            *bytes = *bytes + ByteCount::new(acked);
+        }
+    });
+    evidence.receiver = None;
+    let window = first.map(ByteCount::new);
+    evidence.sender_sockets[0].handshake = window.map(|_| Handshake { window, options_overwritten: None });
+    evidence
+}
+
+#[test]
+fn small_windows_under_a_scale_may_be_of_a_buffer_that_was_fixed_after_the_handshake() {
+    let causes = |evidence: &Evidence| {
+        let verdict = diagnose(evidence);
+        verdict.candidates.iter().map(|one| one.cause).collect::<Vec<_>>()
+    };
+    let several = [Cause::WindowScaleRewritten, Cause::SoRcvbuf];
+    assert_eq!(causes(&small_under_a_scale(None, 0)), several, "the handshake is not known");
+    assert_eq!(causes(&small_under_a_scale(Some(64_240), 64_240)), several, "all that it allowed has come");
+    let taken_back = small_under_a_scale(Some(64_240), 0);
+    assert_eq!(diagnose(&taken_back).cause, Cause::WindowScaleRewritten);
+    assert!(causes(&taken_back).is_empty(), "no host takes back what it has allowed");
+    let by_request = diagnose(&asked(small_under_a_scale(None, 0), 10_000));
+    assert_eq!(by_request.cause, Cause::SoRcvbuf, "{by_request:#?}");
+    let mut larger_at_first = small_under_a_scale(None, 0);
+    larger_at_first.sender_samples[0].tcp.snd_wnd = Some(ByteCount::new(50_000));
+    assert_ne!(diagnose(&larger_at_first).cause, Cause::WindowScaleRewritten, "a window that its scale was needed for");
 }
 
 #[test]
