@@ -197,15 +197,13 @@ fn scale_stripped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
         .then_some(ReceiveWindowVerdict::WindowScaleStripped)
 }
 
-/// Returns whether all windows are a small part of that of the handshake, which has no scale (RFC 7323, section 2.2): the
-/// receiver scales them. One that reads slowly also makes its window small, but it had a larger one before.
+/// Returns whether all windows are a small part of that of the handshake, which has no scale (RFC 7323, section 2.2), and
+/// one ends before that did: the receiver scales them.
 fn shrank_by_a_scale(figures: &Figures) -> bool {
-    // Until data is acknowledged, the window is that of the handshake.
-    let is_later = |sample: &&&Sample| sample.tcp.bytes_acked > Some(ByteCount::new(1));
-    let samples = figures.flows.iter().flat_map(|flow| &flow.whole).filter(is_later);
-    let most = samples.filter_map(|sample| sample.tcp.snd_wnd).max();
+    let most = later_samples(figures).filter_map(|sample| sample.tcp.snd_wnd).max();
     let first = answer(figures).and_then(|answer| answer.window);
-    first.zip(most).is_some_and(|(first, most)| most <= first.scaled(MAX_SHRUNK_SHARE))
+    let is_small = first.zip(most).is_some_and(|(first, most)| most <= first.scaled(MAX_SHRUNK_SHARE));
+    is_small && is_taken_back(figures)
 }
 
 /// Returns the receiver's part of the handshake, where the sender has it.
