@@ -13,6 +13,7 @@ use fullpipe_control::{
     ClientPlace, ClientPlaces, Control, ListenError, Network, NoPlace, PinnedTls, canonical, listen_tcp,
 };
 use fullpipe_iperf::Key;
+use fullpipe_sys::tcp_info;
 use fullpipe_transfer::Message;
 use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
 use thiserror::Error;
@@ -25,7 +26,7 @@ use tokio::time::timeout;
 use crate::bounds::Pace;
 use crate::common::Tally;
 use crate::connect::{CONNECT_DEADLINE, MAX_CONNECTIONS};
-use crate::data_stream::DataStream;
+use crate::data_stream::{DEAD_AFTER, DataStream};
 use crate::far::{Scope, serve_near_end};
 use crate::halves::halves;
 use crate::joining::Joining;
@@ -366,7 +367,7 @@ impl CopyOfOne {
                 Ok(served) => return reason.map_or(served, Err),
                 Err(RecvTimeoutError::Disconnected) => return Err(CopyError::Gone),
                 Err(RecvTimeoutError::Timeout) if reason.is_none() => {
-                    reason = self.reason_to_end(pulse, began);
+                    reason = self.reason_to_end(pulse, socket, began);
                     if reason.is_some() {
                         // It may have ended by itself.
                         let _ = socket.shutdown(Shutdown::Both);
@@ -377,9 +378,13 @@ impl CopyOfOne {
         }
     }
 
-    fn reason_to_end(&self, pulse: &Pulse, began: Instant) -> Option<CopyError> {
+    fn reason_to_end(&self, pulse: &Pulse, socket: &Socket, began: Instant) -> Option<CopyError> {
         let longest = self.shared.options.duration;
         match () {
+            // The one who would read may wait for a lock.
+            () if tcp_info(socket).is_ok_and(|info| info.is_silent(DEAD_AFTER.into())) => {
+                Some(CopyError::Silent(DEAD_AFTER.into()))
+            }
             () if pulse.is_silent() => Some(CopyError::Silent(pulse.timeout().into())),
             () if self.shared.stop.load(Ordering::Relaxed) => Some(CopyError::Interrupted),
             () if longest.is_some_and(|longest| Span::from(began.elapsed()) > longest) => {

@@ -1,6 +1,6 @@
 //! The number of connections, by prediction, and what is changed while they run.
 
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -17,6 +17,7 @@ use socket2::SockRef;
 
 use crate::connect::MAX_CONNECTIONS;
 use crate::course::{Change, Course};
+use crate::data_stream::DEAD_AFTER;
 use crate::locks::lock;
 use crate::pacing::{CUBIC, Pacer};
 use crate::quic::{QuicConnection, QuicWatch};
@@ -148,6 +149,7 @@ impl Monitor {
         let mut quic = quic.map(|(connection, _)| QuicWatch::new(Arc::clone(connection)));
         while !self.is_over() {
             self.check_quic();
+            self.check_tcp();
             self.sender.name_long_broken();
             if let Some(loss) = quic.as_mut().and_then(QuicWatch::follow) {
                 self.sender.common.note(format!("BBR from here on: {}", loses(loss)));
@@ -186,6 +188,22 @@ impl Monitor {
         if let Some(why) = connection.closed() {
             let first = self.sockets.len() as u16;
             (first..first + streams).for_each(|index| self.sender.lose(index, &why));
+        }
+    }
+
+    /// Gives the TCP connections up whose path is dead.
+    fn check_tcp(&self) {
+        for (index, socket) in (0..).zip(&self.sockets) {
+            self.end_silent(index, socket, &tcp_info(socket).unwrap_or_default());
+        }
+    }
+
+    /// Gives a connection up if nothing answers any more, and lets the thread go that waits to write to it.
+    fn end_silent(&self, index: u16, socket: &TcpStream, info: &TcpInfo) {
+        if info.is_silent(DEAD_AFTER.into()) {
+            self.sender.lose(index, &format!("nothing was acknowledged for {}", Span::from(DEAD_AFTER)));
+            // It may have ended by itself.
+            let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
@@ -327,6 +345,8 @@ mod tests {
     use crate::quic::{QuicListener, dial};
     use fullpipe_record::Change as RecordChange;
     use fullpipe_transfer::{Chunks, Excludes};
+    use fullpipe_units::SegCount;
+    use std::io::Read;
     use std::time::Duration;
 
     /// A maximum of buffers, as in the third batch of the OCI experiments.
@@ -369,6 +389,36 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
         }
         assert_eq!((next(1), next(0)), (Next::End, Next::Send(Job { file: 0, chunk: 1 })));
+    }
+
+    #[test]
+    fn a_connection_whose_path_is_dead_ends_and_its_data_takes_another() {
+        let sender = sender();
+        sender.queue.set_streams(2, 2);
+        sender.queue.want(0, Chunks { first: 0, count: 1 });
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let sockets: Vec<_> = (0..2).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
+        let mut others = listener.incoming().map(|other| other.unwrap());
+        let mut others = [others.next().unwrap(), others.next().unwrap()];
+        let (rtt, settings) = (Span::from_millis(1), [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]);
+        let monitor = Monitor::new(&sender, sockets, None, rtt, settings);
+        let sent = Next::Send(Job { file: 0, chunk: 0 });
+        assert_eq!(sender.queue.next(0, false), sent);
+        monitor.check_tcp();
+        assert_eq!(sender.queue.next(1, false), Next::Nothing);
+        let info = |since| TcpInfo {
+            unacked: Some(SegCount::new(9)),
+            timeouts_in_a_row: Some(SegCount::new(6)),
+            since_ack_received: Some(Span::from_secs(since)),
+            ..TcpInfo::default()
+        };
+        monitor.end_silent(0, &monitor.sockets[0], &info(19));
+        assert_eq!(sender.queue.next(1, false), Next::Nothing);
+        monitor.end_silent(0, &monitor.sockets[0], &info(21));
+        assert_eq!((sender.queue.next(0, false), sender.queue.next(1, false)), (Next::End, sent));
+        assert_eq!(others[0].read(&mut [0]).unwrap(), 0);
+        others[1].set_nonblocking(true).unwrap();
+        assert!(others[1].read(&mut [0]).is_err());
     }
 
     #[test]
