@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_control::Network;
+use fullpipe_control::{Network, most_descriptors};
 use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -79,6 +79,8 @@ impl Scope {
 /// Fails if the near end goes away early, is silent or breaks the rules. It knows every other reason, which it shows to
 /// its user. Threads that wait for a silent one end with this process, and its locks with them.
 pub fn far_end(from: impl Read + Send + 'static, to: impl Write + Send + 'static) -> Result<(), CopyError> {
+    // Connections take two each.
+    most_descriptors();
     let pulse = Pulse::new(FIRST_TIMEOUT);
     let (done, ended) = channel();
     let serving = Arc::clone(&pulse);

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_control::most_descriptors;
 use fullpipe_record::HostSettings;
 use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION};
 use fullpipe_units::{BitRate, Span};
@@ -50,6 +51,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMut(CopyEvent)) -> CopyResult {
     let plan = Plan::of(options)?;
     options.check_transport()?;
+    // Connections take two each.
+    most_descriptors();
     let (events, received) = channel();
     let (tally, link) = (Arc::new(Tally::default()), Link::default());
     let pulse = Pulse::new(options.timeout.into());

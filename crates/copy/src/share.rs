@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{
     ClientPlace, ClientPlaces, Control, ListenError, Network, NoPlace, PinnedTls, canonical, listen_tcp,
+    most_descriptors,
 };
 use fullpipe_iperf::Key;
 use fullpipe_sys::tcp_info;
@@ -159,6 +160,8 @@ impl Share {
         let path = printable_bytes(options.folder.as_os_str().as_encoded_bytes());
         let tree = Tree::open(&options.folder).map_err(|cause| ShareError::Folder { path, cause })?;
         let tls = tls_of(&options.key).map_err(|error| ShareError::Start(io::Error::other(error)))?.with_parts();
+        // The connections of copies take two each.
+        most_descriptors();
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ShareError::Start)?;
         let listener = runtime.block_on(async { listen_tcp(options.bind, options.port, |_| Ok(())) })?;
         let paces = options.rate.map(Pace::new).map(Arc::new).into_iter().collect();

@@ -116,7 +116,7 @@ fn carried_by_one(rtt: Span, loss: Option<Ratio>, [sender, receiver]: [&HostSett
 
 /// Watches the connections of a sender, and adapts them to what they meet.
 pub(crate) struct Monitor {
-    sockets: Vec<TcpStream>,
+    sockets: Arc<[TcpStream]>,
     /// A QUIC connection with so many streams.
     quic: Option<(Arc<QuicConnection>, u16)>,
     has_changed_over: AtomicBool,
@@ -131,7 +131,7 @@ impl Monitor {
     /// Returns a monitor of these sockets. `settings` are those of the sender and the receiver.
     pub(crate) fn new(
         sender: &Arc<Sender>,
-        sockets: Vec<TcpStream>,
+        sockets: Arc<[TcpStream]>,
         quic: Option<(Arc<QuicConnection>, u16)>,
         rtt: Span,
         settings: [HostSettings; 2],
@@ -193,7 +193,7 @@ impl Monitor {
 
     /// Gives the TCP connections up whose path is dead.
     fn check_tcp(&self) {
-        for (index, socket) in (0..).zip(&self.sockets) {
+        for (index, socket) in (0..).zip(&*self.sockets) {
             self.end_silent(index, socket, &tcp_info(socket).unwrap_or_default());
         }
     }
@@ -261,7 +261,7 @@ impl Monitor {
         let needed = streams::to_fill(self.carried_by_one(Some(loss)), TARGET).unwrap_or(u16::MAX);
         let (before, live) = self.sender.queue.active();
         let active = usize::from(needed).min(FIRST_UNDER_LOSS).max(before).min(live);
-        for socket in &self.sockets {
+        for socket in &*self.sockets {
             // Without that they are only slower at the end.
             let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT);
         }
@@ -288,7 +288,7 @@ impl Monitor {
     }
 
     fn change_to_bbr(&self) -> bool {
-        for socket in &self.sockets {
+        for socket in &*self.sockets {
             // Those that refuse are found by what they have then.
             let _ = SockRef::from(socket).set_tcp_congestion(LOSS_TOLERANT.as_bytes());
         }
@@ -376,7 +376,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (rtt, settings) = (Span::from_millis(1), [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]);
-        let monitor = Monitor::new(&sender, vec![socket], Some((Arc::new(near), 2)), rtt, settings);
+        let monitor = Monitor::new(&sender, [socket].into(), Some((Arc::new(near), 2)), rtt, settings);
         assert!(!monitor.figures().changed_to_quic && monitor.change_over());
         let figures = monitor.figures();
         assert_eq!((figures.changed_to_quic, figures.congestion_control.as_deref()), (true, Some("bbr")));
@@ -397,7 +397,7 @@ mod tests {
         sender.queue.set_streams(2, 2);
         sender.queue.want(0, Chunks { first: 0, count: 1 });
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let sockets: Vec<_> = (0..2).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
+        let sockets: Arc<[_]> = (0..2).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
         let mut others = listener.incoming().map(|other| other.unwrap());
         let mut others = [others.next().unwrap(), others.next().unwrap()];
         let (rtt, settings) = (Span::from_millis(1), [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]);
