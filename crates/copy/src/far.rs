@@ -14,7 +14,7 @@ use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::address::read_address;
-use crate::bounds::{Bounds, Pace};
+use crate::bounds::{Bounds, Directions, Pace};
 use crate::common::{Common, Tally};
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, MAX_CONNECTIONS, dial};
 use crate::control::{Frames, Outgoing};
@@ -46,7 +46,8 @@ pub(crate) struct Scope {
     pub(crate) is_read_only: bool,
     /// Bytes of files in one copy at most.
     pub(crate) most: Option<ByteCount>,
-    pub(crate) paces: Vec<Arc<Pace>>,
+    /// Rates that it shares with other copies.
+    pub(crate) rates: Directions,
     /// Copies that take connections at the port of the call, if there is one.
     pub(crate) joining: Option<Arc<Joining>>,
     /// Address on which to listen for data; all if absent.
@@ -64,7 +65,7 @@ impl Scope {
             root: Root::User,
             is_read_only: false,
             most: None,
-            paces: Vec::new(),
+            rates: Directions::default(),
             joining: None,
             bind: None,
             near: ssh_connection(0),
@@ -316,7 +317,7 @@ fn unencrypted(hello: &Hello) -> Result<Vec<Network>, CopyError> {
 }
 
 fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<Tally>) -> Result<End, CopyError> {
-    let mut paces = scope.paces.clone();
+    let mut paces = scope.rates.paces(hello.far_sends);
     if hello.far_sends && hello.limit > 0 {
         paces.push(Arc::new(Pace::new(BitRate::from_bps(hello.limit))));
     }

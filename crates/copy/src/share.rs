@@ -24,7 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 
-use crate::bounds::Pace;
+use crate::bounds::Directions;
 use crate::common::Tally;
 use crate::connect::{CONNECT_DEADLINE, MAX_CONNECTIONS};
 use crate::data_stream::{DEAD_AFTER, DataStream};
@@ -142,7 +142,7 @@ pub struct Share {
 struct Shared {
     options: ShareOptions,
     root: Root,
-    paces: Vec<Arc<Pace>>,
+    rates: Directions,
     /// Connections that have not said yet what they are for.
     callers: Arc<ClientPlaces>,
     /// Copies under way.
@@ -164,9 +164,8 @@ impl Share {
         most_descriptors();
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ShareError::Start)?;
         let listener = runtime.block_on(async { listen_tcp(options.bind, options.port, |_| Ok(())) })?;
-        let paces = options.rate.map(Pace::new).map(Arc::new).into_iter().collect();
         let root = Root::Share(Arc::new(tree));
-        Ok(Self { runtime, listener, tls, shared: Arc::new(Shared::new(options, root, paces)) })
+        Ok(Self { runtime, listener, tls, shared: Arc::new(Shared::new(options, root)) })
     }
 
     /// Returns the address on which it listens.
@@ -269,10 +268,11 @@ struct CopyOfOne {
 }
 
 impl Shared {
-    fn new(options: ShareOptions, root: Root, paces: Vec<Arc<Pace>>) -> Self {
+    fn new(options: ShareOptions, root: Root) -> Self {
+        let rates = Directions::at(options.rate);
         let callers = ClientPlaces::new(MAX_CALLERS, MAX_CALLERS_OF_ONE);
         let copies = ClientPlaces::new(options.copies, options.copies_of_one);
-        Self { options, root, paces, callers, copies, joining: Arc::default(), stop: AtomicBool::new(false) }
+        Self { options, root, rates, callers, copies, joining: Arc::default(), stop: AtomicBool::new(false) }
     }
 
     /// Lets a client call, if its address is served.
@@ -403,7 +403,7 @@ impl CopyOfOne {
             root: shared.root.clone(),
             is_read_only: shared.options.is_read_only,
             most: shared.options.bytes,
-            paces: shared.paces.clone(),
+            rates: shared.rates.clone(),
             joining: Some(Arc::clone(&shared.joining)),
             bind: shared.options.bind,
             near: Some(canonical(client)),
@@ -432,7 +432,7 @@ mod tests {
             bytes: None,
         };
         change(&mut options);
-        Shared::new(options, Root::User, Vec::new())
+        Shared::new(options, Root::User)
     }
 
     fn address(last: u8) -> IpAddr {
