@@ -246,10 +246,12 @@ impl Awaited {
         active: u16,
         quic: Option<(Arc<QuicConnection>, u16)>,
     ) -> Connections {
+        // It ends here in any case: nobody is to come later.
+        let listener = self.listener.take();
         let take = |listener: Listener| listener.take(count.into(), CONNECT_DEADLINE);
         let streams = match dialled {
             Some(dialled) => dialled.up_to(count, &self.credentials),
-            None => self.listener.take().map_or_else(Vec::new, take),
+            None => listener.map_or_else(Vec::new, take),
         };
         let rtt = streams.first().and_then(DataStream::rtt).or(quic.as_ref().map(|(quic, _)| quic.rtt()));
         Connections { streams, active, quic, rtt: rtt.unwrap_or(Span::from_millis(1)) }
@@ -424,6 +426,23 @@ mod tests {
             let said = std::iter::once(&begun).chain(&wanted).flat_map(Message::frame).collect::<Vec<u8>>();
             let error = far_end(io::Cursor::new(said), io::sink()).unwrap_err().to_string();
             assert!(error.contains("more connections than a copy may have"), "{wanted:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn nobody_can_come_any_more_when_this_end_has_made_the_connections() {
+        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
+        let [listener, others] = [(); 2].map(|()| Listener::start(None, (0, 0), &credentials).unwrap());
+        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let (host, streams) = dial(&[loopback(0)], others.port, &credentials, &mut |_| 1).unwrap();
+        let dialled = Dialled { host, port: others.port, streams };
+        let at = loopback(listener.port);
+        let mut awaited = Awaited { listener: Some(listener), quic: None, near: None, credentials, secret: [7; 32] };
+        assert_eq!(awaited.connections(Some(dialled), 1, 1, None).count(), 1);
+        let until = std::time::Instant::now() + CONNECT_DEADLINE;
+        while std::net::TcpStream::connect(at).is_ok() {
+            assert!(std::time::Instant::now() < until);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
