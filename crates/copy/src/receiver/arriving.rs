@@ -14,7 +14,7 @@ use crate::common::Tally;
 use crate::locks::lock;
 use crate::options::CopyError;
 use crate::packing::unpack;
-use crate::part::PartWriter;
+use crate::part::{DueSync, PartWriter};
 use crate::tree::Tree;
 
 /// Chunks that may be there in part at once: a connection sends one after the other, and others send blocks of it.
@@ -175,40 +175,40 @@ impl Receiver {
     /// Notes that a block is written, or a hole is made.
     fn end_block(&self, file: &Incoming, arrived: &Arrived<'_>) -> io::Result<usize> {
         let Arrived { header: DataHeader { file: number, chunk, block, reports, hash, .. }, length, .. } = *arrived;
-        let whole = {
-            let mut state = lock(&file.state);
-            if state.is_closed {
+        let mut state = lock(&file.state);
+        if state.is_closed {
+            return Ok(0);
+        }
+        let hash = if arrived.is_hole() {
+            hash
+        } else {
+            let Some(blocks) = state.begun.get_mut(&chunk) else { return Ok(0) };
+            blocks.written(block);
+            let Some(hash) = blocks.hash() else {
+                let missing = blocks.missing();
+                drop(state);
+                if reports {
+                    self.common.out.send(&Message::Got { file: number, chunk, missing });
+                }
                 return Ok(0);
-            }
-            let hash = if arrived.is_hole() {
-                hash
-            } else {
-                let Some(blocks) = state.begun.get_mut(&chunk) else { return Ok(0) };
-                blocks.written(block);
-                let Some(hash) = blocks.hash() else {
-                    let missing = blocks.missing();
-                    drop(state);
-                    if reports {
-                        self.common.out.send(&Message::Got { file: number, chunk, missing });
-                    }
-                    return Ok(0);
-                };
-                hash
             };
-            self.forget_blocks(&mut state, chunk);
-            if !state.verified.insert(chunk, hash) {
-                return Ok(0);
-            }
-            if let Some(part) = &mut state.part {
-                part.record(chunk, &hash, length)?;
-            }
-            let digest = state.verified.digest();
-            state.is_closed = digest.is_some();
-            digest.zip(digest.and_then(|_| state.part.take()))
+            hash
         };
+        self.forget_blocks(&mut state, chunk);
+        if !state.verified.insert(chunk, hash) {
+            return Ok(0);
+        }
+        let due = state.part.as_mut().map(|part| part.record(chunk, &hash, length)).transpose()?.flatten();
+        let digest = state.verified.digest();
+        state.is_closed = digest.is_some();
+        let whole = digest.zip(digest.and_then(|_| state.part.take()));
+        drop(state);
         self.common.out.send(&Message::Got { file: number, chunk, missing: 0 });
-        if let Some((digest, part)) = whole {
-            self.complete(file, *part, digest);
+        match (whole, due) {
+            // That makes it durable, too.
+            (Some((digest, part)), _) => self.complete(file, *part, digest),
+            (None, Some(due)) => sync(file, &due)?,
+            (None, None) => {}
         }
         Ok(length)
     }
@@ -218,6 +218,15 @@ impl Receiver {
             self.begun.fetch_sub(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Makes the data of a file durable, while other connections write to it.
+///
+/// # Errors
+/// Fails if that does, unless the file is complete: whoever ends it then fails, too.
+fn sync(file: &Incoming, due: &DueSync) -> io::Result<()> {
+    let synced = due.carry_out();
+    lock(&file.state).part.as_mut().map_or(Ok(()), |part| part.end_sync(due, synced))
 }
 
 /// Reads the next head of a connection for data, and what follows it into `content`.

@@ -18,8 +18,12 @@ impl Receiver {
         if std::mem::replace(&mut state.is_closed, true) {
             return false;
         }
-        if let Some(part) = state.part.take().filter(|_| file.size.get() <= CHUNK as u64) {
-            part.discard();
+        let part = state.part.take();
+        drop(state);
+        match part {
+            Some(part) if file.size.get() <= CHUNK as u64 => part.discard(),
+            Some(part) => part.wait_for_sync(),
+            None => {}
         }
         true
     }
