@@ -82,6 +82,27 @@ impl Pace {
     }
 }
 
+/// The rates of all copies of a server together: of what it sends, and of what it receives.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Directions {
+    sent: Option<Arc<Pace>>,
+    received: Option<Arc<Pace>>,
+}
+
+impl Directions {
+    /// Returns this rate in each direction; no bound if it is absent.
+    pub(crate) fn at(rate: Option<BitRate>) -> Self {
+        let pace = || rate.map(Pace::new).map(Arc::new);
+        Self { sent: pace(), received: pace() }
+    }
+
+    /// Returns what bounds a copy that sends, or receives.
+    pub(crate) fn paces(&self, sends: bool) -> Vec<Arc<Pace>> {
+        let pace = if sends { &self.sent } else { &self.received };
+        pace.iter().cloned().collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +127,18 @@ mod tests {
         assert_eq!(pace.begin(after(31), 10_000), after(30));
         assert_eq!(pace.begin(after(9000), 10_000), after(8900));
         assert_eq!(pace.begin(after(9000), 10_000), after(8910));
+    }
+
+    #[test]
+    fn copies_in_one_direction_share_a_rate_and_do_not_slow_the_other() {
+        let directions = Directions::at(Some(BitRate::from_mbps(8)));
+        let pace = |sends| directions.paces(sends).pop().unwrap();
+        let now = Instant::now();
+        // A megabyte takes a second.
+        for sends in [true, false] {
+            assert!(pace(sends).begin(now, 1_000_000) <= now, "{sends}");
+        }
+        assert!(pace(true).begin(now, 1) > now + Duration::from_millis(800));
+        assert!(Directions::at(None).paces(true).is_empty());
     }
 }

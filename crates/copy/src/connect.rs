@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::address::at_port;
 use crate::data_stream::DataStream;
@@ -161,8 +161,16 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
     let pending = Arc::new(Semaphore::new(MAX_PENDING));
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS.into()));
     while !stop.load(Ordering::Relaxed) {
-        let Ok(accepted) = timeout(POLL_INTERVAL, listener.accept()).await else { continue };
-        let (Ok((stream, _)), Ok(permit)) = (accepted, Arc::clone(&pending).try_acquire_owned()) else { continue };
+        let stream = match timeout(POLL_INTERVAL, listener.accept()).await {
+            Ok(Ok((stream, _))) => stream,
+            Ok(Err(_)) => {
+                // There is no descriptor left.
+                sleep(POLL_INTERVAL).await;
+                continue;
+            }
+            Err(_) => continue,
+        };
+        let Ok(permit) = Arc::clone(&pending).try_acquire_owned() else { continue };
         let (credentials, streams, places) = (credentials.clone(), streams.clone(), Arc::clone(&places));
         spawn_local(async move {
             // Who does not know the secret gets no answer.
@@ -270,7 +278,8 @@ async fn encrypt(stream: TcpStream, credentials: &Credentials) -> io::Result<Dat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use socket2::{Domain, Socket, Type};
+    use rustix::time::{ClockId, clock_gettime};
+    use socket2::{Domain, SockRef, Socket, Type};
     use std::io::{Read, Write};
 
     const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -340,6 +349,29 @@ mod tests {
         assert_eq!(taken.len(), usize::from(MAX_CONNECTIONS));
         assert!(listener.take(1, Duration::from_millis(50)).is_empty());
         drop(made);
+    }
+
+    /// It took all of a processor.
+    #[test]
+    fn a_listener_that_cannot_accept_waits_before_it_tries_again() {
+        const TIME: Duration = Duration::from_millis(400);
+        let worked = thread::spawn(|| {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            let credentials = Credentials::new(&[7; 32], &[]).unwrap();
+            let (streams, _taken) = channel();
+            runtime.block_on(async {
+                let listener = listen(Some(LOOPBACK.ip()), (0, 0)).unwrap();
+                // Each attempt fails from here on, as it does without descriptors.
+                SockRef::from(&listener).shutdown(std::net::Shutdown::Both).unwrap();
+                let stop = AtomicBool::new(false);
+                let accepting = accept(&listener, &credentials, &streams, &stop);
+                assert!(timeout(TIME, accepting).await.is_err());
+            });
+            let time = clock_gettime(ClockId::ThreadCPUTime);
+            Duration::try_from(time).unwrap()
+        });
+        let worked = worked.join().unwrap();
+        assert!(worked < TIME / 4, "{worked:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::quic::QuicConnection;
 use crate::tls::{self, Reading, Writing};
 
 /// Time after which a connection that acknowledges nothing is given up; its data then takes another.
-const DEAD_AFTER: Duration = Duration::from_secs(20);
+pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(20);
 
 /// Bytes that one segment brings, or two.
 const LITTLE: usize = 3000;
@@ -54,7 +54,8 @@ impl Connections {
 }
 
 impl DataStream {
-    /// Returns a connection whose other end is known.
+    /// Returns a connection whose other end is known. Keepalive ends it on a dead path if nothing is sent, as at a
+    /// receiver; a sender's [`Monitor`](crate::tuning::Monitor) ends it otherwise.
     ///
     /// # Errors
     /// Fails if the socket refuses an option, and if a message was read in part.
@@ -63,7 +64,6 @@ impl DataStream {
         let socket = socket.into_std()?;
         socket.set_nonblocking(false)?;
         let options = SockRef::from(&socket);
-        options.set_tcp_user_timeout(Some(DEAD_AFTER))?;
         let keepalive = TcpKeepalive::new().with_time(DEAD_AFTER / 2).with_interval(DEAD_AFTER / 4);
         options.set_tcp_keepalive(&keepalive.with_retries(2))?;
         Ok(Self { socket, tls: records.map(tls::sides), acknowledges_at_once: false })
@@ -143,9 +143,26 @@ impl Write for DataStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
     use rustix::net::{SendFlags, send};
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener};
     use std::thread;
+
+    /// A user timeout ends a connection whose receiver does not read for as long, whatever it answers.
+    #[test]
+    fn who_does_not_read_for_long_keeps_the_connection_but_an_idle_one_is_probed() {
+        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
+        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
+        let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
+        let mut streams = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1;
+        streams.extend(listener.take(1, CONNECT_DEADLINE));
+        assert_eq!(streams.len(), 2);
+        for stream in &streams {
+            let options = SockRef::from(stream.socket());
+            assert_eq!(options.tcp_user_timeout().unwrap().unwrap_or_default(), Duration::ZERO);
+            assert!(options.keepalive().unwrap());
+        }
+    }
 
     /// The kernel does so for some sixteen segments (`TCP_MAX_QUICKACKS`), and then waits for each second one.
     #[test]

@@ -9,12 +9,12 @@ use std::sync::mpsc::{self, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_control::Network;
+use fullpipe_control::{Network, most_descriptors};
 use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::address::read_address;
-use crate::bounds::{Bounds, Pace};
+use crate::bounds::{Bounds, Directions, Pace};
 use crate::common::{Common, Tally};
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, MAX_CONNECTIONS, dial};
 use crate::control::{Frames, Outgoing};
@@ -46,7 +46,8 @@ pub(crate) struct Scope {
     pub(crate) is_read_only: bool,
     /// Bytes of files in one copy at most.
     pub(crate) most: Option<ByteCount>,
-    pub(crate) paces: Vec<Arc<Pace>>,
+    /// Rates that it shares with other copies.
+    pub(crate) rates: Directions,
     /// Copies that take connections at the port of the call, if there is one.
     pub(crate) joining: Option<Arc<Joining>>,
     /// Address on which to listen for data; all if absent.
@@ -64,7 +65,7 @@ impl Scope {
             root: Root::User,
             is_read_only: false,
             most: None,
-            paces: Vec::new(),
+            rates: Directions::default(),
             joining: None,
             bind: None,
             near: ssh_connection(0),
@@ -79,6 +80,8 @@ impl Scope {
 /// Fails if the near end goes away early, is silent or breaks the rules. It knows every other reason, which it shows to
 /// its user. Threads that wait for a silent one end with this process, and its locks with them.
 pub fn far_end(from: impl Read + Send + 'static, to: impl Write + Send + 'static) -> Result<(), CopyError> {
+    // Connections take two each.
+    most_descriptors();
     let pulse = Pulse::new(FIRST_TIMEOUT);
     let (done, ended) = channel();
     let serving = Arc::clone(&pulse);
@@ -243,10 +246,12 @@ impl Awaited {
         active: u16,
         quic: Option<(Arc<QuicConnection>, u16)>,
     ) -> Connections {
+        // It ends here in any case: nobody is to come later.
+        let listener = self.listener.take();
         let take = |listener: Listener| listener.take(count.into(), CONNECT_DEADLINE);
         let streams = match dialled {
             Some(dialled) => dialled.up_to(count, &self.credentials),
-            None => self.listener.take().map_or_else(Vec::new, take),
+            None => listener.map_or_else(Vec::new, take),
         };
         let rtt = streams.first().and_then(DataStream::rtt).or(quic.as_ref().map(|(quic, _)| quic.rtt()));
         Connections { streams, active, quic, rtt: rtt.unwrap_or(Span::from_millis(1)) }
@@ -314,7 +319,7 @@ fn unencrypted(hello: &Hello) -> Result<Vec<Network>, CopyError> {
 }
 
 fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<Tally>) -> Result<End, CopyError> {
-    let mut paces = scope.paces.clone();
+    let mut paces = scope.rates.paces(hello.far_sends);
     if hello.far_sends && hello.limit > 0 {
         paces.push(Arc::new(Pace::new(BitRate::from_bps(hello.limit))));
     }
@@ -421,6 +426,23 @@ mod tests {
             let said = std::iter::once(&begun).chain(&wanted).flat_map(Message::frame).collect::<Vec<u8>>();
             let error = far_end(io::Cursor::new(said), io::sink()).unwrap_err().to_string();
             assert!(error.contains("more connections than a copy may have"), "{wanted:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn nobody_can_come_any_more_when_this_end_has_made_the_connections() {
+        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
+        let [listener, others] = [(); 2].map(|()| Listener::start(None, (0, 0), &credentials).unwrap());
+        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let (host, streams) = dial(&[loopback(0)], others.port, &credentials, &mut |_| 1).unwrap();
+        let dialled = Dialled { host, port: others.port, streams };
+        let at = loopback(listener.port);
+        let mut awaited = Awaited { listener: Some(listener), quic: None, near: None, credentials, secret: [7; 32] };
+        assert_eq!(awaited.connections(Some(dialled), 1, 1, None).count(), 1);
+        let until = std::time::Instant::now() + CONNECT_DEADLINE;
+        while std::net::TcpStream::connect(at).is_ok() {
+            assert!(std::time::Instant::now() < until);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_control::most_descriptors;
 use fullpipe_record::HostSettings;
 use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION};
 use fullpipe_units::{BitRate, Span};
@@ -50,6 +51,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMut(CopyEvent)) -> CopyResult {
     let plan = Plan::of(options)?;
     options.check_transport()?;
+    // Connections take two each.
+    most_descriptors();
     let (events, received) = channel();
     let (tally, link) = (Arc::new(Tally::default()), Link::default());
     let pulse = Pulse::new(options.timeout.into());
@@ -104,6 +107,7 @@ impl Run {
         let began = Instant::now();
         let sources = if self.plan.far_sends { Vec::new() } else { self.sources()? };
         let own = own_settings();
+        let hello = self.request(&own)?;
         let (Pipes { to, from }, early) = match &self.plan.host {
             FarHost::Ssh { name } => (start(&self.options.ssh, name, &self.options.far_path, &self.link)?, None),
             FarHost::Server { name, port } => {
@@ -111,7 +115,7 @@ impl Run {
             }
         };
         let (out, writer) = Outgoing::start(to, &self.pulse).map_err(CopyError::io("cannot speak to the far end"))?;
-        let copied = self.copy_over(Call { from, out: &out, own: &own, early }, sources, began);
+        let copied = self.copy_over(Call { from, out: &out, own: &own, hello, early }, sources, began);
         if let Err(error) = &copied
             && let Some(code) = error.code_for_peer()
         {
@@ -138,12 +142,12 @@ impl Run {
     }
 
     fn copy_with(&self, end: &End, call: Call<'_>, began: Instant) -> CopyResult {
-        let Call { from, out, own, early } = call;
-        let failed = CopyError::io("cannot make a key");
-        let secret = random().map_err(&failed)?;
-        let credentials = Credentials::new(&secret, &self.options.unencrypted).map_err(&failed)?;
+        let Call { from, out, own, hello, early } = call;
+        let secret = hello.secret;
+        let credentials =
+            Credentials::new(&secret, &self.options.unencrypted).map_err(CopyError::io("cannot make a key"))?;
         // It is there when the far end begins, which saves a round trip.
-        out.send(&Message::Hello(self.hello(secret, own)));
+        out.send(&Message::Hello(hello));
         // The list needs no answer of a server.
         if !self.may_ask() {
             end.begin()?;
@@ -228,6 +232,16 @@ impl Run {
         let _ = self.events.send(CopyEvent::Note(text.to_owned()));
     }
 
+    /// Returns the request, unless it is too long for one message.
+    fn request(&self, own: &HostSettings) -> Result<Hello, CopyError> {
+        const TOO_LONG: CopyError = CopyError::Places(
+            "one copy names at most 65535 paths at the other end and 65535 patterns, each of at most 65535 bytes, and \
+             all of at most 1 MiB",
+        );
+        let secret = random().map_err(CopyError::io("cannot make a key"))?;
+        Some(self.hello(secret, own)).filter(Hello::fits).ok_or(TOO_LONG)
+    }
+
     fn hello(&self, secret: [u8; 32], settings: &HostSettings) -> Hello {
         Hello {
             version: VERSION,
@@ -282,6 +296,8 @@ struct Call<'r> {
     out: &'r Outgoing,
     /// Settings of this host.
     own: &'r HostSettings,
+    /// The request.
+    hello: Hello,
     /// Connections for data that are being made meanwhile.
     early: Option<Early>,
 }

@@ -41,8 +41,10 @@ pub(crate) struct Part {
     /// Nothing was written before this run, so that its holes are holes.
     is_fresh: bool,
     unmarked: u64,
-    /// Something that was written did not reach the disk.
-    is_spoiled: bool,
+    /// A [`DueSync`] is not over.
+    is_syncing: bool,
+    /// Something that was written did not reach the disk. Held while data is made durable.
+    is_spoiled: Arc<Mutex<bool>>,
     repairs: u32,
 }
 
@@ -301,7 +303,8 @@ impl Part {
             is_locked,
             is_fresh,
             unmarked: 0,
-            is_spoiled: false,
+            is_syncing: false,
+            is_spoiled: Arc::default(),
             repairs: 0,
         };
         Ok((part, lost))
@@ -312,35 +315,55 @@ impl Part {
         PartWriter { data: Arc::clone(&self.data), writing: Arc::clone(&self.writing), is_fresh: self.is_fresh }
     }
 
-    /// Records that a chunk is written and verified.
-    pub(crate) fn record(&mut self, index: u32, hash: &Digest, length: usize) -> io::Result<()> {
-        let Some((format, file)) = &mut self.journal else { return Ok(()) };
-        file.write_all(&format.verified(index, hash))?;
+    /// Records that a chunk is written and verified. Returns what is to be done then without holding the part, if
+    /// anything is.
+    pub(crate) fn record(&mut self, index: u32, hash: &Digest, length: usize) -> io::Result<Option<DueSync>> {
+        let Some((format, file)) = &mut self.journal else { return Ok(None) };
+        let record = format.verified(index, hash);
+        file.write_all(&record)?;
         self.unmarked += length as u64;
-        if self.unmarked < DURABLE_INTERVAL {
-            return Ok(());
+        if self.unmarked < DURABLE_INTERVAL || self.is_syncing {
+            return Ok(None);
         }
-        self.unmarked = 0;
-        self.sync(File::sync_data)?;
-        let Some((format, file)) = &mut self.journal else { return Ok(()) };
-        file.write_all(&format.durable())
+        (self.unmarked, self.is_syncing) = (0, true);
+        // It stands twice: the mark takes the place of the second, and what others record meanwhile is behind that.
+        let place = file.stream_position()?;
+        file.write_all(&record)?;
+        Ok(Some(DueSync { data: Arc::clone(&self.data), is_spoiled: Arc::clone(&self.is_spoiled), place }))
+    }
+
+    /// Marks what was recorded before a sync as durable, if that has succeeded.
+    ///
+    /// # Errors
+    /// Fails if it has not.
+    pub(crate) fn end_sync(&mut self, due: &DueSync, synced: io::Result<()>) -> io::Result<()> {
+        self.is_syncing = false;
+        if synced.is_err() {
+            self.cut_journal();
+            return synced;
+        }
+        let Some((format, file)) = &self.journal else { return Ok(()) };
+        file.write_all_at(&format.durable(), due.place)
+    }
+
+    /// Waits for a sync under way, which holds the lock of the file.
+    pub(crate) fn wait_for_sync(self) {
+        drop(locks::lock(&self.is_spoiled));
     }
 
     /// Makes the data durable. If that fails, nothing behind the last durable mark counts any more, now or in a later
-    /// run: the kernel says so once, and then takes for written what it could not write.
-    fn sync(&mut self, sync: fn(&File) -> io::Result<()>) -> io::Result<()> {
-        if self.is_spoiled {
-            return Err(io::Error::other("what was written did not all reach the disk"));
+    /// run.
+    fn sync(&mut self, how: fn(&File) -> io::Result<()>) -> io::Result<()> {
+        let synced = sync(&self.data, &self.is_spoiled, how);
+        synced.inspect_err(|_| self.cut_journal())
+    }
+
+    fn cut_journal(&mut self) {
+        let Some((format, file)) = &mut self.journal else { return };
+        let recovered = read(file, format, self.size).ok().flatten();
+        if file.set_len(recovered.map_or(0, |recovered| recovered.durable.get())).is_err() {
+            let _ = self.names.journal.remove_file();
         }
-        let Err(error) = sync(&self.data) else { return Ok(()) };
-        self.is_spoiled = true;
-        if let Some((format, file)) = &mut self.journal {
-            let recovered = read(file, format, self.size).ok().flatten();
-            if file.set_len(recovered.map_or(0, |recovered| recovered.durable.get())).is_err() {
-                let _ = self.names.journal.remove_file();
-            }
-        }
-        Err(error)
     }
 
     /// Reads the chunks in `verified` back from the disk, behind the page cache. Takes those that are not what was
@@ -351,6 +374,7 @@ impl Part {
     /// other content too often.
     pub(crate) fn wrong_on_disk(&mut self, verified: &mut Verified) -> io::Result<Vec<u32>> {
         self.sync(File::sync_all)?;
+        self.is_syncing = false;
         fadvise(&self.data, 0, None, Advice::DontNeed)?;
         let is_wrong = |(index, hash): &(u32, Digest)| !is_there(&self.data, self.size, *index, hash);
         let wrong: Vec<u32> = verified.hashes().filter(is_wrong).map(|(index, _)| index).collect();
@@ -472,6 +496,32 @@ impl PartWriter {
     }
 }
 
+/// Data that is to be made durable. That takes long, and other connections write to the part meanwhile.
+#[derive(Debug)]
+pub(crate) struct DueSync {
+    data: Arc<File>,
+    is_spoiled: Arc<Mutex<bool>>,
+    /// Place of the mark in the journal.
+    place: u64,
+}
+
+impl DueSync {
+    /// Makes the data durable. [`Part::end_sync`] wants to know the result.
+    pub(crate) fn carry_out(&self) -> io::Result<()> {
+        sync(&self.data, &self.is_spoiled, File::sync_data)
+    }
+}
+
+/// Makes data durable, for one thread at a time. Once that has failed it always does: the kernel says so once, and then
+/// takes for written what it could not write.
+fn sync(data: &File, is_spoiled: &Mutex<bool>, how: fn(&File) -> io::Result<()>) -> io::Result<()> {
+    let mut is_spoiled = locks::lock(is_spoiled);
+    if *is_spoiled {
+        return Err(io::Error::other("what was written did not all reach the disk"));
+    }
+    how(data).inspect_err(|_| *is_spoiled = true)
+}
+
 /// Returns random bytes of the kernel.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -531,7 +581,10 @@ mod tests {
             part.writer().write_block(index, block, content).unwrap();
         }
         let hash = chunk_hash(size, index, &content);
-        part.record(index, &hash, content.len()).unwrap();
+        if let Some(due) = part.record(index, &hash, content.len()).unwrap() {
+            let synced = due.carry_out();
+            part.end_sync(&due, synced).unwrap();
+        }
         verified.insert(index, hash);
     }
 
@@ -637,6 +690,48 @@ mod tests {
         assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), durable);
     }
 
+    fn indexes(chunks: Vec<(u32, Digest)>) -> Vec<u32> {
+        chunks.into_iter().map(|(index, _)| index).collect()
+    }
+
+    /// All connections of a file once waited while one made it durable.
+    #[test]
+    fn what_is_recorded_while_the_data_is_made_durable_is_behind_the_mark() {
+        let (_folder, tree, path) = place();
+        let (mut part, mut verified) = part_with(&tree, &path, &[1]);
+        part.unmarked = DURABLE_INTERVAL;
+        let due = part.record(3, &[3; 32], 10).unwrap().unwrap();
+        part.unmarked = DURABLE_INTERVAL;
+        write(&mut part, &mut verified, 0, SIZE);
+        let recorded = |part: &mut Part| {
+            let (format, journal) = part.journal.as_mut().unwrap();
+            let recovered = read(journal, format, SIZE).unwrap().unwrap();
+            (indexes(recovered.verified), indexes(recovered.doubtful))
+        };
+        // Whoever is killed now has nothing that is sure.
+        assert_eq!(recorded(&mut part), (vec![], vec![1, 3, 3, 0]));
+        let synced = due.carry_out();
+        part.end_sync(&due, synced).unwrap();
+        assert_eq!(recorded(&mut part), (vec![1, 3], vec![0]));
+        assert!(part.record(2, &[2; 32], 10).unwrap().is_some());
+    }
+
+    /// The kernel says so only to the first who asks, which may be another thread than the one that ends the file.
+    #[test]
+    fn a_sync_that_fails_ends_the_file_even_if_another_thread_gives_it_its_name() {
+        let (folder, tree, path) = place();
+        let (mut part, _) = part_with(&tree, &path, &[0, 1, 2]);
+        part.unmarked = DURABLE_INTERVAL;
+        let mut due = part.record(3, &[3; 32], 10).unwrap().unwrap();
+        // A pipe has no fsync.
+        due.data = Arc::new(File::from(OwnedFd::from(io::pipe().unwrap().0)));
+        due.carry_out().unwrap_err();
+        part.make_durable().unwrap_err();
+        part.finish(0o640, TIME).unwrap_err();
+        assert!(!folder.path().join("file").exists());
+        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap().bytes(), ByteCount::ZERO);
+    }
+
     /// The journal was cut to nothing and written anew: who was killed in between began from nothing.
     #[test]
     fn a_journal_that_cannot_shrink_is_enough_to_take_back_what_is_wrong_on_the_disk() {
@@ -653,7 +748,6 @@ mod tests {
         write(&mut part, &mut verified, 2, SIZE);
         let (format, journal) = part.journal.as_mut().unwrap();
         let recovered = read(journal, format, SIZE).unwrap().unwrap();
-        let indexes = |chunks: Vec<(u32, Digest)>| chunks.into_iter().map(|(index, _)| index).collect::<Vec<_>>();
         assert_eq!((indexes(recovered.verified), indexes(recovered.doubtful)), (vec![3, 0], vec![2]));
     }
 

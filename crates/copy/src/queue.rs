@@ -4,7 +4,7 @@
 //! blocks of those that others are sending, and then sends blocks again that are overdue: of many connections some are
 //! slow, and nobody waits for them at the end.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -66,8 +66,14 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    wanted: VecDeque<(u32, Chunks)>,
-    sent: HashMap<Job, OnItsWay>,
+    /// The first of them counts.
+    wanted: VecDeque<Row>,
+    /// Chunks that connections had sent which then broke or were replaced. They come first, unless they arrive in spite
+    /// of that.
+    again: BTreeSet<Job>,
+    sent: BTreeMap<Job, OnItsWay>,
+    /// How often files were forgotten. To go through all rows each time takes too long where many fail.
+    forgotten: HashMap<u32, u32>,
     /// The chunk that each connection took last.
     taken: HashMap<u16, Job>,
     lost: HashSet<u16>,
@@ -88,6 +94,15 @@ struct State {
     none_overdue_until: Option<Instant>,
     /// Blocks that were sent again because they were overdue.
     repeated: u64,
+}
+
+/// Chunks of a file that are wanted.
+#[derive(Debug)]
+struct Row {
+    file: u32,
+    chunks: Chunks,
+    /// They count no more if the file was forgotten more often than that.
+    forgotten: u32,
 }
 
 /// A chunk that was taken, and has not arrived.
@@ -147,14 +162,16 @@ impl Queue {
         if chunks.count == 1 {
             state.sent.remove(&Job { file, chunk: chunks.first });
         }
-        state.wanted.push_back((file, chunks));
+        let forgotten = state.times_forgotten(file);
+        state.wanted.push_back(Row { file, chunks, forgotten });
         self.changed.notify_all();
         state.wanted.len() <= MAX_WANTED
     }
 
-    /// Notes that a chunk has arrived; returns whether it was on its way.
+    /// Notes that a chunk has arrived; returns whether it was on its way, on a connection that has broken too.
     pub(crate) fn got(&self, job: Job) -> bool {
-        lock(&self.state).sent.remove(&job).is_some()
+        let mut state = lock(&self.state);
+        state.sent.remove(&job).is_some() || state.again.remove(&job)
     }
 
     /// Notes that all blocks of a chunk have arrived but those whose bit is set in `missing`.
@@ -176,11 +193,14 @@ impl Queue {
         }
     }
 
-    /// Forgets a file.
+    /// Forgets what is wanted of a file up to now.
     pub(crate) fn forget(&self, file: u32) {
         let mut state = lock(&self.state);
-        state.wanted.retain(|(wanted, _)| *wanted != file);
-        state.sent.retain(|job, _| job.file != file);
+        *state.forgotten.entry(file).or_default() += 1;
+        state.skip_forgotten();
+        let of_file = Job { file, chunk: 0 }..=Job { file, chunk: u32::MAX };
+        state.again.extract_if(of_file.clone(), |_| true).for_each(drop);
+        state.sent.extract_if(of_file, |_, _| true).for_each(drop);
     }
 
     /// Gives what a broken connection has carried to the others. Returns whether that is news.
@@ -256,7 +276,7 @@ impl Queue {
         blocks.resize(count.into(), None);
         let free = blocks.iter().position(Option::is_none)?;
         blocks[free] = Some(Taken::now(index));
-        if is_first && count > 1 && state.wanted.is_empty() {
+        if is_first && count > 1 && state.wanted.is_empty() && state.again.is_empty() {
             // Others may help.
             self.changed.notify_all();
         }
@@ -291,15 +311,10 @@ impl State {
         self.group.contains(&index) && self.live(&(self.group.start..index)) < self.active
     }
 
-    /// Puts chunks that are on their way in front again, if `is_one` says so.
+    /// Wants chunks that are on their way again, before others, if `is_one` says so.
     fn want_again(&mut self, is_one: impl Fn(&OnItsWay) -> bool) {
-        let ones = self.sent.iter().filter(|(_, on_its_way)| is_one(on_its_way));
-        let mut jobs: Vec<Job> = ones.map(|(job, _)| *job).collect();
-        jobs.sort_unstable();
-        for job in jobs.into_iter().rev() {
-            self.sent.remove(&job);
-            self.wanted.push_front((job.file, Chunks { first: job.chunk, count: 1 }));
-        }
+        let ones = self.sent.extract_if(.., |_, on_its_way| is_one(on_its_way));
+        self.again.extend(ones.map(|(job, _)| job));
     }
 
     /// Returns how many connections of a range are left.
@@ -308,17 +323,38 @@ impl State {
     }
 
     fn take(&mut self, index: u16) -> Option<Next> {
-        let Some((file, chunks)) = self.wanted.front_mut() else {
+        let Some(job) = self.take_wanted() else {
             return self.take_free_block(index).or_else(|| self.take_overdue_block(index));
         };
+        self.sent.insert(job, OnItsWay { by: index, blocks: Vec::new() });
+        self.taken.insert(index, job);
+        Some(Next::Send(job))
+    }
+
+    /// Takes the next chunk that is wanted.
+    fn take_wanted(&mut self) -> Option<Job> {
+        if let Some(job) = self.again.pop_first() {
+            return Some(job);
+        }
+        let Row { file, chunks, .. } = self.wanted.front_mut()?;
         let job = Job { file: *file, chunk: chunks.first };
         (chunks.first, chunks.count) = (chunks.first.wrapping_add(1), chunks.count.saturating_sub(1));
         if chunks.count == 0 {
             self.wanted.pop_front();
+            self.skip_forgotten();
         }
-        self.sent.insert(job, OnItsWay { by: index, blocks: Vec::new() });
-        self.taken.insert(index, job);
-        Some(Next::Send(job))
+        Some(job)
+    }
+
+    /// Drops rows that count no more, up to the first one that does.
+    fn skip_forgotten(&mut self) {
+        while self.wanted.front().is_some_and(|row| row.forgotten < self.times_forgotten(row.file)) {
+            self.wanted.pop_front();
+        }
+    }
+
+    fn times_forgotten(&self, file: u32) -> u32 {
+        self.forgotten.get(&file).copied().unwrap_or(0)
     }
 
     /// Takes the last block of the chunk with the most blocks that nobody has taken.
@@ -358,10 +394,11 @@ impl State {
 
     /// Returns true if no more chunks are wanted than connections carry data.
     fn is_near_end(&self) -> bool {
-        let mut most = self.active.min(self.live(&self.group));
-        self.wanted.iter().all(|(_, chunks)| {
-            let fits = chunks.count as usize <= most;
-            most = most.saturating_sub(chunks.count as usize);
+        let most = self.active.min(self.live(&self.group));
+        let Some(mut most) = most.checked_sub(self.again.len()) else { return false };
+        self.wanted.iter().all(|row| {
+            let fits = row.chunks.count as usize <= most;
+            most = most.saturating_sub(row.chunks.count as usize);
             fits
         })
     }
@@ -476,6 +513,22 @@ mod tests {
         assert_eq!(queue.next(SSH, true), Next::End);
     }
 
+    /// They were sent once more, and were not counted.
+    #[test]
+    fn what_arrives_on_a_connection_that_was_given_up_is_not_sent_again() {
+        for is_lost in [true, false] {
+            let queue = queue(1);
+            queue.stand_by(1);
+            queue.want(1, Chunks { first: 0, count: 4 });
+            for chunk in 0..3 {
+                assert_eq!(queue.next(0, false), job(chunk));
+            }
+            assert!(if is_lost { queue.lose(0) } else { queue.change_over() });
+            assert!(queue.got(Job { file: 1, chunk: 1 }) && !queue.got(Job { file: 1, chunk: 1 }));
+            assert_eq!((queue.next(1, false), queue.next(1, false), queue.next(1, false)), (job(0), job(2), job(3)));
+        }
+    }
+
     #[test]
     fn a_chunk_that_arrived_wrong_is_sent_again_and_a_file_that_failed_is_not() {
         let queue = queue(1);
@@ -486,6 +539,31 @@ mod tests {
         assert_eq!((queue.next(0, false), queue.next(0, false)), (job(1), job(0)));
         queue.want(1, Chunks { first: 4, count: 1 });
         queue.forget(1);
+        assert_eq!(queue.next(0, false), Next::Nothing);
+    }
+
+    /// It took time by the square of their number: hours for a million.
+    #[test]
+    fn many_files_that_fail_are_forgotten_quickly() {
+        const FILES: u32 = 100_000;
+        let queue = queue(2);
+        let want = |file| queue.want(file, Chunks { first: 0, count: 2 });
+        assert!((0..=FILES).all(want));
+        let first = |file| Next::Send(Job { file, chunk: 0 });
+        // Those at the front are on their way.
+        for file in 0..FILES / 2 {
+            assert_eq!((queue.next(0, false), queue.next(0, false)).0, first(file));
+        }
+        let began = Instant::now();
+        (0..FILES).rev().for_each(|file| queue.forget(file));
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        // One may be wanted again: its disk has changed a chunk, which the other end did not know before.
+        assert!(want(3));
+        assert_eq!((queue.next(1, false), queue.next(1, false)).0, first(FILES));
+        assert_eq!(queue.next(1, false), first(3));
+        queue.forget(FILES);
+        queue.forget(3);
+        queue.lose(1);
         assert_eq!(queue.next(0, false), Next::Nothing);
     }
 
@@ -518,7 +596,7 @@ mod tests {
                 // And back again, if they break.
                 queue.lose(1);
                 queue.lose(2);
-                assert_eq!((queue.next(0, false), queue.next(0, false)), (job(1), job(0)));
+                assert_eq!((queue.next(0, false), queue.next(0, false)), (job(0), job(1)));
             }
             assert_eq!(queue.next(SSH, false), Next::Nothing);
         }

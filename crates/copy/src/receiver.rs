@@ -7,7 +7,7 @@ mod deletion;
 mod dry_run;
 mod entries;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ use fullpipe_transfer::{
 };
 use fullpipe_units::ByteCount;
 
+use self::complete::Whole;
 use crate::attributes::Held;
 use crate::common::{Common, Tally};
 use crate::data_stream::Connections;
@@ -47,6 +48,8 @@ pub(crate) struct Receiver {
     pub(crate) place: OnceLock<Destination>,
     incoming: Mutex<HashMap<u32, Arc<Incoming>>>,
     held: Held,
+    /// Files that wait for the thread that completes those of the messages; `None` if there is no such thread.
+    whole: Mutex<Option<VecDeque<Whole>>>,
     files: AtomicU32,
     corrupt: AtomicU32,
     decompressors: Pool<Decompressor>,
@@ -160,6 +163,7 @@ impl Receiver {
             place: OnceLock::new(),
             incoming: Mutex::default(),
             held: Held::default(),
+            whole: Mutex::default(),
             files: AtomicU32::new(0),
             corrupt: AtomicU32::new(0),
             decompressors: Pool::default(),
@@ -209,7 +213,7 @@ impl Receiver {
     ///
     /// # Errors
     /// Fails if it breaks the rules or gives up, or the destination cannot be used at all.
-    pub(crate) fn handle(&self, message: Message<'_>) -> Result<(), CopyError> {
+    pub(crate) fn handle(self: &Arc<Self>, message: Message<'_>) -> Result<(), CopyError> {
         match message {
             Message::Begin { single, content } => self.begin(single, content)?,
             Message::Entry(entry) => self.admit(entry)?,
@@ -224,7 +228,11 @@ impl Receiver {
             Message::Unreadable { file, why } => self.fail(file, why),
             Message::Again { file, entry } => self.again(file, entry)?,
             Message::Note { text } => self.common.note(text),
-            Message::Data { header, content } => self.take(&header, &mut content.to_vec())?,
+            Message::Data { header, content } => {
+                if let Some(whole) = self.take(&header, &mut content.to_vec())? {
+                    self.complete_apart(whole);
+                }
+            }
             Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
             _ => return Err(CopyError::Protocol("a sender sent what only a receiver may".to_owned())),
         }
@@ -258,7 +266,7 @@ impl Receiver {
     }
 
     /// Takes an entry of the list.
-    fn admit(&self, mut entry: Entry) -> Result<(), CopyError> {
+    fn admit(self: &Arc<Self>, mut entry: Entry) -> Result<(), CopyError> {
         let wrong = |why: String| CopyError::Protocol(why);
         let place = self.place.get().ok_or_else(|| wrong("an entry comes before the list".to_owned()))?;
         if let Some(tops) = &self.options.tops

@@ -38,7 +38,7 @@ pub(crate) struct BothFigures {
 /// The connections that carry the data of a transfer, and the thread that watches them.
 #[derive(Default)]
 pub(crate) struct Carriers {
-    sockets: Vec<TcpStream>,
+    sockets: Arc<[TcpStream]>,
     quic: Option<Arc<QuicConnection>>,
     /// That of a sender.
     monitor: Option<Arc<Monitor>>,
@@ -79,16 +79,14 @@ impl End {
         settings: [HostSettings; 2],
         carriers: &mut Carriers,
     ) -> Result<(), CopyError> {
-        let streams = &connections.streams;
-        let sockets = || streams.iter().map(|stream| stream.socket().try_clone()).collect::<io::Result<Vec<_>>>();
-        let [watched, ours] = [sockets(), sockets()].map(|sockets| sockets.map_err(CopyError::io("cannot watch")));
-        let watched = watched?;
-        carriers.sockets = ours?;
+        let sockets = connections.streams.iter().map(|stream| stream.socket().try_clone());
+        carriers.sockets = sockets.collect::<io::Result<_>>().map_err(CopyError::io("cannot watch"))?;
         carriers.quic = connections.quic.as_ref().map(|(connection, _)| Arc::clone(connection));
         let failed = CopyError::io("cannot start a thread");
         match self {
             Self::Sender(sender) => {
                 let Connections { quic, rtt, .. } = &connections;
+                let watched = Arc::clone(&carriers.sockets);
                 let monitor = Monitor::new(sender, watched, quic.clone(), *rtt, settings);
                 carriers.monitor = Some(watch(monitor).map_err(&failed)?);
                 sender.start(connections).map_err(&failed)
@@ -263,6 +261,7 @@ mod tests {
     use fullpipe_transfer::Excludes;
     use fullpipe_units::Span;
     use std::net::SocketAddr;
+    use std::os::unix::fs::MetadataExt;
     use std::path::Path;
     use std::time::Instant;
 
@@ -307,6 +306,37 @@ mod tests {
         kept.socket().set_read_timeout(Some(CONNECT_DEADLINE)).unwrap();
         let ended = kept.read(&mut [0]).map_err(|error| error.kind());
         assert!(matches!(ended, Ok(0) | Err(io::ErrorKind::ConnectionReset)), "{ended:?}");
+    }
+
+    /// With three a connection, those of a copy once needed more than the usual limit of 1024.
+    #[test]
+    fn connections_take_two_descriptors_each() {
+        let pulse = Pulse::new(Duration::from_secs(9));
+        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
+        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
+        let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
+        let streams = dial(&hosts, listener.port, &credentials, &mut |_| 2).unwrap().1;
+        let of_them: Vec<u64> = streams.iter().map(|stream| inode(stream.socket())).collect();
+        let count = || descriptors().filter(|inode| of_them.contains(inode)).count();
+        let _kept = listener.take(2, CONNECT_DEADLINE);
+        assert_eq!(count(), 2);
+        let common = Common::new(Outgoing::start(io::sink(), &pulse).unwrap().0, Arc::default(), None);
+        let end = End::Sender(Arc::new(Sender::new(common, Vec::new(), Excludes::default(), false)));
+        let connections = Connections { streams, active: 2, quic: None, rtt: Span::from_millis(1) };
+        let carriers = end.carry(connections, settings());
+        assert_eq!(count(), 4);
+        end.give_up();
+        shut_down(&carriers.sockets);
+    }
+
+    fn inode(socket: &TcpStream) -> u64 {
+        rustix::fs::fstat(socket).unwrap().st_ino
+    }
+
+    /// Returns the inodes of all descriptors of this process.
+    fn descriptors() -> impl Iterator<Item = u64> {
+        let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+        entries.filter_map(|entry| Some(std::fs::metadata(entry.ok()?.path()).ok()?.ino()))
     }
 
     /// A sender that goes away, at once or when the receiver has said that everything is done.

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{
     ClientPlace, ClientPlaces, Control, ListenError, Network, NoPlace, PinnedTls, canonical, listen_tcp,
+    most_descriptors,
 };
 use fullpipe_iperf::Key;
+use fullpipe_sys::tcp_info;
 use fullpipe_transfer::Message;
 use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
 use thiserror::Error;
@@ -22,10 +24,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 
-use crate::bounds::Pace;
+use crate::bounds::Directions;
 use crate::common::Tally;
 use crate::connect::{CONNECT_DEADLINE, MAX_CONNECTIONS};
-use crate::data_stream::DataStream;
+use crate::data_stream::{DEAD_AFTER, DataStream};
 use crate::far::{Scope, serve_near_end};
 use crate::halves::halves;
 use crate::joining::Joining;
@@ -140,7 +142,7 @@ pub struct Share {
 struct Shared {
     options: ShareOptions,
     root: Root,
-    paces: Vec<Arc<Pace>>,
+    rates: Directions,
     /// Connections that have not said yet what they are for.
     callers: Arc<ClientPlaces>,
     /// Copies under way.
@@ -158,11 +160,12 @@ impl Share {
         let path = printable_bytes(options.folder.as_os_str().as_encoded_bytes());
         let tree = Tree::open(&options.folder).map_err(|cause| ShareError::Folder { path, cause })?;
         let tls = tls_of(&options.key).map_err(|error| ShareError::Start(io::Error::other(error)))?.with_parts();
+        // The connections of copies take two each.
+        most_descriptors();
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ShareError::Start)?;
         let listener = runtime.block_on(async { listen_tcp(options.bind, options.port, |_| Ok(())) })?;
-        let paces = options.rate.map(Pace::new).map(Arc::new).into_iter().collect();
         let root = Root::Share(Arc::new(tree));
-        Ok(Self { runtime, listener, tls, shared: Arc::new(Shared::new(options, root, paces)) })
+        Ok(Self { runtime, listener, tls, shared: Arc::new(Shared::new(options, root)) })
     }
 
     /// Returns the address on which it listens.
@@ -265,10 +268,11 @@ struct CopyOfOne {
 }
 
 impl Shared {
-    fn new(options: ShareOptions, root: Root, paces: Vec<Arc<Pace>>) -> Self {
+    fn new(options: ShareOptions, root: Root) -> Self {
+        let rates = Directions::at(options.rate);
         let callers = ClientPlaces::new(MAX_CALLERS, MAX_CALLERS_OF_ONE);
         let copies = ClientPlaces::new(options.copies, options.copies_of_one);
-        Self { options, root, paces, callers, copies, joining: Arc::default(), stop: AtomicBool::new(false) }
+        Self { options, root, rates, callers, copies, joining: Arc::default(), stop: AtomicBool::new(false) }
     }
 
     /// Lets a client call, if its address is served.
@@ -366,7 +370,7 @@ impl CopyOfOne {
                 Ok(served) => return reason.map_or(served, Err),
                 Err(RecvTimeoutError::Disconnected) => return Err(CopyError::Gone),
                 Err(RecvTimeoutError::Timeout) if reason.is_none() => {
-                    reason = self.reason_to_end(pulse, began);
+                    reason = self.reason_to_end(pulse, socket, began);
                     if reason.is_some() {
                         // It may have ended by itself.
                         let _ = socket.shutdown(Shutdown::Both);
@@ -377,9 +381,13 @@ impl CopyOfOne {
         }
     }
 
-    fn reason_to_end(&self, pulse: &Pulse, began: Instant) -> Option<CopyError> {
+    fn reason_to_end(&self, pulse: &Pulse, socket: &Socket, began: Instant) -> Option<CopyError> {
         let longest = self.shared.options.duration;
         match () {
+            // The one who would read may wait for a lock.
+            () if tcp_info(socket).is_ok_and(|info| info.is_silent(DEAD_AFTER.into())) => {
+                Some(CopyError::Silent(DEAD_AFTER.into()))
+            }
             () if pulse.is_silent() => Some(CopyError::Silent(pulse.timeout().into())),
             () if self.shared.stop.load(Ordering::Relaxed) => Some(CopyError::Interrupted),
             () if longest.is_some_and(|longest| Span::from(began.elapsed()) > longest) => {
@@ -395,7 +403,7 @@ impl CopyOfOne {
             root: shared.root.clone(),
             is_read_only: shared.options.is_read_only,
             most: shared.options.bytes,
-            paces: shared.paces.clone(),
+            rates: shared.rates.clone(),
             joining: Some(Arc::clone(&shared.joining)),
             bind: shared.options.bind,
             near: Some(canonical(client)),
@@ -424,7 +432,7 @@ mod tests {
             bytes: None,
         };
         change(&mut options);
-        Shared::new(options, Root::User, Vec::new())
+        Shared::new(options, Root::User)
     }
 
     fn address(last: u8) -> IpAddr {

@@ -21,8 +21,8 @@ const PASSED: usize = 1_000_000;
 /// Bytes of the file: more than the buffers of a connection hold.
 const SIZE: usize = 24_000_000;
 
-/// Time after which a connection that has stopped would be given up.
-const DEAD_AFTER: Duration = Duration::from_secs(20);
+/// Time within which the copy is to end, though the connection stays: what is left in its buffers would never arrive.
+const MAX_DURATION: Duration = Duration::from_secs(10);
 
 /// Passes the first bytes that its caller sends on to `port`, and no more until the sender of `until` is dropped.
 fn stopping_proxy(port: u16, until: Receiver<()>) -> u16 {
@@ -72,7 +72,7 @@ fn a_connection_that_stops_does_not_keep_the_end_waiting() {
     receiver.join().unwrap();
     drop(stopped);
     assert!(fs::read(to.join("file")).unwrap() == content && notes.is_empty(), "{notes:?}");
-    assert!(took < DEAD_AFTER / 2, "{took:?}");
+    assert!(took < MAX_DURATION, "{took:?}");
     // What is sent again had been given to the connection that stopped: its buffers, and the proxy's, hold it.
     let most = SIZE as u64 / 2 / (64 << 10);
     assert!((1..most).contains(&repeated), "{repeated} of {most}");

@@ -1,6 +1,6 @@
 //! The number of connections, by prediction, and what is changed while they run.
 
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -17,6 +17,7 @@ use socket2::SockRef;
 
 use crate::connect::MAX_CONNECTIONS;
 use crate::course::{Change, Course};
+use crate::data_stream::DEAD_AFTER;
 use crate::locks::lock;
 use crate::pacing::{CUBIC, Pacer};
 use crate::quic::{QuicConnection, QuicWatch};
@@ -115,7 +116,7 @@ fn carried_by_one(rtt: Span, loss: Option<Ratio>, [sender, receiver]: [&HostSett
 
 /// Watches the connections of a sender, and adapts them to what they meet.
 pub(crate) struct Monitor {
-    sockets: Vec<TcpStream>,
+    sockets: Arc<[TcpStream]>,
     /// A QUIC connection with so many streams.
     quic: Option<(Arc<QuicConnection>, u16)>,
     has_changed_over: AtomicBool,
@@ -130,7 +131,7 @@ impl Monitor {
     /// Returns a monitor of these sockets. `settings` are those of the sender and the receiver.
     pub(crate) fn new(
         sender: &Arc<Sender>,
-        sockets: Vec<TcpStream>,
+        sockets: Arc<[TcpStream]>,
         quic: Option<(Arc<QuicConnection>, u16)>,
         rtt: Span,
         settings: [HostSettings; 2],
@@ -148,6 +149,7 @@ impl Monitor {
         let mut quic = quic.map(|(connection, _)| QuicWatch::new(Arc::clone(connection)));
         while !self.is_over() {
             self.check_quic();
+            self.check_tcp();
             self.sender.name_long_broken();
             if let Some(loss) = quic.as_mut().and_then(QuicWatch::follow) {
                 self.sender.common.note(format!("BBR from here on: {}", loses(loss)));
@@ -186,6 +188,22 @@ impl Monitor {
         if let Some(why) = connection.closed() {
             let first = self.sockets.len() as u16;
             (first..first + streams).for_each(|index| self.sender.lose(index, &why));
+        }
+    }
+
+    /// Gives the TCP connections up whose path is dead.
+    fn check_tcp(&self) {
+        for (index, socket) in (0..).zip(&*self.sockets) {
+            self.end_silent(index, socket, &tcp_info(socket).unwrap_or_default());
+        }
+    }
+
+    /// Gives a connection up if nothing answers any more, and lets the thread go that waits to write to it.
+    fn end_silent(&self, index: u16, socket: &TcpStream, info: &TcpInfo) {
+        if info.is_silent(DEAD_AFTER.into()) {
+            self.sender.lose(index, &format!("nothing was acknowledged for {}", Span::from(DEAD_AFTER)));
+            // It may have ended by itself.
+            let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
@@ -243,7 +261,7 @@ impl Monitor {
         let needed = streams::to_fill(self.carried_by_one(Some(loss)), TARGET).unwrap_or(u16::MAX);
         let (before, live) = self.sender.queue.active();
         let active = usize::from(needed).min(FIRST_UNDER_LOSS).max(before).min(live);
-        for socket in &self.sockets {
+        for socket in &*self.sockets {
             // Without that they are only slower at the end.
             let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT);
         }
@@ -270,7 +288,7 @@ impl Monitor {
     }
 
     fn change_to_bbr(&self) -> bool {
-        for socket in &self.sockets {
+        for socket in &*self.sockets {
             // Those that refuse are found by what they have then.
             let _ = SockRef::from(socket).set_tcp_congestion(LOSS_TOLERANT.as_bytes());
         }
@@ -327,6 +345,8 @@ mod tests {
     use crate::quic::{QuicListener, dial};
     use fullpipe_record::Change as RecordChange;
     use fullpipe_transfer::{Chunks, Excludes};
+    use fullpipe_units::SegCount;
+    use std::io::Read;
     use std::time::Duration;
 
     /// A maximum of buffers, as in the third batch of the OCI experiments.
@@ -356,7 +376,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (rtt, settings) = (Span::from_millis(1), [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]);
-        let monitor = Monitor::new(&sender, vec![socket], Some((Arc::new(near), 2)), rtt, settings);
+        let monitor = Monitor::new(&sender, [socket].into(), Some((Arc::new(near), 2)), rtt, settings);
         assert!(!monitor.figures().changed_to_quic && monitor.change_over());
         let figures = monitor.figures();
         assert_eq!((figures.changed_to_quic, figures.congestion_control.as_deref()), (true, Some("bbr")));
@@ -369,6 +389,36 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
         }
         assert_eq!((next(1), next(0)), (Next::End, Next::Send(Job { file: 0, chunk: 1 })));
+    }
+
+    #[test]
+    fn a_connection_whose_path_is_dead_ends_and_its_data_takes_another() {
+        let sender = sender();
+        sender.queue.set_streams(2, 2);
+        sender.queue.want(0, Chunks { first: 0, count: 1 });
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let sockets: Arc<[_]> = (0..2).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
+        let mut others = listener.incoming().map(|other| other.unwrap());
+        let mut others = [others.next().unwrap(), others.next().unwrap()];
+        let (rtt, settings) = (Span::from_millis(1), [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]);
+        let monitor = Monitor::new(&sender, sockets, None, rtt, settings);
+        let sent = Next::Send(Job { file: 0, chunk: 0 });
+        assert_eq!(sender.queue.next(0, false), sent);
+        monitor.check_tcp();
+        assert_eq!(sender.queue.next(1, false), Next::Nothing);
+        let info = |since| TcpInfo {
+            unacked: Some(SegCount::new(9)),
+            timeouts_in_a_row: Some(SegCount::new(6)),
+            since_ack_received: Some(Span::from_secs(since)),
+            ..TcpInfo::default()
+        };
+        monitor.end_silent(0, &monitor.sockets[0], &info(19));
+        assert_eq!(sender.queue.next(1, false), Next::Nothing);
+        monitor.end_silent(0, &monitor.sockets[0], &info(21));
+        assert_eq!((sender.queue.next(0, false), sender.queue.next(1, false)), (Next::End, sent));
+        assert_eq!(others[0].read(&mut [0]).unwrap(), 0);
+        others[1].set_nonblocking(true).unwrap();
+        assert!(others[1].read(&mut [0]).is_err());
     }
 
     #[test]

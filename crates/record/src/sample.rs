@@ -2,6 +2,16 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Retransmission timeouts in a row, at least, of a connection that is silent. Its last acknowledgement may be long ago
+/// although data has only just been sent.
+const MIN_TIMEOUTS: SegCount = SegCount::new(5);
+
+/// Probes of a closed window without an answer, at least: one may be on its way.
+const MIN_PROBES: SegCount = SegCount::new(2);
+
+/// Time without an answer to such probes: the kernel sends one every two minutes (`TCP_RTO_MAX`).
+const PROBED_SILENCE: Span = Span::from_secs(250);
+
 /// State of the congestion machinery of a connection (`tcpi_ca_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -216,6 +226,18 @@ impl TcpInfo {
     pub fn congestion_window(&self) -> Option<ByteCount> {
         Some(self.cwnd?.of_size(self.snd_mss?))
     }
+
+    /// Returns whether data was sent again and again, and nothing was acknowledged for longer than `silence`, or probes
+    /// of a closed window were not answered for long. A receiver that does not read answers probes, so it may take its
+    /// time; `TCP_USER_TIMEOUT` would end its connection.
+    pub fn is_silent(&self, silence: Span) -> bool {
+        let limit = match () {
+            () if self.unacked > Some(SegCount::ZERO) && self.timeouts_in_a_row >= Some(MIN_TIMEOUTS) => silence,
+            () if self.window_probes >= Some(MIN_PROBES) => PROBED_SILENCE,
+            () => return false,
+        };
+        self.since_ack_received.is_some_and(|since| since > limit)
+    }
 }
 
 impl Sample {
@@ -246,5 +268,30 @@ impl Sample {
     /// The congestion window in bytes.
     pub fn congestion_window(&self) -> Option<ByteCount> {
         self.tcp.congestion_window()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_was_asked_again_and_again_is_silent() {
+        let info = |unacked, timeouts, probes, since| TcpInfo {
+            unacked: Some(SegCount::new(unacked)),
+            timeouts_in_a_row: Some(SegCount::new(timeouts)),
+            window_probes: Some(SegCount::new(probes)),
+            since_ack_received: Some(Span::from_secs(since)),
+            ..TcpInfo::default()
+        };
+        let is_silent = |info: TcpInfo| info.is_silent(Span::from_secs(120));
+        assert!(is_silent(info(10, 9, 0, 121)));
+        assert!(!is_silent(info(10, 9, 0, 119)));
+        // A request after a long download, of which the last packets acknowledged nothing.
+        assert!(!is_silent(info(1, 0, 0, 600)));
+        // A probe of a closed window that is on its way, and one that was lost.
+        assert!(!is_silent(info(0, 0, 1, 122)) && !is_silent(info(0, 0, 2, 241)));
+        assert!(is_silent(info(0, 0, 2, 251)));
+        assert!(!TcpInfo::default().is_silent(Span::ZERO));
     }
 }

@@ -90,16 +90,6 @@ const STATUS_DEADLINE: Duration = Duration::from_secs(2 * CONNECT_DEADLINE.as_se
 /// Time after which a side that acknowledges nothing counts as gone.
 const SILENCE: Span = Span::from_secs(120);
 
-/// The same for one whose window is closed: the kernel probes it every two minutes (`TCP_RTO_MAX`).
-const PROBED_SILENCE: Span = Span::from_secs(250);
-
-/// Retransmission timeouts in a row, at least, of a side that counts as gone. The last acknowledgement may be long ago
-/// although data has only just been sent.
-const TIMEOUTS: u64 = 5;
-
-/// Probes of a closed window without an answer, at least: one may be on its way.
-const PROBES: u64 = 2;
-
 /// Time between two samples of connections that send.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -468,8 +458,7 @@ impl Worker {
         }
     }
 
-    /// Ends connections whose far relay does not answer, and those of which a side has long acknowledged nothing. A
-    /// receiver whose window is closed answers probes, so it may take its time; `TCP_USER_TIMEOUT` would end it.
+    /// Ends connections whose far relay does not answer, and those of which a side has long acknowledged nothing.
     fn end_silent(&mut self, now: Instant) {
         if now.saturating_duration_since(self.checked) < LONG {
             return;
@@ -481,7 +470,7 @@ impl Worker {
                 self.inbox.is_unanswered.store(true, Ordering::Relaxed);
                 self.end(slot, RelayEnding::Unreachable);
             } else if let Some(side) =
-                Side::BOTH.into_iter().find(|side| is_silent(&joined.legs[*side as usize].info()))
+                Side::BOTH.into_iter().find(|side| joined.legs[*side as usize].info().is_silent(SILENCE))
             {
                 self.end(slot, reset_by(side));
             }
@@ -607,18 +596,6 @@ const fn reset_by(side: Side) -> RelayEnding {
 fn has_acknowledged(info: &TcpInfo) -> bool {
     let unacked = info.unacked.map_or(0, SegCount::get);
     unacked == 0 && info.not_sent.is_none_or(|bytes| bytes == ByteCount::ZERO)
-}
-
-/// Returns whether data, or probes of a closed window, were sent again and again, and no acknowledgement has come for
-/// long.
-fn is_silent(info: &TcpInfo) -> bool {
-    let count = |segments: Option<SegCount>| segments.map_or(0, SegCount::get);
-    let limit = match () {
-        () if count(info.unacked) > 0 && count(info.timeouts_in_a_row) >= TIMEOUTS => SILENCE,
-        () if count(info.window_probes) >= PROBES => PROBED_SILENCE,
-        () => return false,
-    };
-    info.since_ack_received.is_some_and(|since| since > limit)
 }
 
 #[cfg(test)]
@@ -747,23 +724,5 @@ mod tests {
         worker.finish_resets(began + Duration::from_secs(6 * 60 + 1));
         assert_eq!(ending(&mut events), Some(RelayEnding::TargetReset));
         drop(client);
-    }
-
-    #[test]
-    fn only_a_side_that_was_asked_again_and_again_is_silent() {
-        let info = |unacked, timeouts, probes, since| TcpInfo {
-            unacked: Some(SegCount::new(unacked)),
-            timeouts_in_a_row: Some(SegCount::new(timeouts)),
-            window_probes: Some(SegCount::new(probes)),
-            since_ack_received: Some(Span::from_secs(since)),
-            ..TcpInfo::default()
-        };
-        assert!(is_silent(&info(10, 9, 0, 121)));
-        assert!(!is_silent(&info(10, 9, 0, 119)));
-        // A request after a long download, of which the last packets acknowledged nothing.
-        assert!(!is_silent(&info(1, 0, 0, 600)));
-        // A probe of a closed window that is on its way, and one that was lost.
-        assert!(!is_silent(&info(0, 0, 1, 122)) && !is_silent(&info(0, 0, 2, 241)));
-        assert!(is_silent(&info(0, 0, 2, 251)));
     }
 }

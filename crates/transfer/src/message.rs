@@ -526,6 +526,21 @@ impl Hello {
         (kind == HELLO).then_some(u16::from_le_bytes([low, high]))
     }
 
+    /// Returns true if it crosses whole: its lists, and what is in them, have no more than 65 535 entries or bytes, and
+    /// all fit into a frame.
+    pub fn fits(&self) -> bool {
+        let is_countable = |length: usize| u16::try_from(length).is_ok();
+        let mut lists = [&self.paths, &self.excludes, &self.unencrypted].into_iter();
+        let are_whole = lists.all(|list| is_countable(list.len()) && list.iter().all(|item| is_countable(item.len())));
+        if !are_whole || !is_countable(self.settings.len()) {
+            return false;
+        }
+        let mut written = vec![HELLO];
+        self.put(&mut written);
+        written.len() <= MAX_FRAME
+    }
+
+    /// Writes a request that fits.
     fn put(&self, into: &mut Vec<u8>) {
         into.extend(self.version.to_le_bytes());
         let Self { far_sends, dry_run, delete, verify_disk, .. } = *self;
@@ -633,6 +648,29 @@ mod tests {
         DataHeader { file: 1, chunk: 2, block: 3, reports: true, packed: true, hash: [3; 32] }
     }
 
+    fn hello() -> Hello {
+        Hello {
+            version: VERSION,
+            far_sends: true,
+            dry_run: false,
+            delete: true,
+            verify_disk: true,
+            scavenge: false,
+            no_bbr: true,
+            no_compress: false,
+            attributes: true,
+            quic: false,
+            timeout: 30,
+            secret: [5; 32],
+            ports: (4000, 4010),
+            limit: 8_000_000,
+            paths: vec![b"a".to_vec(), b"\xff".to_vec()],
+            excludes: vec![b"*.o".to_vec()],
+            unencrypted: vec![b"192.0.2.0/24".to_vec()],
+            settings: b"{}".to_vec(),
+        }
+    }
+
     fn every_kind() -> Vec<Message<'static>> {
         let modified = ModificationTime { seconds: -5, nanoseconds: 999_999_999 };
         let file =
@@ -643,26 +681,7 @@ mod tests {
             attributes.insert(name.as_bytes(), value).unwrap();
         }
         vec![
-            Message::Hello(Hello {
-                version: VERSION,
-                far_sends: true,
-                dry_run: false,
-                delete: true,
-                verify_disk: true,
-                scavenge: false,
-                no_bbr: true,
-                no_compress: false,
-                attributes: true,
-                quic: false,
-                timeout: 30,
-                secret: [5; 32],
-                ports: (4000, 4010),
-                limit: 8_000_000,
-                paths: vec![b"a".to_vec(), b"\xff".to_vec()],
-                excludes: vec![b"*.o".to_vec()],
-                unencrypted: vec![b"192.0.2.0/24".to_vec()],
-                settings: b"{}".to_vec(),
-            }),
+            Message::Hello(hello()),
             Message::Ready(Ready { port: 4000, quic_port: 4001, address: b"192.0.2.1".to_vec(), settings: Vec::new() }),
             Message::Refused { code: 2, why: "no".to_owned() },
             Message::Dial { port: 1 },
@@ -701,6 +720,30 @@ mod tests {
             let (length, body) = frame.split_first_chunk().unwrap();
             assert_eq!(u32::from_le_bytes(*length) as usize, body.len(), "{message:?}");
             assert_eq!(Message::read(body).as_ref(), Ok(&message));
+        }
+    }
+
+    #[test]
+    fn a_request_fits_if_it_is_read_as_it_was_meant() {
+        let is_whole = |hello: &Hello| {
+            let frame = Message::Hello(hello.clone()).frame();
+            frame.len() - 4 <= MAX_FRAME && Message::read(&frame[4..]) == Ok(Message::Hello(hello.clone()))
+        };
+        let most = usize::from(u16::MAX);
+        let paths = |count, length| Hello { paths: vec![vec![b'a'; length]; count], ..hello() };
+        let excludes = |count, length| Hello { excludes: vec![vec![b'a'; length]; count], ..hello() };
+        let settings = Hello { settings: vec![b' '; most + 1], ..hello() };
+        let lists = [
+            (paths(most, 1), true),
+            (paths(most + 1, 1), false),
+            (excludes(most + 1, 1), false),
+            (excludes(15, most), true),
+            (excludes(16, most), false),
+            (excludes(1, most + 1), false),
+            (settings, false),
+        ];
+        for (index, (hello, fits)) in lists.iter().enumerate() {
+            assert_eq!((hello.fits(), is_whole(hello)), (*fits, *fits), "{index}");
         }
     }
 

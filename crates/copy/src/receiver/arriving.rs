@@ -9,12 +9,13 @@ use fullpipe_transfer::{
     AGAIN, Blocks, DATA_HEADER, DataHeader, Head, Message, Verified, ZEROS, block_hash, block_length, chunk_hash,
 };
 
+use super::complete::Whole;
 use super::{Incoming, Receiver, State};
 use crate::common::Tally;
 use crate::locks::lock;
 use crate::options::CopyError;
 use crate::packing::unpack;
-use crate::part::PartWriter;
+use crate::part::{DueSync, PartWriter};
 use crate::tree::Tree;
 
 /// Chunks that may be there in part at once: a connection sends one after the other, and others send blocks of it.
@@ -51,7 +52,10 @@ impl Receiver {
                     number = Some(index);
                     Ok(())
                 }
-                Ok(Head::Block(header, _)) if number.is_some() => self.take(&header, &mut content),
+                Ok(Head::Block(header, _)) if number.is_some() => {
+                    let taken = self.take(&header, &mut content);
+                    taken.map(|whole| whole.into_iter().for_each(|whole| self.complete(whole)))
+                }
                 Ok(Head::End) if number.is_some() => break Ok(()),
                 Ok(_) => Err(CopyError::Protocol("a connection for data carries something else".to_owned())),
                 Err(error) => break Err(error),
@@ -74,12 +78,12 @@ impl Receiver {
         }
     }
 
-    /// Takes a block of a chunk.
+    /// Takes a block of a chunk. Returns its file if that has arrived whole.
     ///
     /// # Errors
     /// Fails if the sender breaks the rules. If the block is wrong, its chunk is wanted again; if it cannot be written,
     /// the file has failed.
-    pub(super) fn take(&self, header: &DataHeader, content: &mut Vec<u8>) -> Result<(), CopyError> {
+    pub(super) fn take(&self, header: &DataHeader, content: &mut Vec<u8>) -> Result<Option<Whole>, CopyError> {
         self.common.bounds.wait(content.len());
         let began = Instant::now();
         if header.packed {
@@ -88,23 +92,29 @@ impl Receiver {
         let wrong = |why: &str| CopyError::Protocol(why.to_owned());
         let Some(file) = lock(&self.incoming).get(&header.file).cloned() else {
             let was_listed = header.file & !AGAIN < self.files.load(Ordering::Relaxed);
-            return if was_listed { Ok(()) } else { Err(wrong("it sent data of a file that it has not listed")) };
+            return if was_listed { Ok(None) } else { Err(wrong("it sent data of a file that it has not listed")) };
         };
         let Some(length) = check(&file, header, content)? else {
             self.count_corrupt()?;
             self.common.note(format!("a chunk of {} arrived with wrong content; it is fetched again", file.path));
             self.want(header.file, header.chunk);
-            return Ok(());
+            return Ok(None);
         };
-        match self.store(&file, &Arrived { header: *header, content, length }) {
-            Ok(new) => Tally::add(&self.common.tally.verified, new as u64),
-            Err(error) => self.fail(header.file, format!("it cannot be written: {error}")),
-        }
+        let (new, whole) = self.store(&file, &Arrived { header: *header, content, length }).unwrap_or_else(|error| {
+            self.fail(header.file, format!("it cannot be written: {error}"));
+            (0, None)
+        });
+        Tally::add(&self.common.tally.verified, new as u64);
         if self.begun.load(Ordering::Relaxed) > MAX_BEGUN {
             return Err(wrong("it has begun too many chunks"));
         }
+        self.add_working(began);
+        Ok(whole)
+    }
+
+    /// Counts the time since `began` as spent on verifying and writing.
+    pub(super) fn add_working(&self, began: Instant) {
         self.working.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Decompresses what arrived of a block. What cannot be decompressed has another hash.
@@ -122,11 +132,11 @@ impl Receiver {
         Ok(())
     }
 
-    /// Writes a block or makes a hole and, if its file is complete then, finishes that. Returns the bytes of the chunk
-    /// if that is complete now, and zero otherwise.
-    fn store(&self, file: &Arc<Incoming>, arrived: &Arrived<'_>) -> io::Result<usize> {
-        let Some(tree) = self.place.get().and_then(|place| place.tree.as_ref()) else { return Ok(0) };
-        let Some((writer, was_begun)) = self.begin_block(tree, file, arrived)? else { return Ok(0) };
+    /// Writes a block or makes a hole. Returns the bytes of the chunk if that is complete now, and zero otherwise; and
+    /// the file if that is whole.
+    fn store(&self, file: &Arc<Incoming>, arrived: &Arrived<'_>) -> io::Result<(usize, Option<Whole>)> {
+        let Some(tree) = self.place.get().and_then(|place| place.tree.as_ref()) else { return Ok((0, None)) };
+        let Some((writer, was_begun)) = self.begin_block(tree, file, arrived)? else { return Ok((0, None)) };
         let DataHeader { chunk, block, .. } = arrived.header;
         if arrived.is_hole() {
             writer.make_hole(chunk, arrived.length, was_begun)?;
@@ -173,44 +183,42 @@ impl Receiver {
     }
 
     /// Notes that a block is written, or a hole is made.
-    fn end_block(&self, file: &Incoming, arrived: &Arrived<'_>) -> io::Result<usize> {
+    fn end_block(&self, file: &Arc<Incoming>, arrived: &Arrived<'_>) -> io::Result<(usize, Option<Whole>)> {
         let Arrived { header: DataHeader { file: number, chunk, block, reports, hash, .. }, length, .. } = *arrived;
-        let whole = {
-            let mut state = lock(&file.state);
-            if state.is_closed {
-                return Ok(0);
-            }
-            let hash = if arrived.is_hole() {
-                hash
-            } else {
-                let Some(blocks) = state.begun.get_mut(&chunk) else { return Ok(0) };
-                blocks.written(block);
-                let Some(hash) = blocks.hash() else {
-                    let missing = blocks.missing();
-                    drop(state);
-                    if reports {
-                        self.common.out.send(&Message::Got { file: number, chunk, missing });
-                    }
-                    return Ok(0);
-                };
-                hash
-            };
-            self.forget_blocks(&mut state, chunk);
-            if !state.verified.insert(chunk, hash) {
-                return Ok(0);
-            }
-            if let Some(part) = &mut state.part {
-                part.record(chunk, &hash, length)?;
-            }
-            let digest = state.verified.digest();
-            state.is_closed = digest.is_some();
-            digest.zip(digest.and_then(|_| state.part.take()))
-        };
-        self.common.out.send(&Message::Got { file: number, chunk, missing: 0 });
-        if let Some((digest, part)) = whole {
-            self.complete(file, *part, digest);
+        let mut state = lock(&file.state);
+        if state.is_closed {
+            return Ok((0, None));
         }
-        Ok(length)
+        let hash = if arrived.is_hole() {
+            hash
+        } else {
+            let Some(blocks) = state.begun.get_mut(&chunk) else { return Ok((0, None)) };
+            blocks.written(block);
+            let Some(hash) = blocks.hash() else {
+                let missing = blocks.missing();
+                drop(state);
+                if reports {
+                    self.common.out.send(&Message::Got { file: number, chunk, missing });
+                }
+                return Ok((0, None));
+            };
+            hash
+        };
+        self.forget_blocks(&mut state, chunk);
+        if !state.verified.insert(chunk, hash) {
+            return Ok((0, None));
+        }
+        let due = state.part.as_mut().map(|part| part.record(chunk, &hash, length)).transpose()?.flatten();
+        let digest = state.verified.digest();
+        state.is_closed = digest.is_some();
+        let whole = digest.and_then(|digest| Some(Whole { file: Arc::clone(file), part: state.part.take()?, digest }));
+        drop(state);
+        self.common.out.send(&Message::Got { file: number, chunk, missing: 0 });
+        // To complete a file makes it durable, too.
+        if let Some(due) = due.filter(|_| whole.is_none()) {
+            sync(file, &due)?;
+        }
+        Ok((length, whole))
     }
 
     fn forget_blocks(&self, state: &mut State, chunk: u32) {
@@ -218,6 +226,15 @@ impl Receiver {
             self.begun.fetch_sub(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Makes the data of a file durable, while other connections write to it.
+///
+/// # Errors
+/// Fails if that does, unless the file is complete: whoever ends it then fails, too.
+fn sync(file: &Incoming, due: &DueSync) -> io::Result<()> {
+    let synced = due.carry_out();
+    lock(&file.state).part.as_mut().map_or(Ok(()), |part| part.end_sync(due, synced))
 }
 
 /// Reads the next head of a connection for data, and what follows it into `content`.

@@ -1,13 +1,28 @@
 //! Files that are complete, or given up.
 
+use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Instant;
 
 use fullpipe_transfer::{CHUNK, Digest, Outcome, Verified};
 
 use super::{Incoming, Receiver};
 use crate::locks::lock;
 use crate::part::Part;
+
+/// Files at most that wait to be completed apart: each has a descriptor.
+const MAX_WAITING: usize = 16;
+
+/// A file that has arrived whole.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) file: Arc<Incoming>,
+    pub(super) part: Box<Part>,
+    pub(super) digest: Digest,
+}
 
 impl Receiver {
     /// Takes no more of a file. What has arrived of a large one stays for the next run. Returns false if that was so
@@ -18,20 +33,66 @@ impl Receiver {
         if std::mem::replace(&mut state.is_closed, true) {
             return false;
         }
-        if let Some(part) = state.part.take().filter(|_| file.size.get() <= CHUNK as u64) {
-            part.discard();
+        let part = state.part.take();
+        drop(state);
+        match part {
+            Some(part) if file.size.get() <= CHUNK as u64 => part.discard(),
+            Some(part) => part.wait_for_sync(),
+            None => {}
         }
         true
     }
 
-    pub(super) fn complete(&self, file: &Incoming, part: Part, digest: Digest) {
-        let finished = match self.is_right_on_disk(file, part) {
-            Ok(Some(part)) => self.finish_part(file, part),
-            Ok(None) => return,
+    /// Completes a large file on a thread of its own: who waits for its disk reads no messages, and the other end would
+    /// take this one for gone. If many wait for that already, this one does, too.
+    pub(super) fn complete_apart(self: &Arc<Self>, whole: Whole) {
+        let mut waiting = lock(&self.whole);
+        let count = waiting.as_ref().map_or(0, VecDeque::len);
+        if whole.file.size.get() <= CHUNK as u64 || count >= MAX_WAITING {
+            drop(waiting);
+            return self.complete(whole);
+        }
+        let has_thread = waiting.is_some();
+        waiting.get_or_insert_default().push_back(whole);
+        drop(waiting);
+        if has_thread {
+            return;
+        }
+        let receiver = Arc::clone(self);
+        let work = move || receiver.complete_waiting();
+        if thread::Builder::new().name("copy-complete".to_owned()).spawn(work).is_err() {
+            self.complete_waiting();
+        }
+    }
+
+    /// Completes files until none waits.
+    pub(super) fn complete_waiting(&self) {
+        while let Some(whole) = self.next_whole() {
+            self.complete(whole);
+        }
+    }
+
+    fn next_whole(&self) -> Option<Whole> {
+        let mut waiting = lock(&self.whole);
+        let next = waiting.as_mut()?.pop_front();
+        if next.is_none() {
+            *waiting = None;
+        }
+        next
+    }
+
+    /// Gives a file its name, or wants again what its disk has not kept.
+    pub(super) fn complete(&self, whole: Whole) {
+        let began = Instant::now();
+        let Whole { file, part, digest } = whole;
+        let finished = match self.is_right_on_disk(&file, *part) {
+            Ok(Some(part)) => self.finish_part(&file, part),
+            Ok(None) => return self.add_working(began),
             Err(error) => Err(error),
         };
+        self.add_working(began);
         let outcome = finished.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::Copied(digest));
-        self.settle(file, outcome);
+        self.settle(&file, outcome);
     }
 
     /// Returns the part of a complete file if its disk holds what was sent, or nobody asked for that. Otherwise wants
@@ -56,16 +117,8 @@ impl Receiver {
         Ok(None)
     }
 
-    /// Takes the chunks that are wrong on the disk out of `verified`, and returns them; none if nobody asked for that.
-    pub(super) fn wrong_on_disk(
-        &self,
-        file: &Incoming,
-        part: &mut Part,
-        verified: &mut Verified,
-    ) -> io::Result<Vec<u32>> {
-        if !self.options.verify_disk {
-            return Ok(Vec::new());
-        }
+    /// Takes the chunks that are wrong on the disk out of `verified`, and returns them.
+    fn wrong_on_disk(&self, file: &Incoming, part: &mut Part, verified: &mut Verified) -> io::Result<Vec<u32>> {
         let wrong = part.wrong_on_disk(verified)?;
         if !wrong.is_empty() {
             let text =
@@ -76,7 +129,7 @@ impl Receiver {
     }
 
     /// Makes a complete file durable under its name, with all that is kept of it.
-    pub(super) fn finish_part(&self, file: &Incoming, mut part: Part) -> io::Result<()> {
+    fn finish_part(&self, file: &Incoming, mut part: Part) -> io::Result<()> {
         part.make_durable()?;
         self.set_extended(&file.path, part.file(), file.attributes.as_deref());
         part.finish(file.mode, file.modified)

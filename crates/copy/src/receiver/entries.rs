@@ -11,6 +11,7 @@ use fullpipe_transfer::{AGAIN, Attributes, CHUNK, Chunks, Entry, EntryKind, Entr
 use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
+use super::complete::Whole;
 use super::{Destination, Incoming, ListedFolder, Receiver, State};
 use crate::attributes::{NotKept, differ, settle};
 use crate::common::Tally;
@@ -25,6 +26,14 @@ const MORE_WAITING: Duration = Duration::from_secs(5);
 
 /// Time between two attempts meanwhile.
 const WAITING_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What is left to do for a file.
+enum Left {
+    /// These chunks of it are missing.
+    Missing(Vec<Chunks>),
+    /// An earlier run has left it whole, but without its name.
+    Whole(Whole),
+}
 
 impl Receiver {
     pub(super) fn folder(&self, place: &Destination, folder: ListedFolder) {
@@ -118,9 +127,13 @@ impl Receiver {
     }
 
     /// Decides what is wanted of a file.
-    pub(super) fn file(&self, place: &Destination, file: Arc<Incoming>) {
+    pub(super) fn file(self: &Arc<Self>, place: &Destination, file: Arc<Incoming>) {
         match self.missing(place, &file) {
-            Ok(Some(missing)) => {
+            Ok(Some(Left::Whole(whole))) => {
+                lock(&self.incoming).insert(file.number, file);
+                self.complete_apart(whole);
+            }
+            Ok(Some(Left::Missing(missing))) => {
                 let (number, size) = (file.number, file.size);
                 let bytes = missing.iter().map(|chunks| chunks.bytes(size).get()).sum();
                 if let Err(why) = self.common.bounds.take(bytes) {
@@ -156,8 +169,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Returns the chunks that are missing of a file; `None` if that is settled.
-    fn missing(&self, place: &Destination, file: &Arc<Incoming>) -> io::Result<Option<Vec<Chunks>>> {
+    /// Returns what is left to do for a file; `None` if that is settled.
+    fn missing(&self, place: &Destination, file: &Arc<Incoming>) -> io::Result<Option<Left>> {
         let Some(tree) = place.tree.as_ref().filter(|_| !self.is_vacant(&file.path)) else {
             self.report(file, Outcome::Wanted);
             return Ok(None);
@@ -179,14 +192,13 @@ impl Receiver {
         let recovered = || recover(tree, &file.path, file.size, file.identity);
         state.verified = self.when_free(&file.path, recovered)?;
         if let Some(digest) = state.verified.digest() {
-            let (mut part, lost) = self.open_part(tree, file, &mut state.verified)?;
-            if lost.is_empty() && self.wrong_on_disk(file, &mut part, &mut state.verified)?.is_empty() {
-                self.finish_part(file, part)?;
-                self.report(file, Outcome::Copied(digest));
-                return Ok(None);
+            let (part, lost) = self.open_part(tree, file, &mut state.verified)?;
+            if lost.is_empty() {
+                state.is_closed = true;
+                return Ok(Some(Left::Whole(Whole { file: Arc::clone(file), part: Box::new(part), digest })));
             }
         }
-        Ok(Some(state.verified.missing()))
+        Ok(Some(Left::Missing(state.verified.missing())))
     }
 
     /// Opens the part of a file, as [`Part::open`] does.
@@ -230,7 +242,7 @@ impl Receiver {
     }
 
     /// Starts a file anew in the state that it has now: it changed while it was read.
-    pub(super) fn again(&self, number: u32, entry: Entry) -> Result<(), CopyError> {
+    pub(super) fn again(self: &Arc<Self>, number: u32, entry: Entry) -> Result<(), CopyError> {
         let wrong = || CopyError::Protocol("it repeats what it cannot repeat".to_owned());
         let EntryKind::File { mode, modified, size, identity } = entry.kind else { return Err(wrong()) };
         let place = self.place.get().filter(|_| number < self.files.load(Ordering::Relaxed)).ok_or_else(wrong)?;
