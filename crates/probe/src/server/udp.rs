@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_control::canonical;
 use fullpipe_iperf::iperf2::{Datagram, Header, Kind, Report};
-use fullpipe_iperf::{DatagramCaller, classify_first_datagram, udp};
+use fullpipe_iperf::{DatagramCaller, Jitter, classify_first_datagram, udp};
 use fullpipe_load::Channel;
 use fullpipe_route::{echo_reply, echo_test};
 use fullpipe_sys::{Stamped, arrival, stamp_passages};
@@ -192,15 +192,12 @@ impl UdpListener {
 struct Flow {
     started: Instant,
     latest: Instant,
-    /// The previous datagram, to which the jitter refers: its arrival here, and its timestamp.
-    previous: Option<(Instant, Span)>,
     bytes: u64,
     datagrams: u64,
     /// Highest sequence number. The last datagram counts as a datagram if its number is new, as in iperf2.
     highest: u64,
     out_of_order: u64,
-    /// Jitter in seconds.
-    jitter: f64,
+    jitter: Jitter,
     ended: Option<Instant>,
     is_answered: bool,
     /// True if the start of the flow was reported; its end is then reported as well.
@@ -213,12 +210,11 @@ impl Flow {
         Self {
             started: now,
             latest: now,
-            previous: None,
             bytes: 0,
             datagrams: 0,
             highest: 0,
             out_of_order: 0,
-            jitter: 0.0,
+            jitter: Jitter::default(),
             ended: None,
             is_answered: false,
             is_reported: true,
@@ -247,16 +243,7 @@ impl Flow {
         if datagram.is_last() {
             self.ended = Some(now);
         } else {
-            self.update_jitter(now, datagram.sent);
-        }
-    }
-
-    /// Updates the jitter as in RFC 3550, section 6.4.1.
-    fn update_jitter(&mut self, now: Instant, sent: Span) {
-        if let Some((arrived_before, sent_before)) = self.previous.replace((now, sent)) {
-            let transit_change =
-                now.duration_since(arrived_before).as_secs_f64() - (sent.as_secs_f64() - sent_before.as_secs_f64());
-            self.jitter += (transit_change.abs() - self.jitter) / 16.0;
+            self.jitter.arrived(datagram.sent, now.duration_since(self.started).into());
         }
     }
 
@@ -267,7 +254,7 @@ impl Flow {
             lost: self.highest.saturating_sub(self.datagrams),
             out_of_order: self.out_of_order,
             datagrams: self.highest,
-            jitter: Span::from_secs_f64(self.jitter),
+            jitter: self.jitter.get(),
         }
     }
 }
@@ -339,21 +326,13 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_smoothed_over_sixteen_datagrams() {
+    fn the_jitter_of_a_flow_is_a_sixteenth_of_each_change() {
         let mut flow = Flow::new();
-        let at = |millis| flow.started + Duration::from_millis(millis);
-        // The third comes 16 ms late, the fourth on time again.
-        let arrivals = [(at(0), 0), (at(10), 10), (at(36), 20), (at(40), 40)];
-        let seen: Vec<f64> = arrivals
-            .into_iter()
-            .map(|(arrived, sent)| {
-                flow.update_jitter(arrived, Span::from_millis(sent));
-                flow.jitter * 1e3
-            })
-            .collect();
-        for (seen, expected) in seen.into_iter().zip([0.0, 0.0, 1.0, 1.0 + (16.0 - 1.0) / 16.0]) {
-            assert!((seen - expected).abs() < 1e-6, "{seen} ms, {expected} ms expected");
+        for (number, millis) in [(1, 0), (2, 16_000)] {
+            flow.count(&datagram(number, millis));
         }
+        let jitter = flow.report().jitter;
+        assert!((Span::from_millis(900)..=Span::from_secs(1)).contains(&jitter), "{jitter}");
     }
 
     #[test]
