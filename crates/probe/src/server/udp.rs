@@ -113,15 +113,17 @@ impl UdpListener {
         }
     }
 
-    /// Opens a stream for the test that waits for one from this address.
+    /// Opens a stream for the test that waits for one from this address. A hello that was repeated before the stream
+    /// had a socket of its own opens no other.
     fn accept_stream(&mut self, hello: &[u8], from: SocketAddr) {
         let client = canonical(from);
-        let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client.ip()) else { return };
+        let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client) else { return };
         let Ok(permit) = self.server.admission.admit_pending(client.ip()) else { return };
         local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
         let Ok((stream, strays)) = connected_socket(local, client) else { return };
         debug_assert!(hello.len() >= udp::REPLY.len());
         if stream.send(&udp::REPLY).is_ok() {
+            self.server.registry.borrow_mut().opened_udp_stream(client);
             // If the test has just ended, the stream is closed.
             let _ = test.send(AcceptedStream { channel: Channel::Udp(stream), permit });
         }
@@ -262,8 +264,18 @@ impl Flow {
 /// A datagram from another address that arrived at the new socket of a stream, with that address.
 type Stray = (Vec<u8>, SocketAddr);
 
-/// Returns a socket bound to `local` and connected to `peer`, with the datagrams of others that it received between the
-/// two calls.
+/// Answers a hello that has arrived at the socket of a stream before data flows there: the answer to the first one was
+/// lost, or is late.
+pub(super) fn answer_hello(stream: &StdUdpSocket) {
+    let mut datagram = [0; 2 * udp::HELLO.len()];
+    if stream.recv(&mut datagram).is_ok_and(|length| udp::is_hello(&datagram[..length])) {
+        // If this answer is lost as well, the client asks once more.
+        let _ = stream.send(&udp::REPLY);
+    }
+}
+
+/// Returns a socket bound to `local` and connected to `peer`, on which no call waits, with the datagrams of others that
+/// it received between the two calls.
 fn connected_socket(local: SocketAddr, peer: SocketAddr) -> io::Result<(StdUdpSocket, Vec<Stray>)> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_address(true)?;
@@ -280,7 +292,6 @@ fn connected_socket(local: SocketAddr, peer: SocketAddr) -> io::Result<(StdUdpSo
             Err(_) => break,
         }
     }
-    socket.set_nonblocking(false)?;
     Ok((socket, strays))
 }
 
@@ -361,10 +372,29 @@ mod tests {
             socket.send_to(payload, local).unwrap();
         }
         for (socket, payload) in [(&connected, b"to connected"), (&listener, b"to listener ")] {
+            socket.set_nonblocking(false).unwrap();
             socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             let mut buffer = [0; 12];
             socket.recv(&mut buffer).unwrap();
             assert_eq!(&buffer, payload);
         }
+    }
+
+    #[test]
+    fn a_hello_is_answered_on_an_open_stream_and_nothing_else_is() {
+        let peer = StdUdpSocket::bind("127.0.0.1:0").unwrap();
+        let (stream, _) = connected_socket("127.0.0.1:0".parse().unwrap(), peer.local_addr().unwrap()).unwrap();
+        peer.connect(stream.local_addr().unwrap()).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        answer_hello(&stream);
+        for sent in [&b"no hello"[..], b"nor this one", &udp::HELLO] {
+            peer.send(sent).unwrap();
+            answer_hello(&stream);
+        }
+        let mut answer = [0; 16];
+        let length = peer.recv(&mut answer).unwrap();
+        assert_eq!(answer[..length], udp::REPLY);
+        peer.set_nonblocking(true).unwrap();
+        assert!(peer.recv(&mut answer).is_err(), "there was one hello");
     }
 }
