@@ -26,6 +26,7 @@ use tracing::{debug, info};
 
 use crate::destination::Destination;
 use crate::error::ProbeError;
+use crate::kept_intervals::KeptIntervals;
 use crate::machine::Before;
 use crate::peer_report;
 use crate::placement::go_near;
@@ -211,7 +212,7 @@ async fn run(
         channels: Vec::new(),
         progress: None,
         finished: None,
-        intervals: Vec::new(),
+        intervals: KeptIntervals::default(),
         stated: None,
         schedule: is_close.then(|| Schedule::new(&asked, begun, &settings)),
         interrupted: false,
@@ -242,7 +243,7 @@ async fn run(
         handshake,
         setup: session.setup,
         placement: session.placement,
-        intervals: session.intervals,
+        intervals: session.intervals.all,
         interrupted: session.interrupted,
         broken_off,
     };
@@ -469,7 +470,7 @@ struct Session<'d> {
     channels: Vec<Channel>,
     progress: Option<Progress>,
     finished: Option<Finished>,
-    intervals: Vec<Interval>,
+    intervals: KeptIntervals,
     /// Report of the server while data flows.
     stated: Option<EndReport>,
     /// Schedule of the reports on the test under way, if they are wanted.
