@@ -19,7 +19,7 @@ use fullpipe_load::Channel;
 use fullpipe_route::{echo_reply, echo_test};
 use fullpipe_sys::{Stamped, arrival, stamp_passages};
 use fullpipe_units::{BitRate, ByteCount, Span};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
@@ -120,7 +120,8 @@ impl UdpListener {
         let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client) else { return };
         let Ok(permit) = self.server.admission.admit_pending(client.ip()) else { return };
         local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
-        let Ok((stream, strays)) = connected_socket(local, client) else { return };
+        let device = SockRef::from(&self.socket).device().unwrap_or_default();
+        let Ok((stream, strays)) = connected_socket(local, device.as_deref(), client) else { return };
         debug_assert!(hello.len() >= udp::REPLY.len());
         if stream.send(&udp::REPLY).is_ok() {
             self.server.registry.borrow_mut().opened_udp_stream(client);
@@ -274,12 +275,19 @@ pub(super) fn answer_hello(stream: &StdUdpSocket) {
     }
 }
 
-/// Returns a socket bound to `local` and connected to `peer`, on which no call waits, with the datagrams of others that
-/// it received between the two calls.
-fn connected_socket(local: SocketAddr, peer: SocketAddr) -> io::Result<(StdUdpSocket, Vec<Stray>)> {
+/// Returns a socket bound to `local` and `device` and connected to `peer`, on which no call waits, with the datagrams
+/// of others that it received between the two calls.
+fn connected_socket(
+    local: SocketAddr,
+    device: Option<&[u8]>,
+    peer: SocketAddr,
+) -> io::Result<(StdUdpSocket, Vec<Stray>)> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
+    if device.is_some() {
+        socket.bind_device(device)?;
+    }
     socket.bind(&local.into())?;
     socket.connect(&peer.into())?;
     let socket = StdUdpSocket::from(socket);
@@ -366,7 +374,7 @@ mod tests {
         let listener = StdUdpSocket::from(listener);
         let local = listener.local_addr().unwrap();
         let [peer, other] = [any, any].map(|any| StdUdpSocket::bind(any).unwrap());
-        let (connected, strays) = connected_socket(local, peer.local_addr().unwrap()).unwrap();
+        let (connected, strays) = connected_socket(local, None, peer.local_addr().unwrap()).unwrap();
         assert!(strays.is_empty());
         for (socket, payload) in [(&peer, b"to connected"), (&other, b"to listener ")] {
             socket.send_to(payload, local).unwrap();
@@ -383,7 +391,9 @@ mod tests {
     #[test]
     fn a_hello_is_answered_on_an_open_stream_and_nothing_else_is() {
         let peer = StdUdpSocket::bind("127.0.0.1:0").unwrap();
-        let (stream, _) = connected_socket("127.0.0.1:0".parse().unwrap(), peer.local_addr().unwrap()).unwrap();
+        let local = "127.0.0.1:0".parse().unwrap();
+        let (stream, _) = connected_socket(local, Some(b"lo"), peer.local_addr().unwrap()).unwrap();
+        assert_eq!(SockRef::from(&stream).device().unwrap().as_deref(), Some(&b"lo"[..]));
         peer.connect(stream.local_addr().unwrap()).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         answer_hello(&stream);
