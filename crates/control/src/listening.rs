@@ -21,7 +21,8 @@ pub struct ListenError {
 }
 
 /// Returns a socket that listens on `address`; by default on every address, of both families if the host has IPv6.
-/// `prepare` sets what those that are accepted have from their first moment.
+/// `prepare` sets what those that are accepted have from their first moment, and the device of an address that exists
+/// at one device only.
 ///
 /// # Errors
 /// Fails if the address is in use, or not one of this host.
@@ -50,8 +51,8 @@ fn bind(address: SocketAddr, prepare: impl Fn(&Socket) -> io::Result<()>) -> io:
     }
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
     prepare(&socket)?;
+    socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }

@@ -55,6 +55,8 @@ enum SendMethod {
 struct Sends {
     asked: u64,
     completed: Completions,
+    /// True after a send for which there was no room until the end of another one.
+    lacks_room: bool,
 }
 
 impl Source {
@@ -103,6 +105,15 @@ impl Source {
         }
     }
 
+    /// Waits until the socket may take more, for `timeout` at most.
+    pub(crate) fn wait(&mut self, socket: &TcpStream, timeout: Duration) {
+        let what = match &mut self.method {
+            SendMethod::ZeroCopy(sends) => sends.awaited(socket),
+            SendMethod::Copy | SendMethod::File(_) | SendMethod::Storage(..) => PollFlags::OUT,
+        };
+        wait(socket, what, timeout);
+    }
+
     /// Returns whether `error` says that this socket does not take data by this method, in which case it is copied from
     /// now on.
     pub(crate) fn falls_back(&mut self, error: &io::Error, shared: &Shared) -> bool {
@@ -146,16 +157,27 @@ impl Sends {
     fn send(&mut self, socket: &TcpStream, data: &Pages, length: usize) -> io::Result<usize> {
         // Notices take the room that sends need.
         self.collect(socket);
-        match send_zero_copy(socket, data, length) {
-            Ok(sent) => {
-                self.asked += 1;
-                Ok(sent)
-            }
-            Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) && self.under_way() > 0 => {
-                Err(ErrorKind::WouldBlock.into())
-            }
-            Err(error) => Err(error),
+        let result = send_zero_copy(socket, data, length);
+        self.note(result)
+    }
+
+    /// Notes the `result` of a send. For one without room the kernel's error would say that there is no memory.
+    fn note(&mut self, result: io::Result<usize>) -> io::Result<usize> {
+        let is_without_room = |error: &io::Error| error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error());
+        self.lacks_room = self.under_way() > 0 && result.as_ref().is_err_and(is_without_room);
+        if self.lacks_room {
+            return Err(ErrorKind::WouldBlock.into());
         }
+        self.asked += u64::from(result.is_ok());
+        result
+    }
+
+    /// Collects notices, because with one of them every wait ends at once, and returns the event that is to be waited
+    /// for: a notice, if a send had no room and none has come. The socket is writable all the time then.
+    fn awaited(&mut self, socket: &TcpStream) -> PollFlags {
+        let before = self.completed.done;
+        self.collect(socket);
+        if self.lacks_room && self.completed.done == before { PollFlags::ERR } else { PollFlags::OUT }
     }
 
     fn collect(&mut self, socket: &TcpStream) {
@@ -244,5 +266,42 @@ mod tests {
         }
         assert!(source.falls_back(&Errno::NOBUFS.into(), &shared) && matches!(source.method, SendMethod::Copy));
         assert_eq!(shared.take_notes().len(), 1);
+    }
+
+    /// Returns the time that `source` waits for more room, in which nobody reads.
+    fn waited(source: &mut Source, socket: &TcpStream) -> Duration {
+        let begun = Instant::now();
+        source.wait(socket, Duration::from_millis(200));
+        begun.elapsed()
+    }
+
+    const HALF: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn notices_do_not_end_a_wait_for_room() {
+        let (mut source, sockets, _) = source(&Request { zero_copy: true, ..Request::default() });
+        sockets[0].set_nonblocking(true).unwrap();
+        let SendMethod::ZeroCopy(sends) = &mut source.method else { panic!("no zero copy") };
+        // Over loopback the notices of what has arrived come at once.
+        while send_zero_copy(&sockets[0], &source.data, 65_536).is_ok() {
+            sends.asked += 1;
+        }
+        // A few more come while the last packets arrive.
+        assert!((0..20).any(|_| waited(&mut source, &sockets[0]) > HALF), "notices ended every wait");
+    }
+
+    #[test]
+    fn a_send_without_room_waits_for_a_notice_and_not_for_a_socket_that_is_writable() {
+        let (mut source, sockets, _) = source(&Request { zero_copy: true, ..Request::default() });
+        source.write(&sockets[0], 1_000).unwrap();
+        let SendMethod::ZeroCopy(sends) = &mut source.method else { panic!("no zero copy") };
+        // Another one, whose end never comes.
+        sends.asked += 1;
+        let without_room = sends.note(Err(Errno::NOBUFS.into())).unwrap_err();
+        assert_eq!(without_room.kind(), ErrorKind::WouldBlock);
+        assert!(waited(&mut source, &sockets[0]) < HALF, "a notice was there");
+        assert!(waited(&mut source, &sockets[0]) > HALF, "none was left");
+        source.write(&sockets[0], 1_000).unwrap();
+        assert!(waited(&mut source, &sockets[0]) < HALF, "a send had room");
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use fullpipe_record::Writer;
 use fullpipe_sys::{Pages, socket_memory};
 use fullpipe_units::{ByteCount, Span};
-use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, recv};
 use socket2::SockRef;
 
@@ -16,7 +15,7 @@ use crate::lane::{Role, Stream};
 use crate::pace::Allowance;
 use crate::pause::Pause;
 use crate::plan::TransferPlan;
-use crate::shared::{Shared, length, wait};
+use crate::shared::{Shared, length};
 use crate::source::Source;
 use crate::storage::Storage;
 
@@ -51,7 +50,7 @@ fn send_from(
     while !stopped() {
         let fitting = room.fitting(socket, plan.block.get().min(allowance.wait(stopped)));
         if fitting == 0 {
-            wait(socket, PollFlags::OUT, retry);
+            source.wait(socket, retry);
             continue;
         }
         let wanted = grant.take(fitting, shared);
@@ -70,7 +69,7 @@ fn send_from(
             Ok(_) => {}
             // The kernel calls a socket writable only when a third of its buffer is free. Trying again after `retry`,
             // writable or not, keeps the buffer full.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(socket, PollFlags::OUT, retry),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => source.wait(socket, retry),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if source.falls_back(&error, shared) => {}
             Err(error) => return if stopped() { Ok(()) } else { Err(error) },

@@ -440,6 +440,7 @@ mod tests {
             // Chunks begin anew wherever a write ended: what is sent is part of the pattern in any case.
             let pattern = crate::shared::pattern(131_072);
             assert!(read.starts_with(&pattern[..16_384]), "sendfile {sendfile}, zero copy {zero_copy}");
+            assert!(within(TIMEOUT, || sender.is_over()), "it also waits for what the kernel says of the sends");
             let notes = sender.finish().notes;
             assert_eq!(notes.len(), usize::from(zero_copy), "loopback copies, and that is said: {notes:?}");
         }

@@ -1,10 +1,10 @@
-//! The thread that receives a stream of datagrams.
+//! The thread that receives a stream of datagrams, and answers a hello whose first answer was lost.
 
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::time::SystemTime;
 
-use fullpipe_iperf::udp::Header;
+use fullpipe_iperf::udp::{self, Header};
 use fullpipe_iperf::{Jitter, Sequence};
 use fullpipe_record::Datagrams;
 use fullpipe_sys::{Arrival, MAX_MESSAGES, join_datagrams, receive_messages, stamp_arrivals};
@@ -40,7 +40,11 @@ pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan
         match receive_messages(socket, &mut data, SLOT, &mut arrivals) {
             Ok(count) => {
                 for (message, arrival) in data.chunks(SLOT).zip(&arrivals[..count]) {
-                    tally.arrived(message, arrival);
+                    if tally.arrived(message, arrival) {
+                        // If this answer is lost as well, the other end asks once more. An end that sends data reads
+                        // nothing, so it never answers an answer.
+                        let _ = socket.send(&udp::REPLY);
+                    }
                 }
                 if arrivals[..count].iter().any(Arrival::is_joined) {
                     stream.joins();
@@ -75,16 +79,20 @@ impl Tally {
     }
 
     /// Takes in a message, which may be several datagrams. What is too short for a number is none of the stream's.
-    fn arrived(&mut self, message: &[u8], arrival: &Arrival) {
+    /// Returns true if a hello is among them: the other end has no answer to an earlier one.
+    fn arrived(&mut self, message: &[u8], arrival: &Arrival) -> bool {
         let at = arrival.at.unwrap_or_else(now);
         let message = message.get(..arrival.length).unwrap_or(message);
+        let mut has_hello = false;
         for datagram in message.chunks(arrival.segment.unwrap_or(message.len()).max(1)) {
             if let Some(header) = Header::read(self.wide, datagram) {
                 self.bytes += ByteCount::new(datagram.len() as u64);
                 self.sequence.arrived(header.sequence);
                 self.jitter.arrived(header.sent, at);
             }
+            has_hello |= udp::is_hello(datagram);
         }
+        has_hello
     }
 
     fn count(&self) -> StreamCount {
@@ -118,6 +126,19 @@ mod tests {
         tally.arrived(&message, &Arrival { length: 250, segment: Some(100), at: None });
         let count = tally.count();
         assert_eq!((count.bytes.get(), count.datagrams.received, count.datagrams.lost), (250, 3, 1));
+    }
+
+    #[test]
+    fn a_hello_is_noticed_even_where_the_kernel_joined_it_to_data() {
+        let mut tally = Tally::new(false);
+        let single = Arrival { length: 4, segment: None, at: None };
+        assert!(tally.arrived(&udp::HELLO, &single) && tally.count().bytes.get() == 0);
+        let mut joined = [0; 104];
+        joined[..100].copy_from_slice(&datagram(1));
+        joined[100..].copy_from_slice(&udp::HELLO);
+        assert!(tally.arrived(&joined, &Arrival { length: 104, segment: Some(100), at: None }));
+        assert!(!tally.arrived(&datagram(2), &Arrival { length: 100, segment: None, at: None }));
+        assert_eq!(tally.count().datagrams.received, 2);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_iperf::udp;
 use fullpipe_load::{Channel, Lane, Role, StreamCount, StreamTotals, Transfer, TransferPlan};
 use fullpipe_record::{Datagrams, Request, Transport};
 use fullpipe_testkit::within;
@@ -78,6 +79,21 @@ fn every_datagram_is_counted_at_both_ends() {
         assert!(jitter < Span::from_millis(100), "{jitter}");
         assert!(sent.samples.is_empty() && sent.notes.is_empty());
     }
+}
+
+/// The answer to the first hello may be lost, and the caller then repeats it.
+#[test]
+fn a_hello_on_an_open_stream_is_answered() {
+    let (left, right) = connected();
+    let receiver = start(Role::Receiver, [right], plan());
+    left.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut answer = [0; 16];
+    for _ in 0..2 {
+        left.send(&udp::HELLO).unwrap();
+        let length = left.recv(&mut answer).unwrap();
+        assert_eq!(answer[..length], udp::REPLY);
+    }
+    assert_eq!(one(&receiver.finish()).bytes, ByteCount::ZERO);
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! The client of an iperf3 server: runs the protocol's state machine over real connections.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Control, unix_seconds};
+use fullpipe_control::{Control, connect_to_first, unix_seconds};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
     Client, ClientAction, Cookie, Error, ErrorNumber, Parameters, Refusal, Results, Step, Timeouts, direction_of,
 };
-use fullpipe_load::{Channel, Lane, Storage, Transfer, TransferPlan, open_file, read_back};
+use fullpipe_load::{Channel, Lane, Local, Storage, Transfer, TransferPlan, open_file, read_back};
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
@@ -26,6 +27,7 @@ use tracing::{debug, info};
 
 use crate::destination::Destination;
 use crate::error::ProbeError;
+use crate::kept_intervals::KeptIntervals;
 use crate::machine::Before;
 use crate::peer_report;
 use crate::placement::go_near;
@@ -38,8 +40,8 @@ use crate::summary::Test;
 /// Timeout for a message to the server to be handed to the kernel.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum number of addresses of a name that are tried, one after the other.
-const MAX_ADDRESSES: usize = 2;
+/// Time after which the next address of a name is tried, too: that of the first retransmission of a SYN.
+const NEXT_ADDRESS: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait for the last bytes of a download.
 const MAX_DRAIN: Duration = Duration::from_secs(1);
@@ -211,7 +213,7 @@ async fn run(
         channels: Vec::new(),
         progress: None,
         finished: None,
-        intervals: Vec::new(),
+        intervals: KeptIntervals::default(),
         stated: None,
         schedule: is_close.then(|| Schedule::new(&asked, begun, &settings)),
         interrupted: false,
@@ -242,7 +244,7 @@ async fn run(
         handshake,
         setup: session.setup,
         placement: session.placement,
-        intervals: session.intervals,
+        intervals: session.intervals.all,
         interrupted: session.interrupted,
         broken_off,
     };
@@ -309,27 +311,40 @@ fn even_block(bytes: ByteCount) -> ByteCount {
 }
 
 async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>), ProbeError> {
-    let host = &destination.host;
-    let mut error = ProbeError::Interrupted;
     let found = destination.resolve()?;
-    info!(%host, addresses = ?found, "resolved the name of the server");
-    for address in found.into_iter().take(MAX_ADDRESSES) {
+    info!(host = %destination.host, addresses = ?found, "resolved the name of the server");
+    connect_to_any(destination, &found).await
+}
+
+/// Returns the control connection to the first of `addresses` that answers, and the echo requests to it.
+///
+/// # Errors
+/// Fails if none answers, with the last reason.
+async fn connect_to_any(
+    destination: &Destination,
+    addresses: &[SocketAddr],
+) -> Result<(TcpStream, Option<Prober>), ProbeError> {
+    let (host, limit) = (&destination.host, destination.timeout());
+    let call = |address| {
         info!(%address, "connecting");
         let prober = destination.prober(address);
-        match timeout(destination.timeout(), connect_to(address, destination)).await {
-            Ok(Ok(control)) => return Ok((control, prober)),
-            Ok(Err(cause)) => {
-                let refused = cause.kind() == std::io::ErrorKind::ConnectionRefused;
-                let hint = if refused { "; start `fullpipe serve` or `iperf3 -s` there" } else { "" };
-                error = ProbeError::Connect { host: host.clone(), address, cause, hint };
-            }
-            Err(_) => {
-                let after = destination.timeout().into();
-                error = ProbeError::Silent { host: host.clone(), address, after };
-            }
+        let (host, local) = (host.clone(), destination.local.clone());
+        async move {
+            let connected = timeout(limit, connect_to(address, &local)).await;
+            let control =
+                connected.map_err(|_| ProbeError::Silent { host: host.clone(), address, after: limit.into() });
+            let control = control.and_then(|connected| connected.map_err(|cause| not_connected(host, address, cause)));
+            Ok((control.map_err(io::Error::other)?, prober))
         }
-    }
-    Err(error)
+    };
+    let connected = connect_to_first(addresses, NEXT_ADDRESS, call).await;
+    connected.map_err(|error| error.downcast().unwrap_or_else(ProbeError::io("connect to the server")))
+}
+
+fn not_connected(host: String, address: SocketAddr, cause: io::Error) -> ProbeError {
+    let refused = cause.kind() == io::ErrorKind::ConnectionRefused;
+    let hint = if refused { "; start `fullpipe serve` or `iperf3 -s` there" } else { "" };
+    ProbeError::Connect { host, address, cause, hint }
 }
 
 /// Returns what `work` comes to, or [`ProbeError::Interrupted`] once the user interrupts it.
@@ -352,19 +367,19 @@ async fn unless_interrupted<T, E: From<ProbeError>>(
 async fn encrypted(destination: &Destination, stream: TcpStream) -> Result<Control, ProbeError> {
     let Some(trust) = &destination.tls else { return Ok(Control::Plain(stream)) };
     let agreed = timeout(destination.timeout(), trust.connect(&destination.host, stream)).await;
-    let silent = || std::io::Error::new(std::io::ErrorKind::TimedOut, "the server does not answer");
+    let silent = || io::Error::new(io::ErrorKind::TimedOut, "the server does not answer");
     let control = agreed.unwrap_or_else(|_| Err(silent()));
     control.map_err(|cause| ProbeError::Tls { host: destination.host.clone(), cause })
 }
 
 /// Opens the control connection from the address and the device that were asked for; the kernel chooses its port.
-async fn connect_to(address: SocketAddr, destination: &Destination) -> std::io::Result<TcpStream> {
+async fn connect_to(address: SocketAddr, local: &Local) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    if let Some(device) = &destination.local.device {
+    if let Some(device) = &local.device {
         SockRef::from(&socket).bind_device(Some(device.as_bytes()))?;
     }
-    if let Some(local) = destination.local.address {
-        socket.bind(SocketAddr::new(local, 0))?;
+    if let Some(own) = local.address {
+        socket.bind(SocketAddr::new(own, 0))?;
     }
     let control = socket.connect(address).await?;
     control.set_nodelay(true)?;
@@ -469,7 +484,7 @@ struct Session<'d> {
     channels: Vec<Channel>,
     progress: Option<Progress>,
     finished: Option<Finished>,
-    intervals: Vec<Interval>,
+    intervals: KeptIntervals,
     /// Report of the server while data flows.
     stated: Option<EndReport>,
     /// Schedule of the reports on the test under way, if they are wanted.
@@ -773,5 +788,41 @@ impl Session<'_> {
     fn local_results(&self) -> Results {
         let Some(finished) = &self.finished else { return Results::default() };
         results_of(finished, &self.sockets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Returns addresses at which nobody listens.
+    fn closed<const N: usize>() -> [SocketAddr; N] {
+        // All at once, so that they differ.
+        let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        listeners.map(|listener| listener.local_addr().unwrap())
+    }
+
+    async fn connected(addresses: &[SocketAddr]) -> Result<SocketAddr, ProbeError> {
+        let destination = Destination { host: "name".to_owned(), without_echoes: true, ..Destination::default() };
+        let (control, _) = connect_to_any(&destination, addresses).await?;
+        Ok(control.peer_addr().unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_server_is_reached_at_any_of_its_addresses() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let [first, second, third] = closed();
+        assert_eq!(connected(&[first, second, third, address]).await.unwrap(), address);
+    }
+
+    #[tokio::test]
+    async fn the_last_address_that_was_tried_is_reported() {
+        let [first, second] = closed();
+        let error = connected(&[first, second]).await.unwrap_err();
+        let is_refused = matches!(&error, ProbeError::Connect { address, hint, .. }
+            if *address == second && hint.contains("fullpipe serve"));
+        assert!(is_refused, "{error}");
     }
 }

@@ -3,6 +3,7 @@
 //! iperf2 has no control connection. Over TCP the server does not report the bytes that it received, so the bytes
 //! acknowledged by its kernel are counted. Over UDP it answers the last datagram with a report.
 
+use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -31,8 +32,11 @@ use crate::summary::{new_id, round_trips, this_host};
 /// Timeout for the last bytes of a TCP upload to be acknowledged.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Timeout for the last bytes of a TCP upload that the user interrupts.
+/// Timeout for the last bytes of a TCP upload that the user interrupts, or of which nothing more is acknowledged.
 const HASTY_DRAIN: Duration = Duration::from_secs(1);
+
+/// Maximum time in which a server acknowledges nothing of an upload of a number of bytes, as with iperf3 servers.
+const MAX_SILENCE: Span = Span::from_secs(120);
 
 /// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -80,7 +84,7 @@ pub fn measure_iperf2(
     let placement = placement.map(|address| go_near(address.ip(), &destination.local));
     let started = jiff::Timestamp::now();
     let upload = match request.transport {
-        Transport::Tcp => over_tcp(destination, &addresses, &request, interrupt, progress)?,
+        Transport::Tcp => over_tcp(destination, &addresses, &request, MAX_SILENCE, interrupt, progress)?,
         Transport::Udp => over_udp(destination, &addresses, &request, interrupt, progress)?,
     };
     let summary = upload.summary();
@@ -274,10 +278,44 @@ fn interval(from: Span, to: Span, before: &[Sent], after: &[Sent]) -> Interval {
     }
 }
 
+/// The acknowledgements of an upload so far.
+struct Acknowledged {
+    max_silence: Span,
+    bytes: ByteCount,
+    /// Time at which the bytes last became more.
+    grew: Span,
+    /// Time at which they are read next.
+    next: Span,
+}
+
+impl Acknowledged {
+    fn within(max_silence: Span) -> Self {
+        Self { max_silence, bytes: ByteCount::ZERO, grew: Span::ZERO, next: Span::ZERO }
+    }
+
+    /// Returns true if the server has acknowledged nothing more for longer than is permitted, at `now`, although bytes
+    /// are missing. The acknowledged `bytes`, `None` if none are missing, are read a hundred times in that time at
+    /// most: each reading asks the kernel about every stream.
+    fn is_overdue(&mut self, now: Span, bytes: impl FnOnce() -> Option<ByteCount>) -> bool {
+        if now < self.next {
+            return false;
+        }
+        self.next = now + self.max_silence / 100;
+        match bytes() {
+            Some(bytes) if bytes <= self.bytes => {}
+            other => (self.bytes, self.grew) = (other.unwrap_or(self.bytes), now),
+        }
+        now.saturating_sub(self.grew) > self.max_silence
+    }
+}
+
+/// Uploads over TCP. An upload of a number of bytes breaks off once the server has acknowledged nothing for longer than
+/// `max_silence`.
 fn over_tcp(
     destination: &Destination,
     addresses: &[SocketAddr],
     request: &Request,
+    max_silence: Span,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Upload, ProbeError> {
@@ -294,10 +332,22 @@ fn over_tcp(
         let streams = transfer.totals().streams;
         streams.iter().map(|count| Sent { bytes: count.bytes + header, datagrams: None }).collect::<Vec<_>>()
     };
-    let watched = watch(request, prober.as_ref(), interrupt, progress, &sent, &|| transfer.is_over());
+    let (acknowledged, is_silent) = (RefCell::new(Acknowledged::within(max_silence)), Cell::new(false));
+    let is_over = || {
+        let now = transfer.origin().elapsed().into();
+        // At a low rate there may be nothing to acknowledge for long.
+        let bytes = || {
+            let sum = || transfer.snapshot().iter().filter_map(|sample| sample.tcp.bytes_acked).sum();
+            (!transfer.is_drained()).then(sum)
+        };
+        is_silent.set(request.bytes.is_some() && acknowledged.borrow_mut().is_overdue(now, bytes));
+        transfer.is_over() || is_silent.get()
+    };
+    let watched = watch(request, prober.as_ref(), interrupt, progress, &sent, &is_over);
     transfer.stop_sending();
     transfer.close_sending();
-    let deadline = Instant::now() + if watched.interrupted { HASTY_DRAIN } else { DRAIN };
+    let is_hasty = watched.interrupted || is_silent.get();
+    let deadline = Instant::now() + if is_hasty { HASTY_DRAIN } else { DRAIN };
     while !transfer.is_drained() && Instant::now() < deadline {
         thread::sleep(POLL_INTERVAL);
     }
@@ -327,7 +377,10 @@ fn over_tcp(
         cpu: rest.cpu,
         rtt: round_trips(taken.as_ref(), (watched.origin, Span::ZERO, watched.to), handshake, within),
         watched,
-        broken_off: all_broke(&rest),
+        broken_off: is_silent
+            .get()
+            .then(|| format!("the server acknowledged nothing for {max_silence}"))
+            .or_else(|| all_broke(&rest)),
         samples: rest.samples,
         carried: rest.sent_on.carried(),
     })
@@ -618,5 +671,37 @@ impl DatagramStream {
         let (bytes, datagrams) = &*self.counted;
         bytes.fetch_add(length as u64, Ordering::Relaxed);
         datagrams.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn an_upload_of_bytes_that_nobody_reads_breaks_off() {
+        // Its backlog takes the connection, and nobody reads.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let destination = Destination { without_echoes: true, ..Destination::default() };
+        let request = Request { bytes: Some(ByteCount::from_mib(256)), ..Request::default() };
+        let (max_silence, never) = (Span::from_millis(300), AtomicBool::new(false));
+        let upload = over_tcp(&destination, &[address], &request, max_silence, &never, &mut |_| {}).unwrap();
+        let why = upload.broken_off.unwrap();
+        assert!(why.contains("acknowledged nothing for 300 ms"), "{why}");
+        let stream = &upload.streams[0];
+        assert!(stream.received > ByteCount::ZERO && stream.received < stream.sent, "{stream:?}");
+    }
+
+    #[test]
+    fn only_time_without_another_acknowledgement_counts() {
+        let mut acknowledged = Acknowledged::within(Span::from_secs(10));
+        let mut is_overdue = |seconds, bytes: Option<u64>| {
+            acknowledged.is_overdue(Span::from_secs(seconds), || bytes.map(ByteCount::new))
+        };
+        assert!(!is_overdue(9, Some(0)) && !is_overdue(10, Some(1)) && !is_overdue(20, Some(1)));
+        assert!(is_overdue(21, Some(1)) && !is_overdue(22, Some(2)) && is_overdue(33, Some(2)));
+        assert!(!is_overdue(60, None) && !is_overdue(70, Some(2)) && is_overdue(71, Some(2)), "nothing was missing");
     }
 }

@@ -7,6 +7,7 @@ mod client;
 mod destination;
 mod error;
 mod iperf2;
+mod kept_intervals;
 mod machine;
 mod peer_report;
 mod placement;

@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use fullpipe_iperf::{Cookie, direction_of, udp};
 use fullpipe_load::{Channel, Local, prepare, prepare_udp};
-use fullpipe_record::{Handshake, Request, TcpInfo, Transport};
+use fullpipe_record::{Direction, Handshake, Request, TcpInfo, Transport};
 use fullpipe_route::{SynAckSniffer, first_window};
 use fullpipe_units::{ByteCount, SegCount, Span};
 use rustix::io::Errno;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::task::JoinSet;
+use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 
 use crate::error::ProbeError;
@@ -155,11 +156,17 @@ impl StreamOpener<'_> {
             socket.connect(&self.address.into()).map_err(flow_failed)?;
             socket.send(&udp::HELLO).map_err(flow_failed)?;
             let socket = UdpSocket::from_std(socket.into()).map_err(flow_failed)?;
-            answers.spawn(until_answered(socket, self.together.then_some(REPEAT_HELLO)));
+            answers.spawn(until_answered(socket, self.together.then_some(REPEAT_HELLO), self.takes_data(index)));
         }
         let answered = joined(&mut answers).await.map_err(flow_failed)?;
         let stream = |socket| OpenStream { channel: Channel::Udp(socket), handshake: None };
         Ok(answered.into_iter().map(stream).collect())
+    }
+
+    /// Returns true if data on UDP stream `index` shows that the server has the stream, like an answer: it sends data
+    /// once it has all streams. Data on a port that the user chose may be that of the test before.
+    fn takes_data(&self, index: u16) -> bool {
+        direction_of(self.request, index) == Direction::Download && self.local.port.is_none()
     }
 
     /// Waits until the connection at `place` of `group` is due. All of a group are begun within one round trip.
@@ -210,10 +217,11 @@ fn is_acknowledged(info: &TcpInfo) -> bool {
 }
 
 /// Waits for the answer to the hello that was sent on `socket`. Sends another one if the port was closed, as it is for
-/// a moment at a server that makes a socket for each stream, and every `repeat`, if it is set.
-async fn until_answered(socket: UdpSocket, repeat: Option<Duration>) -> io::Result<StdUdpSocket> {
-    let begun = Instant::now();
-    while !is_answered(&socket, repeat.unwrap_or(HELLO_TIMEOUT), begun).await? {
+/// a moment at a server that makes a socket for each stream, and every `repeat`, if it is set. Data is an answer, too,
+/// if `takes_data`.
+async fn until_answered(socket: UdpSocket, repeat: Option<Duration>, takes_data: bool) -> io::Result<StdUdpSocket> {
+    let (begun, limit) = (Instant::now(), repeat.unwrap_or(HELLO_TIMEOUT));
+    while !is_answered(timeout(limit, reply(&socket, takes_data)).await, begun).await? {
         if begun.elapsed() >= HELLO_TIMEOUT {
             return Err(io::Error::new(
                 ErrorKind::TimedOut,
@@ -237,9 +245,9 @@ async fn send_again(socket: &UdpSocket) -> io::Result<()> {
     }
 }
 
-/// Waits for an answer for `limit`; returns false if the hello is to be sent again.
-async fn is_answered(socket: &UdpSocket, limit: Duration, begun: Instant) -> io::Result<bool> {
-    match timeout(limit, reply(socket)).await {
+/// Returns whether an answer was `awaited` with success; if not, the hello is to be sent again.
+async fn is_answered(awaited: Result<io::Result<()>, Elapsed>, begun: Instant) -> io::Result<bool> {
+    match awaited {
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused && begun.elapsed() < REFUSED_TIMEOUT => {
             sleep(REFUSED_PAUSE).await;
             Ok(false)
@@ -249,10 +257,14 @@ async fn is_answered(socket: &UdpSocket, limit: Duration, begun: Instant) -> io:
     }
 }
 
-/// Waits for the reply to a hello. Anything else that arrives on the port is ignored.
-async fn reply(socket: &UdpSocket) -> io::Result<()> {
+/// Waits for the reply to a hello, or for data if that is taken for one; the data stays in the socket, so that it is
+/// counted. Anything else that arrives on the port is ignored.
+async fn reply(socket: &UdpSocket, takes_data: bool) -> io::Result<()> {
     let mut buffer = [0; 64];
     loop {
+        if socket.peek(&mut buffer).await? >= udp::MIN_PAYLOAD && takes_data {
+            return Ok(());
+        }
         let length = socket.recv(&mut buffer).await?;
         if udp::is_reply(&buffer[..length]) {
             return Ok(());
@@ -275,7 +287,6 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
     use std::thread::{self, JoinHandle};
 
-    use fullpipe_record::Direction;
     use socket2::{Domain, Socket, Type};
 
     const TIMEOUT: Duration = Duration::from_secs(5);
@@ -382,6 +393,46 @@ mod tests {
         let request = Request { streams: 4, ..udp() };
         assert_eq!(opened(address, &request, false, 4).unwrap().len(), 4);
         server.join().unwrap();
+    }
+
+    /// Answers the first hello with `answer` only. Returns whatever comes to the socket of the stream next, in 200 ms.
+    fn answering_with(answer: Vec<u8>) -> (SocketAddr, JoinHandle<Option<usize>>) {
+        let socket = StdUdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let serve = move || {
+            let (_, client) = socket.recv_from(&mut [0; 16]).unwrap();
+            socket.send_to(&answer, client).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            socket.recv(&mut [0; 16]).ok()
+        };
+        (address, thread::spawn(serve))
+    }
+
+    #[test]
+    fn data_of_a_download_is_an_answer_and_stays_to_be_counted() {
+        let (address, server) = answering_with(vec![7; 1000]);
+        let request = Request { direction: Direction::Download, ..udp() };
+        let streams = opened(address, &request, true, 1).unwrap();
+        let Channel::Udp(socket) = &streams[0].channel else { panic!("it is no UDP stream") };
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        assert_eq!(socket.recv(&mut [0; 2000]).unwrap(), 1000);
+        assert_eq!(server.join().unwrap(), None, "no other hello was sent");
+    }
+
+    #[test]
+    fn data_is_no_answer_on_a_port_that_an_earlier_test_may_have_used_or_of_an_upload() {
+        let [free, chosen] = [None, Some(5000)].map(|port| Local { port, ..Local::default() });
+        let takes = |direction, local| {
+            let request = Request { direction, streams: 2, ..udp() };
+            let (address, cookie) = ((Ipv4Addr::LOCALHOST, 1).into(), Cookie::from_bytes([b'c'; Cookie::LENGTH]));
+            let opener =
+                StreamOpener { address, request: &request, local, cookie, timeout: TIMEOUT, rtt: None, together: true };
+            [0, 2].map(|index| opener.takes_data(index))
+        };
+        assert_eq!(takes(Direction::Upload, &free), [false; 2]);
+        assert_eq!(takes(Direction::Download, &free), [true; 2]);
+        assert_eq!(takes(Direction::Both, &free), [false, true]);
+        assert_eq!(takes(Direction::Download, &chosen), [false; 2]);
     }
 
     #[test]

@@ -35,11 +35,12 @@ impl Followed {
         let now = Instant::now();
         let interval = Span::from(now - replace(&mut self.at, now));
         let before = replace(&mut self.read, read);
+        // Of a part that is not reported, too: its time would count in the next part, which may be shorter.
+        let stretches = figures(legs);
+        let earlier = replace(&mut self.stretches, stretches.clone());
         if read == before && !is_held_up {
             return None;
         }
-        let stretches = figures(legs);
-        let earlier = replace(&mut self.stretches, stretches.clone());
         Some(Part {
             interval,
             read: array::from_fn(|side| ByteCount::new(read[side] - before[side])),
@@ -56,13 +57,35 @@ fn figures(legs: &[Leg; 2]) -> [RelayStretch; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
+    use std::thread;
+    use std::time::Duration;
+
+    /// Returns two legs of one connection.
+    fn connected() -> [Leg; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        [caller, listener.accept().unwrap().0].map(|stream| Leg::new(stream, None))
+    }
+
+    #[test]
+    fn the_busy_time_of_a_part_that_is_not_reported_is_none_of_the_next() {
+        let legs = connected();
+        let mut followed = Followed::begin(&legs);
+        legs[0].socket.set_nonblocking(true).unwrap();
+        // Nobody reads at the other end, so data stays on its way.
+        while (&legs[0].socket).write(&[0; 8_192]).is_ok() {}
+        thread::sleep(Duration::from_millis(300));
+        assert!(followed.part([0, 0], false, &legs).is_none());
+        let part = followed.part([1, 0], false, &legs).unwrap();
+        let busy = part.stretches[0].busy;
+        assert!(busy < Span::from_millis(200), "{busy} in an interval of {}", part.interval);
+    }
 
     #[test]
     fn an_idle_connection_has_no_part_and_one_that_is_held_up_has() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let legs = [caller, listener.accept().unwrap().0].map(|stream| Leg::new(stream, None));
+        let legs = connected();
         let mut followed = Followed::begin(&legs);
         assert!(followed.part([0, 0], false, &legs).is_none());
         let read = |part: Option<Part>| part.map(|part| part.read.map(ByteCount::get));

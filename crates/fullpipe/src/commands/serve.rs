@@ -275,6 +275,7 @@ impl Arguments {
         let usual = (self.port.is_none() && !self.one_off).then_some(IPERF2_PORT);
         ServeOptions {
             bind: self.bind,
+            device: None,
             port: self.port.unwrap_or(DEFAULT_PORT),
             iperf2_port: self.iperf2_port.or(usual),
             iperf2: !self.no_iperf2,

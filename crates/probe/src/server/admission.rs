@@ -229,9 +229,8 @@ impl Admission {
             return Err(Refusal { number: ErrorNumber::BUSY, why });
         }
         let (each, total) = (self.limits.address.rate, self.limits.total.rate);
-        let (all, own) = (state.rates(|_| true), state.rates(|prefix| prefix == permit.client_prefix));
-        check_sum(each, &own, activity.rate, "its address carries")?;
-        check_sum(total, &all, activity.rate, "all tests carry")
+        state.check_rates(each, activity.rate, "its address carries", |prefix| prefix == permit.client_prefix)?;
+        state.check_rates(total, activity.rate, "all tests carry", |_| true)
     }
 
     /// Evicts loads that were idle for [`MAX_IDLE`], the idlest first, until they free the given number of `streams`.
@@ -360,9 +359,27 @@ impl Drop for Permit {
 }
 
 impl State {
-    /// Returns the recent rates of the loads whose client prefix is `wanted`.
-    fn rates(&self, wanted: impl Fn(u128) -> bool) -> Vec<BitRate> {
-        self.loads.values().filter(|load| wanted(load.client_prefix)).map(|load| load.activity.rate).collect()
+    /// Fails for a load of `rate` if the recent rates of the loads whose client prefix is `wanted` exceed `limit`
+    /// together, and none of them is higher. The reason begins with `subject`. Without a limit no load is visited, as
+    /// each of them is checked many times a second.
+    fn check_rates(
+        &self,
+        limit: Option<BitRate>,
+        rate: BitRate,
+        subject: &str,
+        wanted: impl Fn(u128) -> bool,
+    ) -> Result<(), Refusal> {
+        let Some(limit) = limit else { return Ok(()) };
+        let (mut sum, mut fastest) = (BitRate::ZERO, BitRate::ZERO);
+        for load in self.loads.values().filter(|load| wanted(load.client_prefix)) {
+            sum = BitRate::from_bps(sum.bps().saturating_add(load.activity.rate.bps()));
+            fastest = fastest.max(load.activity.rate);
+        }
+        if sum > limit && fastest <= rate {
+            let why = format!("{subject} {sum}; {limit} is permitted, and no other test carries more");
+            return Err(Refusal { number: ErrorNumber::TOTAL_RATE, why });
+        }
+        Ok(())
     }
 }
 
@@ -394,23 +411,6 @@ impl Usage {
             rate: BitRate::from_bps(self.rate.bps().saturating_sub(less.rate.bps())),
         }
     }
-}
-
-/// Fails for a load of `rate` if the sum of `rates` exceeds `limit` and none of them is higher. The reason begins with
-/// `subject`.
-fn check_sum(limit: Option<BitRate>, rates: &[BitRate], rate: BitRate, subject: &str) -> Result<(), Refusal> {
-    let sum = sum(rates);
-    match limit {
-        Some(limit) if sum > limit && rates.iter().all(|other| *other <= rate) => {
-            let why = format!("{subject} {sum}; {limit} is permitted, and no other test carries more");
-            Err(Refusal { number: ErrorNumber::TOTAL_RATE, why })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn sum(rates: &[BitRate]) -> BitRate {
-    BitRate::from_bps(rates.iter().fold(0, |sum, rate| sum.saturating_add(rate.bps())))
 }
 
 #[cfg(test)]
@@ -608,6 +608,22 @@ mod tests {
         let (one, other) = (one.unwrap(), other.unwrap());
         assert!(admission.record_activity(&one, at(60)).is_err());
         assert!(admission.record_activity(&other, at(45)).is_ok());
+    }
+
+    #[test]
+    fn no_load_is_visited_without_a_limit_of_the_rate() {
+        let visits = std::cell::Cell::new(0);
+        let admission = admission(|_| {});
+        let _loads = [HERE, THERE].map(|text| admission.admit_load(ip(text), &Request::default()).unwrap());
+        let check = |limit| {
+            let wanted = |_| {
+                visits.set(visits.get() + 1);
+                true
+            };
+            admission.state.borrow().check_rates(limit, BitRate::ZERO, "all tests carry", wanted)
+        };
+        assert!(check(None).is_ok() && visits.get() == 0);
+        assert!(check(Some(BitRate::ZERO)).is_ok() && visits.get() == 2);
     }
 
     #[test]

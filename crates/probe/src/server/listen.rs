@@ -19,11 +19,15 @@ const RESERVED_DESCRIPTORS: u64 = 64;
 const MIN_DESCRIPTORS: u64 = 64;
 
 /// Returns a socket that listens on `address`; by default on every address, of both families if the host has IPv6.
+/// Connections must come through `device`, if it is set.
 ///
 /// # Errors
-/// Fails if the address is in use, or not one of this host.
-pub(super) fn listen_tcp(address: Option<IpAddr>, port: u16) -> Result<TcpListener, ListenError> {
+/// Fails if the address is in use, or not one of this host or of the device.
+pub(super) fn listen_tcp(address: Option<IpAddr>, device: Option<&str>, port: u16) -> Result<TcpListener, ListenError> {
     fullpipe_control::listen_tcp(address, port, |socket| {
+        if let Some(device) = device {
+            socket.bind_device(Some(device.as_bytes()))?;
+        }
         // The SYN of a client shows what devices on the path changed. A kernel that cannot save it is no reason to
         // stop.
         let _ = fullpipe_sys::save_syn(socket);
@@ -31,8 +35,8 @@ pub(super) fn listen_tcp(address: Option<IpAddr>, port: u16) -> Result<TcpListen
     })
 }
 
-/// Returns a UDP socket at the address of `listener`. The sockets of streams share the address, each connected to its
-/// client.
+/// Returns a UDP socket at the address and the device of `listener`. The sockets of streams share the address, each
+/// connected to its client.
 ///
 /// # Errors
 /// Fails if the address is in use by another program, or another system call fails.
@@ -41,6 +45,9 @@ pub(super) fn listen_udp(listener: &TcpListener) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     if address.is_ipv6() {
         socket.set_only_v6(SockRef::from(listener).only_v6()?)?;
+    }
+    if let Some(device) = SockRef::from(listener).device()? {
+        socket.bind_device(Some(&device))?;
     }
     socket.set_reuse_address(true)?;
     // As much as the kernel permits: iperf2 clients send without waiting for the server.
@@ -68,6 +75,20 @@ fn connections_within(descriptors: u64) -> Result<u32, ServeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
+
+    #[tokio::test]
+    async fn both_sockets_of_a_port_are_at_the_device() {
+        for wanted in [Some("lo"), None] {
+            let listener = listen_tcp(Some(Ipv4Addr::LOCALHOST.into()), wanted, 0).unwrap();
+            let datagrams = listen_udp(&listener).unwrap();
+            let device = wanted.map(|name| name.as_bytes().to_vec());
+            assert_eq!(SockRef::from(&listener).device().unwrap(), device);
+            assert_eq!(SockRef::from(&datagrams).device().unwrap(), device);
+        }
+        let error = listen_tcp(None, Some("no-such-device"), 0).unwrap_err();
+        assert!(error.to_string().contains("No such device"), "{error}");
+    }
 
     #[test]
     fn too_few_descriptors_are_an_error_with_a_remedy() {

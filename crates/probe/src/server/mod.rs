@@ -76,6 +76,8 @@ struct QueuedEvent {
 pub struct ServeOptions {
     /// Address to listen on; every address of both families if not set.
     pub bind: Option<IpAddr>,
+    /// Network device through which clients must come; any if not set. A link-local address needs it.
+    pub device: Option<String>,
     /// Port to listen on, over TCP and UDP.
     pub port: u16,
     /// Second port, for iperf2 clients. If it is in use, the server runs without it. Both ports serve all clients.
@@ -108,6 +110,7 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             bind: None,
+            device: None,
             port: DEFAULT_PORT,
             iperf2_port: None,
             iperf2: true,
@@ -236,7 +239,7 @@ impl Server {
         events: mpsc::UnboundedSender<QueuedEvent>,
     ) -> Result<Rc<Self>, ServeError> {
         options.storage_config.check().map_err(ServeError::File)?;
-        let listener = Rc::new(listen_tcp(options.bind, options.port)?);
+        let listener = Rc::new(listen_tcp(options.bind, options.device.as_deref(), options.port)?);
         let mut limits = options.limits.clone();
         if options.one_off {
             limits.total.tests = 1;
@@ -265,14 +268,14 @@ impl Server {
         server.has_udp.set(server.open_udp(&listener));
         spawn_local(Rc::clone(&server).accept(listener));
         if let Some(port) = options.iperf2_port.filter(|port| server.iperf2 && *port != options.port) {
-            server.listen_on_second_port(options.bind, port);
+            server.listen_on_second_port(options, port);
         }
         Ok(server)
     }
 
     /// Listens on a second port, without which the server can run.
-    fn listen_on_second_port(self: &Rc<Self>, bind: Option<IpAddr>, port: u16) {
-        let listening = listen_tcp(bind, port)
+    fn listen_on_second_port(self: &Rc<Self>, options: &ServeOptions, port: u16) {
+        let listening = listen_tcp(options.bind, options.device.as_deref(), port)
             .map_err(ServeError::from)
             .and_then(|listener| Ok((listener.local_addr().map_err(ServeError::Start)?, listener)));
         self.report(match listening {

@@ -1,6 +1,6 @@
 //! The tests under way by their cookies, and those that wait for UDP streams by the addresses of their clients.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,8 @@ struct PendingStreams {
     cookie: Cookie,
     /// Local address of its control connection.
     local: SocketAddr,
+    /// Addresses from which it has streams already.
+    open: HashSet<SocketAddr>,
 }
 
 /// A test that has ended.
@@ -114,7 +116,7 @@ impl Registry {
         if self.pending_streams.contains_key(&client) {
             return false;
         }
-        self.pending_streams.insert(client, PendingStreams { cookie, local });
+        self.pending_streams.insert(client, PendingStreams { cookie, local, open: HashSet::new() });
         true
     }
 
@@ -123,11 +125,21 @@ impl Registry {
         self.pending_streams.retain(|_, pending| pending.cookie != *cookie);
     }
 
-    /// Returns the local address of the control connection, and the channel, of the test that waits for UDP streams
-    /// from `client`.
-    pub(super) fn expecting_test(&self, client: IpAddr) -> Option<(SocketAddr, StreamSender)> {
-        let PendingStreams { cookie, local } = self.pending_streams.get(&client)?;
+    /// Returns the local address of the control connection, and the channel, of the test that waits for a UDP stream
+    /// from `client`; `None` if there is none, or it has that stream already.
+    pub(super) fn expecting_test(&self, client: SocketAddr) -> Option<(SocketAddr, StreamSender)> {
+        let PendingStreams { cookie, local, open } = self.pending_streams.get(&client.ip())?;
+        if open.contains(&client) {
+            return None;
+        }
         Some((*local, self.open.get(cookie)?.1.clone()))
+    }
+
+    /// Notes that the test which waits for UDP streams of this client has the one from `client`.
+    pub(super) fn opened_udp_stream(&mut self, client: SocketAddr) {
+        if let Some(pending) = self.pending_streams.get_mut(&client.ip()) {
+            pending.open.insert(client);
+        }
     }
 }
 
@@ -190,18 +202,33 @@ mod tests {
     fn a_udp_stream_belongs_to_the_one_test_of_its_address_that_waits_for_streams() {
         let mut registry = Registry::default();
         let address = |last| IpAddr::from([192, 0, 2, last]);
+        let stream = |last| SocketAddr::new(address(last), 40_000);
         let local = SocketAddr::from(([198, 51, 100, 1], 5201));
         let _streams = [1, 2, 3].map(|number| registry.open(cookie(number), HERE));
-        assert!(registry.expecting_test(address(1)).is_none());
+        assert!(registry.expecting_test(stream(1)).is_none());
         assert!(registry.expect_udp_streams(cookie(1), address(1), local));
-        assert!(registry.expecting_test(address(1)).is_some_and(|(address, _)| address == local));
-        assert!(registry.expecting_test(address(2)).is_none());
+        assert!(registry.expecting_test(stream(1)).is_some_and(|(address, _)| address == local));
+        assert!(registry.expecting_test(stream(2)).is_none());
         assert!(!registry.expect_udp_streams(cookie(2), address(1), local), "one at a time");
         assert!(registry.expect_udp_streams(cookie(3), address(2), local));
         registry.stop_expecting(&cookie(1));
-        assert!(registry.expecting_test(address(1)).is_none());
+        assert!(registry.expecting_test(stream(1)).is_none());
         assert!(registry.expect_udp_streams(cookie(2), address(1), local));
         registry.close(cookie(2));
-        assert!(registry.expecting_test(address(1)).is_none(), "a test that has ended accepts no streams");
+        assert!(registry.expecting_test(stream(1)).is_none(), "a test that has ended accepts no streams");
+    }
+
+    #[test]
+    fn a_repeated_hello_is_none_of_another_stream() {
+        let mut registry = Registry::default();
+        let [first, second] = [40_000, 40_001].map(|port| SocketAddr::new(HERE, port));
+        let local = SocketAddr::from(([198, 51, 100, 1], 5201));
+        let _streams = [1, 2].map(|number| registry.open(cookie(number), HERE));
+        assert!(registry.expect_udp_streams(cookie(1), HERE, local));
+        registry.opened_udp_stream(first);
+        assert!(registry.expecting_test(first).is_none() && registry.expecting_test(second).is_some());
+        registry.close(cookie(1));
+        assert!(registry.expect_udp_streams(cookie(2), HERE, local));
+        assert!(registry.expecting_test(first).is_some(), "the next test may use the port again");
     }
 }

@@ -28,6 +28,7 @@ use super::monitor::Monitor;
 use super::output::OutputBuffer;
 use super::registry::AcceptedStream;
 use super::stream_listener::ExpectedStreams;
+use super::udp::answer_hello;
 use super::{POLL_INTERVAL, Server, ServerEvent, TestFailure, random_nonce};
 use crate::client::Connected;
 use crate::machine::{self, Before};
@@ -146,6 +147,7 @@ impl Test {
                 }
             }
             self.wait().await;
+            self.answer_hellos();
             if *self.shutdown.borrow() {
                 self.session.shutdown();
             }
@@ -170,11 +172,24 @@ impl Test {
         }
     }
 
-    /// Returns the maximum time to sleep: until the deadline if no data flows. It never exceeds the rest of the omitted
-    /// time, at whose end counting begins.
+    /// Answers hellos on the UDP streams of a test that waits for more of them: its client may open the others only
+    /// once it has all answers.
+    fn answer_hellos(&self) {
+        for (_, channel) in &self.streams {
+            if let Channel::Udp(stream) = channel {
+                answer_hello(stream);
+            }
+        }
+    }
+
+    /// Returns the maximum time to sleep: until the deadline if no data flows and no UDP stream may get a hello again.
+    /// It never exceeds the rest of the omitted time, at whose end counting begins.
     fn sleep_time(&self) -> Duration {
         let due = self.session.deadline().map_or(POLL_INTERVAL, |deadline| deadline.since(self.now()).into());
-        let Some(progress) = &self.progress else { return due };
+        let Some(progress) = &self.progress else {
+            let has_udp_streams = self.streams.iter().any(|(_, channel)| matches!(channel, Channel::Udp(_)));
+            return if has_udp_streams { due.min(POLL_INTERVAL) } else { due };
+        };
         progress.sleep_time(due.min(POLL_INTERVAL))
     }
 

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_control::canonical;
 use fullpipe_iperf::iperf2::{Datagram, Header, Kind, Report};
-use fullpipe_iperf::{DatagramCaller, classify_first_datagram, udp};
+use fullpipe_iperf::{DatagramCaller, Jitter, classify_first_datagram, udp};
 use fullpipe_load::Channel;
 use fullpipe_route::{echo_reply, echo_test};
 use fullpipe_sys::{Stamped, arrival, stamp_passages};
 use fullpipe_units::{BitRate, ByteCount, Span};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
@@ -113,15 +113,18 @@ impl UdpListener {
         }
     }
 
-    /// Opens a stream for the test that waits for one from this address.
+    /// Opens a stream for the test that waits for one from this address. A hello that was repeated before the stream
+    /// had a socket of its own opens no other.
     fn accept_stream(&mut self, hello: &[u8], from: SocketAddr) {
         let client = canonical(from);
-        let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client.ip()) else { return };
+        let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client) else { return };
         let Ok(permit) = self.server.admission.admit_pending(client.ip()) else { return };
         local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
-        let Ok((stream, strays)) = connected_socket(local, client) else { return };
+        let device = SockRef::from(&self.socket).device().unwrap_or_default();
+        let Ok((stream, strays)) = connected_socket(local, device.as_deref(), client) else { return };
         debug_assert!(hello.len() >= udp::REPLY.len());
         if stream.send(&udp::REPLY).is_ok() {
+            self.server.registry.borrow_mut().opened_udp_stream(client);
             // If the test has just ended, the stream is closed.
             let _ = test.send(AcceptedStream { channel: Channel::Udp(stream), permit });
         }
@@ -192,15 +195,12 @@ impl UdpListener {
 struct Flow {
     started: Instant,
     latest: Instant,
-    /// The previous datagram, to which the jitter refers: its arrival here, and its timestamp.
-    previous: Option<(Instant, Span)>,
     bytes: u64,
     datagrams: u64,
     /// Highest sequence number. The last datagram counts as a datagram if its number is new, as in iperf2.
     highest: u64,
     out_of_order: u64,
-    /// Jitter in seconds.
-    jitter: f64,
+    jitter: Jitter,
     ended: Option<Instant>,
     is_answered: bool,
     /// True if the start of the flow was reported; its end is then reported as well.
@@ -213,12 +213,11 @@ impl Flow {
         Self {
             started: now,
             latest: now,
-            previous: None,
             bytes: 0,
             datagrams: 0,
             highest: 0,
             out_of_order: 0,
-            jitter: 0.0,
+            jitter: Jitter::default(),
             ended: None,
             is_answered: false,
             is_reported: true,
@@ -247,16 +246,7 @@ impl Flow {
         if datagram.is_last() {
             self.ended = Some(now);
         } else {
-            self.update_jitter(now, datagram.sent);
-        }
-    }
-
-    /// Updates the jitter as in RFC 3550, section 6.4.1.
-    fn update_jitter(&mut self, now: Instant, sent: Span) {
-        if let Some((arrived_before, sent_before)) = self.previous.replace((now, sent)) {
-            let transit_change =
-                now.duration_since(arrived_before).as_secs_f64() - (sent.as_secs_f64() - sent_before.as_secs_f64());
-            self.jitter += (transit_change.abs() - self.jitter) / 16.0;
+            self.jitter.arrived(datagram.sent, now.duration_since(self.started).into());
         }
     }
 
@@ -267,7 +257,7 @@ impl Flow {
             lost: self.highest.saturating_sub(self.datagrams),
             out_of_order: self.out_of_order,
             datagrams: self.highest,
-            jitter: Span::from_secs_f64(self.jitter),
+            jitter: self.jitter.get(),
         }
     }
 }
@@ -275,12 +265,29 @@ impl Flow {
 /// A datagram from another address that arrived at the new socket of a stream, with that address.
 type Stray = (Vec<u8>, SocketAddr);
 
-/// Returns a socket bound to `local` and connected to `peer`, with the datagrams of others that it received between the
-/// two calls.
-fn connected_socket(local: SocketAddr, peer: SocketAddr) -> io::Result<(StdUdpSocket, Vec<Stray>)> {
+/// Answers a hello that has arrived at the socket of a stream before data flows there: the answer to the first one was
+/// lost, or is late.
+pub(super) fn answer_hello(stream: &StdUdpSocket) {
+    let mut datagram = [0; 2 * udp::HELLO.len()];
+    if stream.recv(&mut datagram).is_ok_and(|length| udp::is_hello(&datagram[..length])) {
+        // If this answer is lost as well, the client asks once more.
+        let _ = stream.send(&udp::REPLY);
+    }
+}
+
+/// Returns a socket bound to `local` and `device` and connected to `peer`, on which no call waits, with the datagrams
+/// of others that it received between the two calls.
+fn connected_socket(
+    local: SocketAddr,
+    device: Option<&[u8]>,
+    peer: SocketAddr,
+) -> io::Result<(StdUdpSocket, Vec<Stray>)> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
+    if device.is_some() {
+        socket.bind_device(device)?;
+    }
     socket.bind(&local.into())?;
     socket.connect(&peer.into())?;
     let socket = StdUdpSocket::from(socket);
@@ -293,7 +300,6 @@ fn connected_socket(local: SocketAddr, peer: SocketAddr) -> io::Result<(StdUdpSo
             Err(_) => break,
         }
     }
-    socket.set_nonblocking(false)?;
     Ok((socket, strays))
 }
 
@@ -339,21 +345,13 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_smoothed_over_sixteen_datagrams() {
+    fn the_jitter_of_a_flow_is_a_sixteenth_of_each_change() {
         let mut flow = Flow::new();
-        let at = |millis| flow.started + Duration::from_millis(millis);
-        // The third comes 16 ms late, the fourth on time again.
-        let arrivals = [(at(0), 0), (at(10), 10), (at(36), 20), (at(40), 40)];
-        let seen: Vec<f64> = arrivals
-            .into_iter()
-            .map(|(arrived, sent)| {
-                flow.update_jitter(arrived, Span::from_millis(sent));
-                flow.jitter * 1e3
-            })
-            .collect();
-        for (seen, expected) in seen.into_iter().zip([0.0, 0.0, 1.0, 1.0 + (16.0 - 1.0) / 16.0]) {
-            assert!((seen - expected).abs() < 1e-6, "{seen} ms, {expected} ms expected");
+        for (number, millis) in [(1, 0), (2, 16_000)] {
+            flow.count(&datagram(number, millis));
         }
+        let jitter = flow.report().jitter;
+        assert!((Span::from_millis(900)..=Span::from_secs(1)).contains(&jitter), "{jitter}");
     }
 
     #[test]
@@ -376,16 +374,37 @@ mod tests {
         let listener = StdUdpSocket::from(listener);
         let local = listener.local_addr().unwrap();
         let [peer, other] = [any, any].map(|any| StdUdpSocket::bind(any).unwrap());
-        let (connected, strays) = connected_socket(local, peer.local_addr().unwrap()).unwrap();
+        let (connected, strays) = connected_socket(local, None, peer.local_addr().unwrap()).unwrap();
         assert!(strays.is_empty());
         for (socket, payload) in [(&peer, b"to connected"), (&other, b"to listener ")] {
             socket.send_to(payload, local).unwrap();
         }
         for (socket, payload) in [(&connected, b"to connected"), (&listener, b"to listener ")] {
+            socket.set_nonblocking(false).unwrap();
             socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             let mut buffer = [0; 12];
             socket.recv(&mut buffer).unwrap();
             assert_eq!(&buffer, payload);
         }
+    }
+
+    #[test]
+    fn a_hello_is_answered_on_an_open_stream_and_nothing_else_is() {
+        let peer = StdUdpSocket::bind("127.0.0.1:0").unwrap();
+        let local = "127.0.0.1:0".parse().unwrap();
+        let (stream, _) = connected_socket(local, Some(b"lo"), peer.local_addr().unwrap()).unwrap();
+        assert_eq!(SockRef::from(&stream).device().unwrap().as_deref(), Some(&b"lo"[..]));
+        peer.connect(stream.local_addr().unwrap()).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        answer_hello(&stream);
+        for sent in [&b"no hello"[..], b"nor this one", &udp::HELLO] {
+            peer.send(sent).unwrap();
+            answer_hello(&stream);
+        }
+        let mut answer = [0; 16];
+        let length = peer.recv(&mut answer).unwrap();
+        assert_eq!(answer[..length], udp::REPLY);
+        peer.set_nonblocking(true).unwrap();
+        assert!(peer.recv(&mut answer).is_err(), "there was one hello");
     }
 }

@@ -424,25 +424,23 @@ impl Arguments {
                 if self.asks_for_a_test() {
                     return Err("some option you are trying to set is client only".to_owned());
                 }
-                let (bind, device) = self.local()?;
-                if device.is_some() {
-                    return Err("--bind-dev of a server is not supported by fullpipe".to_owned());
-                }
                 if self.rcv_timeout.is_some() {
                     return Err("--rcv-timeout of a server is not supported by fullpipe: it has its own".to_owned());
                 }
-                let options = self.serve_options(bind)?;
+                let options = self.serve_options()?;
                 Ok(Task::Server(Box::new(ServerPlan { options, daemon: self.daemon, shape: self.shape()? })))
             }
         }
     }
 
-    fn serve_options(&self, bind: Option<IpAddr>) -> Result<ServeOptions, String> {
+    fn serve_options(&self) -> Result<ServeOptions, String> {
+        let (bind, device) = self.local()?;
         let limits = Limits { duration: self.server_max_duration, ..Limits::default() };
         // iperf3 answers a second client that it is busy; its output has no room for two tests at once either.
         let total = Quota { rate: self.server_bitrate_limit, tests: 1, ..limits.total };
         Ok(ServeOptions {
             bind,
+            device,
             port: port(self.port)?,
             // iperf3 serves no others.
             iperf2: false,
@@ -566,9 +564,11 @@ impl Arguments {
         Ok(Some(Authenticator::new(users, key, padding(self.use_pkcs1_padding), skew)))
     }
 
-    /// Address and device of this end.
+    /// Returns the address and the device of this end. The scope of a link-local address is a device, too: a socket at
+    /// that device can have the address without its scope.
     fn local(&self) -> Result<(Option<IpAddr>, Option<String>), String> {
-        let bound = self.bind.as_deref().map(split_device);
+        let split = |text| str::split_once(text, '%').map_or((text, None), |(host, device)| (host, Some(device)));
+        let bound = self.bind.as_deref().map(split);
         let address = bound.map(|(host, _)| address(host)).transpose()?;
         let device = self.bind_dev.clone().or(bound.and_then(|(_, device)| device.map(str::to_owned)));
         Ok((address, device))
@@ -754,7 +754,7 @@ fn processor(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("-A, --affinity: \"{text}\" is not a processor's number"))
 }
 
-/// `host%device`; the device of an IPv6 link-local address stays with it as its scope.
+/// The `host%device` of a server; the device of an IPv6 link-local address stays with it as its scope.
 fn split_device(text: &str) -> (&str, Option<&str>) {
     match text.split_once('%') {
         Some((host, device)) if !host.to_ascii_lowercase().starts_with("fe80:") => (host, Some(device)),
@@ -896,5 +896,17 @@ mod tests {
         assert_eq!((destination.local.port, destination.family), (Some(5000), Some(IpVersion::V4)));
         let Ok(Task::Client(plan)) = task("-c fe80::1%eth0") else { panic!() };
         assert_eq!(plan.destination.host, "fe80::1%eth0");
+    }
+
+    #[test]
+    fn the_scope_of_a_link_local_address_of_this_end_is_its_device() {
+        let address = Some("fe80::1".parse().unwrap());
+        let Ok(Task::Client(plan)) = task("-c fe80::2%eth0 -B fe80::1%eth0") else { panic!() };
+        let local = plan.destination.local;
+        assert_eq!((local.address, local.device.as_deref()), (address, Some("eth0")));
+        let Ok(Task::Server(plan)) = task("-s -B fe80::1%eth0") else { panic!() };
+        assert_eq!((plan.options.bind, plan.options.device.as_deref()), (address, Some("eth0")));
+        let Ok(Task::Server(plan)) = task("-s --bind-dev lo") else { panic!() };
+        assert_eq!((plan.options.bind, plan.options.device.as_deref()), (None, Some("lo")));
     }
 }
