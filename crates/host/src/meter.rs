@@ -70,11 +70,21 @@ impl ProcessorMeter {
             at,
             user: used.user.saturating_sub(self.used.user),
             system: used.system.saturating_sub(self.used.system),
-            waited: self.threads.as_mut().and_then(|threads| threads.waited(buffer)),
+            waited: waited_so_far(&mut self.threads, buffer),
             throttled: self.quota.as_ref().map(|quota| quota.throttled(buffer).saturating_sub(self.throttled)),
             cores: since.collect(),
         })
     }
+}
+
+/// Returns the time that threads have waited. Once it is not known, it never is again: threads that were not asked
+/// meanwhile would count with all their time.
+fn waited_so_far(threads: &mut Option<Threads>, buffer: &mut Vec<u8>) -> Option<Span> {
+    let waited = threads.as_mut()?.waited(buffer);
+    if waited.is_none() {
+        *threads = None;
+    }
+    waited
 }
 
 /// Returns the time that the process of this `stat` has used, or else this process; `None` if that process has ended.
@@ -392,6 +402,22 @@ btime 1700000000
             Some(Span::from_nanos(641)),
             "one that began since counts whole"
         );
+    }
+
+    #[test]
+    fn threads_that_were_too_many_to_ask_do_not_count_with_all_their_time_later() {
+        let tree = tree(&[("proc/self/task/1/schedstat", "900 500 3\n")]);
+        let mut meter = meter(&tree);
+        let task = tree.path().join("proc/self/task");
+        for thread in 2..=MAX_THREADS + 2 {
+            fs::create_dir(task.join(thread.to_string())).unwrap();
+            write(&tree, &format!("proc/self/task/{thread}/schedstat"), "9 1000000 3\n");
+        }
+        assert_eq!(meter.sample(Span::ZERO).unwrap().waited, None);
+        for thread in 3..=MAX_THREADS + 2 {
+            fs::remove_dir_all(task.join(thread.to_string())).unwrap();
+        }
+        assert_eq!(meter.sample(Span::ZERO).unwrap().waited, None);
     }
 
     #[test]
