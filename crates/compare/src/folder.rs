@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_experiment::Interrupt;
 use fullpipe_units::ByteCount;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::CompareError;
 
@@ -155,14 +156,36 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         self.requests = None;
-        let deadline = Instant::now() + END;
-        while matches!(self.script.try_wait(), Ok(None)) && Instant::now() < deadline {
-            thread::sleep(POLL_INTERVAL);
-        }
-        // It has ended, unless a connection hangs.
-        let _ = self.script.kill();
-        let _ = self.script.wait();
+        end(&mut self.script, END);
     }
+}
+
+/// Waits until the script, which leads a process group, has ended by itself. After so long it is asked to end, with
+/// what it runs: it may be making a file of many gigabytes, and would leave that behind if it were killed. After as
+/// long again it is killed.
+fn end(script: &mut Child, within: Duration) {
+    for signal in [Signal::TERM, Signal::KILL] {
+        if ends_within(script, within) {
+            return;
+        }
+        if let Some(group) = Pid::from_raw(script.id().cast_signed()) {
+            // It is not waited for, so that the number is its own.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+    let _ = script.wait();
+}
+
+/// Returns whether the script ends within so long.
+fn ends_within(script: &mut Child, within: Duration) -> bool {
+    let deadline = Instant::now() + within;
+    while matches!(script.try_wait(), Ok(None)) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    true
 }
 
 /// Hands over each line as it comes, on a thread that ends with the last writer.
@@ -175,6 +198,7 @@ fn lines(from: impl io::Read + Send + 'static) -> Receiver<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::sync::atomic::AtomicBool;
 
     static FLAG: AtomicBool = AtomicBool::new(false);
@@ -194,6 +218,19 @@ mod tests {
         assert_eq!(folder.digest("copy", NOT_ASKED).unwrap(), "none");
         drop(folder);
         assert!(!Path::new(&file).exists());
+    }
+
+    #[test]
+    fn a_folder_is_gone_afterwards_though_its_script_had_still_to_work() {
+        let mut folder = Folder::here(Medium::Memory).unwrap();
+        // A pipe that nobody empties never takes the whole file.
+        let file = folder.file("file");
+        assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+        writeln!(folder.requests.as_mut().unwrap(), "make 1000000").unwrap();
+        let _pipe = File::open(&file).unwrap();
+        folder.requests = None;
+        end(&mut folder.script, Duration::from_secs(1));
+        assert!(!Path::new(folder.path()).exists());
     }
 
     #[test]

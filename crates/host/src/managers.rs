@@ -62,9 +62,10 @@ fn files(root: &Path) -> Vec<HostManager> {
 }
 
 fn manager(root: &Path, file: &Path) -> Option<HostManager> {
-    let mut text = String::new();
-    File::open(file).ok()?.take(MAX_FILE).read_to_string(&mut text).ok()?;
-    let sets: BTreeMap<String, String> = persisted(&text)
+    let mut bytes = Vec::new();
+    File::open(file).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
+    // Comments may be in another encoding than UTF-8.
+    let sets: BTreeMap<String, String> = persisted(&String::from_utf8_lossy(&bytes))
         .into_iter()
         .map(|(name, value)| (dotted(&name), value))
         .filter(|(name, _)| is_ours(name))
@@ -88,6 +89,15 @@ fn is_ours(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_with_a_comment_in_another_encoding_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("etc")).unwrap();
+        fs::write(root.path().join("etc/sysctl.conf"), b"# f\xfcr Backups\nnet.ipv4.tcp_sack = 0\n").unwrap();
+        let found = managers(root.path());
+        assert_eq!(found[0].sets, [("net.ipv4.tcp_sack".to_owned(), "0".to_owned())].into());
+    }
 
     #[test]
     fn files_are_read_as_at_boot_and_a_name_in_etc_masks_the_others() {

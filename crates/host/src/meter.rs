@@ -1,10 +1,10 @@
 //! Processor time of this machine, and of a program on it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::str;
 
 use fullpipe_record::{CpuSample, CpuTime};
 use fullpipe_sys::{CpuTime as ProcessTime, process_cpu_time};
@@ -50,7 +50,7 @@ impl ProcessorMeter {
         let process = other.map(|(_, stat)| stat);
         let used = used(process.as_ref(), &mut buffer).unwrap_or_default();
         let stat = File::open(proc.join("stat")).ok();
-        let cores = stat.as_ref().map(|stat| cores(read(stat, &mut buffer))).unwrap_or_default();
+        let cores = stat.as_ref().map(|stat| cores(&read(stat, &mut buffer))).unwrap_or_default();
         let threads = Threads::of(own.join("task"), &mut buffer);
         let quota = Quota::of(&fs::read_to_string(own.join("cgroup")).unwrap_or_default(), groups);
         let throttled = quota.as_ref().map(|quota| quota.throttled(&mut buffer)).unwrap_or_default();
@@ -62,7 +62,7 @@ impl ProcessorMeter {
     pub fn sample(&mut self, at: Span) -> Option<CpuSample> {
         let buffer = &mut self.buffer;
         let used = used(self.process.as_ref(), buffer)?;
-        let now = self.stat.as_ref().map(|stat| cores(read(stat, buffer))).unwrap_or_default();
+        let now = self.stat.as_ref().map(|stat| cores(&read(stat, buffer))).unwrap_or_default();
         let is_same = now.iter().map(|core| core.0).eq(self.cores.iter().map(|core| core.0));
         // A processor that came or went in between has no time that could be stated.
         let since = now.iter().zip(&self.cores).filter(|_| is_same).map(|(now, before)| since(now.1, before.1));
@@ -70,17 +70,27 @@ impl ProcessorMeter {
             at,
             user: used.user.saturating_sub(self.used.user),
             system: used.system.saturating_sub(self.used.system),
-            waited: self.threads.as_mut().and_then(|threads| threads.waited(buffer)),
+            waited: waited_so_far(&mut self.threads, buffer),
             throttled: self.quota.as_ref().map(|quota| quota.throttled(buffer).saturating_sub(self.throttled)),
             cores: since.collect(),
         })
     }
 }
 
+/// Returns the time that threads have waited. Once it is not known, it never is again: threads that were not asked
+/// meanwhile would count with all their time.
+fn waited_so_far(threads: &mut Option<Threads>, buffer: &mut Vec<u8>) -> Option<Span> {
+    let waited = threads.as_mut()?.waited(buffer);
+    if waited.is_none() {
+        *threads = None;
+    }
+    waited
+}
+
 /// Returns the time that the process of this `stat` has used, or else this process; `None` if that process has ended.
 fn used(stat: Option<&File>, buffer: &mut Vec<u8>) -> Option<ProcessTime> {
     match stat {
-        Some(stat) => process_time(read(stat, buffer)),
+        Some(stat) => process_time(&read(stat, buffer)),
         None => process_cpu_time().ok(),
     }
 }
@@ -121,7 +131,7 @@ impl Threads {
                 before.remove(&name).or_else(|| Some((File::open(entry.path().join("schedstat")).ok()?, Span::ZERO)));
             let Some((file, counted)) = opened else { continue };
             // It may have ended since the folder was read.
-            let Some(now) = waited(read(&file, buffer)) else { continue };
+            let Some(now) = waited(&read(&file, buffer)) else { continue };
             self.waited += now.saturating_sub(counted);
             self.known.insert(name, (file, now));
             if self.known.len() > MAX_THREADS {
@@ -172,7 +182,7 @@ impl Quota {
     }
 
     fn throttled(&self, buffer: &mut Vec<u8>) -> Span {
-        self.stats.iter().map(|stat| throttled(read(stat, buffer)).unwrap_or_default()).sum()
+        self.stats.iter().map(|stat| throttled(&read(stat, buffer)).unwrap_or_default()).sum()
     }
 }
 
@@ -249,7 +259,7 @@ fn since(now: CpuTime, before: CpuTime) -> CpuTime {
 }
 
 /// The start of `file`; empty where it cannot be read.
-fn read<'b>(file: &File, buffer: &'b mut Vec<u8>) -> &'b str {
+fn read<'b>(file: &File, buffer: &'b mut Vec<u8>) -> Cow<'b, str> {
     /// `/proc/stat` has 80 bytes a processor before what is of no interest here.
     const MAX_BYTES: usize = 128 << 10;
     const AT_FIRST: usize = 4 << 10;
@@ -263,7 +273,8 @@ fn read<'b>(file: &File, buffer: &'b mut Vec<u8>) -> &'b str {
         }
         buffer.resize(length * 2, 0);
     }
-    str::from_utf8(&buffer[..length]).unwrap_or_default()
+    // The name of a process may be cut amid a character.
+    String::from_utf8_lossy(&buffer[..length])
 }
 
 #[cfg(test)]
@@ -361,6 +372,21 @@ btime 1700000000
     }
 
     #[test]
+    fn a_program_whose_name_is_cut_amid_a_character_has_its_time() {
+        let tree = tree(&[("proc/stat", STAT)]);
+        fs::create_dir_all(tree.path().join("proc/7")).unwrap();
+        let stat = |ticks| {
+            let times = format!(" S 1 7 7 0 -1 0 0 0 0 0 {ticks} 20 0 0 20 0 1 0 99\n");
+            [b"7 (donn\xc3\xa9es-serv\xc3)", times.as_bytes()].concat()
+        };
+        fs::write(tree.path().join("proc/7/stat"), stat(100)).unwrap();
+        let groups = tree.path().join("groups");
+        let mut meter = ProcessorMeter::of_other(&tree.path().join("proc"), 7, &groups).unwrap();
+        fs::write(tree.path().join("proc/7/stat"), stat(130)).unwrap();
+        assert_eq!(meter.sample(Span::ZERO).map(|sample| sample.user), Some(Span::from_millis(300)));
+    }
+
+    #[test]
     fn a_thread_that_ends_takes_nothing_with_it() {
         let tree = tree(&[("proc/self/task/7/schedstat", "900 500 3\n"), ("proc/self/task/8/schedstat", "9 2000 3\n")]);
         let mut meter = meter(&tree);
@@ -376,6 +402,22 @@ btime 1700000000
             Some(Span::from_nanos(641)),
             "one that began since counts whole"
         );
+    }
+
+    #[test]
+    fn threads_that_were_too_many_to_ask_do_not_count_with_all_their_time_later() {
+        let tree = tree(&[("proc/self/task/1/schedstat", "900 500 3\n")]);
+        let mut meter = meter(&tree);
+        let task = tree.path().join("proc/self/task");
+        for thread in 2..=MAX_THREADS + 2 {
+            fs::create_dir(task.join(thread.to_string())).unwrap();
+            write(&tree, &format!("proc/self/task/{thread}/schedstat"), "9 1000000 3\n");
+        }
+        assert_eq!(meter.sample(Span::ZERO).unwrap().waited, None);
+        for thread in 3..=MAX_THREADS + 2 {
+            fs::remove_dir_all(task.join(thread.to_string())).unwrap();
+        }
+        assert_eq!(meter.sample(Span::ZERO).unwrap().waited, None);
     }
 
     #[test]

@@ -152,11 +152,7 @@ impl<'l> Program<'l> {
         let reporting = || self.remote.give_up(&format!("report the end of `{}`", self.name));
         let End { code, cpu } = self.end.ok_or_else(reporting)?;
         let deadline = Instant::now() + LAST_OUTPUT;
-        let mut stdout = String::new();
-        while let Line::Text(line) = self.next_line(deadline.saturating_duration_since(Instant::now())) {
-            stdout += &line;
-            stdout.push('\n');
-        }
+        let stdout = self.lines.as_ref().map(|lines| rest_of(lines, deadline)).unwrap_or_default();
         let stderr = self.stderr.take().map(|errors| errors.until(deadline)).unwrap_or_default();
         Ok(Output { code, stdout, stderr, cpu })
     }
@@ -214,6 +210,17 @@ fn read_lines(file: File) -> Receiver<String> {
     lines
 }
 
+/// Returns the lines that come until the end or `deadline`: a child that is left behind may write without end.
+fn rest_of(lines: &Receiver<String>, deadline: Instant) -> String {
+    let mut rest = String::new();
+    while let Some(left) = deadline.checked_duration_since(Instant::now()) {
+        let Ok(line) = lines.recv_timeout(left) else { break };
+        rest += &line;
+        rest.push('\n');
+    }
+    rest
+}
+
 /// The last part of what a program writes, which may be without end.
 pub struct LastOutput {
     kept: Arc<Mutex<VecDeque<u8>>>,
@@ -246,5 +253,25 @@ impl LastOutput {
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(kept.make_contiguous()).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_output_is_waited_for_until_it_ends_and_no_longer_if_it_does_not() {
+        let (found, lines) = mpsc::channel();
+        for line in ["one", "two"] {
+            found.send(line.to_owned()).unwrap();
+        }
+        drop(found);
+        assert_eq!(rest_of(&lines, Instant::now() + LAST_OUTPUT), "one\ntwo\n");
+        let (found, lines) = mpsc::sync_channel(1);
+        let end = Instant::now() + Duration::from_secs(5);
+        thread::spawn(move || while Instant::now() < end && found.send("more".to_owned()).is_ok() {});
+        rest_of(&lines, Instant::now() + Duration::from_millis(20));
+        assert!(Instant::now() < end, "it was read to its end");
     }
 }

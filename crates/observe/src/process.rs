@@ -60,13 +60,19 @@ fn socket_number(target: &str) -> Option<u64> {
 
 /// Returns the name of a process; `None` if there is no such process, or it has no name.
 pub(crate) fn name(pid: u32) -> Option<String> {
-    let name = fs::read_to_string(of(pid, "comm")).ok()?;
+    let name = text(pid, "comm").ok()?;
     Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
 }
 
 /// Returns true if there is such a process. One that is ending does not count, nor does a zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
-    fs::read_to_string(of(pid, "stat")).is_ok_and(|stat| lives(&stat))
+    text(pid, "stat").is_ok_and(|stat| lives(&stat))
+}
+
+/// Returns the text of a file of a process. The kernel cuts names after 15 bytes, amid a character too, so that not
+/// all of it need be UTF-8.
+fn text(pid: u32, file: &str) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(of(pid, file))?).into_owned())
 }
 
 /// Returns true if this `stat` is of a process that has not begun to end.
@@ -98,6 +104,7 @@ fn of(pid: u32, file: &str) -> PathBuf {
 mod tests {
     use super::*;
     use crate::WatchError;
+    use std::io::Read;
     use std::net::TcpListener;
     use std::os::fd::AsRawFd;
     use std::process::{Command, Stdio};
@@ -132,6 +139,18 @@ mod tests {
         child.wait().unwrap();
         assert!(found);
         assert_eq!(sockets(child.id()).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_process_whose_name_is_no_text_lives_and_has_a_name() {
+        let script = "printf 'na\\377me' > /proc/$$/comm; echo named; read -r line";
+        let mut command = Command::new("sh");
+        let mut child = command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+        let (is_alive, name) = (is_alive(child.id()), name(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((is_alive, name.as_deref()), (true, Some("na\u{fffd}me")));
     }
 
     #[test]

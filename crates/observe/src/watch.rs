@@ -55,7 +55,7 @@ const MISSES: u8 = 2;
 /// Failures in a row after which the kernel is not asked any more; the first of all is final, as nothing is lost.
 const MAX_FAILURES: u8 = 3;
 
-/// Maximum number of connections that are watched.
+/// Maximum number of connections that are watched: of more, the closed ones that moved the fewest bytes are left out.
 const MAX_CONNECTIONS: usize = 1024;
 
 /// Maximum number of samples; with more, every second snapshot is dropped and the period is doubled.
@@ -341,19 +341,43 @@ impl Watch {
     }
 
     fn add(&mut self, found: &Connection, owner: Owner, is_old: bool) {
-        if self.seen.len() < MAX_CONNECTIONS && self.seen.iter().all(|seen| seen.cookie != found.cookie) {
-            self.machines.add(owner.pid, found.remote.ip());
-            self.seen.push(Seen {
-                cookie: found.cookie,
-                has_fixed_rcvbuf: owner.fixed_the_receive_buffer(),
-                owner,
-                local: found.local,
-                remote: found.remote,
-                congestion: found.congestion.clone(),
-                is_old,
-                misses: 0,
-            });
+        if self.seen.iter().any(|seen| seen.cookie == found.cookie) {
+            return;
         }
+        let Some(place) = self.free_place() else { return };
+        self.machines.add(owner.pid, found.remote.ip());
+        let seen = Seen {
+            cookie: found.cookie,
+            has_fixed_rcvbuf: owner.fixed_the_receive_buffer(),
+            owner,
+            local: found.local,
+            remote: found.remote,
+            congestion: found.congestion.clone(),
+            is_old,
+            misses: 0,
+        };
+        match self.seen.get_mut(place) {
+            Some(closed) => {
+                *closed = seen;
+                self.samples.retain(|sample| usize::from(sample.stream) != place);
+            }
+            None => self.seen.push(seen),
+        }
+    }
+
+    /// Returns the place of the next connection. Where all are taken, that is the place of the closed one that moved
+    /// the fewest bytes: a program that has thousands of short connections may have a long one after them. `None` if
+    /// all are open.
+    fn free_place(&self) -> Option<usize> {
+        if self.seen.len() < MAX_CONNECTIONS {
+            return Some(self.seen.len());
+        }
+        let mut moved = vec![ByteCount::ZERO; self.seen.len()];
+        for sample in &self.samples {
+            moved[usize::from(sample.stream)] = both_ways(sample);
+        }
+        let closed = (0..moved.len()).filter(|place| !self.seen[*place].is_open());
+        closed.min_by_key(|place| moved[*place])
     }
 
     /// Takes one sample of each open connection.
@@ -386,14 +410,11 @@ impl Watch {
     fn standing(&self) -> Standing {
         let now =
             self.samples.iter().rev().take_while(|sample| Some(sample.at) == self.samples.last().map(|last| last.at));
-        let both = |sample: &Sample| {
-            sample.tcp.bytes_acked.unwrap_or_default() + sample.tcp.bytes_received.unwrap_or_default()
-        };
         let is_open = |sample: &Sample| self.seen.get(usize::from(sample.stream)).is_some_and(Seen::is_open);
         let waits = |sample: &&Sample| is_open(sample) && sample.unacknowledged() > ByteCount::ZERO;
         Standing {
             elapsed: self.origin.elapsed().into(),
-            moved: now.clone().map(both).sum(),
+            moved: now.clone().map(both_ways).sum(),
             is_sending: now.clone().any(|sample| waits(&sample)),
         }
     }
@@ -409,9 +430,15 @@ impl Watch {
     }
 }
 
+/// Returns the bytes that a connection has moved, in both directions, since it was opened.
+fn both_ways(sample: &Sample) -> ByteCount {
+    sample.tcp.bytes_acked.unwrap_or_default() + sample.tcp.bytes_received.unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_record::TcpInfo;
     use rustix::net::{AddressFamily, SocketType, connect, socket};
     use std::net::{TcpListener, TcpStream};
 
@@ -465,6 +492,32 @@ mod tests {
         assert!(of(&watch, address).unwrap().is_open(), "one list may miss it");
         watch.take_snapshot().unwrap();
         assert!(!of(&watch, address).unwrap().is_open());
+    }
+
+    #[test]
+    fn a_connection_after_thousands_of_short_ones_takes_the_place_of_the_least_of_them() {
+        let (listener, address) = listener();
+        let _pair = (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
+        let mut watch = watch();
+        watch.observe(true, true).unwrap();
+        // In place of as many connections, which are closed but for the first.
+        let one = watch.seen.iter().find(|seen| seen.remote == address).unwrap().clone();
+        let closed = |number| Seen { cookie: u64::MAX - number, misses: MISSES, remote: one.local, ..one.clone() };
+        watch.seen = (0..).map(closed).take(MAX_CONNECTIONS).collect();
+        watch.seen[0].misses = 0;
+        let sample = watch.samples[0].clone();
+        let with = |stream: usize, bytes| {
+            let tcp = TcpInfo { bytes_acked: Some(ByteCount::new(bytes)), ..TcpInfo::default() };
+            Sample { stream: stream as u16, tcp, ..sample.clone() }
+        };
+        let least = MAX_CONNECTIONS - 2;
+        watch.samples = (0..MAX_CONNECTIONS).map(|stream| with(stream, if stream == least { 7 } else { 9 })).collect();
+        watch.misses.clear();
+        watch.search(false).unwrap();
+        assert_eq!(watch.seen.len(), MAX_CONNECTIONS);
+        assert!(of(&watch, address).is_some());
+        assert!(watch.samples.iter().all(|sample| usize::from(sample.stream) != least));
+        assert_eq!(watch.seen[0].cookie, u64::MAX, "one that is open keeps its place");
     }
 
     #[test]

@@ -59,13 +59,21 @@ pub(crate) fn read(mut messages: &[u8], visit: &mut dyn FnMut(u16, &[u8])) -> io
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel's list is cut off"));
         };
         match i32::from(u16::from_ne_bytes(*kind)) {
-            libc::NLMSG_DONE => return Ok(Progress::Ended),
+            libc::NLMSG_DONE => return completed(payload).map(|()| Progress::Ended),
             libc::NLMSG_ERROR => return acknowledged(messages).map(|()| Progress::Ended),
             _ => visit(u16::from_ne_bytes(*kind), payload),
         }
         messages = messages.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok(Progress::GoesOn)
+}
+
+/// The end of a list carries the error that cut it short, below zero (`netlink_dump_done`).
+fn completed(end: &[u8]) -> io::Result<()> {
+    match number(end).map(u32::cast_signed) {
+        Some(errno @ ..0) => Err(io::Error::from_raw_os_error(errno.saturating_neg())),
+        _ => Ok(()),
+    }
 }
 
 /// The attributes of a message, each with its kind.
@@ -86,7 +94,7 @@ pub(crate) fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let number = answer.get(HEADER_LENGTH..HEADER_LENGTH + 4).and_then(|bytes| bytes.try_into().ok());
     match number.map(i32::from_ne_bytes) {
         Some(0) => Ok(()),
-        Some(errno) => Err(io::Error::from_raw_os_error(-errno)),
+        Some(errno) => Err(io::Error::from_raw_os_error(errno.saturating_neg())),
         None => Err(io::Error::new(io::ErrorKind::InvalidData, "an answer without an error number")),
     }
 }
@@ -125,5 +133,13 @@ mod tests {
         assert_eq!(read(&both, &mut |kind, payload| seen.push((kind, payload.to_vec()))).unwrap(), Progress::Ended);
         assert_eq!(seen, [(16, vec![7; 4])]);
         assert_eq!(read(&one, &mut |_, _| {}).unwrap(), Progress::GoesOn);
+    }
+
+    #[test]
+    fn a_list_that_the_kernel_could_not_complete_is_none() {
+        let ended = |errno: i32| read(&message(libc::NLMSG_DONE as u16, 0, &errno.to_ne_bytes()), &mut |_, _| {});
+        assert_eq!(ended(-libc::ENOENT).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(ended(i32::MIN).is_err() && ended(0).is_ok());
+        assert!(read(&message(libc::NLMSG_DONE as u16, 0, &[]), &mut |_, _| {}).is_ok());
     }
 }

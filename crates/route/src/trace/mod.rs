@@ -83,6 +83,19 @@ pub fn trace(target: IpAddr, local: &Local, interrupt: &AtomicBool) -> Result<Ro
     Ok(tracer.route.report(tracer.socket.method(), mtu))
 }
 
+/// MTUs of common links, in bytes (RFC 1191, section 7).
+const PLATEAUS: [u64; 11] = [65_535, 32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, 68];
+
+/// Returns the size to try after `size`, which is too large for a link that reports `fits` as its MTU; no link has less
+/// than `min`. Old routers report none, and a host with `net.ipv4.ip_no_pmtu_disc` does not read it: then the next of
+/// the common sizes is tried (RFC 1191, section 5).
+fn next_size(size: ByteCount, fits: ByteCount, min: ByteCount) -> ByteCount {
+    if fits > ByteCount::ZERO {
+        return fits.max(min);
+    }
+    PLATEAUS.into_iter().map(ByteCount::new).find(|common| *common < size).unwrap_or(min).max(min)
+}
+
 struct Tracer<'t> {
     started: Instant,
     route: RouteState,
@@ -130,7 +143,7 @@ impl Tracer<'_> {
             match self.pass(size) {
                 Passage::Answered => return Some(found(true)),
                 Passage::TooLarge { fits, reported_by: by } if fits < size => {
-                    size = fits.max(self.socket.min_mtu());
+                    size = next_size(size, fits, self.socket.min_mtu());
                     reported_by = by;
                 }
                 // A target that does not answer small packets does not answer large ones either.
@@ -203,5 +216,20 @@ impl Tracer<'_> {
 
     fn pace(&self) -> Duration {
         if self.socket.method() == RouteMethod::Udp { DATAGRAM_PACE } else { PACE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_does_not_report_its_mtu_has_a_common_one() {
+        let next = |size, fits, min| next_size(ByteCount::new(size), ByteCount::new(fits), ByteCount::new(min)).get();
+        assert_eq!(
+            [next(1_500, 1_400, 68), next(1_500, 0, 68), next(1_492, 0, 68), next(68, 0, 68)],
+            [1_400, 1_492, 1_006, 68]
+        );
+        assert_eq!([next(1_500, 40, 68), next(1_500, 1_000, 1_280), next(1_400, 0, 1_280)], [68, 1_280, 1_280]);
     }
 }
