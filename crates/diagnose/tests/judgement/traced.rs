@@ -347,7 +347,7 @@ fn small_under_a_scale(first: Option<u64>, acked: u64) -> Evidence {
     let mut evidence = without(receive_window("cubic", 20e3, 1), |sample| {
         sample.tcp.snd_wscale = Some(7);
         for bytes in [&mut sample.tcp.bytes_acked, &mut sample.tcp.bytes_sent].into_iter().flatten() {
-            *bytes = *bytes + ByteCount::new(acked);
+            *bytes += ByteCount::new(acked);
         }
     });
     evidence.receiver = None;
