@@ -46,7 +46,6 @@ pub(super) fn read_stream<'b>(
 /// Returns the head of a test.
 pub(super) fn head(test: &Value) -> Result<StoredDocument, String> {
     let start = &test["start"];
-    let asked = &start["test_start"];
     let seconds = start["timestamp"].number("timesecs").ok_or_else(|| never_began(test))?;
     let started = Timestamp::from_second(seconds as i64).map_err(|_| "the start time of iperf3 is no time")?;
     let client = start["connecting_to"].string("host");
@@ -57,9 +56,9 @@ pub(super) fn head(test: &Value) -> Result<StoredDocument, String> {
         // "Linux NAME RELEASE …", as `uname -a` prints it.
         host: start.string("system_info").split_whitespace().nth(1).unwrap_or_default(),
         peer,
-        request_key: request_key(asked, start),
+        request_key: request_key(test),
         program: start.string("version"),
-        facts: directions(asked).into_iter().map(|direction| facts(test, direction)).collect(),
+        facts: directions(test).into_iter().map(|direction| facts(test, direction)).collect(),
     }
     .head())
 }
@@ -76,10 +75,15 @@ fn is_set(asked: &Value, name: &str) -> bool {
     asked.number(name).is_some_and(|number| number > 0.0)
 }
 
-fn directions(asked: &Value) -> Vec<Direction> {
-    if is_set(asked, "bidir") {
+/// Returns true for a test both ways, which version 3.12 shows by nothing but the sums of the second one.
+fn goes_both_ways(test: &Value) -> bool {
+    is_set(&test["start"]["test_start"], "bidir") || test["end"]["sum_sent_bidir_reverse"].is_object()
+}
+
+fn directions(test: &Value) -> Vec<Direction> {
+    if goes_both_ways(test) {
         vec![Direction::Upload, Direction::Download]
-    } else if is_set(asked, "reverse") {
+    } else if is_set(&test["start"]["test_start"], "reverse") {
         vec![Direction::Download]
     } else {
         vec![Direction::Upload]
@@ -91,8 +95,10 @@ fn streams(asked: &Value) -> Option<u16> {
 }
 
 /// Returns the load in words, as for a test of this program.
-fn request_key(asked: &Value, start: &Value) -> String {
-    let direction = match directions(asked)[..] {
+fn request_key(test: &Value) -> String {
+    let start = &test["start"];
+    let asked = &start["test_start"];
+    let direction = match directions(test)[..] {
         [Direction::Download] => "download",
         [_] => "upload",
         _ => "both ways",
@@ -108,7 +114,7 @@ fn request_key(asked: &Value, start: &Value) -> String {
 
 fn facts(test: &Value, direction: Direction) -> StoredFacts {
     let (start, end) = (&test["start"], &test["end"]);
-    let is_bidir = is_set(&start["test_start"], "bidir");
+    let is_bidir = goes_both_ways(test);
     let is_second = is_bidir && direction == Direction::Download;
     let of = |name: &str| &end[if is_second { format!("{name}_bidir_reverse") } else { name.to_owned() }];
     // Of datagrams, versions before 3.10 print only one sum, of those that were sent.

@@ -9,6 +9,7 @@ const TCP: &[u8] = include_bytes!("../files/iperf3-tcp.json");
 const REVERSE: &[u8] = include_bytes!("../files/iperf3-reverse.json");
 const SERVER: &[u8] = include_bytes!("../files/iperf3-server.json");
 const BIDIR: &[u8] = include_bytes!("../files/iperf3-bidir.json");
+const OLD_BIDIR: &[u8] = include_bytes!("../files/iperf3-3.12-bidir.json");
 const UDP: &[u8] = include_bytes!("../files/iperf3-udp.json");
 const STREAM: &[u8] = include_bytes!("../files/iperf3-stream.jsonl");
 const REFUSED: &[u8] = include_bytes!("../files/iperf3-refused.json");
@@ -70,6 +71,15 @@ fn a_test_both_ways_has_two_directions() {
     let directions: Vec<Direction> = head.facts.iter().map(|facts| facts.direction).collect();
     assert_eq!(directions, [Direction::Upload, Direction::Download]);
     assert!(head.facts.iter().all(|facts| facts.valid && is_about(facts.rate, 20.0)), "{head:?}");
+}
+
+#[test]
+fn a_test_both_ways_of_a_version_that_does_not_state_it_in_the_request() {
+    let head = only(OLD_BIDIR);
+    assert!(head.program == "iperf 3.12" && head.request_key.starts_with("tcp both ways, 1 stream"), "{head:?}");
+    let directions: Vec<Direction> = head.facts.iter().map(|facts| facts.direction).collect();
+    assert_eq!(directions, [Direction::Upload, Direction::Download]);
+    assert!(head.facts.iter().all(|facts| facts.valid && is_about(facts.rate, 1.0)), "{head:?}");
 }
 
 #[test]
