@@ -26,7 +26,8 @@ run /dev/null iperf3-stream.jsonl --json-stream --bitrate 100M
 
 if [ -n "${IPERF3_12:-}" ]; then
     iperf3="$IPERF3_12"
-    run /dev/null iperf3-3.12-bidir.json --json --bidir --bitrate 1M
+    run iperf3-3.12-bidir-server.json iperf3-3.12-bidir.json --json --bidir --bitrate 1M
+    run iperf3-3.12-udp-bidir-server.json /dev/null --json --udp --bidir --bitrate 1M
 fi
 
 # The host that ran it is of no interest.
