@@ -114,6 +114,13 @@ impl Flow {
         }
         let [first, second] = &mut self.ends;
         let (end, other) = if is_from_first { (first, second) } else { (second, first) };
+        let without_data;
+        let packet = if end.keeps_alive(packet) {
+            without_data = Packet { payload: 0, ..*packet };
+            &without_data
+        } else {
+            packet
+        };
         if !end.count(packet) {
             return;
         }

@@ -530,6 +530,28 @@ fn packets_from_below_what_was_acknowledged_ask_for_the_window() {
 }
 
 #[test]
+fn a_byte_that_keeps_a_connection_alive_was_not_lost() {
+    let last_byte = Segment { payload: 1, sequence: 999 + MSS, ..data(0) };
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).wait(RTT).ack(1);
+    for _ in 0..2 {
+        capture.wait(Span::from_secs(30)).sent(true, last_byte).wait(RTT).ack(1);
+    }
+    capture.data(1).wait(RTT).ack(2);
+    let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    let client = &flows[0].ends[0];
+    assert_eq!((client.data_packets, client.unique_bytes.get()), (2, 2 * u64::from(MSS)));
+    assert_eq!((client.retransmitted_packets, client.retransmitted_bytes.get()), (0, 0));
+    assert_eq!(transfers[0].evidence.capture.as_ref().unwrap().probes, 2);
+
+    let mut capture = Capture::new();
+    let byte = Segment { payload: 1, ..data(0) };
+    capture.handshake(RTT).sent(true, byte).ack(0).sent(false, Segment { acknowledgement: 1_001, ..ack(0) });
+    let flow = capture.wait(Span::from_millis(300)).sent(true, byte).only();
+    assert_eq!(flow.ends[0].retransmitted_packets, 1, "its acknowledgement was lost behind the capture");
+}
+
+#[test]
 fn a_pace_and_parts_of_segments_are_seen_in_the_trains() {
     let mut capture = Capture::new();
     capture.handshake(Span::from_millis(40));
