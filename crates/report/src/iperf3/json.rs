@@ -663,7 +663,9 @@ impl Totals<'_> {
                 let of_datagrams =
                     |amount, loss, sender| EndSum { amount, retransmits: None, loss: Some(loss), sender };
                 let sent_only = Arrived { datagrams: self.datagrams_sent(), ..Arrived::default() };
-                let whole = Amount::of(0.0, self.receiving, self.sent());
+                // iperf3 writes the time of the receiver, but the rate in the time of the sender.
+                let rate = sent.bits_per_second;
+                let whole = Amount { bits_per_second: rate, ..Amount::of(0.0, self.receiving, self.sent()) };
                 Sums {
                     sum: Some(of_datagrams(whole, Loss::of_sent(arrived, self.datagrams_sent()), sends)),
                     sum_sent: of_datagrams(sent, Loss::of(sent_only), true),
