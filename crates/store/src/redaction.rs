@@ -71,6 +71,8 @@ impl Redaction {
             peer: self.text_of_names(&document.peer),
             address: self.text(&document.address),
             path_key: self.text_of_names(&document.path_key),
+            campaign: self.text(&document.campaign),
+            cell: self.text(&document.cell),
             request_key: self.text(&document.request_key),
             program: self.text(&document.program),
             facts,
@@ -416,6 +418,20 @@ mod tests {
             StoredDocument { host: "sender".to_owned(), path_key: "sender → gamma".to_owned(), ..Default::default() };
         let redacted = redaction.document(&document);
         assert!(!redacted.path_key.contains("sender") && !redacted.host.contains("sender"), "{redacted:?}");
+    }
+
+    #[test]
+    fn a_campaign_is_named_after_a_host() {
+        let document = StoredDocument {
+            host: "alpha".to_owned(),
+            peer: "beta".to_owned(),
+            campaign: "from alpha to 10.1.2.3".to_owned(),
+            cell: "1: beta".to_owned(),
+            ..Default::default()
+        };
+        let redacted = Redaction::default().document(&document);
+        assert_eq!((redacted.campaign.as_str(), redacted.host.as_str()), ("from name-1 to 198.18.0.1", "name-1"));
+        assert_eq!((redacted.cell.as_str(), redacted.peer.as_str()), ("1: name-2", "name-2"));
     }
 
     #[test]
