@@ -274,7 +274,12 @@ impl End {
 
     /// Returns true if its SYN was seen.
     pub(crate) fn has_syn(&self) -> bool {
-        self.counts.has_syn()
+        self.syns() > 0
+    }
+
+    /// Returns how often its SYN was seen.
+    pub(crate) fn syns(&self) -> u64 {
+        self.counts.syns()
     }
 
     /// Returns the size of segments that its SYN offers.

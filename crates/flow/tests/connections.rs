@@ -707,6 +707,26 @@ fn a_syn_that_is_sent_again_is_counted_and_its_answer_measures_nothing() {
     assert_eq!(flow.ends[0].rtt, None);
 }
 
+#[test]
+fn a_handshake_of_which_a_part_was_sent_again_shows_no_idle_round_trip() {
+    let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() };
+    let syn_ack = flags::SYN | flags::ACK;
+    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: syn_ack, ..syn };
+    let idle = |lost: &[Segment]| {
+        let mut capture = Capture::new();
+        for segment in lost {
+            capture.sent(true, *segment).wait(Span::from_secs(1));
+        }
+        capture.sent(true, syn).wait(RTT).sent(false, answer).data(0).wait(RTT).ack(1);
+        evidence(&mut capture).idle_rtt
+    };
+    assert_eq!((idle(&[]), idle(&[syn])), (Some(RTT), None));
+    let mut capture = Capture::new();
+    capture.sent(true, syn).sent(false, answer).wait(Span::from_secs(1)).sent(false, answer).wait(RTT);
+    capture.data(0).ack(1);
+    assert_eq!(evidence(&mut capture).idle_rtt, None, "the answer was lost behind the capture");
+}
+
 /// Compares captures of which no times are known.
 fn pairs(first: &[FlowReport], second: &[FlowReport]) -> Vec<FlowPair> {
     let without_times = |flows| FlowsWithTimes { flows, times: &[] };
