@@ -82,7 +82,7 @@ impl Counts {
         }
     }
 
-    /// Takes note that the other end acknowledged something.
+    /// Takes note that the other end acknowledged some of its data.
     pub(crate) fn acknowledged(&mut self) {
         self.had_acknowledgement |= self.data_packets > 0;
     }

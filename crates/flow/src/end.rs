@@ -209,7 +209,9 @@ impl End {
             let rtt = if packet.timestamps.is_some() { answered } else { rtt };
             sending.acknowledged(position, below.saturating_sub(first), rtt, packet.at);
         }
-        self.counts.acknowledged();
+        if self.first_byte.is_some_and(|first| position > first) {
+            self.counts.acknowledged();
+        }
         self.acknowledged = self.acknowledged.max(Some(position));
         position
     }

@@ -137,6 +137,15 @@ fn a_transfer_is_counted_from_its_handshake_on() {
 }
 
 #[test]
+fn an_initial_window_ends_with_the_acknowledgement_of_some_of_it() {
+    let mut capture = Capture::new();
+    // A greeting of the server, sent before anything of the client's arrived.
+    let greeting = Segment { payload: 20, ..ack(0) };
+    capture.handshake(RTT).data(0).sent(false, greeting).data(1).wait(RTT).ack(2).data(2);
+    assert_eq!(capture.only().ends[0].initial_window.get(), 2 * u64::from(MSS));
+}
+
+#[test]
 fn a_capture_is_taken_where_answers_come_at_once() {
     let mut at_client = Capture::new();
     at_client.handshake(RTT).data(0).wait(RTT).ack(1);
