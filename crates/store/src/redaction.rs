@@ -129,7 +129,9 @@ impl Redaction {
     fn learn_name(&mut self, name: &str) {
         let is_common = ["localhost", "true", "false", "none", "null", "auto"].contains(&name);
         let is_found = name.starts_with('/') || name.parse::<IpAddr>().is_ok();
-        if name.chars().count() > 1 && !is_common && !is_found {
+        // A list of documents has the same few names, and each is compared with every word.
+        let is_new = !self.names.contains_key(name);
+        if name.chars().count() > 1 && !is_common && !is_found && is_new {
             let is_of_schema = WORDS.iter().any(|word| replace_word(word, name, "") != *word);
             self.names.insert(name.to_owned(), is_of_schema);
         }
