@@ -82,7 +82,7 @@ impl Counts {
         }
     }
 
-    /// Takes note that the other end acknowledged something.
+    /// Takes note that the other end acknowledged some of its data.
     pub(crate) fn acknowledged(&mut self) {
         self.had_acknowledgement |= self.data_packets > 0;
     }
@@ -97,9 +97,9 @@ impl Counts {
         self.packets == 0
     }
 
-    /// Returns true if its SYN was seen.
-    pub(crate) fn has_syn(&self) -> bool {
-        self.syns > 0
+    /// Returns how often its SYN was seen.
+    pub(crate) fn syns(&self) -> u64 {
+        self.syns
     }
 
     /// Returns true if it sent a FIN.

@@ -55,6 +55,8 @@ pub(crate) struct End {
     passages: Option<Box<[Passages; 2]>>,
     /// Identification and timestamp of the segment with the highest bytes.
     newest: (Option<u16>, Option<u32>),
+    /// Bytes of its data.
+    newest_bytes: u32,
     /// Above zero where its identifications count up, below where they are random.
     counting: i8,
     counts: Counts,
@@ -73,6 +75,17 @@ impl End {
     /// Returns an end without a packet. With `keeps_times`, the times of its packets are kept.
     pub(crate) fn new(keeps_times: bool) -> Self {
         Self { passages: keeps_times.then(Box::default), ..Self::default() }
+    }
+
+    /// Returns true for a segment that asks whether the other end is still there with the last byte of what was
+    /// acknowledged (RFC 9293, 3.8.4): it says nothing of a loss. A segment that has no other byte is sent again.
+    #[inline]
+    pub(crate) fn keeps_alive(&self, packet: &Packet) -> bool {
+        packet.payload == 1
+            && packet.flags & (flags::SYN | flags::FIN | flags::RST) == 0
+            && self.newest_bytes > 1
+            && self.next() == Some(packet.next())
+            && self.acknowledged >= self.next
     }
 
     /// Counts a segment that this end sent. Returns false if it was captured before.
@@ -156,6 +169,7 @@ impl End {
             self.counting = if counts { self.counting.saturating_add(1) } else { self.counting.saturating_sub(1) };
         }
         self.newest = (packet.identification, time);
+        self.newest_bytes = packet.payload;
     }
 
     /// Returns true if a segment that arrives below others was sent before them: its timestamp is older than that of
@@ -195,7 +209,9 @@ impl End {
             let rtt = if packet.timestamps.is_some() { answered } else { rtt };
             sending.acknowledged(position, below.saturating_sub(first), rtt, packet.at);
         }
-        self.counts.acknowledged();
+        if self.first_byte.is_some_and(|first| position > first) {
+            self.counts.acknowledged();
+        }
         self.acknowledged = self.acknowledged.max(Some(position));
         position
     }
@@ -260,7 +276,12 @@ impl End {
 
     /// Returns true if its SYN was seen.
     pub(crate) fn has_syn(&self) -> bool {
-        self.counts.has_syn()
+        self.syns() > 0
+    }
+
+    /// Returns how often its SYN was seen.
+    pub(crate) fn syns(&self) -> u64 {
+        self.counts.syns()
     }
 
     /// Returns the size of segments that its SYN offers.

@@ -114,6 +114,13 @@ impl Flow {
         }
         let [first, second] = &mut self.ends;
         let (end, other) = if is_from_first { (first, second) } else { (second, first) };
+        let without_data;
+        let packet = if end.keeps_alive(packet) {
+            without_data = Packet { payload: 0, ..*packet };
+            &without_data
+        } else {
+            packet
+        };
         if !end.count(packet) {
             return;
         }
@@ -175,9 +182,11 @@ impl Flow {
         }
     }
 
-    /// Returns the time that the handshake took at the end that opened the connection, or as much of it as passed.
+    /// Returns the time that the handshake took at the end that opened the connection, or as much of it as passed;
+    /// `None` if a part of it was sent again, since the time without an answer is no round trip.
     pub(crate) fn handshake_time(&self) -> Option<Span> {
-        let opened = self.opened.filter(|_| self.has_handshake)?;
+        let was_sent_once = self.ends.iter().all(|end| end.syns() <= 1);
+        let opened = self.opened.filter(|_| self.has_handshake && was_sent_once)?;
         Some(opened.since(self.first)).filter(|span| *span > Span::ZERO)
     }
 

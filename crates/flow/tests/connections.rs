@@ -137,6 +137,15 @@ fn a_transfer_is_counted_from_its_handshake_on() {
 }
 
 #[test]
+fn an_initial_window_ends_with_the_acknowledgement_of_some_of_it() {
+    let mut capture = Capture::new();
+    // A greeting of the server, sent before anything of the client's arrived.
+    let greeting = Segment { payload: 20, ..ack(0) };
+    capture.handshake(RTT).data(0).sent(false, greeting).data(1).wait(RTT).ack(2).data(2);
+    assert_eq!(capture.only().ends[0].initial_window.get(), 2 * u64::from(MSS));
+}
+
+#[test]
 fn a_capture_is_taken_where_answers_come_at_once() {
     let mut at_client = Capture::new();
     at_client.handshake(RTT).data(0).wait(RTT).ack(1);
@@ -530,6 +539,28 @@ fn packets_from_below_what_was_acknowledged_ask_for_the_window() {
 }
 
 #[test]
+fn a_byte_that_keeps_a_connection_alive_was_not_lost() {
+    let last_byte = Segment { payload: 1, sequence: 999 + MSS, ..data(0) };
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).wait(RTT).ack(1);
+    for _ in 0..2 {
+        capture.wait(Span::from_secs(30)).sent(true, last_byte).wait(RTT).ack(1);
+    }
+    capture.data(1).wait(RTT).ack(2);
+    let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    let client = &flows[0].ends[0];
+    assert_eq!((client.data_packets, client.unique_bytes.get()), (2, 2 * u64::from(MSS)));
+    assert_eq!((client.retransmitted_packets, client.retransmitted_bytes.get()), (0, 0));
+    assert_eq!(transfers[0].evidence.capture.as_ref().unwrap().probes, 2);
+
+    let mut capture = Capture::new();
+    let byte = Segment { payload: 1, ..data(0) };
+    capture.handshake(RTT).sent(true, byte).ack(0).sent(false, Segment { acknowledgement: 1_001, ..ack(0) });
+    let flow = capture.wait(Span::from_millis(300)).sent(true, byte).only();
+    assert_eq!(flow.ends[0].retransmitted_packets, 1, "its acknowledgement was lost behind the capture");
+}
+
+#[test]
 fn a_pace_and_parts_of_segments_are_seen_in_the_trains() {
     let mut capture = Capture::new();
     capture.handshake(Span::from_millis(40));
@@ -683,6 +714,26 @@ fn a_syn_that_is_sent_again_is_counted_and_its_answer_measures_nothing() {
     let flow = capture.only();
     assert_eq!((flow.ends[0].syns, flow.ends[0].packets), (2, 2));
     assert_eq!(flow.ends[0].rtt, None);
+}
+
+#[test]
+fn a_handshake_of_which_a_part_was_sent_again_shows_no_idle_round_trip() {
+    let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() };
+    let syn_ack = flags::SYN | flags::ACK;
+    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: syn_ack, ..syn };
+    let idle = |lost: &[Segment]| {
+        let mut capture = Capture::new();
+        for segment in lost {
+            capture.sent(true, *segment).wait(Span::from_secs(1));
+        }
+        capture.sent(true, syn).wait(RTT).sent(false, answer).data(0).wait(RTT).ack(1);
+        evidence(&mut capture).idle_rtt
+    };
+    assert_eq!((idle(&[]), idle(&[syn])), (Some(RTT), None));
+    let mut capture = Capture::new();
+    capture.sent(true, syn).sent(false, answer).wait(Span::from_secs(1)).sent(false, answer).wait(RTT);
+    capture.data(0).ack(1);
+    assert_eq!(evidence(&mut capture).idle_rtt, None, "the answer was lost behind the capture");
 }
 
 /// Compares captures of which no times are known.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
 use flate2::read::MultiGzDecoder;
@@ -71,6 +71,8 @@ impl Redaction {
             peer: self.text_of_names(&document.peer),
             address: self.text(&document.address),
             path_key: self.text_of_names(&document.path_key),
+            campaign: self.text(&document.campaign),
+            cell: self.text(&document.cell),
             request_key: self.text(&document.request_key),
             program: self.text(&document.program),
             facts,
@@ -127,7 +129,9 @@ impl Redaction {
     fn learn_name(&mut self, name: &str) {
         let is_common = ["localhost", "true", "false", "none", "null", "auto"].contains(&name);
         let is_found = name.starts_with('/') || name.parse::<IpAddr>().is_ok();
-        if name.chars().count() > 1 && !is_common && !is_found {
+        // A list of documents has the same few names, and each is compared with every word.
+        let is_new = !self.names.contains_key(name);
+        if name.chars().count() > 1 && !is_common && !is_found && is_new {
             let is_of_schema = WORDS.iter().any(|word| replace_word(word, name, "") != *word);
             self.names.insert(name.to_owned(), is_of_schema);
         }
@@ -193,22 +197,40 @@ impl Redaction {
     fn word(&mut self, word: &str) -> String {
         let inner = word.trim_end_matches(['.', ':']);
         let end = &word[inner.len()..];
-        let new = if inner.contains("://") {
-            self.replacement("url", inner)
-        } else if let Ok(address) = inner.trim_matches(['[', ']']).parse::<IpAddr>() {
-            self.address(address).to_string()
-        } else if let Ok(address) = inner.parse::<SocketAddr>() {
-            SocketAddr::new(self.address(address.ip()), address.port()).to_string()
-        } else if let Some((address, length)) = inner.split_once('/').and_then(prefix) {
-            format!("{}/{length}", self.address(address))
+        if inner.contains("://") {
+            self.replacement("url", inner) + end
         } else if is_mac(inner) {
-            self.replacement("mac", &inner.to_ascii_lowercase())
-        } else if (inner.starts_with('/') || inner.starts_with("~/")) && inner.len() > 2 {
-            self.replacement("/path", inner)
+            self.replacement("mac", &inner.to_ascii_lowercase().replace('-', ":")) + end
+        } else if let Some((host, path)) = path(inner) {
+            self.addresses(host) + &self.replacement("/path", path) + end
         } else {
-            inner.to_owned()
-        };
-        new + end
+            self.addresses(word)
+        }
+    }
+
+    /// Replaces the addresses in a word, whatever else it has: ports, a zone, the length of a prefix, a field's name.
+    fn addresses(&mut self, word: &str) -> String {
+        let is_of_v6 = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
+        let without_v6 = self.runs(word, is_of_v6, |run| run.parse().ok().map(IpAddr::V6));
+        self.runs(&without_v6, |c| c.is_ascii_digit() || c == '.', |run| run.parse().ok().map(IpAddr::V4))
+    }
+
+    /// Replaces the runs of such characters that are addresses and no part of a longer name.
+    fn runs(&mut self, word: &str, is_of: impl Fn(char) -> bool, parse: impl Fn(&str) -> Option<IpAddr>) -> String {
+        let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        let (mut done, mut rest) = (String::with_capacity(word.len()), word);
+        while let Some(start) = rest.find(&is_of) {
+            done.push_str(&rest[..start]);
+            let run = &rest[start..];
+            let (run, after) = run.split_at(run.find(|c: char| !is_of(c)).unwrap_or(run.len()));
+            let is_whole = !is_part(done.chars().next_back()) && !is_part(after.chars().next());
+            let found = candidates(run).find_map(|text| Some((parse(text)?, text.len()))).filter(|_| is_whole);
+            let replaced = found.map_or(0, |(_, length)| length);
+            done.extend(found.map(|(address, _)| self.address(address).to_string()));
+            done.push_str(&run[replaced..]);
+            rest = after;
+        }
+        done + rest
     }
 
     /// Loopback and unspecified addresses show nothing and stay.
@@ -273,13 +295,26 @@ fn is_separator(c: char) -> bool {
     c.is_whitespace() || "\"'`(),;=<>{}|→@".contains(c)
 }
 
-fn prefix((address, length): (&str, &str)) -> Option<(IpAddr, u8)> {
-    Some((address.parse().ok()?, length.parse().ok()?))
+/// Returns the texts of a run of characters of addresses that may be one: it may end a sentence, or with a port behind
+/// a dot as `tcpdump` writes it.
+fn candidates(run: &str) -> impl Iterator<Item = &str> {
+    let without_port = run.rsplit_once('.').map(|(address, _)| address);
+    [run, run.trim_end_matches(['.', ':'])].into_iter().chain(without_port)
 }
 
-/// Returns whether it is six bytes in hexadecimal with colons between.
+/// Returns what stands before a path, and the path: it begins the word, or follows the colon behind a host. The two
+/// colons at the end of a prefix of IPv6 are none behind a host.
+fn path(word: &str) -> Option<(&str, &str)> {
+    let begins = |text: &str| (text.starts_with('/') || text.starts_with("~/")) && text.len() > 2;
+    let colons = word.match_indices(':').map(|(at, _)| at + 1).filter(|at| !word[..*at].ends_with("::"));
+    let at = [0].into_iter().chain(colons).find(|at| begins(&word[*at..]))?;
+    Some(word.split_at(at))
+}
+
+/// Returns whether it is six bytes in hexadecimal with colons or dashes between.
 fn is_mac(word: &str) -> bool {
-    word.len() == 17 && word.split(':').all(|byte| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok())
+    let is_byte = |byte: &str| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok();
+    word.len() == 17 && [':', '-'].into_iter().any(|between| word.split(between).all(is_byte))
 }
 
 /// Replaces `name` where it is a word of its own.
@@ -332,6 +367,28 @@ mod tests {
     }
 
     #[test]
+    fn addresses_are_found_whatever_stands_around_them() {
+        for (text, redacted) in [
+            ("fe80::5054:ff:fe12:3456%eth0", "2001:db8::1%eth0"),
+            ("[fe80::5054:ff:fe12:3456%eth0]:5201", "[2001:db8::1%eth0]:5201"),
+            ("up to 2001:db8:9::", "up to 2001:db8::1"),
+            ("2001:db8:9::/48", "2001:db8::1/48"),
+            ("10.1.2.3/5201", "198.18.0.1/5201"),
+            ("10.1.2.3-10.1.2.9", "198.18.0.1-198.18.0.2"),
+            ("[10.1.2.3]:5201", "[198.18.0.1]:5201"),
+            ("peer:10.1.2.3:5201", "peer:198.18.0.1:5201"),
+            ("10.1.2.3.5201 > 10.1.2.9.22:", "198.18.0.1.5201 > 198.18.0.2.22:"),
+            ("10.1.2.3!", "198.18.0.1!"),
+            ("AA-bb-cc-dd-ee-0f", "00:00:5e:00:00:01"),
+            ("10.1.2.3:/home/me/x and beta:~/y", "198.18.0.1:/path-1 and beta:/path-2"),
+        ] {
+            assert_eq!(Redaction::default().text(text), redacted);
+        }
+        let text = "TCP download::1 at 12:30:45, std::fmt, 94.1, r1.2.3.4 and v1.10.0.3x";
+        assert_eq!(Redaction::default().text(text), text);
+    }
+
+    #[test]
     fn loopback_stays() {
         assert_eq!(Redaction::default().text("127.0.0.1:5201 [::1]:5201 0.0.0.0"), "127.0.0.1:5201 [::1]:5201 0.0.0.0");
     }
@@ -363,6 +420,20 @@ mod tests {
             StoredDocument { host: "sender".to_owned(), path_key: "sender → gamma".to_owned(), ..Default::default() };
         let redacted = redaction.document(&document);
         assert!(!redacted.path_key.contains("sender") && !redacted.host.contains("sender"), "{redacted:?}");
+    }
+
+    #[test]
+    fn a_campaign_is_named_after_a_host() {
+        let document = StoredDocument {
+            host: "alpha".to_owned(),
+            peer: "beta".to_owned(),
+            campaign: "from alpha to 10.1.2.3".to_owned(),
+            cell: "1: beta".to_owned(),
+            ..Default::default()
+        };
+        let redacted = Redaction::default().document(&document);
+        assert_eq!((redacted.campaign.as_str(), redacted.host.as_str()), ("from name-1 to 198.18.0.1", "name-1"));
+        assert_eq!((redacted.cell.as_str(), redacted.peer.as_str()), ("1: name-2", "name-2"));
     }
 
     #[test]

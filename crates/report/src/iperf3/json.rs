@@ -4,14 +4,14 @@
 use fullpipe_record::{
     Buffer, Direction, Interval, Measurement, Request, SocketReadback, StreamInterval, StreamSummary, Transport,
 };
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use serde::{Serialize, Serializer};
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
 
 use super::line::Arrived;
 use super::text::congestion;
-use super::view::{Course, Totals, arrived, is_empty_rest, times, together, window};
+use super::view::{Course, Extremes, Totals, arrived, is_empty_rest, times, together, window};
 use super::{Connections, Role, TestHeader, amount, socket};
 
 /// The JSON of one test.
@@ -510,13 +510,33 @@ struct EndSender {
     socket: u32,
     #[serde(flatten)]
     amount: Amount,
+    #[serde(flatten)]
+    figures: Option<SenderFigures>,
+    sender: bool,
+}
+
+/// Figures of a sender, which a server that receives does not know.
+#[derive(Debug, Serialize)]
+struct SenderFigures {
     retransmits: u64,
     max_snd_cwnd: u64,
     max_snd_wnd: u64,
     max_rtt: u64,
     min_rtt: u64,
     mean_rtt: u64,
-    sender: bool,
+}
+
+impl SenderFigures {
+    fn of(retransmits: SegCount, extremes: Extremes) -> Self {
+        Self {
+            retransmits: retransmits.get(),
+            max_snd_cwnd: extremes.window,
+            max_snd_wnd: extremes.peer_window,
+            max_rtt: extremes.rtt_max,
+            min_rtt: extremes.rtt_min,
+            mean_rtt: extremes.rtt_mean(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -635,12 +655,7 @@ impl Totals<'_> {
         let sender = EndSender {
             socket: number,
             amount: sent,
-            retransmits: stream.retransmits.unwrap_or_default().get(),
-            max_snd_cwnd: extremes.window,
-            max_snd_wnd: extremes.peer_window,
-            max_rtt: extremes.rtt_max,
-            min_rtt: extremes.rtt_min,
-            mean_rtt: extremes.rtt_mean(),
+            figures: stream.retransmits.map(|retransmits| SenderFigures::of(retransmits, extremes)),
             sender: self.sends,
         };
         let amount = Amount::of(0.0, self.receiving, stream.received);
@@ -653,8 +668,9 @@ impl Totals<'_> {
         let sends = self.sends;
         match transport {
             Transport::Tcp => {
-                let sum_sent =
-                    EndSum { amount: sent, retransmits: Some(self.retransmits()), loss: None, sender: sends };
+                let is_known = self.streams.iter().any(|stream| stream.retransmits.is_some());
+                let retransmits = is_known.then(|| self.retransmits());
+                let sum_sent = EndSum { amount: sent, retransmits, loss: None, sender: sends };
                 let sum_received = EndSum { amount: received, retransmits: None, loss: None, sender: sends };
                 Sums { sum: None, sum_sent, sum_received }
             }
@@ -663,7 +679,9 @@ impl Totals<'_> {
                 let of_datagrams =
                     |amount, loss, sender| EndSum { amount, retransmits: None, loss: Some(loss), sender };
                 let sent_only = Arrived { datagrams: self.datagrams_sent(), ..Arrived::default() };
-                let whole = Amount::of(0.0, self.receiving, self.sent());
+                // iperf3 writes the time of the receiver, but the rate in the time of the sender.
+                let rate = sent.bits_per_second;
+                let whole = Amount { bits_per_second: rate, ..Amount::of(0.0, self.receiving, self.sent()) };
                 Sums {
                     sum: Some(of_datagrams(whole, Loss::of_sent(arrived, self.datagrams_sent()), sends)),
                     sum_sent: of_datagrams(sent, Loss::of(sent_only), true),

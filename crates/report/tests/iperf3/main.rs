@@ -53,6 +53,20 @@ fn events_are_one_line_each_and_say_what_the_document_says() {
 }
 
 #[test]
+fn a_server_that_receives_states_no_figures_of_the_sender() {
+    let mut seen = seen(&request(), Role::Server);
+    seen.streams[0].retransmits = None;
+    let mut json = fresh(Role::Server, &request());
+    json.connected(&test_header(), &connections(&request()));
+    let event: serde_json::Value = serde_json::from_str(&json.results(&seen)).unwrap();
+    let [sum, sender] = [&event["data"]["sum_sent"], &event["data"]["streams"][0]["sender"]];
+    for figure in ["retransmits", "max_snd_cwnd", "mean_rtt"] {
+        assert!(sum.get(figure).is_none() && sender.get(figure).is_none(), "{event}");
+    }
+    assert_eq!((sender["socket"].as_u64(), sender["sender"].as_bool()), (Some(5), Some(false)));
+}
+
+#[test]
 fn a_test_that_never_began_has_a_start_and_an_error() {
     let mut json = fresh(Role::Client, &request());
     assert_eq!(json.failed("no luck"), "{\"event\":\"error\",\"data\":\"no luck\"}\n");

@@ -1,7 +1,7 @@
 //! Results of iperf3: one JSON object of a test (`-J`), or one for each event (`--json-stream`).
 
 use fullpipe_record::{Direction, StoredDocument, StoredFacts};
-use fullpipe_units::{Span, median, printable};
+use fullpipe_units::{ByteCount, Ratio, Span, median, printable};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -46,7 +46,6 @@ pub(super) fn read_stream<'b>(
 /// Returns the head of a test.
 pub(super) fn head(test: &Value) -> Result<StoredDocument, String> {
     let start = &test["start"];
-    let asked = &start["test_start"];
     let seconds = start["timestamp"].number("timesecs").ok_or_else(|| never_began(test))?;
     let started = Timestamp::from_second(seconds as i64).map_err(|_| "the start time of iperf3 is no time")?;
     let client = start["connecting_to"].string("host");
@@ -57,9 +56,9 @@ pub(super) fn head(test: &Value) -> Result<StoredDocument, String> {
         // "Linux NAME RELEASE …", as `uname -a` prints it.
         host: start.string("system_info").split_whitespace().nth(1).unwrap_or_default(),
         peer,
-        request_key: request_key(asked, start),
+        request_key: request_key(test),
         program: start.string("version"),
-        facts: directions(asked).into_iter().map(|direction| facts(test, direction)).collect(),
+        facts: directions(test).into_iter().map(|direction| facts(test, direction)).collect(),
     }
     .head())
 }
@@ -76,10 +75,15 @@ fn is_set(asked: &Value, name: &str) -> bool {
     asked.number(name).is_some_and(|number| number > 0.0)
 }
 
-fn directions(asked: &Value) -> Vec<Direction> {
-    if is_set(asked, "bidir") {
+/// Returns true for a test both ways, which version 3.12 shows by nothing but the sums of the second one.
+fn goes_both_ways(test: &Value) -> bool {
+    is_set(&test["start"]["test_start"], "bidir") || test["end"]["sum_sent_bidir_reverse"].is_object()
+}
+
+fn directions(test: &Value) -> Vec<Direction> {
+    if goes_both_ways(test) {
         vec![Direction::Upload, Direction::Download]
-    } else if is_set(asked, "reverse") {
+    } else if is_set(&test["start"]["test_start"], "reverse") {
         vec![Direction::Download]
     } else {
         vec![Direction::Upload]
@@ -91,8 +95,10 @@ fn streams(asked: &Value) -> Option<u16> {
 }
 
 /// Returns the load in words, as for a test of this program.
-fn request_key(asked: &Value, start: &Value) -> String {
-    let direction = match directions(asked)[..] {
+fn request_key(test: &Value) -> String {
+    let start = &test["start"];
+    let asked = &start["test_start"];
+    let direction = match directions(test)[..] {
         [Direction::Download] => "download",
         [_] => "upload",
         _ => "both ways",
@@ -108,14 +114,12 @@ fn request_key(asked: &Value, start: &Value) -> String {
 
 fn facts(test: &Value, direction: Direction) -> StoredFacts {
     let (start, end) = (&test["start"], &test["end"]);
-    let is_bidir = is_set(&start["test_start"], "bidir");
-    let is_second = is_bidir && direction == Direction::Download;
+    let is_second = goes_both_ways(test) && direction == Direction::Download;
     let of = |name: &str| &end[if is_second { format!("{name}_bidir_reverse") } else { name.to_owned() }];
     // Of datagrams, versions before 3.10 print only one sum, of those that were sent.
     let (sent, received) =
         (of("sum_sent"), if of("sum_received").is_object() { of("sum_received") } else { of("sum") });
-    let is_udp = start["test_start"].string("protocol") == "UDP";
-    let loss = received.percent("lost_percent").filter(|_| is_udp);
+    let loss = loss(test, received);
     let arrived = received.rate("bits_per_second").map(|rate| match loss {
         Some(loss) if !of("sum_received").is_object() => rate.scaled(1.0 - loss.get()),
         _ => rate,
@@ -123,15 +127,16 @@ fn facts(test: &Value, direction: Direction) -> StoredFacts {
     // A server that sends does not know what arrives.
     let arrived = arrived.filter(|rate| rate.bps() > 0).or_else(|| sent.rate("bits_per_second"));
     let cpu = &end["cpu_utilization_percent"];
-    let is_client = start["connecting_to"].is_object();
-    let host_sends = is_client == (direction == Direction::Upload);
+    let host_sends = host_sends(test, direction);
     let (cpu_sender, cpu_receiver) = if host_sends { ("host", "remote") } else { ("remote", "host") };
     let total = |end: &str| cpu.percent(&format!("{end}_total")).filter(|share| share.get() > 0.0);
     let has_error = test.get("error").is_some();
+    // A server that receives does not know what was sent, and writes zero.
+    let bytes = |sum: &Value| sum.bytes("bytes").filter(|bytes| bytes.get() > 0);
     StoredFacts {
         direction,
         rate: arrived,
-        rtt_loaded: rtt(end, is_bidir, direction),
+        rtt_loaded: rtt(test, direction),
         retransmits: sent.segments("retransmits"),
         loss,
         cpu_sender: total(cpu_sender),
@@ -139,23 +144,43 @@ fn facts(test: &Value, direction: Direction) -> StoredFacts {
         valid: !has_error && arrived.is_some_and(|rate| rate.bps() > 0),
         streams: streams(&start["test_start"]),
         buffer: start.bytes("sock_bufsize").filter(|bytes| bytes.get() > 0),
-        window: senders(end).filter_map(|sender| sender.bytes("max_snd_wnd")).max().filter(|window| window.get() > 0),
+        window: window(test, direction),
         congestion: Some(end.string("sender_tcp_congestion")).filter(|name| !name.is_empty()).map(str::to_owned),
-        sent: sent.bytes("bytes").or_else(|| received.bytes("bytes")),
+        sent: bytes(sent).or_else(|| bytes(received)),
         duration: received.seconds("seconds"),
         ..StoredFacts::default()
     }
 }
 
+/// Returns true if the host that wrote the result sent the data of this direction.
+fn host_sends(test: &Value, direction: Direction) -> bool {
+    test["start"]["connecting_to"].is_object() == (direction == Direction::Upload)
+}
+
+/// Returns the share of datagrams that were lost; `None` where none were counted, as by a server that sends.
+fn loss(test: &Value, received: &Value) -> Option<Ratio> {
+    let is_udp = test["start"]["test_start"].string("protocol") == "UDP";
+    received.percent("lost_percent").filter(|_| is_udp && is_set(received, "packets"))
+}
+
 /// Returns the median over the streams of one direction of their mean round-trip time, which the kernel of the sender
 /// estimated, in µs.
-fn rtt(end: &Value, is_bidir: bool, direction: Direction) -> Option<Span> {
-    let is_upload = direction == Direction::Upload;
-    let of_direction = senders(end).filter(|sender| !is_bidir || sender["sender"] == is_upload);
-    let means = of_direction.filter_map(|sender| sender.number("mean_rtt")).filter(|rtt| *rtt > 0.0);
+fn rtt(test: &Value, direction: Direction) -> Option<Span> {
+    let means = senders(test, direction).filter_map(|sender| sender.number("mean_rtt")).filter(|rtt| *rtt > 0.0);
     median(means.map(|micros| Span::from_micros(micros as u64)).collect())
 }
 
-fn senders(end: &Value) -> impl Iterator<Item = &Value> {
-    end["streams"].as_array().into_iter().flatten().map(|stream| &stream["sender"])
+/// Returns the largest window that a stream of one direction was allowed.
+fn window(test: &Value, direction: Direction) -> Option<ByteCount> {
+    let windows = senders(test, direction).filter_map(|sender| sender.bytes("max_snd_wnd"));
+    windows.max().filter(|window| window.get() > 0)
+}
+
+/// Returns the senders of the streams of one direction. Those of a test both ways that this host received have figures,
+/// too, but of its own end, whose kernel sent acknowledgements only.
+fn senders(test: &Value, direction: Direction) -> impl Iterator<Item = &Value> {
+    let is_bidir = goes_both_ways(test);
+    let all = test["end"]["streams"].as_array().filter(|_| !is_bidir || host_sends(test, direction));
+    let senders = all.into_iter().flatten().map(|stream| &stream["sender"]);
+    senders.filter(move |sender| !is_bidir || sender["sender"] == true)
 }

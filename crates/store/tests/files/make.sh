@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the files of iperf3 in this folder, by a real iperf3 over loopback; IPERF3 names one of version 3.17 or later,
-# which has --json-stream. The files of flent and pScheduler have the fields that these programs document.
+# which has --json-stream, and IPERF3_12 one of version 3.12, without which its files stay as they are. The files of
+# flent and pScheduler have the fields that these programs document.
 set -euo pipefail
 cd "$(dirname "$0")"
 iperf3="${IPERF3:-iperf3}"
@@ -22,6 +23,12 @@ run /dev/null iperf3-bidir.json --json --bidir --bitrate 20M
 run /dev/null iperf3-udp.json --json --udp --bitrate 5M
 run /dev/null iperf3-stream.jsonl --json-stream --bitrate 100M
 "$iperf3" --client 127.0.0.1 --port 9 --json >iperf3-refused.json || true
+
+if [ -n "${IPERF3_12:-}" ]; then
+    iperf3="$IPERF3_12"
+    run iperf3-3.12-bidir-server.json iperf3-3.12-bidir.json --json --bidir --bitrate 1M
+    run iperf3-3.12-udp-bidir-server.json /dev/null --json --udp --bidir --bitrate 1M
+fi
 
 # The host that ran it is of no interest.
 sed -i 's/"Linux [^"]*"/"Linux alpha 6.18.0 #1 SMP x86_64"/' iperf3-*

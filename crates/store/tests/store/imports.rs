@@ -9,6 +9,9 @@ const TCP: &[u8] = include_bytes!("../files/iperf3-tcp.json");
 const REVERSE: &[u8] = include_bytes!("../files/iperf3-reverse.json");
 const SERVER: &[u8] = include_bytes!("../files/iperf3-server.json");
 const BIDIR: &[u8] = include_bytes!("../files/iperf3-bidir.json");
+const OLD_BIDIR: &[u8] = include_bytes!("../files/iperf3-3.12-bidir.json");
+const OLD_BIDIR_SERVER: &[u8] = include_bytes!("../files/iperf3-3.12-bidir-server.json");
+const OLD_UDP_BIDIR_SERVER: &[u8] = include_bytes!("../files/iperf3-3.12-udp-bidir-server.json");
 const UDP: &[u8] = include_bytes!("../files/iperf3-udp.json");
 const STREAM: &[u8] = include_bytes!("../files/iperf3-stream.jsonl");
 const REFUSED: &[u8] = include_bytes!("../files/iperf3-refused.json");
@@ -70,6 +73,34 @@ fn a_test_both_ways_has_two_directions() {
     let directions: Vec<Direction> = head.facts.iter().map(|facts| facts.direction).collect();
     assert_eq!(directions, [Direction::Upload, Direction::Download]);
     assert!(head.facts.iter().all(|facts| facts.valid && is_about(facts.rate, 20.0)), "{head:?}");
+}
+
+#[test]
+fn a_test_both_ways_of_a_version_that_does_not_state_it_in_the_request() {
+    let head = only(OLD_BIDIR);
+    assert!(head.program == "iperf 3.12" && head.request_key.starts_with("tcp both ways, 1 stream"), "{head:?}");
+    let directions: Vec<Direction> = head.facts.iter().map(|facts| facts.direction).collect();
+    assert_eq!(directions, [Direction::Upload, Direction::Download]);
+    assert!(head.facts.iter().all(|facts| facts.valid && is_about(facts.rate, 1.0)), "{head:?}");
+}
+
+/// Its client received 131 072 bytes, and so did the server, over one stream each way.
+#[test]
+fn each_end_of_a_test_both_ways_knows_the_figures_of_what_it_sent() {
+    let sent = |head: &StoredDocument, end: usize| head.facts[end].sent.map(ByteCount::get);
+    let (client, server) = (only(OLD_BIDIR), only(OLD_BIDIR_SERVER));
+    for (head, sends) in [(&client, 0), (&server, 1)] {
+        let [own, other] = [&head.facts[sends], &head.facts[1 - sends]];
+        assert!(own.rtt_loaded.is_some() && own.window.is_some(), "{own:?}");
+        assert_eq!((other.rtt_loaded, other.window), (None, None), "{other:?}");
+        assert_eq!([sent(head, 0), sent(head, 1)], [Some(131_072); 2], "a server states no bytes for an upload");
+    }
+}
+
+#[test]
+fn a_server_that_sends_knows_no_loss() {
+    let facts = only(OLD_UDP_BIDIR_SERVER).facts;
+    assert_eq!([facts[0].loss, facts[1].loss], [Some(Ratio::ZERO), None]);
 }
 
 #[test]
