@@ -12,9 +12,9 @@ use crate::{InputError, WhatIfChange};
 
 /// Returns the whole answer for the `inputs` of a transfer between `hosts`, and one estimate for each of `what_ifs`.
 ///
-/// The equation rate = streams × window ÷ round trip is solved for the one that is left out. The rate is the bandwidth, or else
-/// the one that is wanted; the window is given, or what a buffer request yields, or what loss leaves. The prediction,
-/// the needs and the what-ifs then hold for the round trip that was given or followed.
+/// The equation rate = streams × window ÷ round trip is solved for the one that is left out. The rate is the bandwidth,
+/// or else the one that is wanted; the window is given, or what a buffer request yields, or what loss leaves. The
+/// prediction, the needs and the what-ifs then hold for the round trip that was given or followed.
 ///
 /// # Errors
 /// Too little to calculate from, or what contradicts itself.

@@ -64,8 +64,8 @@ impl Case {
         short::transfer_time(each, self.mss(hosts), self.path.rtt(), rate, self.path.forward.loss)
     }
 
-    /// Returns the steady rate that the bottleneck allows where no packet is lost: its payload, less what the congestion
-    /// control keeps free to find out its rate.
+    /// Returns the steady rate that the bottleneck allows where no packet is lost: its payload, less what the
+    /// congestion control keeps free to find out its rate.
     pub(crate) fn capacity_without_loss(mut self, hosts: &Hosts) -> Option<BitRate> {
         (self.path.forward.loss, self.path.reverse.loss) = (None, None);
         self.prediction(hosts).ceiling(Limit::Capacity).map(|ceiling| ceiling.kernel_model)

@@ -232,7 +232,7 @@ impl Scale {
     }
 
     /// Returns whether the label of a tick would be on that of no change.
-    fn is_crowded(&self, place: f64) -> bool {
+    fn is_too_near(&self, place: f64) -> bool {
         const LABEL: f64 = 0.06;
         let is_change = self.dimension == Dimension::Change && !self.is_base(place);
         is_change && (self.share(place) - self.share(self.base())).abs() < LABEL
@@ -247,7 +247,7 @@ impl Scale {
                 .map(|tick| tick * unit.size)
                 .collect(),
         };
-        let places: Vec<f64> = places.into_iter().filter(|place| !self.is_crowded(*place)).collect();
+        let places: Vec<f64> = places.into_iter().filter(|place| !self.is_too_near(*place)).collect();
         let last = places.len().saturating_sub(1);
         let label = |(index, place): (usize, f64)| {
             let number = ticks::label(self.dimension, place, unit.size);

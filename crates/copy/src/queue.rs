@@ -72,7 +72,7 @@ struct State {
     /// of that.
     again: BTreeSet<Job>,
     sent: BTreeMap<Job, OnItsWay>,
-    /// How often files were forgotten. To go through all rows each time takes too long where many fail.
+    /// Files that were forgotten, with how often. To go through all rows each time takes too long where many fail.
     forgotten: HashMap<u32, u32>,
     /// The chunk that each connection took last.
     taken: HashMap<u16, Job>,

@@ -373,8 +373,8 @@ pub(crate) const TICK_TOLERANCE: Span = Span::from_millis(10);
 pub(crate) const CLAMPED_WINDOW_SHARE: f64 = 0.75;
 /// Largest window that never needed a scale; 65 535 bytes are the most without one.
 pub(crate) const MAX_NEVER_SCALED_WINDOW: ByteCount = ByteCount::from_kib(32);
-/// Share of the handshake's window below which all later ones are scaled, as the sender does not know: Linux shifts by 3
-/// or more from a `tcp_rmem` of 512 KiB on.
+/// Share of the handshake's window below which all later ones are scaled, as the sender does not know: Linux shifts by
+/// 3 or more from a `tcp_rmem` of 512 KiB on.
 pub(crate) const MAX_SHRUNK_SHARE: f64 = 1.0 / 8.0;
 /// Most that a sender may send before anything is acknowledged: the window of a handshake has no scale (RFC 7323, 2.2).
 pub(crate) const MAX_FIRST_WINDOW: ByteCount = ByteCount::new(65_535);

@@ -56,8 +56,8 @@ pub struct BufferTriple {
 }
 
 impl BufferTriple {
-    /// Returns these sizes with another maximum. A larger default is lowered to it: a socket begins with the default, and
-    /// keeps it whatever the maximum is.
+    /// Returns these sizes with another maximum. A larger default is lowered to it: a socket begins with the default,
+    /// and keeps it whatever the maximum is.
     #[must_use]
     pub fn with_max(self, max: ByteCount) -> Self {
         Self { default: self.default.min(max), max, ..self }

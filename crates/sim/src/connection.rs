@@ -292,13 +292,13 @@ fn scales(plan: &Plan, offered: Option<u8>) -> [Option<u8>; 2] {
 pub(crate) fn overwrites_options(plan: &Plan) -> bool {
     let Plan { path, sender, receiver, request, .. } = plan;
     let opens = request.direction == Direction::Download;
-    let options: [(Edit, fn(&HostSettings) -> bool); 2] =
-        [(Edit::StripWindowScale, |host| host.window_scaling), (Edit::StripTimestamps, |host| host.timestamps)];
-    options.iter().any(|(edit, has)| {
+    let is_overwritten = |edit: &Edit, has: fn(&HostSettings) -> bool| {
         // An answer has an option only if the attempt arrived with it.
         let arrived = has(sender) && !path.forward.effects.edits.contains(edit);
         path.reverse.effects.edits.contains(edit) && has(receiver) && (opens || arrived)
-    })
+    };
+    is_overwritten(&Edit::StripWindowScale, |host| host.window_scaling)
+        || is_overwritten(&Edit::StripTimestamps, |host| host.timestamps)
 }
 
 fn in_256ths(share: kernel::Share) -> u16 {

@@ -11,14 +11,15 @@ use super::{Cell, RCLONE, RIVALS, Results, WITH_SERVERS, advantage};
 pub(super) fn page(measured: &[(Cell, Results)]) -> String {
     let over_ssh: Vec<&str> = RIVALS.into_iter().filter(|name| !WITH_SERVERS.contains(name)).chain([RCLONE]).collect();
     let mut page = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\">\
          <title>Copies over emulated paths</title><style>{STYLE}body{{max-width:880px;margin:1.5em auto;padding:0 16px;\
          background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif}}h1{{font-size:23px}}\
          h2{{font-size:19px;margin:1.5em 0 0}}p{{margin:.2em 0 .6em;color:var(--dim)}}\
          table{{border-collapse:collapse;font-size:13px}}td,th{{padding:1px 8px;text-align:left}}</style>\
          <h1>fullpipe copy next to other programs</h1>\
-         <p>Rate of the whole command ÷ that of another program in the same round, the median. Large dot: the fastest of \
-         the others, with the 95 % interval; small dots: the rest. Left of the line, the other is faster.</p>"
+         <p>Rate of the whole command ÷ that of another program in the same round, the median. Large dot: the fastest \
+         of the others, with the 95 % interval; small dots: the rest. Left of the line, the other is faster.</p>"
     );
     for (others, title) in [
         (&over_ssh[..], "Over ssh"),

@@ -27,7 +27,7 @@ const MORE_WAITING: Duration = Duration::from_secs(5);
 /// Time between two attempts meanwhile.
 const WAITING_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What is left to do for a file.
+/// The work that is left for a file.
 enum Left {
     /// These chunks of it are missing.
     Missing(Vec<Chunks>),

@@ -197,8 +197,8 @@ fn scale_stripped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
         .then_some(ReceiveWindowVerdict::WindowScaleStripped)
 }
 
-/// Returns whether all windows are a small part of that of the handshake, which has no scale (RFC 7323, section 2.2), and
-/// one ends before that did: the receiver scales them.
+/// Returns whether all windows are a small part of that of the handshake, which has no scale (RFC 7323, section 2.2),
+/// and one ends before that did: the receiver scales them.
 fn shrank_by_a_scale(figures: &Figures) -> bool {
     let most = later_samples(figures).filter_map(|sample| sample.tcp.snd_wnd).max();
     let first = answer(figures).and_then(|answer| answer.window);

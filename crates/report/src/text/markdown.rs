@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn paragraphs_and_items_are_wrapped_and_commands_are_not() {
         let long = "a word and another ".repeat(6);
-        let page = format!(
-            "# loss/policer\n\nAt: path\n\n{long}\nand [more](../more.md).\n\n* {long}\n  * [x](https://x.example/) {long}\n    \
-             goes on\n\n    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn != 0 and host ADDRESS' and more of it\n"
-        );
+        let paragraphs = format!("# loss/policer\n\nAt: path\n\n{long}\nand [more](../more.md).\n\n");
+        let items = format!("* {long}\n  * [x](https://x.example/) {long}\n    goes on\n\n");
+        let command = "    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn != 0 and host ADDRESS' and more of it\n";
+        let page = [&paragraphs, &items, command].concat();
         let text = markdown(&page, Style::PLAIN);
         assert!(text.starts_with("loss/policer\n\nAt: path\n\na word"), "{text}");
         assert!(text.contains("and more.\n\n* a word") && text.contains("\n  * x (https://x.example/) a"), "{text}");
