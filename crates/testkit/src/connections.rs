@@ -122,6 +122,12 @@ impl Carried {
         (over(self.shares.iter().min()), over(self.shares.iter().max()))
     }
 
+    /// Returns Jain's index of the shares: 1 if all are the same, and the inverse of their number if one has all.
+    pub fn fairness(&self) -> f64 {
+        let squares: f64 = self.shares.iter().map(|share| (*share as f64).powi(2)).sum();
+        (self.bytes() as f64).powi(2) / (self.shares.len() as f64 * squares)
+    }
+
     /// Returns the payload of all active connections while it counts.
     pub fn bytes(&self) -> u64 {
         self.shares.iter().sum()
@@ -356,6 +362,7 @@ mod tests {
         let mut called = false;
         let carried = FEW_CONNECTIONS.run(port, target, || called = true);
         assert_eq!((carried.refused, carried.wrong, carried.shares.len(), called), (0, 0, 4, true));
+        assert!((0.0..=1.001).contains(&carried.fairness()), "{carried:?}");
         assert!(carried.bytes() > 0 && carried.spread().0 <= 1.0 && carried.spread().1 >= 1.0, "{carried:?}");
     }
 

@@ -466,9 +466,11 @@ fn many_connections_have_the_same_share_and_the_right_bytes() {
         let many = ManyConnections { connections: 400, active: 60, duration: Duration::from_millis(1200) };
         let carried = many.run(relays.port, target, || ());
         assert_eq!((carried.refused, carried.wrong), (0, 0), "{kind:?}");
-        // In so short a time, and on a machine with other work, shares differ more than in `--example many`.
-        let (min, max) = carried.spread();
-        assert!(min > 0.3 && max < 3.0, "{kind:?}: from {min} to {max} of the mean");
+        // In so short a time, and on a machine with other work, shares differ more than in `--example many`: one has
+        // three times the mean now and then. Where half of them had twice as much as the others, the index is 0.9, and
+        // 0.5 where half had nothing.
+        let ((min, max), fairness) = (carried.spread(), carried.fairness());
+        assert!(min > 0.3 && fairness > 0.75, "{kind:?}: {fairness}, from {min} to {max} of the mean");
     }
 }
 
