@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_experiment::Interrupt;
+use fullpipe_sys::ends_within;
 use fullpipe_units::ByteCount;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -174,18 +175,6 @@ fn end(script: &mut Child, within: Duration) {
         }
     }
     let _ = script.wait();
-}
-
-/// Returns whether the script ends within so long.
-fn ends_within(script: &mut Child, within: Duration) -> bool {
-    let deadline = Instant::now() + within;
-    while matches!(script.try_wait(), Ok(None)) {
-        if Instant::now() >= deadline {
-            return false;
-        }
-        thread::sleep(POLL_INTERVAL);
-    }
-    true
 }
 
 /// Hands over each line as it comes, on a thread that ends with the last writer.

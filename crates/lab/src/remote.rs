@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_sys::{Unsharing, seqpacket_pair, unshare_before_exec};
+use fullpipe_sys::{Unsharing, ends_within, seqpacket_pair, unshare_before_exec};
 use fullpipe_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -26,9 +26,6 @@ use crate::protocol::{Blueprint, Layout, Reply, Request, receive, send};
 
 /// The longest that the keeper may take over anything. Everything that it does is a handful of system calls.
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Interval of the checks whether it has ended.
-const CHECK: Duration = Duration::from_millis(2);
 
 /// The devices at both ends of a stretch, in the order of the path, and their layout.
 pub(crate) struct Devices {
@@ -170,18 +167,6 @@ impl Drop for Remote {
             ends_within(&mut self.process, TIMEOUT);
         }
     }
-}
-
-/// Returns whether `process` ends within `time`.
-fn ends_within(process: &mut Child, time: Duration) -> bool {
-    let deadline = Instant::now() + time;
-    while matches!(process.try_wait(), Ok(None)) {
-        if Instant::now() >= deadline {
-            return false;
-        }
-        thread::sleep(CHECK);
-    }
-    true
 }
 
 impl Ended {

@@ -31,8 +31,9 @@ impl KeptIntervals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::{Direction, StreamInterval, TcpInfo};
-    use fullpipe_units::{BitRate, ByteCount, Span};
+    use crate::fixture;
+    use fullpipe_record::{StreamInterval, TcpInfo};
+    use fullpipe_units::ByteCount;
 
     fn interval(streams: u16) -> Interval {
         let stream = |stream| StreamInterval {
@@ -43,21 +44,7 @@ mod tests {
             retransmits: None,
             tcp: Some(Box::new(TcpInfo::default())),
         };
-        Interval {
-            direction: Direction::Upload,
-            from: Span::ZERO,
-            to: Span::from_secs(1),
-            bytes: ByteCount::ZERO,
-            rate: BitRate::ZERO,
-            retransmits: None,
-            rtt: None,
-            echo_rtt: None,
-            cwnd: None,
-            omitted: false,
-            datagrams_sent: None,
-            datagrams: None,
-            streams: (0..streams).map(stream).collect(),
-        }
+        Interval { streams: (0..streams).map(stream).collect(), ..fixture::interval(0) }
     }
 
     fn kernels_views(kept: &KeptIntervals) -> usize {

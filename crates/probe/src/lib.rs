@@ -6,6 +6,8 @@
 mod client;
 mod destination;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod iperf2;
 mod kept_intervals;
 mod machine;

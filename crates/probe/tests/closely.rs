@@ -1,48 +1,19 @@
 //! A test that is watched closely.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+mod support;
 
-use fullpipe_probe::{Connected, Destination, ServeOptions, Snapshot, TestEvent, TestText, serve, watch_closely};
-use fullpipe_record::{Interval, Measurement, Request};
-use fullpipe_testkit::{free_port, wait_for_listener};
+use std::sync::atomic::AtomicBool;
+
+use fullpipe_probe::{Destination, Snapshot, TestEvent, watch_closely};
+use fullpipe_record::{Measurement, Request};
 use fullpipe_units::{BitRate, Span};
 
-/// The output that no client asks for.
-struct Silent;
-
-impl TestText for Silent {
-    fn interval(&mut self, _: &Interval) -> String {
-        String::new()
-    }
-
-    fn results(&self, _: &Measurement) -> String {
-        String::new()
-    }
-}
-
-fn silent(_: SocketAddr, _: &Connected) -> (String, Box<dyn TestText>) {
-    (String::new(), Box::new(Silent))
-}
-
-/// Runs `test` against a server on a port of its own.
-fn with_server(test: impl FnOnce(&Destination)) {
-    let (port, over) = (free_port(), Arc::new(AtomicBool::new(false)));
-    let bind = Some(IpAddr::from(Ipv4Addr::LOCALHOST));
-    let options = ServeOptions { bind, port, iperf2: false, ..ServeOptions::default() };
-    let ended = Arc::clone(&over);
-    let server = thread::spawn(move || serve(&options, silent, &ended, &mut |_| {}));
-    wait_for_listener(port);
-    test(&Destination { host: "127.0.0.1".to_owned(), port, ..Destination::default() });
-    over.store(true, Ordering::Relaxed);
-    server.join().unwrap().unwrap();
-}
+use support::with_server;
 
 #[test]
 fn the_counts_so_far_lead_to_those_of_the_whole() {
-    with_server(|destination| {
+    with_server(|port| {
+        let destination = &Destination { host: "127.0.0.1".to_owned(), port, ..Destination::default() };
         let rate = Some(BitRate::from_mbps(20));
         let request = Request { streams: 2, duration: Span::from_millis(2_500), rate, ..Request::default() };
         let (mut snapshots, mut so_far): (Vec<Snapshot>, Vec<Measurement>) = (Vec::new(), Vec::new());

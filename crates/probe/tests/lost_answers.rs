@@ -1,46 +1,19 @@
 //! Tests over UDP on a path that loses the first answer of each stream.
 
+mod support;
+
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use fullpipe_probe::{Connected, Destination, ServeOptions, TestText, measure, serve};
-use fullpipe_record::{Direction, Interval, Measurement, Request, Transport};
-use fullpipe_testkit::{free_port, wait_for_listener};
+use fullpipe_probe::{Destination, measure};
+use fullpipe_record::{Direction, Measurement, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-/// The output that no client asks for.
-struct Silent;
-
-impl TestText for Silent {
-    fn interval(&mut self, _: &Interval) -> String {
-        String::new()
-    }
-
-    fn results(&self, _: &Measurement) -> String {
-        String::new()
-    }
-}
-
-fn silent(_: SocketAddr, _: &Connected) -> (String, Box<dyn TestText>) {
-    (String::new(), Box::new(Silent))
-}
-
-/// Runs `test` with the port of a server on this host.
-fn with_server(test: impl FnOnce(u16)) {
-    let (port, over) = (free_port(), Arc::new(AtomicBool::new(false)));
-    let bind = Some(IpAddr::from(Ipv4Addr::LOCALHOST));
-    let options = ServeOptions { bind, port, iperf2: false, ..ServeOptions::default() };
-    let ended = Arc::clone(&over);
-    let server = thread::spawn(move || serve(&options, silent, &ended, &mut |_| {}));
-    wait_for_listener(port);
-    test(port);
-    over.store(true, Ordering::Relaxed);
-    server.join().unwrap().unwrap();
-}
+use support::with_server;
 
 /// Passes connections and datagrams on to `server`, except for the first datagram that comes back to each client.
 /// Returns the port for clients.

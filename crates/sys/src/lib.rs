@@ -4,6 +4,7 @@
 //! there, so little is left here.
 
 mod capture;
+mod child;
 mod connections;
 mod control;
 mod datagrams;
@@ -30,6 +31,7 @@ mod usage;
 mod zero_copy;
 
 pub use capture::{CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer, MAX_PEERS};
+pub use child::ends_within;
 pub use connections::{Connection, Connections};
 pub use datagrams::{
     Arrival, MAX_MESSAGES, MAX_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages, stamp_arrivals,

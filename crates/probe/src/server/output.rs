@@ -52,8 +52,8 @@ impl OutputBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::{Direction, Request};
-    use fullpipe_units::{BitRate, ByteCount, Span};
+    use crate::fixture;
+    use fullpipe_record::Request;
 
     struct OneLine;
 
@@ -75,26 +75,8 @@ mod tests {
         let mut output = OutputBuffer::new(printer, ([192, 0, 2, 1], 40_000).into(), &connected);
         assert_eq!(output.lines, "192.0.2.1:40000\n");
         for second in 0..50_000 {
-            output.interval(&interval(second));
+            output.interval(&fixture::interval(second));
         }
         assert!((MAX_TEXT..MAX_TEXT + 1000).contains(&output.lines.len()), "{}", output.lines.len());
-    }
-
-    fn interval(second: u64) -> Interval {
-        Interval {
-            direction: Direction::Upload,
-            from: Span::from_secs(second),
-            to: Span::from_secs(second + 1),
-            bytes: ByteCount::from_mib(1),
-            rate: BitRate::from_mbps(8),
-            retransmits: None,
-            rtt: None,
-            echo_rtt: None,
-            cwnd: None,
-            omitted: false,
-            datagrams_sent: None,
-            datagrams: None,
-            streams: Vec::new(),
-        }
     }
 }

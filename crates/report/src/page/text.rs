@@ -4,7 +4,7 @@ use fullpipe_chart::Figures;
 use fullpipe_units::printable;
 
 use super::{Article, View};
-use crate::text::{Align, Style, Table, heading, wrapped};
+use crate::text::{Align, Style, Table, cut, heading, wrapped};
 
 pub(super) fn article(article: &Article, style: Style) -> String {
     let mut text = wrapped(&printable(&article.headline), 0, |line| style.bold(line));
@@ -30,15 +30,9 @@ pub(super) fn article(article: &Article, style: Style) -> String {
 /// Characters of a cell that is not the last of its row.
 const CELL: usize = 26;
 
-/// Returns a cell that is not too long for its column.
-fn cut(cell: &str) -> String {
-    let is_long = cell.chars().nth(CELL).is_some();
-    if is_long { cell.chars().take(CELL - 1).chain(['…']).collect() } else { cell.to_owned() }
-}
-
 /// Returns a table with as many of its columns as fit.
 fn table(figures: &Figures, style: Style) -> String {
-    let short = |cell: &String| printable(&cut(cell));
+    let short = |cell: &String| printable(&cut(cell, CELL));
     let mut columns = figures.heads.len();
     let width = |column: usize| {
         let cells = figures.rows.iter().filter_map(|row| row.get(column)).chain(figures.heads.get(column));

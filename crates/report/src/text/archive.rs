@@ -6,7 +6,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span, counted, printable};
 
-use super::style::{Style, heading, wrapped};
+use super::style::{Style, cut, heading, wrapped};
 use super::table::{Align, Table, or_dash};
 
 /// Characters of an identifier that are shown: its end, because documents of one hour begin alike.
@@ -45,7 +45,7 @@ pub fn stored(documents: &[StoredDocument], style: Style) -> String {
         table.row([
             short_id(&document.id).to_owned(),
             minute(&document.started),
-            cut(&printable(to)),
+            cut(&printable(to), MAX_PEER),
             or_dash(rate.map(|rate| rate.to_string())),
             result(document),
         ]);
@@ -74,13 +74,6 @@ pub(crate) fn short_id(id: &str) -> &str {
 /// Returns a time in RFC 3339 to the minute.
 fn minute(started: &str) -> String {
     started.chars().take("2026-03-12T10:00".len()).collect::<String>().replace('T', " ")
-}
-
-fn cut(name: &str) -> String {
-    if name.chars().count() <= MAX_PEER {
-        return name.to_owned();
-    }
-    name.chars().take(MAX_PEER - 1).chain(['…']).collect()
 }
 
 /// Returns one document with all that is known of it.

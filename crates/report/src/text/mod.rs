@@ -29,7 +29,7 @@ pub(crate) use diagnosis::{limit_name, reason};
 pub(crate) use difference::change;
 pub(crate) use measurement::round_trip;
 pub(crate) use simulation::described;
-pub(crate) use style::{heading, wrapped};
+pub(crate) use style::{cut, heading, wrapped};
 pub(crate) use sweep::{added_rtt, ended_early, interval, minutes, named_settings, rate_map, sweep_sentences};
 pub(crate) use table::{Align, Table};
 pub(crate) use two_captures::field;

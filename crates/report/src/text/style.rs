@@ -43,6 +43,12 @@ pub(crate) fn heading(style: Style, text: &str) -> String {
     format!("\n{}", wrapped(text, 0, |line| style.bold(line)))
 }
 
+/// Returns the first `max` characters, of which the last is an ellipsis where there are more.
+pub(crate) fn cut(text: &str, max: usize) -> String {
+    let is_long = text.chars().nth(max).is_some();
+    if is_long { text.chars().take(max - 1).chain(['…']).collect() } else { text.to_owned() }
+}
+
 /// Returns text in lines of at most 80 columns, indented by so many.
 pub fn paragraph(text: &str, indent: usize) -> String {
     wrapped(text, indent, str::to_owned)

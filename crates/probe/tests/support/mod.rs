@@ -1,0 +1,40 @@
+//! A server on this host.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use fullpipe_probe::{Connected, ServeOptions, TestText, serve};
+use fullpipe_record::{Interval, Measurement};
+use fullpipe_testkit::{free_port, wait_for_listener};
+
+/// The output that no client asks for.
+struct Silent;
+
+impl TestText for Silent {
+    fn interval(&mut self, _: &Interval) -> String {
+        String::new()
+    }
+
+    fn results(&self, _: &Measurement) -> String {
+        String::new()
+    }
+}
+
+fn silent(_: SocketAddr, _: &Connected) -> (String, Box<dyn TestText>) {
+    (String::new(), Box::new(Silent))
+}
+
+/// Runs `test` with the port of a server on this host.
+pub(crate) fn with_server(test: impl FnOnce(u16)) {
+    let (port, over) = (free_port(), Arc::new(AtomicBool::new(false)));
+    let bind = Some(IpAddr::from(Ipv4Addr::LOCALHOST));
+    let options = ServeOptions { bind, port, iperf2: false, ..ServeOptions::default() };
+    let ended = Arc::clone(&over);
+    let server = thread::spawn(move || serve(&options, silent, &ended, &mut |_| {}));
+    wait_for_listener(port);
+    test(port);
+    over.store(true, Ordering::Relaxed);
+    server.join().unwrap().unwrap();
+}
