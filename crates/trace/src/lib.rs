@@ -38,7 +38,6 @@ mod record;
 mod recording;
 mod redaction;
 mod sorter;
-mod xplot;
 
 pub use compression::Compression;
 pub use error::CaptureError;
@@ -50,4 +49,3 @@ pub use live::capture_live;
 pub use notes::FileNotes;
 pub use recording::{Recorded, Recording};
 pub use redaction::Redaction;
-pub use xplot::{Plot, plot};

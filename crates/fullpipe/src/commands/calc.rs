@@ -3,7 +3,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
 
-use fullpipe_calc::{Axes, Batch, BatchError, Hosts, InputError, Setting, WhatIfChange, as_csv, calculate};
+use fullpipe_calc::{Axes, Batch, BatchError, Hosts, InputError, Setting, WhatIfChange, calculate};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_model::kernel::defaults;
 use fullpipe_record::{
@@ -120,7 +120,7 @@ pub(crate) struct Arguments {
         value_parser = |text: &str| parse_host_flag(text).map(Changes)
     )]
     receiver: Option<Changes>,
-    /// CSV (or Parquet) file with a row for each question; - is standard input
+    /// CSV file with a row for each question; - is standard input
     #[arg(long, help_heading = "Target", value_name = "FILE", conflicts_with_all = ["csv", "json"])]
     batch: Option<String>,
     /// Print one line of CSV for each combination
@@ -253,8 +253,7 @@ fn batch(file: &str, axes: &Axes, hosts: &Hosts) -> Result<(), Failure> {
     let bytes =
         input::read(Path::new(file)).map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
     let in_file = |error: InputError| Failure::new(USAGE, format!("{name}: {error}"));
-    let rows = as_csv(bytes).map_err(in_file)?;
-    let batch = Batch::of_file(&rows, axes, hosts).map_err(in_file)?;
+    let batch = Batch::of_file(&bytes, axes, hosts).map_err(in_file)?;
     written(&batch, name)
 }
 

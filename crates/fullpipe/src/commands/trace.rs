@@ -11,13 +11,12 @@ use std::time::{Duration, Instant};
 use clap::ArgGroup;
 use fullpipe_experiment::{Known, judge_capture, judge_captures};
 use fullpipe_host::settings_of;
-use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, FlowReport, HostSettings};
+use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, HostSettings};
 use fullpipe_report as report;
 use fullpipe_trace::{
-    CaptureError, Explained, PacketFile, Plot, Reading, Redaction, Wanted, capture_live, plot, read_flows,
-    read_flows_with,
+    CaptureError, Explained, PacketFile, Reading, Redaction, Wanted, capture_live, read_flows, read_flows_with,
 };
-use fullpipe_units::{BitRate, Span, counted};
+use fullpipe_units::{BitRate, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::commands::Run;
@@ -79,11 +78,6 @@ pub(crate) struct Arguments {
     /// file. Ports, sequence numbers and times stay.
     #[arg(long, value_name = "OUT")]
     redact: Option<PathBuf>,
-    /// Draw the connection that is printed at length for xplot, as a new file in this folder
-    ///
-    /// A time–sequence graph: data, acknowledgements, the window's edge, retransmissions and SACK blocks.
-    #[arg(long, conflicts_with = "interface", value_name = "FOLDER")]
-    xplot: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -100,9 +94,6 @@ impl Run for Arguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         if self.redact.is_some() && self.files.len() > 1 {
             return Err(Failure::new(USAGE, "--redact writes one capture anew: name one FILE"));
-        }
-        if self.xplot.is_some() && self.files.first().is_some_and(|file| is_read_once(file)) {
-            return Err(Failure::new(USAGE, "--xplot reads a capture twice: name a FILE that is no pipe"));
         }
         let known = self.known()?;
         // Before Ctrl-C is anything but the end: a named pipe is opened once it has a writer.
@@ -128,27 +119,16 @@ impl Run for Arguments {
             Some(second) => judge_captures(first, second, &known),
             None => judge_capture(first, &known),
         };
-        let explained = explained_flow(&capture, self.flow).cloned();
         let failure = error.map(|error| match self.interface {
             Some(_) => Failure { code: FAILED, ..error.into() },
             None => error.into(),
         });
-        let is_whole = is_complete && failure.is_none();
-        let (plot, failure) = match self.plot(explained.as_ref().filter(|_| is_whole), &flag) {
-            Ok(plot) => (plot, failure),
-            Err(error) => (None, Some(error.into())),
-        };
-        let is_complete = is_complete && (self.interface.is_some() || !flag.load(Ordering::Relaxed));
         // What was read before an error or an interrupt is printed with it.
         self.show(capture, failure.as_ref(), terminal)?;
-        match (failure, plot) {
-            (Some(failure), _) => Err(Failure::already_printed(failure.code)),
-            (None, _) if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
-            (None, Some(plot)) => {
-                terminal.result(&report_of(&plot));
-                Ok(())
-            }
-            (None, None) => Ok(()),
+        match failure {
+            Some(failure) => Err(Failure::already_printed(failure.code)),
+            None if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
+            None => Ok(()),
         }
     }
 }
@@ -178,12 +158,6 @@ impl Arguments {
             }
         }
         Ok(readings)
-    }
-
-    /// Draws a connection of the first file, if that is wanted.
-    fn plot(&self, flow: Option<&FlowReport>, flag: &AtomicBool) -> Result<Option<Plot>, CaptureError> {
-        let (Some(folder), Some(file), Some(flow)) = (&self.xplot, self.files.first(), flow) else { return Ok(None) };
-        plot(&mut PacketFile::open(file)?, flow, folder, flag).map(Some)
     }
 
     /// Captures on a device until the flag is set or the time is over.
@@ -252,13 +226,6 @@ impl Arguments {
     }
 }
 
-/// Returns the connection that is printed at length: the one of this number, or that with most data of the transfer.
-fn explained_flow(capture: &CaptureReport, number: Option<u64>) -> Option<&FlowReport> {
-    let largest = || capture.transfers.first().and_then(|transfer| transfer.flows.first().copied());
-    let number = number.or_else(largest)?;
-    capture.flows.iter().find(|flow| flow.number == number)
-}
-
 /// Reads the settings of a host from what `host show --json` printed.
 fn host_settings(file: &Path) -> Result<HostSettings, Failure> {
     /// More than a host with thousands of devices has.
@@ -281,15 +248,6 @@ fn host_settings(file: &Path) -> Result<HostSettings, Failure> {
 /// Returns true for standard input, a pipe or a device.
 fn is_read_once(file: &Path) -> bool {
     file == Path::new("-") || fs::metadata(file).is_ok_and(|found| !found.is_file())
-}
-
-/// Returns the sentence on a graph.
-fn report_of(plot: &Plot) -> String {
-    let left_out = match plot.left_out {
-        0 => String::new(),
-        count => format!("; {} beyond a million lines left out", counted(count, "packet")),
-    };
-    format!("\n{} is a time–sequence graph for xplot{left_out}\n", plot.path.display())
 }
 
 /// A capture, before its header is read.

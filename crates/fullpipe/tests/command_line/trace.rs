@@ -146,21 +146,13 @@ fn the_text_fits_eighty_columns_and_names_each_connection() {
     let folder = tempfile::tempdir().unwrap();
     capture_into(folder.path());
     let file = folder.path().join("capture.pcap");
-    let (file, graphs) = (file.to_str().unwrap(), folder.path().join("graphs"));
-    let output = run(&mut fullpipe(&["trace", file, "--xplot", graphs.to_str().unwrap()]), TIMEOUT);
+    let output = run(&mut fullpipe(&["trace", file.to_str().unwrap()]), TIMEOUT);
     let text = String::from_utf8(output.stdout).unwrap();
-    let graph = graphs.join("connection-2.xpl");
-    assert!(text.ends_with(&format!("\n{} is a time–sequence graph for xplot\n", graph.display())), "{text}");
-    let drawn = fs::read_to_string(graph).unwrap();
-    assert!(drawn.starts_with("timeval double\ntitle\n") && drawn.ends_with("\ngo\n"));
-    let text = text.rsplit_once("\n\n").unwrap().0;
     assert!(text.contains("Course: ") && text.contains("  in flight  "), "{text}");
     assert!(text.contains("2 connections") && text.contains(" > 127.0.0.1:5201"), "{text}");
     assert!(text.contains("from the first SYN on") && text.contains("window"), "{text}");
     // The folder's name alone may be longer.
     assert!(text.lines().skip(2).all(|line| line.chars().count() <= 80), "{text}");
-    let piped = run(&mut fullpipe(&["trace", "-", "--xplot", "graphs"]), TIMEOUT);
-    assert!(sentence(&piped, USAGE).contains("--xplot reads a capture twice"), "{piped:?}");
 }
 
 #[test]
@@ -396,24 +388,6 @@ fn what_is_before_the_damage_is_printed_and_the_rest_is_a_failure() {
     let behind = run(&mut fullpipe(&["trace", file, "--flow", "3"]), TIMEOUT);
     let said = sentence(&behind, FAILED);
     assert!(said.contains("damaged at byte 81") && said.contains("there is no connection 3"), "{said}");
-}
-
-#[test]
-fn a_graph_that_cannot_be_drawn_is_an_error_of_the_one_document() {
-    let folder = tempfile::tempdir().unwrap();
-    let [file, graphs, pipe] = ["one.pcap", "graphs", "pipe"].map(|name| folder.path().join(name));
-    fs::write(&file, one_segment()).unwrap();
-    let [file, graphs, pipe] = [&file, &graphs, &pipe].map(|path| path.to_str().unwrap());
-    let draw = |file: &str| run(&mut fullpipe(&["trace", file, "--json", "--flow", "1", "--xplot", graphs]), TIMEOUT);
-    assert_eq!(document(&draw(file))["capture"]["packets"], 1);
-    let again = draw(file);
-    assert_eq!(again.status.code(), Some(USAGE));
-    let document = serde_json::from_slice::<Value>(&again.stdout).unwrap();
-    assert!(document["error"]["message"].as_str().unwrap().contains("File exists"), "{document}");
-    assert_eq!(document["capture"]["packets"], 1);
-    // Nobody ever writes into it.
-    assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
-    assert!(String::from_utf8_lossy(&draw(pipe).stdout).contains("--xplot reads a capture twice"));
 }
 
 /// A first Ctrl-C had no effect while nothing came.

@@ -4,7 +4,6 @@ mod compressed;
 mod cut;
 mod disordered;
 mod formats;
-mod graph;
 mod live;
 mod oracle;
 mod redacted;
