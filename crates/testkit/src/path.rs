@@ -1,5 +1,8 @@
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -49,9 +52,19 @@ pub fn load_slot() -> PathLock {
     }
 }
 
+/// Opens the file of a slot, which may be another user's: to lock it takes no right to write.
 fn slot_file(slot: u32) -> OwnedFd {
-    let file = std::env::temp_dir().join(format!("fullpipe-test-path-{slot}.lock"));
-    File::create(file).expect("the lock's file can be made").into()
+    let path = std::env::temp_dir().join(format!("fullpipe-test-path-{slot}.lock"));
+    // Opening with O_CREAT fails for another user's file in a sticky folder (`fs.protected_regular`).
+    let file = File::open(&path).or_else(|_| create_readable_file(&path));
+    file.expect("the lock's file can be made").into()
+}
+
+/// Creates a file that every user may read, whatever the umask.
+fn create_readable_file(path: &Path) -> io::Result<File> {
+    let file = File::create(path)?;
+    file.set_permissions(Permissions::from_mode(0o644))?;
+    Ok(file)
 }
 
 /// Number of tests that may load the machine at the same time while none uses an emulated path.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
+use std::iter;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,9 +64,8 @@ impl Relay {
     /// # Panics
     /// If no port is free.
     pub fn with_fates(server: u16, fates: impl Fn(Heading, u64) -> Fate + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        let port = listener.local_addr().expect("a bound socket has an address").port();
-        let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free for UDP too");
+        let (listener, datagrams, port) =
+            iter::repeat_with(bind_both).take(PORT_ATTEMPTS).flatten().next().expect("a port is free for TCP and UDP");
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server));
         thread::spawn(move || forward_connections(&listener, server));
         let late = Arc::new(AtomicU64::new(0));
@@ -83,6 +83,16 @@ impl Relay {
     pub fn port(&self) -> u16 {
         self.port
     }
+}
+
+/// Number of ports to try: one that is free for TCP may be in use for UDP.
+const PORT_ATTEMPTS: usize = 100;
+
+/// Binds sockets of TCP and UDP to one free port; `None` if it is in use for UDP.
+fn bind_both() -> Option<(TcpListener, UdpSocket, u16)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let port = listener.local_addr().expect("a bound socket has an address").port();
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok().map(|datagrams| (listener, datagrams, port))
 }
 
 fn forward_connections(listener: &TcpListener, server: SocketAddr) {
