@@ -114,6 +114,16 @@ impl Progress {
         self.transfer.totals()
     }
 
+    /// Returns a sample of each TCP stream as it is now.
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        self.transfer.snapshot()
+    }
+
+    /// Returns why the file of this end could not be read or written, if that is so.
+    pub(crate) fn storage_failure(&self) -> Option<&str> {
+        self.transfer.storage_failure()
+    }
+
     /// Returns the report of this end up to now, with one snapshot of each TCP stream and one sample of the processors.
     /// Datagrams are counted from the end of the omitted time, once it is over.
     pub(crate) fn so_far(&self) -> EndReport {

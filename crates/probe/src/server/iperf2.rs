@@ -39,16 +39,14 @@ pub(super) async fn receive(
     server.report(ServerEvent::BeganIperf2 { client });
     let stream = into_blocking(stream).ok_or("cannot pass its connection to a data thread")?;
     let transfer = start(stream, &unknown).map_err(|error| format!("cannot start its data thread: {error}"))?;
-    let bounds = server.bounds(unknown.block, 1);
-    let mut monitor = Monitor::new(Bounds { max_duration: bounds.max_duration.or(Some(MAX_TEST)), ..bounds });
+    let bounds = server.bounds(&unknown, 1);
+    let bounds = Bounds { max_duration: bounds.max_duration.or(Some(MAX_TEST)), ..bounds };
+    let mut monitor = Monitor::new(bounds, vec![Role::Receiver]);
     let mut checked = Ok(());
     while checked.is_ok() && !transfer.is_over() && !*server.shutdown.borrow() {
         sleep(POLL_INTERVAL).await;
-        let totals = transfer.totals();
-        checked = monitor.check(totals.at, bytes_of(&totals.streams)).and_then(|activity| match activity {
-            Some(activity) => server.admission.record_activity(&permit, activity),
-            None => Ok(()),
-        });
+        let activity = monitor.check(&transfer.totals(), || transfer.snapshot());
+        checked = activity.and_then(|activity| server.admission.record_activity(&permit, activity));
     }
     let ended = spawn_blocking(move || transfer.finish()).await.map_err(|error| error.to_string())?;
     checked.map_err(|refusal| refusal.to_string())?;

@@ -13,6 +13,7 @@ mod listen;
 mod monitor;
 mod output;
 mod registry;
+mod stall;
 mod stream_listener;
 mod test;
 mod udp;
@@ -44,6 +45,7 @@ use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{listen_tcp, listen_udp};
 use monitor::Bounds;
 use registry::{AcceptedStream, CookieState, Registry, StreamSender};
+use stall::StallBounds;
 use stream_listener::StreamListener;
 use test::{Test, TestTotals};
 
@@ -427,17 +429,18 @@ impl Server {
         let _ = timeout(self.client_timeout.reply(), control.send(&[State::AccessDenied.byte()])).await;
     }
 
-    /// Returns the bounds of a transfer over so many `streams`, which together write `burst` bytes at once.
-    fn bounds(&self, burst: ByteCount, streams: u16) -> Bounds {
+    /// Returns the bounds of a transfer for a `request` over so many `streams`.
+    fn bounds(&self, request: &Request, streams: u16) -> Bounds {
+        let writes = u64::from(streams) * u64::from(request.burst.unwrap_or(1));
+        let burst = ByteCount::new(request.block.get().saturating_mul(writes));
         let limits = self.admission.limits();
         let least = [limits.address.rate, limits.total.rate].into_iter().flatten().min();
         Bounds {
             // The client ends the test, and its message takes time: a test of the permitted duration is not cut off.
             max_duration: limits.duration.map(|max| max + self.client_timeout.0),
             max_bytes: limits.bytes,
-            stall_timeout: self.client_timeout.stall(),
+            stall: StallBounds::of(request, streams, self.client_timeout.stall()),
             burst: monitor::permitted_burst(burst, least),
-            idle_rate: monitor::IDLE_RATE.scaled(streams.into()),
         }
     }
 
