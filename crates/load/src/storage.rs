@@ -25,8 +25,17 @@ pub struct Storage {
     bytes: AtomicU64,
     /// Nanoseconds in reads or writes, of all streams together.
     busy: AtomicU64,
-    /// The first read or write that failed, as a sentence.
-    failure: OnceLock<String>,
+    /// The first read or write that failed.
+    failure: OnceLock<StorageFailure>,
+}
+
+/// The reason for which a file could not be read or written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageFailure {
+    /// The reason as a sentence.
+    pub why: String,
+    /// The operating system's number for it, if it has one.
+    pub os_error: Option<i32>,
 }
 
 /// The purpose of a file.
@@ -63,8 +72,8 @@ impl Storage {
     }
 
     /// Returns why a read or a write failed, if one did.
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
+    pub(crate) fn failure(&self) -> Option<&StorageFailure> {
+        self.failure.get()
     }
 
     pub(crate) fn is_read(&self) -> bool {
@@ -79,7 +88,7 @@ impl Storage {
             Purpose::Once(whole) if (length as u64) < whole.saturating_sub(offset).min(chunk.len() as u64) => {
                 let end = offset + length as u64;
                 let why = format!("the file ended after {end} of its {whole} bytes: it was cut while it was sent");
-                Err(self.fail(io::ErrorKind::UnexpectedEof, why))
+                Err(self.fail(io::ErrorKind::UnexpectedEof, why, None))
             }
             Purpose::Repeat if length == 0 && offset > 0 => {
                 self.offset.store(chunk.len() as u64, Ordering::Relaxed);
@@ -123,12 +132,12 @@ impl Storage {
     }
 
     fn named(&self, what: &str, error: &io::Error) -> io::Error {
-        self.fail(error.kind(), format!("cannot {what}: {error}"))
+        self.fail(error.kind(), format!("cannot {what}: {error}"), error.raw_os_error())
     }
 
     /// Returns an error, and notes it as the failure of this storage.
-    fn fail(&self, kind: io::ErrorKind, why: String) -> io::Error {
-        let _ = self.failure.set(why.clone());
+    fn fail(&self, kind: io::ErrorKind, why: String, os_error: Option<i32>) -> io::Error {
+        let _ = self.failure.set(StorageFailure { why: why.clone(), os_error });
         io::Error::new(kind, why)
     }
 

@@ -14,7 +14,7 @@ use socket2::SockRef;
 use crate::lane::{Channel, Lane, Role, Stream, StreamCount};
 use crate::plan::TransferPlan;
 use crate::shared::Shared;
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageFailure};
 use crate::{sampler, tcp, udp_receiver, udp_sender};
 
 /// Streams with data on them.
@@ -168,7 +168,7 @@ impl Transfer {
     }
 
     /// Returns why its file could not be read or written, if that is so: the stream that found out has ended.
-    pub fn storage_failure(&self) -> Option<&str> {
+    pub fn storage_failure(&self) -> Option<&StorageFailure> {
         self.shared.storage()?.failure()
     }
 

@@ -11,7 +11,7 @@ use fullpipe_iperf::{
     Cookie, ErrorNumber, KeyCheck, Parameters, Refusal, Results, ServerAction, ServerOutput, ServerSession, State,
     data_connections, direction_of,
 };
-use fullpipe_load::{Channel, Lane, StreamCount, Transfer, TransferPlan, apply_options, read_back};
+use fullpipe_load::{Channel, Lane, StorageFailure, StreamCount, Transfer, TransferPlan, apply_options, read_back};
 use fullpipe_record::{
     Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport,
     SocketReadback, TcpInfo, Transport, Validity,
@@ -217,8 +217,12 @@ impl Test {
         let passed = self.progress.as_mut().map(Progress::update).unwrap_or_default();
         self.report_intervals(passed);
         let Some(load) = &self.load else { return };
+        let failure = self.progress.as_ref().and_then(Progress::storage_failure);
+        if let Some(StorageFailure { why, os_error }) = failure {
+            return self.session.refuse(Refusal { number: ErrorNumber::FILE, why: why.clone() }, *os_error);
+        }
         let activity = match &self.progress {
-            Some(progress) => check_progress(progress, &mut self.monitor),
+            Some(progress) => self.monitor.check(&progress.totals(), || progress.samples()),
             // Before the start, no client has anything to send.
             None => Ok(Activity { stalled: received_early(&self.streams), ..Activity::default() }),
         };
@@ -256,8 +260,8 @@ impl Test {
             ServerAction::Failed(error) => {
                 self.finish_transfer().await;
                 let measurement = self.totals(&Results::default()).measurement;
-                let by_unknown_client = !self.was_admitted && self.server.serves_only_known_clients();
-                return Some(Err(TestFailure { measurement, by_unknown_client, ..error.into() }));
+                let is_no_test = !self.was_admitted && self.server.serves_only_known_clients();
+                return Some(Err(TestFailure { measurement, is_no_test, ..error.into() }));
             }
         }
         None
@@ -313,7 +317,7 @@ impl Test {
                 if self.server.one_off {
                     self.prepare_listener(&request);
                 } else {
-                    self.expected_streams = Some(self.server.listener.expect_streams(&request).await);
+                    self.expected_streams = Some(self.server.listener.expect_streams(&request));
                 }
                 self.server.report(ServerEvent::Began { client: self.client, request: request.clone() });
                 self.request = request;
@@ -630,17 +634,6 @@ impl Test {
             warnings: finished.rest.notes.clone(),
             validity: Validity::default(),
         }
-    }
-}
-
-/// Returns the recent activity of a transfer.
-///
-/// # Errors
-/// Fails if it must end, also because of its file.
-fn check_progress(progress: &Progress, monitor: &mut Monitor) -> Result<Activity, Refusal> {
-    match progress.storage_failure() {
-        Some(why) => Err(Refusal { number: ErrorNumber::FILE, why: why.to_owned() }),
-        None => monitor.check(&progress.totals(), || progress.samples()),
     }
 }
 
