@@ -11,6 +11,7 @@
 //!   nothing moves, and are opened and sealed in the buffers of the caller.
 //! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
 //! * In: the addresses of a host. Out: a connection to the first that answers ([`connect_to_first`]).
+//! * In: the bytes that clients leave in queues of the kernel. Out: who must end ([`QueueBudget`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant, and whose quota each uses.
 //!
 //! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
@@ -25,6 +26,7 @@ mod network;
 mod peers;
 mod pinned;
 mod places;
+mod queue_budget;
 mod raw_key;
 mod record_stream;
 mod records;
@@ -36,10 +38,11 @@ pub use calling::connect_to_first;
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
-pub use network::{Network, NetworkError, canonical, client_prefix};
+pub use network::{Network, NetworkError, canonical, client_networks, client_prefix};
 pub use peers::{Peer, PeerTls};
 pub use pinned::PinnedTls;
 pub use places::{ClientPlace, ClientPlaces, NoPlace};
+pub use queue_budget::{QueueBudget, QueueExcess, QueueLimits, QueueShare};
 pub use record_stream::RecordStream;
 pub use records::{MAX_RECORD, RecordError, Records};
 pub use unix_seconds::unix_seconds;

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// A network of addresses with a common prefix, as `192.0.2.0/24` or `2001:db8::/32`; a single address is one as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Network {
     prefix: u128,
     /// Length of the prefix in bits. IPv4 addresses count as IPv6 addresses, so their prefixes have at least 96.
@@ -74,6 +74,16 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 pub fn client_prefix(address: IpAddr) -> u128 {
     let address = address.to_canonical();
     prefix_of(to_bits(address), if address.is_ipv4() { 128 } else { 64 })
+}
+
+/// Returns the networks that count as one client at `address`, each with how many times the quota of a client it has:
+/// an IPv4 address itself; of IPv6, its /64 network once, and twice and four times its /56 and /48, as providers assign
+/// them to one site (RFC 6177).
+pub fn client_networks(address: IpAddr) -> impl Iterator<Item = (Network, u32)> {
+    let address = address.to_canonical();
+    let lengths: &[(u32, u32)] = if address.is_ipv4() { &[(128, 1)] } else { &[(64, 1), (56, 2), (48, 4)] };
+    let bits = to_bits(address);
+    lengths.iter().map(move |&(length, share)| (Network { prefix: prefix_of(bits, length), length }, share))
 }
 
 /// Returns an address as the bits of an IPv6 address, with IPv4 mapped.

@@ -127,7 +127,8 @@ impl fmt::Display for ServerError {
             None => write!(f, "it did not say why")?,
         }
         match self.os_error {
-            Some(errno) => write!(f, ", system error {errno} on the server"),
+            // The numbers of Linux, where most servers run.
+            Some(errno) => write!(f, ": {} on the server", std::io::Error::from_raw_os_error(errno)),
             None => Ok(()),
         }
     }

@@ -20,6 +20,8 @@ impl ErrorNumber {
     pub const OMIT: Self = Self(12);
     /// The server cannot do what was asked.
     pub const UNIMPLEMENTED: Self = Self(13);
+    /// A file could not be read or written.
+    pub const FILE: Self = Self(14);
     /// The burst is out of range.
     pub const BURST: Self = Self(15);
     /// The conditions that end the test contradict each other.
@@ -73,6 +75,7 @@ impl ErrorNumber {
             10 => "the segment size is outside what it permits",
             12 => "the time to omit is outside what it permits",
             13 => "it does not offer this kind of test",
+            14 => "it could not read or write a file",
             15 => "the burst is outside what it permits",
             16 => "the conditions that end the test contradict each other",
             18 => "it does not offer SCTP",

@@ -399,7 +399,7 @@ fn a_server_may_refuse_or_stop_in_every_step() {
                 &[0xFE, 0, 0, 0, 134, 0, 0, 0, 2],
                 format!(
                     "the server ended the test while {step}: it could not set the congestion control asked for \
-                     (iperf3 error 134), system error 2 on the server"
+                     (iperf3 error 134): No such file or directory (os error 2) on the server"
                 ),
             ),
         ] {

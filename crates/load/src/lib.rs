@@ -28,5 +28,5 @@ pub use lane::{Channel, Lane, Role, StreamCount};
 pub use plan::TransferPlan;
 pub use prepare::{Local, PrepareError, apply_options, prepare, prepare_udp, read_back};
 pub use sampler::thin_out;
-pub use storage::Storage;
+pub use storage::{Storage, StorageFailure};
 pub use transfer::{Sockets, StreamTotals, Totals, Transfer};

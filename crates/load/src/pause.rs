@@ -9,7 +9,7 @@ use fullpipe_sys::socket_memory;
 use rustix::event::PollFlags;
 use rustix::thread::set_current_timer_slack;
 
-use crate::shared::{POLL_INTERVAL, wait};
+use crate::shared::{MAX_WAIT, wait};
 
 /// The wait of a receiver for more data.
 ///
@@ -50,7 +50,7 @@ impl Pause {
         if fresh >= Self::WORTH && fresh <= room() / Self::PART {
             thread::sleep(Self::MOMENT);
         } else {
-            wait(&socket, PollFlags::IN, POLL_INTERVAL);
+            wait(&socket, PollFlags::IN, MAX_WAIT);
         }
     }
 }

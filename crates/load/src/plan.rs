@@ -22,6 +22,9 @@ pub struct TransferPlan {
     pub burst: Option<u16>,
     /// The method by which a TCP sender fills its socket.
     pub writer: Writer,
+    /// True if a TCP sender's socket may hold little that is unsent until the other end has acknowledged much, and a
+    /// buffer for a file is small: a server's, whose clients may read nothing.
+    pub bounds_unsent: bool,
     /// True if a TCP sender hands the kernel pages of a file.
     pub sendfile: bool,
     /// True if a TCP sender hands the kernel the pages that data lies in.
@@ -54,6 +57,7 @@ impl TransferPlan {
             rate: request.rate,
             burst: request.burst,
             writer: request.writer,
+            bounds_unsent: false,
             sendfile: request.sendfile,
             zero_copy: request.zero_copy,
             // Only a receiver that must copy looks at the data.

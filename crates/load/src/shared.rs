@@ -12,8 +12,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::lane::{Role, Stream};
 use crate::storage::Storage;
 
-/// Longest time for which a thread waits for its socket before it checks whether it should end.
+/// Longest time for which a thread waits before it checks whether it should end, where nothing wakes it.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Longest time for which a thread waits for its socket, whose shutdown wakes it.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// The state that all threads of a transfer heed.
 #[derive(Debug)]

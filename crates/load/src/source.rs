@@ -16,6 +16,7 @@ use crate::lane::Role;
 use crate::plan::TransferPlan;
 use crate::shared::{Shared, fill, length, wait};
 use crate::storage::Storage;
+use crate::tcp::COPIED;
 
 /// Time for which the last notices of completed sends are waited for.
 const COMPLETION_TIMEOUT: Duration = Duration::from_millis(100);
@@ -65,7 +66,10 @@ impl Source {
         let block = length(plan.block.get());
         let data = shared_data(block)?;
         let method = match shared.storage() {
-            Some(storage) if storage.is_read() => SendMethod::Storage(Arc::clone(storage), vec![0; block], 0..0),
+            Some(storage) if storage.is_read() => {
+                let chunk = if plan.bounds_unsent { block.min(length(COPIED)) } else { block };
+                SendMethod::Storage(Arc::clone(storage), vec![0; chunk], 0..0)
+            }
             _ if plan.sendfile => shared_file(&data).map_or_else(
                 |error| {
                     shared.note(format!("data was copied instead of sent from a file, which cannot be made: {error}"));

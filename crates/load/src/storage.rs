@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,17 @@ pub struct Storage {
     bytes: AtomicU64,
     /// Nanoseconds in reads or writes, of all streams together.
     busy: AtomicU64,
+    /// The first read or write that failed.
+    failure: OnceLock<StorageFailure>,
+}
+
+/// The reason for which a file could not be read or written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageFailure {
+    /// The reason as a sentence.
+    pub why: String,
+    /// The operating system's number for it, if it has one.
+    pub os_error: Option<i32>,
 }
 
 /// The purpose of a file.
@@ -57,7 +68,12 @@ impl Storage {
 
     fn new(file: File, purpose: Purpose) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { file: Arc::new(file), purpose, offset: zero(), bytes: zero(), busy: zero() }
+        Self { file: Arc::new(file), purpose, offset: zero(), bytes: zero(), busy: zero(), failure: OnceLock::new() }
+    }
+
+    /// Returns why a read or a write failed, if one did.
+    pub(crate) fn failure(&self) -> Option<&StorageFailure> {
+        self.failure.get()
     }
 
     pub(crate) fn is_read(&self) -> bool {
@@ -72,7 +88,7 @@ impl Storage {
             Purpose::Once(whole) if (length as u64) < whole.saturating_sub(offset).min(chunk.len() as u64) => {
                 let end = offset + length as u64;
                 let why = format!("the file ended after {end} of its {whole} bytes: it was cut while it was sent");
-                Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
+                Err(self.fail(io::ErrorKind::UnexpectedEof, why, None))
             }
             Purpose::Repeat if length == 0 && offset > 0 => {
                 self.offset.store(chunk.len() as u64, Ordering::Relaxed);
@@ -85,7 +101,8 @@ impl Storage {
     /// Appends `chunk`.
     pub(crate) fn append(&self, chunk: &[u8]) -> io::Result<()> {
         let offset = self.offset.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-        self.timed(|| self.file.write_all_at(chunk, offset)).map_err(|error| named("write to the file", &error))?;
+        self.timed(|| self.file.write_all_at(chunk, offset))
+            .map_err(|error| self.named("write to the file", &error))?;
         self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -107,11 +124,21 @@ impl Storage {
                 Ok(0) => break,
                 Ok(length) => filled += length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(named("read the file", &error)),
+                Err(error) => return Err(self.named("read the file", &error)),
             }
         }
         self.bytes.fetch_add(filled as u64, Ordering::Relaxed);
         Ok(filled)
+    }
+
+    fn named(&self, what: &str, error: &io::Error) -> io::Error {
+        self.fail(error.kind(), format!("cannot {what}: {error}"), error.raw_os_error())
+    }
+
+    /// Returns an error, and notes it as the failure of this storage.
+    fn fail(&self, kind: io::ErrorKind, why: String, os_error: Option<i32>) -> io::Error {
+        let _ = self.failure.set(StorageFailure { why: why.clone(), os_error });
+        io::Error::new(kind, why)
     }
 
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -143,10 +170,6 @@ impl Storage {
         let note = outcome.err().map(|error| format!("what arrived may not all be on the disk: {error}"));
         (begun.elapsed().into(), note)
     }
-}
-
-fn named(what: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot {what}: {error}"))
 }
 
 #[cfg(test)]

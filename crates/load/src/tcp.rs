@@ -3,10 +3,10 @@
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fullpipe_record::Writer;
-use fullpipe_sys::{Pages, socket_memory};
+use fullpipe_sys::{Pages, socket_memory, tcp_info};
 use fullpipe_units::{ByteCount, Span};
 use rustix::net::{RecvFlags, recv};
 use socket2::SockRef;
@@ -15,7 +15,7 @@ use crate::lane::{Role, Stream};
 use crate::pace::Allowance;
 use crate::pause::Pause;
 use crate::plan::TransferPlan;
-use crate::shared::{Shared, length};
+use crate::shared::{MAX_WAIT, Shared, length};
 use crate::source::Source;
 use crate::storage::Storage;
 
@@ -24,6 +24,18 @@ const MAX_RETRY: Span = Span::from_millis(1);
 
 /// Shortest, so that a short path does not make it spin.
 const MIN_RETRY: Span = Span::from_micros(50);
+
+/// Waits without progress after which each is twice as long as the one before: half a round trip of them.
+const SHORT_WAITS: u32 = 32;
+
+/// Unsent bytes that a bounded socket may hold before its other end has acknowledged anything.
+const MIN_UNSENT: u64 = 32 << 10;
+
+/// Time over which acknowledged bytes count for the bound of unsent ones.
+const UNSENT_WINDOW: Duration = Duration::from_secs(1);
+
+/// Time between two settings of that bound.
+const UNSENT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Writes until it is stopped, or the budget is spent, or the other end is gone.
 pub(crate) fn send(socket: &TcpStream, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
@@ -41,16 +53,20 @@ fn send_from(
     shared: &Shared,
     plan: &TransferPlan,
 ) -> io::Result<()> {
-    let retry = retry_after(plan.base_rtt);
+    let mut retry = Retry::of(plan.base_rtt);
+    let mut unsent = plan.bounds_unsent.then(UnsentBound::now);
     let stopped = || shared.stopped(Role::Sender);
     let mut room = Room::of(plan.writer, SockRef::from(socket).tcp_mss().unwrap_or_default());
     // A byte stream has no shape of its own that making up for a delay could spoil.
     let mut allowance = Allowance::new(plan, u64::MAX);
     let mut grant = Grant::of(plan, shared);
     while !stopped() {
+        if let Some(unsent) = &mut unsent {
+            unsent.keep(socket);
+        }
         let fitting = room.fitting(socket, plan.block.get().min(allowance.wait(stopped)));
         if fitting == 0 {
-            source.wait(socket, retry);
+            source.wait(socket, retry.next_wait());
             continue;
         }
         let wanted = grant.take(fitting, shared);
@@ -66,16 +82,87 @@ fn send_from(
         match result {
             // Storage has no more.
             Ok(0) => return Ok(()),
-            Ok(_) => {}
-            // The kernel calls a socket writable only when a third of its buffer is free. Trying again after `retry`,
-            // writable or not, keeps the buffer full.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => source.wait(socket, retry),
+            Ok(_) => retry.note_progress(),
+            // The kernel calls a socket writable only when a third of its buffer is free. Trying again soon, writable
+            // or not, keeps the buffer full.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => source.wait(socket, retry.next_wait()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if source.falls_back(&error, shared) => {}
             Err(error) => return if stopped() { Ok(()) } else { Err(error) },
         }
     }
     Ok(())
+}
+
+/// The waits of a sender for a socket that is full: short ones, which keep its buffer full, as long as there is
+/// progress, and longer and longer ones when there is none: a peer that reads nothing must cost nothing.
+struct Retry {
+    shortest: Duration,
+    wait: Duration,
+    /// Waits since the last progress.
+    waits: u32,
+}
+
+impl Retry {
+    fn of(base_rtt: Option<Span>) -> Self {
+        let shortest = base_rtt.map_or(MAX_RETRY, |rtt| rtt / 64).clamp(MIN_RETRY, MAX_RETRY).into();
+        Self { shortest, wait: shortest, waits: 0 }
+    }
+
+    /// Returns the time to wait for room, at whose beginning there was none.
+    fn next_wait(&mut self) -> Duration {
+        self.waits = self.waits.saturating_add(1);
+        if self.waits > SHORT_WAITS {
+            self.wait = (self.wait * 2).min(MAX_WAIT);
+        }
+        self.wait
+    }
+
+    /// Halves the wait: a peer that reads a little now and then does not make it short.
+    fn note_progress(&mut self) {
+        self.waits = 0;
+        self.wait = (self.wait / 2).max(self.shortest);
+    }
+}
+
+/// The bound of the bytes that a socket holds unsent (`TCP_NOTSENT_LOWAT`): a quarter of what its other end has lately
+/// acknowledged in a second, and [`MIN_UNSENT`] more. That fills any path whose other end reads; one that reads nothing
+/// fills no memory.
+struct UnsentBound {
+    /// The time of the latest setting.
+    set: Instant,
+    /// When acknowledged bytes were counted for a window, and how many they were: for the one before this and for this.
+    marks: [(Instant, u64); 2],
+    bytes: u64,
+}
+
+impl UnsentBound {
+    /// Returns a bound that has not been set yet.
+    fn now() -> Self {
+        let now = Instant::now();
+        Self { set: now, marks: [(now, 0); 2], bytes: 0 }
+    }
+
+    /// Sets the bound of `socket` if it is time to. A kernel that takes none leaves the socket as it is.
+    fn keep(&mut self, socket: &TcpStream) {
+        let now = Instant::now();
+        if self.bytes > 0 && now.duration_since(self.set) < UNSENT_INTERVAL {
+            return;
+        }
+        let acknowledged = tcp_info(socket).ok().and_then(|info| info.bytes_acked).unwrap_or_default().get();
+        let bytes = self.bound(now, acknowledged);
+        if bytes != self.bytes {
+            let _ = SockRef::from(socket).set_tcp_notsent_lowat(u32::try_from(bytes).unwrap_or(u32::MAX / 2));
+        }
+        (self.set, self.bytes) = (now, bytes);
+    }
+
+    fn bound(&mut self, now: Instant, acknowledged: u64) -> u64 {
+        if now.duration_since(self.marks[1].0) >= UNSENT_WINDOW {
+            self.marks = [self.marks[1], (now, acknowledged)];
+        }
+        MIN_UNSENT + acknowledged.saturating_sub(self.marks[0].1) / 4
+    }
 }
 
 /// Share that a stream takes from the budget of all streams.
@@ -198,7 +285,7 @@ pub(crate) fn receive(socket: &TcpStream, stream: &Stream, shared: &Shared, plan
 const DISCARDED: u64 = 4 << 20;
 
 /// Bytes that are copied at once, at most: more would not stay in the processor's cache.
-const COPIED: u64 = 128 << 10;
+pub(crate) const COPIED: u64 = 128 << 10;
 
 /// The place to which a receiver puts what arrives.
 struct Sink {
@@ -212,12 +299,8 @@ impl Sink {
     fn new(plan: &TransferPlan, shared: &Shared) -> io::Result<Self> {
         let storage = shared.storage().filter(|storage| !storage.is_read()).map(Arc::clone);
         let discard = plan.discard && storage.is_none();
-        let bytes = match (discard, &storage) {
-            // Pages that nobody writes take no memory.
-            (true, _) => DISCARDED,
-            (false, None) => plan.block.get().min(COPIED),
-            (false, Some(_)) => plan.block.get(),
-        };
+        // Pages that nobody writes take no memory.
+        let bytes = if discard { DISCARDED } else { plan.block.get().min(COPIED) };
         Ok(Self { data: Pages::new(length(bytes))?, discard, storage })
     }
 
@@ -234,13 +317,45 @@ impl Sink {
     }
 }
 
-fn retry_after(base_rtt: Option<Span>) -> Duration {
-    base_rtt.map_or(MAX_RETRY, |rtt| rtt / 64).clamp(MIN_RETRY, MAX_RETRY).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A stalled download was tried again each 64th of a round trip, for ever: 128 of them took two processors.
+    #[test]
+    fn a_socket_that_stays_full_is_tried_less_and_less_often() {
+        let mut retry = Retry::of(Some(Span::from_millis(16)));
+        let shortest = Duration::from_micros(250);
+        assert!((0..SHORT_WAITS).all(|_| retry.next_wait() == shortest), "half a round trip of short waits");
+        let (mut passed, mut tries) = (Duration::ZERO, 0);
+        while passed < Duration::from_mins(1) {
+            passed += retry.next_wait();
+            tries += 1;
+        }
+        assert!(tries < 80, "{tries} in a minute");
+        retry.note_progress();
+        assert_eq!(retry.next_wait(), MAX_WAIT / 2, "what is read now and then does not make the waits short");
+        for _ in 0..12 {
+            retry.note_progress();
+        }
+        assert_eq!(retry.next_wait(), shortest);
+    }
+
+    #[test]
+    fn the_unsent_bytes_of_a_socket_are_bounded_by_what_was_lately_acknowledged() {
+        let mut bound = UnsentBound::now();
+        let start = bound.set;
+        let mut after = |millis: u64, acknowledged| bound.bound(start + Duration::from_millis(millis), acknowledged);
+        assert_eq!(after(0, 0), MIN_UNSENT);
+        // In the first round trips as in any other: 1 Gbit/s.
+        assert_eq!(after(100, 12_500_000), MIN_UNSENT + 3_125_000);
+        for millis in (100..10_000).step_by(100) {
+            let bytes = after(millis, millis * 125_000);
+            assert!(millis < 1_000 || (31_250_000..=MIN_UNSENT + 62_500_000).contains(&bytes), "{bytes} at {millis}");
+        }
+        let last = [10_500, 12_600].map(|millis| after(millis, 1_250_000_000));
+        assert!(last[0] > MIN_UNSENT && last[1] == MIN_UNSENT, "{last:?}");
+    }
 
     #[test]
     fn chunks_have_no_segment_that_is_not_full() {

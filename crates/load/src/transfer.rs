@@ -3,17 +3,18 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fullpipe_record::{Cpu, Sample, StorageUse};
 use fullpipe_sys::{CpuTime, process_cpu_time, tcp_info};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use rustix::thread::{CpuSet, sched_setaffinity};
+use socket2::SockRef;
 
 use crate::lane::{Channel, Lane, Role, Stream, StreamCount};
 use crate::plan::TransferPlan;
 use crate::shared::Shared;
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageFailure};
 use crate::{sampler, tcp, udp_receiver, udp_sender};
 
 /// Streams with data on them.
@@ -78,6 +79,21 @@ impl Sockets {
         let bytes: Option<Vec<ByteCount>> = self.0.iter().map(|socket| tcp_info(socket).ok()?.bytes_sent).collect();
         bytes.filter(|bytes| !bytes.is_empty()).map(|bytes| bytes.into_iter().sum())
     }
+
+    /// Makes those whose other ends have not acknowledged everything close with a reset: the kernel would keep what they
+    /// were sent as long as that end answers its probes, which may be for ever.
+    pub fn reset_undelivered(&self) {
+        for socket in self.0.iter().filter(|socket| !is_delivered(socket)) {
+            let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+/// Returns whether everything that was written to `socket` has been sent and acknowledged.
+fn is_delivered(socket: &TcpStream) -> bool {
+    tcp_info(socket).is_ok_and(|info| {
+        info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
+    })
 }
 
 impl Transfer {
@@ -151,6 +167,11 @@ impl Transfer {
         self.workers.iter().all(JoinHandle::is_finished)
     }
 
+    /// Returns why its file could not be read or written, if that is so: the stream that found out has ended.
+    pub fn storage_failure(&self) -> Option<&StorageFailure> {
+        self.shared.storage()?.failure()
+    }
+
     /// Returns whether every sender of this end has ended by itself.
     pub fn has_sent_all(&self) -> bool {
         self.have_ended(Role::Sender)
@@ -169,10 +190,7 @@ impl Transfer {
     /// not waited for.
     pub fn is_drained(&self) -> bool {
         let is_empty = |stream: &Stream| match (&stream.channel, stream.role) {
-            (Channel::Tcp(socket), Role::Sender) => tcp_info(socket).is_ok_and(|info| {
-                info.not_sent.unwrap_or_default() == ByteCount::ZERO
-                    && info.unacked.unwrap_or_default() == SegCount::ZERO
-            }),
+            (Channel::Tcp(socket), Role::Sender) => is_delivered(socket),
             _ => true,
         };
         self.streams.iter().all(is_empty)
@@ -324,7 +342,6 @@ mod tests {
     use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::os::fd::{AsRawFd, RawFd};
     use std::os::unix::fs::FileExt;
-    use std::time::Duration;
 
     const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -622,6 +639,23 @@ mod tests {
             assert!(end.samples.len() >= 2 && end.totals.streams[0].bytes > ByteCount::ZERO, "{writer:?}");
             drop(right);
         }
+    }
+
+    #[test]
+    fn a_bounded_sender_to_a_peer_that_reads_nothing_fills_no_memory_and_still_carries_all_to_one_that_reads() {
+        let queued = |bounds_unsent| {
+            let (left, right) = connected(1);
+            let sender = sender(left, TransferPlan { bounds_unsent, ..plan() });
+            thread::sleep(Duration::from_millis(300));
+            let queued = sender.snapshot()[0].memory.as_ref().unwrap().wmem_queued;
+            sender.finish().sent_on.reset_undelivered();
+            let end = std::io::copy(&mut &right[0], &mut std::io::sink()).unwrap_err();
+            assert_eq!(end.kind(), io::ErrorKind::ConnectionReset, "the kernel keeps nothing for it");
+            queued
+        };
+        let [bounded, free] = [true, false].map(queued);
+        assert!(bounded <= ByteCount::from_kib(192) && free > ByteCount::from_mib(1), "{bounded} of {free}");
+        send_budget(TransferPlan { bounds_unsent: true, ..plan() });
     }
 
     #[test]

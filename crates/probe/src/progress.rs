@@ -1,8 +1,8 @@
 //! A transfer under way as one end sees it: its omitted time, its intervals and its end.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use fullpipe_load::{Role, Sockets, StreamCount, StreamTotals, Totals, Transfer};
+use fullpipe_load::{Role, Sockets, StorageFailure, StreamCount, StreamTotals, Totals, Transfer};
 use fullpipe_record::{
     Datagrams, Direction, EndReport, Interval, Machine, Request, Sample, StreamInterval, TcpInfo, Transport,
 };
@@ -22,6 +22,8 @@ pub(crate) struct Mark {
 /// A transfer and the marks taken of it.
 pub(crate) struct Progress {
     transfer: Transfer,
+    /// The wall clock when it began: it may be set meanwhile.
+    wall_start: SystemTime,
     /// Samples of this end's processors and device, if they are wanted.
     machine: Option<Watch>,
     request: Request,
@@ -52,6 +54,8 @@ struct Boundaries {
 pub(crate) struct Finished {
     /// Time at which its data began to flow.
     pub(crate) origin: Instant,
+    /// The same by the wall clock.
+    pub(crate) wall_start: SystemTime,
     /// Direction of each stream, seen from this end.
     pub(crate) ways: Vec<Direction>,
     /// Mark at which counting began.
@@ -78,6 +82,7 @@ impl Progress {
         };
         let boundaries = Boundaries::new(request.interval, Span::ZERO);
         Self {
+            wall_start: SystemTime::now() - transfer.origin().elapsed(),
             transfer,
             machine,
             request,
@@ -112,6 +117,16 @@ impl Progress {
     /// Returns the totals so far.
     pub(crate) fn totals(&self) -> Totals {
         self.transfer.totals()
+    }
+
+    /// Returns a sample of each TCP stream as it is now.
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        self.transfer.snapshot()
+    }
+
+    /// Returns why the file of this end could not be read or written, if that is so.
+    pub(crate) fn storage_failure(&self) -> Option<&StorageFailure> {
+        self.transfer.storage_failure()
     }
 
     /// Returns the report of this end up to now, with one snapshot of each TCP stream and one sample of the processors.
@@ -164,6 +179,7 @@ impl Progress {
         };
         Finished {
             origin: self.transfer.origin(),
+            wall_start: self.wall_start,
             ways: self.ways.clone(),
             from: self.omitted.clone().unwrap_or_else(|| to.clone()),
             to,
@@ -351,7 +367,7 @@ impl Progress {
             let ends = to.totals.streams.iter_mut().zip(&rest.totals.streams).zip(&self.ways);
             ends.filter(|(_, way)| role(**way) == Role::Sender).for_each(|((end, written), _)| *end = *written);
         }
-        Finished { origin, ways: self.ways, from, to, rest, machine }
+        Finished { origin, wall_start: self.wall_start, ways: self.ways, from, to, rest, machine }
     }
 
     fn mark(&self) -> Mark {

@@ -1,7 +1,7 @@
 //! The counts of both ends as one measurement.
 
 use std::net::SocketAddr;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use fullpipe_iperf::Results;
 use fullpipe_load::Role;
@@ -222,10 +222,9 @@ pub(crate) fn round_trips(
     RttReport::of_echoes(taken.method, &taken.echoes, load, handshake, within)
 }
 
-/// Returns the time at which data began to flow, by the wall clock; empty if that cannot be written as a date.
+/// Returns the time at which data began to flow, by the wall clock as it was then; empty if that cannot be written as a date.
 pub(crate) fn started(finished: &Finished) -> String {
-    let moment = SystemTime::now().checked_sub(finished.origin.elapsed());
-    let stamp = moment.and_then(|moment| jiff::Timestamp::try_from(moment).ok());
+    let stamp = jiff::Timestamp::try_from(finished.wall_start).ok();
     stamp.map_or_else(String::new, |stamp| format!("{stamp:.3}"))
 }
 

@@ -15,30 +15,30 @@ use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
 /// States of the protocol, as bytes on the wire.
-mod state {
-    pub(super) const TEST_START: u8 = 1;
-    pub(super) const TEST_RUNNING: u8 = 2;
-    pub(super) const TEST_END: u8 = 4;
-    pub(super) const PARAMETERS: u8 = 9;
-    pub(super) const CREATE_STREAMS: u8 = 10;
-    pub(super) const RESULTS: u8 = 13;
-    pub(super) const DISPLAY: u8 = 14;
-    pub(super) const DONE: u8 = 16;
-    pub(super) const SERVER_ERROR: u8 = 0xFE;
-    pub(super) const DENIED: u8 = 0xFF;
+pub(super) mod state {
+    pub(crate) const TEST_START: u8 = 1;
+    pub(crate) const TEST_RUNNING: u8 = 2;
+    pub(crate) const TEST_END: u8 = 4;
+    pub(crate) const PARAMETERS: u8 = 9;
+    pub(crate) const CREATE_STREAMS: u8 = 10;
+    pub(crate) const RESULTS: u8 = 13;
+    pub(crate) const DISPLAY: u8 = 14;
+    pub(crate) const DONE: u8 = 16;
+    pub(crate) const SERVER_ERROR: u8 = 0xFE;
+    pub(crate) const DENIED: u8 = 0xFF;
 }
 
 /// Longest time that an honest client may wait for an answer, whatever others do.
-const PROMPT: Duration = Duration::from_secs(5);
+pub(super) const PROMPT: Duration = Duration::from_secs(5);
 
 /// Longest time after its deadline at which a connection may be closed on a busy machine.
 const SLACK: Duration = Duration::from_secs(3);
 
 /// Address of honest clients.
-const HONEST: Ipv4Addr = Ipv4Addr::LOCALHOST;
+pub(super) const HONEST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// Address of the other clients.
-const HOSTILE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+pub(super) const HOSTILE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// The program under test.
 fn fullpipe(arguments: &[&str]) -> Command {
@@ -48,19 +48,19 @@ fn fullpipe(arguments: &[&str]) -> Command {
 }
 
 /// A server under attack. It writes a log, because nobody reads what it prints.
-struct Server {
-    running: Running,
-    address: SocketAddr,
+pub(super) struct Server {
+    pub(super) running: Running,
+    pub(super) address: SocketAddr,
     log: PathBuf,
 }
 
 impl Server {
-    fn start(arguments: &[&str]) -> Self {
+    pub(super) fn start(arguments: &[&str]) -> Self {
         Self::start_with(&[], arguments)
     }
 
     /// Started by another program.
-    fn start_with(starter: &[&str], arguments: &[&str]) -> Self {
+    pub(super) fn start_with(starter: &[&str], arguments: &[&str]) -> Self {
         static LOGS: AtomicU32 = AtomicU32::new(0);
         let port = free_port();
         let name = format!("hostile-{}-{}.log", std::process::id(), LOGS.fetch_add(1, Ordering::Relaxed));
@@ -78,17 +78,17 @@ impl Server {
         self.address.port().to_string()
     }
 
-    fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Waits until the log says `what`.
-    fn assert_says(&self, what: &str) {
+    pub(super) fn assert_says(&self, what: &str) {
         assert!(within(PROMPT, || self.log().contains(what)), "no {what:?} in the log:\n{}", self.log());
     }
 
     /// Serves an honest client, as it must at any time.
-    fn assert_serves(&self) {
+    pub(super) fn assert_serves(&self) {
         assert_eq!(upload(self.address, HONEST, 1, 100_000), Ok(100_000), "{}", self.log());
     }
 
@@ -106,7 +106,7 @@ impl Drop for Server {
 }
 
 /// A connection to `server` from one of this host's many loopback addresses.
-fn connect(server: SocketAddr, from: Ipv4Addr) -> io::Result<TcpStream> {
+pub(super) fn connect(server: SocketAddr, from: Ipv4Addr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((from, 0)).into())?;
     socket.connect_timeout(&server.into(), PROMPT)?;
@@ -116,15 +116,15 @@ fn connect(server: SocketAddr, from: Ipv4Addr) -> io::Result<TcpStream> {
 }
 
 /// A client of which every byte is the test's own.
-struct Peer {
-    control: TcpStream,
+pub(super) struct Peer {
+    pub(super) control: TcpStream,
     cookie: [u8; 37],
     server: SocketAddr,
     from: Ipv4Addr,
 }
 
 impl Peer {
-    fn call(server: SocketAddr, from: Ipv4Addr) -> io::Result<Self> {
+    pub(super) fn call(server: SocketAddr, from: Ipv4Addr) -> io::Result<Self> {
         static CALLS: AtomicU32 = AtomicU32::new(0);
         let mut cookie = [b'a'; 37];
         let number = format!("{:010}{:010}", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
@@ -143,7 +143,7 @@ impl Peer {
     }
 
     /// Reads one state, which must be `wanted`.
-    fn expect(&mut self, wanted: u8) -> io::Result<()> {
+    pub(super) fn expect(&mut self, wanted: u8) -> io::Result<()> {
         let got = self.read()?;
         if got == wanted { Ok(()) } else { Err(io::Error::other(format!("state {got} instead of {wanted}"))) }
     }
@@ -153,19 +153,19 @@ impl Peer {
         self.control.write_all(&[&length.to_be_bytes()[..], message.as_bytes()].concat())
     }
 
-    fn ask(&mut self, parameters: &str) -> io::Result<()> {
+    pub(super) fn ask(&mut self, parameters: &str) -> io::Result<()> {
         self.expect(state::PARAMETERS)?;
         self.send(parameters)
     }
 
-    fn open(&self) -> io::Result<TcpStream> {
+    pub(super) fn open(&self) -> io::Result<TcpStream> {
         let mut stream = connect(self.server, self.from)?;
         stream.write_all(&self.cookie)?;
         Ok(stream)
     }
 
     /// Begins a test until data may flow and returns its data connections.
-    fn begin(&mut self, parameters: &str, streams: usize) -> io::Result<Vec<TcpStream>> {
+    pub(super) fn begin(&mut self, parameters: &str, streams: usize) -> io::Result<Vec<TcpStream>> {
         self.ask(parameters)?;
         self.expect(state::CREATE_STREAMS)?;
         let data = (0..streams).map(|_| self.open()).collect::<io::Result<_>>()?;
@@ -183,7 +183,7 @@ impl Peer {
     }
 
     /// Ends a test whose data has been sent and returns the counts of the server.
-    fn finish(&mut self, results: &str) -> io::Result<Value> {
+    pub(super) fn finish(&mut self, results: &str) -> io::Result<Value> {
         self.control.write_all(&[state::TEST_END])?;
         self.expect(state::RESULTS)?;
         self.send(results)?;
@@ -195,7 +195,7 @@ impl Peer {
 
     /// Returns the bytes that the server sends until it closes, and the time until then; `None` if it does not close
     /// within `timeout`.
-    fn ending(&mut self, timeout: Duration) -> (Vec<u8>, Option<Duration>) {
+    pub(super) fn ending(&mut self, timeout: Duration) -> (Vec<u8>, Option<Duration>) {
         let begun = Instant::now();
         let mut said = Vec::new();
         let mut byte = [0];
@@ -212,11 +212,11 @@ impl Peer {
     }
 }
 
-const RESULTS: &str = r#"{"cpu_util_total":1.0,"cpu_util_user":0.5,"cpu_util_system":0.5,"sender_has_retransmits":0,
+pub(super) const RESULTS: &str = r#"{"cpu_util_total":1.0,"cpu_util_user":0.5,"cpu_util_system":0.5,"sender_has_retransmits":0,
     "streams":[{"id":1,"bytes":1,"retransmits":0,"jitter":0,"errors":0,"packets":0}]}"#;
 
 /// Sends `bytes` over `streams` as an honest client and returns the bytes that the server counted.
-fn upload(server: SocketAddr, from: Ipv4Addr, streams: usize, bytes: usize) -> Result<u64, String> {
+pub(super) fn upload(server: SocketAddr, from: Ipv4Addr, streams: usize, bytes: usize) -> Result<u64, String> {
     let stated = |error: io::Error| error.to_string();
     let mut peer = Peer::call(server, from).map_err(stated)?;
     // One block, so that the server waits for no rest of it.
@@ -692,7 +692,7 @@ fn duration_of(work: impl FnOnce()) -> Duration {
 }
 
 /// Raises the limit of descriptors of this process to its maximum.
-fn raise_descriptors() {
+pub(super) fn raise_descriptors() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

@@ -16,6 +16,7 @@ mod far_end;
 mod help;
 mod host;
 mod hostile;
+mod hostile_loads;
 mod interop;
 mod iperf2;
 mod live;

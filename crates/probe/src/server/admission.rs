@@ -5,8 +5,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use fullpipe_control::{Network, client_prefix};
+use fullpipe_control::{Network, QueueBudget, QueueShare, client_networks, client_prefix};
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_record::Request;
 use fullpipe_units::{BitRate, ByteCount, Span, counted};
@@ -42,13 +43,13 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Returns 64 tests, 512 streams and 128 pending connections for each address, and 1024 tests, 2048 streams and
+    /// Returns 64 tests, 256 streams and 128 pending connections for each address, and 1024 tests, 2048 streams and
     /// 4096 pending connections in total.
     fn default() -> Self {
         Self {
             allow: Vec::new(),
             deny: Vec::new(),
-            address: Quota { pending: 128, tests: 64, streams: 512, rate: None },
+            address: Quota { pending: 128, tests: 64, streams: 256, rate: None },
             total: Quota { pending: 4096, tests: 1024, streams: 2048, rate: None },
             duration: None,
             bytes: None,
@@ -90,6 +91,8 @@ pub(super) struct Admission {
     limits: Limits,
     /// Number of connections, of any kind, for which there are descriptors.
     max_connections: u32,
+    /// The kernel memory that stalled loads hold.
+    queues: Arc<QueueBudget>,
     state: Rc<RefCell<State>>,
 }
 
@@ -97,6 +100,7 @@ pub(super) struct Admission {
 #[derive(Debug)]
 pub(super) struct Permit {
     state: Rc<RefCell<State>>,
+    client: IpAddr,
     client_prefix: u128,
     number: u64,
     usage: Usage,
@@ -107,6 +111,8 @@ pub(super) struct Permit {
 struct State {
     total: Usage,
     prefixes: HashMap<u128, Usage>,
+    /// The same of the wider networks that may be of one site.
+    sites: HashMap<Network, Usage>,
     /// Number of permits granted so far.
     permits: u64,
     /// The loads under way, by the numbers of their permits.
@@ -114,11 +120,12 @@ struct State {
 }
 
 /// A load under way, as it was last measured.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Load {
     client_prefix: u128,
     streams: u32,
     activity: Activity,
+    queues: QueueShare,
     /// True if it must end to make room for others.
     evicted: bool,
 }
@@ -127,12 +134,14 @@ struct Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Activity {
     pub(super) rate: BitRate,
-    /// Time since the rate was last at least [`super::monitor::IDLE_RATE`] for each stream.
+    /// Time for which it has made hardly any progress.
     pub(super) idle: Span,
+    /// Bytes in the queues of streams that make no progress.
+    pub(super) stalled: ByteCount,
 }
 
 /// Idle time after which a load may be evicted.
-const MAX_IDLE: Span = Span::from_secs(30);
+const MAX_IDLE: Span = Span::from_secs(10);
 
 /// A usage of the quotas: of one permit, of a client prefix, or in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -146,7 +155,7 @@ struct Usage {
 impl Admission {
     /// Returns the admission control of a server that may hold `max_connections`, of any kind.
     pub(super) fn new(limits: Limits, max_connections: u32) -> Self {
-        Self { limits, max_connections, state: Rc::default() }
+        Self { limits, max_connections, queues: QueueBudget::of_this_process(), state: Rc::default() }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -180,8 +189,8 @@ impl Admission {
         Ok(self.grant(address, usage))
     }
 
-    /// Admits a test of which only the cookie has been received. An eighth of the quota is reserved for addresses that
-    /// have no test.
+    /// Admits a test of which only the cookie has been received. An eighth of the quota is reserved for addresses with
+    /// few tests.
     ///
     /// # Errors
     /// Fails if a quota is used up.
@@ -189,8 +198,8 @@ impl Admission {
         let usage = Usage { tests: 1, ..Usage::default() };
         let (all, own) = self.usage_with(address, usage);
         let (total, each) = (&self.limits.total, &self.limits.address);
-        let is_newcomer = own.tests == 1;
-        let is_full = all.tests > available(total.tests, is_newcomer);
+        let is_full = all.tests > available(total.tests, own.tests, all.tests == 1)
+            || self.exceeds_site(address, each.tests, own.tests, |usage| usage.tests + 1);
         if is_full || own.tests > each.tests || all.sockets() > self.max_connections {
             return Err(Rejection::QuotaExceeded);
         }
@@ -207,10 +216,16 @@ impl Admission {
         let each = request.rate.map_or(0, BitRate::bps);
         let usage = Usage { streams, rate: BitRate::from_bps(each.saturating_mul(streams.into())), ..Usage::default() };
         let (all, own) = self.usage_with(address, usage);
-        self.check_streams(streams, all, own)?;
+        self.check_streams(address, streams, all, own)?;
         self.check_rate(all.rate, own.rate)?;
         let permit = self.grant(address, usage);
-        let load = Load { client_prefix: permit.client_prefix, streams, activity: Activity::default(), evicted: false };
+        let load = Load {
+            client_prefix: permit.client_prefix,
+            streams,
+            activity: Activity::default(),
+            queues: self.queues.join(address),
+            evicted: false,
+        };
         self.state.borrow_mut().loads.insert(permit.number, load);
         Ok(permit)
     }
@@ -218,16 +233,17 @@ impl Admission {
     /// Records the recent activity of the load with this `permit`.
     ///
     /// # Errors
-    /// Fails if the load must end: because it was evicted, or because a limit of the rate is exceeded and no other load
-    /// within that limit is faster.
+    /// Fails if the load must end: because it was evicted, because its client leaves too much in queues of the kernel,
+    /// or because a limit of the rate is exceeded and no other load within that limit is faster.
     pub(super) fn record_activity(&self, permit: &Permit, activity: Activity) -> Result<(), Refusal> {
         let mut state = self.state.borrow_mut();
         let Some(load) = state.loads.get_mut(&permit.number) else { return Ok(()) };
         load.activity = activity;
+        let busy = |why| Refusal { number: ErrorNumber::BUSY, why };
         if load.evicted {
-            let why = format!("it was idle for {} and is ended to make room for others", activity.idle);
-            return Err(Refusal { number: ErrorNumber::BUSY, why });
+            return Err(busy(format!("it was idle for {} and is ended to make room for others", activity.idle)));
         }
+        load.queues.record(activity.stalled).map_err(|excess| busy(excess.to_string()))?;
         let (each, total) = (self.limits.address.rate, self.limits.total.rate);
         state.check_rates(each, activity.rate, "its address carries", |prefix| prefix == permit.client_prefix)?;
         state.check_rates(total, activity.rate, "all tests carry", |_| true)
@@ -275,8 +291,12 @@ impl Admission {
         state.total = state.total.plus(usage);
         let own = state.prefixes.entry(client_prefix).or_default();
         *own = own.plus(usage);
+        for (site, _) in sites(address) {
+            let used = state.sites.entry(site).or_default();
+            *used = used.plus(usage);
+        }
         state.permits += 1;
-        Permit { state: Rc::clone(&self.state), client_prefix, number: state.permits, usage }
+        Permit { state: Rc::clone(&self.state), client: address, client_prefix, number: state.permits, usage }
     }
 
     /// Fails if the test would be too long or too large. A test of a number of bytes has no duration that is known in
@@ -299,10 +319,9 @@ impl Admission {
 
     /// Fails if there would be too many streams. A request that exceeds a quota by itself is invalid at any time;
     /// otherwise the server is busy.
-    fn check_streams(&self, streams: u32, all: Usage, own: Usage) -> Result<(), Refusal> {
+    fn check_streams(&self, address: IpAddr, streams: u32, all: Usage, own: Usage) -> Result<(), Refusal> {
         let (each, total) = (self.limits.address.streams, self.limits.total.streams);
         let refuse = |number, why| Err(Refusal { number, why });
-        let is_newcomer = own.streams == streams;
         if streams > each.min(total) {
             let why = format!("{streams} streams asked for; the limits are {each} for an address and {total} in total");
             return refuse(ErrorNumber::STREAMS, why);
@@ -315,12 +334,26 @@ impl Admission {
             );
             return refuse(ErrorNumber::BUSY, why);
         }
-        if all.streams > available(total, is_newcomer) || all.sockets() > self.max_connections {
+        if self.exceeds_site(address, each, own.streams, |usage| usage.streams + streams) {
+            let why = format!("{} asked for; its network uses too many already", counted(streams, "stream"));
+            return refuse(ErrorNumber::BUSY, why);
+        }
+        if all.streams > available(total, own.streams, all.streams == streams) || all.sockets() > self.max_connections {
             let used = all.streams - streams;
             let why = format!("{} asked for; all tests together use {used} of {total}", counted(streams, "stream"));
             return refuse(ErrorNumber::BUSY, why);
         }
         Ok(())
+    }
+
+    /// Returns true if a wider network of `address` would use more than its part of the quota `each`, where `used` counts
+    /// with what is asked for. The address itself would use `own`.
+    fn exceeds_site(&self, address: IpAddr, each: u32, own: u32, used: impl Fn(&Usage) -> u32) -> bool {
+        let state = self.state.borrow();
+        sites(address).any(|(site, share)| {
+            let quota = each.saturating_mul(share);
+            state.sites.get(&site).is_some_and(|usage| used(usage) > available(quota, own, false))
+        })
     }
 
     fn check_rate(&self, all: BitRate, own: BitRate) -> Result<(), Refusal> {
@@ -355,6 +388,12 @@ impl Drop for Permit {
                 state.prefixes.remove(&self.client_prefix);
             }
         }
+        for (site, _) in sites(self.client) {
+            if let Some(used) = state.sites.get_mut(&site) {
+                *used = used.minus(self.usage);
+            }
+        }
+        state.sites.retain(|_, used| *used != Usage::default());
     }
 }
 
@@ -383,9 +422,17 @@ impl State {
     }
 }
 
-/// Returns the part of the quota `total` that is available to an address: all if it uses none yet, else seven eighths.
-const fn available(total: u32, is_newcomer: bool) -> u32 {
-    if is_newcomer { total } else { total - total / 8 }
+/// Returns the wider networks of an address that may be of one site, with how many times the quota of an address each
+/// has.
+fn sites(address: IpAddr) -> impl Iterator<Item = (Network, u32)> {
+    client_networks(address).skip(1)
+}
+
+/// Returns the part of the quota `total` that is available to an address which would use `own` of it. An eighth is a
+/// reserve, of which no address takes more than a sixteenth, unless nobody uses anything yet (`is_unused`).
+const fn available(total: u32, own: u32, is_unused: bool) -> u32 {
+    let reserve = total / 8;
+    if is_unused || own <= 1 || own <= reserve / 16 { total } else { total - reserve }
 }
 
 impl Usage {
@@ -425,7 +472,7 @@ mod tests {
     }
 
     fn at(mbps: u64) -> Activity {
-        Activity { rate: BitRate::from_mbps(mbps), idle: Span::ZERO }
+        Activity { rate: BitRate::from_mbps(mbps), ..Activity::default() }
     }
 
     /// Returns a load of so many streams.
@@ -527,39 +574,86 @@ mod tests {
         );
     }
 
+    /// A fifth address took the whole reserve, and nobody else was served.
     #[test]
-    fn four_addresses_do_not_take_all_streams() {
-        let admission = admission(|_| {});
-        let mut loads = Vec::new();
-        for last in 1..=4_u8 {
-            let address = IpAddr::from([192, 0, 2, last]);
-            loads.extend(std::iter::from_fn(|| admission.admit_load(address, &streams(128)).ok()));
+    fn a_few_addresses_do_not_take_all_streams_or_tests() {
+        for each in [256, 512, 2_048] {
+            let admission = admission(|limits| (limits.address.streams, limits.address.tests) = (each, 1_024));
+            let addresses = || (1..=9).map(|last| IpAddr::from([192, 0, 2, last]));
+            let take = |address| std::iter::from_fn(move || Some(address));
+            let loads: Vec<_> = addresses()
+                .flat_map(|at| take(at).map_while(|at| admission.admit_load(at, &streams(1)).ok()))
+                .collect();
+            let tests: Vec<_> =
+                addresses().flat_map(|at| take(at).map_while(|at| admission.admit_test(at).ok())).collect();
+            assert!((1_792..1_792 + 9 * 16).contains(&loads.len()), "{}", loads.len());
+            assert!((896..896 + 9 * 8).contains(&tests.len()), "{}", tests.len());
+            // Twenty newcomers are served all the same.
+            let newcomers = (1..=20).map(|last| IpAddr::from([198, 51, 100, last]));
+            let served: Vec<_> = newcomers
+                .map_while(|at| Some((admission.admit_test(at).ok()?, admission.admit_load(at, &streams(5)).ok()?)))
+                .collect();
+            assert_eq!(served.len(), 20);
         }
-        assert!(loads.len() >= 13, "{}", loads.len());
-        let newcomer = admission.admit_load(ip(THERE), &streams(128));
-        assert!(newcomer.is_ok(), "{newcomer:?}");
+    }
+
+    /// Eight /64 networks of one customer took all streams.
+    #[test]
+    fn many_networks_of_one_site_share_a_quota() {
+        let admission = admission(|_| {});
+        let address = |network: u16| IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, 1]);
+        let loads: Vec<_> =
+            (0..=u16::MAX).filter_map(|net| admission.admit_load(address(net), &streams(64)).ok()).collect();
+        assert_eq!(loads.len() * 64, 896, "seven eighths of four times the quota of an address");
+        let within_one: Vec<_> = loads.iter().filter(|load| load.client < address(0x100)).collect();
+        assert_eq!(within_one.len() * 64, 448, "and of twice for a /56");
+        assert!(admission.admit_load(address(0), &streams(1)).is_err());
+        assert!(admission.admit_load(address(0x4000), &streams(2)).is_ok(), "a newcomer uses the reserve of the site");
+        assert!(admission.admit_load(ip("2001:db8:1::1"), &streams(128)).is_ok(), "other sites are not affected");
+        drop(loads);
+        assert!(admission.state.borrow().sites.is_empty());
+    }
+
+    #[test]
+    fn a_client_alone_may_use_all_streams_of_a_small_server() {
+        let admission = admission(|limits| limits.total.streams = 128);
+        let _all = admission.admit_load(ip(HERE), &streams(128)).unwrap();
+        assert_eq!(admission.admit_load(ip(THERE), &streams(1)).unwrap_err().number, ErrorNumber::BUSY);
+    }
+
+    #[test]
+    fn a_load_ends_whose_client_leaves_too_much_in_the_kernel() {
+        let limits = fullpipe_control::QueueLimits { client: ByteCount::from_mib(64), total: ByteCount::from_mib(96) };
+        let admission = Admission { queues: QueueBudget::new(limits), ..admission(|_| {}) };
+        let leaves = |mib| Activity { stalled: ByteCount::from_mib(mib), ..at(0) };
+        let loads = [HERE, HERE, THERE].map(|from| admission.admit_load(ip(from), &streams(128)).unwrap());
+        assert!(admission.record_activity(&loads[0], leaves(40)).is_ok());
+        let refusal = admission.record_activity(&loads[1], leaves(41)).unwrap_err();
+        assert_eq!((refusal.number, refusal.why.contains("does not take 41 MiB")), (ErrorNumber::BUSY, true));
+        assert!(admission.record_activity(&loads[2], leaves(50)).is_ok());
+        assert!(admission.record_activity(&loads[2], leaves(60)).is_err(), "more than all may leave");
     }
 
     #[test]
     fn idle_loads_are_evicted_for_newcomers() {
         let admission = admission(|limits| (limits.address.streams, limits.total.streams) = (100, 100));
-        let slow = Activity { rate: BitRate::from_bps(1), idle: MAX_IDLE };
+        let slow = Activity { rate: BitRate::from_bps(1), idle: MAX_IDLE, ..Activity::default() };
         let [idle, idler, busy] =
-            [HERE, "192.0.2.2", "192.0.2.3"].map(|text| admission.admit_load(ip(text), &streams(30)).unwrap());
+            [HERE, "192.0.2.2", "192.0.2.3"].map(|text| admission.admit_load(ip(text), &streams(28)).unwrap());
         admission.record_activity(&idle, slow).unwrap();
         admission.record_activity(&idler, Activity { idle: MAX_IDLE * 2, ..slow }).unwrap();
         admission.record_activity(&busy, at(10)).unwrap();
-        let refusal = admission.admit_load(ip(THERE), &streams(40)).unwrap_err();
+        let refusal = admission.admit_load(ip(THERE), &streams(30)).unwrap_err();
         assert_eq!(refusal.number, ErrorNumber::BUSY);
-        assert!(admission.evict_idle(30));
+        assert!(admission.evict_idle(28));
         assert!(admission.record_activity(&idler, slow).is_err_and(|refusal| refusal.why.contains("to make room")));
         assert!(admission.record_activity(&idle, slow).is_ok() && admission.record_activity(&busy, at(10)).is_ok());
         drop(idler);
-        assert!(admission.admit_load(ip(THERE), &streams(40)).is_ok());
-        assert!(admission.evict_idle(60) && admission.record_activity(&idle, slow).is_err());
+        assert!(admission.admit_load(ip(THERE), &streams(30)).is_ok());
+        assert!(admission.evict_idle(56) && admission.record_activity(&idle, slow).is_err());
         drop(idle);
         assert!(
-            !admission.evict_idle(60) && admission.record_activity(&busy, at(10)).is_ok(),
+            !admission.evict_idle(56) && admission.record_activity(&busy, at(10)).is_ok(),
             "a busy load is not evicted"
         );
     }

@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use super::monitor::{Bounds, Monitor};
 use super::test::{TestTotals, bytes_of};
-use super::{POLL_INTERVAL, Server, ServerEvent, into_blocking};
+use super::{POLL_INTERVAL, Server, ServerEvent, TestFailure, into_blocking};
 
 /// Receives and counts the data that `client` sends on a connection from which `first_bytes` have been read already.
 ///
@@ -29,7 +29,7 @@ pub(super) async fn receive(
     client: SocketAddr,
     mut stream: TcpStream,
     mut first_bytes: Vec<u8>,
-) -> Result<TestTotals, String> {
+) -> Result<TestTotals, TestFailure> {
     // The client states neither duration nor rate.
     let unknown = Request { duration: Span::ZERO, ..Request::default() };
     let permit = server.admit_load(client.ip(), &unknown).await.map_err(|refusal| refusal.to_string())?;
@@ -37,25 +37,27 @@ pub(super) async fn receive(
     answer(&mut stream, header.unwrap_or_default(), server.client_timeout.reply()).await?;
     let first_bytes = ByteCount::new(first_bytes.len() as u64);
     server.report(ServerEvent::BeganIperf2 { client });
-    let stream = into_blocking(stream).ok_or("cannot pass its connection to a data thread")?;
+    let stream = into_blocking(stream).ok_or_else(|| "cannot pass its connection to a data thread".to_owned())?;
     let transfer = start(stream, &unknown).map_err(|error| format!("cannot start its data thread: {error}"))?;
-    let bounds = server.bounds(unknown.block, 1);
-    let mut monitor = Monitor::new(Bounds { max_duration: bounds.max_duration.or(Some(MAX_TEST)), ..bounds });
+    let bounds = server.bounds(&unknown, 1);
+    let bounds = Bounds { max_duration: bounds.max_duration.or(Some(MAX_TEST)), ..bounds };
+    let mut monitor = Monitor::new(bounds, vec![Role::Receiver]);
     let mut checked = Ok(());
     while checked.is_ok() && !transfer.is_over() && !*server.shutdown.borrow() {
         sleep(POLL_INTERVAL).await;
-        let totals = transfer.totals();
-        checked = monitor.check(totals.at, bytes_of(&totals.streams)).and_then(|activity| match activity {
-            Some(activity) => server.admission.record_activity(&permit, activity),
-            None => Ok(()),
-        });
+        let activity = monitor.check(&transfer.totals(), || transfer.snapshot());
+        checked = activity.and_then(|activity| server.admission.record_activity(&permit, activity));
     }
     let ended = spawn_blocking(move || transfer.finish()).await.map_err(|error| error.to_string())?;
+    let received = bytes_of(&ended.totals.streams);
+    if received == ByteCount::ZERO {
+        return Err(TestFailure { is_no_test: true, ..TestFailure::from("an iperf2 client sent no data".to_owned()) });
+    }
     checked.map_err(|refusal| refusal.to_string())?;
     if let Some((_, error)) = ended.failures.first() {
-        return Err(format!("the connection broke: {error}"));
+        return Err(format!("the connection broke: {error}").into());
     }
-    let bytes = bytes_of(&ended.totals.streams) + first_bytes;
+    let bytes = received + first_bytes;
     Ok(TestTotals { bytes, rate: BitRate::of(bytes, ended.totals.at.max(Span::from_nanos(1))), measurement: None })
 }
 

@@ -13,6 +13,7 @@ mod listen;
 mod monitor;
 mod output;
 mod registry;
+mod stall;
 mod stream_listener;
 mod test;
 mod udp;
@@ -44,6 +45,7 @@ use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{listen_tcp, listen_udp};
 use monitor::Bounds;
 use registry::{AcceptedStream, CookieState, Registry, StreamSender};
+use stall::StallBounds;
 use stream_listener::StreamListener;
 use test::{Test, TestTotals};
 
@@ -244,18 +246,19 @@ impl Server {
         if options.one_off {
             limits.total.tests = 1;
         }
+        // iperf2 clients can prove neither a key nor a user.
+        let iperf2 = options.iperf2 && options.key.is_none() && options.authenticator.is_none();
         let server = Rc::new(Self {
             admission: Admission::new(limits, listen::max_connections()?),
             registry: RefCell::default(),
             rejected: RejectedConnections::default(),
             events,
             shutdown: watch::Sender::new(false),
-            listener: StreamListener::new(Rc::clone(&listener)),
+            listener: StreamListener::new(Rc::clone(&listener), !iperf2),
             has_udp: Cell::new(false),
             client_timeout: ClientTimeout(options.timeout),
             interval: options.interval,
-            // iperf2 clients can prove neither a key nor a user.
-            iperf2: options.iperf2 && options.key.is_none() && options.authenticator.is_none(),
+            iperf2,
             key: options.key.clone(),
             backoff: RefCell::default(),
             authenticator: options.authenticator.clone(),
@@ -418,7 +421,7 @@ impl Server {
     async fn run_iperf2(self: Rc<Self>, stream: TcpStream, client: SocketAddr, first_bytes: Vec<u8>, pending: Permit) {
         drop(pending);
         let ended = iperf2::receive(&self, client, stream, first_bytes).await;
-        self.report_end(client, ended.map_err(TestFailure::from));
+        self.report_end(client, ended);
     }
 
     /// Refuses a connection with the same answer as iperf3.
@@ -427,17 +430,18 @@ impl Server {
         let _ = timeout(self.client_timeout.reply(), control.send(&[State::AccessDenied.byte()])).await;
     }
 
-    /// Returns the bounds of a transfer over so many `streams`, which together write `burst` bytes at once.
-    fn bounds(&self, burst: ByteCount, streams: u16) -> Bounds {
+    /// Returns the bounds of a transfer for a `request` over so many `streams`.
+    fn bounds(&self, request: &Request, streams: u16) -> Bounds {
+        let writes = u64::from(streams) * u64::from(request.burst.unwrap_or(1));
+        let burst = ByteCount::new(request.block.get().saturating_mul(writes));
         let limits = self.admission.limits();
         let least = [limits.address.rate, limits.total.rate].into_iter().flatten().min();
         Bounds {
             // The client ends the test, and its message takes time: a test of the permitted duration is not cut off.
             max_duration: limits.duration.map(|max| max + self.client_timeout.0),
             max_bytes: limits.bytes,
-            stall_timeout: self.client_timeout.stall(),
+            stall: StallBounds::of(request, streams, self.client_timeout.stall()),
             burst: monitor::permitted_burst(burst, least),
-            idle_rate: monitor::IDLE_RATE.scaled(streams.into()),
         }
     }
 
@@ -457,7 +461,7 @@ impl Server {
 
     /// Reports the end of a test.
     fn report_end(&self, client: SocketAddr, ended: Result<TestTotals, TestFailure>) {
-        let ends_test = !ended.as_ref().is_err_and(|failure| failure.by_unknown_client);
+        let ends_test = !ended.as_ref().is_err_and(|failure| failure.is_no_test);
         // There is no receiver any more if the server is ending.
         let _ = self.events.send(QueuedEvent { event: end_event(client, ended), ends_test });
     }
@@ -490,19 +494,20 @@ struct TestFailure {
     cause: Option<Error>,
     /// The test up to its end, if data had flowed.
     measurement: Option<Box<Measurement>>,
-    /// Set if the server serves only whom it knows, and the client has not proved that it is one.
-    by_unknown_client: bool,
+    /// Set if the client is not one whose test ends a server for one test: the server serves only whom it knows, and the
+    /// client has not proved that it is one, or it carried no data.
+    is_no_test: bool,
 }
 
 impl From<String> for TestFailure {
     fn from(why: String) -> Self {
-        Self { why, cause: None, measurement: None, by_unknown_client: false }
+        Self { why, cause: None, measurement: None, is_no_test: false }
     }
 }
 
 impl From<Error> for TestFailure {
     fn from(error: Error) -> Self {
-        Self { why: error.to_string(), cause: Some(error), measurement: None, by_unknown_client: false }
+        Self { why: error.to_string(), cause: Some(error), measurement: None, is_no_test: false }
     }
 }
 

@@ -1,11 +1,15 @@
-//! Checks a transfer against its bounds, and measures its recent rate. Time and counts are arguments.
+//! Checks a transfer against its bounds, and measures its recent rate and progress. Time and counts are arguments.
 
 use std::collections::VecDeque;
 
 use fullpipe_iperf::{ErrorNumber, Refusal};
+use fullpipe_load::{Role, Totals};
+use fullpipe_record::Sample;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::admission::Activity;
+use super::stall::{Progress, StallBounds, StallWatch, StreamProgress};
+use super::test::bytes_of;
 
 /// Maximum time over which a rate is averaged, as by iperf3's `--server-bitrate-limit`.
 const MAX_WINDOW: Span = Span::from_secs(5);
@@ -13,11 +17,11 @@ const MAX_WINDOW: Span = Span::from_secs(5);
 /// Minimum time over which a rate is averaged.
 const MIN_WINDOW: Span = Span::from_secs(1);
 
-/// Rate below which a stream counts as idle.
-pub(super) const IDLE_RATE: BitRate = BitRate::from_bps(64_000);
-
 /// Minimum time between two counts that are kept.
 const COUNT_INTERVAL: Span = Span::from_millis(250);
+
+/// Time between two checks of the progress of each stream.
+const PROGRESS_INTERVAL: Span = Span::from_millis(500);
 
 /// Time for which the bytes of a burst may exceed a limit of the rate.
 const BURST_TIME: Span = Span::from_millis(500);
@@ -38,12 +42,10 @@ pub(super) struct Bounds {
     pub(super) max_duration: Option<Span>,
     /// Maximum number of bytes; `None` if it is not bounded.
     pub(super) max_bytes: Option<ByteCount>,
-    /// Maximum time without a byte.
-    pub(super) stall_timeout: Span,
+    /// The least progress.
+    pub(super) stall: StallBounds,
     /// Bytes that are left out of each rate: those that all streams write at once must not count as an excess.
     pub(super) burst: ByteCount,
-    /// Rate below which the transfer counts as idle.
-    pub(super) idle_rate: BitRate,
 }
 
 /// The counts of a transfer under way, and its bounds.
@@ -52,114 +54,141 @@ pub(super) struct Monitor {
     bounds: Bounds,
     /// Bytes at times of the last [`MAX_WINDOW`], oldest first.
     counts: VecDeque<(Span, ByteCount)>,
-    /// Time at which `bytes` last grew.
-    last_growth: Span,
-    bytes: ByteCount,
-    /// Time at which the rate was last at least the idle rate.
-    last_busy: Span,
+    /// The role of this end in each stream.
+    roles: Vec<Role>,
+    stall: StallWatch,
+    /// The time of the next check of the progress, and what the last one found.
+    progress_due: Span,
+    progress: Progress,
 }
 
 impl Monitor {
-    pub(super) fn new(bounds: Bounds) -> Self {
+    pub(super) fn new(bounds: Bounds, roles: Vec<Role>) -> Self {
         Self {
             bounds,
             counts: VecDeque::from([(Span::ZERO, ByteCount::ZERO)]),
-            last_growth: Span::ZERO,
-            bytes: ByteCount::ZERO,
-            last_busy: Span::ZERO,
+            stall: StallWatch::new(bounds.stall, roles.len()),
+            roles,
+            progress_due: PROGRESS_INTERVAL,
+            progress: Progress::default(),
         }
     }
 
-    /// Records the `bytes` carried up to the time `at`, counted from the start of the data, and returns the recent
-    /// activity; `None` before [`MIN_WINDOW`].
+    /// Records what a transfer has carried by now, of which `samples` takes a snapshot, and returns its recent
+    /// activity.
     ///
     /// # Errors
-    /// Fails if the transfer exceeds its bounds.
-    pub(super) fn check(&mut self, at: Span, bytes: ByteCount) -> Result<Option<Activity>, Refusal> {
-        if bytes > self.bytes {
-            (self.bytes, self.last_growth) = (bytes, at);
-        }
+    /// Fails if the transfer exceeds its bounds, or makes too little progress.
+    pub(super) fn check(
+        &mut self,
+        totals: &Totals,
+        samples: impl FnOnce() -> Vec<Sample>,
+    ) -> Result<Activity, Refusal> {
+        let (at, bytes) = (totals.at, bytes_of(&totals.streams));
         self.check_bounds(at, bytes)?;
-        Ok(self.activity(at, bytes))
+        if at >= self.progress_due {
+            self.progress_due = at + PROGRESS_INTERVAL;
+            self.progress = self.stall.check(at, &stream_progress(totals, &self.roles, &samples()))?;
+        }
+        let Progress { idle, stalled } = self.progress;
+        Ok(Activity { rate: self.rate(at, bytes), idle, stalled })
     }
 
     fn check_bounds(&self, at: Span, bytes: ByteCount) -> Result<(), Refusal> {
-        let refuse = |number, why| Err(Refusal { number, why });
-        let stalled = at.saturating_sub(self.last_growth);
+        let refuse = |why| Err(Refusal { number: ErrorNumber::MAX_DURATION, why });
         match self.bounds {
             Bounds { max_duration: Some(max), .. } if at > max => {
-                refuse(ErrorNumber::MAX_DURATION, format!("it lasted longer than the {max} that are permitted"))
+                refuse(format!("it lasted longer than the {max} that are permitted"))
             }
             Bounds { max_bytes: Some(max), .. } if bytes > max => {
-                refuse(ErrorNumber::MAX_DURATION, format!("it carried more than the {max} that are permitted"))
-            }
-            Bounds { stall_timeout, .. } if stalled > stall_timeout => {
-                refuse(ErrorNumber::NO_MESSAGE, format!("no data flowed for {stall_timeout}"))
+                refuse(format!("it carried more than the {max} that are permitted"))
             }
             _ => Ok(()),
         }
     }
 
-    fn activity(&mut self, at: Span, bytes: ByteCount) -> Option<Activity> {
-        let &(last, _) = self.counts.back()?;
-        if at.saturating_sub(last) >= COUNT_INTERVAL {
+    /// Returns the rate of the last [`MAX_WINDOW`]; zero before [`MIN_WINDOW`].
+    fn rate(&mut self, at: Span, bytes: ByteCount) -> BitRate {
+        if self.counts.back().is_none_or(|&(last, _)| at.saturating_sub(last) >= COUNT_INTERVAL) {
             self.counts.push_back((at, bytes));
         }
         while self.counts.get(1).is_some_and(|&(second, _)| at.saturating_sub(second) >= MAX_WINDOW) {
             self.counts.pop_front();
         }
-        let &(since, before) = self.counts.front()?;
+        let (since, before) = self.counts.front().copied().unwrap_or((at, bytes));
         let window = at.saturating_sub(since);
         if window < MIN_WINDOW {
-            return None;
+            return BitRate::ZERO;
         }
-        let carried = bytes.saturating_sub(before);
-        if BitRate::of(carried, window) >= self.bounds.idle_rate {
-            self.last_busy = at;
-        }
-        let rate = BitRate::of(carried.saturating_sub(self.bounds.burst), window);
-        Some(Activity { rate, idle: at.saturating_sub(self.last_busy) })
+        BitRate::of(bytes.saturating_sub(before).saturating_sub(self.bounds.burst), window)
     }
+}
+
+/// Returns what each stream has carried, and what waits for it in the kernel. Of a TCP stream on which this end sends,
+/// only what the other end has acknowledged counts.
+fn stream_progress(totals: &Totals, roles: &[Role], samples: &[Sample]) -> Vec<StreamProgress> {
+    let mut streams: Vec<StreamProgress> =
+        totals.streams.iter().map(|count| StreamProgress { carried: count.bytes, ..Default::default() }).collect();
+    for sample in samples {
+        let index = usize::from(sample.stream);
+        let (Some(stream), Some(role)) = (streams.get_mut(index), roles.get(index)) else { continue };
+        if let (Role::Sender, Some(acknowledged)) = (role, sample.tcp.bytes_acked) {
+            stream.carried = acknowledged;
+        }
+        stream.queued = sample.memory.as_ref().map_or(ByteCount::ZERO, |memory| memory.wmem_queued + memory.rmem_alloc);
+        stream.rtt = sample.tcp.rtt.unwrap_or_default();
+    }
+    streams
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_load::StreamCount;
+    use fullpipe_record::{Request, TcpInfo};
 
-    const BOUNDS: Bounds = Bounds {
+    const BOUNDS: fn() -> Bounds = || Bounds {
         max_duration: Some(Span::from_secs(60)),
         max_bytes: Some(ByteCount::from_mib(100)),
-        stall_timeout: Span::from_secs(20),
+        stall: StallBounds::of(&Request::default(), 1, Span::from_secs(20)),
         burst: ByteCount::from_kib(128),
-        idle_rate: IDLE_RATE,
     };
 
+    fn monitor(bounds: Bounds) -> Monitor {
+        Monitor::new(bounds, vec![Role::Receiver])
+    }
+
+    /// Returns the rate after one stream has received `bytes`.
+    fn check(monitor: &mut Monitor, at: Span, bytes: ByteCount) -> Result<BitRate, Refusal> {
+        let totals = Totals { at, streams: vec![StreamCount { bytes, ..StreamCount::default() }] };
+        monitor.check(&totals, Vec::new).map(|activity| activity.rate)
+    }
+
     /// Returns the rate at each update of a steady flow of `mbps`.
-    fn rates(monitor: &mut Monitor, mbps: u64, millis: std::ops::Range<u64>) -> Vec<Option<BitRate>> {
+    fn rates(monitor: &mut Monitor, mbps: u64, millis: std::ops::Range<u64>) -> Vec<BitRate> {
         let bytes = |at: u64| ByteCount::new(at * mbps * 125);
-        let rate = |activity: Option<Activity>| activity.map(|activity| activity.rate);
-        millis.step_by(20).map(|at| rate(monitor.check(Span::from_millis(at), bytes(at)).unwrap())).collect()
+        millis.step_by(20).map(|at| check(monitor, Span::from_millis(at), bytes(at)).unwrap()).collect()
     }
 
     #[test]
     fn a_steady_flow_has_its_rate() {
-        let mut monitor = Monitor::new(Bounds { max_bytes: None, ..BOUNDS });
+        let mut monitor = monitor(Bounds { max_bytes: None, ..BOUNDS() });
         let seen = rates(&mut monitor, 800, 0..20_000);
-        assert!(seen[..50].iter().all(Option::is_none), "not before a second has passed");
-        let last = seen.last().unwrap().unwrap();
+        assert!(seen[..50].iter().all(|rate| *rate == BitRate::ZERO), "not before a second has passed");
+        let last = *seen.last().unwrap();
         assert!((0.99..=1.0).contains(&last.relative_to(BitRate::from_mbps(800))), "{last}");
         assert!(monitor.counts.len() <= 23, "{}", monitor.counts.len());
     }
 
     #[test]
     fn a_flow_at_its_limit_does_not_exceed_it_although_it_comes_in_blocks() {
-        let mut monitor = Monitor::new(BOUNDS);
+        let mut monitor = monitor(BOUNDS());
         let block = ByteCount::from_kib(128);
         for update in 0..1000 {
             let at = Span::from_millis(update * 20);
             let due = BitRate::from_mbps(10).bytes_in(at).get() / block.get() + 1;
-            let rate = monitor.check(at, ByteCount::new(due * block.get())).unwrap();
-            assert!(rate.is_none_or(|activity| activity.rate <= BitRate::from_mbps(10)), "{rate:?} at {at}");
+            let rate = check(&mut monitor, at, ByteCount::new(due * block.get())).unwrap();
+            assert!(rate <= BitRate::from_mbps(10), "{rate} at {at}");
         }
     }
 
@@ -167,55 +196,52 @@ mod tests {
     fn a_client_that_writes_gigabytes_at_once_is_held_to_the_limit() {
         let limit = BitRate::from_mbps(10);
         let burst = permitted_burst(ByteCount::from_mib(1000), Some(limit));
-        let mut monitor = Monitor::new(Bounds { burst, max_bytes: None, ..BOUNDS });
-        assert!(rates(&mut monitor, 12, 0..20_000).last().unwrap().is_some_and(|rate| rate > limit));
+        let mut monitor = monitor(Bounds { burst, max_bytes: None, ..BOUNDS() });
+        assert!(rates(&mut monitor, 12, 0..20_000).last().is_some_and(|rate| *rate > limit));
         assert_eq!(permitted_burst(ByteCount::from_mib(1000), None), ByteCount::from_mib(1000));
         assert_eq!(permitted_burst(ByteCount::from_mib(1), Some(BitRate::from_mbps(1))), ByteCount::from_kib(128));
     }
 
     #[test]
     fn bytes_before_the_window_do_not_count() {
-        let mut monitor = Monitor::new(Bounds { max_bytes: None, ..BOUNDS });
-        monitor.check(Span::from_secs(1), ByteCount::from_mib(1000)).unwrap();
+        let mut monitor = monitor(Bounds { max_bytes: None, ..BOUNDS() });
+        check(&mut monitor, Span::from_secs(1), ByteCount::from_mib(1000)).unwrap();
         for update in 0..600 {
-            monitor.check(Span::from_millis(1000 + update * 20), ByteCount::from_mib(1000)).unwrap();
+            check(&mut monitor, Span::from_millis(1000 + update * 20), ByteCount::from_mib(1000)).unwrap();
         }
-        let rate = monitor.check(Span::from_secs(14), ByteCount::from_mib(1000)).unwrap();
-        assert_eq!(rate.map(|activity| activity.rate), Some(BitRate::ZERO));
-    }
-
-    #[test]
-    fn a_byte_now_and_then_counts_as_idle() {
-        let mut monitor = Monitor::new(Bounds { max_duration: None, ..BOUNDS });
-        let idle = |monitor: &mut Monitor, second: u64, bytes: u64| {
-            monitor.check(Span::from_secs(second), ByteCount::new(bytes)).unwrap().unwrap().idle
-        };
-        assert_eq!(idle(&mut monitor, 1, 100_000), Span::ZERO);
-        for second in 2..100 {
-            idle(&mut monitor, second, 100_000 + second / 10);
-        }
-        assert!(idle(&mut monitor, 100, 100_010) > Span::from_secs(90));
-        assert_eq!(idle(&mut monitor, 101, 200_000), Span::ZERO);
-    }
-
-    #[test]
-    fn a_transfer_may_stall_up_to_the_timeout() {
-        let mut monitor = Monitor::new(BOUNDS);
-        assert!(monitor.check(Span::from_secs(20), ByteCount::ZERO).is_ok());
-        assert!(monitor.check(Span::from_secs(21), ByteCount::ZERO).is_err_and(|why| why.number.get() == 144));
-        let mut monitor = Monitor::new(BOUNDS);
-        for second in 0..60 {
-            assert!(monitor.check(Span::from_secs(second), ByteCount::new(second / 15)).is_ok(), "{second}");
-        }
+        let rate = check(&mut monitor, Span::from_secs(14), ByteCount::from_mib(1000)).unwrap();
+        assert_eq!(rate, BitRate::ZERO);
     }
 
     #[test]
     fn a_transfer_ends_at_its_bounds() {
-        let mut monitor = Monitor::new(BOUNDS);
-        let late = monitor.check(Span::from_millis(60_001), ByteCount::new(1)).unwrap_err();
+        let late = check(&mut monitor(BOUNDS()), Span::from_millis(60_001), ByteCount::new(1)).unwrap_err();
         assert_eq!(late.number.get(), 37);
-        let large = Monitor::new(BOUNDS).check(Span::from_secs(1), ByteCount::from_mib(101)).unwrap_err();
+        let large = check(&mut monitor(BOUNDS()), Span::from_secs(1), ByteCount::from_mib(101)).unwrap_err();
         assert_eq!(large.number.get(), 37);
         assert!(large.why.contains("100 MiB"), "{}", large.why);
+    }
+
+    /// The bytes that this end wrote once counted, so that a download which nobody acknowledged was activity.
+    #[test]
+    fn only_what_is_acknowledged_is_progress_of_a_download() {
+        let sample = |acknowledged| Sample {
+            at: Span::ZERO,
+            stream: 0,
+            bytes: ByteCount::ZERO,
+            tcp: TcpInfo { bytes_acked: Some(ByteCount::new(acknowledged)), ..TcpInfo::default() },
+            memory: None,
+        };
+        let ends_at = |role, acknowledged: fn(u64) -> u64| {
+            let mut monitor = Monitor::new(Bounds { max_duration: None, max_bytes: None, ..BOUNDS() }, vec![role]);
+            (1..100).find(|&second| {
+                let streams = vec![StreamCount { bytes: ByteCount::from_mib(second), ..StreamCount::default() }];
+                let totals = Totals { at: Span::from_secs(second), streams };
+                monitor.check(&totals, || vec![sample(acknowledged(second))]).is_err()
+            })
+        };
+        assert!(ends_at(Role::Sender, |_| 65_536).is_some_and(|second| second <= 22));
+        assert_eq!(ends_at(Role::Sender, |second| second << 20), None);
+        assert_eq!(ends_at(Role::Receiver, |_| 0), None);
     }
 }

@@ -3,26 +3,24 @@
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use fullpipe_record::{Buffer, Request, Transport};
 use fullpipe_sys::unfix_buffers;
 use socket2::SockRef;
 use tokio::net::TcpListener;
-use tokio::time::sleep;
-
-use super::POLL_INTERVAL;
-
-/// Maximum time that a test waits for another one to open its streams.
-const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// The listening socket that all tests share.
 ///
 /// A connection has the receive buffer of the listening socket, and agrees on its window scale in the handshake. So a
 /// test that asks for a buffer gets it on this socket, as from iperf3, while no other test opens streams: with the
 /// scale of a tuned buffer the kernel would round a small window up to a multiple of 2^scale (`__tcp_select_window`).
+///
+/// Where the data of iperf2 clients comes to the same socket, at any time, its buffer stays as it is, because a client
+/// that came meanwhile would keep the small window. The accepted sockets of a test get its buffer then.
 pub(super) struct StreamListener {
     socket: Rc<TcpListener>,
+    /// True if only connections of tests that are expected carry data.
+    is_for_tests: bool,
     /// Tests whose streams are expected.
     expecting: Cell<usize>,
     /// Size of the receive buffer before a test fixed it.
@@ -30,24 +28,20 @@ pub(super) struct StreamListener {
 }
 
 impl StreamListener {
-    pub(super) fn new(socket: Rc<TcpListener>) -> Rc<Self> {
-        Rc::new(Self { socket, expecting: Cell::default(), usual: Cell::default() })
+    pub(super) fn new(socket: Rc<TcpListener>, is_for_tests: bool) -> Rc<Self> {
+        Rc::new(Self { socket, is_for_tests, expecting: Cell::default(), usual: Cell::default() })
     }
 
     pub(super) fn socket(&self) -> SockRef<'_> {
         SockRef::from(&*self.socket)
     }
 
-    /// Gets ready for the streams of a test, until the result is dropped. First waits for a test that has fixed the
-    /// buffer, but not for long.
-    pub(super) async fn expect_streams(self: &Rc<Self>, request: &Request) -> ExpectedStreams {
+    /// Gets ready for the streams of a test, until the result is dropped. A test that has fixed the buffer loses it: no
+    /// other one waits for its streams.
+    pub(super) fn expect_streams(self: &Rc<Self>, request: &Request) -> ExpectedStreams {
         if request.transport == Transport::Tcp {
-            let deadline = Instant::now() + MAX_WAIT;
-            while self.usual.get().is_some() && Instant::now() < deadline {
-                sleep(POLL_INTERVAL).await;
-            }
             self.restore();
-            if let (Buffer::Request(size), 0) = (request.buffer, self.expecting.get()) {
+            if let (Buffer::Request(size), 0, true) = (request.buffer, self.expecting.get(), self.is_for_tests) {
                 // Without it the accepted sockets get their buffer later.
                 let _ = self.fix(usize::try_from(size.get()).unwrap_or(usize::MAX));
             }
@@ -92,8 +86,8 @@ mod tests {
     use fullpipe_units::ByteCount;
     use std::net::TcpStream;
 
-    async fn listener() -> Rc<StreamListener> {
-        StreamListener::new(Rc::new(TcpListener::bind("127.0.0.1:0").await.unwrap()))
+    async fn listener(is_for_tests: bool) -> Rc<StreamListener> {
+        StreamListener::new(Rc::new(TcpListener::bind("127.0.0.1:0").await.unwrap()), is_for_tests)
     }
 
     fn asking(buffer: Buffer) -> Request {
@@ -108,10 +102,10 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_test_alone_has_its_buffer_from_the_handshake_on() {
-        let listener = listener().await;
+        let listener = listener(true).await;
         let [size, tuned] = [listener.socket().recv_buffer_size().unwrap(), scale(&listener).into()];
         let small = asking(Buffer::Request(ByteCount::new(20_000)));
-        let expected = listener.expect_streams(&small).await;
+        let expected = listener.expect_streams(&small);
         assert_eq!(listener.socket().recv_buffer_size().unwrap(), 40_000);
         assert_eq!(scale(&listener), 0);
         drop(expected);
@@ -121,23 +115,31 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_test_takes_nothing_from_another_that_opens_streams() {
-        let listener = listener().await;
+        let listener = listener(true).await;
         let size = listener.socket().recv_buffer_size().unwrap();
-        let _automatic = listener.expect_streams(&asking(Buffer::Automatic)).await;
-        let _small = listener.expect_streams(&asking(Buffer::Request(ByteCount::new(20_000)))).await;
+        let _automatic = listener.expect_streams(&asking(Buffer::Automatic));
+        let _small = listener.expect_streams(&asking(Buffer::Request(ByteCount::new(20_000))));
         assert_eq!(listener.socket().recv_buffer_size().unwrap(), size);
     }
 
+    /// It delayed them by a second.
     #[tokio::test(flavor = "current_thread")]
-    async fn a_test_that_is_slow_to_open_its_streams_delays_no_other_for_long() {
-        let listener = listener().await;
+    async fn a_test_that_does_not_open_its_streams_takes_nothing_from_those_that_follow() {
+        let listener = listener(true).await;
         let size = listener.socket().recv_buffer_size().unwrap();
-        let slow = listener.expect_streams(&asking(Buffer::Request(ByteCount::new(20_000)))).await;
-        let begun = Instant::now();
-        let _next = listener.expect_streams(&asking(Buffer::Automatic)).await;
-        assert!(begun.elapsed() < MAX_WAIT * 2);
+        let slow = listener.expect_streams(&asking(Buffer::Request(ByteCount::new(20_000))));
+        let _next = listener.expect_streams(&asking(Buffer::Automatic));
         assert_eq!(listener.socket().recv_buffer_size().unwrap(), size);
         drop(slow);
         assert_eq!(listener.socket().recv_buffer_size().unwrap(), size);
+    }
+
+    /// An iperf2 client that connected meanwhile sent a 300th of what it could.
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_test_that_asks_for_a_small_window_takes_nothing_from_iperf2_clients() {
+        let listener = listener(false).await;
+        let usual = scale(&listener);
+        let _small = listener.expect_streams(&asking(Buffer::Request(ByteCount::new(20_000))));
+        assert_eq!(scale(&listener), usual);
     }
 }

@@ -11,7 +11,7 @@ use fullpipe_iperf::{
     Cookie, ErrorNumber, KeyCheck, Parameters, Refusal, Results, ServerAction, ServerOutput, ServerSession, State,
     data_connections, direction_of,
 };
-use fullpipe_load::{Channel, Lane, StreamCount, Transfer, TransferPlan, apply_options, read_back};
+use fullpipe_load::{Channel, Lane, StorageFailure, StreamCount, Transfer, TransferPlan, apply_options, read_back};
 use fullpipe_record::{
     Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport,
     SocketReadback, TcpInfo, Transport, Validity,
@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::admission::Permit;
+use super::admission::{Activity, Permit};
 use super::monitor::Monitor;
 use super::output::OutputBuffer;
 use super::registry::AcceptedStream;
@@ -57,8 +57,14 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum time without data while the missing bytes may never come: lost datagrams, or the rest of the last block.
 const SHORT_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
+/// Maximum time after the end of a download for which the kernel keeps what the client has not acknowledged.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Time between two checks for the end of an upload.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Time between two checks of what waits in the kernel while no data flows.
+const QUEUE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Time that each refusal of a user takes: longer than decryption with the largest key.
 const REFUSAL_TIME: Duration = Duration::from_millis(250);
@@ -97,6 +103,8 @@ pub(super) struct Test {
     output: Option<OutputBuffer>,
     monitor: Monitor,
     finished: Option<Finished>,
+    /// The time at which the transfer was over.
+    finished_at: Option<Instant>,
     /// Settings of this host, if the client is fullpipe.
     settings: Option<HostSettings>,
     /// Time of the next report to the client, counted from the start of the data.
@@ -129,8 +137,9 @@ impl Test {
             sockets: Vec::new(),
             progress: None,
             output: None,
-            monitor: Monitor::new(server.bounds(ByteCount::ZERO, 0)),
+            monitor: Monitor::new(server.bounds(&Request::default(), 0), Vec::new()),
             finished: None,
+            finished_at: None,
             settings: None,
             report_due: PEER_REPORT_INTERVAL,
             unsent: Vec::new(),
@@ -143,6 +152,7 @@ impl Test {
         loop {
             while let Some(action) = self.session.next_action() {
                 if let Some(end) = self.carry_out(action).await {
+                    self.reset_undelivered();
                     return end;
                 }
             }
@@ -188,7 +198,8 @@ impl Test {
         let due = self.session.deadline().map_or(POLL_INTERVAL, |deadline| deadline.since(self.now()).into());
         let Some(progress) = &self.progress else {
             let has_udp_streams = self.streams.iter().any(|(_, channel)| matches!(channel, Channel::Udp(_)));
-            return if has_udp_streams { due.min(POLL_INTERVAL) } else { due };
+            let longest = if self.load.is_some() { QUEUE_INTERVAL } else { due };
+            return due.min(if has_udp_streams { POLL_INTERVAL } else { longest });
         };
         progress.sleep_time(due.min(POLL_INTERVAL))
     }
@@ -205,14 +216,29 @@ impl Test {
     fn check_limits(&mut self) {
         let passed = self.progress.as_mut().map(Progress::update).unwrap_or_default();
         self.report_intervals(passed);
-        let (Some(progress), Some(load)) = (&mut self.progress, &self.load) else { return };
-        let totals = progress.totals();
-        let checked = self.monitor.check(totals.at, bytes_of(&totals.streams)).and_then(|activity| match activity {
-            Some(activity) => self.server.admission.record_activity(load, activity),
-            None => Ok(()),
-        });
+        let Some(load) = &self.load else { return };
+        let failure = self.progress.as_ref().and_then(Progress::storage_failure);
+        if let Some(StorageFailure { why, os_error }) = failure {
+            return self.session.refuse(Refusal { number: ErrorNumber::FILE, why: why.clone() }, *os_error);
+        }
+        let activity = match &self.progress {
+            Some(progress) => self.monitor.check(&progress.totals(), || progress.samples()),
+            // Before the start, no client has anything to send.
+            None => Ok(Activity { stalled: received_early(&self.streams), ..Activity::default() }),
+        };
+        let checked = activity.and_then(|activity| self.server.admission.record_activity(load, activity));
         if let Err(refusal) = checked {
             self.session.refuse(refusal, None);
+        }
+        if self.finished_at.is_some_and(|at| at.elapsed() >= DELIVERY_TIMEOUT) {
+            self.reset_undelivered();
+        }
+    }
+
+    /// Drops what the client has not acknowledged after the end of a download.
+    fn reset_undelivered(&mut self) {
+        if let Some(finished) = &mut self.finished {
+            std::mem::take(&mut finished.rest.sent_on).reset_undelivered();
         }
     }
 
@@ -234,8 +260,8 @@ impl Test {
             ServerAction::Failed(error) => {
                 self.finish_transfer().await;
                 let measurement = self.totals(&Results::default()).measurement;
-                let by_unknown_client = !self.was_admitted && self.server.serves_only_known_clients();
-                return Some(Err(TestFailure { measurement, by_unknown_client, ..error.into() }));
+                let is_no_test = !self.was_admitted && self.server.serves_only_known_clients();
+                return Some(Err(TestFailure { measurement, is_no_test, ..error.into() }));
             }
         }
         None
@@ -291,7 +317,7 @@ impl Test {
                 if self.server.one_off {
                     self.prepare_listener(&request);
                 } else {
-                    self.expected_streams = Some(self.server.listener.expect_streams(&request).await);
+                    self.expected_streams = Some(self.server.listener.expect_streams(&request));
                 }
                 self.server.report(ServerEvent::Began { client: self.client, request: request.clone() });
                 self.request = request;
@@ -396,7 +422,8 @@ impl Test {
             Some(SocketReadback { handshake: caller_handshake(&lane.channel), ..socket })
         });
         self.sockets = found.collect();
-        self.monitor = Monitor::new(self.server.bounds(self.bytes_per_write(), data_connections(&self.request)));
+        let bounds = self.server.bounds(&self.request, data_connections(&self.request));
+        self.monitor = Monitor::new(bounds, ways.iter().map(|way| role(*way)).collect());
         // Only fullpipe clients get samples of the processors and the device, so others do not cost a thread.
         let before = self.session.takes_reports().then(|| Before::now(self.client.ip(), None));
         match self.begin(lanes, self.plan(base_rtt)) {
@@ -435,7 +462,8 @@ impl Test {
     fn plan(&self, base_rtt: Option<Span>) -> TransferPlan {
         // fullpipe clients count bytes, all others whole blocks.
         let whole_blocks = !self.session.parameters().is_some_and(Parameters::speaks_fullpipe);
-        TransferPlan { samples: self.kept_samples(), whole_blocks, ..TransferPlan::of(&self.request, base_rtt) }
+        let plan = TransferPlan::of(&self.request, base_rtt);
+        TransferPlan { samples: self.kept_samples(), whole_blocks, bounds_unsent: true, ..plan }
     }
 
     /// Returns the number of samples to keep: a share of [`SHARED_SAMPLES`], but enough for the report and the
@@ -449,12 +477,6 @@ impl Test {
     /// Returns the direction of stream `index`, seen from this end.
     fn stream_direction(&self, index: u16) -> Direction {
         opposite(direction_of(&self.request, index))
-    }
-
-    /// Returns the bytes that all streams together write at once.
-    fn bytes_per_write(&self) -> ByteCount {
-        let writes = u64::from(data_connections(&self.request)) * u64::from(self.request.burst.unwrap_or(1));
-        ByteCount::new(self.request.block.get().saturating_mul(writes))
     }
 
     /// Returns the request with the direction and the intervals of this end.
@@ -533,7 +555,7 @@ impl Test {
         if let Some(mut progress) = self.progress.take() {
             self.report_intervals(progress.end());
             self.finished = spawn_blocking(move || progress.finish()).await.ok();
-            self.load = None;
+            self.finished_at = Some(Instant::now());
         }
     }
 
@@ -613,6 +635,13 @@ impl Test {
             validity: Validity::default(),
         }
     }
+}
+
+/// Returns the bytes that wait at streams on which no data flows yet.
+fn received_early(streams: &[(u64, Channel)]) -> ByteCount {
+    let received =
+        |(_, channel): &(u64, Channel)| fullpipe_sys::socket_memory(channel).ok().map(|memory| memory.rmem_alloc);
+    streams.iter().filter_map(received).sum()
 }
 
 /// Returns the session of a new test. If a key is required and there are no random bytes for the nonce, it refuses.

@@ -1,0 +1,221 @@
+//! Loads of admitted clients that take a server's processors, memory or places: a stranger costs it little, and others
+//! are served meanwhile.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fullpipe_testkit::{load_slot, sentence, within};
+
+use super::common::{fullpipe, run};
+use super::hostile::{HONEST, HOSTILE, PROMPT, Peer, RESULTS, Server, connect, raise_descriptors, state, upload};
+
+const MIB: u64 = 1 << 20;
+
+/// A download that is begun on so many streams, of which nobody reads anything.
+fn unread(server: SocketAddr, from: Ipv4Addr, streams: usize) -> io::Result<(Peer, Vec<TcpStream>)> {
+    let mut peer = Peer::call(server, from)?;
+    let parameters = format!(r#"{{"tcp":true,"time":600,"parallel":{streams},"reverse":true}}"#);
+    let data = peer.begin(&parameters, streams)?;
+    Ok((peer, data))
+}
+
+/// Returns the bytes in send queues of this host's sockets at `port`: of a server, whichever end closes first.
+fn queued(port: u16) -> u64 {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| std::fs::read_to_string(file).unwrap_or_default());
+    let lines = tables.iter().flat_map(|table| table.lines().skip(1));
+    let of_port = lines.filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let queue = fields[4].split_once(':')?.0;
+        fields[1].ends_with(&format!(":{port:04X}")).then(|| u64::from_str_radix(queue, 16).unwrap())
+    });
+    of_port.sum()
+}
+
+/// Returns the processor time that a process has used so far.
+fn processor_time(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // User and system time are the 14th and 15th fields; the second one, in brackets, may contain spaces.
+    let ticks: u64 = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(11).take(2).map(number).sum();
+    Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second())
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap()
+}
+
+/// Returns the bytes that a connection over loopback carries in a second, which has nothing to do with any server.
+fn unrelated_rate() -> u64 {
+    let listener = TcpListener::bind((HONEST, 0)).unwrap();
+    let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut receiver = listener.accept().unwrap().0;
+    let reader = thread::spawn(move || io::copy(&mut receiver, &mut io::sink()).unwrap());
+    let (begun, block) = (Instant::now(), vec![0; 1 << 17]);
+    while begun.elapsed() < Duration::from_secs(1) {
+        sender.write_all(&block).unwrap();
+    }
+    sender.shutdown(Shutdown::Write).unwrap();
+    reader.join().unwrap()
+}
+
+/// 128 streams took two processors, and 512 of them 1.5 GiB of the memory that all connections of a host share.
+#[test]
+fn downloads_that_nobody_reads_cost_a_server_hardly_anything() {
+    let _slot = load_slot();
+    raise_descriptors();
+    for tests in [1, 4] {
+        let server = Server::start(&["--max-streams-per-address", "512"]);
+        let port = server.address.port();
+        let alone = unrelated_rate();
+        let stalled: Vec<_> = (0..tests).map(|_| unread(server.address, HOSTILE, 128).unwrap()).collect();
+        thread::sleep(Duration::from_secs(3));
+        let (before, begun) = (processor_time(server.running.pid()), Instant::now());
+        let mut most = 0;
+        while begun.elapsed() < Duration::from_secs(4) {
+            most = most.max(queued(port));
+            thread::sleep(Duration::from_millis(200));
+        }
+        let used = processor_time(server.running.pid()) - before;
+        let share = used.as_secs_f64() / begun.elapsed().as_secs_f64();
+        let meanwhile = unrelated_rate();
+        println!("{tests}: {:.1} % of a processor, {} KiB, {meanwhile} of {alone} bytes/s", share * 100.0, most >> 10);
+        assert!(share <= 0.05, "{tests} tests take {share} of a processor");
+        assert!(most <= 64 * MIB, "{tests} tests hold {most} bytes");
+        assert!(meanwhile > alone / 2, "{meanwhile} of {alone} bytes/s beside {tests} tests");
+        server.assert_serves();
+        // What is left over is dropped with the test, although its data connections stay open.
+        let data: Vec<_> = stalled.into_iter().map(|(_, data)| data).collect();
+        assert!(within(PROMPT, || queued(port) == 0), "{} bytes are kept", queued(port));
+        drop(data);
+    }
+}
+
+/// Reads what has arrived on each connection, for so long.
+fn read_for(data: &[TcpStream], time: Duration) {
+    let mut block = vec![0; 1 << 18];
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        for mut stream in data {
+            stream.set_nonblocking(true).unwrap();
+            while stream.read(&mut block).is_ok_and(|length| length > 0) {}
+        }
+    }
+}
+
+#[test]
+fn a_client_that_stops_to_read_a_fast_download_is_ended_if_too_much_waits_for_it() {
+    let _slot = load_slot();
+    let server = Server::start(&[]);
+    let (mut peer, data) = unread(server.address, HOSTILE, 128).unwrap();
+    read_for(&data, Duration::from_secs(2));
+    let port = server.address.port();
+    let most = queued(port);
+    println!("{} KiB under way", most >> 10);
+    if most > 64 * MIB {
+        let (said, after) = peer.ending(2 * PROMPT);
+        assert!(after.is_some() && said.contains(&state::DENIED), "{said:?} after {after:?}: {}", server.log());
+        server.assert_says("does not take");
+    } else {
+        thread::sleep(Duration::from_secs(3));
+    }
+    assert!(within(PROMPT, || queued(port) <= 64 * MIB), "{} bytes wait", queued(port));
+    server.assert_serves();
+}
+
+#[test]
+fn five_addresses_that_take_all_streams_keep_nobody_out() {
+    let _slot = load_slot();
+    raise_descriptors();
+    let server = Server::start(&["--max-streams-per-address", "512"]);
+    let hostile = (2..=6).map(|last| Ipv4Addr::new(127, 0, 0, last));
+    // Each takes what it gets: whole tests first, then single streams.
+    let taken: Vec<_> = hostile
+        .flat_map(|from| [128, 128, 128, 128, 16, 1].map(|streams| (from, streams)))
+        .filter_map(|(from, streams)| Some((streams, unread(server.address, from, streams).ok()?)))
+        .collect();
+    let streams: usize = taken.iter().map(|(streams, _)| streams).sum();
+    assert!((1_600..=2_048).contains(&streams), "{streams}");
+    let refused = unread(server.address, Ipv4Addr::new(127, 0, 0, 7), 128);
+    assert!(refused.is_err(), "all streams are taken, but for the reserve");
+    for last in 1..=20 {
+        let begun = Instant::now();
+        let served = upload(server.address, Ipv4Addr::new(127, 0, 1, last), 1, 100_000);
+        assert_eq!(served, Ok(100_000), "client {last}: {}", server.log());
+        assert!(begun.elapsed() < Duration::from_secs(1), "client {last} waited for {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn reads_now_and_then_do_not_keep_a_download_alive() {
+    let server = Server::start(&["--client-timeout", "1"]);
+    let (mut peer, data) = unread(server.address, HOSTILE, 16).unwrap();
+    let reads = thread::spawn(move || {
+        let mut few = [0; 4096];
+        for _ in 0..20 {
+            thread::sleep(Duration::from_secs(1));
+            if (&data[0]).read(&mut few).is_err() {
+                return;
+            }
+        }
+    });
+    let (_, after) = peer.ending(Duration::from_secs(15));
+    assert!(after.is_some_and(|after| after < Duration::from_secs(8)), "{after:?}: {}", server.log());
+    server.assert_says("no data flowed");
+    reads.join().unwrap();
+}
+
+/// The server of such a client ended with success.
+#[test]
+fn a_few_zero_bytes_do_not_end_a_server_for_one_test() {
+    let server = Server::start(&["-1"]);
+    connect(server.address, HOSTILE).unwrap().write_all(&[0; 24]).unwrap();
+    server.assert_says("no data");
+    server.assert_serves();
+    assert!(within(PROMPT, || connect(server.address, HONEST).is_err()), "it serves one test and ends");
+}
+
+/// `measure` said that the receiving program read too slowly, and with `-n` it hung for two minutes.
+#[test]
+fn a_full_disk_at_the_server_ends_the_test_and_is_named() {
+    let folder = std::env::temp_dir();
+    // A file that would be longer than 100 blocks of 512 or 1024 bytes cannot be written.
+    let starter = ["sh", "-c", r#"trap '' XFSZ; ulimit -f 100; exec "$@""#, "sh"];
+    let server = Server::start_with(&starter, &["--store", folder.to_str().unwrap()]);
+    let port = server.address.port().to_string();
+    for amount in [["-t", "5"], ["-n", "100M"]] {
+        let begun = Instant::now();
+        let output = run(fullpipe(&["measure", "127.0.0.1", "-p", &port]).args(amount), 20);
+        let said = sentence(&output, 1);
+        assert!(said.contains("File too large"), "{said}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+    server.assert_says("File too large");
+}
+
+/// Bytes that come before their time fill the memory that all connections share.
+#[test]
+fn data_before_the_start_of_a_test_is_bounded() {
+    let server = Server::start(&["--client-timeout", "30"]);
+    let mut peer = Peer::call(server.address, HOSTILE).unwrap();
+    peer.ask(r#"{"tcp":true,"time":600,"parallel":128,"window":4194304}"#).unwrap();
+    peer.expect(state::CREATE_STREAMS).unwrap();
+    let block = vec![0; 1 << 16];
+    let mut data = Vec::new();
+    for _ in 0..127 {
+        let Ok(mut stream) = peer.open() else { break };
+        stream.set_nonblocking(true).unwrap();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(20) {
+            match stream.write(&block) {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => break,
+                _ => {}
+            }
+        }
+        data.push(stream);
+    }
+    let (_, after) = peer.ending(PROMPT);
+    assert!(after.is_some(), "{} connections are kept: {}", data.len(), server.log());
+    server.assert_says("does not take");
+    assert_eq!(peer.finish(RESULTS).ok(), None);
+}
