@@ -12,6 +12,7 @@
 //! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
 //! * In: the addresses of a host. Out: a connection to the first that answers ([`connect_to_first`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant, and whose quota each uses.
+//! * In: clients that have not yet proved themselves. Out: their places, and who loses one ([`PendingClients`]).
 //!
 //! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
 
@@ -23,6 +24,7 @@ mod login;
 mod loopback;
 mod network;
 mod peers;
+mod pending;
 mod pinned;
 mod places;
 mod raw_key;
@@ -38,6 +40,7 @@ pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
 pub use network::{Network, NetworkError, canonical, client_prefix};
 pub use peers::{Peer, PeerTls};
+pub use pending::{PendingClients, PendingPlace};
 pub use pinned::PinnedTls;
 pub use places::{ClientPlace, ClientPlaces, NoPlace};
 pub use record_stream::RecordStream;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, available_parallelism};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{ClientPlaces, Network, PeerTls, canonical};
+use fullpipe_control::{ClientPlaces, Network, PeerTls, PendingClients, PendingPlace, canonical};
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
@@ -21,7 +21,6 @@ use crate::far::Far;
 use crate::leg::Leg;
 use crate::near::{Pool, Ready};
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
-use crate::pending::{Pending, Place};
 use crate::pipes::{MAX_PIPES, Pipes};
 use crate::quotas::Quotas;
 use crate::rules::Target;
@@ -36,6 +35,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Time between two reports of rejected connections, so that they do not fill the log.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Callers of a far relay at once that have not yet proved who they are, or wait for room.
+pub(crate) const MAX_PENDING: usize = 1024;
+
+/// Callers of one address that wait for room, at most.
+const MAX_WAITING_OF_ONE: usize = 256;
 
 /// Reason for which a caller of a far relay is not served.
 const NO_PLACE: &str = "too many callers have not yet proved who they are, or wait for room";
@@ -136,7 +141,7 @@ enum Part {
     /// Clients call it, and go on in this way.
     OfClients(Rc<Onward>, Arc<ClientPlaces>),
     /// Near relays call it.
-    OfNearRelays(Rc<Far>, Pending),
+    OfNearRelays(Rc<Far>, PendingClients),
 }
 
 /// The way of a connection from here.
@@ -165,7 +170,8 @@ impl Relay {
                 of_clients(Onward::Near(pool, to))
             }
             Role::Far { targets, key, plain } => {
-                Part::OfNearRelays(Rc::new(Far { targets, key, tls: tls(plain)? }), Pending::default())
+                let pending = PendingClients::new(MAX_PENDING, MAX_WAITING_OF_ONE);
+                Part::OfNearRelays(Rc::new(Far { targets, key, tls: tls(plain)? }), pending)
             }
         };
         Ok(Self {
@@ -279,7 +285,7 @@ impl Relay {
         far: &Far,
         stream: TcpStream,
         client: SocketAddr,
-        mut place: Place,
+        mut place: PendingPlace,
     ) -> io::Result<Option<(Sides, Quotas)>> {
         let Some(peer) = far.answer(stream, &mut place).await? else {
             self.reject(client, NO_PLACE);

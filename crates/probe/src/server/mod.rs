@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Authenticator, Control, HANDSHAKE, TlsIdentity, canonical};
+use fullpipe_control::{Authenticator, Control, HANDSHAKE, PendingPlace, TlsIdentity, canonical};
 use fullpipe_iperf::{
     Caller, Cookie, DEFAULT_PORT, Error, ErrorNumber, Key, Nonce, Refusal, State, Timeouts, data_connections,
 };
@@ -34,11 +34,11 @@ use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::error::ServeError;
-use admission::{Admission, Permit, Rejection};
+use admission::{Admission, PendingConnection, Permit, Rejection};
 use backoff::Backoff;
 use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{listen_tcp, listen_udp};
@@ -306,7 +306,14 @@ impl Server {
     async fn accept(self: Rc<Self>, listener: Rc<TcpListener>) {
         loop {
             match listener.accept().await {
-                Ok((stream, client)) => self.admit_connection(stream, canonical(client)),
+                Ok((stream, client)) => {
+                    self.admit_connection(stream, canonical(client));
+                    // Those that have sent something are classified, and who has lost its place closes its socket,
+                    // before the next one comes.
+                    if self.admission.is_full_of_pending() {
+                        yield_now().await;
+                    }
+                }
                 // A resource such as memory is used up; it may be free again a moment later.
                 Err(_) => sleep(POLL_INTERVAL).await,
             }
@@ -315,26 +322,45 @@ impl Server {
 
     /// Handles a new connection if it is admitted, and closes it if not.
     fn admit_connection(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
-        match self.admission.admit_pending(client.ip()) {
-            Ok(permit) => drop(spawn_local(Rc::clone(self).handle_connection(stream, client, permit))),
+        match self.admission.admit_pending(client.ip(), Instant::now()) {
+            Ok(pending) => drop(spawn_local(Rc::clone(self).handle_connection(stream, client, pending))),
             Err(why) => self.rejected.add(client.ip(), why),
         }
     }
 
     /// Classifies a new connection, and serves it.
-    async fn handle_connection(self: Rc<Self>, stream: TcpStream, client: SocketAddr, permit: Permit) {
-        let Some(mut control) = self.accept_tls(stream).await else {
-            return self.rejected.add(client.ip(), Rejection::Unknown);
+    async fn handle_connection(self: Rc<Self>, stream: TcpStream, client: SocketAddr, mut pending: PendingConnection) {
+        let (control, FirstBytes { caller, bytes }) = match self.greet(stream, &mut pending.place).await {
+            Ok(greeted) => greeted,
+            Err(why) => return self.rejected.add(client.ip(), why),
         };
-        let FirstBytes { caller, bytes } = read_first_bytes(&mut control, self.client_timeout.reply()).await;
         match (caller, control) {
-            (Caller::Iperf3(cookie), control) => self.dispatch(control, client, cookie, permit).await,
+            (Caller::Iperf3(cookie), control) => self.dispatch(control, client, cookie, pending).await,
             (Caller::Iperf2, Control::Plain(stream)) if self.iperf2 => {
-                self.run_iperf2(stream, client, bytes, permit).await;
+                self.run_iperf2(stream, client, bytes, pending).await;
             }
             (Caller::Iperf2, _) => self.rejected.add(client.ip(), Rejection::Iperf2),
             (Caller::Unknown | Caller::Undecided, _) => self.rejected.add(client.ip(), Rejection::Unknown),
         }
+    }
+
+    /// Reads the first bytes of a connection, inside TLS if the client asks for it.
+    ///
+    /// # Errors
+    /// Fails if the connection loses its place, or the client sends nothing in time.
+    async fn greet(&self, stream: TcpStream, place: &mut PendingPlace) -> Result<(Control, FirstBytes), Rejection> {
+        let reply = self.client_timeout.reply();
+        match timeout(reply, place.wait_for_first_byte(&stream)).await {
+            Ok(Some(Ok(()))) => {}
+            Ok(None) => return Err(Rejection::QuotaExceeded),
+            Ok(Some(Err(_))) | Err(_) => return Err(Rejection::Unknown),
+        }
+        let greeted = place.unless_lost(async {
+            let mut control = self.accept_tls(stream).await?;
+            let first_bytes = read_first_bytes(&mut control, reply).await;
+            Some((control, first_bytes))
+        });
+        greeted.await.ok_or(Rejection::QuotaExceeded)?.ok_or(Rejection::Unknown)
     }
 
     /// Accepts TLS if the client asks for it and the server has a certificate. Returns `None` if the handshake fails or
@@ -350,18 +376,30 @@ impl Server {
     }
 
     /// Dispatches a connection by its `cookie`: to a new test, or to a test under way as a data connection.
-    async fn dispatch(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, permit: Permit) {
+    async fn dispatch(
+        self: Rc<Self>,
+        control: Control,
+        client: SocketAddr,
+        cookie: Cookie,
+        pending: PendingConnection,
+    ) {
         let state = self.registry.borrow().lookup(&cookie, client.ip());
         match (state, control) {
-            (CookieState::New, control) => self.run_test(control, client, cookie, permit).await,
+            (CookieState::New, control) => self.run_test(control, client, cookie, pending).await,
             // Data connections are never encrypted.
-            (CookieState::Open(test), Control::Plain(stream)) => dispatch_stream(stream, permit, &test),
+            (CookieState::Open(test), Control::Plain(stream)) => dispatch_stream(stream, pending.permit, &test),
             (CookieState::Open(_) | CookieState::Closed, control) => self.refuse(control).await,
         }
     }
 
     /// Runs the test with `cookie` on its control connection.
-    async fn run_test(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, pending: Permit) {
+    async fn run_test(
+        self: Rc<Self>,
+        control: Control,
+        client: SocketAddr,
+        cookie: Cookie,
+        pending: PendingConnection,
+    ) {
         let _permit = match self.admit_test(client.ip()).await {
             Ok(permit) => permit,
             Err(why) => {
@@ -415,7 +453,13 @@ impl Server {
     }
 
     /// Receives the upload of an iperf2 client.
-    async fn run_iperf2(self: Rc<Self>, stream: TcpStream, client: SocketAddr, first_bytes: Vec<u8>, pending: Permit) {
+    async fn run_iperf2(
+        self: Rc<Self>,
+        stream: TcpStream,
+        client: SocketAddr,
+        first_bytes: Vec<u8>,
+        pending: PendingConnection,
+    ) {
         drop(pending);
         let ended = iperf2::receive(&self, client, stream, first_bytes).await;
         self.report_end(client, ended.map_err(TestFailure::from));
