@@ -13,6 +13,7 @@
 //! * In: the addresses of a host. Out: a connection to the first that answers ([`connect_to_first`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant, and whose quota each uses.
 //! * In: clients that have not yet proved themselves. Out: their places, and who loses one ([`PendingClients`]).
+//! * In: the reasons of refusals. Out: few enough of them for a log ([`RefusalCounts`]).
 //!
 //! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
 
@@ -32,12 +33,13 @@ mod record_stream;
 mod records;
 #[cfg(test)]
 mod records_with_rustls;
+mod refusals;
 mod unix_seconds;
 
 pub use calling::connect_to_first;
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
-pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
+pub use login::{Authenticator, Login, LoginAttempt, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
 pub use network::{Network, NetworkError, canonical, client_prefix};
 pub use peers::{Peer, PeerTls};
 pub use pending::{PendingClients, PendingPlace};
@@ -45,4 +47,5 @@ pub use pinned::PinnedTls;
 pub use places::{ClientPlace, ClientPlaces, NoPlace};
 pub use record_stream::RecordStream;
 pub use records::{MAX_RECORD, RecordError, Records};
+pub use refusals::{RefusalCounts, RefusedConnections};
 pub use unix_seconds::unix_seconds;

@@ -1,8 +1,10 @@
 //! The server of a folder that is shared with those who have a key.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream as Socket};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{
     ClientPlace, ClientPlaces, Control, ListenError, Network, NoPlace, PendingClients, PendingPlace, PinnedTls,
-    canonical, listen_tcp, most_descriptors,
+    RefusalCounts, RefusedConnections, canonical, listen_tcp, most_descriptors,
 };
 use fullpipe_iperf::Key;
 use fullpipe_sys::tcp_info;
@@ -40,9 +42,6 @@ use crate::tree::Tree;
 
 /// Time between two checks for an end, an interrupt, or a copy that has lasted too long.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Time between two reports of rejected connections, so that they do not fill the log.
-const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Connections at once that have not proved yet that they have the key, or have not said what they are for, in all, and
 /// of one address that have proved it: all those of a copy may come together.
@@ -122,15 +121,8 @@ pub enum ShareEvent {
         /// The reason.
         why: String,
     },
-    /// Connections were rejected, at most one event a second.
-    Rejected {
-        /// The last of the clients.
-        client: IpAddr,
-        /// The reason for which it was rejected.
-        why: &'static str,
-        /// Their number.
-        connections: u64,
-    },
+    /// Connections were rejected: the first of a reason, or those that followed.
+    Rejected(RefusedConnections),
 }
 
 /// A server that listens.
@@ -183,10 +175,12 @@ impl Share {
     /// each event.
     pub fn serve(self, interrupt: &AtomicBool, report: &mut dyn FnMut(ShareEvent)) {
         let (events, reported) = channel();
+        let refusals = Rc::<RefCell<RefusalCounts>>::default();
         LocalSet::new().block_on(
             &self.runtime,
-            self.accept(interrupt, &events, &mut |rejected| {
-                reported.try_iter().chain(rejected).for_each(&mut *report);
+            self.accept(interrupt, &events, &refusals, &mut || {
+                let refused = refusals.borrow_mut().take_due(Instant::now());
+                reported.try_iter().chain(refused.into_iter().map(ShareEvent::Rejected)).for_each(&mut *report);
             }),
         );
         self.shared.stop.store(true, Ordering::Relaxed);
@@ -194,26 +188,22 @@ impl Share {
         while !self.shared.copies.are_free() && Instant::now() < deadline {
             thread::sleep(POLL_INTERVAL);
         }
-        reported.try_iter().for_each(report);
+        let refused = refusals.borrow_mut().take_all(Instant::now());
+        reported.try_iter().chain(refused.into_iter().map(ShareEvent::Rejected)).for_each(report);
     }
 
     async fn accept(
         &self,
         interrupt: &AtomicBool,
         events: &Sender<ShareEvent>,
-        report: &mut dyn FnMut(Option<ShareEvent>),
+        refusals: &Rc<RefCell<RefusalCounts>>,
+        report: &mut dyn FnMut(),
     ) {
-        let (rejections, rejected) = channel();
-        let mut last_report = Instant::now();
         while !interrupt.load(Ordering::Relaxed) {
-            let is_time = last_report.elapsed() >= REPORT_INTERVAL;
-            if is_time {
-                last_report = Instant::now();
-            }
-            report(is_time.then(|| summed(&rejected)).flatten());
+            report();
             match timeout(POLL_INTERVAL, self.listener.accept()).await {
                 Ok(Ok((stream, client))) => {
-                    self.admit(stream, client, events, &rejections);
+                    self.admit(stream, canonical(client), events, refusals);
                     // Who has lost its place closes its socket before the next one comes.
                     if self.callers.is_full() {
                         yield_now().await;
@@ -231,20 +221,25 @@ impl Share {
         stream: TcpStream,
         client: SocketAddr,
         events: &Sender<ShareEvent>,
-        rejections: &Sender<(SocketAddr, &'static str)>,
+        refusals: &Rc<RefCell<RefusalCounts>>,
     ) {
-        // The one who reports them is there.
-        let reject = move |rejections: &Sender<_>, why| {
-            let _ = rejections.send((client, why));
+        let (refusals, reported) = (Rc::clone(refusals), events.clone());
+        let reject = move |why: &str| {
+            let client = client.ip();
+            if refusals.borrow_mut().is_first(client, why, Instant::now()) {
+                // The one who reports them is there.
+                let refused = RefusedConnections { client, why: why.to_owned(), connections: 1 };
+                let _ = reported.send(ShareEvent::Rejected(refused));
+            }
         };
         if !self.shared.serves(client.ip()) {
-            return reject(rejections, "its address is not served");
+            return reject("its address is not served");
         }
         let Some(mut caller) = self.callers.admit(client.ip(), Instant::now()) else {
-            return reject(rejections, NO_PLACE);
+            return reject(NO_PLACE);
         };
         let (tls, shared) = (self.tls.clone(), Arc::clone(&self.shared));
-        let (events, rejections) = (events.clone(), rejections.clone());
+        let events = events.clone();
         spawn_local(async move {
             let served = match proven(tls, stream, &mut caller).await {
                 Ok(connection) if connection.is_part() => shared.joining.pass(connection).await,
@@ -253,7 +248,7 @@ impl Share {
             };
             drop(caller);
             if let Err(why) = served {
-                reject(&rejections, why);
+                reject(why);
             }
         });
     }
@@ -281,13 +276,6 @@ impl std::fmt::Debug for Share {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Share").field("options", &self.shared.options).finish_non_exhaustive()
     }
-}
-
-/// Returns one event for all connections that were rejected.
-fn summed(rejected: &Receiver<(SocketAddr, &'static str)>) -> Option<ShareEvent> {
-    let all = rejected.try_iter().map(|last| (last, 1));
-    let ((client, why), connections) = all.reduce(|(_, before), (last, one)| (last, before + one))?;
-    Some(ShareEvent::Rejected { client: client.ip(), why, connections })
 }
 
 /// A copy of a client, which has a place.

@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_testkit::{
-    Running, allow_descriptors, free_port, fullpipe, load_slot, random_bytes, require, wait_for_listener, within, write_secret,
+    Running, allow_descriptors, free_port, fullpipe, load_slot, random_bytes, require, wait_for_listener, within,
+    write_secret,
 };
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};

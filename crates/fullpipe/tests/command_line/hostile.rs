@@ -575,7 +575,7 @@ fn many_connections_from_one_address_do_not_keep_others_out() {
         );
         assert!(longest < PROMPT);
     });
-    server.assert_says("connections rejected");
+    server.assert_says("rejected: the limit of pending connections");
     // The address itself is served too once its connections are closed.
     assert!(within(PROMPT, || upload(server.address, HOSTILE, 1, 1000) == Ok(1000)));
 }
@@ -816,6 +816,28 @@ fn a_client_without_the_key_does_not_end_a_server_of_one_test() {
     let measured = || Running::start(&mut fullpipe(&known)).finish(3 * PROMPT);
     // It has one test at a time: that of the other client must be over.
     assert!(within(PROMPT, || measured().status.success()), "{}", server.log());
+    std::fs::remove_file(key).unwrap();
+}
+
+/// They wrote thousands of lines a second.
+#[test]
+fn clients_that_are_refused_do_not_fill_the_log() {
+    let key = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-flood.key", std::process::id()));
+    write_secret(&key, "correct horse battery\n");
+    let server = Server::start(&["--key-file", key.to_str().unwrap()]);
+    for _ in 0..200 {
+        let mut unknown = Peer::call(server.address, HOSTILE).unwrap();
+        unknown.ask(r#"{"tcp":true,"time":1}"#).unwrap();
+        assert_eq!(refusal(&unknown.ending(PROMPT).0), Some(142));
+        let mut other = silent(server.address, b"GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n").unwrap();
+        other.ending(PROMPT);
+    }
+    let log = server.log();
+    // One line of each reason, or two where a minute has passed.
+    assert!((3..=6).contains(&log.lines().count()), "{log}");
+    server.running.interrupt();
+    let all_but_first = "199 more connections rejected, the last of 127.0.0.2: refused the client's test: ";
+    server.assert_says(all_but_first);
     std::fs::remove_file(key).unwrap();
 }
 

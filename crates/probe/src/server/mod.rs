@@ -24,7 +24,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Authenticator, Control, HANDSHAKE, PendingPlace, TlsIdentity, canonical};
+use fullpipe_control::{
+    Authenticator, Control, HANDSHAKE, PendingPlace, RefusalCounts, RefusedConnections, TlsIdentity, canonical,
+};
 use fullpipe_iperf::{
     Caller, Cookie, DEFAULT_PORT, Error, ErrorNumber, Key, Nonce, Refusal, State, Timeouts, data_connections,
 };
@@ -39,7 +41,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::ServeError;
 use admission::{Admission, PendingConnection, Permit, Rejection};
-use backoff::Backoff;
+use backoff::LoginBackoff;
 use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{listen_tcp, listen_udp};
 use monitor::Bounds;
@@ -53,9 +55,6 @@ pub use output::{Printer, TestText};
 
 /// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Time between two reports of rejected connections, so that they do not fill the log.
-const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum time that tests may take to end when the server shuts down.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -88,6 +87,8 @@ pub struct ServeOptions {
     pub interval: Span,
     /// True if the server ends after one test. During the test, other clients are refused because the server is busy.
     pub one_off: bool,
+    /// True if tests that are refused for the same reason within a minute are counted, not reported one by one.
+    pub counts_refusals: bool,
     /// Time without a test after which the server ends; `None` if it does not.
     pub idle_timeout: Option<Span>,
     /// Maximum time that a client may take for its first bytes and for each reply. Its results, and messages that it
@@ -116,6 +117,7 @@ impl Default for ServeOptions {
             iperf2: true,
             interval: Span::ZERO,
             one_off: false,
+            counts_refusals: true,
             idle_timeout: None,
             timeout: Timeouts::default().reply,
             key: None,
@@ -150,7 +152,6 @@ async fn run(
 ) -> Result<(), ServeError> {
     let (events, mut queue) = mpsc::unbounded_channel();
     let server = Server::open(options, printer, events)?;
-    let mut last_report = Instant::now();
     let mut last_busy = Instant::now();
     loop {
         tokio::select! {
@@ -162,17 +163,20 @@ async fn run(
             },
             () = sleep(POLL_INTERVAL) => {}
         }
-        if last_report.elapsed() >= REPORT_INTERVAL {
-            last_report = Instant::now();
-            if let Some(rejected) = server.rejected.take() {
-                report(rejected);
-            }
-        }
+        server
+            .refusals
+            .borrow_mut()
+            .take_due(Instant::now())
+            .into_iter()
+            .map(ServerEvent::Rejected)
+            .for_each(&mut *report);
         if interrupt.load(Ordering::Relaxed) {
             server.shut_down().await;
             while let Ok(QueuedEvent { event, .. }) = queue.try_recv() {
                 report(event);
             }
+            let refused = server.refusals.borrow_mut().take_all(Instant::now());
+            refused.into_iter().map(ServerEvent::Rejected).for_each(report);
             return Ok(());
         }
         if !server.admission.is_idle() {
@@ -213,14 +217,14 @@ impl ClientTimeout {
 struct Server {
     admission: Admission,
     registry: RefCell<Registry>,
-    rejected: RejectedConnections,
+    refusals: RefCell<RefusalCounts>,
     events: mpsc::UnboundedSender<QueuedEvent>,
     shutdown: watch::Sender<bool>,
     listener: Rc<StreamListener>,
     /// True if UDP streams can be opened.
     has_udp: Cell<bool>,
     key: Option<Key>,
-    backoff: RefCell<Backoff>,
+    backoff: RefCell<LoginBackoff>,
     authenticator: Option<Authenticator>,
     tls: Option<TlsIdentity>,
     storage_config: StorageConfig,
@@ -228,6 +232,7 @@ struct Server {
     iperf2: bool,
     interval: Span,
     one_off: bool,
+    counts_refusals: bool,
     printer: Printer,
 }
 
@@ -247,7 +252,7 @@ impl Server {
         let server = Rc::new(Self {
             admission: Admission::new(limits, listen::max_connections()?),
             registry: RefCell::default(),
-            rejected: RejectedConnections::default(),
+            refusals: RefCell::default(),
             events,
             shutdown: watch::Sender::new(false),
             listener: StreamListener::new(Rc::clone(&listener)),
@@ -262,6 +267,7 @@ impl Server {
             tls: options.tls.clone(),
             storage_config: options.storage_config.clone(),
             one_off: options.one_off,
+            counts_refusals: options.counts_refusals,
             printer,
         });
         server.report(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
@@ -324,7 +330,7 @@ impl Server {
     fn admit_connection(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
         match self.admission.admit_pending(client.ip(), Instant::now()) {
             Ok(pending) => drop(spawn_local(Rc::clone(self).handle_connection(stream, client, pending))),
-            Err(why) => self.rejected.add(client.ip(), why),
+            Err(why) => self.reject(client.ip(), why),
         }
     }
 
@@ -332,15 +338,15 @@ impl Server {
     async fn handle_connection(self: Rc<Self>, stream: TcpStream, client: SocketAddr, mut pending: PendingConnection) {
         let (control, FirstBytes { caller, bytes }) = match self.greet(stream, &mut pending.place).await {
             Ok(greeted) => greeted,
-            Err(why) => return self.rejected.add(client.ip(), why),
+            Err(why) => return self.reject(client.ip(), why),
         };
         match (caller, control) {
             (Caller::Iperf3(cookie), control) => self.dispatch(control, client, cookie, pending).await,
             (Caller::Iperf2, Control::Plain(stream)) if self.iperf2 => {
                 self.run_iperf2(stream, client, bytes, pending).await;
             }
-            (Caller::Iperf2, _) => self.rejected.add(client.ip(), Rejection::Iperf2),
-            (Caller::Unknown | Caller::Undecided, _) => self.rejected.add(client.ip(), Rejection::Unknown),
+            (Caller::Iperf2, _) => self.reject(client.ip(), Rejection::Iperf2),
+            (Caller::Unknown | Caller::Undecided, _) => self.reject(client.ip(), Rejection::Unknown),
         }
     }
 
@@ -403,7 +409,7 @@ impl Server {
         let _permit = match self.admit_test(client.ip()).await {
             Ok(permit) => permit,
             Err(why) => {
-                self.rejected.add(client.ip(), why);
+                self.reject(client.ip(), why);
                 return self.refuse(control).await;
             }
         };
@@ -499,9 +505,24 @@ impl Server {
         self.key.is_some() || self.authenticator.is_some()
     }
 
-    /// Reports the end of a test.
+    /// Reports a connection that is closed at once, or counts it.
+    fn reject(&self, client: IpAddr, why: Rejection) {
+        let why = why.reason();
+        if self.refusals.borrow_mut().is_first(client, why, Instant::now()) {
+            self.report(ServerEvent::Rejected(RefusedConnections { client, why: why.to_owned(), connections: 1 }));
+        }
+    }
+
+    /// Reports the end of a test. Of those that were refused, most are only counted.
     fn report_end(&self, client: SocketAddr, ended: Result<TestTotals, TestFailure>) {
-        let ends_test = !ended.as_ref().is_err_and(|failure| failure.by_unknown_client);
+        let failure = ended.as_ref().err();
+        let refused = failure.filter(|failure| failure.is_refusal && self.counts_refusals && !self.one_off);
+        let is_counted =
+            |refused: &TestFailure| !self.refusals.borrow_mut().is_first(client.ip(), &refused.why, Instant::now());
+        if refused.is_some_and(is_counted) {
+            return;
+        }
+        let ends_test = !failure.is_some_and(|failure| failure.is_refusal && self.serves_only_known_clients());
         // There is no receiver any more if the server is ending.
         let _ = self.events.send(QueuedEvent { event: end_event(client, ended), ends_test });
     }
@@ -534,36 +555,19 @@ struct TestFailure {
     cause: Option<Error>,
     /// The test up to its end, if data had flowed.
     measurement: Option<Box<Measurement>>,
-    /// Set if the server serves only whom it knows, and the client has not proved that it is one.
-    by_unknown_client: bool,
+    /// True if the load of the test was not admitted: the client may be anybody.
+    is_refusal: bool,
 }
 
 impl From<String> for TestFailure {
     fn from(why: String) -> Self {
-        Self { why, cause: None, measurement: None, by_unknown_client: false }
+        Self { why, cause: None, measurement: None, is_refusal: true }
     }
 }
 
 impl From<Error> for TestFailure {
     fn from(error: Error) -> Self {
-        Self { why: error.to_string(), cause: Some(error), measurement: None, by_unknown_client: false }
-    }
-}
-
-/// Rejected connections that are not reported yet: the latest of them, its reason, and their number.
-#[derive(Default)]
-struct RejectedConnections(RefCell<Option<(IpAddr, Rejection, u64)>>);
-
-impl RejectedConnections {
-    fn add(&self, client: IpAddr, why: Rejection) {
-        let mut rejected = self.0.borrow_mut();
-        let before = rejected.map_or(0, |(_, _, connections)| connections);
-        *rejected = Some((client, why, before + 1));
-    }
-
-    fn take(&self) -> Option<ServerEvent> {
-        let (client, why, connections) = self.0.take()?;
-        Some(ServerEvent::Rejected { client, why: why.reason(), connections })
+        Self { why: error.to_string(), cause: Some(error), measurement: None, is_refusal: false }
     }
 }
 

@@ -137,7 +137,7 @@ impl UdpListener {
     fn begin_flow(&mut self, datagram: &[u8], from: SocketAddr) {
         let kind = Header::read_datagram(datagram).kind;
         if kind != Kind::Upload {
-            return self.server.rejected.add(canonical(from).ip(), Rejection::Iperf2Reverse);
+            return self.server.reject(canonical(from).ip(), Rejection::Iperf2Reverse);
         }
         if self.flows.len() >= MAX_FLOWS {
             let evicted = self.flows.iter().min_by_key(|(_, flow)| flow.eviction_order()).map(|(from, _)| *from);
