@@ -13,6 +13,8 @@
 //! * In: the addresses of a host. Out: a connection to the first that answers ([`connect_to_first`]).
 //! * In: the bytes that clients leave in queues of the kernel. Out: who must end ([`QueueBudget`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant, and whose quota each uses.
+//! * In: clients that have not yet proved themselves. Out: their places, and who loses one ([`PendingClients`]).
+//! * In: the reasons of refusals. Out: few enough of them for a log ([`RefusalCounts`]).
 //!
 //! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
 
@@ -24,6 +26,7 @@ mod login;
 mod loopback;
 mod network;
 mod peers;
+mod pending;
 mod pinned;
 mod places;
 mod queue_budget;
@@ -32,17 +35,20 @@ mod record_stream;
 mod records;
 #[cfg(test)]
 mod records_with_rustls;
+mod refusals;
 mod unix_seconds;
 
 pub use calling::connect_to_first;
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
-pub use login::{Authenticator, Login, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
+pub use login::{Authenticator, Login, LoginAttempt, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
 pub use network::{Network, NetworkError, canonical, client_networks, client_prefix};
 pub use peers::{Peer, PeerTls};
+pub use pending::{PendingClients, PendingPlace};
 pub use pinned::PinnedTls;
 pub use places::{ClientPlace, ClientPlaces, NoPlace};
 pub use queue_budget::{QueueBudget, QueueExcess, QueueLimits, QueueShare};
 pub use record_stream::RecordStream;
 pub use records::{MAX_RECORD, RecordError, Records};
+pub use refusals::{RefusalCounts, RefusedConnections};
 pub use unix_seconds::unix_seconds;

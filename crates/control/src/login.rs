@@ -67,6 +67,12 @@ struct Sealer {
 #[derive(Clone)]
 pub struct Authenticator(Arc<Opener>);
 
+/// A user name and a password that were decrypted, and not checked yet.
+pub struct LoginAttempt {
+    authenticator: Authenticator,
+    text: Zeroizing<Vec<u8>>,
+}
+
 struct Opener {
     key: RsaPrivateKey,
     padding: Padding,
@@ -153,16 +159,30 @@ impl Authenticator {
         Self(Arc::new(Opener { key, padding, users, skew }))
     }
 
-    /// Checks a client's `token`, `now` seconds after 1970-01-01 UTC. Takes milliseconds.
+    /// Decrypts a client's `token`, which takes milliseconds.
     ///
     /// # Errors
-    /// The reason of a refusal, for our log alone.
-    pub fn check(&self, token: Option<&str>, now: u64) -> Result<(), UserError> {
-        let Opener { key, padding, users, skew } = &*self.0;
+    /// Fails if there is none.
+    pub fn open(&self, token: Option<&str>) -> Result<LoginAttempt, UserError> {
         let sealed = BASE64_STANDARD.decode(token.ok_or(UserError::Missing)?).unwrap_or_default();
         // What cannot be decrypted goes the same way as a wrong password: nobody must be able to distinguish them.
-        let text = decrypt(key, *padding, &sealed).unwrap_or_default();
-        users.check(&text, now, *skew)
+        let text = decrypt(&self.0.key, self.0.padding, &sealed).unwrap_or_default();
+        Ok(LoginAttempt { authenticator: self.clone(), text })
+    }
+}
+
+impl LoginAttempt {
+    /// Returns the number of its user among those of the server; `None` if it names none of them.
+    pub fn user(&self) -> Option<usize> {
+        self.authenticator.0.users.number_of_user(&self.text)
+    }
+
+    /// Checks the password and the time, `now` seconds after 1970-01-01 UTC.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, for our log alone.
+    pub fn check(&self, now: u64) -> Result<(), UserError> {
+        self.authenticator.0.users.check(&self.text, now, self.authenticator.0.skew)
     }
 }
 
@@ -205,10 +225,14 @@ mod tests {
         Login::new(credentials, RsaPublicKey::from_pem(PUBLIC).unwrap(), padding)
     }
 
+    fn check(authenticator: &Authenticator, token: Option<&str>, now: u64) -> Result<(), UserError> {
+        authenticator.open(token)?.check(now)
+    }
+
     #[test]
     fn from_3_17_on_tokens_are_padded_with_oaep() {
-        assert_eq!(authenticator(PRIVATE, Padding::Oaep).check(Some(OAEP.trim()), NOW), Ok(()));
-        assert_eq!(authenticator(PRIVATE, Padding::Pkcs1).check(Some(PKCS1.trim()), NOW), Ok(()));
+        assert_eq!(check(&authenticator(PRIVATE, Padding::Oaep), Some(OAEP.trim()), NOW), Ok(()));
+        assert_eq!(check(&authenticator(PRIVATE, Padding::Pkcs1), Some(PKCS1.trim()), NOW), Ok(()));
     }
 
     #[test]
@@ -219,7 +243,7 @@ mod tests {
             (TRADITIONAL, Padding::Oaep, OAEP),
             (TRADITIONAL, Padding::Pkcs1, PKCS1),
         ] {
-            let refused = authenticator(key, padding).check(Some(token.trim()), NOW);
+            let refused = check(&authenticator(key, padding), Some(token.trim()), NOW);
             assert_eq!(refused, Err(UserError::Unreadable), "{padding:?}");
         }
     }
@@ -229,10 +253,10 @@ mod tests {
         for padding in [Padding::Oaep, Padding::Pkcs1] {
             let authenticator = authenticator(PRIVATE, padding);
             let token = login("rossi", padding).token(NOW).unwrap();
-            assert_eq!(authenticator.check(Some(&token), NOW + 10), Ok(()));
-            assert!(matches!(authenticator.check(Some(&token), NOW + 11), Err(UserError::Stale { .. })));
+            assert_eq!(check(&authenticator, Some(&token), NOW + 10), Ok(()));
+            assert!(matches!(check(&authenticator, Some(&token), NOW + 11), Err(UserError::Stale { .. })));
             let wrong = login("Rossi", padding).token(NOW).unwrap();
-            assert_eq!(authenticator.check(Some(&wrong), NOW), Err(UserError::Password("mario".to_owned())));
+            assert_eq!(check(&authenticator, Some(&wrong), NOW), Err(UserError::Password("mario".to_owned())));
             assert_ne!(login("rossi", padding).token(NOW).unwrap(), token, "nobody sees that it is the same again");
         }
     }
@@ -241,9 +265,9 @@ mod tests {
     fn what_is_no_token_is_refused() {
         for padding in [Padding::Oaep, Padding::Pkcs1] {
             let authenticator = authenticator(PRIVATE, padding);
-            assert_eq!(authenticator.check(None, NOW), Err(UserError::Missing));
+            assert_eq!(check(&authenticator, None, NOW), Err(UserError::Missing));
             for token in ["", "not base64!", "AAAA", &"A".repeat(344), &"/".repeat(342), &"A".repeat(8000)] {
-                assert_eq!(authenticator.check(Some(token), NOW), Err(UserError::Unreadable), "{token}");
+                assert_eq!(check(&authenticator, Some(token), NOW), Err(UserError::Unreadable), "{token}");
             }
         }
     }

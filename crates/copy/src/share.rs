@@ -1,8 +1,10 @@
 //! The server of a folder that is shared with those who have a key.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream as Socket};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -10,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    ClientPlace, ClientPlaces, Control, ListenError, Network, NoPlace, PinnedTls, canonical, listen_tcp,
-    most_descriptors,
+    ClientPlace, ClientPlaces, Control, ListenError, Network, NoPlace, PendingClients, PendingPlace, PinnedTls,
+    RefusalCounts, RefusedConnections, canonical, listen_tcp, most_descriptors,
 };
 use fullpipe_iperf::Key;
 use fullpipe_sys::tcp_info;
@@ -21,7 +23,7 @@ use thiserror::Error;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::timeout;
 
 use crate::bounds::Directions;
@@ -41,13 +43,13 @@ use crate::tree::Tree;
 /// Time between two checks for an end, an interrupt, or a copy that has lasted too long.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Time between two reports of rejected connections, so that they do not fill the log.
-const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Connections at once that have not proved yet that they have the key, or have not said what they are for, in all, and
+/// of one address that have proved it: all those of a copy may come together.
+const MAX_CALLERS: usize = 2 * MAX_CALLERS_OF_ONE;
+const MAX_CALLERS_OF_ONE: usize = MAX_CONNECTIONS as usize;
 
-/// Connections at once that have not said yet what they are for, in all and of one address: all those of a copy may
-/// come together.
-const MAX_CALLERS: u32 = 2 * MAX_CALLERS_OF_ONE;
-const MAX_CALLERS_OF_ONE: u32 = MAX_CONNECTIONS as u32;
+/// Reason for which a caller is not served.
+const NO_PLACE: &str = "too many calls are not answered yet";
 
 /// Time that copies have to end when the server does.
 const LAST_COPIES: Duration = Duration::from_secs(2);
@@ -119,15 +121,8 @@ pub enum ShareEvent {
         /// The reason.
         why: String,
     },
-    /// Connections were rejected, at most one event a second.
-    Rejected {
-        /// The last of the clients.
-        client: IpAddr,
-        /// The reason for which it was rejected.
-        why: &'static str,
-        /// Their number.
-        connections: u64,
-    },
+    /// Connections were rejected: the first of a reason, or those that followed.
+    Rejected(RefusedConnections),
 }
 
 /// A server that listens.
@@ -135,6 +130,7 @@ pub struct Share {
     runtime: Runtime,
     listener: TcpListener,
     tls: PinnedTls,
+    callers: PendingClients,
     shared: Arc<Shared>,
 }
 
@@ -143,8 +139,6 @@ struct Shared {
     options: ShareOptions,
     root: Root,
     rates: Directions,
-    /// Connections that have not said yet what they are for.
-    callers: Arc<ClientPlaces>,
     /// Copies under way.
     copies: Arc<ClientPlaces>,
     joining: Arc<Joining>,
@@ -160,12 +154,13 @@ impl Share {
         let path = printable_bytes(options.folder.as_os_str().as_encoded_bytes());
         let tree = Tree::open(&options.folder).map_err(|cause| ShareError::Folder { path, cause })?;
         let tls = tls_of(&options.key).map_err(|error| ShareError::Start(io::Error::other(error)))?.with_parts();
-        // The connections of copies take two each.
-        most_descriptors();
+        // The connections of copies take two each, so callers leave them most.
+        let most_callers = usize::try_from(most_descriptors() / 4).unwrap_or(usize::MAX).clamp(1, MAX_CALLERS);
+        let callers = PendingClients::new(most_callers, MAX_CALLERS_OF_ONE);
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ShareError::Start)?;
         let listener = runtime.block_on(async { listen_tcp(options.bind, options.port, |_| Ok(())) })?;
         let root = Root::Share(Arc::new(tree));
-        Ok(Self { runtime, listener, tls, shared: Arc::new(Shared::new(options, root)) })
+        Ok(Self { runtime, listener, tls, callers, shared: Arc::new(Shared::new(options, root)) })
     }
 
     /// Returns the address on which it listens.
@@ -180,10 +175,12 @@ impl Share {
     /// each event.
     pub fn serve(self, interrupt: &AtomicBool, report: &mut dyn FnMut(ShareEvent)) {
         let (events, reported) = channel();
+        let refusals = Rc::<RefCell<RefusalCounts>>::default();
         LocalSet::new().block_on(
             &self.runtime,
-            self.accept(interrupt, &events, &mut |rejected| {
-                reported.try_iter().chain(rejected).for_each(&mut *report);
+            self.accept(interrupt, &events, &refusals, &mut || {
+                let refused = refusals.borrow_mut().take_due(Instant::now());
+                reported.try_iter().chain(refused.into_iter().map(ShareEvent::Rejected)).for_each(&mut *report);
             }),
         );
         self.shared.stop.store(true, Ordering::Relaxed);
@@ -191,25 +188,27 @@ impl Share {
         while !self.shared.copies.are_free() && Instant::now() < deadline {
             thread::sleep(POLL_INTERVAL);
         }
-        reported.try_iter().for_each(report);
+        let refused = refusals.borrow_mut().take_all(Instant::now());
+        reported.try_iter().chain(refused.into_iter().map(ShareEvent::Rejected)).for_each(report);
     }
 
     async fn accept(
         &self,
         interrupt: &AtomicBool,
         events: &Sender<ShareEvent>,
-        report: &mut dyn FnMut(Option<ShareEvent>),
+        refusals: &Rc<RefCell<RefusalCounts>>,
+        report: &mut dyn FnMut(),
     ) {
-        let (rejections, rejected) = channel();
-        let mut last_report = Instant::now();
         while !interrupt.load(Ordering::Relaxed) {
-            let is_time = last_report.elapsed() >= REPORT_INTERVAL;
-            if is_time {
-                last_report = Instant::now();
-            }
-            report(is_time.then(|| summed(&rejected)).flatten());
+            report();
             match timeout(POLL_INTERVAL, self.listener.accept()).await {
-                Ok(Ok((stream, client))) => self.admit(stream, client, events, &rejections),
+                Ok(Ok((stream, client))) => {
+                    self.admit(stream, canonical(client), events, refusals);
+                    // Who has lost its place closes its socket before the next one comes.
+                    if self.callers.is_full() {
+                        yield_now().await;
+                    }
+                }
                 // There is no descriptor left.
                 Ok(Err(_)) => tokio::time::sleep(POLL_INTERVAL).await,
                 Err(_) => {}
@@ -222,29 +221,54 @@ impl Share {
         stream: TcpStream,
         client: SocketAddr,
         events: &Sender<ShareEvent>,
-        rejections: &Sender<(SocketAddr, &'static str)>,
+        refusals: &Rc<RefCell<RefusalCounts>>,
     ) {
-        // The one who reports them is there.
-        let reject = move |rejections: &Sender<_>, why| {
-            let _ = rejections.send((client, why));
+        let (refusals, reported) = (Rc::clone(refusals), events.clone());
+        let reject = move |why: &str| {
+            let client = client.ip();
+            if refusals.borrow_mut().is_first(client, why, Instant::now()) {
+                // The one who reports them is there.
+                let refused = RefusedConnections { client, why: why.to_owned(), connections: 1 };
+                let _ = reported.send(ShareEvent::Rejected(refused));
+            }
         };
-        let caller = match self.shared.caller(client.ip()) {
-            Ok(caller) => caller,
-            Err(why) => return reject(rejections, why),
+        if !self.shared.serves(client.ip()) {
+            return reject("its address is not served");
+        }
+        let Some(mut caller) = self.callers.admit(client.ip(), Instant::now()) else {
+            return reject(NO_PLACE);
         };
         let (tls, shared) = (self.tls.clone(), Arc::clone(&self.shared));
-        let (events, rejections) = (events.clone(), rejections.clone());
+        let events = events.clone();
         spawn_local(async move {
-            let served = match timeout(CONNECT_DEADLINE, tls.answer(stream)).await {
-                Ok(Ok(connection)) if connection.is_part() => shared.joining.pass(connection).await,
-                Ok(Ok(connection)) => shared.begin(connection, client, events).await,
-                _ => Err("it has not proved that it has the key"),
+            let served = match proven(tls, stream, &mut caller).await {
+                Ok(connection) if connection.is_part() => shared.joining.pass(connection).await,
+                Ok(connection) => shared.begin(connection, client, events).await,
+                Err(why) => Err(why),
             };
             drop(caller);
             if let Err(why) = served {
-                reject(&rejections, why);
+                reject(why);
             }
         });
+    }
+}
+
+/// Returns the connection of a caller once it has proved that it has the key.
+///
+/// # Errors
+/// Fails if it does not, loses its place, or too many of its address wait.
+async fn proven(tls: PinnedTls, stream: TcpStream, caller: &mut PendingPlace) -> Result<Control, &'static str> {
+    const NO_PROOF: &str = "it has not proved that it has the key";
+    let answer = async {
+        let Some(readable) = caller.wait_for_first_byte(&stream).await else { return Ok(None) };
+        readable?;
+        caller.unless_lost(tls.answer(stream)).await.transpose()
+    };
+    match timeout(CONNECT_DEADLINE, answer).await {
+        Ok(Ok(Some(connection))) if caller.prove().is_ok() => Ok(connection),
+        Ok(Ok(_)) => Err(NO_PLACE),
+        Ok(Err(_)) | Err(_) => Err(NO_PROOF),
     }
 }
 
@@ -252,13 +276,6 @@ impl std::fmt::Debug for Share {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Share").field("options", &self.shared.options).finish_non_exhaustive()
     }
-}
-
-/// Returns one event for all connections that were rejected.
-fn summed(rejected: &Receiver<(SocketAddr, &'static str)>) -> Option<ShareEvent> {
-    let all = rejected.try_iter().map(|last| (last, 1));
-    let ((client, why), connections) = all.reduce(|(_, before), (last, one)| (last, before + one))?;
-    Some(ShareEvent::Rejected { client: client.ip(), why, connections })
 }
 
 /// A copy of a client, which has a place.
@@ -270,20 +287,15 @@ struct CopyOfOne {
 impl Shared {
     fn new(options: ShareOptions, root: Root) -> Self {
         let rates = Directions::at(options.rate);
-        let callers = ClientPlaces::new(MAX_CALLERS, MAX_CALLERS_OF_ONE);
         let copies = ClientPlaces::new(options.copies, options.copies_of_one);
-        Self { options, root, rates, callers, copies, joining: Arc::default(), stop: AtomicBool::new(false) }
+        Self { options, root, rates, copies, joining: Arc::default(), stop: AtomicBool::new(false) }
     }
 
-    /// Lets a client call, if its address is served.
-    fn caller(&self, address: IpAddr) -> Result<ClientPlace, &'static str> {
-        let address = address.to_canonical();
+    /// Returns true if clients at this address are served.
+    fn serves(&self, address: IpAddr) -> bool {
         let holds = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
         let options = &self.options;
-        if holds(&options.deny) || !(options.allow.is_empty() || holds(&options.allow)) {
-            return Err("its address is not served");
-        }
-        self.callers.take(address).map_err(|_| "too many calls are not answered yet")
+        !holds(&options.deny) && (options.allow.is_empty() || holds(&options.allow))
     }
 
     /// Begins the copy of a client that has proved that it has the key, or says why not.
@@ -445,7 +457,7 @@ mod tests {
             options.allow = vec!["192.0.2.0/24".parse().unwrap()];
             options.deny = vec!["192.0.2.7".parse().unwrap()];
         });
-        assert!(shared.caller(address(1)).is_ok() && shared.caller(address(7)).is_err());
-        assert!(shared.caller(IpAddr::from([198, 51, 100, 1])).is_err());
+        assert!(shared.serves(address(1)) && !shared.serves(address(7)));
+        assert!(!shared.serves(IpAddr::from([198, 51, 100, 1])));
     }
 }

@@ -2,16 +2,21 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fullpipe_testkit::{Running, free_port, fullpipe, random_bytes, require, wait_for_listener, within, write_secret};
+use fullpipe_testkit::{
+    Running, allow_descriptors, free_port, fullpipe, load_slot, random_bytes, require, wait_for_listener, within,
+    write_secret,
+};
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -213,6 +218,48 @@ fn who_does_not_have_the_key_gets_nothing() {
     let _ = raw.read_to_end(&mut answer);
     assert!(answer.len() < 64, "it answers in the clear: {answer:?}");
     assert_eq!(scene.copy(&[&scene.far("file"), &scene.near("file")]).0, Some(0));
+}
+
+/// Opens a connection from one of this host's many loopback addresses.
+fn call(port: u16, last: u8) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from(([127, 0, 9, last], 0)).into())?;
+    socket.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into())?;
+    Ok(socket.into())
+}
+
+/// Two addresses locked everybody out for four seconds, and for ever if they called again.
+#[test]
+fn silent_connections_keep_nobody_from_copying() {
+    let _slot = load_slot();
+    allow_descriptors(20_000).unwrap();
+    let scene = Scene::new("", &[]);
+    fs::write(scene.path("shared/file"), content(100_000)).unwrap();
+    let copy = |index: u32| {
+        let began = Instant::now();
+        let (code, done) = scene.copy(&[&scene.far("file"), &scene.near(&format!("copy-{index}"))]);
+        assert_eq!(code, Some(0), "{done}");
+        began.elapsed()
+    };
+    let usual = copy(0);
+    let is_over = AtomicBool::new(false);
+    let longest = thread::scope(|scope| {
+        let (begun, is_under_way) = channel();
+        scope.spawn(|| {
+            let begun = begun;
+            for _ in (0..20).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                let calls = (0..128).flat_map(|_| 1..=32);
+                let silent: Vec<_> = calls.map_while(|last| call(scene.port, last).ok()).collect();
+                let _ = begun.send(silent.len());
+                thread::sleep(Duration::from_secs(3));
+            }
+        });
+        assert_eq!(is_under_way.recv(), Ok(32 * 128));
+        let longest = (1..=20).map(copy).max();
+        is_over.store(true, Ordering::Relaxed);
+        longest.unwrap()
+    });
+    assert!(longest < usual + Duration::from_secs(1), "{longest:?}, {usual:?} before");
 }
 
 /// Passes one connection on to `port`, and returns its own port, and both directions once that has ended.

@@ -144,6 +144,12 @@ impl Users {
         if users.is_empty() { Err(UsersError::Empty) } else { Ok(Self(users)) }
     }
 
+    /// Returns the number of the user that `text`, decrypted, names; `None` if there is no such user.
+    pub fn number_of_user(&self, text: &[u8]) -> Option<usize> {
+        let (credentials, _) = Credentials::from_text(text).ok()?;
+        self.0.iter().position(|(name, _)| *name == credentials.user)
+    }
+
     /// Returns whether the user who sent `text`, decrypted, may come in `now` seconds after the beginning of 1970, on
     /// clocks that may differ by `skew`. Whatever is wrong, every user's digest is compared with one, to the end.
     ///

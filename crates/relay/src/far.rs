@@ -4,7 +4,7 @@ use std::io;
 use std::net::Shutdown;
 use std::time::Duration;
 
-use fullpipe_control::{Peer, PeerTls};
+use fullpipe_control::{Peer, PeerTls, PendingPlace};
 use fullpipe_iperf::Key;
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
@@ -13,7 +13,6 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use crate::message::{PAD, Status, TAKES_BLOCKS, TAKES_PADDING, TargetError, TargetRequest};
-use crate::pending::Place;
 use crate::rules::{AllowedTargets, Target, permits};
 use crate::sockets::{CONNECT_DEADLINE, NEXT_ADDRESS, connect, late, resolve};
 use crate::window::{HeldWindow, read_padding, send_padding};
@@ -40,11 +39,10 @@ impl Far {
     ///
     /// # Errors
     /// Fails if it does not have the key, closes the connection, or takes too long.
-    pub(crate) async fn answer(&self, stream: TcpStream, place: &mut Place) -> io::Result<Option<Peer>> {
+    pub(crate) async fn answer(&self, stream: TcpStream, place: &mut PendingPlace) -> io::Result<Option<Peer>> {
         in_time(async {
-            let Some(readable) = place.unless_lost(stream.readable()).await else { return Ok(None) };
+            let Some(readable) = place.wait_for_first_byte(&stream).await else { return Ok(None) };
             readable?;
-            place.speaks();
             place.unless_lost(Peer::answer(stream, &self.key, self.tls.as_ref())).await.transpose()
         })
         .await

@@ -22,7 +22,6 @@ mod message;
 mod near;
 mod options;
 mod packer;
-mod pending;
 mod pipes;
 mod quotas;
 mod relay;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use fullpipe_control::{ListenError, Network, TlsError};
+use fullpipe_control::{ListenError, Network, RefusedConnections, TlsError};
 use fullpipe_iperf::Key;
 use fullpipe_record::{RelayJoined, RelayProgress, RelayedConnection};
 use fullpipe_units::Span;
@@ -84,15 +84,8 @@ pub enum RelayEvent {
         /// The reason, as a clause.
         why: String,
     },
-    /// Connections were closed at once.
-    Rejected {
-        /// The last of them.
-        client: IpAddr,
-        /// The reason, as a clause that fits after "because".
-        why: &'static str,
-        /// Number of connections since the last such event.
-        connections: u64,
-    },
+    /// Connections were closed at once, or not joined: the first of a reason, or those that followed.
+    Rejected(RefusedConnections),
     /// Connections cannot be accepted; they wait, and it is tried again at once.
     NotAccepting {
         /// The reason.

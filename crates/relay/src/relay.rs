@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, available_parallelism};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{ClientPlaces, Network, PeerTls, canonical};
+use fullpipe_control::{
+    ClientPlaces, Network, PeerTls, PendingClients, PendingPlace, RefusalCounts, RefusedConnections, canonical,
+};
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
@@ -21,7 +23,6 @@ use crate::far::Far;
 use crate::leg::Leg;
 use crate::near::{Pool, Ready};
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
-use crate::pending::{Pending, Place};
 use crate::pipes::{MAX_PIPES, Pipes};
 use crate::quotas::Quotas;
 use crate::rules::Target;
@@ -34,8 +35,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time after a failure to accept, for example because there are no descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Time between two reports of rejected connections, so that they do not fill the log.
-const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two reports that no connection can be accepted.
+const REPORT_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Callers of a far relay at once that have not yet proved who they are, or wait for room.
+pub(crate) const MAX_PENDING: usize = 1024;
+
+/// Callers of one address that wait for room, at most.
+const MAX_WAITING_OF_ONE: usize = 256;
 
 /// Reason for which a caller of a far relay is not served.
 const NO_PLACE: &str = "too many callers have not yet proved who they are, or wait for room";
@@ -59,7 +66,7 @@ pub fn relay(
         let relay = Rc::new(Relay::new(options, &workers, events)?);
         let listener = listen(options)?;
         let address = listener.local_addr().map_err(RelayError::io("getsockname"))?;
-        reporter.note(RelayEvent::Listening(address));
+        reporter.note(RelayEvent::Listening(address), Instant::now());
         if let Part::OfClients(onward, _) = &relay.part
             && let Onward::Near(pool, _) = &**onward
         {
@@ -81,53 +88,51 @@ async fn report_until(interrupt: &AtomicBool, events: &mut UnboundedReceiver<Rel
     let mut ticks = interval(POLL_INTERVAL);
     while !interrupt.load(Ordering::Relaxed) {
         tokio::select! {
-            event = events.recv() => event.into_iter().for_each(|event| reporter.note(event)),
+            event = events.recv() => event.into_iter().for_each(|event| reporter.note(event, Instant::now())),
             _ = ticks.tick() => {}
         }
-        reporter.report_held(Instant::now());
+        reporter.report_due(Instant::now());
     }
 }
 
-/// Passes events on, except that those which anybody can cause in any number are held until a second has passed.
+/// Passes events on, except that of those which anybody can cause in any number most are counted.
 struct Reporter<'r> {
     report: &'r mut dyn FnMut(RelayEvent),
-    rejected: Option<RelayEvent>,
-    not_accepting: Option<RelayEvent>,
-    reported: Instant,
+    refusals: RefusalCounts,
+    /// Time of the last report that no connection can be accepted.
+    not_accepting: Option<Instant>,
 }
 
 impl<'r> Reporter<'r> {
     fn new(report: &'r mut dyn FnMut(RelayEvent)) -> Self {
-        Self { report, rejected: None, not_accepting: None, reported: Instant::now() }
+        Self { report, refusals: RefusalCounts::default(), not_accepting: None }
     }
 
-    fn note(&mut self, event: RelayEvent) {
-        match event {
-            RelayEvent::Rejected { client, why, .. } => {
-                let before = match self.rejected {
-                    Some(RelayEvent::Rejected { connections, .. }) => connections,
-                    _ => 0,
-                };
-                self.rejected = Some(RelayEvent::Rejected { client, why, connections: before + 1 });
+    fn note(&mut self, event: RelayEvent, now: Instant) {
+        let is_due = match &event {
+            RelayEvent::Rejected(RefusedConnections { client, why, .. }) => self.refusals.is_first(*client, why, now),
+            RelayEvent::NotRelayed { client, why } => self.refusals.is_first(client.ip(), why, now),
+            RelayEvent::NotAccepting { .. } => {
+                let is_due =
+                    self.not_accepting.is_none_or(|last| now.saturating_duration_since(last) >= REPORT_INTERVAL);
+                self.not_accepting = if is_due { Some(now) } else { self.not_accepting };
+                is_due
             }
-            event @ RelayEvent::NotAccepting { .. } => self.not_accepting = Some(event),
-            event => (self.report)(event),
-        }
-    }
-
-    /// Reports what was held, if it is time.
-    fn report_held(&mut self, now: Instant) {
-        if now.saturating_duration_since(self.reported) >= REPORT_INTERVAL {
-            self.reported = now;
-            self.report_all();
-        }
-    }
-
-    /// Reports what was held.
-    fn report_all(&mut self) {
-        for event in [self.rejected.take(), self.not_accepting.take()].into_iter().flatten() {
+            _ => true,
+        };
+        if is_due {
             (self.report)(event);
         }
+    }
+
+    /// Reports what was counted, if it is time.
+    fn report_due(&mut self, now: Instant) {
+        self.refusals.take_due(now).into_iter().map(RelayEvent::Rejected).for_each(&mut *self.report);
+    }
+
+    /// Reports what was counted.
+    fn report_all(&mut self, now: Instant) {
+        self.refusals.take_all(now).into_iter().map(RelayEvent::Rejected).for_each(&mut *self.report);
     }
 }
 
@@ -136,7 +141,7 @@ enum Part {
     /// Clients call it, and go on in this way.
     OfClients(Rc<Onward>, Arc<ClientPlaces>),
     /// Near relays call it.
-    OfNearRelays(Rc<Far>, Pending),
+    OfNearRelays(Rc<Far>, PendingClients),
 }
 
 /// The way of a connection from here.
@@ -165,7 +170,8 @@ impl Relay {
                 of_clients(Onward::Near(pool, to))
             }
             Role::Far { targets, key, plain } => {
-                Part::OfNearRelays(Rc::new(Far { targets, key, tls: tls(plain)? }), Pending::default())
+                let pending = PendingClients::new(MAX_PENDING, MAX_WAITING_OF_ONE);
+                Part::OfNearRelays(Rc::new(Far { targets, key, tls: tls(plain)? }), pending)
             }
         };
         Ok(Self {
@@ -228,7 +234,8 @@ impl Relay {
     }
 
     fn reject(&self, client: SocketAddr, why: &'static str) {
-        let _ = self.events.send(RelayEvent::Rejected { client: client.ip(), why, connections: 1 });
+        let refused = RefusedConnections { client: client.ip(), why: why.to_owned(), connections: 1 };
+        let _ = self.events.send(RelayEvent::Rejected(refused));
     }
 
     /// Hands a connection over once it is `joined`.
@@ -279,7 +286,7 @@ impl Relay {
         far: &Far,
         stream: TcpStream,
         client: SocketAddr,
-        mut place: Place,
+        mut place: PendingPlace,
     ) -> io::Result<Option<(Sides, Quotas)>> {
         let Some(peer) = far.answer(stream, &mut place).await? else {
             self.reject(client, NO_PLACE);
@@ -359,19 +366,19 @@ impl Workers {
     /// Waits for the workers, which reset at the deadline what is left, and reports what ends meanwhile.
     fn stop(self, drain: Span, events: &mut UnboundedReceiver<RelayEvent>, reporter: &mut Reporter<'_>) {
         let connections = self.inboxes.iter().map(|inbox| inbox.load() as u32).sum();
-        reporter.note(RelayEvent::Stopping { connections, deadline: drain });
+        reporter.note(RelayEvent::Stopping { connections, deadline: drain }, Instant::now());
         let deadline = Instant::now() + Duration::from(drain);
         self.inboxes.iter().for_each(|inbox| inbox.stop(deadline));
         while !self.threads.iter().all(JoinHandle::is_finished) {
             thread::sleep(POLL_INTERVAL);
             while let Ok(event) = events.try_recv() {
-                reporter.note(event);
+                reporter.note(event, Instant::now());
             }
         }
         while let Ok(event) = events.try_recv() {
-            reporter.note(event);
+            reporter.note(event, Instant::now());
         }
-        reporter.report_all();
+        reporter.report_all(Instant::now());
     }
 }
 
@@ -380,22 +387,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_anybody_can_cause_is_reported_once_a_second_and_at_the_end() {
+    fn what_anybody_can_cause_is_reported_at_once_and_then_once_a_minute_and_at_the_end() {
         let mut reported = Vec::new();
         let report = &mut |event| reported.push(format!("{event:?}"));
         let mut reporter = Reporter::new(report);
-        let rejected = || RelayEvent::Rejected { client: [192, 0, 2, 1].into(), why: "it is late", connections: 1 };
-        for _ in 0..3 {
-            reporter.note(rejected());
-            reporter.note(RelayEvent::NotAccepting { why: "no descriptors".to_owned() });
-        }
+        let (client, why) = (SocketAddr::from(([192, 0, 2, 1], 9)), "it is late".to_owned());
+        let refused = RefusedConnections { client: client.ip(), why: why.clone(), connections: 1 };
         let now = Instant::now();
-        reporter.report_held(now);
-        reporter.report_held(now + REPORT_INTERVAL);
-        reporter.note(rejected());
-        reporter.report_held(now + REPORT_INTERVAL);
-        reporter.report_all();
-        let [first, second, last] = &reported[..] else { panic!("{reported:?}") };
-        assert!(first.contains("connections: 3") && second.contains("NotAccepting") && last.contains("connections: 1"));
+        for _ in 0..3 {
+            reporter.note(RelayEvent::Rejected(refused.clone()), now);
+            reporter.note(RelayEvent::NotRelayed { client, why: why.clone() }, now);
+            reporter.note(RelayEvent::NotAccepting { why: "no descriptors".to_owned() }, now);
+        }
+        reporter.report_due(now);
+        reporter.report_due(now + REPORT_INTERVAL);
+        reporter.note(RelayEvent::Rejected(refused), now + REPORT_INTERVAL);
+        reporter.report_due(now + REPORT_INTERVAL);
+        reporter.report_all(now + REPORT_INTERVAL);
+        let [first, second, third, last] = &reported[..] else { panic!("{reported:?}") };
+        assert!(first.contains("connections: 1") && second.contains("NotAccepting"), "{reported:?}");
+        assert!(third.contains("connections: 5") && last.contains("connections: 1"), "{reported:?}");
     }
 }

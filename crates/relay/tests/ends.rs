@@ -327,7 +327,7 @@ fn one_address_does_not_take_the_places_of_all() {
         !was_reset(&again)
     }));
     let one = IpAddr::from([127, 0, 0, 2]);
-    let is_of_one = |event: &RelayEvent| matches!(event, RelayEvent::Rejected { client, .. } if *client == one);
+    let is_of_one = |event: &RelayEvent| matches!(event, RelayEvent::Rejected(refused) if refused.client == one);
     assert!(relay.stop().iter().any(is_of_one));
 }
 

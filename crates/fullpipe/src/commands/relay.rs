@@ -6,13 +6,14 @@ use clap::ArgGroup;
 use fullpipe_control::Network;
 use fullpipe_iperf::Key;
 use fullpipe_record::Event;
-use fullpipe_record::event::{ClientFailure, Listening, NoPeer, NotAccepting, Rejected, RelayStopping};
+use fullpipe_record::event::{ClientFailure, Listening, NoPeer, NotAccepting, RelayStopping};
 use fullpipe_relay::{AllowedTargets, RelayError, RelayEvent, RelayOptions, Role, Target, relay};
 use fullpipe_report as report;
 use fullpipe_units::{Span, counted};
 
 use super::every::interval;
 use super::log_thread::LogThread;
+use super::serve::{rejected_event, rejected_line};
 use crate::commands::Run;
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, USAGE};
 use crate::terminal::{Format, Terminal, event_line};
@@ -203,10 +204,7 @@ fn describe(event: &RelayEvent) -> String {
         RelayEvent::Progress(progress) => report::relay_progress(progress),
         RelayEvent::Relayed(done) => report::relayed(done),
         RelayEvent::NotRelayed { client, why } => format!("{client}: reset, because {why}"),
-        RelayEvent::Rejected { client, why, connections: 1 } => format!("{client}: rejected, because {why}"),
-        RelayEvent::Rejected { client, why, connections } => {
-            format!("{connections} connections rejected; the last, of {client}, because {why}")
-        }
+        RelayEvent::Rejected(refused) => rejected_line(refused),
         RelayEvent::NotAccepting { why } => format!("connections wait, because none can be accepted: {why}"),
         RelayEvent::NoPeer { why } => format!("{why}; trying again each second"),
         RelayEvent::Stopping { connections: 0, .. } => "stopping".to_owned(),
@@ -225,9 +223,7 @@ fn as_event(event: &RelayEvent) -> Event {
         RelayEvent::Progress(progress) => Event::RelayProgress(progress),
         RelayEvent::Relayed(done) => Event::Relayed(done),
         RelayEvent::NotRelayed { client, why } => Event::NotRelayed(ClientFailure { client, why }),
-        RelayEvent::Rejected { client, why, connections } => {
-            Event::Rejected(Rejected { client, why: why.to_owned(), connections })
-        }
+        RelayEvent::Rejected(refused) => rejected_event(refused),
         RelayEvent::NotAccepting { why } => Event::NotAccepting(NotAccepting { why }),
         RelayEvent::NoPeer { why } => Event::NoPeer(NoPeer { why }),
         RelayEvent::Stopping { connections, deadline } => {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fullpipe_control::{Authenticator, Network, RsaPrivateKey, TlsIdentity};
+use fullpipe_control::{Authenticator, Network, RefusedConnections, RsaPrivateKey, TlsIdentity};
 use fullpipe_copy::{SHARE_PORT, Share, ShareError, ShareEvent, ShareOptions};
 use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
 use fullpipe_live::{ServerPage, ServerUpdate};
@@ -280,6 +280,7 @@ impl Arguments {
             iperf2_port: self.iperf2_port.or(usual),
             iperf2: !self.no_iperf2,
             one_off: self.one_off,
+            counts_refusals: true,
             interval: if self.live.is_wanted() { PICTURE_INTERVAL } else { Span::ZERO },
             idle_timeout: self.idle_timeout,
             timeout: self.client_timeout,
@@ -503,10 +504,7 @@ fn describe(event: &ServerEvent) -> Option<String> {
         ServerEvent::BeganIperf2 { client } => format!("{client}: receiving, 1 stream of iperf2"),
         ServerEvent::Ended { client, bytes, rate, .. } => format!("{client}: done at {rate}, {bytes}"),
         ServerEvent::Failed { client, why, .. } => format!("{client}: {why}"),
-        ServerEvent::Rejected { client, why, connections: 1 } => format!("{client}: rejected, because {why}"),
-        ServerEvent::Rejected { client, why, connections } => {
-            format!("{connections} connections rejected; the last, of {client}, because {why}")
-        }
+        ServerEvent::Rejected(refused) => rejected_line(refused),
         ServerEvent::UnreportedFlows { flows } => format!("{} of iperf2 datagrams began", counted(flows, "more flow")),
         ServerEvent::Idle => "nobody came: ending".to_owned(),
     })
@@ -522,9 +520,7 @@ fn as_event(event: &ServerEvent) -> Option<Event> {
         ServerEvent::BeganIperf2 { client } => Event::BeganIperf2(Client { client }),
         ServerEvent::Ended { client, bytes, rate, .. } => Event::Ended(ClientTotals { client, bytes, rate }),
         ServerEvent::Failed { client, why, .. } => Event::Failed(ClientFailure { client, why }),
-        ServerEvent::Rejected { client, why, connections } => {
-            Event::Rejected(Rejected { client, why: why.to_owned(), connections })
-        }
+        ServerEvent::Rejected(refused) => rejected_event(refused),
         ServerEvent::UnreportedFlows { flows } => Event::UnreportedFlows(UnreportedFlows { flows }),
         ServerEvent::Idle => Event::Idle,
     })
@@ -534,10 +530,7 @@ fn describe_copy(event: &ShareEvent) -> String {
     match event {
         ShareEvent::Copied { client, bytes, rate } => format!("{client}: copied {bytes} at {rate}"),
         ShareEvent::Failed { client, why } => format!("{client}: {why}"),
-        ShareEvent::Rejected { client, why, connections: 1 } => format!("{client}: rejected, because {why}"),
-        ShareEvent::Rejected { client, why, connections } => {
-            format!("{connections} connections for copies rejected; the last, of {client}, because {why}")
-        }
+        ShareEvent::Rejected(refused) => rejected_line(refused),
     }
 }
 
@@ -545,10 +538,23 @@ fn copy_as_event(event: ShareEvent) -> Event {
     match event {
         ShareEvent::Copied { client, bytes, rate } => Event::Ended(ClientTotals { client, bytes, rate }),
         ShareEvent::Failed { client, why } => Event::Failed(ClientFailure { client, why }),
-        ShareEvent::Rejected { client, why, connections } => {
-            Event::Rejected(Rejected { client, why: why.to_owned(), connections })
-        }
+        ShareEvent::Rejected(refused) => rejected_event(refused),
     }
+}
+
+/// Returns one line for connections that a server has refused.
+pub(super) fn rejected_line(refused: &RefusedConnections) -> String {
+    let RefusedConnections { client, why, connections } = refused;
+    match connections {
+        1 => format!("{client}: rejected: {why}"),
+        _ => format!("{connections} more connections rejected, the last of {client}: {why}"),
+    }
+}
+
+/// Returns the record of connections that a server has refused.
+pub(super) fn rejected_event(refused: RefusedConnections) -> Event {
+    let RefusedConnections { client, why, connections } = refused;
+    Event::Rejected(Rejected { client, why, connections })
 }
 
 fn explain(error: &ServeError) -> Failure {

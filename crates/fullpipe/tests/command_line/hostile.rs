@@ -575,9 +575,46 @@ fn many_connections_from_one_address_do_not_keep_others_out() {
         );
         assert!(longest < PROMPT);
     });
-    server.assert_says("connections rejected");
+    server.assert_says("rejected: the limit of pending connections");
     // The address itself is served too once its connections are closed.
     assert!(within(PROMPT, || upload(server.address, HOSTILE, 1, 1000) == Ok(1000)));
+}
+
+/// Serves twenty fresh clients one after the other, each within a second.
+fn assert_serves_fresh_clients(server: &Server) {
+    let longest = (0..20).map(|_| duration_of(|| server.assert_serves())).max().unwrap();
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
+}
+
+/// So many silent connections from each of so many addresses.
+fn silent_connections(server: SocketAddr, addresses: u8, each: usize) -> Vec<TcpStream> {
+    let from = (1..=addresses).map(|last| Ipv4Addr::new(127, 0, 9, last));
+    from.flat_map(|from| (0..each).map_while(move |_| connect(server, from).ok())).collect()
+}
+
+#[test]
+fn silent_connections_from_many_addresses_keep_nobody_out() {
+    let _slot = load_slot();
+    raise_descriptors();
+    let server = Server::start(&["--no-iperf2", "--client-timeout", "60"]);
+    let silent = silent_connections(server.address, 32, 128);
+    assert_eq!(silent.len(), 32 * 128);
+    assert_serves_fresh_clients(&server);
+    // Nor do those that send a byte each.
+    silent.iter().for_each(|mut stream| drop(stream.write_all(b"a")));
+    let _more = silent_connections(server.address, 32, 128);
+    assert_serves_fresh_clients(&server);
+}
+
+#[test]
+fn silent_connections_keep_nobody_out_of_a_server_with_few_descriptors() {
+    // `prlimit` comes with it.
+    require!(Unshare);
+    let server = Server::start_with(&["prlimit", "--nofile=256:256"], &["--client-timeout", "60"]);
+    let silent = silent_connections(server.address, 4, 12);
+    assert_eq!(silent.len(), 48);
+    assert_serves_fresh_clients(&server);
+    assert_eq!(upload(server.address, HONEST, 64, 640_000), Ok(640_000), "{}", server.log());
 }
 
 #[test]
@@ -779,6 +816,28 @@ fn a_client_without_the_key_does_not_end_a_server_of_one_test() {
     let measured = || Running::start(&mut fullpipe(&known)).finish(3 * PROMPT);
     // It has one test at a time: that of the other client must be over.
     assert!(within(PROMPT, || measured().status.success()), "{}", server.log());
+    std::fs::remove_file(key).unwrap();
+}
+
+/// They wrote thousands of lines a second.
+#[test]
+fn clients_that_are_refused_do_not_fill_the_log() {
+    let key = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-flood.key", std::process::id()));
+    write_secret(&key, "correct horse battery\n");
+    let server = Server::start(&["--key-file", key.to_str().unwrap()]);
+    for _ in 0..200 {
+        let mut unknown = Peer::call(server.address, HOSTILE).unwrap();
+        unknown.ask(r#"{"tcp":true,"time":1}"#).unwrap();
+        assert_eq!(refusal(&unknown.ending(PROMPT).0), Some(142));
+        let mut other = silent(server.address, b"GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n").unwrap();
+        other.ending(PROMPT);
+    }
+    let log = server.log();
+    // One line of each reason, or two where a minute has passed.
+    assert!((3..=6).contains(&log.lines().count()), "{log}");
+    server.running.interrupt();
+    let all_but_first = "199 more connections rejected, the last of 127.0.0.2: refused the client's test: ";
+    server.assert_says(all_but_first);
     std::fs::remove_file(key).unwrap();
 }
 

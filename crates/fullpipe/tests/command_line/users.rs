@@ -2,17 +2,24 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, pseudo_terminal, run};
-use fullpipe_testkit::{FalseServer, Part, Running, document, free_port, require, sentence, wait_for_listener};
+use fullpipe_control::{Login, Padding, RsaPublicKey, unix_seconds};
+use fullpipe_iperf::Credentials;
+use fullpipe_testkit::{
+    FalseServer, Part, Running, document, free_port, require, sentence, wait_for_listener, write_secret,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, tcgetattr};
+use socket2::{Domain, Socket, Type};
+use zeroize::Zeroizing;
 
 const TIMEOUT: u64 = 20;
 
@@ -126,11 +133,21 @@ fn between_ours_the_newer_padding_is_used_and_the_next_client_is_served() {
     assert!(!log.contains("Rossi") && !log.contains("rossi"), "nothing prints the password: {log}");
 }
 
-/// Asks a server for a test whose cookie is this `letter`, with this `token`.
-fn ask(port: u16, letter: u8, token: &str) -> TcpStream {
-    let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+/// Asks a server for a test, with this `token`.
+fn ask(port: u16, token: &str) -> TcpStream {
+    ask_from(Ipv4Addr::LOCALHOST, port, token)
+}
+
+/// Does the same as [`ask`], from one of this host's many loopback addresses.
+fn ask_from(from: Ipv4Addr, port: u16, token: &str) -> TcpStream {
+    static COOKIES: AtomicU32 = AtomicU32::new(0);
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+    socket.connect(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()).unwrap();
+    let mut client = TcpStream::from(socket);
     client.set_read_timeout(Some(Duration::from_secs(TIMEOUT))).unwrap();
-    client.write_all(&[&[letter; 36][..], &[0]].concat()).unwrap();
+    let cookie = format!("{:a>36}\0", COOKIES.fetch_add(1, Ordering::Relaxed));
+    client.write_all(cookie.as_bytes()).unwrap();
     let mut state = [0];
     client.read_exact(&mut state).unwrap();
     assert_eq!(state, [9], "it asks for the parameters");
@@ -145,10 +162,10 @@ fn all_refusals_are_alike() {
     let (server, port) = serving(fullpipe(&["serve"]), &[]);
     let recorded = std::fs::read_to_string(file("oaep.token")).unwrap();
     let other = std::fs::read_to_string(file("pkcs1.token")).unwrap();
-    for (token, letter) in [recorded.trim(), other.trim(), "", "AAAA", "no base64"].into_iter().zip(b'a'..) {
+    for token in [recorded.trim(), other.trim(), "", "AAAA", "no base64"] {
         let begun = Instant::now();
         let mut said = Vec::new();
-        ask(port, letter, token).read_to_end(&mut said).unwrap();
+        ask(port, token).read_to_end(&mut said).unwrap();
         let after = begun.elapsed();
         assert_eq!(said, [0xFE, 0, 0, 0, 142, 0, 0, 0, 0], "{token}");
         assert!(after >= Duration::from_millis(250), "{token}: {after:?}");
@@ -162,8 +179,8 @@ fn all_refusals_are_alike() {
 fn guessing_passwords_becomes_slow() {
     let (server, port) = serving(fullpipe(&["serve"]), &[]);
     thread::scope(|scope| {
-        for letter in b'a'..=b'l' {
-            scope.spawn(move || ask(port, letter, "AAAA").read_to_end(&mut Vec::new()).unwrap());
+        for _ in 0..12 {
+            scope.spawn(move || ask(port, "AAAA").read_to_end(&mut Vec::new()).unwrap());
         }
     });
     let refused = sentence(&as_mario(measure(), port, "rossi", &[]), 1);
@@ -172,13 +189,76 @@ fn guessing_passwords_becomes_slow() {
     assert!(log.contains("too many wrong passwords came from its address"), "{log}");
 }
 
+/// Returns a token of a login that was made now.
+fn token(user: &str, password: &str) -> String {
+    let credentials = Credentials::new(user.to_owned(), Zeroizing::new(password.to_owned())).unwrap();
+    let key = RsaPublicKey::from_pem(&std::fs::read(file("public.pem")).unwrap()).unwrap();
+    Login::new(credentials, key, Padding::Oaep).token(unix_seconds()).unwrap()
+}
+
+/// Returns true if a server opens streams for this login.
+fn logs_in(from: Ipv4Addr, port: u16, user: &str, password: &str) -> bool {
+    let mut state = [0];
+    ask_from(from, port, &token(user, password)).read_exact(&mut state).unwrap();
+    state == [10]
+}
+
+fn client(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 9, last)
+}
+
+/// Sends a hundred wrong passwords of mario in two waves, each all at once, from so many addresses. Before each of
+/// them, luigi logs in from the same address if that is `interleaved`.
+fn guess(port: u16, addresses: u8, interleaved: bool) {
+    for wave in 0..2 {
+        thread::scope(|scope| {
+            for number in wave * 50..wave * 50 + 50 {
+                let from = client(1 + number % addresses);
+                scope.spawn(move || {
+                    if interleaved {
+                        logs_in(from, port, "luigi", "verdi");
+                    }
+                    assert!(!logs_in(from, port, "mario", &format!("guess {number}")));
+                });
+            }
+        });
+    }
+}
+
+/// Of 64 guesses at once all were checked, and a login of one's own made it possible to guess on.
+#[test]
+fn in_whatever_form_passwords_are_guessed_few_are_checked_and_others_log_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users.csv");
+    let luigi = "luigi,6563eb2f7a0f30dbab92de13eef27f52bc74b1eeee4ae937f0b60ac2db4cc418\n";
+    write_secret(&users, &[&std::fs::read_to_string(file("users.csv")).unwrap(), luigi].concat());
+    for (addresses, interleaved) in [(1, false), (100, false), (1, true), (50, true)] {
+        let port = free_port();
+        let mut command = fullpipe(&["serve", "--json-lines", "-p", &port.to_string()]);
+        command.args(["--rsa-private-key-path", &file("private.pem")]).arg("--authorized-users-path").arg(&users);
+        let server = Running::start(&mut command);
+        wait_for_listener(port);
+        assert!(logs_in(client(200), port, "mario", "rossi"));
+        guess(port, addresses, interleaved);
+        // Those of other prefixes log in, and mario does from where mario has before.
+        assert!(logs_in(client(201), port, "luigi", "verdi") && logs_in(client(200), port, "mario", "rossi"));
+        let wrong: u64 = log(server)
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["data"].take())
+            .filter(|data| data["why"].as_str().is_some_and(|why| why.contains("\"mario\" is wrong")))
+            .map(|data| data["connections"].as_u64().unwrap_or(1))
+            .sum();
+        assert!((1..=12).contains(&wrong), "{addresses}, {interleaved}: {wrong} were checked");
+    }
+}
+
 #[test]
 fn how_far_clocks_may_differ_is_the_operators_choice() {
     // The recorded token is older than ten seconds, and not as old as this.
     let (_server, port) = serving(fullpipe(&["serve"]), &["--time-skew-threshold", "3e9"]);
     let token = std::fs::read_to_string(file("oaep.token")).unwrap();
     let mut state = [0];
-    ask(port, b'a', token.trim()).read_exact(&mut state).unwrap();
+    ask(port, token.trim()).read_exact(&mut state).unwrap();
     assert_eq!(state, [10], "it opens the data connections");
 }
 

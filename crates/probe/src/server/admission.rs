@@ -6,8 +6,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
-use fullpipe_control::{Network, QueueBudget, QueueShare, client_networks, client_prefix};
+use fullpipe_control::{
+    Network, PendingClients, PendingPlace, QueueBudget, QueueShare, client_networks, client_prefix,
+};
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_record::Request;
 use fullpipe_units::{BitRate, ByteCount, Span, counted};
@@ -93,7 +96,16 @@ pub(super) struct Admission {
     max_connections: u32,
     /// The kernel memory that stalled loads hold.
     queues: Arc<QueueBudget>,
+    pending: PendingClients,
     state: Rc<RefCell<State>>,
+}
+
+/// A connection that is not classified yet.
+#[derive(Debug)]
+pub(super) struct PendingConnection {
+    pub(super) permit: Permit,
+    /// Its place, which a newcomer may take.
+    pub(super) place: PendingPlace,
 }
 
 /// A share of the quotas that is in use; dropping it releases the share.
@@ -155,7 +167,9 @@ struct Usage {
 impl Admission {
     /// Returns the admission control of a server that may hold `max_connections`, of any kind.
     pub(super) fn new(limits: Limits, max_connections: u32) -> Self {
-        Self { limits, max_connections, queues: QueueBudget::of_this_process(), state: Rc::default() }
+        // How many there may be depends on the streams of admitted tests.
+        let pending = PendingClients::new(usize::MAX, usize::MAX);
+        Self { limits, max_connections, pending, queues: QueueBudget::of_this_process(), state: Rc::default() }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -169,24 +183,51 @@ impl Admission {
     }
 
     /// Admits a connection that is not classified yet. At most a quarter of all connections may be pending, which
-    /// leaves room for tests, and at most a quarter of those may come from one address. Connections that may be streams
-    /// of admitted tests do not count.
+    /// leaves room for tests; beyond that, another one loses its place. Connections that may be streams of admitted
+    /// tests do not count.
     ///
     /// # Errors
-    /// Fails if the address may not connect, or a quota is used up.
-    pub(super) fn admit_pending(&self, address: IpAddr) -> Result<Permit, Rejection> {
+    /// Fails if the address may not connect, or all that are pending keep their places.
+    pub(super) fn admit_pending(&self, address: IpAddr, now: Instant) -> Result<PendingConnection, Rejection> {
         if !self.is_allowed(address) {
             return Err(Rejection::Denied);
         }
+        let expected = |prefix| self.state.borrow().prefixes.get(&prefix).map_or(0, |own| own.streams as usize);
+        let place = self.pending.admit_expecting(address, now, self.is_full_of_pending(), &expected);
+        let place = place.ok_or(Rejection::QuotaExceeded)?;
+        let permit = self.grant(address, Usage { pending: 1, ..Usage::default() });
+        Ok(PendingConnection { permit, place })
+    }
+
+    /// Returns true if another pending connection takes the place of one.
+    pub(super) fn is_full_of_pending(&self) -> bool {
+        let all = self.state.borrow().total;
+        let max = self.max_pending().saturating_add(all.streams);
+        self.pending.taken() >= max as usize || all.sockets() >= self.max_connections
+    }
+
+    /// Returns the number of connections that may be pending besides streams of admitted tests.
+    fn max_pending(&self) -> u32 {
+        self.limits.total.pending.min((self.max_connections / 4).max(1))
+    }
+
+    /// Admits a UDP stream that a test waits for, until the test takes it.
+    ///
+    /// # Errors
+    /// Fails if its client has as many as it may have.
+    pub(super) fn admit_udp_stream(&self, address: IpAddr) -> Result<Permit, Rejection> {
         let usage = Usage { pending: 1, ..Usage::default() };
-        let (all, own) = self.usage_with(address, usage);
-        let total = self.limits.total.pending.min((self.max_connections / 4).max(1));
-        let each = self.limits.address.pending.min((total / 4).max(1));
-        let exceeds = |usage: Usage, limit: u32| usage.pending > limit.saturating_add(usage.streams);
-        if exceeds(all, total) || exceeds(own, each) || all.sockets() > self.max_connections {
+        let (_, own) = self.usage_with(address, usage);
+        let each = self.limits.address.pending.min((self.max_pending() / 4).max(1));
+        if own.pending > each.saturating_add(own.streams) {
             return Err(Rejection::QuotaExceeded);
         }
         Ok(self.grant(address, usage))
+    }
+
+    /// Returns true if `usage` leaves too few descriptors for pending connections.
+    fn lacks_descriptors(&self, usage: Usage) -> bool {
+        usage.tests.saturating_add(usage.streams) > self.max_connections - self.max_pending()
     }
 
     /// Admits a test of which only the cookie has been received. An eighth of the quota is reserved for addresses with
@@ -200,7 +241,7 @@ impl Admission {
         let (total, each) = (&self.limits.total, &self.limits.address);
         let is_full = all.tests > available(total.tests, own.tests, all.tests == 1)
             || self.exceeds_site(address, each.tests, own.tests, |usage| usage.tests + 1);
-        if is_full || own.tests > each.tests || all.sockets() > self.max_connections {
+        if is_full || own.tests > each.tests || self.lacks_descriptors(all) {
             return Err(Rejection::QuotaExceeded);
         }
         Ok(self.grant(address, usage))
@@ -338,7 +379,7 @@ impl Admission {
             let why = format!("{} asked for; its network uses too many already", counted(streams, "stream"));
             return refuse(ErrorNumber::BUSY, why);
         }
-        if all.streams > available(total, own.streams, all.streams == streams) || all.sockets() > self.max_connections {
+        if all.streams > available(total, own.streams, all.streams == streams) || self.lacks_descriptors(all) {
             let used = all.streams - streams;
             let why = format!("{} asked for; all tests together use {used} of {total}", counted(streams, "stream"));
             return refuse(ErrorNumber::BUSY, why);
@@ -463,6 +504,8 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
 
     const HERE: &str = "192.0.2.1";
     const THERE: &str = "198.51.100.7";
@@ -480,6 +523,11 @@ mod tests {
         Request { streams, ..Request::default() }
     }
 
+    /// Admits a connection that is not classified yet.
+    fn pending(admission: &Admission, address: IpAddr) -> Result<PendingConnection, Rejection> {
+        admission.admit_pending(address, Instant::now())
+    }
+
     fn network(text: &str) -> Network {
         text.parse().unwrap()
     }
@@ -493,43 +541,38 @@ mod tests {
     #[test]
     fn addresses_that_are_denied_or_not_allowed_are_rejected() {
         let denies = admission(|limits| limits.deny = vec![network("192.0.2.0/24")]);
-        assert_eq!(denies.admit_pending(ip(HERE)).unwrap_err(), Rejection::Denied);
-        assert!(denies.admit_pending(ip(THERE)).is_ok());
+        assert_eq!(pending(&denies, ip(HERE)).unwrap_err(), Rejection::Denied);
+        assert!(pending(&denies, ip(THERE)).is_ok());
         let allows = admission(|limits| {
             limits.allow = vec![network("192.0.2.0/24"), network("198.51.100.7")];
             limits.deny = vec![network("192.0.2.128/25")];
         });
-        assert!(allows.admit_pending(ip(HERE)).is_ok() && allows.admit_pending(ip(THERE)).is_ok());
-        assert_eq!(allows.admit_pending(ip("192.0.2.200")).unwrap_err(), Rejection::Denied);
-        assert_eq!(allows.admit_pending(ip("203.0.113.1")).unwrap_err(), Rejection::Denied);
+        assert!(pending(&allows, ip(HERE)).is_ok() && pending(&allows, ip(THERE)).is_ok());
+        assert_eq!(pending(&allows, ip("192.0.2.200")).unwrap_err(), Rejection::Denied);
+        assert_eq!(pending(&allows, ip("203.0.113.1")).unwrap_err(), Rejection::Denied);
     }
 
     #[test]
-    fn many_connections_from_one_address_leave_room_for_others() {
-        let admission = admission(|_| {});
-        let permits: Vec<_> = (0..10_000).filter_map(|_| admission.admit_pending(ip(HERE)).ok()).collect();
-        assert_eq!(permits.len(), 128);
-        assert!(admission.admit_pending(ip(THERE)).is_ok());
-        drop(permits);
-        assert!(admission.admit_pending(ip(HERE)).is_ok());
-        assert!(admission.state.borrow().prefixes.is_empty(), "prefixes without usage are removed");
-    }
-
-    #[test]
-    fn many_connections_from_one_address_leave_room_even_with_few_descriptors() {
-        let admission = Admission::new(Limits::default(), 64);
-        let permits: Vec<_> = (0..100).filter_map(|_| admission.admit_pending(ip(HERE)).ok()).collect();
-        assert_eq!(permits.len(), 4);
-        assert!(admission.admit_pending(ip(THERE)).is_ok() && admission.admit_test(ip(THERE)).is_ok());
-    }
-
-    #[test]
-    fn many_connections_from_everywhere_leave_room_for_tests() {
-        let admission = Admission::new(Limits::default(), 1000);
-        let permits: Vec<_> =
-            (0..10_000_u32).filter_map(|n| admission.admit_pending(IpAddr::V4(n.into())).ok()).collect();
-        assert_eq!(permits.len(), 250);
-        assert!(admission.admit_test(ip(HERE)).is_ok());
+    fn silent_connections_give_way_to_others_and_to_tests() {
+        for max_connections in [192, 1000, 10_000] {
+            let admission = Admission::new(Limits::default(), max_connections);
+            let addresses = || (1..=32).map(|last| IpAddr::from([198, 51, 100, last]));
+            let silent: Vec<_> =
+                (0..128).flat_map(|_| addresses()).map(|address| pending(&admission, address).unwrap()).collect();
+            assert_eq!(admission.pending.taken(), 4096.min(max_connections as usize / 4));
+            assert!(admission.is_full_of_pending());
+            // A newcomer is admitted, and keeps its place while as many silent ones come again.
+            let mut newcomer = pending(&admission, ip(HERE)).unwrap();
+            let again: Vec<_> = addresses().map(|address| pending(&admission, address).unwrap()).collect();
+            {
+                let waits = pin!(newcomer.place.unless_lost(std::future::pending::<()>()));
+                assert!(waits.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+            let test = admission.admit_test(ip(HERE)).unwrap();
+            assert!(admission.admit_load(ip(HERE), &streams(8)).is_ok());
+            drop((silent, again, newcomer, test));
+            assert!(admission.state.borrow().prefixes.is_empty(), "prefixes without usage are removed");
+        }
     }
 
     #[test]
@@ -662,7 +705,7 @@ mod tests {
     fn streams_of_an_admitted_load_are_not_too_many_pending_connections() {
         let admission = Admission::new(Limits::default(), 1000);
         let _load = admission.admit_load(ip(HERE), &streams(128)).unwrap();
-        let pending: Vec<_> = (0..128).map(|_| admission.admit_pending(ip(HERE))).collect();
+        let pending: Vec<_> = (0..128).map(|_| pending(&admission, ip(HERE))).collect();
         assert!(pending.iter().all(Result::is_ok));
     }
 

@@ -1,13 +1,17 @@
-//! Delays between login attempts after wrong passwords, for each client prefix. Time is an argument.
+//! Delays between login attempts after wrong passwords, for each client prefix and for each user. Time is an argument.
+//!
+//! A success resets no count: it may be of another user than the one whose password is guessed. But the count of a user
+//! does not delay prefixes from which that user has logged in, so that who guesses keeps no user out everywhere.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 /// Number of wrong passwords after which attempts are delayed: a script may run a few times with a mistyped one.
 const FREE_FAILURES: u32 = 10;
 
 /// Delay after [`FREE_FAILURES`] wrong passwords; each further one doubles it.
-const MIN_DELAY: Duration = Duration::from_secs(1);
+const MIN_DELAY: Duration = Duration::from_secs(10);
 
 /// Maximum delay.
 const MAX_DELAY: Duration = Duration::from_mins(1);
@@ -18,10 +22,16 @@ const FAILURE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Maximum number of client prefixes that are kept; a new one replaces the one that failed longest ago.
 const MAX_PREFIXES: usize = 4096;
 
-/// The wrong passwords of each client prefix.
+/// Maximum number of users' prefixes from which they have logged in that are kept; the latest are.
+const MAX_KNOWN: usize = 4096;
+
+/// The wrong passwords of each client prefix, and of each user by number.
 #[derive(Debug, Default)]
-pub(super) struct Backoff {
-    failures: HashMap<u128, Failures>,
+pub(super) struct LoginBackoff {
+    of_prefixes: HashMap<u128, Failures>,
+    of_users: HashMap<usize, Failures>,
+    /// Users with prefixes from which they have logged in.
+    known: VecDeque<(usize, u128)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -40,62 +50,107 @@ impl Failures {
     }
 }
 
-impl Backoff {
-    /// Returns the time until clients with this `prefix` may try again; zero if they may at once.
-    pub(super) fn remaining(&self, prefix: u128, now: Instant) -> Duration {
-        let failures = self.failures.get(&prefix);
-        failures.map_or(Duration::ZERO, |failures| (failures.latest + failures.delay()).saturating_duration_since(now))
+impl LoginBackoff {
+    /// Returns the time until clients with this `prefix` may try again, as this `user` if it is known whom they name;
+    /// zero if they may at once.
+    pub(super) fn remaining(&self, prefix: u128, user: Option<usize>, now: Instant) -> Duration {
+        let until = |failures: &Failures| (failures.latest + failures.delay()).saturating_duration_since(now);
+        let of_prefix = self.of_prefixes.get(&prefix).map_or(Duration::ZERO, until);
+        let of_user = self.stranger(prefix, user).and_then(|user| self.of_users.get(&user));
+        of_prefix.max(of_user.map_or(Duration::ZERO, until))
     }
 
     /// Records a wrong password.
-    pub(super) fn failed(&mut self, prefix: u128, now: Instant) {
-        self.failures.retain(|_, failures| now.saturating_duration_since(failures.latest) < FAILURE_TIMEOUT);
-        if self.failures.len() >= MAX_PREFIXES && !self.failures.contains_key(&prefix) {
-            let oldest = self.failures.iter().min_by_key(|(_, failures)| failures.latest).map(|(prefix, _)| *prefix);
-            oldest.map(|oldest| self.failures.remove(&oldest));
+    pub(super) fn record_failure(&mut self, prefix: u128, user: Option<usize>, now: Instant) {
+        if self.of_prefixes.len() >= MAX_PREFIXES && !self.of_prefixes.contains_key(&prefix) {
+            let oldest = self.of_prefixes.iter().min_by_key(|(_, failures)| failures.latest).map(|(prefix, _)| *prefix);
+            oldest.map(|oldest| self.of_prefixes.remove(&oldest));
         }
-        let failures = self.failures.entry(prefix).or_insert(Failures { count: 0, latest: now });
-        *failures = Failures { count: failures.count.saturating_add(1), latest: now };
+        count_failure(&mut self.of_prefixes, prefix, now);
+        if let Some(user) = self.stranger(prefix, user) {
+            count_failure(&mut self.of_users, user, now);
+        }
     }
 
-    /// Forgets the wrong passwords of a client that has sent the right one.
-    pub(super) fn succeeded(&mut self, prefix: u128) {
-        self.failures.remove(&prefix);
+    /// Records that `user` has logged in.
+    pub(super) fn record_success(&mut self, prefix: u128, user: Option<usize>) {
+        let Some(user) = user else { return };
+        self.known.retain(|known| *known != (user, prefix));
+        self.known.push_back((user, prefix));
+        if self.known.len() > MAX_KNOWN {
+            self.known.pop_front();
+        }
     }
+
+    /// Returns the user if it has not logged in from this prefix.
+    fn stranger(&self, prefix: u128, user: Option<usize>) -> Option<usize> {
+        user.filter(|user| !self.known.contains(&(*user, prefix)))
+    }
+}
+
+fn count_failure<K: Eq + Hash>(failures: &mut HashMap<K, Failures>, key: K, now: Instant) {
+    failures.retain(|_, failures| now.saturating_duration_since(failures.latest) < FAILURE_TIMEOUT);
+    let failures = failures.entry(key).or_insert(Failures { count: 0, latest: now });
+    *failures = Failures { count: failures.count.saturating_add(1), latest: now };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_many_wrong_passwords_cause_delays() {
-        let (mut backoff, start) = (Backoff::default(), Instant::now());
-        for _ in 0..FREE_FAILURES - 1 {
-            backoff.failed(1, start);
+    /// Guesses as often as is permitted for an hour, each time one of the prefixes and one of the users in turn.
+    /// Returns the number of guesses that were checked in the first minute, and in all.
+    fn guesses(prefixes: u128, users: usize, own: Option<usize>) -> [u32; 2] {
+        let (mut backoff, start) = (LoginBackoff::default(), Instant::now());
+        let mut checked = [0, 0];
+        for tick in 0..360_000_u32 {
+            let now = start + Duration::from_millis(10) * tick;
+            let (prefix, user) = (u128::from(tick) % prefixes, tick as usize % users);
+            if own.is_some() && backoff.remaining(prefix, own, now).is_zero() {
+                backoff.record_success(prefix, own);
+            }
+            if backoff.remaining(prefix, Some(user), now).is_zero() {
+                backoff.record_failure(prefix, Some(user), now);
+                checked[0] += u32::from(now < start + Duration::from_mins(1));
+                checked[1] += 1;
+            }
         }
-        assert_eq!(backoff.remaining(1, start), Duration::ZERO);
-        let mut now = start;
-        let mut attempts = 0;
-        while now < start + Duration::from_hours(1) {
-            now += backoff.remaining(1, now);
-            backoff.failed(1, now);
-            attempts += 1;
-        }
-        assert!((60..80).contains(&attempts), "{attempts} in an hour");
-        assert_eq!(backoff.remaining(2, now), Duration::ZERO, "other clients are not delayed");
-        backoff.succeeded(1);
-        assert_eq!(backoff.remaining(1, now), Duration::ZERO);
+        checked
     }
 
     #[test]
-    fn the_number_of_client_prefixes_is_bounded() {
-        let (mut backoff, start) = (Backoff::default(), Instant::now());
-        for prefix in 0..10_000 {
-            backoff.failed(prefix, start + Duration::from_micros(prefix as u64));
+    fn in_whatever_form_passwords_are_guessed_few_are_checked() {
+        for (prefixes, users, own) in
+            [(1, 1, None), (1, 50, None), (1, 1, Some(7)), (1000, 1, None), (1000, 1, Some(7))]
+        {
+            let checked = guesses(prefixes, users, own);
+            assert!(checked[0] <= 12 && checked[1] < 80, "{prefixes}, {users}, {own:?}: {checked:?}");
         }
-        assert_eq!(backoff.failures.len(), MAX_PREFIXES);
-        backoff.failed(1, start + 2 * FAILURE_TIMEOUT);
-        assert_eq!(backoff.failures.len(), 1);
+    }
+
+    #[test]
+    fn guesses_do_not_keep_a_user_out_from_where_that_user_has_logged_in() {
+        let (mut backoff, now) = (LoginBackoff::default(), Instant::now());
+        backoff.record_success(1, Some(0));
+        (0..1000).for_each(|guess| backoff.record_failure(100 + guess, Some(0), now));
+        assert!(!backoff.remaining(2, Some(0), now).is_zero());
+        assert!(backoff.remaining(1, Some(0), now).is_zero() && backoff.remaining(2, Some(1), now).is_zero());
+        assert!(backoff.remaining(2, None, now).is_zero());
+        // Wrong passwords from there delay nobody elsewhere.
+        (0..FREE_FAILURES).for_each(|_| backoff.record_failure(1, Some(0), now));
+        assert!(!backoff.remaining(1, Some(0), now).is_zero() && !backoff.remaining(1, Some(1), now).is_zero());
+        assert!(backoff.remaining(2, Some(0), now + MAX_DELAY).is_zero());
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let (mut backoff, start) = (LoginBackoff::default(), Instant::now());
+        for prefix in 0..10_000 {
+            backoff.record_failure(prefix, None, start + Duration::from_micros(prefix as u64));
+            backoff.record_success(prefix, Some(0));
+        }
+        assert_eq!((backoff.of_prefixes.len(), backoff.known.len()), (MAX_PREFIXES, MAX_KNOWN));
+        backoff.record_failure(1, None, start + 2 * FAILURE_TIMEOUT);
+        assert_eq!(backoff.of_prefixes.len(), 1);
     }
 }

@@ -1,5 +1,6 @@
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
+use fullpipe_control::RefusedConnections;
 use fullpipe_iperf::Error;
 use fullpipe_record::{Interval, Measurement, Request};
 use fullpipe_units::{BitRate, ByteCount};
@@ -70,15 +71,8 @@ pub enum ServerEvent {
         /// Number of flows since the last such event.
         flows: u64,
     },
-    /// Connections were closed at once.
-    Rejected {
-        /// Address of the last of them.
-        client: IpAddr,
-        /// The reason for the last of them.
-        why: &'static str,
-        /// Number of connections since the last such event.
-        connections: u64,
-    },
+    /// Connections were closed at once, or their tests refused: the first of a reason, or those that followed.
+    Rejected(RefusedConnections),
     /// The server ends because no test came within its idle timeout.
     Idle,
 }

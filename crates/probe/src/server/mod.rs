@@ -25,7 +25,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Authenticator, Control, HANDSHAKE, TlsIdentity, canonical};
+use fullpipe_control::{
+    Authenticator, Control, HANDSHAKE, PendingPlace, RefusalCounts, RefusedConnections, TlsIdentity, canonical,
+};
 use fullpipe_iperf::{
     Caller, Cookie, DEFAULT_PORT, Error, ErrorNumber, Key, Nonce, Refusal, State, Timeouts, data_connections,
 };
@@ -35,12 +37,12 @@ use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::error::ServeError;
-use admission::{Admission, Permit, Rejection};
-use backoff::Backoff;
+use admission::{Admission, PendingConnection, Permit, Rejection};
+use backoff::LoginBackoff;
 use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{listen_tcp, listen_udp};
 use monitor::Bounds;
@@ -55,9 +57,6 @@ pub use output::{Printer, TestText};
 
 /// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Time between two reports of rejected connections, so that they do not fill the log.
-const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum time that tests may take to end when the server shuts down.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -90,6 +89,8 @@ pub struct ServeOptions {
     pub interval: Span,
     /// True if the server ends after one test. During the test, other clients are refused because the server is busy.
     pub one_off: bool,
+    /// True if tests that are refused for the same reason within a minute are counted, not reported one by one.
+    pub counts_refusals: bool,
     /// Time without a test after which the server ends; `None` if it does not.
     pub idle_timeout: Option<Span>,
     /// Maximum time that a client may take for its first bytes and for each reply. Its results, and messages that it
@@ -118,6 +119,7 @@ impl Default for ServeOptions {
             iperf2: true,
             interval: Span::ZERO,
             one_off: false,
+            counts_refusals: true,
             idle_timeout: None,
             timeout: Timeouts::default().reply,
             key: None,
@@ -152,7 +154,6 @@ async fn run(
 ) -> Result<(), ServeError> {
     let (events, mut queue) = mpsc::unbounded_channel();
     let server = Server::open(options, printer, events)?;
-    let mut last_report = Instant::now();
     let mut last_busy = Instant::now();
     loop {
         tokio::select! {
@@ -164,17 +165,20 @@ async fn run(
             },
             () = sleep(POLL_INTERVAL) => {}
         }
-        if last_report.elapsed() >= REPORT_INTERVAL {
-            last_report = Instant::now();
-            if let Some(rejected) = server.rejected.take() {
-                report(rejected);
-            }
-        }
+        server
+            .refusals
+            .borrow_mut()
+            .take_due(Instant::now())
+            .into_iter()
+            .map(ServerEvent::Rejected)
+            .for_each(&mut *report);
         if interrupt.load(Ordering::Relaxed) {
             server.shut_down().await;
             while let Ok(QueuedEvent { event, .. }) = queue.try_recv() {
                 report(event);
             }
+            let refused = server.refusals.borrow_mut().take_all(Instant::now());
+            refused.into_iter().map(ServerEvent::Rejected).for_each(report);
             return Ok(());
         }
         if !server.admission.is_idle() {
@@ -215,14 +219,14 @@ impl ClientTimeout {
 struct Server {
     admission: Admission,
     registry: RefCell<Registry>,
-    rejected: RejectedConnections,
+    refusals: RefCell<RefusalCounts>,
     events: mpsc::UnboundedSender<QueuedEvent>,
     shutdown: watch::Sender<bool>,
     listener: Rc<StreamListener>,
     /// True if UDP streams can be opened.
     has_udp: Cell<bool>,
     key: Option<Key>,
-    backoff: RefCell<Backoff>,
+    backoff: RefCell<LoginBackoff>,
     authenticator: Option<Authenticator>,
     tls: Option<TlsIdentity>,
     storage_config: StorageConfig,
@@ -230,6 +234,7 @@ struct Server {
     iperf2: bool,
     interval: Span,
     one_off: bool,
+    counts_refusals: bool,
     printer: Printer,
 }
 
@@ -251,7 +256,7 @@ impl Server {
         let server = Rc::new(Self {
             admission: Admission::new(limits, listen::max_connections()?),
             registry: RefCell::default(),
-            rejected: RejectedConnections::default(),
+            refusals: RefCell::default(),
             events,
             shutdown: watch::Sender::new(false),
             listener: StreamListener::new(Rc::clone(&listener), !iperf2),
@@ -265,6 +270,7 @@ impl Server {
             tls: options.tls.clone(),
             storage_config: options.storage_config.clone(),
             one_off: options.one_off,
+            counts_refusals: options.counts_refusals,
             printer,
         });
         server.report(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
@@ -309,7 +315,14 @@ impl Server {
     async fn accept(self: Rc<Self>, listener: Rc<TcpListener>) {
         loop {
             match listener.accept().await {
-                Ok((stream, client)) => self.admit_connection(stream, canonical(client)),
+                Ok((stream, client)) => {
+                    self.admit_connection(stream, canonical(client));
+                    // Those that have sent something are classified, and who has lost its place closes its socket,
+                    // before the next one comes.
+                    if self.admission.is_full_of_pending() {
+                        yield_now().await;
+                    }
+                }
                 // A resource such as memory is used up; it may be free again a moment later.
                 Err(_) => sleep(POLL_INTERVAL).await,
             }
@@ -318,26 +331,45 @@ impl Server {
 
     /// Handles a new connection if it is admitted, and closes it if not.
     fn admit_connection(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
-        match self.admission.admit_pending(client.ip()) {
-            Ok(permit) => drop(spawn_local(Rc::clone(self).handle_connection(stream, client, permit))),
-            Err(why) => self.rejected.add(client.ip(), why),
+        match self.admission.admit_pending(client.ip(), Instant::now()) {
+            Ok(pending) => drop(spawn_local(Rc::clone(self).handle_connection(stream, client, pending))),
+            Err(why) => self.reject(client.ip(), why),
         }
     }
 
     /// Classifies a new connection, and serves it.
-    async fn handle_connection(self: Rc<Self>, stream: TcpStream, client: SocketAddr, permit: Permit) {
-        let Some(mut control) = self.accept_tls(stream).await else {
-            return self.rejected.add(client.ip(), Rejection::Unknown);
+    async fn handle_connection(self: Rc<Self>, stream: TcpStream, client: SocketAddr, mut pending: PendingConnection) {
+        let (control, FirstBytes { caller, bytes }) = match self.greet(stream, &mut pending.place).await {
+            Ok(greeted) => greeted,
+            Err(why) => return self.reject(client.ip(), why),
         };
-        let FirstBytes { caller, bytes } = read_first_bytes(&mut control, self.client_timeout.reply()).await;
         match (caller, control) {
-            (Caller::Iperf3(cookie), control) => self.dispatch(control, client, cookie, permit).await,
+            (Caller::Iperf3(cookie), control) => self.dispatch(control, client, cookie, pending).await,
             (Caller::Iperf2, Control::Plain(stream)) if self.iperf2 => {
-                self.run_iperf2(stream, client, bytes, permit).await;
+                self.run_iperf2(stream, client, bytes, pending).await;
             }
-            (Caller::Iperf2, _) => self.rejected.add(client.ip(), Rejection::Iperf2),
-            (Caller::Unknown | Caller::Undecided, _) => self.rejected.add(client.ip(), Rejection::Unknown),
+            (Caller::Iperf2, _) => self.reject(client.ip(), Rejection::Iperf2),
+            (Caller::Unknown | Caller::Undecided, _) => self.reject(client.ip(), Rejection::Unknown),
         }
+    }
+
+    /// Reads the first bytes of a connection, inside TLS if the client asks for it.
+    ///
+    /// # Errors
+    /// Fails if the connection loses its place, or the client sends nothing in time.
+    async fn greet(&self, stream: TcpStream, place: &mut PendingPlace) -> Result<(Control, FirstBytes), Rejection> {
+        let reply = self.client_timeout.reply();
+        match timeout(reply, place.wait_for_first_byte(&stream)).await {
+            Ok(Some(Ok(()))) => {}
+            Ok(None) => return Err(Rejection::QuotaExceeded),
+            Ok(Some(Err(_))) | Err(_) => return Err(Rejection::Unknown),
+        }
+        let greeted = place.unless_lost(async {
+            let mut control = self.accept_tls(stream).await?;
+            let first_bytes = read_first_bytes(&mut control, reply).await;
+            Some((control, first_bytes))
+        });
+        greeted.await.ok_or(Rejection::QuotaExceeded)?.ok_or(Rejection::Unknown)
     }
 
     /// Accepts TLS if the client asks for it and the server has a certificate. Returns `None` if the handshake fails or
@@ -353,22 +385,34 @@ impl Server {
     }
 
     /// Dispatches a connection by its `cookie`: to a new test, or to a test under way as a data connection.
-    async fn dispatch(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, permit: Permit) {
+    async fn dispatch(
+        self: Rc<Self>,
+        control: Control,
+        client: SocketAddr,
+        cookie: Cookie,
+        pending: PendingConnection,
+    ) {
         let state = self.registry.borrow().lookup(&cookie, client.ip());
         match (state, control) {
-            (CookieState::New, control) => self.run_test(control, client, cookie, permit).await,
+            (CookieState::New, control) => self.run_test(control, client, cookie, pending).await,
             // Data connections are never encrypted.
-            (CookieState::Open(test), Control::Plain(stream)) => dispatch_stream(stream, permit, &test),
+            (CookieState::Open(test), Control::Plain(stream)) => dispatch_stream(stream, pending.permit, &test),
             (CookieState::Open(_) | CookieState::Closed, control) => self.refuse(control).await,
         }
     }
 
     /// Runs the test with `cookie` on its control connection.
-    async fn run_test(self: Rc<Self>, control: Control, client: SocketAddr, cookie: Cookie, pending: Permit) {
+    async fn run_test(
+        self: Rc<Self>,
+        control: Control,
+        client: SocketAddr,
+        cookie: Cookie,
+        pending: PendingConnection,
+    ) {
         let _permit = match self.admit_test(client.ip()).await {
             Ok(permit) => permit,
             Err(why) => {
-                self.rejected.add(client.ip(), why);
+                self.reject(client.ip(), why);
                 return self.refuse(control).await;
             }
         };
@@ -418,7 +462,13 @@ impl Server {
     }
 
     /// Receives the upload of an iperf2 client.
-    async fn run_iperf2(self: Rc<Self>, stream: TcpStream, client: SocketAddr, first_bytes: Vec<u8>, pending: Permit) {
+    async fn run_iperf2(
+        self: Rc<Self>,
+        stream: TcpStream,
+        client: SocketAddr,
+        first_bytes: Vec<u8>,
+        pending: PendingConnection,
+    ) {
         drop(pending);
         let ended = iperf2::receive(&self, client, stream, first_bytes).await;
         self.report_end(client, ended);
@@ -459,9 +509,25 @@ impl Server {
         self.key.is_some() || self.authenticator.is_some()
     }
 
-    /// Reports the end of a test.
+    /// Reports a connection that is closed at once, or counts it.
+    fn reject(&self, client: IpAddr, why: Rejection) {
+        let why = why.reason();
+        if self.refusals.borrow_mut().is_first(client, why, Instant::now()) {
+            self.report(ServerEvent::Rejected(RefusedConnections { client, why: why.to_owned(), connections: 1 }));
+        }
+    }
+
+    /// Reports the end of a test. Of those that were refused, most are only counted.
     fn report_end(&self, client: SocketAddr, ended: Result<TestTotals, TestFailure>) {
-        let ends_test = !ended.as_ref().is_err_and(|failure| failure.is_no_test);
+        let failure = ended.as_ref().err();
+        let refused = failure.filter(|failure| failure.is_refusal && self.counts_refusals && !self.one_off);
+        let is_counted =
+            |refused: &TestFailure| !self.refusals.borrow_mut().is_first(client.ip(), &refused.why, Instant::now());
+        if refused.is_some_and(is_counted) {
+            return;
+        }
+        let is_by_unknown = |failure: &TestFailure| failure.is_refusal && self.serves_only_known_clients();
+        let ends_test = !failure.is_some_and(|failure| failure.is_no_test || is_by_unknown(failure));
         // There is no receiver any more if the server is ending.
         let _ = self.events.send(QueuedEvent { event: end_event(client, ended), ends_test });
     }
@@ -494,37 +560,21 @@ struct TestFailure {
     cause: Option<Error>,
     /// The test up to its end, if data had flowed.
     measurement: Option<Box<Measurement>>,
-    /// Set if the client is not one whose test ends a server for one test: the server serves only whom it knows, and the
-    /// client has not proved that it is one, or it carried no data.
+    /// True if the load of the test was not admitted: the client may be anybody.
+    is_refusal: bool,
+    /// True if the client carried no data, so that it does not end a server for one test.
     is_no_test: bool,
 }
 
 impl From<String> for TestFailure {
     fn from(why: String) -> Self {
-        Self { why, cause: None, measurement: None, is_no_test: false }
+        Self { why, cause: None, measurement: None, is_refusal: true, is_no_test: false }
     }
 }
 
 impl From<Error> for TestFailure {
     fn from(error: Error) -> Self {
-        Self { why: error.to_string(), cause: Some(error), measurement: None, is_no_test: false }
-    }
-}
-
-/// Rejected connections that are not reported yet: the latest of them, its reason, and their number.
-#[derive(Default)]
-struct RejectedConnections(RefCell<Option<(IpAddr, Rejection, u64)>>);
-
-impl RejectedConnections {
-    fn add(&self, client: IpAddr, why: Rejection) {
-        let mut rejected = self.0.borrow_mut();
-        let before = rejected.map_or(0, |(_, _, connections)| connections);
-        *rejected = Some((client, why, before + 1));
-    }
-
-    fn take(&self) -> Option<ServerEvent> {
-        let (client, why, connections) = self.0.take()?;
-        Some(ServerEvent::Rejected { client, why: why.reason(), connections })
+        Self { why: error.to_string(), cause: Some(error), measurement: None, is_refusal: false, is_no_test: false }
     }
 }
 

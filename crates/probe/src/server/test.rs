@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Control, canonical, client_prefix, unix_seconds};
+use fullpipe_control::{Authenticator, Control, LoginAttempt, canonical, client_prefix, unix_seconds};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
     Cookie, ErrorNumber, KeyCheck, Parameters, Refusal, Results, ServerAction, ServerOutput, ServerSession, State,
@@ -260,8 +260,7 @@ impl Test {
             ServerAction::Failed(error) => {
                 self.finish_transfer().await;
                 let measurement = self.totals(&Results::default()).measurement;
-                let is_no_test = !self.was_admitted && self.server.serves_only_known_clients();
-                return Some(Err(TestFailure { measurement, is_no_test, ..error.into() }));
+                return Some(Err(TestFailure { measurement, is_refusal: !self.was_admitted, ..error.into() }));
             }
         }
         None
@@ -332,27 +331,37 @@ impl Test {
     /// Fails if the user is refused. Every refusal takes [`REFUSAL_TIME`], so that its time does not show the reason.
     async fn authenticate(&self) -> Result<(), Refusal> {
         let Some(authenticator) = self.server.authenticator.clone() else { return Ok(()) };
-        let (refusal, prefix) = (sleep(REFUSAL_TIME), client_prefix(self.client.ip()));
-        let delay = self.server.backoff.borrow().remaining(prefix, Instant::now());
-        let why = if delay.is_zero() {
-            let token = self.session.parameters().and_then(Parameters::auth_token).map(str::to_owned);
-            let now = unix_seconds();
-            let why = match spawn_blocking(move || authenticator.check(token.as_deref(), now)).await {
-                Ok(Ok(())) => {
-                    self.server.backoff.borrow_mut().succeeded(prefix);
-                    return Ok(());
-                }
-                Ok(Err(error)) => error.to_string(),
-                Err(error) => error.to_string(),
-            };
-            self.server.backoff.borrow_mut().failed(prefix, Instant::now());
-            why
-        } else {
-            let delay = Span::from_secs(delay.as_secs() + 1);
-            format!("too many wrong passwords came from its address; the next is checked in {delay}")
-        };
-        refusal.await;
+        let began = Instant::now();
+        let Err(why) = self.check_login(authenticator).await else { return Ok(()) };
+        // Where many guesses are decrypted at once, a refusal takes a multiple of it.
+        let periods = began.elapsed().div_duration_f64(REFUSAL_TIME).ceil().max(1.0);
+        sleep((began + REFUSAL_TIME.mul_f64(periods)).saturating_duration_since(Instant::now())).await;
         Err(Refusal { number: ErrorNumber::AUTHENTICATION, why })
+    }
+
+    /// Decrypts the login of the client and checks it, unless its prefix or its user must wait. Fails with the reason,
+    /// which is for the log alone.
+    async fn check_login(&self, authenticator: Authenticator) -> Result<(), String> {
+        const TOO_MANY: &str = "too many wrong passwords came from its address, or for its user, which must wait";
+        let (prefix, backoff) = (client_prefix(self.client.ip()), &self.server.backoff);
+        let may_try = |user| backoff.borrow().remaining(prefix, user, Instant::now()).is_zero();
+        if !may_try(None) {
+            return Err(TOO_MANY.to_owned());
+        }
+        let token = self.session.parameters().and_then(Parameters::auth_token).map(str::to_owned);
+        let opened = spawn_blocking(move || authenticator.open(token.as_deref())).await;
+        let opened = opened.map_err(|error| error.to_string())?;
+        // Nothing waits from here on, so of guesses that come together each is counted before the next is checked.
+        let user = opened.as_ref().ok().and_then(LoginAttempt::user);
+        if !may_try(user) {
+            return Err(TOO_MANY.to_owned());
+        }
+        let checked = opened.and_then(|attempt| attempt.check(unix_seconds()));
+        match &checked {
+            Ok(()) => backoff.borrow_mut().record_success(prefix, user),
+            Err(_) => backoff.borrow_mut().record_failure(prefix, user, Instant::now()),
+        }
+        checked.map_err(|error| error.to_string())
     }
 
     /// Accepts UDP streams from now on, if the request has any. First waits until no other test of the same address is

@@ -118,7 +118,7 @@ impl UdpListener {
     fn accept_stream(&mut self, hello: &[u8], from: SocketAddr) {
         let client = canonical(from);
         let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client) else { return };
-        let Ok(permit) = self.server.admission.admit_pending(client.ip()) else { return };
+        let Ok(permit) = self.server.admission.admit_udp_stream(client.ip()) else { return };
         local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
         let device = SockRef::from(&self.socket).device().unwrap_or_default();
         let Ok((stream, strays)) = connected_socket(local, device.as_deref(), client) else { return };
@@ -137,7 +137,7 @@ impl UdpListener {
     fn begin_flow(&mut self, datagram: &[u8], from: SocketAddr) {
         let kind = Header::read_datagram(datagram).kind;
         if kind != Kind::Upload {
-            return self.server.rejected.add(canonical(from).ip(), Rejection::Iperf2Reverse);
+            return self.server.reject(canonical(from).ip(), Rejection::Iperf2Reverse);
         }
         if self.flows.len() >= MAX_FLOWS {
             let evicted = self.flows.iter().min_by_key(|(_, flow)| flow.eviction_order()).map(|(from, _)| *from);

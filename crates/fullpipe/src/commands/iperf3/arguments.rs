@@ -445,6 +445,8 @@ impl Arguments {
             // iperf3 serves no others.
             iperf2: false,
             one_off: self.one_off,
+            // iperf3 reports each.
+            counts_refusals: false,
             // Else iperf3 only starts anew, which leaves everything as it is.
             idle_timeout: self.idle_timeout.filter(|_| self.one_off),
             authenticator: self.authenticator()?,

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::process::Stdio;
 
+use fullpipe_control::RefusedConnections;
 use fullpipe_iperf::Error;
 use fullpipe_probe::{ServeError, ServerEvent, serve};
 use fullpipe_record::{Measurement, Request};
@@ -103,7 +104,7 @@ impl<'p> Printer<'p> {
             ServerEvent::Failed { client, why, cause, measurement } => {
                 self.fail(client, why, cause.as_ref(), measurement.as_deref());
             }
-            ServerEvent::Rejected { client, why, connections } => {
+            ServerEvent::Rejected(RefusedConnections { client, why, connections }) => {
                 self.output.print_error(&format!("error - turned {connections} connections of {client} away: {why}"));
             }
             ServerEvent::NotListening { why } => self.output.print_error(&format!("warning: {why}")),
