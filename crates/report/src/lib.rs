@@ -20,5 +20,5 @@ pub use text::{
     name_list, one_flow, own_capture, pair_forecast, paragraph, path, prediction, program_moved, programs,
     proof_begins, ramp, ramp_step, redacted, relay_progress, relayed, remedies, result, route, seeds, simulations,
     simulations_csv_head, simulations_csv_row, stored, stored_document, sweep, sweep_forecast, sweep_kept, sweep_plan,
-    sweep_run, table, trial, undone, what_if,
+    sweep_run, table, time_account, trial, undone, what_if,
 };

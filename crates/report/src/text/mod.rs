@@ -22,16 +22,18 @@ mod simulation;
 mod style;
 mod sweep;
 mod table;
+mod time_account;
 mod two_captures;
 
 pub(crate) use archive::{direction, short_id};
-pub(crate) use diagnosis::{limit_name, reason};
+pub(crate) use diagnosis::{limit_name, reason, shorter};
 pub(crate) use difference::change;
 pub(crate) use measurement::round_trip;
 pub(crate) use simulation::described;
 pub(crate) use style::{cut, heading, wrapped};
 pub(crate) use sweep::{added_rtt, ended_early, interval, minutes, named_settings, rate_map, sweep_sentences};
 pub(crate) use table::{Align, Table};
+pub(crate) use time_account::{UseOfTime, main_use, uses_of_time};
 pub(crate) use two_captures::field;
 
 pub use archive::{archive, archive_check, archive_thinned, history, imported, stored, stored_document};
@@ -54,3 +56,4 @@ pub use route::route;
 pub use simulation::{seeds, simulations, simulations_csv_head, simulations_csv_row, what_if};
 pub use style::{Style, name_list, paragraph};
 pub use sweep::{sweep, sweep_forecast, sweep_kept, sweep_plan, sweep_run};
+pub use time_account::time_account;

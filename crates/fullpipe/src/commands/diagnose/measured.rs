@@ -198,7 +198,7 @@ fn print(
     error: Option<ErrorReport>,
     (keep, terminal): Out<'_>,
 ) {
-    let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], capture: None, command: None, trial });
+    let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], trial, ..DiagnosisReport::default() });
     terminal.event(&Event::Diagnosis(diagnosis.clone()));
     let content = Content::Diagnosis { measurement: Some(Box::new(measurement)), diagnosis };
     if let Some(error) = &error {
@@ -224,6 +224,7 @@ mod tests {
             commands: Commands::default(),
             predicted: None,
             rtt: None,
+            command_time: None,
             why: String::new(),
         };
         let remedies = [remedy("raise-tcp-wmem"), remedy("parallel-streams")];
