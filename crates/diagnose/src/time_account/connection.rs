@@ -103,7 +103,7 @@ impl Step {
     /// Returns the directions that moved data, the one whose last data is older first.
     fn ways(&self) -> impl Iterator<Item = Way> + use<> {
         let mut ways = Way::BOTH;
-        // An answer cannot come at the time of its request, but a request at that of the answer before.
+        // A request may go out in the tick in which the answer before it came, but no answer in that of its request.
         if self.of(Way::In).last <= self.of(Way::Out).last {
             ways.reverse();
         }
@@ -150,14 +150,14 @@ pub(super) fn bookings(connection: &ConnectionSamples<'_>) -> Vec<Booking> {
     let steps = steps(connection, opened, rtt);
     let has_answer = connection.is_old && first.tcp.since_data_received < first.tcp.since_data_sent;
     let way = if has_answer { Way::In } else { Way::Out };
-    let mut walk = Walk { rtt, at: opened, way, flights: [None; 2], bookings: Vec::new() };
+    let mut walk = Walk { rtt, at: opened, way, asked: opened, flights: [None; 2], bookings: Vec::new() };
     if !connection.is_old {
         walk.book(TimeUse::Connecting, connection.found.min(opened.saturating_sub(rtt)), opened);
     }
     steps.iter().for_each(|step| walk.step(step));
     let end = samples.iter().rev().find(|sample| sample.tcp.state == Some(ESTABLISHED));
     if let Some(end) = end.filter(|_| walk.way == Way::Out) {
-        walk.await_answer(end.at);
+        walk.await_answer(walk.at, end.at);
     }
     walk.bookings
 }
@@ -225,6 +225,8 @@ struct Walk {
     /// Time and way of the last data; at first, that at which the connection was opened.
     at: Span,
     way: Way,
+    /// Time of the first data of ours since the last of the other end.
+    asked: Span,
     /// The last data of each way that is no small message.
     flights: [Option<Flight>; 2],
     bookings: Vec<Booking>,
@@ -237,10 +239,10 @@ impl Walk {
         }
     }
 
-    /// Books the time up to `until`, at which an answer came or the watching ended.
-    fn await_answer(&mut self, until: Span) {
-        let travels = (self.at + self.rtt).min(until);
-        self.book(TimeUse::Requests, self.at, travels);
+    /// Books the time from a request until an answer came or the watching ended.
+    fn await_answer(&mut self, asked: Span, until: Span) {
+        let travels = (asked + self.rtt).min(until);
+        self.book(TimeUse::Requests, asked, travels);
         self.book(TimeUse::OtherProgram, travels, until);
     }
 
@@ -249,16 +251,20 @@ impl Walk {
             self.book(TimeUse::Data, step.from, step.to);
         }
         if let Some(number) = step.exchanges(self.rtt) {
-            let travel = (step.from + self.rtt * number).min(step.to);
-            self.book(TimeUse::Requests, step.from, travel);
-            if step.of(Way::Out).last > step.of(Way::In).last {
-                self.book(TimeUse::OtherProgram, travel, step.to);
+            let [out, answer] = Way::BOTH.map(|way| step.of(way).last);
+            let travel = (self.at + self.rtt * number).min(answer.max(self.at));
+            self.book(TimeUse::Requests, self.at, travel);
+            if out >= answer {
+                self.book(TimeUse::OtherProgram, travel, answer);
             }
         }
         for way in step.ways() {
             let moved = step.of(way);
             if step.exchanges(self.rtt).is_none() {
                 self.message(step, way, moved);
+            }
+            if way != self.way {
+                self.asked = moved.last;
             }
             (self.at, self.way) = (moved.last.max(self.at), way);
             if let Some(flight) = &mut self.flights[way.opposite() as usize] {
@@ -271,23 +277,23 @@ impl Walk {
     }
 
     fn message(&mut self, step: &Step, way: Way, moved: Moved) {
-        let flight = self.flights[way as usize];
+        let can_answer = |asked: Span| way == Way::In && self.way == Way::Out && moved.last + TICK >= asked + self.rtt;
+        let is_answer = can_answer(self.at);
         // The first of it that came since the last sample is not seen.
-        let travel = if (way, self.way) == (Way::In, Way::Out) { self.rtt } else { Span::ZERO };
+        let travel = if is_answer { self.rtt } else { Span::ZERO };
         let first = if moved.is_bulk { (self.at + travel).max(step.from).min(moved.last) } else { moved.last };
-        let goes_on = flight.filter(|flight| self.goes_on(*flight, first));
-        match (way, self.way, goes_on) {
-            (_, _, Some(flight)) => self.book(TimeUse::Data, flight.last, moved.last),
-            (Way::In, Way::Out, None) => self.await_answer(first),
-            (Way::In, Way::In, None) => self.book(TimeUse::OtherProgram, self.at, first),
-            (Way::Out, _, None) => {}
+        // Where replies wait for each other, there is one for each flight.
+        let waits = |flight: &Flight| flight.replies == 1 && (way == Way::Out || is_answer);
+        let gap = self.rtt.scaled(FLIGHT_GAP_FACTOR).max(TICK);
+        let is_near = |flight: &Flight| first.saturating_sub(flight.last) <= gap;
+        let goes_on = self.flights[way as usize].filter(|flight| is_near(flight) && !waits(flight));
+        match (way, goes_on) {
+            (_, Some(flight)) => self.book(TimeUse::Data, flight.last, moved.last),
+            (Way::In, None) if is_answer => self.await_answer(self.at, first),
+            (Way::In, None) if can_answer(self.asked) => self.await_answer(self.asked, first),
+            (Way::In, None) => self.book(TimeUse::OtherProgram, self.at, first),
+            (Way::Out, None) => {}
         }
         self.book(TimeUse::Data, first, moved.last);
-    }
-
-    /// Returns whether data that begins at `first` goes on with a flight: nothing was sent in reply, or so much that
-    /// replies do not wait for each other.
-    fn goes_on(&self, flight: Flight, first: Span) -> bool {
-        first.saturating_sub(flight.last) <= self.rtt.scaled(FLIGHT_GAP_FACTOR).max(TICK) && flight.replies != 1
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn uses_of_time(account: &TimeAccount) -> Vec<UseOfTime> {
         ("waiting for the other program", account.other_program, String::new()),
         ("opening connections", account.connecting, String::new()),
         ("own work (processor)", account.own_work, String::new()),
-        ("waiting for anything else", account.elsewhere, "disk, names, timers".to_owned()),
+        ("waiting for anything else", account.elsewhere, "disk, processor, names, timers".to_owned()),
     ];
     all.into_iter().filter(|(_, time, _)| *time >= SHORTEST).collect()
 }
