@@ -118,8 +118,8 @@ pub use thinning::{MAX_SAMPLES, Thinning};
 pub use time_account::{ConnectionSamples, TimeAccount};
 pub use truth::{DirectionTruth, EditTruth, Fate, PacketTruth, PathTruth, SegmentTruth};
 pub use verdict::{
-    At, Basis, Candidate, CommandTimeForecast, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RttForecast, RunnerUp, Scope, System,
-    Verdict,
+    At, Basis, Candidate, CommandTimeForecast, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RttForecast,
+    RunnerUp, Scope, System, Verdict,
 };
 pub use web100::{Web100, Web100Report};
 

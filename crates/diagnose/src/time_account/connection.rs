@@ -77,7 +77,8 @@ struct Step {
 
 impl Step {
     fn between(from: Span, before: Option<&Sample>, now: &Sample) -> Self {
-        let growth = |count: fn(&TcpInfo) -> u64| count(&now.tcp).saturating_sub(before.map_or(0, |one| count(&one.tcp)));
+        let growth =
+            |count: fn(&TcpInfo) -> u64| count(&now.tcp).saturating_sub(before.map_or(0, |one| count(&one.tcp)));
         let at = |ago: Option<Span>| now.at.saturating_sub(ago.unwrap_or_default()).clamp(from, now.at.max(from));
         let moved = |bytes, segments, ago| Moved {
             bytes: ByteCount::new(growth(bytes)),

@@ -2,7 +2,8 @@
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{
-    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, RttStats, Sample, TimeAccount, Verdict,
+    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, RttStats, Sample, TimeAccount,
+    Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Span, counted};
 

@@ -1,8 +1,8 @@
 //! A verdict at length, and what would help.
 
 use fullpipe_record::{
-    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, Limit, Remedy, RttForecast, RunnerUp, Transfer, Trial,
-    Verdict,
+    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, Limit, Remedy, RttForecast, RunnerUp,
+    Transfer, Trial, Verdict,
 };
 use fullpipe_units::{BitRate, Ratio, printable};
 use serde::Serialize;

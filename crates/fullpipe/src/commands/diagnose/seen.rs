@@ -1,8 +1,11 @@
 //! The transfers of what was watched, and where its time went.
 
 use fullpipe_diagnose::time_account;
+use fullpipe_lab::PathWitness;
 use fullpipe_observe::{Watched, moved_too_briefly, transfers};
-use fullpipe_record::{CommandEnd, CommandTimeForecast, ConnectionSamples, Evidence, Remedy, TimeAccount, Transfer};
+use fullpipe_record::{
+    CommandEnd, CommandTimeForecast, ConnectionSamples, Evidence, Remedy, TimeAccount, Transfer, Validity,
+};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// A transfer that was watched.
@@ -22,11 +25,17 @@ pub(super) struct Seen {
     pub(super) time: Option<TimeAccount>,
     /// Bytes in connections that were seen too briefly to be judged.
     pub(super) moved_too_briefly: ByteCount,
+    /// Validity of all this, where this host is in a lab.
+    pub(super) validity: Option<Validity>,
 }
 
 impl Seen {
     /// Of the command that ended like `end`, or of a process that goes on.
-    pub(super) fn of(watched: Option<&Watched>, end: Option<&CommandEnd>, bandwidth: Option<BitRate>) -> Self {
+    pub(super) fn of(
+        (watched, witness): (Option<&Watched>, Option<PathWitness>),
+        end: Option<&CommandEnd>,
+        bandwidth: Option<BitRate>,
+    ) -> Self {
         let Some(watched) = watched else { return Self::default() };
         let connections = watched.samples_by_connection();
         let mut processor = watched.processor.clone();
@@ -44,6 +53,7 @@ impl Seen {
         Self {
             transfers: transfers(watched, bandwidth).into_iter().filter_map(seen).collect(),
             moved_too_briefly: moved_too_briefly(watched),
+            validity: witness.map(PathWitness::finish),
             time: Some(time).filter(|time| time.data + time.requests > Span::ZERO),
         }
     }

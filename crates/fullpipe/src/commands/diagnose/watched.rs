@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::advice;
-use fullpipe_observe::{
-    Standing, Subject, WatchError, Watched, open_connections, process_tree, watch_others,
+use fullpipe_lab::PathWitness;
+use fullpipe_observe::{Standing, Subject, WatchError, Watched, open_connections, process_tree, watch_others};
+use fullpipe_record::{
+    CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Remedy, TimeAccount, Validity,
 };
-use fullpipe_record::{CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Remedy, TimeAccount};
 use fullpipe_report as report;
 use fullpipe_route::changed_syn_quotes;
 use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
@@ -54,9 +55,10 @@ pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) 
     let time = arguments.load.time().unwrap_or(USUAL_TIME);
     let open = if arguments.capture.is_set() { open_connections(subject)? } else { Vec::new() };
     let recording = arguments.capture.of_connections(&open)?;
+    let witness = PathWitness::begin();
     let mut stop = |now: Standing| now.elapsed >= time || flag.load(Ordering::Relaxed);
     let watched = watch_others(subject, &mut stop)?;
-    let seen = Seen::of(Some(&watched), None, arguments.bandwidth);
+    let seen = Seen::of((Some(&watched), witness), None, arguments.bandwidth);
     let nothing = match subject {
         Subject::Process(pid) | Subject::Started(pid) => format!("process {pid}: {}", too_little(&seen)),
         Subject::Connection(local, remote) => {
@@ -77,6 +79,7 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
         command.stdout(io::stderr());
     }
     let flag = super::super::interrupt_flag()?;
+    let witness = PathWitness::begin();
     let mut program = Program::start(&mut command, words)?;
     let time = arguments.load.time().unwrap_or(Span::MAX);
     let mut is_late = false;
@@ -93,7 +96,7 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
         program.ask_to_end();
     }
     let end = program.finish()?;
-    let mut seen = Seen::of(watched?.as_ref(), Some(&end), arguments.bandwidth);
+    let mut seen = Seen::of((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
     let nothing = format!("{name} ended {}: {}", stated(&end), too_little(&seen));
     ask_routers(&mut seen, &flag);
     let explained = explain(arguments, seen, None, Some(end), &nothing, terminal);
@@ -111,12 +114,13 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let flag = super::super::interrupt_flag()?;
+    let witness = PathWitness::begin();
     let mut program = Program::start(&mut command, &words)?;
     let watched = program.watch(&mut |now| now.moved >= most || flag.load(Ordering::Relaxed));
     program.ask_to_end();
     let end = program.finish()?;
     let said = program.last_error_line();
-    let mut seen = Seen::of(watched?.as_ref(), Some(&end), arguments.bandwidth);
+    let mut seen = Seen::of((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
     let why = if said.is_empty() { too_little(&seen) } else { said };
     let nothing = format!("cannot diagnose {url}: {why}");
     ask_routers(&mut seen, &flag);
@@ -312,7 +316,7 @@ fn explain(
     nothing: &str,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let Seen { transfers, time, moved_too_briefly } = seen;
+    let Seen { transfers, time, moved_too_briefly, validity } = seen;
     if transfers.is_empty() && time.is_none() {
         return Err(Failure::new(FAILED, nothing));
     }
@@ -344,13 +348,23 @@ fn explain(
     if let Some(end) = &command {
         terminal.result(&report::command_end(end));
     }
-    let diagnosis =
-        Box::new(DiagnosisReport { transfers: found, capture: capture.map(Box::new), command, time, trial: None });
+    let is_valid = validity.as_ref().is_none_or(Validity::is_valid);
+    if let Some(validity) = &validity {
+        terminal.result(&report::not_valid(validity, style));
+    }
+    let diagnosis = Box::new(DiagnosisReport {
+        transfers: found,
+        capture: capture.map(Box::new),
+        command,
+        time,
+        validity,
+        trial: None,
+    });
     terminal.event(&Event::Diagnosis(diagnosis.clone()));
     let document = Document::new(Content::Diagnosis { measurement: None, diagnosis });
     terminal.document(&document);
     arguments.archive.keep(&document, terminal);
-    Ok(())
+    if is_valid { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 
 fn judged(seen: SeenTransfer, time: Option<&TimeAccount>) -> Diagnosis {
