@@ -225,7 +225,17 @@ impl<'a> Advice<'a> {
         let predicted = self.outlook.as_ref().and_then(|outlook| outlook.forecast(&changes));
         let predicted = predicted.map(|forecast| self.bounded(forecast, &changes));
         let rtt = self.outlook.as_ref().and_then(|outlook| outlook.forecast_rtt(&changes));
-        Remedy { id: id.to_owned(), scope, at, changes, commands: Commands::default(), predicted, rtt, why }
+        Remedy {
+            id: id.to_owned(),
+            scope,
+            at,
+            changes,
+            commands: Commands::default(),
+            predicted,
+            rtt,
+            command_time: None,
+            why,
+        }
     }
 
     /// Returns `forecast`, no higher than the limit that would be next: the settings behind the prediction may not

@@ -32,7 +32,9 @@ mod spread;
 mod syn_quotes;
 mod text;
 mod thresholds;
+mod time_account;
 mod verdict;
 
 pub use remedies::remedies;
+pub use time_account::time_account;
 pub use verdict::diagnose;

@@ -120,6 +120,7 @@ mod tests {
             commands: Commands::default(),
             predicted: None,
             rtt: None,
+            command_time: None,
             why: String::new(),
         };
         OwnPart::of(&remedy, here, &Request::default(), Some(&HostSettings::of_linux_6_18()))

@@ -23,6 +23,30 @@ pub(crate) struct Carried {
     pub(crate) timing: Option<Timing>,
 }
 
+impl Carried {
+    /// Adds the counts of the time that followed.
+    pub(crate) fn add(&mut self, later: &Self) {
+        self.delivered += later.delivered;
+        (self.backlog, self.propagating) = (later.backlog, later.propagating);
+        self.overflowed += later.overflowed;
+        self.lost += later.lost;
+        self.reordered = self.reordered.zip(later.reordered).map(|(before, after)| before + after);
+        self.busy += later.busy;
+        if let (Some(timing), Some(later)) = (&mut self.timing, &later.timing) {
+            timing.add(later);
+        }
+    }
+}
+
+impl Timing {
+    pub(crate) fn add(&mut self, other: &Self) {
+        // All have the same bounds, so that adding cannot fail.
+        let _ = self.lateness.add(&other.lateness);
+        self.longest_gap = self.longest_gap.max(other.longest_gap);
+        self.refused += other.refused;
+    }
+}
+
 /// Timing of one direction of the emulated link.
 #[derive(Debug, Clone)]
 pub(crate) struct Timing {

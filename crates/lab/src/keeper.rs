@@ -22,6 +22,7 @@ use crate::backend::Backend;
 use crate::join_socket::absent;
 use crate::kernel::{Counts, TO_HOST};
 use crate::lack::Lack;
+use crate::path_witness;
 use crate::protocol::{Blueprint, ETHERNET_ADDRESS, Host, Layout, Reply, Request, Stretch, receive, send};
 use crate::refusal::Refusal;
 use crate::router::{Router, without_ipv6};
@@ -311,11 +312,17 @@ impl Keeper<'_> {
     fn answer(&mut self, watched: &mut Vec<OwnedFd>) -> Option<()> {
         let (request, descriptors) = receive::<Request>(self.control).ok()??;
         let known = watched.len();
-        let reply = self
-            .carry_out(request, descriptors, watched)
-            .unwrap_or_else(|error| Reply::Failed { message: error.to_string() });
+        let mut listener = None;
+        let done = match request {
+            Request::Listen { host } => self.listen(host).map(|socket| {
+                listener = Some(socket);
+                Reply::Done
+            }),
+            request => self.carry_out(request, descriptors, watched),
+        };
+        let reply = done.unwrap_or_else(|error| Reply::Failed { message: error.to_string() });
         // Whoever has a program's end need not rely on this process to learn of it.
-        let started: Vec<BorrowedFd<'_>> = watched[known..].iter().map(AsFd::as_fd).collect();
+        let started: Vec<BorrowedFd<'_>> = watched[known..].iter().chain(&listener).map(AsFd::as_fd).collect();
         send(self.control, &reply, &started).ok()
     }
 
@@ -347,7 +354,13 @@ impl Keeper<'_> {
                 device_counts(TO_HOST).map(Reply::Device)
             }
             Request::Counts => self.counts().map(Reply::Counts),
+            Request::Listen { .. } => Ok(Reply::Done),
         }
+    }
+
+    fn listen(&mut self, host: Host) -> io::Result<OwnedFd> {
+        self.enter(host)?;
+        path_witness::listen_here()
     }
 
     fn start(

@@ -1,4 +1,5 @@
 use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
 
 use fullpipe_record::{Change, DeviceCounts, HostSettings, Path, PathChange, Validity};
 use fullpipe_units::{BitRate, ByteCount};
@@ -7,6 +8,7 @@ use tracing::{debug, info};
 use crate::backend::Backend;
 use crate::capture::{self, Capture, Captured};
 use crate::carried::Carried;
+use crate::count_readers::{CountReader, UnreadCounts};
 use crate::driver::Driver;
 use crate::error::LabError;
 use crate::join_socket::JoinSocket;
@@ -44,6 +46,7 @@ pub struct Lab {
     path: Path,
     /// One that is the path, or three.
     stretches: Vec<Path>,
+    unread_counts: UnreadCounts,
 }
 
 /// The carrier of the packets between the hosts.
@@ -99,7 +102,7 @@ impl Lab {
             }
             None => Carrier::Kernel(KernelPath::new()),
         };
-        Ok(Self { carrier, remote, path, stretches })
+        Ok(Self { carrier, remote, path, stretches, unread_counts: UnreadCounts::default() })
     }
 
     /// The whole path between sender and receiver.
@@ -247,8 +250,7 @@ impl Lab {
     /// # Errors
     /// If the lab is gone.
     pub fn watch(&self) -> Result<Watch<'_>, LabError> {
-        self.take_carried()?;
-        Ok(Watch { lab: self, drops: self.device_drops()?, ticks: Ticks::now() })
+        Ok(Watch { counts: CountReader::start(self)?, lab: self, drops: self.device_drops()?, ticks: Ticks::now() })
     }
 
     /// Lets this user's other programs into the lab, under `name`.
@@ -259,7 +261,24 @@ impl Lab {
         JoinSocket::open(name, self.remote.inside())
     }
 
-    /// Returns the counts of each direction of each stretch, forward first, since the last call.
+    /// Returns a listening socket in the network of a host; see [`crate::path_witness`].
+    pub(crate) fn listen_in(&self, host: Host) -> Result<OwnedFd, LabError> {
+        let action = format!("listen in the {}", host.name());
+        let (_, descriptors) = self.remote.exchange(&action, &Request::Listen { host }, &[])?;
+        descriptors.into_iter().next().ok_or(LabError::Gone { action })
+    }
+
+    /// Returns the hosts that there are.
+    pub(crate) fn hosts(&self) -> &'static [Host] {
+        if self.stretches.len() == 1 { &Host::ALL } else { &Host::CHAIN }
+    }
+
+    pub(crate) fn unread_counts(&self) -> &UnreadCounts {
+        &self.unread_counts
+    }
+
+    /// Returns the counts of each direction of each stretch, forward first, since the last call. For [`CountReader`]
+    /// alone: what one call returns, no other does.
     pub(crate) fn take_carried(&self) -> Result<Vec<[Carried; 2]>, LabError> {
         let kernel = match &self.carrier {
             Carrier::Link(links) => return Ok(links.iter().map(Driver::take).collect()),
@@ -274,8 +293,7 @@ impl Lab {
 
     pub(crate) fn device_drops(&self) -> Result<u64, LabError> {
         let mut drops = 0;
-        let hosts: &[Host] = if self.stretches.len() == 1 { &Host::ALL } else { &Host::CHAIN };
-        for &host in hosts {
+        for &host in self.hosts() {
             let action = format!("count what the device of the {} dropped", host.name());
             match self.remote.ask(&action, &Request::DeviceDrops { host }, &[])? {
                 Reply::Count(count) => drops += count,
@@ -289,6 +307,7 @@ impl Lab {
 /// A check of the lab itself from one moment to another.
 pub struct Watch<'l> {
     lab: &'l Lab,
+    counts: CountReader<'l>,
     drops: u64,
     ticks: Option<Ticks>,
 }
@@ -299,7 +318,7 @@ impl Watch<'_> {
     /// # Errors
     /// If the lab is gone.
     pub fn finish(self) -> Result<Validity, LabError> {
-        let carried = self.lab.take_carried()?;
+        let carried = self.counts.read()?;
         let drops = self.lab.device_drops()?.saturating_sub(self.drops);
         let stolen = self.ticks.and_then(|before| Some(Ticks::now()?.stolen_since(before)));
         Ok(judge(self.lab.path.rtt(), &self.lab.stretches, &carried, drops, stolen))

@@ -166,6 +166,8 @@ pub(crate) enum Request {
     Device { host: Host },
     /// Count what the routers carried in each direction.
     Counts,
+    /// Make a socket that listens in the host for programs that ask about the path; it is the descriptor of the answer.
+    Listen { host: Host },
 }
 
 /// A message of the keeper.

@@ -4,24 +4,25 @@ use fullpipe_record::{DirectionStatus, PathStatus};
 use fullpipe_units::{BitRate, Span};
 
 use crate::carried::Carried;
+use crate::count_readers::CountReader;
 use crate::error::LabError;
 use crate::lab::Lab;
 
 /// A meter of a lab's path, interval by interval.
 pub struct Meter<'l> {
     lab: &'l Lab,
+    counts: CountReader<'l>,
     since: Instant,
     device_drops: u64,
 }
 
 impl<'l> Meter<'l> {
-    /// Begins to measure the path of `lab`. It and [`Lab::watch`] take from the same counters: only one at a time.
+    /// Begins to measure the path of `lab`.
     ///
     /// # Errors
     /// If the lab is gone.
     pub fn start(lab: &'l Lab) -> Result<Self, LabError> {
-        lab.take_carried()?;
-        Ok(Self { lab, since: Instant::now(), device_drops: lab.device_drops()? })
+        Ok(Self { counts: CountReader::start(lab)?, lab, since: Instant::now(), device_drops: lab.device_drops()? })
     }
 
     /// Returns the status since the last call; of stretches, that of the long one.
@@ -32,7 +33,7 @@ impl<'l> Meter<'l> {
         let drops = self.lab.device_drops()?;
         let now = Instant::now();
         let interval = Span::from(now - self.since);
-        let carried = self.lab.take_carried()?;
+        let carried = self.counts.read()?;
         let refused: u64 =
             carried.as_flattened().iter().filter_map(|one_way| Some(one_way.timing.as_ref()?.refused)).sum();
         let device_drops = drops.saturating_sub(self.device_drops) + refused;

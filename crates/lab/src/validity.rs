@@ -90,12 +90,7 @@ fn standstill(path: &Path, carried: &[Carried; 2]) -> Option<String> {
 fn all_ways(carried: &[[Carried; 2]]) -> Option<Timing> {
     let mut timings = carried.as_flattened().iter().filter_map(|one_way| one_way.timing.as_ref());
     let mut all = timings.next()?.clone();
-    for other in timings {
-        // All have the same bounds, so that adding cannot fail.
-        let _ = all.lateness.add(&other.lateness);
-        all.longest_gap = all.longest_gap.max(other.longest_gap);
-        all.refused += other.refused;
-    }
+    timings.for_each(|other| all.add(other));
     Some(all)
 }
 

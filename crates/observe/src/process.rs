@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use fullpipe_units::Span;
+
 /// Maximum number of processes in a tree.
 const MAX_PROCESSES: usize = 1024;
 
@@ -62,6 +64,20 @@ fn socket_number(target: &str) -> Option<u64> {
 pub(crate) fn name(pid: u32) -> Option<String> {
     let name = text(pid, "comm").ok()?;
     Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// Returns the processor time of a process and of the children that it has waited for (fields 14 to 17 of `stat`);
+/// nothing if there is no such process.
+pub(crate) fn processor_time(pid: u32) -> Span {
+    text(pid, "stat").map_or(Span::ZERO, |stat| used_time(&stat))
+}
+
+fn used_time(stat: &str) -> Span {
+    /// The kernel reports times in hundredths of a second on every machine (`USER_HZ`).
+    const TICK: Span = Span::from_millis(10);
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let ticks: u64 = fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
+    TICK * ticks
 }
 
 /// Returns true if there is such a process. One that is ending does not count, nor does a zombie.
@@ -164,6 +180,19 @@ mod tests {
         ] {
             assert_eq!(lives(stat), is_alive, "{stat}");
         }
+    }
+
+    #[test]
+    fn the_time_of_children_that_were_waited_for_is_counted() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 90 80 70 60 11 12 300 4000 20 0 1";
+        assert_eq!(used_time(stat), Span::from_millis(43_230));
+        assert_eq!(used_time("7 (a"), Span::ZERO);
+        let mut spent = 0_u64;
+        let is_counted = fullpipe_testkit::within(std::time::Duration::from_secs(10), || {
+            spent = (0..10_000_000_u64).fold(spent, u64::wrapping_add);
+            processor_time(std::process::id()) > Span::ZERO
+        });
+        assert!(is_counted, "{spent}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_load::thin_out;
-use fullpipe_record::{HostSettings, Sample};
+use fullpipe_record::{ConnectionSamples, HostSettings, Sample};
 use fullpipe_sys::{Connection, Connections, NetNamespace, fixed_buffers};
 use fullpipe_units::{ByteCount, Span};
 
@@ -85,6 +85,25 @@ pub struct Watched {
     pub(crate) samples: Vec<Sample>,
     /// The processors and devices that they used.
     pub(crate) machines: Machines,
+    /// Processor time that the processes had used together, at times since the watching began.
+    pub processor: Vec<(Span, Span)>,
+}
+
+impl Watched {
+    /// Returns the samples of each connection, those that carried next to nothing too.
+    pub fn samples_by_connection(&self) -> Vec<ConnectionSamples<'_>> {
+        let of = |seen: &Seen| ConnectionSamples {
+            ends: [seen.local, seen.remote],
+            found: seen.found,
+            is_old: seen.is_old,
+            samples: Vec::new(),
+        };
+        let mut all: Vec<ConnectionSamples<'_>> = self.connections.iter().map(of).collect();
+        for sample in &self.samples {
+            all[usize::from(sample.stream)].samples.push(sample);
+        }
+        all
+    }
 }
 
 /// A connection that is watched.
@@ -99,6 +118,8 @@ pub(crate) struct Seen {
     pub(crate) has_fixed_rcvbuf: bool,
     /// Set if it was open when the watching began.
     pub(crate) is_old: bool,
+    /// Time at which it was found.
+    found: Span,
     /// Snapshots in a row, up to now, without it.
     misses: u8,
 }
@@ -178,7 +199,8 @@ pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) ->
     }
     let took = Span::from(watch.origin.elapsed());
     watch.machines.sample(took);
-    Ok(Watched { settings, took, connections: watch.seen, samples: watch.samples, machines: watch.machines })
+    let Watch { seen: connections, samples, machines, processor, .. } = watch;
+    Ok(Watched { settings, took, connections, samples, machines, processor })
 }
 
 /// Passes over a failure, unless it is one too many in a row.
@@ -243,6 +265,7 @@ struct Watch {
     /// Earliest time of the next search for sockets that were not found before.
     table_due: Instant,
     machines: Machines,
+    processor: Vec<(Span, Span)>,
 }
 
 impl Watch {
@@ -259,6 +282,7 @@ impl Watch {
             search_due: origin,
             table_due: origin,
             machines,
+            processor: Vec::new(),
         }
     }
 
@@ -296,7 +320,9 @@ impl Watch {
     fn search_process(&mut self, root: u32, is_first: bool) -> Result<(), WatchError> {
         let (mut new, mut present) = (BTreeSet::new(), BTreeSet::new());
         let asks_again = Instant::now() >= self.table_due;
-        for pid in process::tree(root) {
+        let processes = process::tree(root);
+        self.note_processor_time(&processes);
+        for pid in processes {
             let sockets = match process::sockets(pid) {
                 Ok(sockets) => sockets,
                 Err(cause) if pid == root && is_first => return Err(WatchError::of_process(pid, cause)),
@@ -333,6 +359,18 @@ impl Watch {
         Ok(())
     }
 
+    fn note_processor_time(&mut self, processes: &BTreeSet<u32>) {
+        let used: Span = processes.iter().map(|pid| process::processor_time(*pid)).sum();
+        self.processor.push((self.origin.elapsed().into(), used));
+        if self.processor.len() > MAX_SAMPLES {
+            let mut is_kept = false;
+            self.processor.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+        }
+    }
+
     /// A program may ask for a buffer once it is connected.
     fn read_receive_buffers(&mut self) {
         for seen in self.seen.iter_mut().filter(|seen| seen.is_open() && !seen.has_fixed_rcvbuf) {
@@ -354,6 +392,7 @@ impl Watch {
             remote: found.remote,
             congestion: found.congestion.clone(),
             is_old,
+            found: self.origin.elapsed().into(),
             misses: 0,
         };
         match self.seen.get_mut(place) {

@@ -11,6 +11,7 @@ use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
     Client, ClientAction, Cookie, Error, ErrorNumber, Parameters, Refusal, Results, Step, Timeouts, direction_of,
 };
+use fullpipe_lab::PathWitness;
 use fullpipe_load::{Channel, Lane, Local, Storage, Transfer, TransferPlan, open_file, read_back};
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
@@ -164,10 +165,12 @@ fn start(
 ) -> Result<Measurement, ProbeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ProbeError::io("start the client"))?;
+    let witness = PathWitness::begin();
     let result = runtime.block_on(run(destination, request, interrupt, report, is_close));
     // A name server that does not answer blocks a thread of the runtime, which is not waited for.
     runtime.shutdown_background();
-    result
+    let validity = witness.map(PathWitness::finish).unwrap_or_default();
+    Ok(Measurement { validity, ..result? })
 }
 
 async fn run(

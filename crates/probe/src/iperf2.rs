@@ -14,10 +14,11 @@ use std::time::{Duration, Instant, SystemTime};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::iperf2::{Datagram, HEADER_LENGTH, Header, Report};
 use fullpipe_iperf::{ErrorNumber, Refusal};
+use fullpipe_lab::PathWitness;
 use fullpipe_load::{Channel, Lane, Role, Transfer, TransferPlan, prepare, prepare_udp, read_back};
 use fullpipe_record::{
     Buffer, Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport, RunTotals,
-    Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Transport, Validity, steady,
+    Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Transport, steady,
 };
 use fullpipe_route::{Prober, Taken};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
@@ -75,7 +76,7 @@ pub fn measure_iperf2(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
-    let begun = Instant::now();
+    let (begun, witness) = (Instant::now(), PathWitness::begin());
     let asked = request.clone();
     let request = sendable(request).map_err(ProbeError::Request)?;
     let settings = inspect(&SysctlTree::of_this_host())?;
@@ -124,7 +125,7 @@ pub fn measure_iperf2(
         interrupted: upload.watched.interrupted,
         broken_off: upload.broken_off,
         warnings: Vec::new(),
-        validity: Validity::default(),
+        validity: witness.map(PathWitness::finish).unwrap_or_default(),
     };
     Ok(measurement.bounded())
 }

@@ -2,7 +2,9 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Direction, Evidence, Forecast, Measurement, OwnCapture, Remedy, RttForecast, Verdict};
+use crate::{
+    Direction, Evidence, Forecast, Measurement, OwnCapture, Remedy, RttForecast, TimeAccount, Validity, Verdict,
+};
 
 /// A transfer of another program, watched at this end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -94,6 +96,12 @@ pub struct DiagnosisReport {
     /// The end of the command, where one was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandEnd>,
+    /// Where the time of the command went, or that for which a process or a connection was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<TimeAccount>,
+    /// Validity of what was watched, where this host is in a lab.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validity: Option<Validity>,
     /// The remedy that was carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,

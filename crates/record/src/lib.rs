@@ -42,6 +42,7 @@ mod simulation;
 mod steady;
 mod sweep;
 mod thinning;
+mod time_account;
 mod truth;
 mod verdict;
 mod web100;
@@ -114,10 +115,11 @@ pub use sweep::{
     SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepRunRecord, SweepShape, SweepTraffic,
 };
 pub use thinning::{MAX_SAMPLES, Thinning};
+pub use time_account::{ConnectionSamples, TimeAccount};
 pub use truth::{DirectionTruth, EditTruth, Fate, PacketTruth, PathTruth, SegmentTruth};
 pub use verdict::{
-    At, Basis, Candidate, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RttForecast, RunnerUp, Scope, System,
-    Verdict,
+    At, Basis, Candidate, CommandTimeForecast, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RttForecast,
+    RunnerUp, Scope, System, Verdict,
 };
 pub use web100::{Web100, Web100Report};
 

@@ -187,6 +187,15 @@ pub struct RttForecast {
     pub high: Option<Span>,
 }
 
+/// The time of a command with data at the rate that a remedy should give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandTimeForecast {
+    /// The time that it took.
+    pub measured: Span,
+    /// The time that it should take: only that in which data was under way gets shorter (Amdahl's law).
+    pub predicted: Span,
+}
+
 /// A system other than Linux that a host may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -253,6 +262,9 @@ pub struct Remedy {
     /// The predicted round-trip time under load, for everyone on the link, where there is a prediction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt: Option<RttForecast>,
+    /// The time of the whole command, where one was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_time: Option<CommandTimeForecast>,
     /// Why it should help.
     pub why: String,
 }
@@ -295,6 +307,7 @@ mod tests {
             commands: Commands::default(),
             predicted: None,
             rtt: None,
+            command_time: None,
             why: String::new(),
         };
         let at_sender = vec![scaling.clone(), wmem, streams];

@@ -9,6 +9,7 @@ mod limits;
 mod losses;
 mod properties;
 mod receiving;
+mod time_account;
 mod traced;
 mod traps;
 mod typed;

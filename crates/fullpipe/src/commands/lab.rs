@@ -585,7 +585,8 @@ fn enter(
     } else {
         let lab = lab_of(&load(name)?, backend, host)?;
         ready();
-        lab.start_program(host, program, arguments, Stdio::Inherited)?.wait()?.code
+        let run = || lab.start_program(host, program, arguments, Stdio::Inherited)?.wait();
+        lab.while_witnessed(run)??.code
     };
     match u8::try_from(code) {
         Ok(0) => Ok(()),

@@ -191,7 +191,7 @@ fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
 
 /// Prints what there is, also of a test that broke off.
 fn finish(measurement: Measurement, keep: &KeepArguments, terminal: &Terminal) -> Result<(), Failure> {
-    let interrupted = measurement.interrupted;
+    let (interrupted, is_valid) = (measurement.interrupted, measurement.validity.is_valid());
     let exit_code = if interrupted { INTERRUPTED } else { FAILED };
     let error = measurement.broken_off.clone().map(|message| ErrorReport { message, exit_code });
     terminal.result(&report::measurement(&measurement, terminal.style()));
@@ -209,6 +209,7 @@ fn finish(measurement: Measurement, keep: &KeepArguments, terminal: &Terminal) -
     match (error, interrupted) {
         (Some(error), _) => Err(Failure::already_printed(error.exit_code)),
         (None, true) => Err(Failure::already_printed(INTERRUPTED)),
+        (None, false) if !is_valid => Err(Failure::already_printed(FAILED)),
         (None, false) => Ok(()),
     }
 }

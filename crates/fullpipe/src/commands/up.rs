@@ -40,9 +40,11 @@ pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Termin
     let _entrance = lab.open_entrance(standing.name)?;
     introduce(scenario, standing, cross_traffic, terminal);
     let observe = |event: &Event| show_cross_traffic(event, cross_traffic, terminal);
-    keep_cross_traffic(&LabTarget::new(&lab), (cross_traffic, scenario.seed), &observe, || {
-        watch(&lab, standing.interval, &flag, terminal)
-    })?
+    lab.while_witnessed(|| {
+        keep_cross_traffic(&LabTarget::new(&lab), (cross_traffic, scenario.seed), &observe, || {
+            watch(&lab, standing.interval, &flag, terminal)
+        })
+    })??
 }
 
 /// Returns the cross traffic of the first step that has any.

@@ -5,16 +5,19 @@ use fullpipe_record::{Measurement, Remedy, Trial};
 
 use super::course::{rate, rates, round_trips};
 use super::{Section, figures};
-use crate::text::{reason, round_trip};
+use crate::text::{reason, round_trip, shorter};
 
 /// Returns the remedies, best first; `None` without any.
 pub(super) fn remedies(remedies: &[Remedy]) -> Option<Section> {
     let first = remedies.first()?;
-    let predicted =
-        |remedy: &Remedy| remedy.predicted.map_or_else(String::new, |rate| rate.bits_per_second.to_string());
+    let predicted = |remedy: &Remedy| {
+        let rate = remedy.predicted.map_or_else(String::new, |rate| rate.bits_per_second.to_string());
+        rate + &remedy.command_time.map_or_else(String::new, shorter)
+    };
     let row =
         |remedy: &Remedy| [remedy.id.clone(), predicted(remedy), reason(remedy), remedy.commands.apply.join("; ")];
     let gain = first.predicted.map_or_else(String::new, |rate| format!(": {} predicted", rate.bits_per_second));
+    let gain = gain + &first.command_time.map_or_else(String::new, shorter);
     let table = figures(["remedy", "predicted", "why", "commands"], remedies.iter().map(row).collect());
     Some(Section::new(format!("Best remedy: {}{gain}", first.id), "Best first.", table))
 }

@@ -2,7 +2,8 @@
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{
-    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, RttStats, Sample, Verdict,
+    Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, RttStats, Sample, TimeAccount,
+    Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Span, counted};
 
@@ -13,7 +14,7 @@ use super::course::{
 use super::limits::{ceilings_over_time, held_back, processors};
 use super::remedy::{effect, remedies, tried};
 use super::{Article, Section, figures};
-use crate::text::{limit_name, round_trip};
+use crate::text::{UseOfTime, limit_name, main_use, round_trip, uses_of_time};
 
 /// Growth of round trips that is worth a word, as a part of the idle one.
 const GROWTH: f64 = 1.1;
@@ -38,8 +39,17 @@ pub(super) fn diagnosis(measured: Option<&Measurement>, report: &DiagnosisReport
     let mut article = match (measured, first) {
         (Some(measured), _) => article(measured),
         (None, Some(first)) => watched(first),
-        (None, None) => return None,
+        (None, None) => Article { origin: "watched connections".to_owned(), ..Article::default() },
     };
+    if let Some(time) = &report.time {
+        let section = time_section(time, report.command.is_some());
+        if article.headline.is_empty() {
+            article.headline.clone_from(&section.title);
+        }
+        article.sections.insert(0, section);
+    } else if article.headline.is_empty() {
+        return None;
+    }
     if let Some(trial) = &report.trial {
         let before = measured.map(|before| effect(before, &trial.remedy, &trial.measurement));
         article.sections.splice(0..0, std::iter::once(tried(trial)).chain(before));
@@ -47,6 +57,19 @@ pub(super) fn diagnosis(measured: Option<&Measurement>, report: &DiagnosisReport
     article.sections.extend(first.and_then(|first| remedies(&first.remedies)));
     article.sections.extend(first.and_then(|first| evidence(&first.verdict)));
     Some(article)
+}
+
+/// Returns the account of the time that was watched.
+fn time_section(account: &TimeAccount, is_command: bool) -> Section {
+    let row = |(name, time, figures): UseOfTime| {
+        let figure = if figures.is_empty() { seconds(time) } else { format!("{}: {figures}", seconds(time)) };
+        Row::new(name, &figure, Hue::Blue).bar(time)
+    };
+    let rows = Rows::new("Where the time went", ["use", "time"]);
+    let rows = uses_of_time(account).into_iter().map(row).fold(rows, Rows::with);
+    let method = "Each moment is booked once: data under way before requests, and those before waiting for the other \
+                  program. Only the first gets shorter with the rate.";
+    Section::new(main_use(account, is_command), method, rows)
 }
 
 fn watched(diagnosis: &Diagnosis) -> Article {

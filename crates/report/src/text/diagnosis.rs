@@ -1,10 +1,10 @@
 //! A verdict at length, and what would help.
 
 use fullpipe_record::{
-    At, Basis, CommandEnd, Diagnosis, Direction, Forecast, Limit, Remedy, RttForecast, RunnerUp, Transfer, Trial,
-    Verdict,
+    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, Limit, Remedy, RttForecast, RunnerUp,
+    Transfer, Trial, Verdict,
 };
-use fullpipe_units::{BitRate, printable};
+use fullpipe_units::{BitRate, Ratio, printable};
 use serde::Serialize;
 
 use super::measurement::{round_trip, rounded};
@@ -141,6 +141,7 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> Strin
     }
     for (index, remedy) in remedies.iter().enumerate() {
         let gain = remedy.predicted.map_or_else(String::new, |forecast| gain(forecast, present));
+        let gain = gain + &remedy.command_time.map_or_else(String::new, shorter);
         let title = wrapped(&format!("{} ({}){gain}", remedy.id, name(remedy.scope)), 5, str::to_owned);
         // The number takes the place of the first line's indent.
         let numbered = title.replacen("     ", &format!("  {}. ", index + 1), 1);
@@ -187,6 +188,12 @@ fn gain(forecast: Forecast, present: BitRate) -> String {
     let times =
         if present > BitRate::ZERO { format!(", {:.1}× as much", rate.relative_to(present)) } else { String::new() };
     format!(": {rate} predicted{interval}{times}")
+}
+
+/// Returns the time of the whole command as `; the command 9.12 s → 8.3 s (1.1× as fast)`.
+pub(crate) fn shorter(time: CommandTimeForecast) -> String {
+    let faster = Ratio::of(time.measured.as_secs_f64(), time.predicted.as_secs_f64()).get();
+    format!("; the command {} → {} ({faster:.1}× as fast)", rounded(time.measured), rounded(time.predicted))
 }
 
 /// Returns the changes for the other end, which this one cannot make.

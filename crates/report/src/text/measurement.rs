@@ -1,6 +1,6 @@
 use fullpipe_record::{
     Datagrams, Direction, EndReport, Interval, Measurement, Placement, Request, RttReport, RttStats, Steady,
-    StorageUse, Summary, Transport,
+    StorageUse, Summary, Transport, Validity,
 };
 use fullpipe_units::{Ratio, Span, counted, printable};
 
@@ -106,10 +106,13 @@ pub fn figures(measured: &Measurement, style: Style) -> String {
     for warning in &measured.warnings {
         text += &wrapped(&format!("Warning: {warning}"), 2, |line| style.bad(line));
     }
-    for reason in &measured.validity.broken {
-        text += &wrapped(&format!("Not valid: {reason}"), 2, |line| style.bad(line));
-    }
-    text
+    text + &not_valid(&measured.validity, style)
+}
+
+/// Returns the reasons why a result may not be judged; nothing of one that may.
+pub fn not_valid(validity: &Validity, style: Style) -> String {
+    let reasons = validity.broken.iter();
+    reasons.map(|reason| wrapped(&format!("Not valid: {reason}"), 2, |line| style.bad(line))).collect()
 }
 
 /// The status line of a measurement: `323 Mbit/s, RTT 100 ms idle and 101 ms loaded, limited by send-buffer`.

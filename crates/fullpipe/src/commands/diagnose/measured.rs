@@ -170,7 +170,7 @@ fn finish(measurement: Measurement, diagnosis: Diagnosis, trial: Option<Trial>, 
     let exit_code = if last.interrupted { INTERRUPTED } else { FAILED };
     let not_undone = trial.as_ref().and_then(|trial| trial.not_undone.clone());
     let message = last.broken_off.clone().or(not_undone);
-    let interrupted = last.interrupted;
+    let (interrupted, is_valid) = (last.interrupted, last.validity.is_valid() && measurement.validity.is_valid());
     let error = message.map(|message| ErrorReport { message, exit_code });
     if let Some(error) = &error {
         Terminal::print_error(&error.message);
@@ -179,6 +179,7 @@ fn finish(measurement: Measurement, diagnosis: Diagnosis, trial: Option<Trial>, 
     match (error, interrupted) {
         (Some(error), _) => Err(Failure::already_printed(error.exit_code)),
         (None, true) => Err(Failure::already_printed(INTERRUPTED)),
+        (None, false) if !is_valid => Err(Failure::already_printed(FAILED)),
         (None, false) => Ok(()),
     }
 }
@@ -198,7 +199,7 @@ fn print(
     error: Option<ErrorReport>,
     (keep, terminal): Out<'_>,
 ) {
-    let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], capture: None, command: None, trial });
+    let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], trial, ..DiagnosisReport::default() });
     terminal.event(&Event::Diagnosis(diagnosis.clone()));
     let content = Content::Diagnosis { measurement: Some(Box::new(measurement)), diagnosis };
     if let Some(error) = &error {
@@ -224,6 +225,7 @@ mod tests {
             commands: Commands::default(),
             predicted: None,
             rtt: None,
+            command_time: None,
             why: String::new(),
         };
         let remedies = [remedy("raise-tcp-wmem"), remedy("parallel-streams")];

@@ -2,6 +2,7 @@
 
 mod measured;
 mod own_flags;
+mod seen;
 mod watched;
 
 use std::net::SocketAddr;

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::advice;
-use fullpipe_observe::{
-    Standing, Subject, WatchError, Watched, moved_too_briefly, open_connections, process_tree, transfers, watch_others,
+use fullpipe_lab::PathWitness;
+use fullpipe_observe::{Standing, Subject, WatchError, Watched, open_connections, process_tree, watch_others};
+use fullpipe_record::{
+    CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Remedy, TimeAccount, Validity,
 };
-use fullpipe_record::{CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Evidence, Transfer};
 use fullpipe_report as report;
 use fullpipe_route::changed_syn_quotes;
 use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
@@ -25,6 +26,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::Arguments;
+use super::seen::{Seen, SeenTransfer};
 use crate::commands::capture::OwnRecording;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
@@ -53,18 +55,16 @@ pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) 
     let time = arguments.load.time().unwrap_or(USUAL_TIME);
     let open = if arguments.capture.is_set() { open_connections(subject)? } else { Vec::new() };
     let recording = arguments.capture.of_connections(&open)?;
+    let witness = PathWitness::begin();
     let mut stop = |now: Standing| now.elapsed >= time || flag.load(Ordering::Relaxed);
     let watched = watch_others(subject, &mut stop)?;
+    let seen = Seen::of((Some(&watched), witness), None, arguments.bandwidth);
     let nothing = match subject {
-        Subject::Process(pid) | Subject::Started(pid) => {
-            format!("process {pid} {}", too_little(Some(&watched)))
-        }
+        Subject::Process(pid) | Subject::Started(pid) => format!("process {pid}: {}", too_little(&seen)),
         Subject::Connection(local, remote) => {
-            format!("the connection from {local} to {remote} {}", too_little(Some(&watched)))
+            format!("the connection from {local} to {remote}: {}", too_little(&seen))
         }
     };
-    let seen = transfers(&watched, arguments.bandwidth);
-    notice_what_is_left_out(&watched, &seen, terminal);
     let explained = explain(arguments, seen, recording, None, &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
@@ -79,6 +79,7 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
         command.stdout(io::stderr());
     }
     let flag = super::super::interrupt_flag()?;
+    let witness = PathWitness::begin();
     let mut program = Program::start(&mut command, words)?;
     let time = arguments.load.time().unwrap_or(Span::MAX);
     let mut is_late = false;
@@ -95,9 +96,9 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
         program.ask_to_end();
     }
     let end = program.finish()?;
-    let watched = watched?;
-    let nothing = format!("{name} ended {} and {}", stated(&end), too_little(watched.as_ref()));
-    let seen = transfers_of_own(watched, arguments, &flag, terminal);
+    let mut seen = Seen::of((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
+    let nothing = format!("{name} ended {}: {}", stated(&end), too_little(&seen));
+    ask_routers(&mut seen, &flag);
     let explained = explain(arguments, seen, None, Some(end), &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
@@ -113,15 +114,16 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let flag = super::super::interrupt_flag()?;
+    let witness = PathWitness::begin();
     let mut program = Program::start(&mut command, &words)?;
     let watched = program.watch(&mut |now| now.moved >= most || flag.load(Ordering::Relaxed));
     program.ask_to_end();
     let end = program.finish()?;
     let said = program.last_error_line();
-    let watched = watched?;
-    let why = if said.is_empty() { format!("curl {}", too_little(watched.as_ref())) } else { said };
+    let mut seen = Seen::of((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
+    let why = if said.is_empty() { too_little(&seen) } else { said };
     let nothing = format!("cannot diagnose {url}: {why}");
-    let seen = transfers_of_own(watched, arguments, &flag, terminal);
+    ask_routers(&mut seen, &flag);
     let explained = explain(arguments, seen, None, None, &nothing, terminal);
     unless_interrupted(explained, &flag)?;
     match end.code {
@@ -286,69 +288,49 @@ fn end_by(deadline: Instant, processes: &[OwnedFd]) {
 }
 
 /// Returns the reason for which nothing can be said of what was watched.
-fn too_little(watched: Option<&Watched>) -> String {
-    match watched.map_or(ByteCount::ZERO, moved_too_briefly) {
-        ByteCount::ZERO => "moved too little over TCP to say anything".to_owned(),
-        moved => format!("moved {moved} over TCP, in connections that were seen for too short a time to say anything"),
+fn too_little(seen: &Seen) -> String {
+    match seen.moved_too_briefly {
+        ByteCount::ZERO => "too little TCP data for a verdict".to_owned(),
+        moved => format!("{moved} of TCP data, in connections that were too short for a verdict"),
     }
 }
 
-/// Says that there was more than what is judged.
-fn notice_what_is_left_out(watched: &Watched, seen: &[(Transfer, Evidence)], terminal: &Terminal) {
-    let moved = moved_too_briefly(watched);
-    if !seen.is_empty() && moved > ByteCount::ZERO {
-        terminal.notice(&format!("{moved} more moved in connections that were seen for too short a time to be judged"));
+/// Asks the routers where the SYN of the largest transfer of a program that was started here was changed, if it was (up
+/// to four seconds).
+fn ask_routers(seen: &mut Seen, interrupt: &AtomicBool) {
+    let Some(SeenTransfer { evidence, .. }) = seen.transfers.first_mut() else { return };
+    let samples = [&evidence.sender_samples, &evidence.receiver_samples];
+    let last = samples.into_iter().flatten().last().map(|sample| sample.tcp.clone());
+    let socket = evidence.sender_sockets.first_mut().or_else(|| evidence.receiver_sockets.first_mut());
+    if let (Some(tcp), Some(socket)) = (last, socket) {
+        socket.syn_quotes = changed_syn_quotes(socket, &tcp, evidence.idle_rtt, interrupt);
     }
-}
-
-/// Returns the transfers of a program that was started here. For the one that moved most, asks the routers where its
-/// SYN was changed, if it was (up to four seconds).
-fn transfers_of_own(
-    watched: Option<Watched>,
-    arguments: &Arguments,
-    interrupt: &AtomicBool,
-    terminal: &Terminal,
-) -> Vec<(Transfer, Evidence)> {
-    let Some(watched) = watched else { return Vec::new() };
-    let mut seen = transfers(&watched, arguments.bandwidth);
-    notice_what_is_left_out(&watched, &seen, terminal);
-    if let Some((_, evidence)) = seen.first_mut() {
-        let samples = [&evidence.sender_samples, &evidence.receiver_samples];
-        let last = samples.into_iter().flatten().last().map(|sample| sample.tcp.clone());
-        let socket = evidence.sender_sockets.first_mut().or_else(|| evidence.receiver_sockets.first_mut());
-        if let (Some(tcp), Some(socket)) = (last, socket) {
-            socket.syn_quotes = changed_syn_quotes(socket, &tcp, evidence.idle_rtt, interrupt);
-        }
-    }
-    seen
 }
 
 /// Judges the transfers that were `seen`, prints what is found, and keeps it.
 fn explain(
     arguments: &Arguments,
-    seen: Vec<(Transfer, Evidence)>,
+    seen: Seen,
     recording: Option<OwnRecording>,
     command: Option<CommandEnd>,
     nothing: &str,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    if seen.is_empty() {
+    let Seen { transfers, time, moved_too_briefly, validity } = seen;
+    if transfers.is_empty() && time.is_none() {
         return Err(Failure::new(FAILED, nothing));
     }
     let style = terminal.style();
-    let judge = |(transfer, evidence)| {
-        let verdict = diagnose(&evidence);
-        let mut remedies = advice(&evidence, &verdict);
-        // Flags of our own are of no use to another program.
-        for remedy in &mut remedies {
-            remedy.commands.apply.retain(|command| !command.starts_with("fullpipe measure "));
-        }
-        Diagnosis { transfer: Some(transfer), verdict, remedies, evidence: Some(evidence) }
-    };
-    let found: Vec<Diagnosis> = seen.into_iter().map(judge).collect();
-    for diagnosis in &found {
-        let rate = diagnosis.transfer.as_ref().map_or(BitRate::ZERO, |transfer| transfer.rate);
+    if let Some(time) = &time {
+        terminal.result(&report::time_account(time, command.is_some(), style));
+    }
+    let rates: Vec<BitRate> = transfers.iter().map(SeenTransfer::rate).collect();
+    let found: Vec<Diagnosis> = transfers.into_iter().map(|one| judged(one, time.as_ref())).collect();
+    for (diagnosis, rate) in found.iter().zip(rates) {
         terminal.result(&report::diagnosis(diagnosis, rate, style));
+    }
+    if !found.is_empty() && moved_too_briefly > ByteCount::ZERO {
+        terminal.notice(&format!("{moved_too_briefly} more moved in connections that were too short for a verdict"));
     }
     let verdict = found.first().map(|diagnosis| &diagnosis.verdict);
     let capture = recording.map(|recording| recording.finish(Explained::Largest(1), arguments.bandwidth, verdict));
@@ -366,13 +348,34 @@ fn explain(
     if let Some(end) = &command {
         terminal.result(&report::command_end(end));
     }
-    let diagnosis =
-        Box::new(DiagnosisReport { transfers: found, capture: capture.map(Box::new), command, trial: None });
+    let is_valid = validity.as_ref().is_none_or(Validity::is_valid);
+    if let Some(validity) = &validity {
+        terminal.result(&report::not_valid(validity, style));
+    }
+    let diagnosis = Box::new(DiagnosisReport {
+        transfers: found,
+        capture: capture.map(Box::new),
+        command,
+        time,
+        validity,
+        trial: None,
+    });
     terminal.event(&Event::Diagnosis(diagnosis.clone()));
     let document = Document::new(Content::Diagnosis { measurement: None, diagnosis });
     terminal.document(&document);
     arguments.archive.keep(&document, terminal);
-    Ok(())
+    if is_valid { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
+}
+
+fn judged(seen: SeenTransfer, time: Option<&TimeAccount>) -> Diagnosis {
+    let verdict = diagnose(&seen.evidence);
+    let own = |mut remedy: Remedy| {
+        // Flags of our own are of no use to another program.
+        remedy.commands.apply.retain(|command| !command.starts_with("fullpipe measure "));
+        seen.with_command_time(remedy, time)
+    };
+    let remedies = advice(&seen.evidence, &verdict).into_iter().map(own).collect();
+    Diagnosis { transfer: Some(seen.transfer), verdict, remedies, evidence: Some(seen.evidence) }
 }
 
 fn stated(end: &CommandEnd) -> String {

@@ -1,0 +1,300 @@
+//! The uses of time that one connection shows.
+
+use fullpipe_record::{ConnectionSamples, Sample, TcpInfo};
+use fullpipe_units::{ByteCount, SegCount, Span};
+
+/// Segments that leave at once: a message of no more takes one round trip, however much the path and the windows allow
+/// (RFC 6928).
+const INITIAL_WINDOW: u64 = 10;
+
+/// State of an established connection (`net/tcp_states.h`).
+const ESTABLISHED: u8 = 1;
+
+/// Factor on the round-trip time of the idle path that flights of one message may be apart.
+const FLIGHT_GAP_FACTOR: f64 = 1.25;
+
+/// Longest tick of the kernel's clocks of the last data (`CONFIG_HZ=100`).
+const TICK: Span = Span::from_millis(10);
+
+/// A use of time, the one that counts where several hold first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TimeUse {
+    Data,
+    Requests,
+    Connecting,
+    OtherProgram,
+}
+
+/// A use of the time between two moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Booking {
+    pub(super) of: TimeUse,
+    pub(super) from: Span,
+    pub(super) to: Span,
+    /// Of the connection.
+    pub(super) rtt: Span,
+}
+
+/// A direction of data, seen from this end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Out,
+    In,
+}
+
+impl Way {
+    const BOTH: [Self; 2] = [Self::Out, Self::In];
+
+    const fn opposite(self) -> Self {
+        match self {
+            Self::Out => Self::In,
+            Self::In => Self::Out,
+        }
+    }
+}
+
+/// Data of one direction between two samples.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moved {
+    bytes: ByteCount,
+    segments: u64,
+    /// Time at which the last of it was sent or arrived.
+    last: Span,
+    /// True if it is no small message.
+    is_bulk: bool,
+}
+
+/// The time between two samples.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    from: Span,
+    to: Span,
+    /// By [`Way`].
+    moved: [Moved; 2],
+    /// True if data waited to be sent when it began and when it ended.
+    has_unsent: bool,
+}
+
+impl Step {
+    fn between(from: Span, before: Option<&Sample>, now: &Sample) -> Self {
+        let growth =
+            |count: fn(&TcpInfo) -> u64| count(&now.tcp).saturating_sub(before.map_or(0, |one| count(&one.tcp)));
+        let at = |ago: Option<Span>| now.at.saturating_sub(ago.unwrap_or_default()).clamp(from, now.at.max(from));
+        let moved = |bytes, segments, ago| Moved {
+            bytes: ByteCount::new(growth(bytes)),
+            segments: growth(segments),
+            last: at(ago),
+            is_bulk: false,
+        };
+        Self {
+            from,
+            to: now.at.max(from),
+            moved: [
+                moved(bytes_out, segments_out, now.tcp.since_data_sent),
+                moved(bytes_in, segments_in, now.tcp.since_data_received),
+            ],
+            has_unsent: before.is_some_and(has_unsent) && has_unsent(now),
+        }
+    }
+
+    fn of(&self, way: Way) -> Moved {
+        self.moved[way as usize]
+    }
+
+    /// Returns the directions that moved data, the one whose last data is older first.
+    fn ways(&self) -> impl Iterator<Item = Way> + use<> {
+        let mut ways = Way::BOTH;
+        // A request may go out in the tick in which the answer before it came, but no answer in that of its request.
+        if self.of(Way::In).last <= self.of(Way::Out).last {
+            ways.reverse();
+        }
+        let moved = self.moved;
+        ways.into_iter().filter(move |way| moved[*way as usize].segments > 0)
+    }
+
+    /// Returns the exchanges of small messages of a step that is longer than one takes, where there are several.
+    fn exchanges(&self, rtt: Span) -> Option<u64> {
+        let number = self.moved.iter().map(|moved| moved.segments).min()?;
+        let is_small = self.moved.iter().all(|moved| !moved.is_bulk);
+        (is_small && number > 1 && rtt < self.to.saturating_sub(self.from)).then_some(number)
+    }
+}
+
+fn has_unsent(sample: &Sample) -> bool {
+    sample.tcp.not_sent.is_some_and(|unsent| unsent > ByteCount::ZERO)
+}
+
+fn bytes_out(tcp: &TcpInfo) -> u64 {
+    tcp.bytes_sent.or(tcp.bytes_acked).map_or(0, ByteCount::get)
+}
+
+fn bytes_in(tcp: &TcpInfo) -> u64 {
+    tcp.bytes_received.map_or(0, ByteCount::get)
+}
+
+fn segments_out(tcp: &TcpInfo) -> u64 {
+    tcp.data_segs_out.map_or(0, SegCount::get)
+}
+
+fn segments_in(tcp: &TcpInfo) -> u64 {
+    tcp.data_segs_in.map_or(0, SegCount::get)
+}
+
+/// Returns the uses of time that a connection shows, which may overlap.
+pub(super) fn bookings(connection: &ConnectionSamples<'_>) -> Vec<Booking> {
+    let samples = &connection.samples;
+    let rtts = samples.iter().filter_map(|sample| sample.tcp.min_rtt.or(sample.tcp.rtt));
+    let (Some(first), Some(rtt)) = (samples.first(), rtts.filter(|rtt| *rtt > Span::ZERO).min()) else {
+        return Vec::new();
+    };
+    let opened = if connection.is_old { first.at } else { opened(first, rtt) };
+    let steps = steps(connection, opened, rtt);
+    let has_answer = connection.is_old && first.tcp.since_data_received < first.tcp.since_data_sent;
+    let way = if has_answer { Way::In } else { Way::Out };
+    let mut walk = Walk { rtt, at: opened, way, asked: opened, flights: [None; 2], bookings: Vec::new() };
+    if !connection.is_old {
+        walk.book(TimeUse::Connecting, connection.found.min(opened.saturating_sub(rtt)), opened);
+    }
+    steps.iter().for_each(|step| walk.step(step));
+    let end = samples.iter().rev().find(|sample| sample.tcp.state == Some(ESTABLISHED));
+    if let Some(end) = end.filter(|_| walk.way == Way::Out) {
+        walk.await_answer(walk.at, end.at);
+    }
+    walk.bookings
+}
+
+/// Returns the time at which a connection was opened, so that the answers that came before its first sample had a
+/// round trip each.
+fn opened(first: &Sample, rtt: Span) -> Span {
+    let tcp = &first.tcp;
+    let answered = segments_out(tcp).min(segments_in(tcp));
+    let last = if segments_in(tcp) > 0 { tcp.since_data_received } else { tcp.since_data_sent };
+    first.at.saturating_sub(last.unwrap_or_default()).saturating_sub(rtt * answered)
+}
+
+fn steps(connection: &ConnectionSamples<'_>, opened: Span, rtt: Span) -> Vec<Step> {
+    let samples = &connection.samples;
+    let before_first = samples.first().filter(|_| !connection.is_old).map(|first| Step::between(opened, None, first));
+    let between = samples.windows(2).map(|pair| Step::between(pair[0].at, Some(pair[0]), pair[1]));
+    let mut steps: Vec<Step> = before_first.into_iter().chain(between).collect();
+    let mss = samples.iter().filter_map(|sample| sample.tcp.snd_mss).max().unwrap_or_default();
+    for way in Way::BOTH {
+        let fast = (0..steps.len()).map(|index| is_fast(&steps, index, way, mss * INITIAL_WINDOW, rtt));
+        let is_bulk: Vec<bool> = fast.zip(is_long(&steps, way, mss * INITIAL_WINDOW)).map(|(a, b)| a || b).collect();
+        for (step, is_bulk) in steps.iter_mut().zip(is_bulk) {
+            step.moved[way as usize].is_bulk = is_bulk && step.of(way).segments > 0;
+        }
+    }
+    steps
+}
+
+/// Returns whether more than `window` moved in the round trip around the end of a step, before it or after it.
+fn is_fast(steps: &[Step], index: usize, way: Way, window: ByteCount, rtt: Span) -> bool {
+    let step = &steps[index];
+    let [earliest, latest] = [step.to.saturating_sub(rtt), step.from + rtt];
+    let before: Vec<&Step> = steps[..=index].iter().rev().take_while(|one| one.to > earliest).collect();
+    let after: Vec<&Step> = steps[index..].iter().take_while(|one| one.from < latest).collect();
+    [before, after].iter().any(|around| {
+        let bytes: ByteCount = around.iter().map(|one| one.of(way).bytes).sum();
+        let time = around.iter().map(|one| one.to.saturating_sub(one.from)).sum::<Span>().max(rtt);
+        bytes.as_f64() * rtt.as_secs_f64() > window.as_f64() * time.as_secs_f64()
+    })
+}
+
+/// Returns of each step whether it belongs to a message of more than `window`, to which nothing came back meanwhile.
+fn is_long(steps: &[Step], way: Way, window: ByteCount) -> Vec<bool> {
+    let is_one_way = |step: &Step| step.of(way.opposite()).segments == 0;
+    let messages = steps.chunk_by(|before, now| is_one_way(before) == is_one_way(now));
+    let judged = messages.flat_map(|message| {
+        let bytes: ByteCount = message.iter().map(|step| step.of(way).bytes).sum();
+        vec![is_one_way(&message[0]) && bytes > window; message.len()]
+    });
+    judged.collect()
+}
+
+/// Data that moved one way, up to now.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    last: Span,
+    /// Segments that went the opposite way since then.
+    replies: u64,
+}
+
+/// State of the walk along a connection.
+struct Walk {
+    rtt: Span,
+    /// Time and way of the last data; at first, that at which the connection was opened.
+    at: Span,
+    way: Way,
+    /// Time of the first data of ours since the last of the other end.
+    asked: Span,
+    /// The last data of each way that is no small message.
+    flights: [Option<Flight>; 2],
+    bookings: Vec<Booking>,
+}
+
+impl Walk {
+    fn book(&mut self, of: TimeUse, from: Span, to: Span) {
+        if from < to {
+            self.bookings.push(Booking { of, from, to, rtt: self.rtt });
+        }
+    }
+
+    /// Books the time from a request until an answer came or the watching ended.
+    fn await_answer(&mut self, asked: Span, until: Span) {
+        let travels = (asked + self.rtt).min(until);
+        self.book(TimeUse::Requests, asked, travels);
+        self.book(TimeUse::OtherProgram, travels, until);
+    }
+
+    fn step(&mut self, step: &Step) {
+        if step.has_unsent {
+            self.book(TimeUse::Data, step.from, step.to);
+        }
+        if let Some(number) = step.exchanges(self.rtt) {
+            let [out, answer] = Way::BOTH.map(|way| step.of(way).last);
+            let travel = (self.at + self.rtt * number).min(answer.max(self.at));
+            self.book(TimeUse::Requests, self.at, travel);
+            if out >= answer {
+                self.book(TimeUse::OtherProgram, travel, answer);
+            }
+        }
+        for way in step.ways() {
+            let moved = step.of(way);
+            if step.exchanges(self.rtt).is_none() {
+                self.message(step, way, moved);
+            }
+            if way != self.way {
+                self.asked = moved.last;
+            }
+            (self.at, self.way) = (moved.last.max(self.at), way);
+            if let Some(flight) = &mut self.flights[way.opposite() as usize] {
+                flight.replies += moved.segments;
+            }
+            if moved.is_bulk {
+                self.flights[way as usize] = Some(Flight { last: moved.last, replies: 0 });
+            }
+        }
+    }
+
+    fn message(&mut self, step: &Step, way: Way, moved: Moved) {
+        let can_answer = |asked: Span| way == Way::In && self.way == Way::Out && moved.last + TICK >= asked + self.rtt;
+        let is_answer = can_answer(self.at);
+        // The first of it that came since the last sample is not seen.
+        let travel = if is_answer { self.rtt } else { Span::ZERO };
+        let first = if moved.is_bulk { (self.at + travel).max(step.from).min(moved.last) } else { moved.last };
+        // Where replies wait for each other, there is one for each flight.
+        let waits = |flight: &Flight| flight.replies == 1 && (way == Way::Out || is_answer);
+        let gap = self.rtt.scaled(FLIGHT_GAP_FACTOR).max(TICK);
+        let is_near = |flight: &Flight| first.saturating_sub(flight.last) <= gap;
+        let goes_on = self.flights[way as usize].filter(|flight| is_near(flight) && !waits(flight));
+        match (way, goes_on) {
+            (_, Some(flight)) => self.book(TimeUse::Data, flight.last, moved.last),
+            (Way::In, None) if is_answer => self.await_answer(self.at, first),
+            (Way::In, None) if can_answer(self.asked) => self.await_answer(self.asked, first),
+            (Way::In, None) => self.book(TimeUse::OtherProgram, self.at, first),
+            (Way::Out, None) => {}
+        }
+        self.book(TimeUse::Data, first, moved.last);
+    }
+}

@@ -1,0 +1,84 @@
+//! The transfers of what was watched, and where its time went.
+
+use fullpipe_diagnose::time_account;
+use fullpipe_lab::PathWitness;
+use fullpipe_observe::{Watched, moved_too_briefly, transfers};
+use fullpipe_record::{
+    CommandEnd, CommandTimeForecast, ConnectionSamples, Evidence, Remedy, TimeAccount, Transfer, Validity,
+};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+/// A transfer that was watched.
+pub(super) struct SeenTransfer {
+    pub(super) transfer: Transfer,
+    pub(super) evidence: Evidence,
+    /// Time in which its data was under way, and that of no other transfer.
+    data: Span,
+}
+
+/// What is known of the connections that were watched.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// The one that moved most first; those that only exchanged small messages are left out.
+    pub(super) transfers: Vec<SeenTransfer>,
+    /// `None` if no connection was seen.
+    pub(super) time: Option<TimeAccount>,
+    /// Bytes in connections that were seen too briefly to be judged.
+    pub(super) moved_too_briefly: ByteCount,
+    /// Validity of all this, where this host is in a lab.
+    pub(super) validity: Option<Validity>,
+}
+
+impl Seen {
+    /// Of the command that ended like `end`, or of a process that goes on.
+    pub(super) fn of(
+        (watched, witness): (Option<&Watched>, Option<PathWitness>),
+        end: Option<&CommandEnd>,
+        bandwidth: Option<BitRate>,
+    ) -> Self {
+        let Some(watched) = watched else { return Self::default() };
+        let connections = watched.samples_by_connection();
+        let mut processor = watched.processor.clone();
+        processor.extend(end.and_then(|end| Some((end.ran, end.cpu?))));
+        let whole = end.map_or(watched.took, |end| end.ran);
+        let account = |of: &[ConnectionSamples<'_>]| time_account(whole, of, &processor);
+        let time = account(&connections);
+        let seen = |(transfer, evidence): (Transfer, Evidence)| {
+            let is_own = |one: &ConnectionSamples<'_>| has(&evidence, one);
+            let (own, others): (Vec<_>, Vec<_>) = connections.iter().cloned().partition(is_own);
+            let data = time.data.saturating_sub(account(&others).data);
+            let has_data = account(&own).data > Span::ZERO;
+            has_data.then_some(SeenTransfer { transfer, evidence, data })
+        };
+        Self {
+            transfers: transfers(watched, bandwidth).into_iter().filter_map(seen).collect(),
+            moved_too_briefly: moved_too_briefly(watched),
+            validity: witness.map(PathWitness::finish),
+            time: Some(time).filter(|time| time.data + time.requests > Span::ZERO),
+        }
+    }
+}
+
+/// Returns whether a connection is one of a transfer.
+fn has(evidence: &Evidence, connection: &ConnectionSamples<'_>) -> bool {
+    let ends = connection.ends.map(|end| end.to_string());
+    let sockets = evidence.sender_sockets.iter().chain(&evidence.receiver_sockets);
+    sockets.into_iter().any(|socket| [&socket.local, &socket.remote] == [&ends[0], &ends[1]])
+}
+
+impl SeenTransfer {
+    /// Returns the rate that the verdict explains.
+    pub(super) fn rate(&self) -> BitRate {
+        self.evidence.steady.map_or(self.transfer.rate, |steady| steady.rate)
+    }
+
+    /// States the time that the whole would take with a remedy whose rate is predicted.
+    pub(super) fn with_command_time(&self, remedy: Remedy, time: Option<&TimeAccount>) -> Remedy {
+        let of = |time: &TimeAccount| {
+            let gain = remedy.predicted?.bits_per_second.relative_to(self.rate());
+            let predicted = || time.whole.saturating_sub(self.data) + self.data.scaled(1.0 / gain);
+            (gain > 0.0).then(|| CommandTimeForecast { measured: time.whole, predicted: predicted() })
+        };
+        Remedy { command_time: time.and_then(of), ..remedy }
+    }
+}

@@ -1,0 +1,66 @@
+//! Where the time of a command went.
+
+use fullpipe_record::TimeAccount;
+use fullpipe_units::{Ratio, Span, counted};
+
+use super::measurement::{round_trip, rounded};
+use super::style::{Style, heading, wrapped};
+use super::table::{Align, Table, bar};
+
+/// Characters of the longest bar.
+const BAR: usize = 10;
+
+/// A part of the time: its name, its length, and figures of it.
+pub(crate) type UseOfTime = (&'static str, Span, String);
+
+/// Returns the account of a command's time, or of that for which a process was watched.
+pub fn time_account(account: &TimeAccount, is_command: bool, style: Style) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Right), ("", Align::Left)]);
+    for (name, time, figures) in uses_of_time(account) {
+        let bar = bar(time.as_secs_f64(), account.whole.as_secs_f64(), BAR);
+        table.row([name.to_owned(), rounded(time), share(time, account), format!("{bar} {figures}")]);
+    }
+    let main = wrapped(&main_use(account, is_command), 2, |line| style.bold(line));
+    heading(style, "Where the time went") + &main + &table.render(4, str::to_owned)
+}
+
+/// Returns the uses of a command's time, those that took none left out.
+pub(crate) fn uses_of_time(account: &TimeAccount) -> Vec<UseOfTime> {
+    let all = [
+        ("data under way", account.data, String::new()),
+        ("requests one after another", account.requests, round_trips(account).unwrap_or_default()),
+        ("waiting for the other program", account.other_program, String::new()),
+        ("opening connections", account.connecting, String::new()),
+        ("own work (processor)", account.own_work, String::new()),
+        ("waiting for anything else", account.elsewhere, "disk, processor, names, timers".to_owned()),
+    ];
+    all.into_iter().filter(|(_, time, _)| *time >= SHORTEST).collect()
+}
+
+/// Shortest time that is printed: half of the last digit.
+const SHORTEST: Span = Span::from_millis(5);
+
+fn round_trips(account: &TimeAccount) -> Option<String> {
+    let each = account.requests / Some(account.round_trips).filter(|number| *number > 0)?;
+    Some(format!("{} of {}", counted(account.round_trips, "round trip"), round_trip(each)))
+}
+
+fn share(time: Span, account: &TimeAccount) -> String {
+    format!("{:.0} %", Ratio::of(time.as_secs_f64(), account.whole.as_secs_f64()).percent())
+}
+
+/// Returns the use that took most of the time in a sentence, and what would save it where no setting would.
+pub(crate) fn main_use(account: &TimeAccount, is_command: bool) -> String {
+    let whole = rounded(account.whole);
+    let of = if is_command { format!("of the command's {whole}") } else { format!("of the {whole} watched") };
+    let longest = uses_of_time(account).into_iter().max_by_key(|(_, time, _)| *time);
+    let Some((name, time, _)) = longest else { return format!("Nothing took long {of}.") };
+    let took = format!("{} {of} ({})", rounded(time), share(time, account));
+    match round_trips(account).filter(|_| time == account.requests) {
+        Some(trips) => format!(
+            "Requests that wait for each other's answers took {took}: {trips}. Fewer requests, several at once, or the \
+             program run near the other end would save that; no faster path or larger buffer does."
+        ),
+        None => format!("Most of the time is {name}: {took}."),
+    }
+}
