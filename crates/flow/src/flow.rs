@@ -224,7 +224,7 @@ impl Flow {
     /// Takes the times of its packets, if they are kept.
     pub(crate) fn take_times(&mut self) -> Option<PacketTimes> {
         let [first, second] = self.ends.each_mut().map(End::take_passages);
-        Some(PacketTimes { ends: [first?, second?] })
+        Some(PacketTimes { ends: [first?, second?], captured: [self.first, self.last] })
     }
 
     /// Returns the rate of bursts of an end's data, with headers and what Ethernet adds to each segment. A rate below
