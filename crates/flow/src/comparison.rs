@@ -89,7 +89,7 @@ pub(crate) fn compare(
         FlowDirection {
             ends_at_receiver: both.taken_at(1 - near) == Some(1 - end),
             delay: clocks.delays[end],
-            ..direction(ends, losses, same_scales)
+            ..direction(ends, &losses, same_scales)
         }
     };
     FlowPair {
@@ -129,7 +129,7 @@ fn by_place(both: &Both<'_>) -> Option<usize> {
 }
 
 /// Compares what an end sent, in the capture near it and in the other, between which there were `losses`.
-fn direction([near, far]: [&FlowEnd; 2], losses: Losses, same_scales: bool) -> FlowDirection {
+fn direction([near, far]: [&FlowEnd; 2], losses: &Losses, same_scales: bool) -> FlowDirection {
     if near.packets == 0 || far.packets == 0 {
         return FlowDirection { from: near.address.clone(), ..FlowDirection::default() };
     }
@@ -141,7 +141,7 @@ fn direction([near, far]: [&FlowEnd; 2], losses: Losses, same_scales: bool) -> F
         lost_segments: segments(losses.lost),
         lost: Ratio::of(losses.lost.as_f64(), losses.compared.as_f64().max(1.0)),
         undecided_bytes: near.bytes.saturating_sub(losses.compared),
-        loss_course: loss_course(&losses),
+        loss_course: loss_course(losses),
         lost_before: near.lost_before,
         repeated: segments(far.retransmitted_bytes),
         reordered_packets: far.reordered_packets.saturating_sub(near.reordered_packets),

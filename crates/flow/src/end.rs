@@ -243,6 +243,11 @@ impl End {
         self.next.map(|next| next as u32)
     }
 
+    /// Returns the number that it acknowledged last.
+    pub(crate) fn last_acknowledgement(&self) -> Option<u32> {
+        self.acknowledges.map(|(position, _)| position as u32)
+    }
+
     /// Returns true if it sent data that was not acknowledged.
     pub(crate) fn has_data_on_way(&self) -> bool {
         self.next.zip(self.acknowledged).is_some_and(|(next, below)| next > below)

@@ -135,11 +135,11 @@ struct Outermost {
 
 impl Outermost {
     /// Returns that with a further packet, which begins or ends at `position`. `is_beyond` compares that with another.
-    fn with(known: Option<Self>, position: u64, at: Time, is_beyond: impl Fn(u64) -> bool) -> Option<Self> {
+    fn with(known: Option<Self>, position: u64, at: Time, is_beyond: impl Fn(u64) -> bool) -> Self {
         match known {
-            Some(known) if known.position == position => Some(Self { count: known.count.saturating_add(1), ..known }),
-            Some(known) if !is_beyond(known.position) => Some(known),
-            _ => Some(Self { position, at, count: 1 }),
+            Some(known) if known.position == position => Self { count: known.count.saturating_add(1), ..known },
+            Some(known) if !is_beyond(known.position) => known,
+            _ => Self { position, at, count: 1 },
         }
     }
 }
@@ -184,8 +184,8 @@ impl Passages {
 
     fn note_ends(&mut self, [start, end]: [u64; 2], at: Time) {
         self.last = self.last.max(at);
-        self.lowest = Outermost::with(self.lowest, start, at, |lowest| start < lowest);
-        self.highest = Outermost::with(self.highest, end, at, |highest| end > highest);
+        self.lowest = Some(Outermost::with(self.lowest, start, at, |lowest| start < lowest));
+        self.highest = Some(Outermost::with(self.highest, end, at, |highest| end > highest));
     }
 
     /// Returns positions as distances from the origin, which is the first that was given.

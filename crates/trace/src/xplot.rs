@@ -120,8 +120,8 @@ struct Graph<'t, W> {
     to: &'t mut W,
     sender: Option<SocketAddr>,
     receiver: Option<SocketAddr>,
-    /// That of its first segment: the same packets may be captured within a tunnel, too.
-    network: Option<u32>,
+    /// Those of the first segment of each direction: the same packets may be captured within a tunnel, too.
+    networks: [Option<u32>; 2],
     /// Shift of the receiver's windows, where it is known.
     scale: Option<u8>,
     color: Color,
@@ -142,7 +142,7 @@ impl<'t, W: Write> Graph<'t, W> {
             to,
             sender: sender.address.parse().ok(),
             receiver: receiver.address.parse().ok(),
-            network: None,
+            networks: [None; 2],
             scale: has_syns.then_some(shifts.map_or(0, |(_, shift)| shift)),
             color: Color::White,
             lines: 0,
@@ -160,7 +160,8 @@ impl<'t, W: Write> Graph<'t, W> {
         let ends = [Some(segment.source), Some(segment.destination)];
         let is_between = ends == [self.sender, self.receiver] || ends == [self.receiver, self.sender];
         let is_then = since >= flow.begin && since <= flow.begin + flow.duration;
-        is_between && is_then && *self.network.get_or_insert(segment.network) == segment.network
+        let network = &mut self.networks[usize::from(ends[0] == self.sender)];
+        is_between && is_then && *network.get_or_insert(segment.network) == segment.network
     }
 
     /// Returns the place of a sequence number on the axis: beyond 4 GiB they begin again, and it goes on.

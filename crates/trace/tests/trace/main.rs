@@ -7,6 +7,7 @@ mod formats;
 mod graph;
 mod live;
 mod oracle;
+mod recorded;
 mod redacted;
 mod write;
 mod wrong;
