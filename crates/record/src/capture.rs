@@ -165,6 +165,9 @@ pub struct CaptureEvidence {
     pub arrivals: Option<BurstRate>,
     /// The same by the size of the packet before, as a sender that paces itself spaces them.
     pub departures: Option<BurstRate>,
+    /// The highest rate of its data over any 200 ms: bursts are faster, as offloads make them, and no path carries those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sustained: Option<BitRate>,
     /// Share of the data that departs more than a tenth faster than that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faster: Option<Ratio>,
