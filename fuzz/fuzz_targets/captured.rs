@@ -14,6 +14,9 @@ fuzz_target!(|data: &[u8]| {
     if !is_known(link) {
         assert_eq!(whole, Captured::Other);
     }
+    if let Captured::Unread(unread) = whole {
+        assert!(unread.to_string().is_ascii());
+    }
     let mut frame = Vec::new();
     let redacted = redact(link, bytes, length, &mut Unchanged, &mut frame);
     match (whole, redacted.map(|length| read_captured(LinkType::ETHERNET, &frame, length))) {

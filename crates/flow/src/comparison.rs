@@ -2,15 +2,13 @@
 
 use std::cmp::Ordering;
 
-use fullpipe_record::{CapturePoint, FlowDirection, FlowEnd, FlowPair, FlowReport, LossCourse};
-use fullpipe_units::{ByteCount, Ratio, Span, Time};
+use fullpipe_record::{CapturePoint, FlowDirection, FlowEnd, FlowPair, FlowReport};
+use fullpipe_units::{ByteCount, Ratio, Time};
 
 use crate::changes::changes;
 use crate::clocks::{Clocks, Packets};
-use crate::passages::{Compared, PacketTimes, Passages};
-
-/// Number of equal times in the course of losses.
-const LOSS_BINS: usize = 40;
+use crate::losses::{Losses, leave_out_later_copies, loss_course};
+use crate::passages::{Compared, Grids, PacketTimes};
 
 /// One connection as both captures show it. Its ends are numbered as in the first.
 #[derive(Clone, Copy)]
@@ -48,14 +46,27 @@ impl<'c> Both<'c> {
     /// Returns the data of an end, or else the acknowledgements of it.
     fn passages(&self, captures: [usize; 2], end: usize, kind: usize) -> Option<Compared<'c>> {
         let passages =
-            |index: usize| -> Option<&'c Passages> { Some(&self.times[index]?.ends[self.place(index, end)][kind]) };
+            |index: usize| -> Option<&'c Grids> { Some(&self.times[index]?.ends[self.place(index, end)][kind]) };
         Compared::new([passages(captures[0])?, passages(captures[1])?])
+    }
+
+    /// Returns the losses of the data of an end between the capture near it and the other.
+    fn losses(&self, captures: [usize; 2], end: usize) -> Losses {
+        let ends = captures.map(|index| self.end(index, end));
+        let [Some(near), Some(far)] = captures.map(|index| self.times[index]) else { return Losses::of_all(ends) };
+        Losses::between(ends, self.passages(captures, end, 0), [near.captured, far.captured])
     }
 
     /// Returns the times at which packets of an end passed the first capture and the second.
     fn packets(&self, end: usize) -> Vec<[Time; 2]> {
         let parts = [self.passages([0, 1], end, 0), self.passages([0, 1], 1 - end, 1)];
-        parts.into_iter().flatten().flat_map(Compared::times).collect()
+        let mut times: Vec<[Time; 2]> = parts.into_iter().flatten().flat_map(Compared::times).collect();
+        for (index, packets) in self.times.iter().enumerate() {
+            if let Some(packets) = packets {
+                leave_out_later_copies(&mut times, index, packets.captured[1]);
+            }
+        }
+        times
     }
 }
 
@@ -73,12 +84,12 @@ pub(crate) fn compare(
     let direction = |end: usize| {
         // What an end sends passes the capture near it first.
         let near = if end == 0 { nearer } else { nearer.map(|index| 1 - index) }.unwrap_or(0);
-        let compared = direction([both.end(near, end), both.end(1 - near, end)], same_scales);
+        let ends = [both.end(near, end), both.end(1 - near, end)];
+        let losses = both.losses([near, 1 - near], end);
         FlowDirection {
-            loss_course: both.passages([near, 1 - near], end, 0).and_then(|data| loss_course(&compared, data)),
             ends_at_receiver: both.taken_at(1 - near) == Some(1 - end),
             delay: clocks.delays[end],
-            ..compared
+            ..direction(ends, &losses, same_scales)
         }
     };
     FlowPair {
@@ -117,20 +128,20 @@ fn by_place(both: &Both<'_>) -> Option<usize> {
     }
 }
 
-/// Compares what an end sent, in the capture near it and in the other.
-fn direction([near, far]: [&FlowEnd; 2], same_scales: bool) -> FlowDirection {
+/// Compares what an end sent, in the capture near it and in the other, between which there were `losses`.
+fn direction([near, far]: [&FlowEnd; 2], losses: &Losses, same_scales: bool) -> FlowDirection {
     if near.packets == 0 || far.packets == 0 {
         return FlowDirection { from: near.address.clone(), ..FlowDirection::default() };
     }
-    // What was acknowledged arrived, whether it was captured or not.
-    let lost = (near.bytes + near.missing_bytes).saturating_sub(far.bytes + far.missing_bytes);
     let segments = |bytes: ByteCount| bytes.get().div_ceil(near.segment_size.get().max(1));
     FlowDirection {
         from: near.address.clone(),
         in_both: true,
-        lost_bytes: lost,
-        lost_segments: segments(lost),
-        lost: Ratio::of(lost.as_f64(), near.bytes.as_f64().max(1.0)),
+        lost_bytes: losses.lost,
+        lost_segments: segments(losses.lost),
+        lost: Ratio::of(losses.lost.as_f64(), losses.compared.as_f64().max(1.0)),
+        undecided_bytes: near.bytes.saturating_sub(losses.compared),
+        loss_course: loss_course(losses),
         lost_before: near.lost_before,
         repeated: segments(far.retransmitted_bytes),
         reordered_packets: far.reordered_packets.saturating_sub(near.reordered_packets),
@@ -138,20 +149,4 @@ fn direction([near, far]: [&FlowEnd; 2], same_scales: bool) -> FlowDirection {
         changes: changes([near, far], same_scales),
         ..FlowDirection::default()
     }
-}
-
-/// Returns the losses of a direction over time.
-fn loss_course(direction: &FlowDirection, data: Compared<'_>) -> Option<LossCourse> {
-    if direction.lost_bytes == ByteCount::ZERO {
-        return None;
-    }
-    let lost: Vec<(Time, u64)> = data.lost().collect();
-    let begin = lost.iter().map(|(at, _)| *at).min()?;
-    let end = lost.iter().map(|(at, _)| *at).max()?;
-    let width = Span::from_nanos(end.since(begin).as_nanos() / LOSS_BINS as u64 + 1);
-    let mut bins = vec![ByteCount::ZERO; LOSS_BINS];
-    for (at, bytes) in lost {
-        bins[(at.since(begin).as_nanos() / width.as_nanos()) as usize] += ByteCount::new(bytes);
-    }
-    Some(LossCourse { width, lost: bins })
 }

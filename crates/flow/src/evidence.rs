@@ -1,7 +1,7 @@
 //! Connections as evidence, which a verdict may rest on.
 
 use fullpipe_record::{At, CaptureEvidence, CapturePoint, Evidence, Framing, Machine, Request, Sample, steady};
-use fullpipe_units::Time;
+use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
 use crate::flow::Flow;
 use crate::followed::Followed;
@@ -12,6 +12,9 @@ const MIN_SHARE: f64 = 0.1;
 
 /// Data from which a connection may be one of several: below it, one that only controls the others is as large.
 const MIN_SIDE_BY_SIDE: u64 = 1_000_000;
+
+/// Time for which a rate is sustained rather than that of a burst.
+const SUSTAINED: Span = Span::from_millis(200);
 
 /// Data of a connection by what goes back over it at most: in a conversation both ends send.
 const FEW_BACK: u64 = 10;
@@ -54,6 +57,7 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
     let sending = largest.sending().unwrap_or(&none);
     let (end, other) = largest.ends();
     let [offered, answered] = [end, other].map(|end| end.has_syn().then(|| end.window_scale().is_some()));
+    let sustained = sustained_rate(&samples);
     Some(Evidence {
         request: Request { streams: flows.len() as u16, duration: ended, ..Request::default() },
         sender: None,
@@ -81,6 +85,7 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
             train: sending.mean_train(),
             arrivals: sending.arrivals.mode(),
             departures: sending.departures.mode(),
+            sustained,
             faster: sending.departures.beyond_mode(),
             acknowledgements: sending.acknowledgements.mode(),
             beyond: None,
@@ -100,10 +105,49 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
     })
 }
 
+/// Returns the highest rate of the first stream's data over any [`SUSTAINED`] or more; `None` if it is shorter.
+fn sustained_rate(samples: &[Sample]) -> Option<BitRate> {
+    let own = |sample: &&Sample| sample.stream == 0;
+    let sent = |sample: &Sample| Some((sample.at, sample.tcp.bytes_sent?));
+    let course: Vec<(Span, ByteCount)> = samples.iter().filter(own).filter_map(sent).collect();
+    let mut begin = 0;
+    let mut rates = Vec::new();
+    for (at, bytes) in &course {
+        // The shortest span that is long enough.
+        while course.get(begin + 1).is_some_and(|next| next.0 + SUSTAINED <= *at) {
+            begin += 1;
+        }
+        let (from, before) = course[begin];
+        let span = at.saturating_sub(from);
+        rates.extend((span >= SUSTAINED).then(|| BitRate::of(bytes.saturating_sub(before), span)));
+    }
+    rates.into_iter().max()
+}
+
 fn place(point: CapturePoint, sender: usize) -> At {
     match (point, sender) {
         (CapturePoint::First, 0) | (CapturePoint::Second, 1) => At::Sender,
         (CapturePoint::First | CapturePoint::Second, _) => At::Receiver,
         (CapturePoint::Between, _) => At::Path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::TcpInfo;
+
+    #[test]
+    fn bursts_are_faster_than_what_is_sustained() {
+        // Each 20 ms two trains of 64 kB, 1 ms apart: 51.2 Mbit/s, and 512 Mbit/s from one to the next.
+        let sample = |index: u64| {
+            let at = Span::from_millis(index / 2 * 20 + index % 2);
+            let tcp = TcpInfo { bytes_sent: Some(ByteCount::new(index * 64_000)), ..TcpInfo::default() };
+            Sample { at, stream: 0, bytes: ByteCount::ZERO, tcp, memory: None }
+        };
+        let samples: Vec<Sample> = (0..400).map(sample).collect();
+        let rate = sustained_rate(&samples).unwrap().as_mbps();
+        assert!((51.0..54.0).contains(&rate), "{rate}");
+        assert_eq!(sustained_rate(&samples[..15]), None, "that is too short");
     }
 }

@@ -117,8 +117,10 @@ impl Settled {
         followed.sort_by_key(Followed::first);
         let places = places(&followed, &finished);
         let numbers: Vec<u64> = places.iter().map(|place| *place as u64 + 1).collect();
+        let captured = [begin, followed.iter().map(Followed::last).max().unwrap_or(begin)];
         let report = |flow: &mut Followed, number: u64| {
             let (mut report, times) = flow.report(&blocks);
+            let times = times.map(|times| PacketTimes { captured, ..times });
             (report.number, report.begin) = (number, flow.first().0.since(begin));
             (report, times)
         };

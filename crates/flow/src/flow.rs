@@ -23,8 +23,12 @@ const MAX_SHARE: f64 = 0.1;
 pub(crate) struct Begin {
     pub(crate) key: Key,
     pub(crate) at: Time,
-    /// The sequence number of its SYN.
+    /// The sequence number of its SYN; of one that passed behind its answer, by that.
     initial_sequence: Option<u32>,
+    /// That of the other end's SYN, where both open it at the same time (RFC 9293, 3.5).
+    crossed_sequence: Option<u32>,
+    /// True if its first packet is a SYN.
+    has_syn: bool,
     /// Bytes of headers of tunnels around it.
     overhead: u16,
     /// True if the first end is the lower one: the one that opened it, or else sent the first packet.
@@ -36,10 +40,14 @@ impl Begin {
     pub(crate) fn new(key: Key, packet: &Packet) -> Self {
         // The receiver of an answer to a SYN opened the connection, though its SYN was not captured.
         let is_answer = packet.has(flags::SYN | flags::ACK) && !key.is_to_itself();
+        let has_syn = packet.is_first_syn();
+        let answered = packet.acknowledgement.wrapping_sub(1);
         Self {
             key,
             at: packet.at,
-            initial_sequence: packet.is_first_syn().then_some(packet.sequence),
+            initial_sequence: if has_syn { Some(packet.sequence) } else { is_answer.then_some(answered) },
+            crossed_sequence: None,
+            has_syn,
             overhead: packet.overhead,
             first_is_lower: packet.is_from_lower != is_answer,
         }
@@ -48,12 +56,20 @@ impl Begin {
     /// Returns true if `packet` is the SYN of another connection between the same ports.
     #[inline]
     pub(crate) fn is_over(&self, packet: &Packet) -> bool {
-        packet.is_first_syn() && self.initial_sequence != Some(packet.sequence)
+        let own = if self.is_from_first(packet) { self.initial_sequence } else { self.crossed_sequence };
+        packet.is_first_syn() && own != Some(packet.sequence)
+    }
+
+    /// Takes note of a SYN of the other end, which opens the same connection.
+    pub(crate) fn note_crossed(&mut self, packet: &Packet) {
+        if packet.is_first_syn() && !self.is_from_first(packet) {
+            self.crossed_sequence = Some(packet.sequence);
+        }
     }
 
     /// Returns true if its first packet is a SYN.
     pub(crate) fn has_syn(&self) -> bool {
-        self.initial_sequence.is_some()
+        self.has_syn
     }
 
     /// Returns true if the first end sent `packet`.
@@ -88,7 +104,7 @@ impl Flow {
         Self {
             first: begin.at,
             last: begin.at,
-            has_handshake: begin.initial_sequence.is_some(),
+            has_handshake: begin.has_syn,
             opened: None,
             first_is_lower: begin.first_is_lower,
             ends: [End::new(keeps_times), End::new(keeps_times)],
@@ -144,6 +160,11 @@ impl Flow {
         if let Some(window) = window {
             other.is_allowed(window);
         }
+    }
+
+    /// Returns the number that each end acknowledged last.
+    pub(crate) fn acknowledged(&self) -> [Option<u32>; 2] {
+        self.ends.each_ref().map(End::last_acknowledgement)
     }
 
     /// Returns the number behind the highest one that each end sent.
@@ -224,7 +245,7 @@ impl Flow {
     /// Takes the times of its packets, if they are kept.
     pub(crate) fn take_times(&mut self) -> Option<PacketTimes> {
         let [first, second] = self.ends.each_mut().map(End::take_passages);
-        Some(PacketTimes { ends: [first?, second?] })
+        Some(PacketTimes { ends: [first?, second?], captured: [self.first, self.last] })
     }
 
     /// Returns the rate of bursts of an end's data, with headers and what Ethernet adds to each segment. A rate below

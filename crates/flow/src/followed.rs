@@ -24,6 +24,8 @@ pub(crate) struct Followed {
     /// The state before the packets that wait.
     flow: Option<Box<Flow>>,
     begin: Begin,
+    /// Another network that one of its directions passes in.
+    other_network: Option<u32>,
     closing: Closing,
     /// Number of the segment with which it was opened.
     order: u64,
@@ -49,6 +51,7 @@ impl Followed {
             room: 0,
             flow: None,
             begin,
+            other_network: None,
             closing: Closing::default(),
             order,
             sent: [0; 2],
@@ -198,6 +201,11 @@ impl Followed {
         self.closing.is_over(packet, begin.is_from_first(packet), self.last)
     }
 
+    /// Takes note of a SYN of the other end, which opens the same connection.
+    pub(crate) fn note_crossed(&mut self, packet: &Packet) {
+        self.begin.note_crossed(packet);
+    }
+
     /// Takes note of a SYN that may open another connection between the same ports.
     pub(crate) fn expect_another(&mut self) {
         self.expects_another = true;
@@ -233,6 +241,45 @@ impl Followed {
     #[inline]
     pub(crate) fn key(&self) -> &Key {
         &self.begin.key
+    }
+
+    /// Returns the key of its packets in the other network, if one of its directions passes in another.
+    pub(crate) fn other_key(&self) -> Option<Key> {
+        Some(self.begin.key.in_network(self.other_network?))
+    }
+
+    /// Returns true if packets with this key are its own.
+    #[inline]
+    pub(crate) fn has_key(&self, key: &Key) -> bool {
+        self.begin.key == *key || self.other_network.is_some() && self.other_key().as_ref() == Some(key)
+    }
+
+    /// Has packets of the same addresses in another network belong to it.
+    pub(crate) fn join_network(&mut self, network: u32) {
+        self.other_network = Some(network);
+    }
+
+    /// Returns true if `packet` of the same addresses in another network is one of the other direction: none of that
+    /// was seen so far, and it goes on with the numbers that were acknowledged and sent here.
+    pub(crate) fn may_be_answered_by(&self, packet: &Packet, blocks: &Blocks) -> bool {
+        /// More than most windows.
+        const NEAR: u32 = 1 << 24;
+        let end = usize::from(!self.begin.is_from_first(packet));
+        let (next, acknowledged) = (self.next(blocks), self.acknowledged(blocks));
+        let is_one_way = self.other_network.is_none() && next[end].is_none() && acknowledged[end].is_none();
+        let [Some(sent), Some(expected)] = [next[1 - end], acknowledged[1 - end]] else { return false };
+        let is_near = |number: u32, other: u32| number.wrapping_sub(other).wrapping_add(NEAR) <= 2 * NEAR;
+        let is_numbered = is_near(packet.acknowledgement, sent) && is_near(packet.sequence, expected);
+        is_one_way && packet.has(flags::ACK) && is_numbered
+    }
+
+    /// Returns about the number that each end acknowledged last.
+    fn acknowledged(&self, blocks: &Blocks) -> [Option<u32>; 2] {
+        let mut acknowledged = self.flow.as_ref().map_or([None; 2], |flow| flow.acknowledged());
+        for packet in self.waiting.packets(blocks).filter(|packet| packet.has(flags::ACK)) {
+            acknowledged[usize::from(!self.begin.is_from_first(packet))] = Some(packet.acknowledgement);
+        }
+        acknowledged
     }
 
     /// Returns the addresses of its ends and the port of the server.

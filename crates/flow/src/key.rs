@@ -42,6 +42,11 @@ impl Key {
         self.network
     }
 
+    /// Returns the key of the same addresses and ports in another network.
+    pub(crate) fn in_network(self, network: u32) -> Self {
+        Self { network, ..self }
+    }
+
     /// Returns true if its addresses are those of IPv6.
     pub(crate) fn is_v6(&self) -> bool {
         self.is_v6

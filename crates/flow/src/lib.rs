@@ -22,6 +22,7 @@ mod followed;
 mod intervals;
 mod key;
 mod loops;
+mod losses;
 mod packet;
 mod pairs;
 mod passages;

@@ -12,7 +12,50 @@ const FIRST_STRIDE_BITS: u32 = 10;
 #[derive(Debug, Clone, Default)]
 pub struct PacketTimes {
     /// Of each end, its data and the acknowledgements of it.
-    pub(crate) ends: [Box<[Passages; 2]>; 2],
+    pub(crate) ends: [Box<[Grids; 2]>; 2],
+    /// Times of the first and of the last segment of the capture.
+    pub(crate) captured: [Time; 2],
+}
+
+/// Positions of one sequence space, counted from its SYN and from sequence number zero: of two captures one may have
+/// begun after the SYN.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Grids {
+    from_syn: Passages,
+    from_zero: Passages,
+}
+
+impl Grids {
+    /// Takes note of a packet with everything from the first position to the one before the second.
+    pub(crate) fn data(&mut self, origin: Origin, positions: [u64; 2], at: Time) {
+        for (passages, origin) in self.with_origins(origin) {
+            passages.data(origin, positions, at);
+        }
+    }
+
+    /// Takes note of an acknowledgement of everything below `position`, where everything below `before` was
+    /// acknowledged so far.
+    pub(crate) fn acknowledgement(&mut self, origin: Origin, before: Option<u64>, position: u64, at: Time) {
+        for (passages, origin) in self.with_origins(origin) {
+            passages.acknowledgement(origin, before, position, at);
+        }
+    }
+
+    fn with_origins(&mut self, origin: Origin) -> impl Iterator<Item = (&mut Passages, Origin)> {
+        let from_syn = origin.is_syn.then_some((&mut self.from_syn, origin));
+        from_syn.into_iter().chain([(&mut self.from_zero, Origin::zero())])
+    }
+
+    /// Returns the bytes that they take beyond their own size.
+    pub(crate) fn room(&self) -> usize {
+        self.from_syn.room() + self.from_zero.room()
+    }
+
+    /// Doubles the distances until there are few positions.
+    pub(crate) fn thin(&mut self) {
+        self.from_syn.thin();
+        self.from_zero.thin();
+    }
 }
 
 /// The begin of a sequence space, from which positions are counted.
@@ -40,6 +83,8 @@ impl Origin {
 pub(crate) struct Passage {
     /// Time of the first packet with it.
     at: Time,
+    /// Time of the last packet with data from here to the next position.
+    last: Time,
     /// Bytes by which an acknowledgement goes beyond it; of data, how often it passed.
     mark: u32,
     /// Bytes of data from here to the next position, each copy counted.
@@ -47,10 +92,16 @@ pub(crate) struct Passage {
 }
 
 impl Passage {
-    const NONE: Self = Self { at: Time::from_nanos(u64::MAX), mark: 0, bytes: 0 };
+    const NONE: Self = Self { at: Time::from_nanos(u64::MAX), last: Time::ZERO, mark: 0, bytes: 0 };
 
     fn has_passed(&self) -> bool {
         self.at != Self::NONE.at
+    }
+
+    /// Returns it with the data from the next position on to the one behind that.
+    fn with_next(self, next: Self) -> Self {
+        let bytes = self.bytes.saturating_add(next.bytes);
+        Self { bytes, last: self.last.max(next.last), ..self }
     }
 }
 
@@ -65,12 +116,39 @@ pub(crate) struct Passages {
     /// Index of the first one that is kept.
     first: u64,
     kept: Vec<Passage>,
+    /// The begin of the lowest data, and the end of the highest.
+    lowest: Option<Outermost>,
+    highest: Option<Outermost>,
+    /// Time of the last packet with data.
+    last: Time,
+}
+
+/// The begin or the end of all data.
+#[derive(Debug, Clone, Copy)]
+struct Outermost {
+    position: u64,
+    /// Time of the first packet that begins or ends there.
+    at: Time,
+    /// Packets that do so.
+    count: u32,
+}
+
+impl Outermost {
+    /// Returns that with a further packet, which begins or ends at `position`. `is_beyond` compares that with another.
+    fn with(known: Option<Self>, position: u64, at: Time, is_beyond: impl Fn(u64) -> bool) -> Self {
+        match known {
+            Some(known) if known.position == position => Self { count: known.count.saturating_add(1), ..known },
+            Some(known) if !is_beyond(known.position) => known,
+            _ => Self { position, at, count: 1 },
+        }
+    }
 }
 
 impl Passages {
     /// Takes note of a packet with everything from the first position to the one before the second.
     pub(crate) fn data(&mut self, origin: Origin, positions: [u64; 2], at: Time) {
         let Some([start, end]) = self.offsets(origin, positions).filter(|[start, end]| start < end) else { return };
+        self.note_ends([start, end], at);
         let bits = self.make_room([start, end]);
         for index in (start >> bits).max(self.first)..=((end - 1) >> bits) {
             let position = index << bits;
@@ -81,6 +159,7 @@ impl Passages {
             let from = start.max(position);
             let to = end.min(position.saturating_add(1 << bits));
             passage.bytes = passage.bytes.saturating_add((to - from) as u32);
+            passage.last = passage.last.max(at);
             if start <= position {
                 passage.mark = passage.mark.saturating_add(1);
                 passage.at = passage.at.min(at);
@@ -98,9 +177,15 @@ impl Passages {
         for index in before.div_ceil(1 << bits).max(self.first)..=((end - 1) >> bits) {
             let beyond = (end - (index << bits)) as u32;
             if let Some(passage) = self.at_index(index).filter(|passage| !passage.has_passed()) {
-                *passage = Passage { at, mark: beyond, bytes: 0 };
+                *passage = Passage { at, last: at, mark: beyond, bytes: 0 };
             }
         }
+    }
+
+    fn note_ends(&mut self, [start, end]: [u64; 2], at: Time) {
+        self.last = self.last.max(at);
+        self.lowest = Some(Outermost::with(self.lowest, start, at, |lowest| start < lowest));
+        self.highest = Some(Outermost::with(self.highest, end, at, |highest| end > highest));
     }
 
     /// Returns positions as distances from the origin, which is the first that was given.
@@ -134,7 +219,7 @@ impl Passages {
             index += 1;
             let is_forgotten = !index.is_multiple_of(2);
             if is_forgotten {
-                before.bytes = before.bytes.saturating_add(passage.bytes);
+                *before = before.with_next(*passage);
             }
             is_forgotten
         });
@@ -173,27 +258,58 @@ impl Passages {
 pub(crate) struct Compared<'p> {
     both: [&'p Passages; 2],
     bits: u32,
+    /// Positions by which those of the other capture lie before the ones of the nearer, as the first number that each
+    /// saw is in the first round of the sequence space.
+    ahead: i64,
 }
 
 /// One position in both captures.
 #[derive(Debug, Clone, Copy)]
-struct Cell {
+pub(crate) struct Cell {
     passages: [Passage; 2],
 }
 
-impl<'p> Compared<'p> {
-    /// Returns `None` where nothing can be compared: one of the captures lacks the SYN, or has none of this data.
-    pub(crate) fn new(both: [&'p Passages; 2]) -> Option<Self> {
-        let is_syn = both.map(|passages| passages.origin.map(|origin| origin.is_syn));
-        let bits = both[0].bits().max(both[1].bits());
-        (is_syn[0].is_some() && is_syn[0] == is_syn[1]).then_some(Self { both, bits })
+impl Cell {
+    /// Returns the bytes that passed the nearer capture from here to the next position, and how many fewer passed the
+    /// other one.
+    pub(crate) fn bytes(&self) -> [u64; 2] {
+        let [near, far] = self.passages.map(|passage| u64::from(passage.bytes));
+        [near, near.saturating_sub(far)]
     }
 
-    /// Returns the positions that both captures may have.
-    fn cells(self) -> impl Iterator<Item = Cell> + use<'p> {
-        let ends = self.both.map(|passages| passages.range(self.bits));
-        let range = ends[0][0].max(ends[1][0])..ends[0][1].min(ends[1][1]);
-        range.map(move |index| Cell { passages: self.both.map(|passages| passages.cell(index, self.bits)) })
+    /// Returns the times of the first and of the last packet with them in the nearer capture.
+    pub(crate) fn times(&self) -> [Time; 2] {
+        [self.passages[0].at, self.passages[0].last]
+    }
+}
+
+impl<'p> Compared<'p> {
+    /// Returns `None` where nothing can be compared: one of the captures has none of this data.
+    pub(crate) fn new(both: [&'p Grids; 2]) -> Option<Self> {
+        let from_syn = both.map(|grids| &grids.from_syn);
+        let has_syn = from_syn.iter().all(|passages| passages.origin.is_some());
+        let both = if has_syn { from_syn } else { both.map(|grids| &grids.from_zero) };
+        let bits = both[0].bits().max(both[1].bits());
+        let rounds = if has_syn { 0 } else { rounds_ahead(both) };
+        let is_known = both.iter().all(|passages| passages.origin.is_some());
+        is_known.then_some(Self { both, bits, ahead: rounds << 32 })
+    }
+
+    /// Returns true if both captures have the SYN.
+    pub(crate) fn has_syn(&self) -> bool {
+        self.both[0].origin.is_some_and(|origin| origin.is_syn)
+    }
+
+    /// Returns the positions that passed the nearer capture.
+    pub(crate) fn cells(self) -> impl Iterator<Item = Cell> + use<'p> {
+        let [near, far] = self.both;
+        let [from, to] = near.range(self.bits);
+        let ahead = self.ahead >> self.bits;
+        let cell = move |index: u64| {
+            let other = index.saturating_add_signed(-ahead);
+            Cell { passages: [near.cell(index, self.bits), far.cell(other, self.bits)] }
+        };
+        (from..to).map(cell).filter(|cell| cell.passages[0].has_passed())
     }
 
     /// Returns the times at which the same packet passed both captures: the nearer one and the other. Data of which one
@@ -201,23 +317,47 @@ impl<'p> Compared<'p> {
     pub(crate) fn times(self) -> impl Iterator<Item = [Time; 2]> + use<'p> {
         let is_same = |cell: &Cell| {
             let [near, far] = cell.passages;
-            near.has_passed() && far.has_passed() && near.mark == far.mark
+            far.has_passed() && near.mark == far.mark
         };
         self.cells().filter(is_same).map(|cell| cell.passages.map(|passage| passage.at))
     }
 
-    /// Returns the bytes that the nearer capture has and the other lacks, by the time at which they passed the nearer
-    /// one.
-    pub(crate) fn lost(self) -> impl Iterator<Item = (Time, u64)> + use<'p> {
-        let lost = |cell: Cell| {
-            let [near, far] = cell.passages;
-            near.has_passed().then(|| (near.at, near.bytes.saturating_sub(far.bytes).into()))
-        };
-        self.cells().filter_map(lost)
+    /// Returns the times at which the begin of the lowest data passed both captures, and those of the end of the
+    /// highest, where both have the same.
+    pub(crate) fn end_times(self) -> impl Iterator<Item = [Time; 2]> {
+        let ends = self.both.map(|passages| [passages.lowest, passages.highest]);
+        (0..2).filter_map(move |end| {
+            let (near, far) = ends[0][end].zip(ends[1][end])?;
+            let is_same = near.position == far.position.saturating_add_signed(self.ahead);
+            (is_same && near.count == far.count).then_some([near.at, far.at])
+        })
+    }
+
+    /// Returns the times of the first packet with data and of the last one, in each capture.
+    pub(crate) fn spans(self) -> [[Time; 2]; 2] {
+        self.both.map(|passages| {
+            let ends = [passages.lowest, passages.highest];
+            let first = ends.into_iter().flatten().map(|end| end.at).min();
+            [first.unwrap_or(passages.last), passages.last]
+        })
     }
 }
 
+/// Returns by how many rounds of 2^32 numbers the positions of the first are ahead of the same ones of the second: both
+/// captures end at about the same one.
+fn rounds_ahead(both: [&Passages; 2]) -> i64 {
+    const ROUND: i64 = 1 << 32;
+    let [one, other] = both.map(|passages| passages.end().cast_signed());
+    (one.saturating_sub(other).saturating_add(ROUND / 2)).div_euclid(ROUND).clamp(-ROUND / 4, ROUND / 4)
+}
+
 impl Passages {
+    /// Returns the position behind the last one that is known.
+    fn end(&self) -> u64 {
+        let end = (self.first + self.kept.len() as u64).checked_shl(self.bits()).unwrap_or(0);
+        self.highest.map_or(end, |highest| highest.position)
+    }
+
     /// Returns the first position and the one after the last, at a distance that is a power of two.
     fn range(&self, bits: u32) -> [u64; 2] {
         let shift = bits - self.bits();
@@ -228,10 +368,11 @@ impl Passages {
     /// Returns a position at that distance, with all bytes to the next one.
     fn cell(&self, index: u64, bits: u32) -> Passage {
         let shift = bits - self.bits();
-        let begin = (index << shift) - self.first;
+        let Some(begin) = index.checked_mul(1 << shift).and_then(|begin| begin.checked_sub(self.first)) else {
+            return Passage::NONE;
+        };
         let cells = self.kept.iter().skip(begin as usize).take(1 << shift);
-        let bytes = cells.clone().fold(0_u32, |sum, passage| sum.saturating_add(passage.bytes));
-        cells.clone().next().map_or(Passage::NONE, |first| Passage { bytes, ..*first })
+        cells.copied().reduce(Passage::with_next).unwrap_or(Passage::NONE)
     }
 }
 
@@ -248,8 +389,8 @@ mod tests {
     const SYN: u64 = (1 << 32) + 777;
 
     /// Data of `size` bytes a packet, a packet a millisecond, behind a SYN.
-    fn transfer(size: u64, packets: u64, begin: Time) -> Passages {
-        let mut passages = Passages::default();
+    fn transfer(size: u64, packets: u64, begin: Time) -> Grids {
+        let mut passages = Grids::default();
         for index in 0..packets {
             let start = SYN + 1 + index * size;
             passages.data(Origin::syn(SYN), [start, start + size], begin + Span::from_millis(index));
@@ -257,13 +398,16 @@ mod tests {
         passages
     }
 
+    fn lost(compared: Compared<'_>) -> u64 {
+        compared.cells().map(|cell| cell.bytes()[1]).sum()
+    }
+
     #[test]
     fn nothing_is_kept_of_a_connection_that_is_idle() {
-        assert_eq!(transfer(100, 10, at(0)).kept.capacity(), 0);
-        let mut passages = Passages::default();
-        passages.data(Origin::zero(), [SYN, SYN + 100], at(0));
+        assert_eq!(transfer(100, 10, at(0)).from_syn.room(), 0);
+        let mut passages = Grids::default();
         passages.acknowledgement(Origin::syn(SYN), None, SYN + 1, at(0));
-        assert_eq!(passages.kept.capacity(), 0);
+        assert_eq!(passages.room(), 0);
     }
 
     #[test]
@@ -282,12 +426,12 @@ mod tests {
     #[test]
     fn a_shorter_capture_has_the_positions_of_a_longer_one() {
         let [short, long] = [transfer(1_000, 6_000, at(0)), transfer(1_000, 600_000, at(0))];
-        assert!(short.bits() < long.bits());
+        assert!(short.from_syn.bits() < long.from_syn.bits());
         let compared = Compared::new([&short, &long]).unwrap();
         let times: Vec<[Time; 2]> = compared.times().collect();
-        assert_eq!(times.len() as u64, 6_000_000 >> long.bits());
+        assert_eq!(times.len() as u64, 6_000_000 >> long.from_syn.bits());
         assert!(times.iter().all(|[one, other]| one == other));
-        assert_eq!(compared.lost().map(|(_, bytes)| bytes).sum::<u64>(), 0);
+        assert_eq!(lost(compared), 0);
     }
 
     #[test]
@@ -297,10 +441,10 @@ mod tests {
         near.data(Origin::syn(SYN), [SYN + 50_001, SYN + 51_001], at(200));
         let [whole, part] = [&far, &near].map(|near| Compared::new([near, &far]).unwrap().times().count());
         assert_eq!(whole - part, 1);
-        assert_eq!(Compared::new([&near, &far]).unwrap().lost().map(|(_, bytes)| bytes).sum::<u64>(), 1_000);
+        assert_eq!(lost(Compared::new([&near, &far]).unwrap()), 1_000);
 
         let acknowledged = |positions: &[u64]| {
-            let mut passages = Passages::default();
+            let mut passages = Grids::default();
             for pair in positions.windows(2) {
                 passages.acknowledgement(Origin::zero(), Some(pair[0]), pair[1], at(pair[1] / 1_000));
             }
@@ -314,12 +458,23 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_without_the_syn_has_other_positions() {
+    fn a_capture_without_the_syn_has_the_same_positions_whatever_round_of_numbers_it_begins_in() {
         let with = transfer(1_000, 100, at(0));
-        let mut without = Passages::default();
-        without.data(Origin::zero(), [SYN + 1, SYN + 100_000], at(0));
-        assert!(Compared::new([&with, &without]).is_none());
-        assert!(Compared::new([&with, &Passages::default()]).is_none());
+        for round in [0, 3 << 32] {
+            let mut without = Grids::default();
+            for index in 50..100 {
+                let start = SYN + 1 + index * 1_000 + round;
+                without.data(Origin::zero(), [start, start + 1_000], at(20 + index));
+            }
+            for (both, late) in [([&with, &without], 20), ([&without, &with], -20)] {
+                let compared = Compared::new(both).unwrap();
+                let times: Vec<[Time; 2]> = compared.times().collect();
+                let later = |[one, other]: [Time; 2]| other.as_nanos().cast_signed() - one.as_nanos().cast_signed();
+                assert!(times.len() > 45 && times.iter().all(|times| later(*times) == late * 1_000_000), "{times:?}");
+                assert_eq!(compared.end_times().count(), 1, "the highest is in both");
+            }
+        }
+        assert!(Compared::new([&with, &Grids::default()]).is_none());
     }
 
     #[test]
@@ -341,7 +496,7 @@ mod tests {
             packets in prop::collection::vec((any::<u64>(), 0_u64..1 << 33, any::<bool>()), 1..200),
             is_syn in any::<bool>(),
         ) {
-            let mut both = [Passages::default(), Passages::default()];
+            let mut both = [Grids::default(), Grids::default()];
             for (index, (start, length, is_data)) in packets.into_iter().enumerate() {
                 let start = start % (1 << (20 + index % 43));
                 let (passages, end) = (&mut both[index % 2], start.saturating_add(length));
@@ -351,11 +506,12 @@ mod tests {
                 } else {
                     passages.acknowledgement(origin, Some(start), end, at(index as u64));
                 }
-                prop_assert!(passages.kept.len() as u64 <= MAX_POSITIONS);
+                let kept = [&passages.from_syn, &passages.from_zero].map(|passages| passages.kept.len() as u64);
+                prop_assert!(kept.into_iter().all(|kept| kept <= MAX_POSITIONS));
             }
             if let Some(compared) = Compared::new([&both[0], &both[1]]) {
                 prop_assert!(compared.times().count() as u64 <= MAX_POSITIONS);
-                prop_assert!(compared.lost().count() as u64 <= MAX_POSITIONS);
+                prop_assert!(compared.cells().count() as u64 <= MAX_POSITIONS);
             }
         }
     }

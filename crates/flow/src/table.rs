@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use foldhash::fast::RandomState;
 use fullpipe_units::Time;
-use fullpipe_wire::Segment;
+use fullpipe_wire::{Segment, flags};
 
 use crate::finish::{Ended, Explained, Finished, LeftOut, Settled};
 use crate::flow::Begin;
@@ -78,9 +78,15 @@ pub struct Flows {
     room: usize,
     /// SYNs that nobody answered yet: a flood of them must not take the room of connections.
     attempts: HashMap<Key, Attempt, RandomState>,
+    /// Networks of the connections, the first [`MAX_NETWORKS`] of them: both directions of a connection may pass in
+    /// different ones.
+    networks: Vec<u32>,
     unanswered: u64,
     left_out: LeftOut,
 }
+
+/// Networks in which the other direction of a connection is searched.
+const MAX_NETWORKS: usize = 16;
 
 /// Maximum number of times that a SYN is seen again. Linux sends it six times more (`tcp_syn_retries`).
 const MAX_REPEATS: usize = 16;
@@ -91,6 +97,37 @@ struct Attempt {
     syn: Packet,
     /// Times at which it was sent again.
     again: Vec<Time>,
+}
+
+impl Attempt {
+    /// Returns true if `packet` came from the other end, or may have for a socket that is connected to itself.
+    fn is_from_other(&self, key: &Key, packet: &Packet) -> bool {
+        packet.is_from_lower != self.syn.is_from_lower || key.is_to_itself()
+    }
+
+    /// Returns true if `packet` is the SYN of the other end, which opens the same connection at the same time.
+    fn is_crossed_by(&self, packet: &Packet) -> bool {
+        packet.is_first_syn() && packet.is_from_lower != self.syn.is_from_lower
+    }
+
+    /// Returns true if `packet` is the answer to the SYN.
+    fn is_answered_by(&self, key: &Key, packet: &Packet) -> bool {
+        self.is_from_other(key, packet) && packet.acknowledgement == self.syn.sequence.wrapping_add(1)
+    }
+
+    /// Returns true if `packet` is of the connection that the SYN opens, by its numbers: the answer, or another SYN
+    /// that crosses it, or what follows where those were not captured. An acknowledgement of an older connection between
+    /// the same ports is none (RFC 9293, 3.10.7.4).
+    fn is_followed_by(&self, key: &Key, packet: &Packet) -> bool {
+        /// Data of which nothing was captured behind a SYN that was.
+        const NEAR: u32 = 1 << 24;
+        let behind = |number: u32| (1..=NEAR).contains(&number.wrapping_sub(self.syn.sequence));
+        let acknowledges = packet.has(flags::ACK) && behind(packet.acknowledgement);
+        let is_from_other = self.is_from_other(key, packet) && (acknowledges || !packet.has(flags::ACK));
+        self.is_crossed_by(packet)
+            || is_from_other
+            || packet.is_from_lower == self.syn.is_from_lower && behind(packet.sequence)
+    }
 }
 
 /// Segments that wait for being followed at most.
@@ -106,6 +143,7 @@ struct Last {
 }
 
 impl Last {
+    /// Returns that of the connection at a place, of which the last packet had this key.
     fn new(place: usize, key: &Key) -> Self {
         Self { place, ends: key.ends(), network: key.network() }
     }
@@ -122,10 +160,7 @@ impl Last {
 
 /// Returns true if `packet` is the answer to a SYN. Only another connection between the same ports has one that waits.
 fn answers(attempts: &HashMap<Key, Attempt, RandomState>, key: &Key, packet: &Packet) -> bool {
-    attempts.get(key).is_some_and(|Attempt { syn, .. }| {
-        let goes_back = packet.is_from_lower != syn.is_from_lower || key.is_to_itself();
-        goes_back && packet.acknowledgement == syn.sequence.wrapping_add(1)
-    })
+    attempts.get(key).is_some_and(|attempt| attempt.is_answered_by(key, packet))
 }
 
 impl Flows {
@@ -199,14 +234,14 @@ impl Flows {
                 self.begin(segment);
             }
         }
-        let last = last.and_then(|place| Some(Last::new(place, self.followed.get(place)?.key())));
+        let last = last.zip(segments.last()).map(|(place, segment)| Last::new(place, &segment.key));
         self.last = last.or(self.last);
     }
 
     /// Returns true if the connection of `key` is at this place.
     #[inline]
     fn is_at(&self, place: usize, key: &Key) -> bool {
-        self.followed.get(place).is_some_and(|flow| flow.key() == key)
+        self.followed.get(place).is_some_and(|flow| flow.has_key(key))
     }
 
     /// Returns the place of the latest connection of `key`.
@@ -241,9 +276,56 @@ impl Flows {
         true
     }
 
-    /// Takes the first segment of a connection, or one that may become that.
+    /// Takes the first segment of a connection, or of one of its directions, or one that may become that.
     fn begin(&mut self, segment: &Numbered) {
-        if segment.packet.is_first_syn() { self.attempt(segment) } else { self.open(segment) }
+        self.note_network(segment.key.network());
+        let crosses = || self.attempts.get(&segment.key).is_some_and(|attempt| attempt.is_crossed_by(&segment.packet));
+        if segment.packet.is_first_syn() && !crosses() {
+            self.attempt(segment);
+        } else if let Some(key) = self.key_of_other_direction(segment) {
+            self.join(&key, segment);
+        } else {
+            self.open(segment.key, segment);
+        }
+    }
+
+    fn note_network(&mut self, network: u32) {
+        if self.networks.len() < MAX_NETWORKS && !self.networks.contains(&network) {
+            self.networks.push(network);
+        }
+    }
+
+    /// Returns the key of the connection whose other direction passes in the network of `segment`, as a VLAN may carry
+    /// one direction alone: one that this goes on with or answers. `None` without any or with several, as of different
+    /// hosts with the same addresses.
+    fn key_of_other_direction(&self, segment: &Numbered) -> Option<Key> {
+        let Numbered { key, packet, .. } = segment;
+        if self.networks.len() < 2 || self.attempts.contains_key(key) {
+            return None;
+        }
+        let others = self.networks.iter().filter(|network| **network != key.network());
+        let mut found = others.map(|network| key.in_network(*network)).filter(|other| {
+            let flow = || self.followed.get(self.find(other)?).filter(|flow| flow.other_key().is_none());
+            answers(&self.attempts, other, packet)
+                || flow().is_some_and(|flow| flow.may_be_answered_by(packet, &self.blocks))
+        });
+        found.next().filter(|_| found.next().is_none())
+    }
+
+    /// Adds a segment to the connection of `key`, or the one that its SYN opens, and has all others of its network go
+    /// there, too.
+    fn join(&mut self, key: &Key, segment: &Numbered) {
+        if answers(&self.attempts, key, &segment.packet) {
+            self.open(*key, segment);
+        } else if let Some(place) = self.find(key) {
+            self.goes_on(place, &segment.packet, Followed::add);
+        }
+        let Some(place) = self.find(key) else { return };
+        let followed = &mut self.followed;
+        if let Some(flow) = followed.get_mut(place) {
+            flow.join_network(segment.key.network());
+            self.latest.set(&segment.key, place, |place| followed[place].has_key(&segment.key));
+        }
     }
 
     /// Keeps a SYN until it is answered.
@@ -280,24 +362,29 @@ impl Flows {
         self.unanswered += (before - self.attempts.len()) as u64;
     }
 
-    /// Begins a connection with `segment`, and with the SYN before it if that is there.
-    fn open(&mut self, segment: &Numbered) {
+    /// Begins the connection of `key` with `segment`, and with the SYN before it if that is there.
+    fn open(&mut self, key: Key, segment: &Numbered) {
         self.changes += 1;
         if self.followed.len() >= self.limits.followed {
             self.finish_silent();
         }
-        let Numbered { key, number, packet } = *segment;
-        let attempt = self.attempts.remove(&key);
+        let Numbered { number, packet, .. } = *segment;
+        let is_its = self.attempts.get(&key).is_some_and(|attempt| attempt.is_followed_by(&key, &packet));
+        let attempt = if is_its { self.attempts.remove(&key) } else { None };
         let first = attempt.as_ref().map_or(packet, |attempt| attempt.syn);
         let mut flow = Followed::new(Begin::new(key, &first), number, !self.is_alone);
+        flow.note_crossed(&packet);
+        if self.attempts.contains_key(&key) {
+            flow.expect_another();
+        }
         let again = attempt.iter().flat_map(|attempt| &attempt.again).map(|at| Packet { at: *at, ..first });
         for packet in attempt.iter().map(|attempt| attempt.syn).chain(again).chain([packet]) {
             self.room = self.room.saturating_add_signed(flow.add(&packet, &mut self.blocks));
         }
         let followed = &self.followed;
-        let is_its = |place: usize| followed.get(place).is_some_and(|flow| *flow.key() == key);
+        let is_its = |place: usize| followed.get(place).is_some_and(|flow| flow.has_key(&key));
         self.latest.set(&key, followed.len(), is_its);
-        self.last = Some(Last::new(followed.len(), &key));
+        self.last = Some(Last::new(followed.len(), &segment.key));
         self.followed.push(flow);
     }
 
@@ -375,7 +462,8 @@ impl Flows {
     pub fn split(mut self, parts: usize) -> Vec<Self> {
         self.follow_queued();
         let limits = self.limits.of_one(parts);
-        let new = || Self { limits, is_alone: self.is_alone, begin: self.begin, count: self.count, ..Self::default() };
+        let (is_alone, begin, count) = (self.is_alone, self.begin, self.count);
+        let new = || Self { limits, is_alone, begin, count, networks: self.networks.clone(), ..Self::default() };
         let mut all: Vec<Self> = (0..parts).map(|_| new()).collect();
         let mut places = Vec::with_capacity(self.followed.len());
         for mut flow in self.followed {
@@ -386,8 +474,15 @@ impl Flows {
             all[number].followed.push(flow);
         }
         for (number, place) in self.latest.all().map(|place| places[place]) {
-            let part = &mut all[number];
-            part.latest.set(part.followed[place].key(), place, |_| false);
+            let Self { latest, followed, .. } = &mut all[number];
+            let flow = &followed[place];
+            for key in [Some(*flow.key()), flow.other_key()].into_iter().flatten() {
+                let is_its = |place: usize| followed[place].has_key(&key);
+                // One with two keys is met twice, and another may have one of them since.
+                if latest.find(&key, is_its).is_none_or(|known| known < place) {
+                    latest.set(&key, place, is_its);
+                }
+            }
         }
         for (key, attempt) in self.attempts {
             all[key.part(parts)].attempts.insert(key, attempt);
@@ -425,7 +520,7 @@ mod tests {
     use crate::segment::segment;
 
     use fullpipe_units::Span;
-    use fullpipe_wire::{SegmentOptions, flags};
+    use fullpipe_wire::SegmentOptions;
 
     const MSS: u32 = 1000;
 

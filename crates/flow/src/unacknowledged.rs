@@ -7,6 +7,9 @@ use fullpipe_units::{Span, Time};
 /// Maximum number of segments on the way that are kept. Beyond it the oldest gives no round-trip time.
 const MAX_SEGMENTS: usize = 65_536;
 
+/// Segments that one of before may hold, or that move for one that came late: the longest train (BIG TCP) has fewer.
+const MAX_AT_ONCE: usize = 512;
+
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     end: u64,
@@ -16,10 +19,19 @@ struct Sent {
     is_ambiguous: bool,
 }
 
+impl Sent {
+    /// Takes note that some of its bytes were sent again.
+    fn repeated(&mut self, at: Time) {
+        (self.at, self.is_ambiguous) = (at, true);
+    }
+}
+
 /// Segments that are not acknowledged yet, in order of their bytes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unacknowledged {
     segments: VecDeque<Sent>,
+    /// All below this position count as ambiguous, since a segment held more than [`MAX_AT_ONCE`] of before.
+    ambiguous_below: u64,
 }
 
 impl Unacknowledged {
@@ -41,19 +53,30 @@ impl Unacknowledged {
         match self.segments.back() {
             Some(last) if last.end >= end => {
                 let index = self.segments.partition_point(|segment| segment.end < end);
+                let moved = index.min(self.segments.len() - index);
                 match self.segments.get_mut(index) {
-                    Some(same) if same.end == end || repeats => *same = Sent { at, is_ambiguous: true, ..*same },
+                    Some(same) if same.end == end || repeats || moved > MAX_AT_ONCE => same.repeated(at),
                     _ => self.segments.insert(index, sent),
                 }
-                // It may hold several segments of before.
-                let within = self.segments.iter_mut().take(index).rev().take_while(|segment| segment.end > start);
-                within.filter(|_| repeats).for_each(|segment| *segment = Sent { at, is_ambiguous: true, ..*segment });
+                if repeats {
+                    self.repeat_within([start, end], index, at);
+                }
             }
             _ => self.segments.push_back(sent),
         }
         if self.segments.len() > MAX_SEGMENTS {
             self.segments.pop_front();
         }
+    }
+
+    /// Takes note of the repetition from `start` to `end` of segments before the one at `index`.
+    fn repeat_within(&mut self, [start, end]: [u64; 2], index: usize, at: Time) {
+        let nearest = index.saturating_sub(MAX_AT_ONCE);
+        if nearest > 0 && self.segments.get(nearest - 1).is_some_and(|segment| segment.end > start) {
+            self.ambiguous_below = self.ambiguous_below.max(end);
+        }
+        let near = self.segments.range_mut(nearest..index).rev();
+        near.take_while(|segment| segment.end > start).for_each(|segment| segment.repeated(at));
     }
 
     /// Takes note of an acknowledgement of everything below `position`. Returns its round-trip time where that is sure:
@@ -66,7 +89,8 @@ impl Unacknowledged {
             last = Some(*segment);
             self.segments.pop_front();
         }
-        let last = last.filter(|last| last.end == position && !last.is_ambiguous && last.at >= latest_below)?;
+        let is_sure = |last: &Sent| !last.is_ambiguous && last.end > self.ambiguous_below && last.at >= latest_below;
+        let last = last.filter(|last| last.end == position && is_sure(last))?;
         Some(at.since(last.at))
     }
 }
@@ -100,6 +124,21 @@ mod tests {
         sent.sent([200, 300], at(100), false);
         sent.sent([200, 300], at(150), true);
         assert_eq!(sent.acknowledged(300, at(190)), None);
+    }
+
+    #[test]
+    fn a_repetition_of_all_that_is_on_its_way_takes_no_longer_and_leaves_nothing_to_measure() {
+        // Each would take a step a segment: minutes in all.
+        let mut sent = Unacknowledged::default();
+        let count = MAX_SEGMENTS as u64;
+        (0..count).for_each(|index| sent.sent([index * 2, index * 2 + 1], at(index), false));
+        (0..200_000).for_each(|index| sent.sent([0, count * 2 - 1], at(count + index), true));
+        // What comes late in the middle would move half of them.
+        (0..200_000).for_each(|index| sent.sent([count + index % 9, count + index % 9 + 1], at(count + index), false));
+        assert!(sent.segments.len() <= MAX_SEGMENTS);
+        assert_eq!((1..50).find_map(|index| sent.acknowledged(index * 2 + 1, at(1 << 30))), None);
+        sent.sent([count * 2, count * 2 + 1], at(1 << 20), false);
+        assert_eq!(sent.acknowledged(count * 2 + 1, at((1 << 20) + 7)), Some(Span::from_millis(7)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use fullpipe_flow::{Explained, Finished, Flows, FlowsWithTimes, window_edit};
 use fullpipe_record::{At, CapturePoint, ChangedField, Evidence, FlowPair, FlowReport, WindowEdit};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::{Segment, SegmentOptions, flags};
+use proptest::prelude::*;
 use segment::segment;
 
 const MSS: u32 = 1448;
@@ -612,6 +613,132 @@ fn the_same_packets_within_a_tunnel_are_no_second_stream() {
 }
 
 /// The packets of one end of a transfer of 2000 segments in two seconds.
+/// Adds a handshake and `count` segments with their acknowledgements, in a network for each direction. Segments have
+/// numbers `shift` higher.
+fn transfer_in(capture: &mut Capture, networks: [u32; 2], count: u32, shift: u32) {
+    let mut pass = |from_client: bool, segment: Segment| {
+        let network = networks[usize::from(!from_client)];
+        let (sequence, acknowledgement) = (segment.sequence + shift, segment.acknowledgement + shift);
+        capture.wait(Span::from_millis(1)).sent(from_client, Segment { network, sequence, acknowledgement, ..segment });
+    };
+    pass(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
+    let syn_ack = flags::SYN | flags::ACK;
+    let answer =
+        Segment { sequence: 4_999, acknowledgement: 1_000, flags: syn_ack, options: syn_options(2), ..segment() };
+    pass(false, answer);
+    for index in 0..count {
+        pass(true, data(index));
+        pass(false, ack(index + 1));
+    }
+}
+
+#[test]
+fn directions_that_pass_in_different_networks_are_one_connection() {
+    for networks in [[7, 0], [0, 7], [7, 8]] {
+        let mut capture = Capture::new();
+        // Of others, of which it is known that there are several networks.
+        let other = Segment { source: address("192.0.2.9:1"), destination: address("192.0.2.8:2"), ..data(0) };
+        capture.add(Segment { network: 7, ..other }).add(Segment { network: 9, ..other });
+        transfer_in(&mut capture, networks, 100, 0);
+        let finished = capture.finish();
+        assert_eq!((finished.flows.len(), finished.unanswered), (3, 0), "{networks:?}");
+        let flow = finished.flows.iter().find(|flow| flow.has_handshake).unwrap();
+        assert_eq!(flow.ends.each_ref().map(|end| end.packets), [101, 101]);
+        assert_eq!((flow.bytes().get(), flow.ends[0].missing_bytes.get()), (100 * u64::from(MSS), 0));
+    }
+}
+
+#[test]
+fn directions_in_different_networks_are_found_from_the_middle_on() {
+    for first_from_client in [true, false] {
+        let mut capture = Capture::new();
+        for index in 0..100 {
+            let mut pass = |from_client: bool| {
+                let segment = if from_client { data(index) } else { ack(index.saturating_sub(20)) };
+                capture.wait(Span::from_millis(1));
+                capture.sent(from_client, Segment { network: u32::from(from_client), ..segment });
+            };
+            pass(first_from_client);
+            pass(!first_from_client);
+        }
+        assert_eq!(capture.only().bytes().get(), 100 * u64::from(MSS));
+    }
+}
+
+#[test]
+fn hosts_with_the_same_addresses_in_other_networks_are_others() {
+    let mut capture = Capture::new();
+    for (network, count) in [(1, 30), (2, 50), (3, 70)] {
+        transfer_in(&mut capture, [network, network], count, network << 28);
+    }
+    let sizes: Vec<u64> = capture.finish().flows.iter().map(|flow| flow.bytes().get() / u64::from(MSS)).collect();
+    assert_eq!(sizes, [30, 50, 70]);
+    // One direction of each of two, and what may be the other one of both.
+    for index in 0..50 {
+        for network in [1, 2] {
+            capture.sent(true, Segment { network, ..data(index) });
+        }
+        capture.sent(false, Segment { network: 3, ..ack(index) });
+    }
+    assert_eq!(capture.finish().flows.len(), 3);
+    // Numbers that do not fit.
+    for index in 0..50 {
+        capture.sent(true, Segment { network: 1, ..data(index) });
+        let elsewhere = ack(index).acknowledgement + (1 << 30);
+        capture.sent(false, Segment { network: 2, acknowledgement: elsewhere, ..ack(index) });
+    }
+    assert_eq!(capture.finish().flows.len(), 2);
+}
+
+#[test]
+fn two_syns_that_cross_open_one_connection() {
+    let mut capture = Capture::new();
+    let syn = Segment { flags: flags::SYN, options: syn_options(1), ..segment() };
+    let crossing = [Segment { sequence: 999, ..syn }, Segment { sequence: 4_999, ..syn }];
+    let answers = [(999, 5_000), (4_999, 1_000)].map(|(sequence, acknowledgement)| {
+        let flags = flags::SYN | flags::ACK;
+        Segment { sequence, acknowledgement, flags, options: syn_options(1), ..segment() }
+    });
+    capture.sent(true, crossing[0]).sent(false, crossing[1]).wait(Span::from_secs(1)).sent(false, crossing[1]);
+    capture.sent(true, answers[0]).sent(false, answers[1]).data(0).data(1).ack(2);
+    let finished = capture.finish();
+    assert_eq!((finished.flows.len(), finished.unanswered), (1, 0));
+    let flow = &finished.flows[0];
+    assert!(flow.has_handshake && flow.ends.iter().all(|end| end.window_scale == Some(1)));
+    assert_eq!((flow.bytes().get(), flow.ends[1].packets), (2 * u64::from(MSS), 4));
+}
+
+#[test]
+fn a_stale_acknowledgement_between_a_syn_and_its_answer_is_of_another_connection() {
+    let mut capture = Capture::new();
+    let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() };
+    let stale = Segment { sequence: 3_000_000_000, acknowledgement: 2_000_000_000, flags: flags::ACK, ..segment() };
+    let reset = Segment { sequence: 2_000_000_000, flags: flags::RST, ..segment() };
+    capture.sent(true, syn).wait(RTT).sent(false, stale).sent(true, reset).wait(Span::from_secs(1));
+    capture.handshake(RTT).data(0).data(1).wait(RTT).ack(2);
+    let finished = capture.finish();
+    assert_eq!((finished.flows.len(), finished.unanswered), (2, 0), "{finished:?}");
+    let flow = finished.flows.iter().find(|flow| flow.has_handshake).unwrap();
+    assert_eq!((flow.bytes().get(), flow.ends[0].syns, flow.ends[1].packets), (2 * u64::from(MSS), 2, 2));
+    assert!(flow.ends.iter().all(|end| end.missing_bytes == ByteCount::ZERO && end.unseen == ByteCount::ZERO));
+}
+
+#[test]
+fn a_syn_that_passes_behind_its_answer_opens_no_other_connection() {
+    let mut capture = Capture::new();
+    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..segment() };
+    capture.sent(false, Segment { options: syn_options(2), ..answer });
+    capture.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
+    capture.data(0).ack(1);
+    let finished = capture.finish();
+    assert_eq!((finished.flows.len(), finished.unanswered), (1, 0));
+    let ends = &finished.flows[0].ends;
+    assert_eq!(ends.each_ref().map(|end| end.window_scale), [Some(1), Some(2)]);
+    // The next one between the same ports is another.
+    let again = Segment { sequence: 77_777, flags: flags::SYN, ..segment() };
+    assert_eq!(capture.sent(false, answer).sent(true, again).finish().unanswered, 1);
+}
+
 fn one_way(from_client: bool) -> Finished {
     let mut capture = Capture::new();
     let flags = flags::SYN | flags::ACK;
@@ -747,6 +874,11 @@ fn pairs(first: &[FlowReport], second: &[FlowReport]) -> Vec<FlowPair> {
 fn passing(hops: u8, edit: impl Fn(Segment) -> Segment) -> Vec<FlowReport> {
     let mut capture = Capture::new();
     let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(7), hops_left: 64 - hops, ..segment() };
+    let opening = edit(syn);
+    let acknowledging = |segment: Segment| {
+        let acknowledgement = segment.acknowledgement.wrapping_add(opening.sequence - syn.sequence);
+        Segment { acknowledgement, ..segment }
+    };
     let answer = Segment {
         sequence: 4_999,
         acknowledgement: 1_000,
@@ -755,11 +887,11 @@ fn passing(hops: u8, edit: impl Fn(Segment) -> Segment) -> Vec<FlowReport> {
         hops_left: 60 + hops,
         ..segment()
     };
-    capture.sent(true, edit(syn)).sent(false, answer);
+    capture.sent(true, opening).sent(false, acknowledging(answer));
     for index in 0..3 {
         capture.add(between(true, edit(data(index))));
     }
-    capture.sent(false, ack(3));
+    capture.sent(false, acknowledging(ack(3)));
     capture.finish().flows
 }
 
@@ -886,12 +1018,24 @@ fn a_capture_of_one_direction_alone_is_found_again() {
 /// between both, and the second clock is two seconds ahead and gains 100 ppm. Both begin with segment `first`, behind a
 /// handshake if that is zero. Every `lost`th segment does not arrive until it is sent again.
 fn two_captures(
-    [first, count]: [u32; 2],
+    range: [u32; 2],
     lost: u32,
     edit: impl Fn(Segment) -> Segment,
     back: impl Fn(Segment) -> Segment,
 ) -> [Finished; 2] {
-    const MILLISECOND: u64 = 1_000_000;
+    cut_captures(range, lost, [[0, u64::MAX]; 2], edit, back)
+}
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// Returns the same of captures that begin and end at `cuts`, in milliseconds of the path's own clock.
+fn cut_captures(
+    [first, count]: [u32; 2],
+    lost: u32,
+    cuts: [[u64; 2]; 2],
+    edit: impl Fn(Segment) -> Segment,
+    back: impl Fn(Segment) -> Segment,
+) -> [Finished; 2] {
     let mut events: [Vec<(u64, Segment)>; 2] = [Vec::new(), Vec::new()];
     let mut there = |at: u64, delay: u64, arrives: bool, segment: Segment| {
         let segment = between(true, segment);
@@ -922,10 +1066,11 @@ fn two_captures(
     for index in first..count {
         here(u64::from(index + 200) * MILLISECOND, ack(index + 1));
     }
-    let mut captures = events.map(|mut events| {
+    for (events, [from, to]) in events.iter_mut().zip(cuts) {
+        events.retain(|(at, _)| (from..to).contains(&(at / MILLISECOND)));
         events.sort_by_key(|event| event.0);
-        events
-    });
+    }
+    let mut captures = events;
     for event in &mut captures[1] {
         event.0 = event.0 + event.0 / 10_000 + 2_000 * MILLISECOND;
     }
@@ -1011,6 +1156,40 @@ fn losses_are_placed_and_repairs_add_nothing_to_the_delay() {
     let before = capture.finish();
     let pair = compared(&[before.clone(), before]);
     assert_eq!((pair.directions[0].lost_segments, pair.directions[0].lost_before), (0, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The bug: all that was under way when the second capture ended counted as lost.
+    #[test]
+    fn what_is_under_way_when_a_capture_begins_or_ends_is_not_lost(
+        begins in [0_u64..400, 0_u64..400],
+        ends in [700_u64..1_500, 700_u64..1_500],
+        every in prop_oneof![Just(0_u32), 7_u32..60],
+        first in prop_oneof![Just(0_u32), Just(5)],
+        is_turned: bool,
+    ) {
+        let cuts = [[begins[0], ends[0]], [begins[1], ends[1]]];
+        let [near, far] = cut_captures([first, 1_000], every, cuts, |segment| segment, |segment| segment);
+        // A capture that begins with a repair counts as missing what passed before it.
+        let missing: u64 = far.flows[0].ends.iter().map(|end| end.missing_bytes.get() / u64::from(MSS)).sum();
+        let pair = if is_turned { compared(&[far, near]) } else { compared(&[near, far]) };
+        let there = pair.directions.iter().find(|direction| direction.from.starts_with("192")).unwrap();
+        let sent_at = |index: u32| u64::from(index + 30);
+        let is_lost = |index: u32| every > 0 && index % every == every - 1;
+        let between = |from: u64, to: u64| {
+            (first..1_000).filter(|index| is_lost(*index) && (from..to).contains(&sent_at(*index))).count() as u64
+        };
+        let truth = between(begins[0], ends[0]);
+        prop_assert!(there.lost_segments <= truth, "{} of {truth}: {there:?}", there.lost_segments);
+        // A repair that came takes 115 ms. At the ends of both captures a position more is not known.
+        let sure = between(begins[0].max(begins[1]) + 40, ends[0].min(ends[1]).saturating_sub(160));
+        prop_assert!(there.lost_segments + missing >= sure, "{} of {sure}: {there:?}", there.lost_segments);
+        let course: u64 = there.loss_course.iter().flat_map(|course| &course.lost).map(|bytes| bytes.get()).sum();
+        prop_assert!(course >= there.lost_bytes.get());
+        prop_assert!(there.lost.get() <= 1.0 && pair.directions.iter().all(|other| other.lost_bytes <= there.lost_bytes));
+    }
 }
 
 #[test]

@@ -165,6 +165,9 @@ pub struct CaptureEvidence {
     pub arrivals: Option<BurstRate>,
     /// The same by the size of the packet before, as a sender that paces itself spaces them.
     pub departures: Option<BurstRate>,
+    /// The highest rate of its data over any 200 ms: bursts are faster, as offloads make them, and no path carries those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sustained: Option<BitRate>,
     /// Share of the data that departs more than a tenth faster than that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faster: Option<Ratio>,
@@ -461,8 +464,12 @@ pub struct FlowDirection {
     pub lost_bytes: ByteCount,
     /// The same in full segments.
     pub lost_segments: u64,
-    /// Share of the segments that were lost.
+    /// Share of the segments that were lost, of those that must have passed both captures.
     pub lost: Ratio,
+    /// Data that passed the nearer capture so near to the begin or the end of either that it may have been under way:
+    /// it does not count as lost.
+    #[serde(default)]
+    pub undecided_bytes: ByteCount,
     /// Losses over time; `None` without losses, and where a capture lacks packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_course: Option<LossCourse>,

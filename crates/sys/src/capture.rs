@@ -16,6 +16,9 @@ use crate::devices::devices;
 use crate::packet::{bind_to, packet_drops};
 use crate::socket::set_option;
 
+/// The name that stands for all devices, unless one has it.
+pub const ALL_DEVICES: &str = "any";
+
 /// Bytes kept of each packet: more than the headers of IPv6 and TCP with all options.
 pub const CAPTURED_LENGTH: u32 = 128;
 
@@ -68,8 +71,9 @@ pub struct CaptureSocket {
 }
 
 impl CaptureSocket {
-    /// Opens a socket on device `name` of the calling thread's network namespace: for all TCP, or for what passes to
-    /// and from the first [`MAX_PEERS`] of `peers` if there are any.
+    /// Opens a socket on device `name` of the calling thread's network namespace, or with [`ALL_DEVICES`] on all of
+    /// them: for all TCP, or for what passes to and from the first [`MAX_PEERS`] of `peers` if there are any. What
+    /// passes several devices is captured on each.
     ///
     /// # Errors
     /// `PermissionDenied` without `CAP_NET_RAW` over the namespace, `ENODEV` if there is no such device.
@@ -77,17 +81,19 @@ impl CaptureSocket {
         // Without a protocol it receives nothing yet. A socket of datagrams begins packets at the IP header, whatever
         // the device is.
         let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        let index = name_to_index(&socket, name)?;
-        // What loopback sends, it receives.
-        let is_loopback = devices()?.iter().any(|device| device.index == index && device.is_loopback);
-        attach(&socket, &program(peers, is_loopback))?;
+        let index = match name_to_index(&socket, name) {
+            Err(rustix::io::Errno::NODEV) if name == ALL_DEVICES => None,
+            found => Some(found?),
+        };
+        let loopback = devices()?.into_iter().find(|device| device.is_loopback).map(|device| device.index);
+        attach(&socket, &program(peers, index, loopback))?;
         set_option(&socket, libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V3.to_ne_bytes())?;
         let request: [u32; 7] =
             [BLOCK as u32, BLOCKS as u32, FRAME as u32, (BLOCK / FRAME * BLOCKS) as u32, RETIRE_AFTER, 0, 0];
         let request: Vec<u8> = request.into_iter().flat_map(u32::to_ne_bytes).collect();
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let ring = Ring::map(&socket)?;
-        bind_to(&socket, index, libc::ETH_P_ALL as u16)?;
+        bind_to(&socket, index.unwrap_or(0), libc::ETH_P_ALL as u16)?;
         Ok(Self { socket, ring, next: 0, drops: 0 })
     }
 
@@ -240,6 +246,8 @@ enum Field {
     Protocol,
     /// `PACKET_OUTGOING` and others.
     PacketType,
+    /// The index of the device.
+    Device,
     Byte(u32),
     Word(u32),
     Half(u32),
@@ -252,17 +260,20 @@ enum Field {
 /// Comparison of a field: true if it is equal to the value, or with `false` if it is not.
 type Check = (Field, u32, bool);
 
-/// Returns the filter: a packet passes if all checks of one of several lists are true.
-fn program(peers: &[CapturedPeer], is_loopback: bool) -> Vec<libc::sock_filter> {
+/// Returns the filter for a device, or for all: a packet passes if all checks of one of several lists are true.
+fn program(peers: &[CapturedPeer], device: Option<u32>, loopback: Option<u32>) -> Vec<libc::sock_filter> {
     const OUTGOING: u32 = 4;
     let of_peers = || peers.iter().take(MAX_PEERS).flat_map(of_peer).collect();
-    let mut lists = if peers.is_empty() { any_tcp() } else { of_peers() };
-    if is_loopback {
-        for list in &mut lists {
-            list.push((Field::PacketType, OUTGOING, false));
-        }
-    }
-    assembled(&lists)
+    let lists: Vec<Vec<Check>> = if peers.is_empty() { any_tcp() } else { of_peers() };
+    // What loopback sends, it receives.
+    let arrives = || (Field::PacketType, OUTGOING, false);
+    let once: Vec<Option<Check>> = match (device, loopback) {
+        (None, Some(loopback)) => vec![Some(arrives()), Some((Field::Device, loopback, false))],
+        (Some(device), Some(loopback)) if device == loopback => vec![Some(arrives())],
+        _ => vec![None],
+    };
+    let with = |check: Option<Check>| lists.iter().map(move |list| list.iter().copied().chain(check).collect());
+    assembled(&once.into_iter().flat_map(with).collect::<Vec<Vec<Check>>>())
 }
 
 const TCP: u32 = 6;
@@ -319,6 +330,7 @@ fn assembled(lists: &[Vec<Check>]) -> Vec<libc::sock_filter> {
     let load = |field: Field| match field {
         Field::Protocol => vec![ancillary(libc::SKF_AD_PROTOCOL)],
         Field::PacketType => vec![ancillary(libc::SKF_AD_PKTTYPE)],
+        Field::Device => vec![ancillary(libc::SKF_AD_IFINDEX)],
         Field::Byte(at) => vec![line(LOAD_BYTE, at)],
         Field::Half(at) => vec![line(LOAD_HALF, at)],
         Field::Word(at) => vec![line(LOAD_WORD, at)],
@@ -370,6 +382,10 @@ mod tests {
 
     /// Runs a filter over an IP packet as bpf(4) describes it. Returns how many bytes are kept.
     fn kept(program: &[libc::sock_filter], packet: &[u8], protocol: u32, packet_type: u32) -> u32 {
+        kept_on(DEVICE, program, packet, protocol, packet_type)
+    }
+
+    fn kept_on(device: u32, program: &[libc::sock_filter], packet: &[u8], protocol: u32, packet_type: u32) -> u32 {
         let byte = |at: u32| packet.get(at as usize).copied();
         let half = |at: u32| Some(u32::from(byte(at)?) << 8 | u32::from(byte(at + 1)?));
         let (mut a, mut x, mut at) = (0, 0, 0);
@@ -379,6 +395,7 @@ mod tests {
             let loaded = match line.code {
                 0x20 if line.k == libc::SKF_AD_OFF as u32 => Some(protocol),
                 0x20 if line.k == libc::SKF_AD_OFF as u32 + 4 => Some(packet_type),
+                0x20 if line.k == libc::SKF_AD_OFF as u32 + 8 => Some(device),
                 0x20 => half(line.k).zip(half(line.k + 2)).map(|(high, low)| high << 16 | low),
                 0x28 => half(line.k),
                 0x30 => byte(line.k).map(u32::from),
@@ -426,12 +443,14 @@ mod tests {
         packet
     }
 
+    const LOOPBACK: u32 = 1;
+    const DEVICE: u32 = 7;
     const V4: u32 = 0x0800;
     const V6: u32 = 0x86DD;
 
     #[test]
     fn a_filter_passes_tcp_alone() {
-        let program = program(&[], false);
+        let program = program(&[], Some(DEVICE), Some(LOOPBACK));
         let kept = |packet: &[u8], protocol| kept(&program, packet, protocol, 0);
         assert_eq!(kept(&v4(6, [1, 2], [7, 8]), V4), CAPTURED_LENGTH);
         assert_eq!(kept(&v6(6, [1, 2], [7, 8]), V6), CAPTURED_LENGTH);
@@ -447,29 +466,33 @@ mod tests {
         for (remote, packet, protocol) in [("10.0.0.2:5201", v4 as Build, V4), ("[fd00::2]:5201", v6, V6)] {
             let other = CapturedPeer { remote: "192.0.2.1:5201".parse().unwrap(), local_port: None };
             let peer = CapturedPeer { remote: remote.parse().unwrap(), local_port: None };
-            let any_port = program(&[other, peer], false);
+            let any_port = program(&[other, peer], Some(DEVICE), Some(LOOPBACK));
             let passes = |packet: &[u8]| kept(&any_port, packet, protocol, 0) > 0;
             assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
             assert!(!passes(&packet(6, [1, 2], [5201, 40_000])), "the port is the other end's");
             assert!(!passes(&packet(6, [1, 3], [40_000, 5201])) && !passes(&packet(6, [3, 1], [5201, 40_000])));
             assert!(!passes(&packet(17, [1, 2], [40_000, 5201])));
-            let one_port = program(&[CapturedPeer { local_port: Some(40_000), ..peer }], false);
+            let one_port = program(&[CapturedPeer { local_port: Some(40_000), ..peer }], Some(DEVICE), None);
             let passes = |packet: &[u8]| kept(&one_port, packet, protocol, 0) > 0;
             assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
             assert!(!passes(&packet(6, [1, 2], [40_001, 5201])) && !passes(&packet(6, [2, 1], [5201, 40_001])));
         }
         let many = vec![CapturedPeer { remote: "[fd00::2]:1".parse().unwrap(), local_port: Some(1) }; 1000];
         // In the kernel a load is up to eight instructions, and a comparison two, of eight bytes each.
-        assert!(program(&many, true).len() / 2 * (8 + 2) * 8 <= 20 << 10);
+        assert!(program(&many, None, Some(LOOPBACK)).len() / 2 * (8 + 2) * 8 <= 20 << 10);
     }
 
     #[test]
     fn loopback_passes_each_packet_once() {
-        let (once, twice) = (program(&[], true), program(&[], false));
+        let (once, twice) = (program(&[], Some(LOOPBACK), Some(LOOPBACK)), program(&[], Some(DEVICE), Some(LOOPBACK)));
         let packet = v4(6, [1, 2], [7, 8]);
         let outgoing = 4;
         assert_eq!((kept(&once, &packet, V4, outgoing), kept(&once, &packet, V4, 0)), (0, CAPTURED_LENGTH));
         assert_eq!(kept(&twice, &packet, V4, outgoing), CAPTURED_LENGTH);
+        let all = program(&[], None, Some(LOOPBACK));
+        let kept = |device, packet_type| kept_on(device, &all, &packet, V4, packet_type);
+        assert_eq!([kept(LOOPBACK, outgoing), kept(LOOPBACK, 0)], [0, CAPTURED_LENGTH]);
+        assert_eq!([kept(DEVICE, outgoing), kept(DEVICE, 0)], [CAPTURED_LENGTH; 2]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ mod tun;
 mod usage;
 mod zero_copy;
 
-pub use capture::{CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer, MAX_PEERS};
+pub use capture::{ALL_DEVICES, CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer, MAX_PEERS};
 pub use child::ends_within;
 pub use connections::{Connection, Connections};
 pub use datagrams::{

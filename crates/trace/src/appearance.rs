@@ -20,6 +20,7 @@ pub(crate) fn appearance(bytes: &[u8]) -> &'static str {
         None if bytes.is_empty() => "it is empty",
         None if Compression::of(bytes).is_some() => "it is compressed twice; decompress it once first",
         None if is_text(bytes) => "it is text",
+        None if is_erf(bytes) => "it looks like a file of an Endace card (ERF); convert it with editcap first",
         None => "its first bytes are those of no known format",
     }
 }
@@ -36,6 +37,17 @@ fn is_text(bytes: &[u8]) -> bool {
     !text.is_empty() && text.chars().all(|c| !c.is_control() || c.is_whitespace())
 }
 
+/// Returns true for bytes that may be the first record of an ERF file, which has no other mark: its time lies between
+/// 1990 and 2050, its type is a known one, and its lengths are those of a packet.
+fn is_erf(bytes: &[u8]) -> bool {
+    const MAX_LENGTH: u16 = 16 << 10;
+    let Some([_, _, _, _, time @ .., kind, _, r0, r1, _, _, w0, w1]) = bytes.first_chunk::<16>() else { return false };
+    let seconds = u32::from_le_bytes(*time);
+    let [record, wire] = [[*r0, *r1], [*w0, *w1]].map(u16::from_be_bytes);
+    let is_recent = (631_152_000..2_524_608_000).contains(&seconds);
+    is_recent && (1..=48).contains(&(kind & 0x7F)) && (16..=MAX_LENGTH).contains(&record) && wire <= MAX_LENGTH
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +58,8 @@ mod tests {
         assert_eq!(appearance(b"12:00:00.000 IP 10.0.0.1 > 10.0.0.2\r\n"), "it is text");
         assert_eq!(appearance("naïve é".as_bytes().split_last().unwrap().1), "it is text");
         assert_eq!(appearance(b"\x7FELF\x02\x01"), "it is a program (ELF)");
+        let erf = [0, 0, 0, 0x80, 0x00, 0x9E, 0x92, 0x65, 2, 4, 0, 80, 0, 0, 0, 60, 0, 0];
+        assert!(appearance(&erf).contains("(ERF); convert it with editcap first"));
         assert_eq!(appearance(&[0; 40]), "its first bytes are those of no known format");
         assert_eq!(appearance(&[0xFF, 0xFE, 0x80]), "its first bytes are those of no known format");
     }

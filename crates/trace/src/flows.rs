@@ -1,11 +1,13 @@
 //! A capture file as connections.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_flow::{Explained, FlowsWithTimes, LeftOut, PacketTimes, TransferEvidence};
 use fullpipe_record::{CaptureReport, FlowReport};
 use fullpipe_units::counted;
-use fullpipe_wire::{Captured, LinkType, is_known, read_captured};
+use fullpipe_wire::{Captured, LinkType, Unread, is_known, read_captured};
 
 use crate::clock::{Clock, Steps};
 use crate::error::CaptureError;
@@ -39,14 +41,47 @@ pub struct Wanted<'f> {
     pub is_compared: bool,
 }
 
+/// Kinds of headers of which packets are counted at most, and named at most.
+const MAX_KINDS: usize = 64;
+const MAX_NAMED: usize = 4;
+
 /// Packets of a capture that are no TCP segments.
 #[derive(Debug, Default)]
 struct Others {
+    unread: BTreeMap<Unread, u64>,
+    /// Those of further kinds.
+    unread_beyond: u64,
     fragments: u64,
     cut: u64,
     encrypted: u64,
     malformed: u64,
     cut_options: u64,
+}
+
+impl Others {
+    fn count_unread(&mut self, unread: Unread) {
+        let has_room = self.unread.len() < MAX_KINDS || self.unread.contains_key(&unread);
+        *if has_room { self.unread.entry(unread).or_default() } else { &mut self.unread_beyond } += 1;
+    }
+
+    /// Returns the sentence on packets whose headers are not understood.
+    fn unread_note(&self) -> Option<String> {
+        let count = self.unread.values().sum::<u64>() + self.unread_beyond;
+        let mut kinds: Vec<(&Unread, &u64)> = self.unread.iter().collect();
+        kinds.sort_by_key(|(_, count)| Reverse(**count));
+        let names = listed(kinds.into_iter().map(|(unread, count)| format!("{count} of {unread}")));
+        let packets = counted(count, "packet");
+        let advice = "connections in them are missing. Capture where nothing is wrapped around IP";
+        (count > 0).then(|| format!("{packets} within headers that are not understood ({names}): {advice}."))
+    }
+}
+
+/// Returns the first of some texts, and the number of the others.
+fn listed(texts: impl ExactSizeIterator<Item = String>) -> String {
+    let others = texts.len().saturating_sub(MAX_NAMED);
+    let named: Vec<String> = texts.take(MAX_NAMED).collect();
+    let more = if others > 0 { format!(" and {}", counted(others, "other")) } else { String::new() };
+    named.join(", ") + &more
 }
 
 /// The content of a capture so far.
@@ -81,6 +116,7 @@ impl Content {
             Captured::Cut => others.cut += 1,
             Captured::Encrypted => others.encrypted += 1,
             Captured::Malformed => others.malformed += 1,
+            Captured::Unread(unread) => others.count_unread(*unread),
             Captured::Udp | Captured::Other => {}
         }
     }
@@ -193,8 +229,12 @@ fn notes(file: &FileNotes, others: &Others, steps: Steps) -> Vec<String> {
     if file.cut_end {
         notes.push("The last packet of the file is cut off; all before it were read.".to_owned());
     }
-    let unread = file.links.iter().filter(|link| !is_known(**link));
-    notes.extend(unread.map(|LinkType(number)| format!("Packets of link type {number} are not read.")));
+    let unread: Vec<&LinkType> = file.links.iter().filter(|link| !is_known(**link)).collect();
+    if !unread.is_empty() {
+        let names = listed(unread.iter().map(ToString::to_string));
+        notes.push(format!("Packets of link type {names} are not read: capture on a device that carries IP."));
+    }
+    notes.extend(others.unread_note());
     notes.extend(steps.note());
     let mut add = |count: u64, what: &str, text: &str| {
         if count > 0 {
@@ -217,6 +257,29 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
+    #[test]
+    fn headers_that_are_not_understood_are_counted_and_few_are_named() {
+        let mut others = Others::default();
+        assert_eq!(others.unread_note(), None);
+        (0..3).for_each(|_| others.count_unread(Unread::EtherType(0x22F3)));
+        let text = others.unread_note().unwrap();
+        assert!(
+            text.starts_with("3 packets within headers that are not understood (3 of TRILL (Ethernet type 0x22f3)):")
+        );
+        (0..=u16::MAX).for_each(|kind| others.count_unread(Unread::EtherType(kind)));
+        let text = others.unread_note().unwrap();
+        assert!(text.contains("65539 packets") && text.contains("and 60 others") && text.len() < 300, "{text}");
+        assert!(others.unread.len() <= MAX_KINDS);
+    }
+
+    #[test]
+    fn of_thousands_of_link_types_few_are_named() {
+        let mut file = FileNotes::default();
+        file.links.extend((0..=u16::MAX).map(LinkType));
+        let notes = notes(&file, &Others::default(), Steps::default());
+        assert!(notes.len() == 1 && notes[0].len() < 200 && notes[0].contains("and 65511 others"), "{notes:?}");
+    }
+
     /// Returns a pcap file with one packet of link type `link`.
     fn pcap(link: u32) -> PacketFile {
         let mut bytes = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
@@ -230,9 +293,10 @@ mod tests {
     fn packets_of_a_link_that_is_not_read_are_stated() {
         let wanted = Wanted { explained: Explained::Largest(0), is_compared: false };
         let read = |link| read_flows(&mut pcap(link), "made.pcap", wanted, &AtomicBool::new(false)).report;
-        let radio = read(127);
+        let radio = read(195);
         assert_eq!((radio.packets, radio.segments), (1, 0));
-        assert_eq!(radio.notes, ["Packets of link type 127 are not read."]);
+        let advice = "are not read: capture on a device that carries IP.";
+        assert_eq!(radio.notes, [format!("Packets of link type IEEE802_15_4_WITHFCS (195) {advice}")]);
         assert_eq!(read(1).notes, ["1 packet cut before the end of the TCP header."]);
     }
 }

@@ -20,7 +20,9 @@ mod pcap;
 mod syn_segment;
 mod virtio;
 
-pub use captured::{Captured, LinkType, Pseudonyms, Segment, SegmentOptions, flags, is_known, read_captured, redact};
+pub use captured::{
+    Captured, LinkType, Pseudonyms, Segment, SegmentOptions, Unread, flags, is_known, read_captured, redact,
+};
 pub use malformed::Malformed;
 pub use packet::Packet;
 pub use pcap::{pcap_header, pcap_record};

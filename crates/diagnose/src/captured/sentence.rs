@@ -179,9 +179,19 @@ pub(crate) fn shown(capture: &CaptureEvidence) -> Vec<Row> {
         ("captured packets", only.map(str::to_owned)),
         ("sent on acknowledgements", capture.clocked.map(|share| share.to_string())),
         ("little in flight", two_way.then(|| format!("{} of the time", capture.idle))),
-        ("most frequent rate", burst(capture.departures)),
+        ("sent most often at", capture.departures.map(|burst| sent_most_often_at(burst, capture.sustained))),
         ("acknowledged most often at", burst(capture.acknowledgements)),
         ("no full segments", Some(format!("{} of the packets", capture.partial))),
         ("lost before this point", lost),
     ]
+}
+
+/// Returns the most frequent rate of the data, with what was sustained where that is clearly less.
+fn sent_most_often_at(burst: BurstRate, sustained: Option<BitRate>) -> String {
+    const FASTER: f64 = 1.1;
+    let own = format!("{}, {} of the data", burst.rate, burst.share);
+    match sustained.filter(|sustained| burst.rate > sustained.scaled(FASTER)) {
+        Some(sustained) => format!("{own}, in bursts; over 200 ms at most {sustained}"),
+        None => own,
+    }
 }

@@ -23,6 +23,7 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
         train: ByteCount::from_kib(10),
         arrivals: burst(3.0, 0.3),
         departures: burst(3.0, 0.3),
+        sustained: Some(BitRate::from_bps_f64(mbps * 1e6)),
         faster: Some(Ratio::ZERO),
         acknowledgements: burst(3.0, 0.3),
         beyond: None,
@@ -798,4 +799,11 @@ fn a_queue_that_is_hardly_ever_empty_is_not_short() {
     assert_eq!(verdict(lossy, capture).name(), "loss/shallow-queue");
     let stands = QuietRounds { free: Ratio::new(0.1), ..short };
     assert_eq!(verdict(lossy, CaptureEvidence { quiet: Some(stands), ..capture }).name(), "capacity/link");
+}
+
+#[test]
+fn bursts_are_shown_with_what_was_sustained() {
+    let text = |sustained| format!("{:?}", verdict(flat, CaptureEvidence { sustained, ..seen(At::Sender, 20.0) }));
+    assert!(text(Some(BitRate::from_mbps(20))).contains("in bursts; over 200 ms at most 20 Mbit/s"));
+    assert!(!text(Some(BitRate::from_mbps(60))).contains("in bursts") && !text(None).contains("in bursts"));
 }

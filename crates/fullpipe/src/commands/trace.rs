@@ -27,7 +27,7 @@ use crate::values::{capacity, some_time, whole};
 
 /// The TCP connections in a capture, and what limited the largest.
 ///
-/// Reads pcap and pcapng files, compressed or not, and lists what each connection moved, what was sent again, late,
+/// Reads pcap and pcapng files, compressed or not, and lists what each connection moved, what was retransmitted, late,
 /// reordered or not captured, its round-trip times and windows, and where on the path the capture was taken. The
 /// transfer with most data, or the one of --flow, is judged as `diagnose` judges one: its limit, the figures that
 /// decide, and what would help.
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// changed between both
     #[arg(value_name = "FILE", num_args = 1..=2)]
     files: Vec<PathBuf>,
-    /// Capture on this network device, until Ctrl-C or for --time
+    /// Capture on this network device, or on all with `any`, until Ctrl-C or for --time
     ///
     /// Reads the first 128 bytes of each TCP packet and keeps none. Needs `CAP_NET_RAW`: without it, pipe
     /// `tcpdump -w -` into `fullpipe trace -`.

@@ -131,7 +131,7 @@ fn flows(report: &CaptureReport) -> Section {
     };
     let mut largest: Vec<&FlowReport> = report.flows.iter().collect();
     largest.sort_by_key(|flow| std::cmp::Reverse(flow.bytes()));
-    let heads = ["no", "connection", "data", "rate", "sent again", "round trip", "window"];
+    let heads = ["no", "connection", "data", "rate", "retransmitted", "round trip", "window"];
     let table = figures(heads, largest.into_iter().take(MAX_FLOWS).map(row).collect());
     Section::new("Connections, those with most data first", "Each byte of data is counted once.", table)
 }

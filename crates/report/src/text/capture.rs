@@ -148,17 +148,16 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
             0 => String::new(),
             count => format!(", closed in {}", counted(count, "packet")),
         };
-        let [settled, first, most] = [window.settled, window.first, window.most].map(ByteCount::get);
         let share = window.settled_share.percent();
-        let settled = format!("settled at {settled} B ({share:.0} % of the later half)");
-        rows.push(("window", format!("{settled}, {first} B first, {most} B most{closed}")));
+        let settled = format!("settled at {} ({share:.0} % of the later half)", window.settled);
+        rows.push(("window", format!("{settled}, {} first, {} most{closed}", window.first, window.most)));
     }
     if sender.packets > 0 && receiver.packets > 0 {
-        rows.push(("in flight", format!("{} B at most, as seen from here", sender.flight.get())));
+        rows.push(("in flight", format!("{} at most, as seen from here", sender.flight)));
     }
     if sender.packets > 0 {
-        let again = (counted(sender.retransmitted_packets, "packet"), sender.retransmitted_bytes.get());
-        rows.push(("sent again", format!("{}, {} B", again.0, again.1)));
+        let packets = counted(sender.retransmitted_packets, "packet");
+        rows.push(("retransmitted", format!("{packets}, {}", sender.retransmitted_bytes)));
     }
     if sender.mss.or(receiver.mss).is_none() && sender.data_packets > 0 {
         rows.push(("segments", format!("of {} B, as the packets show it: no SYN does", sender.segment_size.get())));
@@ -168,11 +167,11 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
         rows.push(("late", format!("{late} after a loss before this point, {} reordered", sender.reordered_packets)));
     }
     if sender.missing_bytes > ByteCount::ZERO && sender.packets > 0 {
-        let missing = sender.missing_bytes.get();
-        rows.push(("not captured", format!("{missing} B that arrived: the capture lacks them, not the receiver")));
+        let missing = sender.missing_bytes;
+        rows.push(("not captured", format!("{missing} that arrived: the capture lacks them, not the receiver")));
     }
     if sender.unseen > ByteCount::ZERO {
-        rows.push(("never came", format!("{} B that the sender had sent by then", sender.unseen.get())));
+        rows.push(("never came", format!("{} that the sender had sent by then", sender.unseen)));
     }
     if flow.has_handshake {
         rows.push(("options", format!("sender: {}; receiver: {}", options(sender), options(receiver))));
@@ -187,7 +186,18 @@ fn data(flow: &FlowReport, sender: &FlowEnd) -> String {
     let (moved, rate, time) = (sender.moved(), sender.rate, duration(flow.duration));
     match sender.packets {
         0 => format!("{moved} that were acknowledged, {rate} in {time}"),
-        _ => format!("{moved} in {}, {rate} in {time}", counted(sender.data_packets, "packet")),
+        _ => format!("{moved} in {}, {rate} in {time}", packets_with_data(sender)),
+    }
+}
+
+/// Returns the number of packets with data, and that of the segments in them where offloads of a host joined several.
+fn packets_with_data(sender: &FlowEnd) -> String {
+    let packets = counted(sender.data_packets, "packet");
+    let segments = sender.bytes.get().div_ceil(sender.segment_size.get().max(1));
+    if sender.largest > sender.segment_size && segments > sender.data_packets {
+        format!("{packets}, which offloads made of {segments} segments")
+    } else {
+        packets
     }
 }
 
@@ -307,14 +317,19 @@ mod tests {
             "1 with less data are left out (--top).",
             "at the sender, from the first SYN on",
             "pass the path at 100 Mbit/s (60 % of the data)",
-            "settled at 131070 B (98 % of the later half)",
+            "settled at 128 KiB (98 % of the later half)",
             "closed in 2 packets",
             "2 after a loss before this point, 1 reordered",
-            "2896 B that arrived",
+            "2.828 KiB that arrived",
             "add 50 B to each packet",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    /// Returns a text without its breaks of lines.
+    fn unwrapped(text: &str) -> String {
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -323,7 +338,7 @@ mod tests {
             let mut report = report();
             report.flows.truncate(1);
             edit(&mut report.flows[0]);
-            capture(&report, 1, Style::PLAIN)
+            unwrapped(&capture(&report, 1, Style::PLAIN))
         };
         let data = shown(|flow| {
             flow.ends[1] = FlowEnd { address: flow.ends[1].address.clone(), ..FlowEnd::default() };
@@ -338,7 +353,20 @@ mod tests {
         });
         assert!(acknowledgements.contains("receiver's packets alone"), "{acknowledgements}");
         assert!(acknowledgements.contains("that were acknowledged"), "{acknowledgements}");
-        assert!(["in flight", "sent again", "not captured"].iter().all(|row| !acknowledgements.contains(row)));
+        assert!(["in flight", "retransmitted", "not captured"].iter().all(|row| !acknowledgements.contains(row)));
+    }
+
+    #[test]
+    fn packets_that_offloads_made_are_told_with_their_segments() {
+        let mut report = report();
+        let sender = &mut report.flows[0].ends[0];
+        (sender.bytes, sender.segment_size, sender.largest) =
+            (ByteCount::new(1448 * 32_962), ByteCount::new(1448), ByteCount::new(64_000));
+        sender.data_packets = 1_866;
+        report.flows.truncate(1);
+        let text = capture(&report, 1, Style::PLAIN);
+        assert!(unwrapped(&text).contains("in 1866 packets, which offloads made of 32962 segments"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use fullpipe_record::{
     CaptureReport, ChangedField, ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowPair, FlowReport, OneWayDelay,
 };
-use fullpipe_units::{Ratio, counted, printable};
+use fullpipe_units::{ByteCount, Ratio, counted, printable};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
@@ -85,9 +85,9 @@ fn losses(direction: &FlowDirection, has_data: bool) -> String {
     add(
         direction.repeated,
         if direction.ends_at_receiver {
-            "sent again that had arrived"
+            "retransmitted that had arrived"
         } else {
-            "lost behind them or sent again in vain"
+            "lost behind them or retransmitted in vain"
         },
     );
     match (all.is_empty(), has_data) {
@@ -99,6 +99,8 @@ fn losses(direction: &FlowDirection, has_data: bool) -> String {
         0 => "nothing reordered".to_owned(),
         many => format!("{} reordered", counted(many, "packet")),
     }));
+    let undecided = direction.undecided_bytes;
+    all.extend((undecided > ByteCount::ZERO).then(|| format!("{undecided} under way as a capture began or ended")));
     all.join(", ")
 }
 
@@ -185,7 +187,7 @@ pub(crate) const fn field(field: ChangedField) -> &'static str {
 mod tests {
     use super::*;
     use fullpipe_record::{FlowEnd, LossCourse};
-    use fullpipe_units::{ByteCount, Span};
+    use fullpipe_units::Span;
 
     fn report() -> CaptureReport {
         let [sender, receiver] = ["1234:5678]:40000", "1234:9999]:5201"]
@@ -215,6 +217,7 @@ mod tests {
             lost: Ratio::new(0.02556),
             lost_before: 12,
             repeated: 1,
+            undecided_bytes: ByteCount::from_mib(1),
             reordered_packets: 1,
             loss_course: Some(LossCourse {
                 width: Span::from_millis(150),
@@ -260,7 +263,8 @@ mod tests {
             "Between sender.pcap and receiver.pcap: 1 connection in both",
             "path           12 routers between them, 13 back, least RTT 25.8 ms",
             "from sender    1106 segments lost between them (2.556 %), 12 segments lost",
-            "1 segment lost behind them or sent again in vain,",
+            "1 segment lost behind them or retransmitted in\n",
+            "vain, 1 packet reordered, 1 MiB under way as a capture began or\n",
             "over time    ·▄█·▄█",
             "delay        140 µs median, 18.9 ms p95, 29 ms most, above the least",
             "from receiver  no data",

@@ -84,6 +84,22 @@ fn a_live_capture_ends_while_packets_keep_coming() {
 }
 
 #[test]
+fn a_capture_on_all_devices_has_each_packet_of_loopback_once() {
+    require!(Root);
+    let busy = Busy::start();
+    let begin = Instant::now();
+    let sent = Arc::clone(&busy.sent);
+    let is_over = move || sent.load(Relaxed) > 4 * SOME || begin.elapsed() > LONG;
+    let wanted = Wanted { explained: Explained::Largest(0), is_compared: false };
+    let read = read_flows(&mut capture_live("any", is_over).unwrap(), "any", wanted, &AtomicBool::new(false));
+    assert!(read.error.is_none(), "{:?}", read.error);
+    let server = busy.server.to_string();
+    let flow = read.report.flows.iter().find(|flow| flow.ends.iter().any(|end| end.address == server)).unwrap();
+    assert!(flow.ends.iter().any(|end| end.unique_bytes.get() >= SOME), "{flow:?}");
+    assert!(flow.ends.iter().all(|end| end.duplicates + end.retransmitted_packets == 0), "{flow:?}");
+}
+
+#[test]
 fn a_recording_ends_while_packets_keep_coming_and_has_all_before_its_end() {
     require!(Root);
     let folder = tempfile::tempdir().unwrap();

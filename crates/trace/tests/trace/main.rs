@@ -6,6 +6,7 @@ mod disordered;
 mod formats;
 mod live;
 mod oracle;
+mod recorded;
 mod redacted;
 mod write;
 mod wrong;

@@ -18,6 +18,7 @@ pub(super) enum Layer {
     Vxlan,
     Geneve,
     Gtp,
+    ServiceInstance,
 }
 
 impl Around {

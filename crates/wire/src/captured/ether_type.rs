@@ -2,7 +2,7 @@
 
 use super::around::{Around, Layer};
 use super::view::{View, long, word};
-use super::{Stop, link_layer};
+use super::{Stop, Unread, link_layer};
 
 pub(super) const IPV4: u16 = 0x0800;
 pub(super) const IPV6: u16 = 0x86DD;
@@ -14,6 +14,20 @@ const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88A8;
 const OLD_SERVICE_VLAN: u16 = 0x9100;
 const PPPOE_SESSION: u16 = 0x8864;
+/// Tags of IEEE 802.1ah and 802.1BR, of Cisco's VN-Link, and of HSR (IEC 62439-3).
+const SERVICE_INSTANCE: u16 = 0x88E7;
+const PORT_EXTENSION: u16 = 0x893F;
+const VIRTUAL_NETWORK: u16 = 0x8926;
+const REDUNDANCY: u16 = 0x892F;
+const ENCRYPTED: u16 = 0x88E5;
+/// What a router redirects to a cache, in GRE (WCCP version 2).
+const REDIRECTED: u16 = 0x883E;
+/// Frames of IEEE 802.11, in Aruba's GRE.
+pub(super) const WIRELESS: u16 = 0x8200;
+const LAST_WIRELESS: u16 = 0x8370;
+/// Header of IEEE 802.2, as Linux numbers it: no type of Ethernet is below 0x600, where lengths are.
+pub(super) const LLC: u16 = 4;
+const MAX_LENGTH: u16 = 1500;
 
 /// Headers before IP that are followed: four VLANs in a pseudowire in a VLAN, and one to spare.
 pub(super) const MAX_HEADERS: usize = 10;
@@ -45,14 +59,57 @@ pub(super) fn step<'p>(kind: u16, view: View<'p>, around: &mut Around) -> Result
         VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN => vlan(view, around),
         MPLS | MPLS_MULTICAST => labels(view, around),
         PPPOE_SESSION => session(view, around),
+        LLC => logical_link(view),
+        SERVICE_INSTANCE => {
+            around.add(Layer::ServiceInstance, long(view.head::<4>()?, 0) & 0x00FF_FFFF);
+            Ok((ETHERNET, view.after(4)?))
+        }
+        // Each direction has identifiers of its own.
+        PORT_EXTENSION => Ok((word(view.head::<8>()?, 6), view.after(8)?)),
+        VIRTUAL_NETWORK | REDUNDANCY => Ok((word(view.head::<6>()?, 4), view.after(6)?)),
+        REDIRECTED if view.version()? == 4 => Ok((IPV4, view)),
+        REDIRECTED => Ok((IPV4, view.after(4)?)),
+        WIRELESS..=LAST_WIRELESS => link_layer::wireless(view),
+        ENCRYPTED => Err(Stop::Encrypted),
+        _ if carries_no_ip(kind) => Err(Stop::Other),
+        _ => Err(Stop::Unread(Unread::EtherType(kind))),
+    }
+}
+
+/// Returns true for the types of frames of IEEE 802.11.
+pub(super) fn is_wireless(kind: u16) -> bool {
+    (WIRELESS..=LAST_WIRELESS).contains(&kind)
+}
+
+/// Returns true for types of protocols that carry no packets of IP: ARP, LLDP, PTP and the like.
+fn carries_no_ip(kind: u16) -> bool {
+    matches!(
+        kind,
+        0..=0x05FF | 0x0806 | 0x0842 | 0x2000..=0x2004 | 0x22EA..=0x22F0 | 0x6000..=0x6009 | 0x8035 | 0x809B | 0x80F3
+            | 0x8137 | 0x8808 | 0x8809 | 0x8863 | 0x886D | 0x888E | 0x8892 | 0x8899 | 0x88A2 | 0x88A4 | 0x88AB
+            | 0x88B5..=0x88BA | 0x88C7 | 0x88CC | 0x88CD | 0x88DC | 0x88E1 | 0x88E3 | 0x88F5..=0x88FB | 0x8902 | 0x8906
+            | 0x8912..=0x8915 | 0x8917 | 0x9000
+    )
+}
+
+/// Reads the header of IEEE 802.2, with the number of a protocol (RFC 1042) or that of IP.
+fn logical_link(view: View) -> Result<(u16, View), Stop> {
+    match *view.head::<3>()? {
+        [0xAA, 0xAA, 0x03] => {
+            let head = view.head::<8>()?;
+            let has_type = matches!(head[3..6], [0, 0, 0 | 0xF8]);
+            if has_type { Ok((word(head, 6), view.after(8)?)) } else { Err(Stop::Other) }
+        }
+        [0x06, 0x06, 0x03] => Ok((IPV4, view.after(3)?)),
         _ => Err(Stop::Other),
     }
 }
 
-/// Reads the header of Ethernet.
+/// Reads the header of Ethernet, or of IEEE 802.3 with a length in place of a type.
 #[inline]
 pub(super) fn frame(view: View) -> Result<(u16, View), Stop> {
-    Ok((word(view.head::<14>()?, 12), view.after(14)?))
+    let kind = word(view.head::<14>()?, 12);
+    Ok((if kind <= MAX_LENGTH { LLC } else { kind }, view.after(14)?))
 }
 
 /// Reads a VLAN's tag (IEEE 802.1Q), whose identifier zero is no VLAN but a priority.
@@ -62,7 +119,8 @@ fn vlan<'p>(view: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop
         0 => {}
         identifier => around.add(Layer::Vlan, identifier.into()),
     }
-    Ok((word(tag, 2), view.after(4)?))
+    let kind = word(tag, 2);
+    Ok((if kind <= MAX_LENGTH { LLC } else { kind }, view.after(4)?))
 }
 
 /// Reads labels to the bottom of the stack (RFC 3032, 2.1), and guesses what follows by its first bits (RFC 4385, 1).
@@ -86,7 +144,7 @@ fn labels<'p>(mut view: View<'p>, around: &mut Around) -> Result<(u16, View<'p>)
 }
 
 /// Reads the header of a session of PPP over Ethernet (RFC 2516, 4).
-fn session<'p>(view: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop> {
+pub(super) fn session<'p>(view: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop> {
     let header = view.head::<6>()?;
     around.add(Layer::Pppoe, word(header, 2).into());
     link_layer::point_to_point(view.after(6)?)

@@ -8,9 +8,11 @@ mod around;
 mod ether_type;
 mod ip;
 mod link_layer;
+mod link_type;
 mod redact;
 mod segment;
 mod tunnel;
+mod unread;
 mod usual;
 mod view;
 
@@ -22,32 +24,13 @@ use view::View;
 use crate::headers::TCP;
 
 pub use link_layer::is_known;
+pub use link_type::LinkType;
 pub use redact::{Pseudonyms, redact};
 pub use segment::{Segment, SegmentOptions, flags};
+pub use unread::Unread;
 
 /// Packets in packets that are followed.
 const MAX_LAYERS: usize = 8;
-
-/// Link-layer header type of a captured packet: a number of the list `LINKTYPE_` of tcpdump.org.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkType(pub u16);
-
-impl LinkType {
-    /// BSD's loopback, with the address family in the order of the host that captured.
-    pub const NULL: Self = Self(0);
-    /// Ethernet.
-    pub const ETHERNET: Self = Self(1);
-    /// PPP.
-    pub const PPP: Self = Self(9);
-    /// IP without a link's header.
-    pub const RAW: Self = Self(101);
-    /// OpenBSD's loopback, with the address family in network order.
-    pub const LOOP: Self = Self(108);
-    /// Linux's cooked capture, as `tcpdump -i any` wrote it until 2020.
-    pub const LINUX_SLL: Self = Self(113);
-    /// Linux's cooked capture with the index of the interface.
-    pub const LINUX_SLL2: Self = Self(276);
-}
 
 /// The content of a captured packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,13 +39,15 @@ pub enum Captured {
     Tcp(Segment),
     /// A datagram of UDP that is no tunnel's.
     Udp,
+    /// Headers around it that are not understood: it may be a segment of TCP.
+    Unread(Unread),
     /// Anything else: other protocols, an unknown link type, more layers than are followed.
     Other,
     /// A fragment other than the first, so without a transport's header.
     LaterFragment,
     /// The first fragment of a packet, of TCP or not.
     FirstFragment,
-    /// An encrypted packet: ESP.
+    /// An encrypted packet: ESP, of a wireless network, or in DTLS.
     Encrypted,
     /// The snap length cut a header off.
     Cut,
@@ -126,6 +111,7 @@ fn find_segment(link: LinkType, frame: View, found: &mut Captured) -> Result<(),
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
     Udp,
+    Unread(Unread),
     Other,
     LaterFragment,
     FirstFragment,
@@ -138,6 +124,7 @@ impl From<Stop> for Captured {
     fn from(stop: Stop) -> Self {
         match stop {
             Stop::Udp => Self::Udp,
+            Stop::Unread(unread) => Self::Unread(unread),
             Stop::Other => Self::Other,
             Stop::LaterFragment => Self::LaterFragment,
             Stop::FirstFragment => Self::FirstFragment,

@@ -1,10 +1,10 @@
 //! Captured segments without what identifies hosts.
 
 use super::around::Around;
-use super::ether_type::{self, ETHERNET, IPV4, IPV6};
+use super::ether_type::{self, ETHERNET, IPV4, IPV6, LLC, is_wireless};
 use super::ip::{self, IpPacket};
 use super::segment::Header;
-use super::tunnel::{self, GENEVE, GRE, GTP};
+use super::tunnel::{self, AYIYA, CAPWAP, GENEVE, GRE, GRE_IN_UDP, GTP};
 use super::view::{View, word};
 use super::{LinkType, MAX_LAYERS, Stop, link_layer};
 use crate::checksum::Sum;
@@ -33,7 +33,7 @@ pub trait Pseudonyms {
 ///   addresses of Ethernet get zeros.
 /// * The segment's data is left out.
 /// * Zero are: options of IPv4, extension headers of IPv6 but for their lengths and fragments, flow labels, options of
-///   Geneve, identifiers, numbers and extensions of GTP but for their lengths, options of TCP other than those of RFC
+///   Geneve and CAPWAP, identities and signatures of AYIYA, identifiers, numbers and extensions of GTP but for their lengths, options of TCP other than those of RFC
 ///   9293, 7323 and 2018, and checksums of tunnels.
 /// * Checksums of IPv4 are right. That of TCP holds the sum over the pseudo header where it did, and else a digest: the
 ///   right one would show the sum of the addresses.
@@ -49,11 +49,14 @@ pub fn redact(
 
 fn rewrite(link: LinkType, packet: View, pseudonyms: &mut impl Pseudonyms, frame: &mut Vec<u8>) -> Result<usize, Stop> {
     let (mut kind, mut view) = link_layer::open(link, packet)?;
+    if kind == LLC {
+        (kind, view) = ether_type::step(kind, view, &mut Around::default())?;
+    }
     let original = view.length + ETHERNET_HEADER;
     begin(frame, link, kind, packet, view);
     let mut editor = Editor { frame, pseudonyms, removed: view.offset };
     if link == LinkType::ETHERNET {
-        editor.replace_pair(0, 6);
+        editor.replace(0, 2, 6);
     }
     let mut around = Around::default();
     for _ in 0..MAX_LAYERS {
@@ -104,9 +107,9 @@ impl<P: Pseudonyms> Editor<'_, P> {
         part.offset - self.removed + ETHERNET_HEADER
     }
 
-    /// Replaces two addresses of `length` bytes behind each other.
-    fn replace_pair(&mut self, at: usize, length: usize) {
-        for address in self.frame[at..at + 2 * length].chunks_exact_mut(length) {
+    /// Replaces so many addresses of `length` bytes behind each other.
+    fn replace(&mut self, at: usize, count: usize, length: usize) {
+        for address in self.frame[at..at + count * length].chunks_exact_mut(length) {
             self.pseudonyms.replace(address);
         }
     }
@@ -119,11 +122,21 @@ impl<P: Pseudonyms> Editor<'_, P> {
             }
             let behind = ether_type::step(kind, view, around)?;
             if kind == ETHERNET {
-                self.replace_pair(self.place(&view), 6);
+                self.replace(self.place(&view), 2, 6);
+            } else if is_wireless(kind) {
+                self.edit_wireless(self.place(&view), self.place(&behind.1));
             }
             (kind, view) = behind;
         }
         Err(Stop::Other)
+    }
+
+    /// Edits the header of a frame of IEEE 802.11: three addresses, and a fourth in those between two access points.
+    fn edit_wireless(&mut self, at: usize, end: usize) {
+        self.replace(at + 4, 3, 6);
+        if end >= at + 30 && self.frame[at + 1] & 3 == 3 {
+            self.replace(at + 24, 1, 6);
+        }
     }
 
     /// Edits the headers of IP from the begin of `packet` to the payload of `ip`. Returns the place of the addresses.
@@ -131,7 +144,7 @@ impl<P: Pseudonyms> Editor<'_, P> {
         let (at, end) = (self.place(&packet), self.place(&ip.payload));
         let is_v4 = ip.identification.is_some();
         let (first, length, protocol) = if is_v4 { (at + 12, 4, at + 9) } else { (at + 8, 16, at + 6) };
-        self.replace_pair(first, length);
+        self.replace(first, 2, length);
         let extensions = if is_v4 { at + usize::from(self.frame[at] & 0x0F) * 4 } else { at + 40 };
         if is_v4 {
             self.frame[at + 20..extensions].fill(0);
@@ -166,14 +179,18 @@ impl<P: Pseudonyms> Editor<'_, P> {
     /// Edits the header of a tunnel between `ip` and what it carries.
     fn edit_tunnel(&mut self, ip: &IpPacket, carried: View) {
         const UDP_HEADER: usize = 8;
-        const GENEVE_HEADER: usize = 8;
+        /// Bytes of the fixed part of the header of Geneve, CAPWAP and AYIYA.
+        const FIXED: usize = 8;
         let (at, end) = (self.place(&ip.payload), self.place(&carried));
         match ip.protocol {
             GRE if self.frame[at] & 0x80 != 0 => self.frame[at + 4..at + 8].fill(0),
             UDP => {
                 self.frame[at + 6..at + 8].fill(0);
-                match word(self.frame, at + 2) {
-                    GENEVE => self.frame[at + UDP_HEADER + GENEVE_HEADER..end].fill(0),
+                match tunnel::tunnel_port(&self.frame[at..]) {
+                    // Options, identities and signatures.
+                    GENEVE | CAPWAP | AYIYA => self.frame[at + UDP_HEADER + FIXED..end].fill(0),
+                    // A checksum.
+                    GRE_IN_UDP if self.frame[at + UDP_HEADER] & 0x80 != 0 => self.frame[at + 12..at + 16].fill(0),
                     GTP => blank_gtp(&mut self.frame[at + UDP_HEADER..end]),
                     _ => {}
                 }

@@ -3,7 +3,7 @@
 use super::around::{Around, Layer};
 use super::ip::IpPacket;
 use super::view::{View, long, word};
-use super::{Stop, ether_type};
+use super::{Stop, Unread, ether_type};
 use crate::headers::UDP;
 
 const IPV4: u8 = 4;
@@ -16,6 +16,13 @@ const VXLAN: u16 = 4789;
 const OLD_VXLAN: u16 = 8472;
 pub(super) const GENEVE: u16 = 6081;
 pub(super) const GTP: u16 = 2152;
+pub(super) const GRE_IN_UDP: u16 = 4754;
+/// Ports of servers, which answer from them.
+pub(super) const CAPWAP: u16 = 5247;
+pub(super) const AYIYA: u16 = 5072;
+
+/// Mirrored frames in GRE (ERSPAN type II).
+const MIRRORED: u16 = 0x88BE;
 
 /// Extension headers of GTP in a row that are followed.
 const MAX_EXTENSIONS: usize = 16;
@@ -30,6 +37,7 @@ pub(super) fn open<'p>(packet: &IpPacket<'p>, around: &mut Around) -> Result<(u1
         }
         GRE => gre(packet.payload, around),
         UDP => in_datagram(packet.payload, around),
+        protocol @ (55 | 94 | 97 | 98 | 108 | 115 | 137) => Err(Stop::Unread(Unread::Protocol(protocol))),
         _ => Err(Stop::Other),
     }
 }
@@ -43,8 +51,9 @@ fn gre<'p>(tunnel: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Sto
     const VERSION: u16 = 0x0007;
     let header = tunnel.head::<4>()?;
     let flags = word(header, 0);
+    let kind = word(header, 2);
     if flags & (ROUTING | VERSION) != 0 {
-        return Err(Stop::Other);
+        return Err(Stop::Unread(Unread::EtherType(kind)));
     }
     let mut rest = tunnel.after(if flags & CHECKSUM == 0 { 4 } else { 8 })?;
     let mut key = 0;
@@ -56,19 +65,66 @@ fn gre<'p>(tunnel: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Sto
         rest = rest.after(4)?;
     }
     around.add(Layer::Gre, key);
-    Ok((word(header, 2), rest))
+    match kind {
+        MIRRORED if flags & SEQUENCE != 0 => Ok((ether_type::ETHERNET, rest.after(8)?)),
+        MIRRORED => Ok((ether_type::ETHERNET, rest)),
+        _ => Ok((kind, rest)),
+    }
 }
 
 /// Reads the tunnels that use UDP. Any program may use their ports: a header that is not theirs is a plain datagram's.
 fn in_datagram<'p>(datagram: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop> {
-    let port = word(datagram.head::<8>()?, 2);
+    let header = datagram.head::<8>()?;
     let tunnel = datagram.after(8)?;
-    match port {
+    match tunnel_port(header) {
         VXLAN | OLD_VXLAN => vxlan(tunnel, around),
         GENEVE => geneve(tunnel, around),
         GTP => gtp(tunnel, around),
+        GRE_IN_UDP => gre(tunnel, around),
+        CAPWAP => access_point(tunnel),
+        AYIYA => anything(tunnel, around),
+        port @ (1701 | 3544 | 4341 | 4790 | 6635) => Err(Stop::Unread(Unread::Port(port))),
         _ => Err(Stop::Udp),
     }
+}
+
+/// Returns the port of UDP that a tunnel is known by: that of the receiver, or of a server that answers.
+pub(super) fn tunnel_port(header: &[u8]) -> u16 {
+    let [source, destination] = [0, 2].map(|at| word(header, at));
+    if matches!(source, CAPWAP | AYIYA) { source } else { destination }
+}
+
+/// Reads the header of CAPWAP's data (RFC 5415, 4.3), whose first byte says whether DTLS hides it.
+fn access_point(tunnel: View<'_>) -> Result<(u16, View<'_>), Stop> {
+    const PLAIN: u8 = 0;
+    const DTLS: u8 = 1;
+    const IS_WIRELESS: u8 = 0x01;
+    const IS_FRAGMENT: u8 = 0x80;
+    const KEEPS_ALIVE: u8 = 0x08;
+    let header = head_of::<8>(tunnel)?;
+    let length = usize::from(header[1] >> 3) * 4;
+    match header[0] {
+        DTLS => return Err(Stop::Encrypted),
+        PLAIN if length >= header.len() && header[3] & KEEPS_ALIVE == 0 => {}
+        _ => return Err(Stop::Udp),
+    }
+    if header[3] & IS_FRAGMENT != 0 {
+        return Err(if word(header, 6) >> 3 == 0 { Stop::FirstFragment } else { Stop::LaterFragment });
+    }
+    let frame = tunnel.after(length)?;
+    if header[2] & IS_WIRELESS != 0 { Ok((ether_type::WIRELESS, frame)) } else { Ok((ether_type::ETHERNET, frame)) }
+}
+
+/// Reads the header of "anything in anything" (draft-massar-v6ops-ayiya-02, 4), with an identity and a signature.
+fn anything<'p>(tunnel: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop> {
+    const FORWARD: u8 = 1;
+    let [identity, signature, operation, next] = *head_of::<4>(tunnel)?;
+    if operation & 0x0F != FORWARD || !matches!(next, IPV4 | IPV6) {
+        return Err(Stop::Udp);
+    }
+    around.add(Layer::Ip, 0);
+    let length = 8 + (1 << (identity >> 4)) + usize::from(signature >> 4) * 4;
+    Ok((ether_type::IPV4, tunnel.after(length)?))
 }
 
 /// Reads VXLAN's header (RFC 7348, 5).

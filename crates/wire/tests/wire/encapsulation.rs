@@ -133,7 +133,117 @@ fn the_same_segment_is_found_behind_every_link() {
     assert_eq!(read(9, &[&[0xC0, 0x21], &plain()[..]].concat()), Captured::Other, "LCP");
     assert_eq!(read(147, &plain()), Captured::Other);
     assert!([0, 1, 9, 10, 12, 14, 101, 108, 113, 228, 229, 276].map(LinkType).into_iter().all(is_known));
-    assert!(![2, 105, 127, 147].map(LinkType).into_iter().any(is_known));
+    assert!(![2, 119, 147, 195].map(LinkType).into_iter().any(is_known));
+}
+
+/// The header of a data frame of 802.11, from a station to an access point, and that of LLC/SNAP.
+fn wireless(kind: u8, flags: u8, rest: &[u8]) -> Vec<u8> {
+    [&[kind, flags, 0, 0], &[2; 18][..], &[0, 0], rest, &SNAP, &plain()].concat()
+}
+
+const SNAP: [u8; 8] = [0xAA, 0xAA, 0x03, 0, 0, 0, 0x08, 0x00];
+
+#[test]
+fn rarer_links_are_read() {
+    let expected = segment(101, &plain());
+    let bare = |link, head: &[u8]| {
+        assert!(is_known(LinkType(link)), "{link}");
+        assert_eq!(segment(link, &[head, &plain()].concat()), expected, "{link}");
+    };
+    bare(50, &[0xFF, 0x03, 0x00, 0x21]);
+    bare(104, &[0x0F, 0x00, 0x08, 0x00]);
+    bare(
+        117,
+        &[
+            61, 2, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4,
+            4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 0, 0, 0,
+        ],
+    );
+    bare(239, &[2, 0, 0, 7, 8, 0, 1, 0, 8, 0, 1, 0, 5, 0, 10, 0, 0, 0, 0, 0, 58, 0, 9, 0]);
+    bare(239, &[2, 0, 0, 7, 0, 8, 0, 1, 8, 0, 1, 0, 0, 58, 0, 9]);
+    bare(240, &[&[9, 9, 9, 9], &[2; 12][..], &[8, 0]].concat());
+    bare(242, &[&[7; 40], &[8, 0, 0, 0][..]].concat());
+    let session = segment(51, &[&[0x11, 0, 0, 5, 0, 72, 0x00, 0x21], &plain()[..]].concat());
+    assert_eq!(Segment { network: 0, ..session }, expected);
+    for frame in [
+        wireless(0x08, 0x01, &[]),
+        wireless(0x08, 0x03, &[2; 6]),
+        wireless(0x88, 0x01, &[0, 0]),
+        wireless(0x88, 0x83, &[2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0]),
+    ] {
+        assert_eq!(segment(105, &frame), expected);
+        assert_eq!(segment(127, &[&[0, 0, 9, 0, 0, 0, 0, 0, 7], &frame[..]].concat()), expected);
+    }
+    assert_eq!(read(105, &wireless(0x08, 0x41, &[])), Captured::Encrypted);
+    assert_eq!(read(105, &wireless(0x80, 0x00, &[])), Captured::Other, "a beacon");
+    assert_eq!(read(105, &wireless(0xC8, 0x01, &[])), Captured::Other, "it has no data");
+    assert_eq!(read(239, &[2, 0, 0, 7, 0, 0, 1, 0]), Captured::Malformed);
+}
+
+#[test]
+fn tags_of_bridges_and_frames_with_a_length_are_followed() {
+    let length = (SNAP.len() + plain().len()) as u16;
+    let logical = [&SNAP, &plain()[..]].concat();
+    let plainly = in_ethernet(0x0800, &plain());
+    assert_eq!(in_ethernet(length, &logical), plainly);
+    assert_eq!(in_ethernet(length, &[&[0xAA, 0xAA, 0x03, 0, 0, 0xF8], &logical[6..]].concat()), plainly);
+    assert_eq!(in_ethernet(length, &[&[0x06, 0x06, 0x03], &plain()[..]].concat()), plainly);
+    let tagged = in_ethernet(0x8100, &[&[0, 7], &length.to_be_bytes()[..], &logical].concat());
+    assert_eq!(tagged.network, in_ethernet(0x8100, &[&[0, 7, 0x08, 0x00], &plain()[..]].concat()).network);
+    assert_eq!(read(1, &ethernet(38, &[0x42; 46])), Captured::Other, "a spanning tree");
+    // 802.1BR, VN-Tag, HSR.
+    for (kind, tag) in [(0x893F, &[0x20, 1, 0, 2, 0, 0][..]), (0x8926, &[0, 1, 0x80, 2]), (0x892F, &[0, 60, 0, 9])] {
+        assert_eq!(in_ethernet(kind, &[tag, &[8, 0], &plain()].concat()), plainly, "{kind:x}");
+    }
+    let instance = |id: u8| [&[0, 0, 0, id], &ethernet(0x0800, &plain())[..]].concat();
+    let [one, other] = [1, 2].map(|id| in_ethernet(0x88E7, &instance(id)).network);
+    assert!(one != other && one != 0 && other != 0);
+    assert_eq!(read(1, &ethernet(0x88E5, &[0; 60])), Captured::Encrypted);
+}
+
+#[test]
+fn tunnels_of_access_points_caches_and_brokers_are_followed() {
+    let expected = plain();
+    let found = |packet: &[u8], overhead: u16| {
+        let found = segment(101, packet);
+        assert_eq!((found.payload, found.overhead, found.hops_left), (10, overhead, 63));
+    };
+    let gre = |kind: u16, rest: &[u8]| v4(47, &[&[0, 0], &kind.to_be_bytes()[..], rest].concat());
+    found(&gre(0x883E, &expected), 24);
+    found(&gre(0x883E, &[&[0, 1, 2, 3], &expected[..]].concat()), 28);
+    found(&gre(0x8210, &wireless(0x08, 0x03, &[2; 6])), 62);
+    found(&gre(0x88BE, &ethernet(0x0800, &expected)), 38);
+    let mirrored = [&[0x10, 0, 0x88, 0xBE, 0, 0, 0, 1, 0x10, 7, 0, 0, 0, 0, 0, 0], &ethernet(0x0800, &expected)[..]];
+    found(&v4(47, &mirrored.concat()), 50);
+    found(&v4(17, &udp(4754, &[&[0x80, 0, 8, 0, 9, 9, 9, 9], &expected[..]].concat())), 36);
+    let access = |head: [u8; 8], frame: &[u8]| udp(5247, &[&head[..], frame].concat());
+    found(&v4(17, &access([0, 0x10, 2, 0, 0, 0, 0, 0], &ethernet(0x0800, &expected))), 50);
+    let to_station = access([0, 0x10, 3, 0, 0, 0, 0, 0], &wireless(0x08, 0x02, &[]));
+    found(&v4(17, &to_station), 68);
+    let back = [&[0x14, 0x7F, 0x30, 0x39], &to_station[4..]].concat();
+    found(&v4(17, &back), 68);
+    let fragment = |offset| access([0, 0x10, 2, 0x80, 0, 0, offset, 0], &ethernet(0x0800, &expected));
+    assert_eq!(read(101, &v4(17, &fragment(0))), Captured::FirstFragment);
+    assert_eq!(read(101, &v4(17, &fragment(1))), Captured::LaterFragment);
+    assert_eq!(read(101, &v4(17, &udp(5247, &[1, 0, 0, 0, 23, 0, 0, 0]))), Captured::Encrypted);
+    let broker = [&[0x41, 0x52, 0x11, 41, 0, 0, 0, 0], &[9; 36][..], &v6(6, &tcp())].concat();
+    let six = segment(101, &v4(17, &udp(5072, &broker)));
+    assert_eq!((six.overhead, six.identification), (72, None));
+}
+
+#[test]
+fn headers_that_are_not_understood_are_named() {
+    let unread = |captured: Captured| match captured {
+        Captured::Unread(unread) => unread.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(unread(read(1, &ethernet(0x22F3, &[0; 60]))), "TRILL (Ethernet type 0x22f3)");
+    assert_eq!(unread(read(1, &ethernet(0x1234, &[0; 60]))), "Ethernet type 0x1234");
+    assert_eq!(unread(read(101, &v4(97, &[0; 60]))), "EtherIP (IP protocol 97)");
+    assert_eq!(unread(read(101, &v4(17, &udp(1701, &[0; 60])))), "L2TP (UDP port 1701)");
+    assert_eq!(unread(read(101, &v4(47, &[0x30, 0x01, 0x88, 0x0B, 0, 0, 0, 0]))), "PPP in GRE (Ethernet type 0x880b)");
+    assert_eq!(LinkType(195).to_string(), "IEEE802_15_4_WITHFCS (195)");
+    assert_eq!(LinkType(60_000).to_string(), "60000");
 }
 
 #[test]
@@ -202,12 +312,11 @@ fn tunnels_are_followed_to_the_innermost_segment() {
 
 #[test]
 fn datagrams_to_the_ports_of_tunnels_that_are_none_are_datagrams() {
-    for port in [53, 4789, 8472, 6081, 2152] {
+    for port in [53, 4789, 8472, 6081, 2152, 5247, 5072] {
         for payload in [&[][..], &[0xC7; 7], &[0xC7; 40]] {
             assert_eq!(read(101, &v4(17, &udp(port, payload))), Captured::Udp, "{port}");
         }
     }
-    assert_eq!(read(101, &v4(47, &[0x30, 0x01, 0x88, 0x0B, 0, 0, 0, 0])), Captured::Other, "PPTP");
     assert_eq!(read(101, &v4(1, &[8, 0, 0, 0])), Captured::Other);
 }
 
