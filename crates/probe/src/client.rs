@@ -519,7 +519,7 @@ impl Session<'_> {
             }
             self.check_transfer(report);
             if let Err(silent) = self.check_silence() {
-                self.finished = self.progress.take().map(Progress::finish);
+                self.break_off(report);
                 self.client.interrupt();
                 self.say_goodbye().await;
                 return Err(silent.into());
@@ -568,9 +568,7 @@ impl Session<'_> {
             }
             ClientAction::Finished(results) => return Ok(Some(results)),
             ClientAction::Failed(error) => {
-                if let Some(progress) = self.progress.take() {
-                    self.finished = Some(progress.finish());
-                }
+                self.break_off(report);
                 return Err(Broken::Protocol(error));
             }
         }
@@ -771,6 +769,14 @@ impl Session<'_> {
         let last = self.progress.as_mut().map(Progress::end).unwrap_or_default();
         self.note(last, report);
         self.client.transfer_finished(self.now());
+    }
+
+    /// Ends a transfer that cannot go on, and keeps what was counted of it, its last interval too.
+    fn break_off(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
+        if let Some(mut progress) = self.progress.take() {
+            self.note(progress.end(), report);
+            self.finished = Some(progress.finish());
+        }
     }
 
     fn note(&mut self, passed: Vec<Interval>, report: &mut dyn FnMut(TestEvent<'_>)) {
