@@ -112,6 +112,13 @@ pub fn figures(measured: &Measurement, style: Style) -> String {
     text
 }
 
+/// Returns the result of one of many runs in one line: `2026-11-28T16:33:05+01:00  323 Mbit/s, RTT 100 ms idle …`, which
+/// began at the local time `at`; and why it may not be judged.
+pub fn measurement_line(measured: &Measurement, at: &str) -> String {
+    let broken: String = measured.validity.broken.iter().map(|why| format!("; not valid: {why}")).collect();
+    format!("{at}  {}{broken}\n", status(measured))
+}
+
 /// The status line of a measurement: `323 Mbit/s, RTT 100 ms idle and 101 ms loaded, limited by send-buffer`.
 fn status(measured: &Measurement) -> String {
     let median = |stats: Option<RttStats>| stats.map_or_else(|| "unknown".to_owned(), |stats| round_trip(stats.median));
