@@ -25,6 +25,7 @@ mod udp_sender;
 
 pub use files::{StorageConfig, open_file};
 pub use lane::{Channel, Lane, Role, StreamCount};
+pub use pace::Allowance;
 pub use plan::TransferPlan;
 pub use prepare::{Local, PrepareError, apply_options, prepare, prepare_udp, read_back};
 pub use sampler::thin_out;

@@ -20,6 +20,8 @@ pub struct TransferPlan {
     pub rate: Option<BitRate>,
     /// Writes in a row when `rate` permits one; one if not set.
     pub burst: Option<u16>,
+    /// True if a sender of datagrams that is behind `rate` sends all that is due at once.
+    pub catches_up_at_once: bool,
     /// The method by which a TCP sender fills its socket.
     pub writer: Writer,
     /// True if a TCP sender's socket may hold little that is unsent until the other end has acknowledged much, and a
@@ -56,6 +58,7 @@ impl TransferPlan {
             whole_blocks: true,
             rate: request.rate,
             burst: request.burst,
+            catches_up_at_once: request.catches_up_at_once,
             writer: request.writer,
             bounds_unsent: false,
             sendfile: request.sendfile,

@@ -57,8 +57,7 @@ fn send_from(
     let mut unsent = plan.bounds_unsent.then(UnsentBound::now);
     let stopped = || shared.stopped(Role::Sender);
     let mut room = Room::of(plan.writer, SockRef::from(socket).tcp_mss().unwrap_or_default());
-    // A byte stream has no shape of its own that making up for a delay could spoil.
-    let mut allowance = Allowance::new(plan, u64::MAX);
+    let mut allowance = Allowance::of_bytes(plan);
     let mut grant = Grant::of(plan, shared);
     while !stopped() {
         if let Some(unsent) = &mut unsent {

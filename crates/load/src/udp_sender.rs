@@ -17,11 +17,6 @@ use crate::pace::Allowance;
 use crate::plan::TransferPlan;
 use crate::shared::{POLL_INTERVAL, Shared, length, pattern, wait};
 
-/// Datagrams in a row to make up for a delay: a queue on the path that is meant for this rate holds so many, and at a
-/// high rate what comes in so much time. iperf3 looks whether something is due once in that time.
-const MAX_LATE: u64 = 8;
-const MAX_DELAY: Span = Span::from_millis(1);
-
 /// Bytes that are handed to the kernel at once: more than that brings nothing, and drives the data from the cache.
 const MAX_AT_ONCE: usize = 256 * 1024;
 
@@ -38,7 +33,7 @@ pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &
     let plan = TransferPlan { block: plan.block.max(ByteCount::new(MIN_PAYLOAD as u64)), ..*plan };
     let size = plan.block.get();
     let mut train = Train::new(socket, shared, &plan);
-    let mut allowance = Allowance::new(&plan, most_late(&plan));
+    let mut allowance = Allowance::of_datagrams(&plan);
     let mut absence = Absence::default();
     while !stopped() {
         let allowed = (allowance.wait(stopped) / size).min(train.most());
@@ -66,12 +61,6 @@ pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &
         }
     }
     Ok(())
-}
-
-/// Datagrams that may go in a row to make up for a delay.
-fn most_late(plan: &TransferPlan) -> u64 {
-    let due = plan.rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in(MAX_DELAY));
-    MAX_LATE.max(due.get() / plan.block.get())
 }
 
 /// Datagrams that are sent together.
@@ -189,7 +178,6 @@ impl Absence {
 mod tests {
     use super::*;
     use fullpipe_record::Request;
-    use fullpipe_units::BitRate;
 
     #[test]
     fn a_path_that_takes_no_datagrams_to_be_cut_gets_each_by_itself() {
@@ -208,15 +196,6 @@ mod tests {
             assert_eq!(right.recv(&mut [0; 2_000]).unwrap(), 1_000);
         }
         assert_eq!(shared.take_notes().len(), 1);
-    }
-
-    #[test]
-    fn a_fast_sender_makes_up_for_a_millisecond() {
-        let plan = |mbps| {
-            let request = Request { block: ByteCount::new(1_250), ..Request::default() };
-            TransferPlan { rate: Some(BitRate::from_mbps(mbps)), ..TransferPlan::of(&request, None) }
-        };
-        assert_eq!([1, 80, 95, 600].map(|mbps| most_late(&plan(mbps))), [8, 8, 9, 60]);
     }
 
     #[test]

@@ -139,7 +139,8 @@ fn datagrams_go_both_ways_on_one_transfer() {
     let there = vec![lane(upload.1, Role::Receiver), lane(download.1, Role::Sender)];
     let (here, there) = (Transfer::start(here, of(500)).unwrap(), Transfer::start(there, of(700)).unwrap());
     assert!(within(TIMEOUT, || received(&here) == 700 && received(&there) == 500));
-    assert!(here.has_sent_all() && there.has_sent_all() && here.is_drained());
+    // A sender ends once the datagram after the last would be due.
+    assert!(within(TIMEOUT, || here.has_sent_all() && there.has_sent_all()) && here.is_drained());
     let (here, there) = (here.finish().totals.streams, there.finish().totals.streams);
     assert_eq!((here[0].datagrams_sent, there[0].datagrams.received), (500, 500));
     assert_eq!((there[1].datagrams_sent, here[1].datagrams.received), (700, 700));

@@ -169,8 +169,10 @@ fn start(
     let result = runtime.block_on(run(destination, request, interrupt, report, is_close));
     // A name server that does not answer blocks a thread of the runtime, which is not waited for.
     runtime.shutdown_background();
-    let validity = witness.map(PathWitness::finish).unwrap_or_default();
-    Ok(Measurement { validity, ..result? })
+    let over_path = witness.map(PathWitness::finish).unwrap_or_default();
+    let mut measurement = result?;
+    measurement.validity = over_path.with_reasons(measurement.validity.broken);
+    Ok(measurement)
 }
 
 async fn run(
@@ -522,7 +524,7 @@ impl Session<'_> {
             }
             self.check_transfer(report);
             if let Err(silent) = self.check_silence() {
-                self.finished = self.progress.take().map(Progress::finish);
+                self.break_off(report);
                 self.client.interrupt();
                 self.say_goodbye().await;
                 return Err(silent.into());
@@ -571,9 +573,7 @@ impl Session<'_> {
             }
             ClientAction::Finished(results) => return Ok(Some(results)),
             ClientAction::Failed(error) => {
-                if let Some(progress) = self.progress.take() {
-                    self.finished = Some(progress.finish());
-                }
+                self.break_off(report);
                 return Err(Broken::Protocol(error));
             }
         }
@@ -774,6 +774,14 @@ impl Session<'_> {
         let last = self.progress.as_mut().map(Progress::end).unwrap_or_default();
         self.note(last, report);
         self.client.transfer_finished(self.now());
+    }
+
+    /// Ends a transfer that cannot go on, and keeps what was counted of it, its last interval too.
+    fn break_off(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
+        if let Some(mut progress) = self.progress.take() {
+            self.note(progress.end(), report);
+            self.finished = Some(progress.finish());
+        }
     }
 
     fn note(&mut self, passed: Vec<Interval>, report: &mut dyn FnMut(TestEvent<'_>)) {

@@ -15,7 +15,7 @@ use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::iperf2::{Datagram, HEADER_LENGTH, Header, Report};
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_lab::PathWitness;
-use fullpipe_load::{Channel, Lane, Role, Transfer, TransferPlan, prepare, prepare_udp, read_back};
+use fullpipe_load::{Allowance, Channel, Lane, Role, Transfer, TransferPlan, prepare, prepare_udp, read_back};
 use fullpipe_record::{
     Buffer, Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport, RunTotals,
     Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Transport, steady,
@@ -28,7 +28,7 @@ use crate::destination::Destination;
 use crate::error::ProbeError;
 use crate::placement::go_near;
 use crate::progress::all_broke;
-use crate::summary::{new_id, round_trips, this_host};
+use crate::summary::{new_id, round_trips, this_host, unmet_rate};
 
 /// Timeout for the last bytes of a TCP upload to be acknowledged.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -61,9 +61,6 @@ const MAX_REFUSAL: Duration = Duration::from_secs(1);
 /// of other streams meanwhile.
 const STAGGER: Duration = Duration::from_millis(2);
 
-/// Datagrams by which a sender may fall behind its schedule and still catch up.
-const MAX_LATE: u64 = 8;
-
 /// Measures an upload to an iperf2 server. An interrupt ends it cleanly; the measurement then holds what was counted so
 /// far.
 ///
@@ -95,6 +92,8 @@ pub fn measure_iperf2(
         read: ByteCount::ZERO,
         carried: upload.carried,
     };
+    let unmet = unmet_rate(&request, Direction::Upload, summary.sent, upload.watched.to);
+    let unmet: Vec<String> = unmet.filter(|_| upload.broken_off.is_none()).into_iter().collect();
     let measurement = Measurement {
         id: new_id(),
         started: format!("{started:.3}"),
@@ -125,7 +124,7 @@ pub fn measure_iperf2(
         interrupted: upload.watched.interrupted,
         broken_off: upload.broken_off,
         warnings: Vec::new(),
-        validity: witness.map(PathWitness::finish).unwrap_or_default(),
+        validity: witness.map(PathWitness::finish).unwrap_or_default().with_reasons(unmet),
     };
     Ok(measurement.bounded())
 }
@@ -446,7 +445,7 @@ struct Shared {
     /// Bytes that may still be sent; [`u64::MAX`] without a limit.
     budget: AtomicU64,
     block: usize,
-    rate: Option<BitRate>,
+    plan: TransferPlan,
 }
 
 /// One stream of datagrams; its thread returns the report of the server, if there was one.
@@ -476,7 +475,7 @@ fn over_udp(
         stop: AtomicBool::new(false),
         budget: AtomicU64::new(request.bytes.map_or(u64::MAX, ByteCount::get)),
         block: request.block.get() as usize,
-        rate: request.rate.filter(|rate| *rate != BitRate::ZERO),
+        plan: TransferPlan::of(request, None),
     });
     let opened = (0..request.streams).map(|stream| bind(destination, address, request, stream));
     let (sockets, found): (Vec<_>, Vec<_>) = opened.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
@@ -591,25 +590,15 @@ struct DatagramStream {
 impl DatagramStream {
     /// Sends datagrams on schedule until the budget is used up or the transfer is stopped.
     fn send_all(&mut self, shared: &Shared) -> io::Result<()> {
-        let gap = shared.rate.map_or(Span::ZERO, |rate| rate.time_for(ByteCount::new(shared.block as u64)));
-        let origin = Instant::now();
-        let mut due = Span::ZERO;
-        loop {
-            let now: Span = origin.elapsed().into();
-            if now < due {
-                let wait = Duration::from_nanos((due - now).as_nanos()).min(POLL_INTERVAL);
-                thread::sleep(wait);
-                if shared.stop.load(Ordering::Relaxed) {
-                    return Ok(());
-                }
-                continue;
-            }
-            let Some(length) = shared.next() else { return Ok(()) };
+        let mut allowance = Allowance::of_datagrams(&shared.plan);
+        while allowance.wait(|| shared.stop.load(Ordering::Relaxed)) > 0 {
+            let Some(length) = shared.next() else { break };
             self.number += 1;
             self.send(self.number, length)?;
             self.count(length);
-            due = (due + gap).max(now.saturating_sub(gap * MAX_LATE));
+            allowance.taken(shared.block as u64);
         }
+        Ok(())
     }
 
     /// Repeats the last datagram until the server answers with its report; `None` if it does not in [`MAX_REPORT`].

@@ -17,6 +17,8 @@ pub(crate) struct Mark {
     pub(crate) totals: Totals,
     /// Retransmissions by stream; empty if the kernel does not count them.
     pub(crate) retransmits: Vec<SegCount>,
+    /// Bytes that the other end has acknowledged, by stream; empty if the kernel does not count them.
+    pub(crate) acknowledged: Vec<ByteCount>,
 }
 
 /// A transfer and the marks taken of it.
@@ -79,6 +81,7 @@ impl Progress {
         let started = Mark {
             totals: Totals { at: Span::ZERO, streams: vec![StreamCount::default(); ways.len()] },
             retransmits: vec![SegCount::ZERO; ways.len()],
+            acknowledged: vec![ByteCount::ZERO; ways.len()],
         };
         let boundaries = Boundaries::new(request.interval, Span::ZERO);
         Self {
@@ -376,8 +379,13 @@ impl Progress {
 
     /// Returns a mark of this moment, in which `samples` were taken: kept ones come less and less often.
     fn mark_with(&self, samples: &[Sample]) -> Mark {
-        let retransmits: Option<Vec<SegCount>> = samples.iter().map(|sample| sample.tcp.total_retrans).collect();
-        Mark { totals: self.transfer.totals(), retransmits: retransmits.unwrap_or_default() }
+        let retransmits: Option<_> = samples.iter().map(|sample| sample.tcp.total_retrans).collect();
+        let acknowledged: Option<_> = samples.iter().map(|sample| sample.tcp.bytes_acked).collect();
+        Mark {
+            totals: self.transfer.totals(),
+            retransmits: retransmits.unwrap_or_default(),
+            acknowledged: acknowledged.unwrap_or_default(),
+        }
     }
 
     /// Returns the intervals that end at `boundary`; they end now, which is a little later.
@@ -483,6 +491,11 @@ impl Finished {
     /// Returns the retransmissions of each stream; empty if unknown.
     pub(crate) fn retransmits(&self) -> Vec<SegCount> {
         differences(&self.from.retransmits, &self.to.retransmits, SegCount::saturating_sub)
+    }
+
+    /// Returns the bytes of each stream that the other end acknowledged; empty if unknown.
+    pub(crate) fn acknowledged(&self) -> Vec<ByteCount> {
+        differences(&self.from.acknowledged, &self.to.acknowledged, ByteCount::saturating_sub)
     }
 
     /// Returns the counts of each stream that was received as datagrams.

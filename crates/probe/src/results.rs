@@ -79,8 +79,13 @@ impl Both<'_> {
         let sends = way == Direction::Upload;
         let here = self.finished.counts()[index];
         let there = self.theirs.streams.iter().find(|result| usize::from(result.stream) == index);
-        let counted = there.map_or_else(|| self.acknowledged(index), |result| result.bytes);
-        let (sent, received) = if sends { (here.bytes, counted) } else { (counted, here.bytes) };
+        let counted = there.map(|result| result.bytes);
+        let (sent, received) = if sends {
+            (here.bytes, counted.unwrap_or_else(|| self.acknowledged(index, here)))
+        } else {
+            // iperf3 has zero as well for what only the other end knows.
+            (counted.unwrap_or_default(), here.bytes)
+        };
         let retransmits = if sends {
             self.finished.retransmits().get(index).copied()
         } else {
@@ -115,14 +120,10 @@ impl Both<'_> {
         exact.copied().or_else(|| Some(there?.datagrams.as_seen()))
     }
 
-    /// Returns the bytes of a stream that were acknowledged while this end counted; zero if this end receives.
-    fn acknowledged(&self, stream: usize) -> ByteCount {
-        let up_to = |moment: Span| {
-            let mut samples = self.finished.rest.samples.iter().rev();
-            let latest = samples.find(|sample| usize::from(sample.stream) == stream && sample.at <= moment);
-            latest.and_then(|sample| sample.tcp.bytes_acked).unwrap_or_default()
-        };
-        up_to(self.finished.to.totals.at).saturating_sub(up_to(self.finished.from.totals.at))
+    /// Returns the bytes of a stream that were acknowledged while this end counted, of those that it sent `here`: the
+    /// kernel also counts those from before, and of the cookie.
+    fn acknowledged(&self, stream: usize, here: StreamCount) -> ByteCount {
+        self.finished.acknowledged().get(stream).map_or(ByteCount::ZERO, |bytes| here.bytes.min(*bytes))
     }
 }
 

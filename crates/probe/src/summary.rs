@@ -8,10 +8,10 @@ use fullpipe_load::Role;
 use fullpipe_record::{
     Buffer, Direction, EndReport, HostIdentity, HostSettings, Interval, LoadTime, Measurement, Peer, Placement,
     Request, ResolvedRequest, RttReport, RttStats, RunTotals, Sample, SocketReadback, Steady, StreamSummary, Summary,
-    TcpInfo, Validity, steady, steady_of_receiver,
+    TcpInfo, Transport, Validity, steady, steady_of_receiver,
 };
 use fullpipe_route::Taken;
-use fullpipe_units::{ByteCount, Span, counted};
+use fullpipe_units::{BitRate, ByteCount, Span, counted};
 
 use crate::destination::Destination;
 use crate::progress::Finished;
@@ -63,6 +63,7 @@ impl Test<'_> {
         let reverse = summaries.next();
         drop(summaries);
         let warnings = self.warnings();
+        let validity = Validity { broken: self.unmet_rates(&streams), ..Validity::default() };
         let started = started(&self.finished);
         let peer = Peer {
             host: self.destination.host.clone(),
@@ -110,7 +111,7 @@ impl Test<'_> {
             interrupted: self.interrupted,
             broken_off: self.broken_off,
             warnings,
-            validity: Validity::default(),
+            validity,
         };
         measurement.bounded()
     }
@@ -130,11 +131,29 @@ impl Test<'_> {
 
     /// Returns the time over which the receiver counted, by its own clock if it reported that.
     fn receiving_time(&self, way: Direction) -> Span {
-        let theirs = self.results.streams.iter().map(|result| result.to.saturating_sub(result.from)).max();
-        match theirs {
-            Some(theirs) if way == Direction::Upload && theirs > Span::ZERO => theirs,
-            _ => self.finished.duration(),
-        }
+        if way == Direction::Upload { self.their_time() } else { None }.unwrap_or_else(|| self.finished.duration())
+    }
+
+    /// Returns why the senders of datagrams did not carry the load asked for. Of a test that broke off, the other end's
+    /// counts are not known.
+    fn unmet_rates(&self, streams: &[StreamSummary]) -> Vec<String> {
+        let directions = self.request.directions().iter().filter(|_| self.broken_off.is_none());
+        let unmet = |way: &Direction| {
+            let sent = streams.iter().filter(|stream| stream.direction == *way).map(|stream| stream.sent).sum();
+            unmet_rate(&self.request, *way, sent, self.sending_time(*way))
+        };
+        directions.filter_map(unmet).collect()
+    }
+
+    /// Returns the time over which the sender counted, by its own clock if it reported that.
+    fn sending_time(&self, way: Direction) -> Span {
+        if way == Direction::Download { self.their_time() } else { None }.unwrap_or_else(|| self.finished.duration())
+    }
+
+    /// Returns the time over which the other end counted, by its own clock; `None` if it is not known.
+    fn their_time(&self) -> Option<Span> {
+        let theirs = self.results.streams.iter().map(|result| result.to.saturating_sub(result.from));
+        theirs.max().filter(|theirs| *theirs > Span::ZERO)
     }
 
     fn best_samples(&self, way: Direction) -> (&[Sample], Role) {
@@ -188,6 +207,26 @@ impl Test<'_> {
         }
         warnings
     }
+}
+
+/// Returns why the sender of datagrams in the direction `way`, which `sent` so much in `time`, did not carry the load of
+/// `request`: it missed the rate by more than 1 %, and by more than a burst. `None` if it met the rate, there is none,
+/// or the test ends by bytes, whose time is not known as exactly.
+pub(crate) fn unmet_rate(request: &Request, way: Direction, sent: ByteCount, time: Span) -> Option<String> {
+    const MAX_SHORTFALL: f64 = 0.01;
+    let is_paced = request.transport == Transport::Udp && request.bytes.is_none();
+    let asked = request.rate.filter(|_| is_paced)?.scaled(f64::from(request.streams));
+    let burst = request.block * (u64::from(request.burst.unwrap_or(1)) * u64::from(request.streams));
+    let missing = asked.bytes_in(time).saturating_sub(sent);
+    let is_met = missing <= burst || missing <= asked.scaled(MAX_SHORTFALL).bytes_in(time);
+    let whose = if way == Direction::Download { "the other" } else { "this" };
+    let offered = BitRate::of(sent, time);
+    (!is_met).then(|| {
+        format!(
+            "{whose} end offered {offered} of the {asked} asked for: its host was too busy, or its network device \
+             takes no more"
+        )
+    })
 }
 
 /// Returns the samples of the end that sent, or else of the receiving end, which is this one where a peer that sends
@@ -264,7 +303,30 @@ pub(crate) fn run_totals(begun: Instant, finished: &Finished, control: Option<&T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_units::BitRate;
+
+    #[test]
+    fn a_rate_that_is_missed_by_more_than_1_percent_is_named() {
+        let rate = Some(BitRate::from_mbps(50));
+        let block = ByteCount::new(1_448);
+        let request = Request { transport: Transport::Udp, rate, block, streams: 2, ..Request::default() };
+        let unmet = |request: &Request, bytes, seconds| {
+            unmet_rate(request, Direction::Upload, ByteCount::new(bytes), Span::from_secs(seconds))
+        };
+        // 100 Mbit/s for 3 s are 37.5 MB.
+        assert_eq!(unmet(&request, 37_130_000, 3), None);
+        let why = unmet(&request, 31_500_000, 3).unwrap();
+        assert!(why.starts_with("this end offered 84 Mbit/s of the 100 Mbit/s asked for: its host was too"), "{why}");
+        // In such a short time a datagram is more than that.
+        let slow = Request { rate: Some(BitRate::from_bps(100_000)), streams: 1, ..request.clone() };
+        assert_eq!(unmet(&slow, 12_500 - 1_448, 1), None);
+        for other in [
+            Request { transport: Transport::Tcp, ..request.clone() },
+            Request { bytes: Some(ByteCount::new(1)), ..request.clone() },
+            Request { rate: None, ..request.clone() },
+        ] {
+            assert_eq!(unmet(&other, 1_448, 3), None);
+        }
+    }
 
     #[test]
     fn a_download_from_a_peer_without_samples_is_judged_by_what_arrived_here() {

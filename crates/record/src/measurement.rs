@@ -490,6 +490,13 @@ impl Validity {
     pub fn is_valid(&self) -> bool {
         self.broken.is_empty()
     }
+
+    /// Returns this validity with more reasons why the result may not be judged.
+    #[must_use]
+    pub fn with_reasons(mut self, reasons: Vec<String>) -> Self {
+        self.broken.extend(reasons);
+        self
+    }
 }
 
 /// One measurement, whole.

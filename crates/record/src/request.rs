@@ -66,6 +66,10 @@ pub struct Request {
     pub rate: Option<BitRate>,
     /// Writes in a row when `rate` permits one; one if not set.
     pub burst: Option<u16>,
+    /// True if a sender of datagrams that has fallen behind `rate` sends all that is due at once, as iperf3 does.
+    /// Without this, it sends at most twice the rate until it has caught up, and gives up what it is more than 100 ms
+    /// behind.
+    pub catches_up_at_once: bool,
     /// Rate at which the kernel paces each stream (`SO_MAX_PACING_RATE`).
     pub pacing: Option<BitRate>,
     /// Socket buffers.
@@ -126,6 +130,7 @@ impl Default for Request {
             block: ByteCount::from_kib(128),
             rate: None,
             burst: None,
+            catches_up_at_once: false,
             pacing: None,
             buffer: Buffer::Automatic,
             congestion: None,

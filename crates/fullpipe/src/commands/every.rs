@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_units::Span;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 
 use crate::failure::{Failure, INTERRUPTED, USAGE};
-use crate::terminal::Terminal;
+use crate::terminal::{Format, Terminal};
 use crate::values::duration;
 
 /// Interval of the checks for Ctrl-C.
@@ -17,6 +19,16 @@ pub(crate) fn interval(text: &str) -> Result<Span, String> {
     let interval = duration(text)?;
     let range = Span::from_secs(1)..=Span::from_secs(366 * 86_400);
     if range.contains(&interval) { Ok(interval) } else { Err("the interval must be from 1 s to a year".to_owned()) }
+}
+
+/// Returns the local time of an RFC 3339 timestamp, with its offset from UTC; the time now if it is none.
+pub(crate) fn local_time(timestamp: &str) -> String {
+    let moment = timestamp.parse::<Timestamp>().map(|moment| moment.to_zoned(TimeZone::system()));
+    stamp(&moment.unwrap_or_else(|_| Zoned::now()))
+}
+
+fn stamp(moment: &Zoned) -> String {
+    moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }
 
 /// Runs `once` at each interval, from now on, until the user interrupts. A run that fails is reported, and the next one
@@ -35,6 +47,9 @@ pub(crate) fn repeat(
     loop {
         match once() {
             Err(failure) if [INTERRUPTED, USAGE].contains(&failure.code) => return Err(failure),
+            Err(failure) if terminal.format() == Format::Text && !failure.message.is_empty() => {
+                Terminal::print_error(&format!("{}  {}", stamp(&Zoned::now()), failure.message));
+            }
             Err(failure) => terminal.failure(&failure),
             Ok(()) => {}
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use fullpipe_record::Document;
-use fullpipe_store::{Kept, Location, NewDocument, Store, StoreError};
+use fullpipe_store::{Filter, Kept, Location, NewDocument, Store, StoreError};
 use jiff::Timestamp;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -124,8 +124,27 @@ impl KeepArguments {
         self.no_store
     }
 
-    /// Keeps what a command measured. A user reads of an archive that does not take it, and the command goes on.
+    /// Keeps what a command measured, as [`KeepArguments::keep_as_asked`] does. The first result of a kind that is kept
+    /// without being asked for is announced: another command may have made the archive.
     pub(crate) fn keep(&self, document: &Document, terminal: &Terminal) {
+        if let Some(place) = self.unannounced(document) {
+            let message = format!("kept in {place}, as all such results are from now on; --no-store keeps none");
+            terminal.notice(&message);
+        }
+        self.keep_as_asked(document, terminal);
+    }
+
+    /// Returns the archive that is about to get its first result of this kind, although the user has not named it.
+    fn unannounced(&self, document: &Document) -> Option<Location> {
+        let wanted = self.wanted().ok()?.filter(|wanted| !wanted.is_named)?;
+        let kind = NewDocument::of(document, Timestamp::now()).into_iter().next()?.head.kind;
+        let filter = Filter { kind: Some(kind), limit: Some(1), ..Filter::default() };
+        let is_first = wanted.open().ok()??.list(&filter).ok()?.is_empty();
+        is_first.then_some(wanted.place)
+    }
+
+    /// Keeps what a command measured. A user reads of an archive that does not take it, and the command goes on.
+    pub(crate) fn keep_as_asked(&self, document: &Document, terminal: &Terminal) {
         match self.put(document) {
             Ok(kept) if kept.is_empty() => {}
             Ok(kept) => tracing::info!("{} kept in the archive", kept.len()),

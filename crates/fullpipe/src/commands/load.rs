@@ -382,6 +382,7 @@ impl Load {
             block,
             rate,
             burst: self.amount.bitrate.and_then(|offer| offer.burst),
+            catches_up_at_once: false,
             pacing: self.packet.fq_rate,
             buffer,
             congestion: self.tcp.congestion.clone(),

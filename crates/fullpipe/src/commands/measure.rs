@@ -13,7 +13,7 @@ use fullpipe_units::{BitRate, Span};
 
 use crate::commands::Run;
 use crate::commands::capture::{CaptureArgument, with_capture};
-use crate::commands::every::{interval, repeat};
+use crate::commands::every::{interval, local_time, repeat};
 use crate::commands::keep::KeepArguments;
 use crate::commands::live::{Interrupts, LiveArgument, draw};
 use crate::commands::load::{Load, Reach};
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     load: Load,
     /// Measure again and again, until Ctrl-C, and keep each result: 30s, 1h
     ///
-    /// Makes the archive if there is none. `fullpipe history` shows what changed.
+    /// One line for each run. Makes the archive if there is none. `fullpipe history` shows what changed.
     #[arg(
         long,
         value_parser = interval,
@@ -110,10 +110,11 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
         return ramp::run(ramp, arguments.bandwidth, (&destination, &request), &consent, live, terminal);
     }
     consent(&request)?;
-    let once = || measure_once(arguments, &destination, &request, &interrupts, terminal);
-    let Some(every) = arguments.every else { return once() };
+    let Some(every) = arguments.every else {
+        return measure_once(arguments, &destination, &request, &interrupts, terminal);
+    };
     arguments.archive.require()?;
-    repeat(every, flag, terminal, &once)
+    repeat(every, flag, terminal, &|| measure_once(arguments, &destination, &request, &interrupts, terminal))
 }
 
 fn measure_once(
@@ -134,10 +135,13 @@ fn measure_once(
     let page = || MeasurementPage::new(&destination.host, request, arguments.bandwidth);
     let picture = arguments.live.start(page, interrupts)?;
     let mut progress = |interval: &Interval| {
-        if let Some(head) = head.take() {
-            terminal.progress(&format!("{head}\n"));
+        // One of many runs is a single line.
+        if arguments.every.is_none() {
+            if let Some(head) = head.take() {
+                terminal.progress(&format!("{head}\n"));
+            }
+            terminal.progress(&format!("{}\n", report::interval_line(request, interval, style)));
         }
-        terminal.progress(&format!("{}\n", report::interval_line(request, interval, style)));
         terminal.event(&Event::Interval(Box::new(interval.clone())));
     };
     let measured = match picture {
@@ -146,7 +150,7 @@ fn measure_once(
         None => measure(destination, request, flag, &mut progress),
     };
     let measurement = judged(Measurement { route, ..measured? }, arguments.bandwidth);
-    finish(with_capture(measurement, recording, arguments.bandwidth), &arguments.archive, terminal)
+    finish(with_capture(measurement, recording, arguments.bandwidth), arguments, terminal)
 }
 
 /// Asks for consent before UDP load that displaces other traffic leaves this host.
@@ -190,11 +194,16 @@ fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
 }
 
 /// Prints what there is, also of a test that broke off.
-fn finish(measurement: Measurement, keep: &KeepArguments, terminal: &Terminal) -> Result<(), Failure> {
+fn finish(measurement: Measurement, arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     let (interrupted, is_valid) = (measurement.interrupted, measurement.validity.is_valid());
     let exit_code = if interrupted { INTERRUPTED } else { FAILED };
     let error = measurement.broken_off.clone().map(|message| ErrorReport { message, exit_code });
-    terminal.result(&report::measurement(&measurement, terminal.style()));
+    let is_repeated = arguments.every.is_some();
+    terminal.result(&if is_repeated {
+        report::measurement_line(&measurement, &local_time(&measurement.started))
+    } else {
+        report::measurement(&measurement, terminal.style())
+    });
     terminal.event(&Event::Measurement(Box::new(measurement.clone())));
     if let Some(error) = &error {
         Terminal::print_error(&error.message);
@@ -205,7 +214,11 @@ fn finish(measurement: Measurement, keep: &KeepArguments, terminal: &Terminal) -
     }
     let document = Document::new(content).with_error(error.clone());
     terminal.document(&document);
-    keep.keep(&document, terminal);
+    if is_repeated {
+        arguments.archive.keep_as_asked(&document, terminal);
+    } else {
+        arguments.archive.keep(&document, terminal);
+    }
     match (error, interrupted) {
         (Some(error), _) => Err(Failure::already_printed(error.exit_code)),
         (None, true) => Err(Failure::already_printed(INTERRUPTED)),

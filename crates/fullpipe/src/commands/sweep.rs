@@ -260,7 +260,7 @@ impl SweepArguments {
         let document = Document::new(Content::Sweep { sweep: Box::new(done) });
         terminal.document(&document);
         if archive.is_on {
-            self.archive.keep(&document, terminal);
+            self.archive.keep_as_asked(&document, terminal);
         }
         archive.note_waiting(plan.fixed());
         match (interrupted, has_answer) {

@@ -154,7 +154,7 @@ fn measurements_at_an_interval_end_cleanly() {
     let user = User::new();
     let (_server, port) = server();
     let mut command = user.command(&["measure", "127.0.0.1", "-p", &port, "-t", "0.2", "-b", "9M", "--every", "1"]);
-    let running = Running::start(&mut command);
+    let running = Running::start(command.env("TZ", "NPT-5:45"));
     assert!(within(Duration::from_secs(30), || user.0.path().join("fullpipe/archive.db").exists()));
     assert!(
         within(Duration::from_secs(30), || user.run(&["store", "list"]).status.success() && user.stored().len() > 1)
@@ -162,6 +162,33 @@ fn measurements_at_an_interval_end_cleanly() {
     running.interrupt();
     let output = running.finish(Duration::from_secs(20));
     assert_eq!((output.status.code(), output.stderr.len()), (Some(130), 0), "{output:?}");
+    // One line a run, which begins with its local time.
+    let lines = text(&output);
+    assert!(lines.lines().count() >= 2, "{lines}");
+    for line in lines.lines() {
+        let (at, rest) = line.split_once("  ").unwrap();
+        assert!(at.parse::<jiff::Timestamp>().is_ok() && at.ends_with("+05:45"), "{line}");
+        assert_says(rest, &["Mbit/s, RTT ", "limited by "]);
+    }
+}
+
+/// A sweep makes the archive, and from then on other commands keep what they measure.
+#[test]
+fn the_first_result_that_is_kept_unasked_is_announced_with_the_way_to_stop_it() {
+    let user = User::new();
+    let (_server, port) = server();
+    user.json(&["store", "create"]);
+    let measure = ["measure", "127.0.0.1", "-p", &port, "-t", "0.2", "-b", "9M"];
+    let said = |arguments: &[&str]| {
+        let output = user.run(&[&measure[..], arguments].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(said(&["--no-store"]), "");
+    let first = said(&[]);
+    assert_says(&first, &["kept in ", "fullpipe/archive.db", "from now on; --no-store keeps none\n"]);
+    assert_eq!(said(&[]), "");
+    assert_eq!(user.stored().len(), 2);
 }
 
 #[test]

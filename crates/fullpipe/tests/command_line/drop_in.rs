@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::common::{fullpipe, run};
 use fullpipe_testkit::{Running, free_port, load_slot, require, wait_for_listener, within};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// Longest time that a program may take in addition to its load, in seconds.
@@ -307,6 +308,72 @@ fn a_server_that_is_stopped_in_mid_test_prints_what_there_is() {
     for output in [&real, &ours] {
         assert!(text(output).contains("receiver"), "{}", text(output));
     }
+}
+
+/// Bytes of 2.98 s were once stated over the 2 s of the whole intervals, and of a download the 38 bytes that the client
+/// itself had sent.
+#[test]
+fn a_summary_after_the_server_died_has_bytes_and_seconds_of_one_moment() {
+    let _slot = load_slot();
+    for reverse in [&[][..], &["-R"]] {
+        let port = free_port();
+        let mut server = Running::start(Program::Fullpipe.command().args(["-s", "-p", &port.to_string()]));
+        wait_for_listener(port);
+        let asked = ["-c", "127.0.0.1", "-p", &port.to_string(), "-b", "50M", "-t", "6", "-J"];
+        let client = Running::start(Program::Fullpipe.command().args(asked).args(reverse));
+        std::thread::sleep(Duration::from_millis(2_800));
+        server.kill();
+        let output = client.finish(Duration::from_secs(GRACE));
+        assert_eq!(output.status.code(), Some(1));
+        let document: Value = serde_json::from_str(&text(&output)).unwrap();
+        let end = |sum: &str, key: &str| document["end"][sum][key].as_f64().unwrap();
+        let known = if reverse.is_empty() { "sum_sent" } else { "sum_received" };
+        let rate = end(known, "bits_per_second") / 50e6;
+        assert!((rate - 1.0).abs() < 0.03, "{rate}: {:#}", document["end"]);
+        let last = document["intervals"].as_array().and_then(|all| all.last()).unwrap()["sum"]["end"].as_f64().unwrap();
+        assert!(end(known, "seconds") - last < 0.1 && last > 2.0, "{last}: {:#}", document["end"]);
+        if !reverse.is_empty() {
+            assert_eq!((end("sum_sent", "bytes"), end("sum_sent", "bits_per_second")), (0.0, 0.0));
+        }
+    }
+}
+
+/// Stops a program for the first 3 of each 10 ms, as other work on its host does, for `time`.
+fn hinder(program: &Running, time: Duration) {
+    let begun = std::time::Instant::now();
+    let pid = rustix::process::Pid::from_raw(program.pid().cast_signed()).unwrap();
+    while begun.elapsed() < time {
+        for (signal, millis) in [(Signal::STOP, 3), (Signal::CONT, 7)] {
+            // The program may have ended, and is not waited for yet.
+            let _ = rustix::process::kill_process(pid, signal);
+            std::thread::sleep(Duration::from_millis(millis));
+        }
+    }
+}
+
+/// A client that lost the processor for 3 ms in 10 once sent 84 of 100 Mbit/s, and did not say so.
+#[test]
+fn a_client_on_a_busy_host_keeps_its_rate_of_datagrams() {
+    let _slot = load_slot();
+    let port = free_port().to_string();
+    let _server = Running::start(&mut fullpipe(&["serve", "--no-iperf2", "-p", &port]));
+    wait_for_listener(port.parse().unwrap());
+    let host = format!("127.0.0.1:{port}");
+    let load = ["-u", "-b", "40M", "-l", "1000", "-t", "2"];
+    let hindered = |arguments: &[&str]| {
+        let client = Running::start(fullpipe(arguments).args(load));
+        hinder(&client, Duration::from_millis(2_500));
+        json(&client.finish(Duration::from_secs(GRACE)))
+    };
+    let as_iperf3 = hindered(&["iperf3", "-c", "127.0.0.1", "-p", &port, "-J"]);
+    let rate = as_iperf3["end"]["sum_sent"]["bits_per_second"].as_f64().unwrap() / 40e6;
+    assert!(rate > 0.97 && rate < 1.01, "{rate}");
+    let own = hindered(&["measure", &host, "--yes", "--no-store", "--json"]);
+    let (measured, broken) = (&own["measurement"], &own["measurement"]["validity"]["broken"]);
+    let rate = measured["summary"]["rate"].as_f64().unwrap() / 40e6;
+    // Other programs may take more of the processor, but then it must say so.
+    let is_said = broken.to_string().contains("this end offered");
+    assert!(rate < 1.01 && (rate > 0.985 || is_said), "{rate}: {broken}");
 }
 
 #[test]

@@ -162,8 +162,10 @@ impl<'m> Totals<'m> {
         };
         let sends = role.sends(direction);
         let stated = summary.duration.as_secs_f64();
-        // The totals are timed by the receiver's clock; this end's own is in its intervals.
-        let here = course.until.unwrap_or(stated);
+        // A client's totals are timed by the receiver's clock, and its own is in its intervals. Those of a server, and
+        // of a test that broke off, are timed by this end's.
+        let is_own = role == Role::Server || seen.broken_off.is_some();
+        let here = course.until.filter(|_| !is_own).unwrap_or(stated);
         Self { direction, sends, streams, sending: if sends { here } else { stated }, receiving: stated }
     }
 

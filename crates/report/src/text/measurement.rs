@@ -2,7 +2,7 @@ use fullpipe_record::{
     Datagrams, Direction, EndReport, Interval, Measurement, Placement, Request, RttReport, RttStats, Steady,
     StorageUse, Summary, Transport, Validity,
 };
-use fullpipe_units::{Ratio, Span, counted, printable};
+use fullpipe_units::{ByteCount, Ratio, Span, counted, printable};
 
 use super::capture::own_capture;
 use super::diagnosis::sentences;
@@ -115,11 +115,19 @@ pub fn not_valid(validity: &Validity, style: Style) -> String {
     reasons.map(|reason| wrapped(&format!("Not valid: {reason}"), 2, |line| style.bad(line))).collect()
 }
 
+/// Returns the result of one of many runs in one line: `2026-11-28T16:33:05+01:00  323 Mbit/s, RTT 100 ms idle …`, which
+/// began at the local time `at`; and why it may not be judged.
+pub fn measurement_line(measured: &Measurement, at: &str) -> String {
+    let broken: String = measured.validity.broken.iter().map(|why| format!("; not valid: {why}")).collect();
+    format!("{at}  {}{broken}\n", status(measured))
+}
+
 /// The status line of a measurement: `323 Mbit/s, RTT 100 ms idle and 101 ms loaded, limited by send-buffer`.
 fn status(measured: &Measurement) -> String {
     let median = |stats: Option<RttStats>| stats.map_or_else(|| "unknown".to_owned(), |stats| round_trip(stats.median));
     let rates = match &measured.reverse {
         Some(download) => format!("{} up and {} down", measured.summary.rate, download.rate),
+        None if has_unknown_arrival(&measured.summary) => "an unknown rate".to_owned(),
         None => measured.summary.rate.to_string(),
     };
     let round_trips = format!("RTT {} idle and {} loaded", median(measured.rtt.idle), median(measured.rtt.loaded));
@@ -140,11 +148,14 @@ fn totals(measured: &Measurement) -> String {
 }
 
 fn totals_of(way: Direction, summary: &Summary) -> String {
-    let mut text = match way {
-        Direction::Upload | Direction::Both => format!("sent {}, of which {} arrived", summary.sent, summary.received),
-        Direction::Download => format!("received {} of {} sent", summary.received, summary.sent),
+    let (Summary { sent, received, rate, duration, .. }, is_upload) = (summary, way != Direction::Download);
+    let mut text = match is_upload {
+        true if has_unknown_arrival(summary) => format!("sent {sent} in {duration}; what arrived is not known"),
+        true => format!("sent {sent}, of which {received} arrived in {duration}: {rate}"),
+        // Of a test that broke off, only the server knows it.
+        false if *sent == ByteCount::ZERO => format!("received {received} in {duration}: {rate}"),
+        false => format!("received {received} of {sent} sent in {duration}: {rate}"),
     };
-    text += &format!(" in {}: {}", summary.duration, summary.rate);
     if let Some(count) = summary.retransmits {
         text += &format!(", {}", counted(count, "retransmission"));
     }
@@ -156,6 +167,11 @@ fn totals_of(way: Direction, summary: &Summary) -> String {
         text += &wrapped(&steady_line(steady), 2, str::to_owned);
     }
     text
+}
+
+/// Returns true if nobody has said what arrived of the datagrams that were sent: the test broke off.
+fn has_unknown_arrival(summary: &Summary) -> bool {
+    summary.datagrams_sent.is_some() && summary.datagrams.is_none()
 }
 
 /// Returns the counts of datagrams; zeros are left out, except for losses.
@@ -314,6 +330,26 @@ mod tests {
     use super::*;
     use fullpipe_record::{CpuSample, DeviceReport, QdiscReport};
     use fullpipe_units::BitRate;
+
+    #[test]
+    fn what_only_the_other_end_of_a_broken_test_knows_is_not_stated() {
+        let summary = |sent, received| Summary {
+            duration: Span::from_millis(2_980),
+            sent: ByteCount::new(sent),
+            received: ByteCount::new(received),
+            rate: BitRate::from_mbps(50),
+            retransmits: None,
+            steady: None,
+            datagrams_sent: None,
+            datagrams: None,
+        };
+        let tcp = |way, sent, received| totals_of(way, &summary(sent, received));
+        assert_eq!(tcp(Direction::Download, 0, 18_600_000), "  received 17.74 MiB in 2.98 s: 50 Mbit/s\n");
+        assert!(tcp(Direction::Upload, 18_600_000, 0).starts_with("  sent 17.74 MiB, of which 0 B arrived in 2.98 s"));
+        let datagrams = Summary { datagrams_sent: Some(13_000), ..summary(18_600_000, 0) };
+        let text = totals_of(Direction::Upload, &datagrams);
+        assert_eq!(text, "  sent 17.74 MiB in 2.98 s; what arrived is not known\n");
+    }
 
     #[test]
     fn a_machine_that_holds_nothing_back_is_not_reported() {

@@ -47,7 +47,7 @@ pub use grid::grid_report;
 pub use host::{host_advice, host_applied, host_settings, host_undone};
 pub use lab::{lab_report, lab_summary};
 pub use markdown::markdown;
-pub use measurement::{figures, interval_head, interval_line, measurement, not_valid};
+pub use measurement::{figures, interval_head, interval_line, measurement, measurement_line, not_valid};
 pub use prediction::prediction;
 pub use programs::{program_moved, programs};
 pub use ramp::{ramp, ramp_step};

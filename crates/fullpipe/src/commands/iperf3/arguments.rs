@@ -602,6 +602,7 @@ impl Arguments {
             block,
             rate: Some(rate).filter(above_zero),
             burst,
+            catches_up_at_once: true,
             pacing: self.fq_rate.filter(above_zero).filter(|_| !self.no_fq_socket_pacing),
             buffer: self.buffer()?,
             congestion: self.congestion.clone(),
