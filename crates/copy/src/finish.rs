@@ -12,7 +12,7 @@ use crate::locks::lock;
 use crate::part::{clear, working};
 use crate::receiver::{ListedFolder, Receiver, path_hash};
 use crate::summary::Figures;
-use crate::tree::{Tree, Within, kind, modified, set_attributes};
+use crate::tree::{Tree, Within, kind, modified, permissions, set_attributes};
 
 /// Time between two checks whether the transfer has failed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -95,22 +95,37 @@ fn link_one(receiver: &Receiver, tree: &Tree, path: &EntryPath, first: &EntryPat
 /// Gives folders their attributes, the inner ones first, and makes the names in them durable.
 fn settle_folders(receiver: &Receiver, tree: &Tree) {
     let folders = std::mem::take(&mut lock(&receiver.list).folders);
-    for ListedFolder { path, mode, modified: time, attributes } in folders.iter().rev() {
-        let settled = tree.open_entry(path, OFlags::RDONLY | OFlags::DIRECTORY).and_then(|folder| {
-            receiver.set_extended(path, &folder, attributes.as_deref());
-            fsync(&folder)?;
-            let stat = rustix::fs::fstat(&folder)?;
-            if (stat.st_mode & 0o777) as u16 == *mode && modified(&stat) == *time {
-                return Ok(());
-            }
-            set_attributes(&folder, *mode, *time)
-        });
-        if let Err(error) = settled {
-            receiver.problem(path, &error.to_string());
+    for folder in folders.iter().rev() {
+        if let Err(error) = settle_folder(receiver, tree, folder) {
+            receiver.problem(&folder.path, &error.to_string());
         }
     }
     let synchronised = tree.open_folder(None).and_then(|root| Ok(fsync(root)?));
     if let Err(error) = synchronised {
-        receiver.common.note(format!("the folder of the copy cannot be made durable: {error}"));
+        receiver.common.note(format!(
+            "a loss of power may take the newest names in the folder of the copy, which cannot be opened to make them \
+             durable: {error}"
+        ));
     }
+}
+
+/// Gives a folder its attributes, and makes the names in it durable if it may be read, as those of its owner can be.
+fn settle_folder(receiver: &Receiver, tree: &Tree, listed: &ListedFolder) -> io::Result<()> {
+    let ListedFolder { path, mode, modified: time, attributes } = listed;
+    let folder = match tree.open_folder(Some(path)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            tree.open_entry(path, OFlags::PATH | OFlags::DIRECTORY)?
+        }
+        opened => {
+            let folder = opened?;
+            receiver.set_extended(path, &folder, attributes.as_deref());
+            fsync(&folder)?;
+            folder
+        }
+    };
+    let stat = rustix::fs::fstat(&folder)?;
+    if permissions(&stat).bits() == u32::from(*mode) && modified(&stat) == *time {
+        return Ok(());
+    }
+    set_attributes(&folder, *mode, *time)
 }

@@ -8,6 +8,7 @@ mod dry_run;
 mod entries;
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt::Display;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -350,7 +351,7 @@ impl Receiver {
     }
 
     /// Notes an entry that is no file and cannot be made.
-    pub(crate) fn problem(&self, path: &EntryPath, why: &str) {
+    pub(crate) fn problem(&self, path: &dyn Display, why: &str) {
         let text = format!("{path}: {why}");
         match self.common.events {
             Some(_) => self.common.tally.fail(text),

@@ -42,7 +42,8 @@ impl Receiver {
             self.try_folder(place, path, folder.attributes.as_deref());
         } else if let Some(tree) = place.tree.as_ref() {
             let made = tree.within(path).and_then(|within| within.make_folder());
-            if let Err(error) = made.and_then(|()| writable(tree, path)) {
+            // It gets its own permissions at the end.
+            if let Err(error) = made.and_then(|()| tree.let_owner_in(path)) {
                 return self.problem(path, &error.to_string());
             }
         }
@@ -263,19 +264,6 @@ impl Receiver {
     }
 }
 
-/// Lets the owner of a folder write to it, until it gets its own permissions at the end.
-fn writable(tree: &Tree, path: &EntryPath) -> io::Result<()> {
-    let Some(stat) = tree.within(path)?.stat()? else { return Ok(()) };
-    let mode = Mode::from_raw_mode(stat.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
-    if mode.contains(Mode::RWXU) {
-        return Ok(());
-    }
-    let open = tree.open_entry(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    // Another's folder may permit it all the same.
-    let _ = rustix::fs::fchmod(open, mode | Mode::RWXU);
-    Ok(())
-}
-
 /// Returns true if a file of this size and time is there, as rsync decides it; then it gets its permissions.
 fn is_present(tree: &Tree, file: &Incoming, dry_run: bool) -> io::Result<bool> {
     let within = tree.within(&file.path)?;
@@ -285,7 +273,7 @@ fn is_present(tree: &Tree, file: &Incoming, dry_run: bool) -> io::Result<bool> {
         && stat.st_size.cast_unsigned() == file.size.get()
         && modified(&stat) == file.modified;
     if same && !dry_run && (stat.st_mode & 0o777) as u16 != file.mode {
-        set_attributes(within.open(OFlags::RDONLY)?, file.mode, file.modified)?;
+        set_attributes(within.open(OFlags::PATH)?, file.mode, file.modified)?;
     }
     Ok(same)
 }
