@@ -5,7 +5,7 @@ use std::io;
 use fullpipe_transfer::{Entry, EntryKind, EntryPath, Excludes, PathError};
 use rustix::fs::FileType;
 
-use super::{Receiver, path_hash};
+use super::Receiver;
 use crate::locks::lock;
 use crate::part::remove_left;
 use crate::tree::{Tree, kind, names};
@@ -13,9 +13,13 @@ use crate::tree::{Tree, kind, names};
 impl Receiver {
     /// Deletes what the sender does not have, in the folders that it has sent.
     pub(crate) fn delete(&self, tree: &Tree) {
-        let sent: Vec<EntryPath> = lock(&self.list).folders.iter().map(|folder| folder.path.clone()).collect();
+        let count = lock(&self.list).folders.len();
+        let sent = (0..count).filter_map(|index| {
+            let folders = &lock(&self.list).folders;
+            folders.whole(&folders.get(index)?.path)
+        });
         let mirrored = self.place.get().is_some_and(|place| place.takes_content).then_some(None);
-        let folders = mirrored.into_iter().chain(sent.into_iter().map(Some));
+        let folders = mirrored.into_iter().chain(sent.map(Some));
         for folder in folders {
             let folder = folder.as_ref();
             for name in self.names_to_compare(tree, folder) {
@@ -24,7 +28,7 @@ impl Receiver {
                     self.delete_left(tree, folder, &name);
                     continue;
                 };
-                if !lock(&self.list).seen.contains(&path_hash(path.as_bytes())) {
+                if !lock(&self.list).has(&path) {
                     self.delete_one(tree, &path);
                 }
             }
@@ -52,7 +56,7 @@ impl Receiver {
         let Some(name) = EntryPath::name_of_working(working).filter(|_| !self.options.dry_run) else { return };
         let path = folder.map_or_else(|| EntryPath::new(name), |folder| folder.join(name));
         let Ok(path) = path else { return };
-        let was_sent = lock(&self.list).seen.contains(&path_hash(path.as_bytes()));
+        let was_sent = lock(&self.list).has(&path);
         if !was_sent
             && !self.options.excludes.exclude(&path, false)
             && let Err(error) = remove_left(tree, &path)
