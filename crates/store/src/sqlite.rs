@@ -38,10 +38,13 @@ impl Sqlite {
         let connection = Connection::open_with_flags(file, writable).map_err(|error| unopened(error.into()))?;
         connection.busy_timeout(BUSY)?;
         let mut opened = Self { connection, file: file.to_owned() };
-        match opened.identify() {
-            Err(error) if !create && error.is_of_disk() => Self::open_where_nothing_can_be_made(file).ok_or(error),
-            identified => identified.map(|()| opened),
+        let Err(error) = opened.identify() else { return Ok(opened) };
+        if create || !error.is_of_disk() {
+            return Err(error);
         }
+        // Its locks would be in the way.
+        drop(opened);
+        Self::open_where_nothing_can_be_made(file).ok_or_else(|| with_hint(error, file))
     }
 
     /// Opens an archive to read it where the files that SQLite makes next to it cannot be made: on a disk that is full
@@ -49,9 +52,7 @@ impl Sqlite {
     /// archive for this program alone; without such a log, nothing of the file changes (SQLite, "Write-Ahead Logging",
     /// sections 8 and 10).
     fn open_where_nothing_can_be_made(file: &Path) -> Option<Self> {
-        let log = PathBuf::from(format!("{}-wal", file.display()));
-        let has_log = std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
-        let connection = if has_log {
+        let connection = if has_log(file) {
             let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_WRITE).ok()?;
             connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE").ok()?;
             connection
@@ -162,6 +163,21 @@ impl Engine for Sqlite {
 /// Returns the name of a file with its folder: `:memory:` and `file:` at its begin are no files to SQLite.
 fn in_folder(file: &Path) -> PathBuf {
     Path::new(".").join(file)
+}
+
+/// Returns whether something of an archive is in its log, which a program that was killed has left.
+fn has_log(file: &Path) -> bool {
+    let log = PathBuf::from(format!("{}-wal", file.display()));
+    std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
+}
+
+fn with_hint(error: EngineError, file: &Path) -> EngineError {
+    if !has_log(file) {
+        return error;
+    }
+    let hint = "a program that was killed has left a log, and to read it takes a disk that can be written: copy it \
+                with its log (-wal) there";
+    EngineError { cause: format!("{}; {hint}", error.cause), ..error }
 }
 
 /// Returns the URI by which SQLite reads a file that nobody changes, without locks and without files next to it.
