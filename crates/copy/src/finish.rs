@@ -10,9 +10,9 @@ use rustix::fs::{FileType, OFlags, Stat, fsync};
 
 use crate::locks::lock;
 use crate::part::{clear, working};
-use crate::receiver::{ListedFolder, Receiver, path_hash};
+use crate::receiver::{ListedFolder, Receiver};
 use crate::summary::Figures;
-use crate::tree::{Tree, Within, kind, modified, set_attributes};
+use crate::tree::{Tree, Within, kind, modified, permissions, set_attributes};
 
 /// Time between two checks whether the transfer has failed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -56,8 +56,12 @@ fn wait(receiver: &Receiver) -> Option<bool> {
 
 fn link(receiver: &Receiver, tree: Option<&Tree>) {
     let links = std::mem::take(&mut lock(&receiver.list).links);
-    for (path, first) in links {
-        let was_sent = lock(&receiver.list).seen.contains(&path_hash(first.as_bytes()));
+    let whole = |link: &(_, _)| {
+        let folders = &lock(&receiver.list).folders;
+        folders.whole(&link.0).zip(folders.whole(&link.1))
+    };
+    for (path, first) in links.iter().filter_map(whole) {
+        let was_sent = lock(&receiver.list).has(&first);
         let linked = match tree {
             _ if !was_sent => Err(io::Error::other("it is a second name of a file that was not sent")),
             Some(tree) if !receiver.options.dry_run => link_one(receiver, tree, &path, &first),
@@ -95,22 +99,38 @@ fn link_one(receiver: &Receiver, tree: &Tree, path: &EntryPath, first: &EntryPat
 /// Gives folders their attributes, the inner ones first, and makes the names in them durable.
 fn settle_folders(receiver: &Receiver, tree: &Tree) {
     let folders = std::mem::take(&mut lock(&receiver.list).folders);
-    for ListedFolder { path, mode, modified: time, attributes } in folders.iter().rev() {
-        let settled = tree.open_entry(path, OFlags::RDONLY | OFlags::DIRECTORY).and_then(|folder| {
-            receiver.set_extended(path, &folder, attributes.as_deref());
-            fsync(&folder)?;
-            let stat = rustix::fs::fstat(&folder)?;
-            if (stat.st_mode & 0o777) as u16 == *mode && modified(&stat) == *time {
-                return Ok(());
-            }
-            set_attributes(&folder, *mode, *time)
-        });
-        if let Err(error) = settled {
-            receiver.problem(path, &error.to_string());
+    for listed in (0..folders.len()).rev().filter_map(|index| folders.get(index)) {
+        let Some(path) = folders.whole(&listed.path) else { continue };
+        if let Err(error) = settle_folder(receiver, tree, &path, listed) {
+            receiver.problem(&path, &error.to_string());
         }
     }
     let synchronised = tree.open_folder(None).and_then(|root| Ok(fsync(root)?));
     if let Err(error) = synchronised {
-        receiver.common.note(format!("the folder of the copy cannot be made durable: {error}"));
+        receiver.common.note(format!(
+            "a loss of power may take the newest names in the folder of the copy, which cannot be opened to make them \
+             durable: {error}"
+        ));
     }
+}
+
+/// Gives a folder its attributes, and makes the names in it durable if it may be read, as those of its owner can be.
+fn settle_folder(receiver: &Receiver, tree: &Tree, path: &EntryPath, listed: &ListedFolder) -> io::Result<()> {
+    let ListedFolder { mode, modified: time, attributes, .. } = listed;
+    let folder = match tree.open_folder(Some(path)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            tree.open_entry(path, OFlags::PATH | OFlags::DIRECTORY)?
+        }
+        opened => {
+            let folder = opened?;
+            receiver.set_extended(path, &folder, attributes.as_deref());
+            fsync(&folder)?;
+            folder
+        }
+    };
+    let stat = rustix::fs::fstat(&folder)?;
+    if permissions(&stat).bits() == u32::from(*mode) && modified(&stat) == *time {
+        return Ok(());
+    }
+    set_attributes(&folder, *mode, *time)
 }

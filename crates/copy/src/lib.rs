@@ -31,6 +31,7 @@ mod halves;
 mod joining;
 mod locks;
 mod near;
+mod offered;
 mod options;
 mod pacing;
 mod packing;

@@ -7,7 +7,7 @@ mod report;
 mod ways;
 
 use std::io::{BufRead, Read};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender as EventSender, channel};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use self::meter::Meter;
 use self::plan::Plan;
 use self::reached::{Connected, Reached};
 use self::report::Way;
-use crate::address::addresses;
+use crate::address::{MAX_CALLED, addresses, at_port, called};
 use crate::bounds::{Bounds, Pace};
 use crate::common::{Common, Tally};
 use crate::connect::Credentials;
@@ -37,7 +37,7 @@ use crate::root::Root;
 use crate::sender::Sender;
 use crate::server::{call, peer};
 use crate::session::{BothFigures, Carriers, End, own_settings, settings_of};
-use crate::ssh::{Link, Pipes, end, greeted, kill, not_there, release, start};
+use crate::ssh::{Link, Pipes, configured_host, end, greeted, kill, not_there, release, start};
 use crate::walk::Source;
 
 /// Time between two checks for an interrupt or events.
@@ -155,12 +155,14 @@ impl Run {
         let (mut frames, ready) = self.answer(from, out)?;
         let other = settings_of(&ready.settings);
         let server = peer(&self.link);
-        let known = server.map(|(address, _)| address).or_else(|| address(&ready.address));
         let far = Reached {
             out,
             ready: &ready,
             way: &self.plan.host,
-            hosts: addresses(known, self.plan.host.name()),
+            hosts: match server {
+                Some((address, _)) => with_first(at_port(address, 0), addresses(self.plan.host.name())),
+                None => self.called(&ready),
+            },
             server,
             credentials: &credentials,
             secret: &secret,
@@ -173,6 +175,16 @@ impl Run {
         }
         let (figures, way) = self.follow(&far, end, &mut frames, began)?;
         Ok(self.report(way, figures, began.elapsed()))
+    }
+
+    /// Returns the addresses of a far end behind ssh.
+    fn called(&self, ready: &Ready) -> Vec<SocketAddr> {
+        let FarHost::Ssh { name } = &self.plan.host else { return Vec::new() };
+        // The scope of a link-local one is not of this host.
+        let says = str::from_utf8(&ready.address).ok().and_then(|text| text.parse().ok());
+        called(self.plan.host.name(), says.map(|says: IpAddr| says.to_canonical()), || {
+            configured_host(&self.options.ssh, name)
+        })
     }
 
     /// Returns true if the far end is started through ssh, which may ask for a password first.
@@ -311,7 +323,9 @@ fn ready<R: Read>(frames: &mut Frames<R>) -> Result<Ready, CopyError> {
     }
 }
 
-/// Returns the address of the far end as that knows it. The scope of a link-local one is not of this host.
-fn address(text: &[u8]) -> Option<SocketAddr> {
-    Some(SocketAddr::new(str::from_utf8(text).ok()?.parse().ok()?, 0))
+fn with_first(first: SocketAddr, mut others: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    others.retain(|other| *other != first);
+    others.insert(0, first);
+    others.truncate(MAX_CALLED);
+    others
 }

@@ -208,8 +208,11 @@ impl Place {
         if let Some(rest) = text.strip_prefix(b"fullpipe://") {
             return Self::at_server(rest).ok_or_else(|| PlaceError::Url(shown()));
         }
-        let bracket = if text.starts_with(b"[") { text.iter().position(|byte| *byte == b']').unwrap_or(0) } else { 0 };
-        let colon = text[bracket..].iter().position(|byte| *byte == b':').map(|at| at + bracket);
+        // Behind the name of a user, too, the colons of an address are in brackets.
+        let opens = text.iter().position(|byte| b"[:/".contains(byte)).filter(|at| text[*at] == b'[');
+        let bracketed = opens.filter(|at| *at == 0 || text[at - 1] == b'@');
+        let closes = bracketed.and_then(|_| text.iter().position(|byte| *byte == b']')).unwrap_or(0);
+        let colon = text[closes..].iter().position(|byte| *byte == b':').map(|at| at + closes);
         let Some(colon) = colon.filter(|at| *at > 0 && !text[..*at].contains(&b'/')) else {
             return Ok(Self::Near(std::ffi::OsStr::from_bytes(text).into()));
         };
@@ -217,12 +220,12 @@ impl Place {
         if path.starts_with(b"//") {
             return Err(PlaceError::Url(shown()));
         }
-        let host = printable_bytes(host);
-        if host.starts_with('-') {
-            return Err(PlaceError::Dash(host));
+        let host = FarHost::Ssh { name: printable_bytes(host).replace(['[', ']'], "") };
+        if host.is_option() {
+            return Err(PlaceError::Dash(shown()));
         }
         let path = if path.is_empty() { b"." } else { path };
-        Ok(Self::Far { host: FarHost::Ssh { name: without_brackets(&host) }, path: path.to_vec() })
+        Ok(Self::Far { host, path: path.to_vec() })
     }
 
     fn at_server(rest: &[u8]) -> Option<Self> {
@@ -245,6 +248,11 @@ fn without_brackets(host: &str) -> String {
 }
 
 impl FarHost {
+    /// Returns true if ssh would take it for an option, or what stands behind the name of a user.
+    fn is_option(&self) -> bool {
+        matches!(self, Self::Ssh { name } if name.starts_with('-')) || self.name().starts_with('-')
+    }
+
     /// Returns the name of the host without a user.
     pub(crate) fn name(&self) -> &str {
         match self {
@@ -276,7 +284,9 @@ impl CopyError {
         match self {
             Self::Places(_) | Self::Path { .. } => 2,
             Self::NotThere { .. } => 3,
-            Self::Refused { code, .. } => *code,
+            // It is the other end that names it, which may be hostile.
+            Self::Refused { code, .. } if (1..=3).contains(code) => *code,
+            Self::Refused { .. } => 1,
             Self::Ssh(_) | Self::Server { .. } | Self::Protocol(_) | Self::Gone | Self::Silent(_) | Self::Io { .. } => {
                 1
             }
@@ -324,6 +334,7 @@ mod tests {
             ("me@host:/dir/", far("me@host", "/dir/")),
             ("host:", far("host", ".")),
             ("[2001:db8::1]:dir", far("2001:db8::1", "dir")),
+            ("me@[2001:db8::1]:a:b", far("me@2001:db8::1", "a:b")),
             ("./a:b", Place::Near("./a:b".into())),
             ("/a:b", Place::Near("/a:b".into())),
             (":a", Place::Near(":a".into())),
@@ -339,5 +350,20 @@ mod tests {
         for text in ["", "http://host/dir", "fullpipe:///dir", "fullpipe://me@host/", "fullpipe://h:x/", "-oA=x:dir"] {
             assert!(Place::read(text.as_bytes()).is_err(), "{text}");
         }
+    }
+
+    /// Brackets hid the dash, and ssh ran the command of the option.
+    #[test]
+    fn a_host_that_ssh_would_take_for_an_option_is_refused() {
+        for text in ["[-oProxyCommand=touch x]:dir", "[[-oA=x]]:dir", "[]-oA=x:dir", "me@[-oA=x]:dir", "me@-oA=x:dir"] {
+            assert!(matches!(Place::read(text.as_bytes()), Err(PlaceError::Dash(_))), "{text}");
+        }
+    }
+
+    /// With the code 0, a copy that a far end refused was a success.
+    #[test]
+    fn a_far_end_chooses_among_the_codes_of_failures() {
+        let code = |code| CopyError::Refused { code, why: String::new() }.code();
+        assert_eq!([0, 1, 2, 3, 4, 130, 255].map(code), [1, 1, 2, 3, 1, 1, 1]);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -16,7 +15,7 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, fadvise, 
 use rustix::io::Errno;
 
 use crate::locks;
-use crate::tree::{Tree, Within, set_attributes};
+use crate::tree::{Tree, Within, set_attributes, set_mode};
 
 /// Bytes of data between two marks that everything before is on disk.
 const DURABLE_INTERVAL: u64 = 256 << 20;
@@ -228,8 +227,7 @@ fn check_own(file: &File) -> io::Result<()> {
 fn let_owner_write(within: &Within) -> io::Result<()> {
     let file = within.open(OFlags::PATH)?;
     check_own(&file)?;
-    // What is open without the right to read it has no other way than this one.
-    Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::RUSR | Mode::WUSR)?)
+    set_mode(file, Mode::RUSR | Mode::WUSR)
 }
 
 /// Locks the data for this transfer. Returns false if its file system has no locks. A program that is being started
@@ -535,7 +533,7 @@ mod tests {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use std::ffi::OsStr;
     use std::fs;
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsRawFd, OwnedFd};
     use std::os::unix::ffi::OsStrExt;
     use std::path::PathBuf;
 

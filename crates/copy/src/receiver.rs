@@ -6,8 +6,10 @@ mod complete;
 mod deletion;
 mod dry_run;
 mod entries;
+mod listed;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,11 +21,15 @@ use std::time::{Duration, Instant};
 use fullpipe_compression::Decompressor;
 use fullpipe_transfer::{
     Attributes, Blocks, Chunks, Entry, EntryKind, EntryPath, Excludes, Identity, Message, ModificationTime, Outcome,
-    Verified, chunk_hash,
+    Verified,
 };
 use fullpipe_units::ByteCount;
 
 use self::complete::Whole;
+use self::listed::Listed;
+pub(crate) use self::listed::{
+    ListedFolder, MAX_ENTRIES, MAX_LIST, PathHash, SECOND_NAME, WAITING_FILE, list_too_long, path_hash,
+};
 use crate::attributes::Held;
 use crate::common::{Common, Tally};
 use crate::data_stream::Connections;
@@ -33,12 +39,6 @@ use crate::packing::Pool;
 use crate::part::Part;
 use crate::root::Root;
 use crate::tree::Tree;
-
-/// Entries of a list at most: their names and hashes must fit into memory.
-const MAX_ENTRIES: usize = 8 << 20;
-
-/// Name of an entry as the hash of its path: a list of a million takes 16 MiB.
-pub(crate) type PathHash = [u8; 16];
 
 /// Writes files.
 #[derive(Debug)]
@@ -96,29 +96,6 @@ pub(crate) struct Destination {
     pub(crate) takes_content: bool,
 }
 
-/// The list as far as it has come.
-#[derive(Debug, Default)]
-pub(crate) struct Listed {
-    pub(crate) seen: HashSet<PathHash>,
-    /// Paths at which nothing would be, had a dry run changed what it names.
-    vacant: HashSet<PathHash>,
-    pub(crate) folders: Vec<ListedFolder>,
-    pub(crate) links: Vec<(EntryPath, EntryPath)>,
-    /// True if the list is complete, once it has ended.
-    pub(crate) end: Option<bool>,
-    pub(crate) is_over: bool,
-}
-
-/// A folder of the list, which gets its attributes at the end.
-#[derive(Debug)]
-pub(crate) struct ListedFolder {
-    pub(crate) path: EntryPath,
-    pub(crate) mode: u16,
-    pub(crate) modified: ModificationTime,
-    /// Those to set, if any shall be.
-    pub(crate) attributes: Option<Arc<Attributes>>,
-}
-
 /// A file of which chunks are wanted.
 #[derive(Debug)]
 struct Incoming {
@@ -142,17 +119,17 @@ struct State {
     is_closed: bool,
 }
 
+impl Incoming {
+    /// Returns the bytes of memory that it takes.
+    fn memory(&self) -> u64 {
+        listed::WAITING_FILE + self.path.as_bytes().len() as u64
+    }
+}
+
 impl State {
     fn new(size: ByteCount) -> Mutex<Self> {
         Mutex::new(Self { part: None, verified: Verified::new(size), begun: HashMap::new(), is_closed: false })
     }
-}
-
-pub(crate) fn path_hash(path: &[u8]) -> PathHash {
-    let digest = chunk_hash(ByteCount::new(path.len() as u64), 0, path);
-    let mut hash = PathHash::default();
-    hash.copy_from_slice(&digest[..16]);
-    hash
 }
 
 impl Receiver {
@@ -279,10 +256,10 @@ impl Receiver {
         }
         {
             let mut list = lock(&self.list);
-            if list.end.is_some() || list.seen.len() >= MAX_ENTRIES {
-                return Err(wrong("its list has too many entries".to_owned()));
+            if list.end.is_some() {
+                return Err(wrong("an entry comes after the list".to_owned()));
             }
-            if !list.seen.insert(path_hash(entry.path.as_bytes())) {
+            if !list.note(&entry.path)? {
                 return Err(wrong(format!("it sent {} twice", entry.path)));
             }
         }
@@ -294,10 +271,12 @@ impl Receiver {
         let attributes = self.hold(&entry.path, entry.attributes);
         match entry.kind {
             EntryKind::Folder { mode, modified } => {
-                self.folder(place, ListedFolder { path: entry.path, mode, modified, attributes });
+                if self.make_folder(place, &entry.path, attributes.as_deref()) {
+                    lock(&self.list).keep_folder(&entry.path, mode, modified, attributes)?;
+                }
             }
             EntryKind::SymbolicLink { target } => self.symbolic_link(place, &entry.path, &target),
-            EntryKind::HardLink { first } => lock(&self.list).links.push((entry.path, first)),
+            EntryKind::HardLink { first } => lock(&self.list).keep_link(&entry.path, &first)?,
             // Its path was noted: what has it is not deleted.
             EntryKind::LeftOut => self.common.tally.leave_out(&entry.path),
             EntryKind::File { mode, modified, size, identity } => {
@@ -307,6 +286,7 @@ impl Receiver {
                 }
                 let state = State::new(size);
                 let file = Incoming { number, path: entry.path, mode, modified, size, identity, attributes, state };
+                lock(&self.list).take_memory(file.memory())?;
                 self.file(place, Arc::new(file));
             }
         }
@@ -343,6 +323,7 @@ impl Receiver {
     }
 
     fn report(&self, file: &Incoming, outcome: Outcome) {
+        lock(&self.list).free_memory(file.memory());
         if self.common.events.is_some() {
             self.common.count(&file.path, file.size.get(), &outcome);
         }
@@ -350,7 +331,7 @@ impl Receiver {
     }
 
     /// Notes an entry that is no file and cannot be made.
-    pub(crate) fn problem(&self, path: &EntryPath, why: &str) {
+    pub(crate) fn problem(&self, path: &dyn Display, why: &str) {
         let text = format!("{path}: {why}");
         match self.common.events {
             Some(_) => self.common.tally.fail(text),

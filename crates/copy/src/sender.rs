@@ -21,9 +21,11 @@ use crate::attributes::NotKept;
 use crate::common::{Common, NEVER_COPIED, Tally};
 use crate::data_stream::Connections;
 use crate::locks::lock;
+use crate::offered::OfferedFiles;
 use crate::options::{CopyError, CopyEvent};
 use crate::packing::{Metered, Packing, Pool, Throughput};
 use crate::queue::{Block, Job, Next, Queue, SSH};
+use crate::receiver::list_too_long;
 use crate::walk::{List, Source, SourceFile, attributes_of, file_now, identity, walk};
 
 /// Bytes that small files are gathered to before TLS encrypts them. A whole block does not wait for others.
@@ -48,7 +50,7 @@ pub(crate) struct Sender {
     sources: Vec<Source>,
     excludes: Excludes,
     keeps_attributes: bool,
-    files: Mutex<Vec<SourceFile>>,
+    files: OfferedFiles,
     /// Files that are sent again, in their new state, by their new number.
     again: Mutex<HashMap<u32, SourceFile>>,
     /// Connections that have broken and are not named yet: when, and the text.
@@ -58,16 +60,15 @@ pub(crate) struct Sender {
 
 impl Sender {
     pub(crate) fn new(common: Common, sources: Vec<Source>, excludes: Excludes, keeps_attributes: bool) -> Self {
-        let (files, again, broken) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self {
             common,
             queue: Queue::default(),
             sources,
             excludes,
             keeps_attributes,
-            files,
-            again,
-            broken,
+            files: OfferedFiles::default(),
+            again: Mutex::default(),
+            broken: Mutex::default(),
             compressors: Pool::default(),
         }
     }
@@ -134,7 +135,7 @@ impl Sender {
                 self.queue.got_blocks(Job { file, chunk }, missing);
             }
             Message::Got { file, chunk, .. } => {
-                let length = Verified::new(self.file(file)?.size).length(chunk);
+                let length = Verified::new(self.size(file)?).length(chunk);
                 if self.queue.got(Job { file, chunk }) {
                     Tally::add(&self.common.tally.verified, length.unwrap_or(0) as u64);
                 }
@@ -145,6 +146,7 @@ impl Sender {
                     self.queue.forget(file);
                 }
                 self.common.count(&found.path, found.size.get(), &outcome);
+                self.files.settle(file & !AGAIN);
             }
             Message::Lost { index } => self.lose(index, "the other end says so"),
             Message::Deleted { path } => {
@@ -166,7 +168,7 @@ impl Sender {
     }
 
     fn want(&self, file: u32, chunks: Chunks) -> Result<(), CopyError> {
-        let size = self.file(file)?.size;
+        let size = self.size(file)?;
         let exists = chunks.count > 0 && Chunks::of(size).is_some_and(|all| all.cover(chunks));
         if exists && !self.may_send(file, chunks.bytes(size)) {
             return Ok(());
@@ -189,10 +191,19 @@ impl Sender {
 
     fn file(&self, file: u32) -> Result<SourceFile, CopyError> {
         let found = match file & AGAIN {
-            0 => lock(&self.files).get(file as usize).cloned(),
+            0 => self.files.get(file),
             _ => lock(&self.again).get(&file).cloned(),
         };
-        found.ok_or_else(|| CopyError::Protocol("the receiver speaks of a file that nobody has listed".to_owned()))
+        found.ok_or_else(not_listed)
+    }
+
+    /// Returns the size of a file, be it there already.
+    fn size(&self, file: u32) -> Result<ByteCount, CopyError> {
+        let size = match file & AGAIN {
+            0 => self.files.size(file),
+            _ => lock(&self.again).get(&file).map(|file| file.size),
+        };
+        size.ok_or_else(not_listed)
     }
 
     fn metered<'t, W: Write>(&'t self, to: W, throughput: &'t Throughput) -> Metered<'t, W> {
@@ -319,6 +330,10 @@ impl Sender {
         let not_kept = &mut |what| self.common.not_kept(&file.path, what);
         attributes_of(&self.sources[file.source], &file.path, not_kept).unwrap_or_default()
     }
+}
+
+fn not_listed() -> CopyError {
+    CopyError::Protocol("the receiver speaks of a file that is not on its way".to_owned())
 }
 
 /// The reason for which a file cannot be read.
@@ -449,7 +464,7 @@ impl List for Listing<'_> {
         }
         self.count = self.count.saturating_add(1);
         if let Some(file) = file {
-            lock(&self.sender.files).push(file);
+            self.sender.files.add(file, || self.is_over());
         }
         self.sender.common.out.send(&Message::Entry(entry));
     }
@@ -473,6 +488,10 @@ impl List for Listing<'_> {
     fn left_out(&mut self, path: &EntryPath) {
         self.sender.common.tally.leave_out(path);
         self.sender.common.note(format!("{path} is left out: {NEVER_COPIED}"));
+    }
+
+    fn too_long(&mut self) {
+        self.sender.common.abort(list_too_long());
     }
 
     fn is_over(&self) -> bool {

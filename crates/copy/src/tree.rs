@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,9 +14,13 @@ use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_OMIT, openat, openat2,
     statat,
 };
+use rustix::io::Errno;
 
-/// Flags of a folder that is opened.
+/// Flags of a folder whose names are read.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Flags of a folder in which entries are reached by their names: as for every path, whoever may search it may do so.
+const SEARCHED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A folder whose entries are reached by their paths.
 #[derive(Debug)]
@@ -36,13 +40,17 @@ pub(crate) struct Within {
 impl Tree {
     /// Opens the folder that the user named, links followed.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let root = openat(CWD, path, FOLDER, Mode::empty())?;
+        let root = openat(CWD, path, SEARCHED, Mode::empty())?;
         Ok(Self { root: Arc::new(root), last: Mutex::default() })
     }
 
     /// Returns the folder at `path` with everything below it; this tree if there is none.
     pub(crate) fn beneath(&self, path: Option<&EntryPath>) -> io::Result<Self> {
-        Ok(Self { root: Arc::new(self.open_folder(path)?), last: Mutex::default() })
+        let root = match path {
+            Some(path) => Arc::new(self.open_entry(path, SEARCHED)?),
+            None => Arc::clone(&self.root),
+        };
+        Ok(Self { root, last: Mutex::default() })
     }
 
     /// Opens what is at `path`.
@@ -50,12 +58,23 @@ impl Tree {
         beneath(&self.root, path.as_bytes(), flags)
     }
 
-    /// Opens the folder at `path`; the tree itself if there is none.
+    /// Opens the folder at `path` to read its names; the tree itself if there is none.
     pub(crate) fn open_folder(&self, path: Option<&EntryPath>) -> io::Result<OwnedFd> {
         match path {
             Some(path) => self.open_entry(path, FOLDER),
             None => Ok(openat(&self.root, ".", FOLDER, Mode::empty())?),
         }
+    }
+
+    /// Lets the owner of the folder at `path` list, search and change it. One of another owner stays as it is, and may
+    /// permit that all the same.
+    pub(crate) fn let_owner_in(&self, path: &EntryPath) -> io::Result<()> {
+        let folder = self.open_entry(path, SEARCHED)?;
+        let mode = permissions(&rustix::fs::fstat(&folder)?);
+        if !mode.contains(Mode::RWXU) {
+            let _ = set_mode(folder, mode | Mode::RWXU);
+        }
+        Ok(())
     }
 
     /// Returns the folder of `path` and the name there.
@@ -68,7 +87,7 @@ impl Tree {
         {
             return Ok(Within { folder: Arc::clone(folder_fd), name });
         }
-        let opened = Arc::new(beneath(&self.root, folder, FOLDER)?);
+        let opened = Arc::new(beneath(&self.root, folder, SEARCHED)?);
         *last = Some((folder.to_vec(), Arc::clone(&opened)));
         Ok(Within { folder: opened, name })
     }
@@ -88,7 +107,7 @@ impl Within {
     pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
         match statat(&self.folder, self.name(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
-            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -109,7 +128,7 @@ impl Within {
     pub(crate) fn make_folder(&self) -> io::Result<()> {
         match rustix::fs::mkdirat(&self.folder, self.name(), Mode::RWXU) {
             Ok(()) => Ok(()),
-            Err(rustix::io::Errno::EXIST) => match self.stat()?.map(|stat| kind(&stat)) {
+            Err(Errno::EXIST) => match self.stat()?.map(|stat| kind(&stat)) {
                 Some(FileType::Directory) => Ok(()),
                 _ => Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no folder has its name")),
             },
@@ -150,15 +169,20 @@ impl Within {
     /// Removes a file or link, if it is there.
     pub(crate) fn remove_file(&self) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.folder, self.name(), AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Removes a file, link or folder with all that is in it.
+    /// Removes a file, link or folder with all that is in it, whatever the permissions of the owner's folders.
     pub(crate) fn remove_all(&self) -> io::Result<()> {
-        if self.stat()?.is_some_and(|stat| kind(&stat) == FileType::Directory) {
-            let folder = Arc::new(openat(&self.folder, self.name(), FOLDER | OFlags::NOFOLLOW, Mode::empty())?);
+        if let Some(stat) = self.stat()?.filter(|stat| kind(stat) == FileType::Directory) {
+            let open = |flags| openat(&self.folder, self.name(), flags | OFlags::NOFOLLOW, Mode::empty());
+            if !permissions(&stat).contains(Mode::RWXU) {
+                // For a folder of another owner, what follows fails.
+                let _ = set_mode(open(SEARCHED)?, Mode::RWXU);
+            }
+            let folder = Arc::new(open(FOLDER)?);
             for name in names(&folder)? {
                 Self { folder: Arc::clone(&folder), name }.remove_all()?;
             }
@@ -203,17 +227,36 @@ pub(crate) fn names(folder: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-/// Sets permission bits and the time of the last change of what is open.
+/// Sets permission bits and the time of the last change of what is open, be it only as a path.
 pub(crate) fn set_attributes(open: impl AsFd, mode: u16, modified: ModificationTime) -> io::Result<()> {
-    rustix::fs::fchmod(&open, Mode::from_raw_mode(mode.into()))?;
-    Ok(rustix::fs::futimens(open, &times(modified))?)
-}
-
-fn times(modified: ModificationTime) -> Timestamps {
-    Timestamps {
+    set_mode(&open, Mode::from_raw_mode(mode.into()))?;
+    let times = Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         last_modification: Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() },
+    };
+    match rustix::fs::futimens(&open, &times) {
+        Err(Errno::BADF) => Ok(rustix::fs::utimensat(CWD, link_to_open(&open), &times, AtFlags::empty())?),
+        set => Ok(set?),
     }
+}
+
+/// Sets permission bits of what is open, be it only as a path.
+pub(crate) fn set_mode(open: impl AsFd, mode: Mode) -> io::Result<()> {
+    match rustix::fs::fchmod(&open, mode) {
+        Err(Errno::BADF) => Ok(rustix::fs::chmod(link_to_open(&open), mode)?),
+        set => Ok(set?),
+    }
+}
+
+/// Returns the path by which the kernel leads to what is open: with `O_PATH`, the calls on descriptors refuse it
+/// (open(2)).
+fn link_to_open(open: &impl AsFd) -> String {
+    format!("/proc/self/fd/{}", open.as_fd().as_raw_fd())
+}
+
+/// Returns the permission bits that a copy keeps of what has this state.
+pub(crate) fn permissions(stat: &Stat) -> Mode {
+    Mode::from_raw_mode(stat.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO)
 }
 
 /// Returns the time of the last change.
@@ -226,10 +269,10 @@ fn beneath(root: &OwnedFd, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(root, OsStr::from_bytes(path), flags | OFlags::CLOEXEC, Mode::empty(), resolve).map_err(|error| match error
     {
-        rustix::io::Errno::LOOP | rustix::io::Errno::XDEV => {
+        Errno::LOOP | Errno::XDEV => {
             io::Error::new(io::ErrorKind::PermissionDenied, "a symbolic link is on the way, and is not followed")
         }
-        rustix::io::Errno::NOSYS => {
+        Errno::NOSYS => {
             io::Error::new(io::ErrorKind::Unsupported, "the kernel lacks openat2, which Linux has since 5.6")
         }
         error => error.into(),

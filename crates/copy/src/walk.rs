@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use fullpipe_transfer::{Attributes, Entry, EntryKind, EntryPath, Excludes, Identity, PathError};
 use fullpipe_units::ByteCount;
@@ -12,7 +13,7 @@ use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::attributes::{self, NotKept};
 use crate::options::CopyError;
-use crate::receiver::{PathHash, path_hash};
+use crate::receiver::{MAX_ENTRIES, MAX_LIST, PathHash, SECOND_NAME, path_hash};
 use crate::root::Root;
 use crate::tree::{Tree, kind, modified, names};
 
@@ -45,6 +46,8 @@ pub(crate) trait List {
     fn not_sent(&mut self, path: &[u8], why: &str);
     /// Takes a device, a pipe or a socket, which are never sent.
     fn left_out(&mut self, path: &EntryPath);
+    /// Takes that the list is longer than both ends can remember.
+    fn too_long(&mut self);
     /// Returns true if nobody wants the rest.
     fn is_over(&self) -> bool;
 }
@@ -83,16 +86,28 @@ pub(crate) fn top(path: &[u8]) -> Option<&[u8]> {
 
 /// Walks all sources, with attributes if `keeps_attributes`. Returns whether all of them could be read.
 pub(crate) fn walk(sources: &[Source], excludes: &Excludes, keeps_attributes: bool, list: &mut dyn List) -> bool {
-    let (names_of, folders, taken) = (HashMap::new(), Vec::new(), (sources.len() > 1).then(HashMap::new));
-    let mut walk =
-        Walk { excludes, keeps_attributes, list, names_of, folders, taken, doubles: (None, 0), is_complete: true };
+    let mut walk = Walk {
+        excludes,
+        keeps_attributes,
+        list,
+        names_of: HashMap::new(),
+        names_memory: 0,
+        folders: Vec::new(),
+        reading: None,
+        count: 0,
+        taken: (sources.len() > 1).then(HashMap::new),
+        doubles: (None, 0),
+        is_complete: true,
+    };
     for (index, source) in sources.iter().enumerate() {
         match &source.top {
             Some(top) => walk.visit(index, source, top.clone()),
             None => walk.folders.push(None),
         }
         while let Some(folder) = walk.folders.pop() {
-            walk.read(index, source, folder.as_ref());
+            // Its parts are those of paths that were walked.
+            walk.reading = folder.and_then(|folder| folder.path().ok()).map(Arc::new);
+            walk.read(index, source, walk.reading.clone().as_deref());
         }
     }
     walk.name_doubles();
@@ -136,9 +151,16 @@ struct Walk<'w> {
     excludes: &'w Excludes,
     keeps_attributes: bool,
     list: &'w mut dyn List,
-    /// The first name of each file that has several, by source, device and inode.
-    names_of: HashMap<(usize, u64, u64), EntryPath>,
-    folders: Vec<Option<EntryPath>>,
+    /// The first name of each file that has several, by source, device and inode, with the number of those to come.
+    names_of: HashMap<(usize, u64, u64), (EntryPath, usize)>,
+    /// Bytes of memory of these names.
+    names_memory: u64,
+    /// Folders that are to be read; `None` for the source itself.
+    folders: Vec<Option<Pending>>,
+    /// The folder that is being read, which those in it share.
+    reading: Option<Arc<EntryPath>>,
+    /// Entries up to now.
+    count: usize,
     /// The paths of entries, and whether these are folders; absent if no other source can have one of the same.
     taken: Option<HashMap<PathHash, bool>>,
     /// Entries whose path one of an earlier source has, the first of them with its name.
@@ -146,7 +168,26 @@ struct Walk<'w> {
     is_complete: bool,
 }
 
+/// A folder that is to be read, by its name in another one.
+struct Pending {
+    outer: Option<Arc<EntryPath>>,
+    name: Box<[u8]>,
+}
+
+impl Pending {
+    fn path(&self) -> Result<EntryPath, PathError> {
+        self.outer.as_ref().map_or_else(|| EntryPath::new(&*self.name), |outer| outer.join(&self.name))
+    }
+}
+
 impl Walk<'_> {
+    /// Reads a folder later.
+    fn push(&mut self, path: &EntryPath) {
+        let outer = self.reading.clone().filter(|outer| path.folder() == Some(outer.as_bytes()));
+        let name = if outer.is_some() { path.name() } else { path.as_bytes() };
+        self.folders.push(Some(Pending { outer, name: name.into() }));
+    }
+
     fn read(&mut self, index: usize, source: &Source, folder: Option<&EntryPath>) {
         let shown = folder.map_or(&b"."[..], EntryPath::as_bytes);
         let names = match source.tree.open_folder(folder).and_then(names) {
@@ -155,6 +196,7 @@ impl Walk<'_> {
         };
         for name in names {
             if self.list.is_over() {
+                self.is_complete = false;
                 return;
             }
             let path = folder.map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join(&name));
@@ -173,11 +215,16 @@ impl Walk<'_> {
     }
 
     fn visit(&mut self, index: usize, source: &Source, path: EntryPath) {
+        self.count += 1;
+        if self.count > MAX_ENTRIES || self.names_memory > MAX_LIST.get() {
+            self.is_complete = false;
+            return self.list.too_long();
+        }
         match self.entry(index, source, &path) {
             Ok(Some(kind @ EntryKind::Folder { .. })) => {
                 let attributes = self.attributes(source, &path);
-                self.list.entry(Entry { path: path.clone(), kind, attributes }, None);
-                self.folders.push(Some(path));
+                self.push(&path);
+                self.list.entry(Entry { path, kind, attributes }, None);
             }
             Ok(Some(kind)) => {
                 let is_file = matches!(kind, EntryKind::File { .. });
@@ -220,11 +267,12 @@ impl Walk<'_> {
             FileType::Symlink => Some(EntryKind::SymbolicLink { target: within.read_link()? }),
             FileType::RegularFile => {
                 if stat.st_nlink > 1 {
-                    let key = (index, stat.st_dev, stat.st_ino);
-                    if let Some(first) = self.names_of.get(&key) {
-                        return Ok(Some(EntryKind::HardLink { first: first.clone() }));
+                    // The type of this number is another one on other processors.
+                    let others = (1..stat.st_nlink).count();
+                    let first = self.first_name((index, stat.st_dev, stat.st_ino), path, others);
+                    if let Some(first) = first {
+                        return Ok(Some(EntryKind::HardLink { first }));
                     }
-                    self.names_of.insert(key, path.clone());
                 }
                 Some(file_of(&stat, index, path).0)
             }
@@ -235,6 +283,23 @@ impl Walk<'_> {
         })
     }
 
+    /// Returns the first name of a file that has `others`; `None` if this one is it.
+    fn first_name(&mut self, file: (usize, u64, u64), path: &EntryPath, others: usize) -> Option<EntryPath> {
+        let memory = |path: &EntryPath| SECOND_NAME + path.as_bytes().len() as u64;
+        let Slot::Occupied(mut slot) = self.names_of.entry(file) else {
+            self.names_memory += memory(path);
+            self.names_of.insert(file, (path.clone(), others));
+            return None;
+        };
+        slot.get_mut().1 -= 1;
+        if slot.get().1 > 0 {
+            return Some(slot.get().0.clone());
+        }
+        let (first, _) = slot.remove();
+        self.names_memory -= memory(&first);
+        Some(first)
+    }
+
     /// Takes a path for an entry; returns false if one of an earlier source has it. Folders become one.
     fn take(&mut self, path: &EntryPath, is_folder: bool) -> bool {
         let Some(taken) = &mut self.taken else { return true };
@@ -243,7 +308,7 @@ impl Walk<'_> {
                 slot.insert(is_folder);
                 return true;
             }
-            Slot::Occupied(slot) if is_folder && *slot.get() => self.folders.push(Some(path.clone())),
+            Slot::Occupied(slot) if is_folder && *slot.get() => self.push(path),
             Slot::Occupied(_) => {
                 self.doubles.0.get_or_insert_with(|| path.clone());
                 self.doubles.1 += 1;
@@ -314,6 +379,10 @@ mod tests {
 
         fn left_out(&mut self, path: &EntryPath) {
             self.1.push(path.to_string());
+        }
+
+        fn too_long(&mut self) {
+            panic!("it is short");
         }
 
         fn is_over(&self) -> bool {

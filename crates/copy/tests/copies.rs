@@ -429,6 +429,104 @@ fn a_folder_that_is_read_only_is_said_and_the_rest_is_right() {
     assert!(!scene.path("far/a/fixed/file").exists());
 }
 
+/// Carries out a copy without the rights of root over permissions, and returns it with its exit code.
+fn copy_as_owner(scene: &Scene, arguments: &[&str]) -> (Option<i32>, Value) {
+    let copy = scene.command(arguments);
+    let mut command = Command::new("setpriv");
+    if is_root() {
+        command.arg("--bounding-set=-dac_override,-dac_read_search");
+    }
+    command.arg(copy.get_program()).args(copy.get_args());
+    let output = Running::start(&mut command).finish(TIMEOUT);
+    (output.status.code(), copied(&output))
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o777
+}
+
+/// Modes of folders that their owner may not list, or not change.
+const CLOSED: [u32; 4] = [0o300, 0o100, 0o500, 0o000];
+
+/// It was opened for reading: "Permission denied", where `cp` copies.
+#[test]
+fn a_folder_that_may_not_be_listed_takes_files_and_gives_those_that_are_named() {
+    let scene = Scene::new();
+    let file = scene.file("near/file", 2);
+    set_mode(&scene.path("far"), 0o333);
+    let (code, done) = copy_as_owner(&scene, &[text(&file), &scene.far("far/")]);
+    assert_eq!((code, &done["files"]), (Some(0), &json!(1)), "{done}");
+    let (code, done) = copy_as_owner(&scene, &[&scene.far("far/file"), text(&scene.path("near/back"))]);
+    assert_eq!((code, &done["files"]), (Some(0), &json!(1)), "{done}");
+    assert!(is_same(&file, &scene.path("near/back")) && mode(&scene.path("far")) == 0o333);
+    // What cannot be listed is not compared, which is said.
+    let (code, done) =
+        copy_as_owner(&scene, &["--delete", &format!("{}/", text(&scene.path("near"))), &scene.far("far")]);
+    assert!(code == Some(1) && done["failures"].to_string().contains("nothing is deleted in it"), "{done}");
+    set_mode(&scene.path("far"), 0o755);
+    assert!(is_same(&file, &scene.path("far/file")));
+}
+
+/// Each copy failed anew, and the folder kept its mode.
+#[test]
+fn a_folder_that_its_owner_has_closed_is_opened_for_the_copy_and_gets_the_mode_of_the_source() {
+    for closed in CLOSED {
+        let scene = Scene::new();
+        for folder in ["near/in/deep", "far/in/deep", "far/gone/deep"] {
+            fs::create_dir_all(scene.path(folder)).unwrap();
+            fs::write(scene.path(folder).join("old"), "old").unwrap();
+        }
+        fs::write(scene.path("near/in/deep/new"), "new").unwrap();
+        for folder in ["far/in/deep", "far/in", "far/gone/deep", "far/gone"] {
+            set_mode(&scene.path(folder), closed);
+        }
+        let arguments = ["--delete", &format!("{}/", text(&scene.path("near"))), &scene.far("far")];
+        for _ in 0..2 {
+            let (code, done) = copy_as_owner(&scene, &arguments);
+            assert_eq!(code, Some(0), "{closed:o}: {done}");
+            assert_eq!(listing(&scene.path("near")), listing(&scene.path("far")), "{closed:o}");
+        }
+        // A mode of the source closes the folder behind the copy, and the next copy opens it again.
+        set_mode(&scene.path("near/in/deep"), closed);
+        for (content, is_readable) in [("other", false), ("another", true)] {
+            if is_readable {
+                set_mode(&scene.path("near/in/deep"), 0o700);
+            }
+            let written = fs::write(scene.path("near/in/deep/new"), content);
+            let (code, done) = copy_as_owner(&scene, &arguments);
+            assert_eq!(mode(&scene.path("far/in/deep")), mode(&scene.path("near/in/deep")), "{closed:o}: {done}");
+            assert!(written.is_ok() && (code == Some(0) || !is_readable && closed != 0o500), "{closed:o}: {done}");
+        }
+        assert_eq!(listing(&scene.path("near")), listing(&scene.path("far")), "{closed:o}");
+    }
+}
+
+/// What an earlier copy has left in it was out of reach.
+#[test]
+fn a_copy_into_a_folder_that_was_closed_meanwhile_continues_where_it_was() {
+    for closed in CLOSED {
+        let scene = Scene::new();
+        fs::create_dir_all(scene.path("near/in")).unwrap();
+        let file = scene.file("near/in/file", 8);
+        let arguments = [&format!("{}/", text(&scene.path("near")))[..], &scene.far("far")];
+        let mut near = Running::start(&mut scene.command(&[&arguments[..], &["--bwlimit", "40Mbit/s"]].concat()));
+        let folder = scene.path("far/in");
+        assert!(within(TIMEOUT, || folder.is_dir() && recorded(&folder) > 2 << 20), "nothing arrives");
+        near.kill();
+        drop(near);
+        let held = recorded(&folder);
+        set_mode(&folder, closed);
+        let (code, done) = copy_as_owner(&scene, &arguments);
+        assert_eq!(code, Some(0), "{closed:o}: {done}");
+        let sent = done["transferred"].as_u64().unwrap();
+        assert!(is_same(&file, &folder.join("file")) && sent <= (8 << 20) + 12_345 - held, "{closed:o}: {done}");
+    }
+}
+
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

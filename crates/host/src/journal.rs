@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
@@ -171,7 +172,8 @@ impl Journal {
     fn read(path: &Path) -> Result<Option<Self>, JournalError> {
         let failed = |cause| JournalError::Io { doing: "read", path: path.to_owned(), cause };
         let mut bytes = Vec::new();
-        File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(failed)?;
+        let file = open_regular(OpenOptions::new().read(true), path);
+        file.and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(failed)?;
         let malformed = |line, why: String| JournalError::Malformed { path: path.to_owned(), line, why };
         if bytes.len() as u64 > MAX_FILE {
             return Err(malformed(0, format!("longer than {MAX_FILE} bytes")));
@@ -242,7 +244,8 @@ impl Journal {
     }
 
     fn write_bytes(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
+        let options = &mut OpenOptions::new();
+        let mut file = open_regular(options.write(true).create(true).truncate(false).mode(0o600), &self.path)?;
         // A line that somebody died over must not become the beginning of this one.
         file.set_len(self.length)?;
         file.seek(SeekFrom::Start(self.length))?;
@@ -273,6 +276,15 @@ impl Journal {
     }
 }
 
+/// Opens a regular file, and waits for nobody if it is another one: a pipe opens when its other end does.
+///
+/// # Errors
+/// Fails if it cannot be opened, or is none.
+pub(crate) fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no regular file")) }
+}
+
 /// The boot in the name of a journal; none if it is no such name.
 fn boot_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix("host-")?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
@@ -294,6 +306,11 @@ fn parse(line: &[u8]) -> Result<Line, String> {
     let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     match &line {
         Line::Change { setting, .. } if !setting.is_sane() => Err(format!("{setting} is no setting of the network")),
+        Line::Change { setting, before, wanted }
+            if ![before, wanted].iter().all(|text| setting.may_have(text.as_deref())) =>
+        {
+            Err(format!("{setting} are not all of the network"))
+        }
         _ => Ok(line),
     }
 }
@@ -315,6 +332,42 @@ mod tests {
         {
             assert_eq!(boot_of(name), None, "{name}");
         }
+    }
+
+    /// What a journal said to have been in our file was written there for the next boot, whatever it was.
+    #[test]
+    fn a_journal_brings_nothing_but_settings_of_the_network_into_a_file_for_the_next_boot() {
+        let line = |text: &str| {
+            let change = |before, wanted| Line::Change { setting: Setting::Persisted, before, wanted };
+            let changes = [change(Some(text.to_owned()), None), change(None, Some(text.to_owned()))];
+            changes.map(|change| parse(super::text(&change).unwrap().trim_end().as_bytes()).is_ok())
+        };
+        let ours = "# Written by fullpipe\n\nnet.ipv4.tcp_rmem = 4096 131072 6291456\n-net.core.rmem_max=1\n; no\n";
+        assert_eq!(line(ours), [true; 2]);
+        for text in
+            ["kernel.core_pattern = |/tmp/x\n", "net.core.rmem_max = 1\nvm.panic_on_oom = 1", "words", "# \u{1b}[2J"]
+        {
+            assert_eq!(line(text), [false; 2], "{text}");
+        }
+        let other = Line::Change { setting: Setting::Sysctl("kernel.x".to_owned()), before: None, wanted: None };
+        assert!(parse(super::text(&other).unwrap().trim_end().as_bytes()).is_err());
+    }
+
+    /// It was opened until somebody would write into it.
+    #[test]
+    fn a_pipe_with_the_name_of_a_journal_is_no_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let origin = Origin { boot: "0".repeat(BOOT), namespace: 7, cookie: 3, initial: false };
+        let path = folder.path().join(origin.file_name());
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let error = Journal::of(folder.path(), &origin).unwrap_err().to_string();
+            let (journals, unreadable) = Journal::all(folder.path()).unwrap();
+            done.send((error, journals.len(), unreadable.len())).unwrap();
+        });
+        let (error, journals, unreadable) = ended.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits");
+        assert!(error.contains("it is no regular file") && (journals, unreadable) == (0, 1), "{error}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::chain::{Back, chains, put_back};
 use crate::entry::Entry;
 use crate::inspect::inspect;
-use crate::journal::{Journal, Line, Origin, Relation, Unreadable};
+use crate::journal::{Journal, Line, Origin, Relation, Unreadable, open_regular};
 use crate::journal_error::JournalError;
 use crate::render::writes;
 use crate::setting::{Setting, System};
@@ -64,7 +64,7 @@ impl JournalDir {
         }
         refuse_foreign(folder)?;
         let path = folder.join("lock");
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let lock = open_regular(OpenOptions::new().write(true).create(true).truncate(false).mode(0o600), &path);
         let lock = lock.map_err(failed("lock"))?;
         let deadline = Instant::now() + TIMEOUT;
         while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -364,6 +364,11 @@ fn plan(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>
     }
     if persist && !sysctls.is_empty() {
         let before = Setting::Persisted.read(system)?;
+        if !Setting::Persisted.may_have(before.as_deref()) {
+            let file = system.persisted();
+            let why = format!("{} has lines that are no settings of the network; take them out", file.display());
+            return Err(JournalError::Unfit(why));
+        }
         let mut all = persisted(before.as_deref().unwrap_or_default());
         all.extend(sysctls);
         push(&mut entries, Entry { setting: Setting::Persisted, before, wanted: Some(file(&all)), made: None });

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fullpipe_record::{Change, RESTORABLE_QDISCS};
 use fullpipe_sys as sys;
-use fullpipe_units::{ByteCount, SegCount};
+use fullpipe_units::{ByteCount, SegCount, is_one_line};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +89,12 @@ impl Setting {
             Self::Sysctl(name) => is_network_sysctl(name),
             _ => true,
         }
+    }
+
+    /// Returns whether a journal may say that it had this text, or was to have it: what is in our file of `sysctl.d` is
+    /// carried out at the next boot.
+    pub(crate) fn may_have(&self, text: Option<&str>) -> bool {
+        *self != Self::Persisted || text.is_none_or(|text| text.lines().all(is_setting_or_comment))
     }
 
     /// Its text, to the byte.
@@ -208,6 +214,14 @@ impl Setting {
     fn failed(&self, verb: &'static str, cause: io::Error) -> SysctlError {
         SysctlError::Io { verb, name: self.to_string(), cause }
     }
+}
+
+/// Returns whether a line of a file of `sysctl.d` sets nothing outside the network's settings.
+fn is_setting_or_comment(line: &str) -> bool {
+    let line = line.trim();
+    let is_setting = |(name, _): (&str, &str)| is_network_sysctl(name.trim().trim_start_matches('-'));
+    let sets_nothing = line.is_empty() || line.starts_with(['#', ';']);
+    is_one_line(line) && (sets_nothing || line.split_once('=').is_some_and(is_setting))
 }
 
 fn why_not_exact_discipline(device: &str, before: Option<&str>) -> Option<String> {

@@ -107,7 +107,11 @@ fn begun(campaign: &str) -> Option<String> {
     Some(time.to_string())
 }
 
-/// Returns the name of the variant in JSON.
+/// Kinds of the documents of an archive; those of other programs have their format behind `foreign/`.
+pub(crate) const KINDS_OF_DOCUMENTS: [&str; 9] =
+    ["measurement", "diagnosis", "experiment", "lab", "sweep", "sweep-plan", SWEEP_RUN, "foreign", "other"];
+
+/// Returns the name of the variant in JSON, which is one of [`KINDS_OF_DOCUMENTS`].
 fn kind(document: &Document) -> String {
     let name = match document.content {
         Content::Measurement { .. } => "measurement",

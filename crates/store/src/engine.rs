@@ -62,8 +62,19 @@ pub(crate) type Row = Vec<Value>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EngineError {
     pub(crate) cause: String,
+    pub(crate) kind: EngineErrorKind,
+}
+
+/// Kind of an error of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EngineErrorKind {
     /// This user lacks a permission.
-    pub(crate) is_forbidden: bool,
+    Forbidden,
+    /// It is no archive.
+    NoArchive,
+    /// The disk refuses: it is full, or broken.
+    Disk,
+    Other,
 }
 
 impl EngineError {
@@ -78,14 +89,29 @@ impl EngineError {
             }
             source = inner.source();
         }
-        Self { cause: cause.replace('\n', "; "), is_forbidden: false }
+        Self::other(cause.replace('\n', "; "))
+    }
+
+    /// Returns whether it may come of a disk to which nothing can be written.
+    pub(crate) fn is_of_disk(&self) -> bool {
+        matches!(self.kind, EngineErrorKind::Disk | EngineErrorKind::Forbidden)
+    }
+
+    pub(crate) fn other(cause: impl Into<String>) -> Self {
+        Self { cause: cause.into(), kind: EngineErrorKind::Other }
+    }
+
+    pub(crate) fn no_archive(cause: impl Into<String>) -> Self {
+        Self { cause: cause.into(), kind: EngineErrorKind::NoArchive }
     }
 }
 
 impl From<io::Error> for EngineError {
     fn from(error: io::Error) -> Self {
         const FORBIDDEN: [ErrorKind; 2] = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
-        Self { is_forbidden: FORBIDDEN.contains(&error.kind()), ..Self::of(&error) }
+        let is_forbidden = FORBIDDEN.contains(&error.kind());
+        let kind = if is_forbidden { EngineErrorKind::Forbidden } else { EngineErrorKind::Other };
+        Self { kind, ..Self::of(&error) }
     }
 }
 

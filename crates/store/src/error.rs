@@ -1,4 +1,4 @@
-use crate::engine::EngineError;
+use crate::engine::{EngineError, EngineErrorKind};
 
 /// Error of an archive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -7,6 +7,22 @@ pub enum StoreError {
     /// There is no archive there.
     #[error("there is no archive at {0}; `fullpipe store create` makes one")]
     Missing(String),
+    /// There is something else.
+    #[error("{location} is no archive of fullpipe: {cause}; --store names another one")]
+    NoArchive {
+        /// The place.
+        location: String,
+        /// What it is, in the words of the system or of the database.
+        cause: String,
+    },
+    /// The archive has no documents of this kind, and this program makes none.
+    #[error("{kind} is no kind of documents; kinds are {known}, and for one format of foreign ones foreign/iperf3")]
+    UnknownKind {
+        /// The kind that was asked for.
+        kind: String,
+        /// The kinds that there are.
+        known: String,
+    },
     /// The location is of a kind that is not known.
     #[error("{0} is no place for an archive: a file, or a URL postgres://USER@HOST/DATABASE")]
     Location(String),
@@ -64,10 +80,11 @@ pub enum StoreError {
 
 impl StoreError {
     pub(crate) fn database(operation: &'static str, location: &impl ToString, error: EngineError) -> Self {
-        let (location, EngineError { cause, is_forbidden }) = (location.to_string(), error);
-        if is_forbidden {
-            return Self::Forbidden { operation, location, cause };
+        let (location, EngineError { cause, kind }) = (location.to_string(), error);
+        match kind {
+            EngineErrorKind::Forbidden => Self::Forbidden { operation, location, cause },
+            EngineErrorKind::NoArchive => Self::NoArchive { location, cause },
+            EngineErrorKind::Disk | EngineErrorKind::Other => Self::Database { operation, location, cause },
         }
-        Self::Database { operation, location, cause }
     }
 }

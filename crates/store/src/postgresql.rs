@@ -10,7 +10,7 @@ use postgres::types::private::BytesMut;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls};
 
-use crate::engine::{Engine, EngineError, Row, Value, transaction};
+use crate::engine::{Engine, EngineError, EngineErrorKind, Row, Value, transaction};
 
 /// Time limit for a connection, where the URL gives none, for data that nobody acknowledges, and for another program
 /// that keeps a table for itself.
@@ -88,7 +88,7 @@ fn answer<T: Send + 'static>(timeout: Duration, work: impl FnOnce() -> T + Send 
 }
 
 fn silent() -> EngineError {
-    EngineError { cause: "the server does not answer".to_owned(), is_forbidden: false }
+    EngineError::other("the server does not answer")
 }
 
 impl Engine for Postgresql {
@@ -156,7 +156,9 @@ impl Engine for Postgresql {
 
 impl From<postgres::Error> for EngineError {
     fn from(error: postgres::Error) -> Self {
-        Self { is_forbidden: error.code().is_some_and(is_forbidden), ..Self::of(&error) }
+        let is_forbidden = error.code().is_some_and(is_forbidden);
+        let kind = if is_forbidden { EngineErrorKind::Forbidden } else { EngineErrorKind::Other };
+        Self { kind, ..Self::of(&error) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, params_from_iter};
 
-use crate::engine::{Engine, EngineError, Row, Value};
+use crate::engine::{Engine, EngineError, EngineErrorKind, Row, Value};
 
 /// Longest wait for another writer.
 const BUSY: Duration = Duration::from_secs(10);
@@ -27,6 +28,7 @@ impl Sqlite {
     /// Opens the file; makes it first, readable by its owner only, if `create` and there is none.
     pub(crate) fn open(file: &Path, create: bool) -> Result<Self, EngineError> {
         let file = &in_folder(file);
+        check_regular(file)?;
         if create {
             make(file)?;
         }
@@ -36,8 +38,30 @@ impl Sqlite {
         let connection = Connection::open_with_flags(file, writable).map_err(|error| unopened(error.into()))?;
         connection.busy_timeout(BUSY)?;
         let mut opened = Self { connection, file: file.to_owned() };
-        opened.identify()?;
-        Ok(opened)
+        let Err(error) = opened.identify() else { return Ok(opened) };
+        if create || !error.is_of_disk() {
+            return Err(error);
+        }
+        // Its locks would be in the way.
+        drop(opened);
+        Self::open_where_nothing_can_be_made(file).ok_or_else(|| with_hint(error, file))
+    }
+
+    /// Opens an archive to read it where the files that SQLite makes next to it cannot be made: on a disk that is full
+    /// or read-only. What a killed program has left in the log is read with the index of it in memory, which takes the
+    /// archive for this program alone; without such a log, nothing of the file changes (SQLite, "Write-Ahead Logging",
+    /// sections 8 and 10).
+    fn open_where_nothing_can_be_made(file: &Path) -> Option<Self> {
+        let connection = if has_log(file) {
+            let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_WRITE).ok()?;
+            connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE").ok()?;
+            connection
+        } else {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            Connection::open_with_flags(immutable(file), flags).ok()?
+        };
+        let mut opened = Self { connection, file: file.to_owned() };
+        opened.identify().is_ok().then_some(opened)
     }
 
     /// Checks that the file is an archive, or empty.
@@ -46,8 +70,7 @@ impl Sqlite {
         let tables = self.query("SELECT count(*) FROM sqlite_master", &[])?;
         let is_empty = tables == [[Value::Integer(0)]];
         if application != APPLICATION && !is_empty {
-            let cause = "it is the database of another program".to_owned();
-            return Err(EngineError { cause, is_forbidden: false });
+            return Err(EngineError::no_archive("it is the database of another program"));
         }
         // A file on a read-only file system cannot change its mode, and needs not.
         let _ = self.batch("PRAGMA journal_mode = WAL");
@@ -142,6 +165,39 @@ fn in_folder(file: &Path) -> PathBuf {
     Path::new(".").join(file)
 }
 
+/// Returns whether something of an archive is in its log, which a program that was killed has left.
+fn has_log(file: &Path) -> bool {
+    let log = PathBuf::from(format!("{}-wal", file.display()));
+    std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
+}
+
+fn with_hint(error: EngineError, file: &Path) -> EngineError {
+    if !has_log(file) {
+        return error;
+    }
+    let hint = "a program that was killed has left a log, and to read it takes a disk that can be written: copy it \
+                with its log (-wal) there";
+    EngineError { cause: format!("{}; {hint}", error.cause), ..error }
+}
+
+/// Returns the URI by which SQLite reads a file that nobody changes, without locks and without files next to it.
+fn immutable(file: &Path) -> String {
+    let escaped = |byte: &u8| match byte {
+        b'%' | b'?' | b'#' => format!("%{byte:02x}").into_bytes(),
+        _ => vec![*byte],
+    };
+    let path: Vec<u8> = file.as_os_str().as_bytes().iter().flat_map(escaped).collect();
+    format!("file:{}?immutable=1", String::from_utf8_lossy(&path))
+}
+
+/// Fails if something is there that is no regular file: to open a pipe takes until somebody opens its other end.
+fn check_regular(file: &Path) -> Result<(), EngineError> {
+    match std::fs::metadata(file) {
+        Ok(found) if !found.is_file() => Err(EngineError::no_archive("it is no regular file")),
+        _ => Ok(()),
+    }
+}
+
 /// Makes the file and its folder, unless they are there.
 fn make(file: &Path) -> io::Result<()> {
     if let Some(folder) = file.parent() {
@@ -160,8 +216,15 @@ impl From<rusqlite::Error> for EngineError {
         // On a full disk, SQLite cannot make its auxiliary files, and says no more than this.
         let is = |kind| code.is_some_and(|failure| failure.code == kind);
         let hint = if is(ErrorCode::SystemIoFailure) { "; is the disk full?" } else { "" };
-        let is_forbidden = is(ErrorCode::ReadOnly) || is(ErrorCode::PermissionDenied);
-        Self { cause: cause + hint, is_forbidden }
+        let kind = match () {
+            () if is(ErrorCode::ReadOnly) || is(ErrorCode::PermissionDenied) => EngineErrorKind::Forbidden,
+            () if is(ErrorCode::NotADatabase) => EngineErrorKind::NoArchive,
+            () if is(ErrorCode::CannotOpen) || is(ErrorCode::SystemIoFailure) || is(ErrorCode::DiskFull) => {
+                EngineErrorKind::Disk
+            }
+            () => EngineErrorKind::Other,
+        };
+        Self { cause: cause + hint, kind }
     }
 }
 

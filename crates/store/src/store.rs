@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::columns::{Reader, clamped, document_row, facts_row};
-use crate::document::{NewDocument, SWEEP_RUN};
+use crate::document::{KINDS_OF_DOCUMENTS, NewDocument, SWEEP_RUN};
 use crate::engine::{Engine, EngineError, Row, Value, transaction};
 use crate::postgresql::Postgresql;
 use crate::sqlite::Sqlite;
@@ -127,14 +127,14 @@ impl Store {
     /// Returns documents with their facts, newest first.
     ///
     /// # Errors
-    /// Fails if the database refuses.
+    /// Fails if there is no such kind, or if the database refuses.
     pub fn list(&mut self, filter: &Filter) -> Result<Vec<StoredDocument>, StoreError> {
         let kinds = match &filter.kind {
             Some(kind) => self.read(KINDS, &[kind.as_str().into()])?,
             None => vec![vec![Value::Null]],
         };
         if kinds.is_empty() {
-            return Ok(Vec::new());
+            return self.none_of_kind(filter.kind.as_deref().unwrap_or_default());
         }
         let (ids, values) = filter.ids(kinds.into_iter().flatten());
         let limit = filter.limit.map_or_else(String::new, |limit| format!(" LIMIT {limit}"));
@@ -154,6 +154,16 @@ impl Store {
             StoredDocument { facts: by_document.remove(&document.id).unwrap_or_default(), ..document }
         };
         Ok(documents.into_iter().map(with_facts).collect())
+    }
+
+    /// Returns that there are no documents of a kind.
+    ///
+    /// # Errors
+    /// Fails if there is no such kind.
+    fn none_of_kind(&self, kind: &str) -> Result<Vec<StoredDocument>, StoreError> {
+        let is_known = kind.split('/').next().is_some_and(|first| KINDS_OF_DOCUMENTS.contains(&first));
+        let unknown = || StoreError::UnknownKind { kind: printable(kind), known: KINDS_OF_DOCUMENTS.join(", ") };
+        if is_known { Ok(Vec::new()) } else { Err(unknown()) }
     }
 
     /// Returns the document with this identifier, or the only one whose identifier ends so.
@@ -296,7 +306,7 @@ fn insert_document(
         // this document meanwhile.
         head.id = new_id();
     }
-    Err(EngineError { cause: "another program keeps and removes this document".to_owned(), is_forbidden: false })
+    Err(EngineError::other("another program keeps and removes this document"))
 }
 
 /// Keeps the body of a known document again if it was thinned or removed, or is damaged; returns whether it did. Facts

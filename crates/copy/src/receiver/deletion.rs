@@ -5,7 +5,7 @@ use std::io;
 use fullpipe_transfer::{Entry, EntryKind, EntryPath, Excludes, PathError};
 use rustix::fs::FileType;
 
-use super::{Receiver, path_hash};
+use super::Receiver;
 use crate::locks::lock;
 use crate::part::remove_left;
 use crate::tree::{Tree, kind, names};
@@ -13,22 +13,42 @@ use crate::tree::{Tree, kind, names};
 impl Receiver {
     /// Deletes what the sender does not have, in the folders that it has sent.
     pub(crate) fn delete(&self, tree: &Tree) {
-        let sent: Vec<EntryPath> = lock(&self.list).folders.iter().map(|folder| folder.path.clone()).collect();
+        let count = lock(&self.list).folders.len();
+        let sent = (0..count).filter_map(|index| {
+            let folders = &lock(&self.list).folders;
+            folders.whole(&folders.get(index)?.path)
+        });
         let mirrored = self.place.get().is_some_and(|place| place.takes_content).then_some(None);
-        let folders = mirrored.into_iter().chain(sent.into_iter().map(Some));
+        let folders = mirrored.into_iter().chain(sent.map(Some));
         for folder in folders {
-            let Ok(found) = tree.open_folder(folder.as_ref()).and_then(names) else { continue };
-            for name in found {
-                let path = folder.as_ref().map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join(&name));
+            let folder = folder.as_ref();
+            for name in self.names_to_compare(tree, folder) {
+                let path = folder.map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join(&name));
                 let Ok(path) = path else {
-                    self.delete_left(tree, folder.as_ref(), &name);
+                    self.delete_left(tree, folder, &name);
                     continue;
                 };
-                if !lock(&self.list).seen.contains(&path_hash(path.as_bytes())) {
+                if !lock(&self.list).has(&path) {
                     self.delete_one(tree, &path);
                 }
             }
         }
+    }
+
+    /// Returns the names in a folder, of which those are deleted that the sender lacks. None if it cannot be listed.
+    fn names_to_compare(&self, tree: &Tree, folder: Option<&EntryPath>) -> Vec<Vec<u8>> {
+        if folder.is_some_and(|folder| self.is_vacant(folder)) {
+            return Vec::new();
+        }
+        let found = tree.open_folder(folder).and_then(names);
+        found.unwrap_or_else(|error| {
+            // That one could not be made was said.
+            if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+                let path = folder.map_or_else(|| ".".to_owned(), ToString::to_string);
+                self.problem(&path, &format!("nothing is deleted in it, because it cannot be listed: {error}"));
+            }
+            Vec::new()
+        })
     }
 
     /// Deletes what an earlier transfer has left of a file, unless the sender has that or it is excluded.
@@ -36,7 +56,7 @@ impl Receiver {
         let Some(name) = EntryPath::name_of_working(working).filter(|_| !self.options.dry_run) else { return };
         let path = folder.map_or_else(|| EntryPath::new(name), |folder| folder.join(name));
         let Ok(path) = path else { return };
-        let was_sent = lock(&self.list).seen.contains(&path_hash(path.as_bytes()));
+        let was_sent = lock(&self.list).has(&path);
         if !was_sent
             && !self.options.excludes.exclude(&path, false)
             && let Err(error) = remove_left(tree, &path)

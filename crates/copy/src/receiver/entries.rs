@@ -12,7 +12,7 @@ use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
 use super::complete::Whole;
-use super::{Destination, Incoming, ListedFolder, Receiver, State};
+use super::{Destination, Incoming, Receiver, State};
 use crate::attributes::{NotKept, differ, settle};
 use crate::common::Tally;
 use crate::locks::lock;
@@ -36,17 +36,19 @@ enum Left {
 }
 
 impl Receiver {
-    pub(super) fn folder(&self, place: &Destination, folder: ListedFolder) {
-        let path = &folder.path;
+    /// Makes a folder that its owner may change, or says that it would be made. Returns false if that fails.
+    pub(super) fn make_folder(&self, place: &Destination, path: &EntryPath, attributes: Option<&Attributes>) -> bool {
         if self.options.dry_run {
-            self.try_folder(place, path, folder.attributes.as_deref());
+            self.try_folder(place, path, attributes);
         } else if let Some(tree) = place.tree.as_ref() {
             let made = tree.within(path).and_then(|within| within.make_folder());
-            if let Err(error) = made.and_then(|()| writable(tree, path)) {
-                return self.problem(path, &error.to_string());
+            // It gets its own permissions at the end.
+            if let Err(error) = made.and_then(|()| tree.let_owner_in(path)) {
+                self.problem(path, &error.to_string());
+                return false;
             }
         }
-        lock(&self.list).folders.push(folder);
+        true
     }
 
     /// Returns attributes of an entry to hold until it is there; `None` if nobody asked for them.
@@ -257,23 +259,11 @@ impl Receiver {
         let (number_again, path) = (number | AGAIN, old.path.clone());
         let attributes = self.hold(&path, entry.attributes);
         let file = Incoming { number: number_again, path, mode, modified, size, identity, attributes, state };
+        // It takes the memory of the old one, which gets no outcome.
         self.file(place, Arc::new(file));
         self.remove(number);
         Ok(())
     }
-}
-
-/// Lets the owner of a folder write to it, until it gets its own permissions at the end.
-fn writable(tree: &Tree, path: &EntryPath) -> io::Result<()> {
-    let Some(stat) = tree.within(path)?.stat()? else { return Ok(()) };
-    let mode = Mode::from_raw_mode(stat.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
-    if mode.contains(Mode::RWXU) {
-        return Ok(());
-    }
-    let open = tree.open_entry(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    // Another's folder may permit it all the same.
-    let _ = rustix::fs::fchmod(open, mode | Mode::RWXU);
-    Ok(())
 }
 
 /// Returns true if a file of this size and time is there, as rsync decides it; then it gets its permissions.
@@ -285,7 +275,7 @@ fn is_present(tree: &Tree, file: &Incoming, dry_run: bool) -> io::Result<bool> {
         && stat.st_size.cast_unsigned() == file.size.get()
         && modified(&stat) == file.modified;
     if same && !dry_run && (stat.st_mode & 0o777) as u16 != file.mode {
-        set_attributes(within.open(OFlags::RDONLY)?, file.mode, file.modified)?;
+        set_attributes(within.open(OFlags::PATH)?, file.mode, file.modified)?;
     }
     Ok(same)
 }

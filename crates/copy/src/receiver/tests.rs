@@ -7,7 +7,7 @@ use crate::finish::finish;
 use crate::part::working;
 use crate::pulse::Pulse;
 use fullpipe_compression::Compressor;
-use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHeader, Digest, Head, ZEROS, block_hash};
+use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHeader, Digest, Head, ZEROS, block_hash, chunk_hash};
 use rustix::fs::Mode;
 use std::fs;
 use std::io::Write;

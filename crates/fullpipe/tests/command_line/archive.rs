@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use fullpipe_store::{Location, Store, read_import};
 use fullpipe_testkit::{Running, assert_says, document, free_port, require, sentence, wait_for_listener, within};
+use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -51,6 +53,54 @@ fn as_nobody(arguments: &[&str]) -> Output {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-ec", script, "sh", env!("CARGO_BIN_EXE_fullpipe")]);
     run(command.args(arguments).env_remove("FULLPIPE_STORE"), 20)
+}
+
+/// Runs the program on a copy of an archive, on a disk of its own that is full or read-only.
+fn on_bad_disk(from: &Path, spoil: &str, arguments: &[&str]) -> Output {
+    let script = format!(
+        "mount -t tmpfs -o size=2m none /mnt; cp \"$1\"/archive.db* /mnt; {spoil}; shift; exec \"$@\" --store /mnt/archive.db"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-ec", &script, "sh"]).arg(from).arg(env!("CARGO_BIN_EXE_fullpipe"));
+    run(command.args(arguments), 20)
+}
+
+/// SQLite makes files next to its own to read it: "disk I/O error", "unable to open database file".
+#[test]
+fn an_archive_on_a_disk_that_is_full_or_read_only_is_read_and_refuses_more() {
+    require!(Root, Unshare);
+    let folder = tempfile::tempdir().unwrap();
+    let [file, open, closed] = ["archive.db", "open", "closed"].map(|name| folder.path().join(name));
+    let copy_to = |to: &Path| {
+        fs::create_dir(to).unwrap();
+        for name in ["archive.db", "archive.db-wal"] {
+            let _ = fs::copy(folder.path().join(name), to.join(name));
+        }
+    };
+    let documents = read_import(&fs::read(self::file("iperf3-tcp.json")).unwrap(), Timestamp::now()).unwrap();
+    let mut store = Store::create(&Location::File(file)).unwrap();
+    store.put(&documents[0]).unwrap();
+    // As a program leaves it that is killed: what was kept last is in the log.
+    copy_to(&open);
+    drop(store);
+    copy_to(&closed);
+    let full = "head -c 9m /dev/zero > /mnt/fill 2> /dev/null || true";
+    let read_only = "mount -o remount,ro /mnt";
+    for (from, spoil, is_read) in
+        [(&closed, full, true), (&closed, read_only, true), (&open, full, true), (&open, read_only, false)]
+    {
+        let listed = on_bad_disk(from, spoil, &["store", "list", "--json"]);
+        let what = format!("{} {spoil}: {listed:?}", from.display());
+        if is_read {
+            assert!(listed.status.success(), "{what}");
+            assert_eq!(document(&listed)["stored"].as_array().map(Vec::len), Some(1), "{what}");
+        } else {
+            assert!(sentence(&listed, 1).contains("copy it with its log"), "{what}");
+        }
+        let refused = on_bad_disk(from, spoil, &["store", "import", &self::file("iperf3-udp.json")]);
+        let code = refused.status.code().filter(|code| [1, 3].contains(code)).unwrap_or_else(|| panic!("{refused:?}"));
+        assert!(sentence(&refused, code).contains("the archive /mnt/archive.db: "), "{refused:?}");
+    }
 }
 
 #[test]

@@ -10,7 +10,9 @@ mod tests_alone {
 
     use crate::common::run;
     use crate::lab_up::Up;
-    use fullpipe_testkit::{Mark, Running, document, path, random_bytes, require, within, write_secret};
+    use fullpipe_testkit::{
+        Mark, Running, document, lateness, path, random_bytes, require, valid_within, within, write_secret,
+    };
     use rustix::process::{Pid, Signal, kill_process};
     use serde_json::Value;
 
@@ -22,6 +24,9 @@ mod tests_alone {
     /// Rate of the path, and the part of it that payload has in segments of 1448 bytes, with their headers.
     const RATE: f64 = 20e6;
     const PAYLOAD: f64 = 1448.0 / 1514.0;
+
+    /// Time for which a program may wait for a processor while round trips of 600 ms are counted.
+    const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
     /// Bytes that cross in seven seconds at the rate of the path.
     const SIZE: usize = 17_000_000;
@@ -63,28 +68,94 @@ mod tests_alone {
         server
     }
 
-    /// Returns the mean rate of the path over three seconds from now.
-    fn rate_now(up: &Up) -> f64 {
-        up.events();
-        thread::sleep(Duration::from_millis(2500));
-        let rate = |event: &Value| event["data"]["forward"]["rate"].as_f64();
-        let rates: Vec<f64> = up.events().iter().filter_map(rate).collect();
-        rates.iter().sum::<f64>() / rates.len() as f64
+    /// Lateness that one packet in a hundred of the path may exceed: an eighth of its round trip of 40 ms, at which
+    /// CUBIC takes a queue for full (`HYSTART_DELAY_THRESH` in `tcp_cubic.c`).
+    const MAX_LATENESS: f64 = 5e-3;
+
+    /// Events of the path, one for each 0.2 s, and the reasons for which what they show is not to be judged.
+    #[derive(Default)]
+    struct Seen {
+        statuses: Vec<Value>,
+        broken: Vec<String>,
     }
 
-    /// Returns the mean rate of a measurement once it has lasted so many seconds.
-    fn rate_after(measurement: &Value, seconds: f64) -> f64 {
-        let number = |value: &Value| value.as_f64().unwrap();
+    impl Seen {
+        /// Adds what has come since, and returns the mean rate of the path over the last so many events.
+        fn rate_of_last(&mut self, up: &Up, count: usize) -> f64 {
+            self.statuses.extend(up.events().into_iter().filter(|event| event["data"]["forward"].is_object()));
+            let rates = self.statuses.iter().rev().take(count).map(|event| number(&event["data"]["forward"]["rate"]));
+            rates.sum::<f64>() / count as f64
+        }
+
+        /// Says that a run is not to be judged if the path was late in it.
+        fn check_lateness(&mut self) {
+            let late = |event: &Value| {
+                let ways = ["forward", "reverse"].map(|way| event["data"][way]["lateness_p99"].as_f64().unwrap_or(0.0));
+                ways[0].max(ways[1])
+            };
+            let late = self.statuses.iter().map(late).fold(0.0, f64::max);
+            self.broken.extend((late > MAX_LATENESS).then(|| format!("the path was {late} s late")));
+        }
+    }
+
+    /// Returns a number of a document; NaN, which passes no bound, if it is not there.
+    fn number(value: &Value) -> f64 {
+        value.as_f64().unwrap_or(f64::NAN)
+    }
+
+    /// Returns the intervals of a measurement after so many seconds.
+    fn intervals_after(measurement: &Value, seconds: f64) -> Vec<&Value> {
         let intervals = measurement["intervals"].as_array().unwrap().iter();
-        let rates = intervals.filter(|interval| number(&interval["from"]) > seconds - 0.1);
-        let rates: Vec<f64> = rates.map(|interval| number(&interval["rate"])).collect();
-        rates.iter().sum::<f64>() / rates.len() as f64
+        intervals.filter(|interval| number(&interval["from"]) > seconds).collect()
+    }
+
+    fn mean_rate(intervals: &[&Value]) -> f64 {
+        intervals.iter().map(|interval| number(&interval["rate"])).sum::<f64>() / intervals.len() as f64
+    }
+
+    /// A copy that writes what happens into a file.
+    struct Copying {
+        running: Running,
+        log: String,
+    }
+
+    impl Copying {
+        fn start(up: &Up, folder: &Path, flags: &str) -> Self {
+            let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+            let _ = fs::remove_file(at("to/file"));
+            let (file, key, log) = (at("file"), at("key"), at("copy.log"));
+            let copy = format!(
+                "exec {PROGRAM} copy {file} fullpipe://{RECEIVER}/ --key-file {key} --json-lines {flags} > {log}"
+            );
+            Self { running: Running::start(&mut up.join("sender", &["sh", "-c", &copy])), log }
+        }
+
+        fn events(log: &str) -> Vec<Value> {
+            let text = fs::read_to_string(log).unwrap_or_default();
+            // The last line may not be whole yet.
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        }
+
+        /// Waits until a step of it begins with these words.
+        fn wait_for(&self, words: &str) {
+            let says = |event: &Value| event["data"]["text"].as_str().is_some_and(|text| text.starts_with(words));
+            assert!(within(TIMEOUT, || Self::events(&self.log).iter().any(says)), "it does not say {words}");
+        }
+
+        /// Returns the report.
+        fn finish(self) -> Value {
+            let output = self.running.finish(TIMEOUT);
+            let copied = Self::events(&self.log).into_iter().rfind(|event| event["event"] == "copy");
+            copied.unwrap_or_else(|| panic!("{output:?}"))["data"].clone()
+        }
     }
 
     fn copied(output: &Output) -> Value {
         document(output)["copy"].clone()
     }
 
+    /// What is left to others is what a path is free of, but for the time that it takes to see them and to look whether
+    /// they have gone.
     #[test]
     fn a_scavenging_copy_leaves_a_path_to_others_and_fills_it_when_they_stop() {
         require!(Lab);
@@ -92,22 +163,29 @@ mod tests_alone {
         let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
         let (up, _server) = scene(&mark, folder.path(), &shared("0"), SIZE);
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        // What is judged begins three seconds after its start, and two after that of the copy.
         let key = at("key");
-        let measure = [PROGRAM, "measure", RECEIVER, "-C", "cubic", "-t", "8", "--json", "--key-file", &key];
-        let other = Running::start(&mut up.join("sender", &measure));
-        thread::sleep(Duration::from_secs(1));
-        let to = format!("fullpipe://{RECEIVER}/");
-        let copy = [PROGRAM, "copy", &at("file"), &to, "--key-file", &key, "--scavenge", "--json"];
-        let copy = Running::start(&mut up.join("sender", &copy));
-        let measured = document(&other.finish(TIMEOUT))["measurement"].clone();
-        let kept = rate_after(&measured, 3.0) / (RATE * PAYLOAD);
-        thread::sleep(Duration::from_secs(2));
-        let alone = rate_now(&up) / RATE;
-        let done = copied(&copy.finish(TIMEOUT));
-        let gave_way = done["gave_way"].as_f64().unwrap();
+        let measure = [PROGRAM, "measure", RECEIVER, "-C", "cubic", "-t", "9", "--json", "--key-file", &key];
+        let (kept, alone, done) = valid_within(3, || {
+            let mut seen = Seen::default();
+            let other = Running::start(&mut up.join("sender", &measure));
+            assert!(within(TIMEOUT, || seen.rate_of_last(&up, 2) > 0.8 * RATE), "the other does not begin");
+            let copy = Copying::start(&up, folder.path(), "--scavenge");
+            let measured = document(&other.finish(TIMEOUT))["measurement"].clone();
+            // The other had the path for a second or two before, and the copy finds it loaded within two more.
+            let kept = mean_rate(&intervals_after(&measured, 4.9)) / (RATE * PAYLOAD);
+            // What is left of the file takes the path five seconds.
+            let mut alone: f64 = 0.0;
+            let fills = within(TIMEOUT, || {
+                alone = alone.max(seen.rate_of_last(&up, 5) / RATE);
+                alone > 0.9 || Copying::events(&copy.log).iter().any(|event| event["event"] == "copy")
+            });
+            let done = copy.finish();
+            seen.check_lateness();
+            assert!(fills, "it goes on for ever");
+            ((kept, alone, done), seen.broken)
+        });
         assert!(kept > 0.9 && alone > 0.9, "the other kept {kept}, then it took {alone}: {done}");
-        assert!((0.2..0.8).contains(&gave_way), "{done}");
+        assert!((0.2..0.8).contains(&number(&done["gave_way"])), "{done}");
         assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
     }
 
@@ -121,8 +199,14 @@ mod tests_alone {
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let (file, key, to) = (at("file"), at("key"), format!("fullpipe://{RECEIVER}/"));
         let copy = [PROGRAM, "copy", &file, &to, "--key-file", &key, "--json"];
-        let done = copied(&Running::start(&mut up.join("sender", &copy)).finish(TIMEOUT));
-        let round_trips = done["set_up"].as_f64().unwrap() / 0.6;
+        // What the machine is late is late for the programs, too.
+        let done = valid_within(3, || {
+            let _ = fs::remove_file(at("to/file"));
+            let run = || copied(&Running::start(&mut up.join("sender", &copy)).finish(TIMEOUT));
+            let (done, late) = lateness(run);
+            (done, (late > LONGEST_WAIT).then(|| format!("the machine was {late:?} late")).into_iter().collect())
+        });
+        let round_trips = number(&done["set_up"]) / 0.6;
         assert!((3.0..4.0).contains(&round_trips) && done["transport"] == "tcp", "{round_trips}: {done}");
         assert!(fs::read(file).unwrap() == fs::read(at("to/file")).unwrap());
     }
@@ -138,40 +222,50 @@ mod tests_alone {
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let (to, key) = (format!("fullpipe://{RECEIVER}/"), at("key"));
         let copy = [PROGRAM, "copy", &at("file"), &to, "--key-file", &key, "--transport", "quic", "--json"];
-        let done = copied(&Running::start(&mut up.join("sender", &copy)).finish(TIMEOUT));
+        let done = valid_within(3, || {
+            let mut seen = Seen::default();
+            let _ = fs::remove_file(at("to/file"));
+            let done = copied(&Running::start(&mut up.join("sender", &copy)).finish(TIMEOUT));
+            seen.rate_of_last(&up, 1);
+            seen.check_lateness();
+            (done, seen.broken)
+        });
         let [transport, control] = ["transport", "congestion_control"].map(|name| done[name].as_str().unwrap());
         assert_eq!((transport, control), ("quic", "bbr"), "{done}");
         assert!(done["rate"].as_f64().unwrap() > 12e6 && done["retransmitted"].as_u64().unwrap() > 50, "{done}");
         assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
     }
 
+    /// By the formula of Mathis et al. (1997), CUBIC as Reno has √(3/2) / √p = 22 segments in a round trip of 40 ms at a
+    /// loss of 0.3 %: 6.5 Mbit/s alone, and two of its kind 0.65 of the path. BBR by itself keeps two BDP on their way,
+    /// 80 ms, and drives the other out. At 60 ms, the longest round trip that passes, the other has 4.3 Mbit/s; half of
+    /// that is left for the luck of six seconds.
     #[test]
     fn a_copy_under_bbr_leaves_to_others_what_loss_has_left_to_them() {
         require!(Lab);
         let _path = path();
         let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
-        let (up, _server) = scene(&mark, folder.path(), &shared("3e-3"), SIZE);
+        let (up, _server) = scene(&mark, folder.path(), &shared("3e-3"), 2 * SIZE);
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let key = at("key");
         let measure = [PROGRAM, "measure", RECEIVER, "-C", "cubic", "-t", "10", "--json", "--key-file", &key];
-        let other = Running::start(&mut up.join("sender", &measure));
-        let to = format!("fullpipe://{RECEIVER}/");
-        let copy = [PROGRAM, "copy", &at("file"), &to, "--key-file", &key, "--json"];
-        let copy = Running::start(&mut up.join("sender", &copy));
-        // It has found the loss after three or four seconds, and its rate two later.
-        thread::sleep(Duration::from_secs(6));
-        let together = rate_now(&up) / RATE;
-        let measured = document(&other.finish(TIMEOUT))["measurement"].clone();
-        let kept = rate_after(&measured, 6.0);
-        let late = measured["intervals"].as_array().unwrap().iter().skip(6);
-        let mut rtts: Vec<f64> = late.filter_map(|interval| interval["rtt"].as_f64()).collect();
-        rtts.sort_by(f64::total_cmp);
-        let rtt = rtts[rtts.len() / 2];
-        let done = copied(&copy.finish(TIMEOUT));
+        let (kept, rtt, together, done) = valid_within(3, || {
+            let mut seen = Seen::default();
+            let copy = Copying::start(&up, folder.path(), "");
+            copy.wait_for("BBR from here on");
+            let other = Running::start(&mut up.join("sender", &measure));
+            let measured = document(&other.finish(TIMEOUT))["measurement"].clone();
+            let together = seen.rate_of_last(&up, 25) / RATE;
+            let late = intervals_after(&measured, 3.9);
+            let mut rtts: Vec<f64> = late.iter().map(|interval| number(&interval["rtt"])).collect();
+            rtts.sort_by(f64::total_cmp);
+            seen.check_lateness();
+            ((mean_rate(&late), rtts[rtts.len() / 2], together, copy.finish()), seen.broken)
+        });
         assert_eq!(done["congestion_control"], "bbr", "{done}");
-        // Alone it has some 22 segments in each round trip, which are 6.4 Mbit/s, and two of its kind 0.64 of the path.
-        // BBR by itself makes 80 ms of 40. Of 21 runs, two had more than 52 ms, and one less than 0.9 of the path.
-        assert!(kept > 2e6 && rtt < 0.06 && together > 0.7, "{kept} bit/s at {rtt} s, together {together}: {done}");
+        let what = format!("{kept} bit/s at {rtt} s, together {together}: {done}");
+        assert!(kept > 0.5 * 4.3e6 && rtt < 0.06 && together > 0.8, "{what}");
+        assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
     }
 
     /// Kills the programs with this command that use a folder.

@@ -27,6 +27,10 @@ const MAX_UNPACKED: u64 = 64 << 20;
 const MEMORY_OF_PACKED: usize = 64 << 20;
 const MEMORY: usize = 1 << 30;
 
+/// Bytes of memory that a document may take for each byte of a file that is larger than a compressed one may be. Those
+/// of this program take four, and what is made to exhaust memory takes a hundred.
+const MEMORY_OF_BYTE: usize = 8;
+
 /// First bytes of a gzip file (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -45,7 +49,12 @@ pub fn read_import(bytes: &[u8], now: Timestamp) -> Result<Vec<NewDocument>, Str
             several => Ok(several.to_vec()),
         };
     }
-    read_text(bytes, MEMORY, now)
+    read_text(bytes, memory_for(bytes.len()), now)
+}
+
+/// Returns the memory that a document in a file of this length may take, in bytes.
+fn memory_for(length: usize) -> usize {
+    (length * MEMORY_OF_BYTE).clamp(MEMORY_OF_PACKED, MEMORY)
 }
 
 /// Returns the facts of a body as this program derives them; `None` if the body is not of a kind that it knows.
@@ -169,6 +178,16 @@ mod tests {
         assert_eq!(unpacked(&packed, 3 << 20).unwrap().len(), 3 << 20);
         let refused = unpacked(&packed, (3 << 20) - 1).unwrap_err();
         assert!(refused.starts_with("it has more than 2 MiB, decompressed"), "{refused}");
+    }
+
+    /// 40 MB of objects with one field each took 1.3 GB.
+    #[test]
+    fn what_is_made_to_exhaust_memory_is_refused_by_the_length_of_its_file() {
+        assert_eq!(memory_for(40 << 20), 320 << 20);
+        assert_eq!([memory_for(0), memory_for(1 << 30)], [MEMORY_OF_PACKED, MEMORY]);
+        let hostile = format!("{{\"start\":[{}0]}}", "{\"a\":0},".repeat(2 << 20));
+        let refused = read_import(hostile.as_bytes(), Timestamp::UNIX_EPOCH).unwrap_err();
+        assert_eq!(refused, "it would take more than 128 MiB of memory");
     }
 
     #[test]

@@ -131,3 +131,40 @@ fn a_place_that_cannot_be_is_an_error_in_one_line() {
         assert!(error.starts_with("cannot open the archive ") && !error.contains('\n'), "{error}");
     }
 }
+
+/// They were errors of a database that works, with the exit code 1.
+#[test]
+fn what_is_no_archive_is_said_to_be_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("text"), "no database, but a text of some length: ".repeat(200)).unwrap();
+    rusqlite::Connection::open(at("other")).unwrap().execute_batch("CREATE TABLE x (y)").unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    for name in ["text", "other", "folder", "pipe"] {
+        let file = at(name);
+        let (done, opened) = std::sync::mpsc::channel();
+        // Nobody opens the other end of the pipe.
+        std::thread::spawn(move || {
+            let location = Location::File(file);
+            done.send([Store::open(&location), Store::create(&location)].map(|opened| opened.err().unwrap())).unwrap();
+        });
+        for error in opened.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits") {
+            assert!(matches!(error, StoreError::NoArchive { .. }), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_kind_that_no_document_has_is_refused_with_those_that_there_are() {
+    let (_folder, file) = archive(1);
+    let mut store = open(&file).unwrap();
+    let mut list = |kind: &str| store.list(&Filter { kind: Some(kind.to_owned()), ..Filter::default() });
+    assert_eq!(["foreign/test", "foreign"].map(|kind| list(kind).unwrap().len()), [1, 1]);
+    assert!(list("sweep").unwrap().is_empty() && list("foreign/iperf3").unwrap().is_empty());
+    for kind in ["measurements", "", "x/measurement"] {
+        let error = list(kind).unwrap_err();
+        let lists = error.to_string().contains("kinds are measurement, diagnosis, ");
+        assert!(matches!(error, StoreError::UnknownKind { .. }) && lists, "{error}");
+    }
+}

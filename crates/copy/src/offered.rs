@@ -1,0 +1,116 @@
+//! The files that a sender has listed: what it needs to read them until they are there.
+//!
+//! The list runs ahead of the data, but not without end: both ends remember each file that is on its way.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use fullpipe_units::ByteCount;
+
+use crate::locks::lock;
+use crate::receiver::WAITING_FILE;
+use crate::walk::SourceFile;
+
+/// Bytes of memory that files which are on their way take at the receiver, from which on no more are listed: some 80 000
+/// files.
+const MAX_AHEAD: u64 = 32 << 20;
+
+/// Time between two checks whether the transfer has ended meanwhile.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The files of a list, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct OfferedFiles {
+    files: Mutex<Files>,
+    settled: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    /// Each with its size; without the rest once it is there or has failed.
+    listed: Vec<(ByteCount, Option<Box<SourceFile>>)>,
+    /// Bytes of memory that those which are on their way take at the receiver.
+    ahead: u64,
+}
+
+impl OfferedFiles {
+    /// Adds a file once the list is not too far ahead; waits for that unless `is_over`.
+    pub(crate) fn add(&self, file: SourceFile, is_over: impl Fn() -> bool) {
+        let mut files = lock(&self.files);
+        while files.ahead >= MAX_AHEAD && !is_over() {
+            let waited = self.settled.wait_timeout(files, POLL_INTERVAL);
+            files = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        files.ahead += memory(&file);
+        files.listed.push((file.size, Some(Box::new(file))));
+    }
+
+    /// Returns a file that is on its way.
+    pub(crate) fn get(&self, number: u32) -> Option<SourceFile> {
+        lock(&self.files).listed.get(number as usize)?.1.as_deref().cloned()
+    }
+
+    /// Returns the size of a file.
+    pub(crate) fn size(&self, number: u32) -> Option<ByteCount> {
+        lock(&self.files).listed.get(number as usize).map(|(size, _)| *size)
+    }
+
+    /// Forgets a file that is there or has failed.
+    pub(crate) fn settle(&self, number: u32) {
+        let mut files = lock(&self.files);
+        let file = files.listed.get_mut(number as usize).and_then(|(_, file)| file.take());
+        files.ahead -= file.map_or(0, |file| memory(&file));
+        self.settled.notify_all();
+    }
+}
+
+fn memory(file: &SourceFile) -> u64 {
+    WAITING_FILE + file.path.as_bytes().len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_transfer::{EntryPath, Identity};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+
+    fn file(size: u64) -> SourceFile {
+        let path = EntryPath::new([b'a'; 200]).unwrap();
+        SourceFile { source: 0, path, size: ByteCount::new(size), identity: Identity([0; 32]) }
+    }
+
+    /// The list of a million files took 395 MB at the receiver before the first of them was there.
+    #[test]
+    fn a_list_is_so_far_ahead_of_the_data_and_no_farther() {
+        const COUNT: u64 = 200_000;
+        let (offered, added) = (OfferedFiles::default(), AtomicU64::new(0));
+        thread::scope(|threads| {
+            threads.spawn(|| {
+                for size in 0..COUNT {
+                    offered.add(file(size), || false);
+                    added.store(size + 1, Ordering::Relaxed);
+                }
+            });
+            for number in 0..COUNT {
+                while offered.get(number as u32).is_none() {
+                    thread::yield_now();
+                }
+                let ahead = added.load(Ordering::Relaxed) - number;
+                assert!(ahead * memory(&file(0)) <= MAX_AHEAD + memory(&file(0)), "{ahead}");
+                offered.settle(number as u32);
+            }
+        });
+        assert_eq!((offered.size(7), offered.get(7).is_none()), (Some(ByteCount::new(7)), true));
+        assert_eq!(lock(&offered.files).ahead, 0);
+    }
+
+    #[test]
+    fn a_transfer_that_has_ended_waits_for_no_file() {
+        let offered = OfferedFiles::default();
+        (0..100_000).for_each(|size| offered.add(file(size), || true));
+        offered.settle(7);
+        offered.settle(7);
+        assert_eq!(lock(&offered.files).ahead, 99_999 * memory(&file(0)));
+    }
+}
