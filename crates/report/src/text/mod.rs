@@ -24,7 +24,7 @@ mod sweep;
 mod table;
 mod two_captures;
 
-pub(crate) use archive::{direction, short_id};
+pub(crate) use archive::{direction, no_change, short_id};
 pub(crate) use diagnosis::{limit_name, reason};
 pub(crate) use difference::change;
 pub(crate) use measurement::round_trip;
