@@ -236,6 +236,10 @@ pub struct HistorySeries {
     pub days: Vec<HistoryDay>,
     /// Changes that the runs show.
     pub changes: Vec<HistoryChange>,
+    /// Change of the rate, as a share, that these runs would have shown with 8 valid ones or more on either side; null
+    /// where they show one, and of fewer than 16 valid ones.
+    #[serde(default)]
+    pub detectable: Option<Ratio>,
 }
 
 /// Result of `fullpipe history`.

@@ -18,7 +18,7 @@ mod signed_rank;
 mod student;
 mod within_run;
 
-pub use changes::{Change, changes};
+pub use changes::{Change, MIN_RUNS_WITH_CHANGE, changes, detectable_change};
 pub use correlation::{Correlation, partial_rank_correlation, rank_correlation};
 pub use detectable::{detectable, pairs_needed};
 pub use difference::{Conclusion, Difference, SAME_WITHIN, paired, unpaired};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{HistoryChange, HistoryPoint};
-use fullpipe_stats::{Change, changes as changes_of_level};
+use fullpipe_stats::{Change, changes as changes_of_level, detectable_change};
 use fullpipe_units::{BitRate, Ratio, Span, Time, median};
 
 use crate::columns::nanoseconds;
@@ -15,8 +15,9 @@ const MAX_RUNS: usize = 3000;
 /// Round-trip times without load differ if one is longer than the other by this factor.
 const LONGER: f64 = 1.2;
 
-/// Returns the changes of the rate in a series of runs that is in the order of time; invalid runs take no part.
-pub(crate) fn changes(points: &[HistoryPoint]) -> Vec<HistoryChange> {
+/// Returns the changes of the rate in a series of runs that is in the order of time, or the one that they would have
+/// shown; invalid runs take no part.
+pub(crate) fn changes(points: &[HistoryPoint]) -> (Vec<HistoryChange>, Option<Ratio>) {
     let valid: Vec<&HistoryPoint> = points.iter().filter(|point| point.valid).collect();
     let runs = &valid[valid.len().saturating_sub(MAX_RUNS)..];
     let rates: Vec<(Time, BitRate)> = runs.iter().map(|run| (time(run), run.rate)).collect();
@@ -28,7 +29,8 @@ pub(crate) fn changes(points: &[HistoryPoint]) -> Vec<HistoryChange> {
         described.push(describe(change, &runs[from..change.index], &runs[change.index..to]));
         from = change.index;
     }
-    described
+    let detectable = if described.is_empty() { detectable_change(&rates) } else { None };
+    (described, detectable)
 }
 
 /// Returns the time since 1970; runs from before then were not made by any of the programs.
@@ -114,8 +116,9 @@ mod tests {
             0..60 => (610 + number % 5, "capacity/link", 20, true),
             _ => (420 + number % 5, "loss/random", 31, true),
         }));
-        let found = changes(&runs);
+        let (found, detectable) = changes(&runs);
         let [change] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(detectable, None);
         assert_eq!(change.at, "2026-03-16T00:00:00Z");
         assert_eq!(
             change.sentence,
@@ -126,8 +129,24 @@ mod tests {
     }
 
     #[test]
-    fn a_series_without_a_step_has_no_change() {
-        assert_eq!(changes(&series((0..100).map(|number| (600 + number * 7 % 13, "capacity/link", 20, true)))), []);
-        assert_eq!(changes(&[]), []);
+    fn a_series_without_a_step_has_no_change_and_says_which_one_it_would_have_shown() {
+        let runs = series((0..100).map(|number| (600 + number * 37 % 53, "capacity/link", 20, number % 20 != 7)));
+        let few = &runs[..16];
+        let (found, detectable) = changes(&runs);
+        assert_eq!(found, []);
+        assert!(detectable.is_some_and(|least| (0.03..0.1).contains(&least.get())), "{detectable:?}");
+        assert_eq!((changes(few), changes(&[])), ((vec![], None), (vec![], None)), "one of the few is invalid");
+    }
+
+    #[test]
+    fn a_month_of_daily_runs_shows_the_step_in_it() {
+        // After the 18th from 620 to 430 Mbit/s, and half of the runs before and after.
+        for (before, all) in [(18, 30), (15, 30), (20, 30), (22, 44)] {
+            let noise = |number: u64| 1000 + number * 7919 % 141 - 70;
+            let level = |number: u64| if number < before { 620 } else { 430 };
+            let run = |number: u64| (level(number) * noise(number) / 1000, "capacity/link", 20, true);
+            let found = changes(&series((0..all).map(run))).0;
+            assert_eq!(found.len(), 1, "{before} of {all}: {found:?}");
+        }
     }
 }

@@ -73,12 +73,14 @@ fn limit(facts: &StoredFacts) -> Option<String> {
 
 fn one((path_key, request_key, direction): Key, points: Vec<HistoryPoint>) -> HistorySeries {
     let is_upload = direction == direction_name(Direction::Upload);
+    let (changes, detectable) = changes(&points);
     HistorySeries {
         path_key,
         request_key,
         direction: if is_upload { Direction::Upload } else { Direction::Download },
         days: days(&points),
-        changes: changes(&points),
+        changes,
+        detectable,
         points,
     }
 }

@@ -6,7 +6,7 @@ use fullpipe_units::{BitRate, Time, counted};
 
 use super::runs::time_of;
 use super::{Article, Section, figures};
-use crate::text::{change, direction, round_trip};
+use crate::text::{change, direction, no_change, round_trip};
 
 /// Series that are drawn; each is of one path, load and direction.
 const MAX_SERIES: usize = 6;
@@ -21,19 +21,22 @@ const MAX_DAYS: usize = 120;
 pub(super) fn article(report: &HistoryReport) -> Article {
     let runs: usize = report.series.iter().map(|series| series.points.len()).sum();
     let found: usize = report.series.iter().map(|series| series.changes.len()).sum();
+    let is_shown = report.series.iter().any(|series| series.detectable.is_some());
     let headline = match (runs, found) {
         (0, _) => format!("No runs towards {} are kept", report.host),
+        (_, 0) if !is_shown => format!("{}: too few runs to show a change of the rate", report.host),
         (_, 0) => format!("{}: no change of the rate in {}", report.host, counted(runs, "run")),
         (_, 1) => format!("{}: the rate changed once in {}", report.host, counted(runs, "run")),
         (_, many) => format!("{}: the rate changed {many} times in {runs} runs", report.host),
     };
-    let first = report.series.first().and_then(|series| series.changes.last());
+    let first = report.series.first();
+    let last_change = first.and_then(|series| series.changes.last()).map(|change| change.sentence.clone());
     let left_out = report.series.len().saturating_sub(MAX_SERIES);
     let more = (left_out > 0).then(|| format!("{left_out} more series, of fewer runs, are not shown."));
     Article {
         origin: format!("fullpipe history · {}", report.host),
         headline,
-        sentences: first.map(|change| change.sentence.clone()).into_iter().chain(more).collect(),
+        sentences: last_change.or_else(|| no_change(first?)).into_iter().chain(more).collect(),
         sections: report.series.iter().take(MAX_SERIES).flat_map(sections).collect(),
         ..Article::default()
     }

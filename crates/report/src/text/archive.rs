@@ -4,6 +4,7 @@ use fullpipe_record::{
     ArchiveCheck, ArchiveReport, ArchiveThinned, Direction, HistoryReport, HistorySeries, ImportedFile, StoredDocument,
     StoredFacts,
 };
+use fullpipe_stats::MIN_RUNS_WITH_CHANGE;
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span, counted, printable};
 
 use super::style::{Style, cut, heading, wrapped};
@@ -202,6 +203,9 @@ fn one_series(series: &HistorySeries, style: Style) -> String {
     for change in &series.changes {
         text += &wrapped(&change.sentence, 2, str::to_owned);
     }
+    if let Some(sentence) = no_change(series) {
+        text += &wrapped(&sentence, 2, str::to_owned);
+    }
     let mut table = Table::new(&[
         ("day (UTC)", Align::Left),
         ("runs", Align::Right),
@@ -223,9 +227,33 @@ fn one_series(series: &HistorySeries, style: Style) -> String {
     }
     text += &table.without_unknown().render(2, |head| style.dim(head));
     if skipped > 0 {
-        text += &format!("  and {skipped} earlier days\n");
+        text += &format!("  {} not shown\n", counted(skipped, "earlier day"));
     }
     text
+}
+
+/// Returns what a series without a change says, with the change that its runs would have shown; `None` with a change.
+pub(crate) fn no_change(series: &HistorySeries) -> Option<String> {
+    if !series.changes.is_empty() {
+        return None;
+    }
+    let runs = series.points.iter().filter(|point| point.valid).count();
+    Some(match series.detectable {
+        Some(least) => format!(
+            "No change of the rate: one of {:.0} % or more, with {} of the {runs} runs or more on either side, would have \
+             been found.",
+            least.percent().ceil(),
+            MIN_RUNS_WITH_CHANGE / 2
+        ),
+        None if runs < MIN_RUNS_WITH_CHANGE => {
+            format!(
+                "{} cannot show a change of the rate: that takes {MIN_RUNS_WITH_CHANGE}.",
+                counted(runs, "valid run")
+            )
+        }
+        // A document of before that was stated.
+        None => format!("No change of the rate was found in {runs} runs."),
+    })
 }
 
 /// Returns the kind of a limit, without its cause, for which a line has no room.
@@ -299,11 +327,16 @@ mod tests {
             points: vec![point],
             days: (0..40).map(day).collect(),
             changes: Vec::new(),
+            detectable: None,
         };
-        let text = history(&HistoryReport { host: "beta".to_owned(), series: vec![series] }, Style::PLAIN);
+        let text = history(&HistoryReport { host: "beta".to_owned(), series: vec![series.clone()] }, Style::PLAIN);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("(1 run)") && text.contains("day-39") && !text.contains("day-8 "), "{text}");
-        assert!(text.contains("and 9 earlier days") && !text.contains("idle RTT"), "{text}");
+        assert!(text.contains("1 valid run cannot show a change of the rate: that takes 16."), "{text}");
+        assert!(text.contains("9 earlier days not shown") && !text.contains("idle RTT"), "{text}");
+        let quiet = HistorySeries { detectable: Some(Ratio::new(0.1234)), ..series };
+        let sentence = "No change of the rate: one of 13 % or more, with 8 of the 1 runs or more on either side";
+        assert!(no_change(&quiet).is_some_and(|said| said.starts_with(sentence)), "{:?}", no_change(&quiet));
         let none = history(&HistoryReport { host: "beta".to_owned(), series: Vec::new() }, Style::PLAIN);
         assert_eq!(none, "no runs towards beta are kept\n");
     }

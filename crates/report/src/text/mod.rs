@@ -25,7 +25,7 @@ mod table;
 mod time_account;
 mod two_captures;
 
-pub(crate) use archive::{direction, short_id};
+pub(crate) use archive::{direction, no_change, short_id};
 pub(crate) use diagnosis::{limit_name, reason, shorter};
 pub(crate) use difference::change;
 pub(crate) use measurement::round_trip;

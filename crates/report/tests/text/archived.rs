@@ -96,6 +96,7 @@ pub(crate) fn history(runs: u64) -> HistoryReport {
         points: (0..runs).map(point).collect(),
         days: (0..runs / 4).map(day).collect(),
         changes: if runs > 8 { vec![change] } else { Vec::new() },
+        detectable: None,
     };
     HistoryReport { host: "beta".to_owned(), series: if runs > 0 { vec![series] } else { Vec::new() } }
 }

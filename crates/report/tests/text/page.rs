@@ -486,6 +486,24 @@ fn a_difference_that_was_not_shown_is_hollow() {
 }
 
 #[test]
+fn a_history_without_a_change_says_which_one_its_runs_would_have_shown() {
+    let page = |runs: u64, detectable: Option<Ratio>| {
+        let mut history = archived::history(runs);
+        history.series[0].changes.clear();
+        history.series[0].detectable = detectable;
+        html(&[document(Content::History { history: Box::new(history) })])
+    };
+    let quiet = page(40, Some(Ratio::new(0.162)));
+    assert!(
+        quiet.contains("no change of the rate in 40 runs") && quiet.contains("No change of the rate: one of 17"),
+        "{quiet}"
+    );
+    let few = page(12, None);
+    assert!(few.contains("too few runs to show a change of the rate"), "{few}");
+    assert!(few.contains("11 valid runs cannot show a change of the rate: that takes 16."), "{few}");
+}
+
+#[test]
 fn a_history_has_its_changes_and_limits() {
     let page = html(&[document(Content::History { history: Box::new(archived::history(400)) })]);
     for part in ["the rate changed once in 400 runs", "median between changes", "loss</text>", "not valid</text>"] {

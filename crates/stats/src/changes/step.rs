@@ -1,4 +1,8 @@
+use fullpipe_units::Ratio;
+
+use crate::NORMAL_975;
 use crate::changes::course::Course;
+use crate::changes::partition::{MIN_AT_END, cost_of_change};
 use crate::order_statistics::median;
 
 /// Least change, as a logarithm: 3 %.
@@ -7,37 +11,68 @@ const MIN_STEP: f64 = 0.03;
 /// Least change, in standard deviations of single runs.
 const MIN_DEVIATIONS: f64 = 0.75;
 
-/// Standard errors by which a change stands out from a smooth course.
-const STANDS_OUT: f64 = 3.0;
+/// Standard errors by which a change stands out from a smooth course: by chance in 1 % of all cases.
+const STANDS_OUT: f64 = 2.576;
+
+/// Places at which a change is tried.
+const MAX_TRIED: usize = 64;
 
 /// Degree of the polynomial that a smooth course through two levels is.
-const DEGREE: usize = 2;
+const DEGREE: usize = 3;
 
 /// Returns the place in `cuts` of the change that falls shortest of what a change must be; `None` if none does.
 pub(super) fn weakest(course: &Course, cuts: &[usize]) -> Option<usize> {
+    let error = course.variance_of_means(cuts).sqrt();
     let end = |place: usize| cuts.get(place + 1).copied().unwrap_or(course.calm.len());
     let start = |place: usize| place.checked_sub(1).map_or(0, |before| cuts[before]);
-    let strengths = (0..cuts.len()).map(|place| (strength(course, [start(place), cuts[place], end(place)]), place));
+    let strength = |place: usize| strength(course, [start(place), cuts[place], end(place)], error);
+    let strengths = (0..cuts.len()).map(|place| (strength(place), place));
     strengths.filter(|(strength, _)| *strength < 1.0).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, place)| place)
 }
 
 /// Returns the size of the change at `cut`, between levels that reach from `from` and up to `to`, as a multiple of what
-/// it must be.
-fn strength(course: &Course, [from, cut, to]: [usize; 3]) -> f64 {
+/// it must be. `error` is the standard error of the mean of runs, times the root of their number.
+fn strength(course: &Course, [from, cut, to]: [usize; 3], error: f64) -> f64 {
     let level = |values: &[f64]| median(values).unwrap_or(0.0);
     let step = level(&course.logs[cut..to]) - level(&course.logs[from..cut]);
-    let size = step.abs() / MIN_STEP.max(MIN_DEVIATIONS * course.deviation);
-    let values = &course.calm[from..to];
-    let sharp = step_in_smooth_course(values, cut - from) * step.signum() / course.variance.sqrt();
-    size.min(sharp / STANDS_OUT)
+    let [levels, beside] = steps(&course.calm[from..to], cut - from);
+    let size = step.abs() / least_size(course);
+    let apart = levels.size.abs() / (least_errors(course) * levels.error * error);
+    size.min(apart).min(beside.size * step.signum() / (STANDS_OUT * beside.error * error))
 }
 
-/// Returns the size of the step at `cut` in a course that is otherwise a polynomial, divided by its standard error for
-/// values of variance 1 (least squares).
-fn step_in_smooth_course(values: &[f64], cut: usize) -> f64 {
-    let count = values.len() as f64;
-    let place = |index: usize| 2.0 * index as f64 / count - 1.0;
-    let step: Vec<f64> = (0..values.len()).map(|index| f64::from(u8::from(index >= cut))).collect();
+/// Returns the share by which the rate must change once, with at least [`MIN_AT_END`] runs on either side, to be found
+/// in `course`, in which there is no change: at the place where that takes most, with 97.5 % of the chances.
+pub(super) fn detectable(course: &Course) -> Ratio {
+    let runs = course.calm.len();
+    let places = (MIN_AT_END..=runs - MIN_AT_END).step_by(runs.div_ceil(MAX_TRIED));
+    let least = places.map(|cut| {
+        let [levels, beside] = steps(&course.calm, cut);
+        let by_level = (least_errors(course) + NORMAL_975) * levels.error;
+        by_level.max((STANDS_OUT + NORMAL_975) * beside.error) * course.variance_of_means(&[cut]).sqrt()
+    });
+    Ratio::new(libm::expm1(least.fold(least_size(course), f64::max)))
+}
+
+/// Returns the least change, as a logarithm.
+fn least_size(course: &Course) -> f64 {
+    MIN_STEP.max(MIN_DEVIATIONS * course.deviation)
+}
+
+/// Returns the standard errors by which two levels must differ.
+fn least_errors(course: &Course) -> f64 {
+    cost_of_change(course.calm.len()).sqrt()
+}
+
+/// The size of a step, with its standard error for values of variance 1.
+struct Step {
+    size: f64,
+    error: f64,
+}
+
+/// Returns the step at `cut` between two levels, and the one in a course that is otherwise a polynomial (least squares).
+fn steps(values: &[f64], cut: usize) -> [Step; 2] {
+    let place = |index: usize| 2.0 * index as f64 / values.len() as f64 - 1.0;
     let power = |degree: usize| (0..values.len()).map(|index| libm::pow(place(index), degree as f64)).collect();
     // Gram and Schmidt: each power without the lower ones, and the step without all of them.
     let mut smooth: Vec<Vec<f64>> = Vec::new();
@@ -45,9 +80,11 @@ fn step_in_smooth_course(values: &[f64], cut: usize) -> f64 {
         let next = without(power(degree), &smooth);
         smooth.push(next);
     }
-    let step = without(step, &smooth);
-    let square = dot(&step, &step);
-    if square > 0.0 { dot(&step, values) / square.sqrt() } else { 0.0 }
+    [&smooth[..1], &smooth[..]].map(|others| {
+        let step = without((0..values.len()).map(|index| f64::from(u8::from(index >= cut))).collect(), others);
+        let square = dot(&step, &step);
+        Step { size: dot(&step, values) / square, error: 1.0 / square.sqrt() }
+    })
 }
 
 /// Returns the part of `values` that is at right angles to each of `others`.
@@ -67,16 +104,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_stands_out_from_a_parabola_and_a_parabola_is_no_step() {
-        let parabola: Vec<f64> = (0..60).map(|index| f64::from(index * index) / 400.0).collect();
-        assert!(step_in_smooth_course(&parabola, 30).abs() < 1e-9);
+    fn a_step_stands_out_from_a_cubic_and_a_cubic_is_no_step() {
+        let cubic = |index: usize| libm::pow(index as f64 - 20.0, 3.0) / 9000.0;
         let with_step = |size: f64| {
             let step = |index: usize| if index >= 30 { size } else { 0.0 };
-            parabola.iter().enumerate().map(|(index, value)| value + step(index)).collect::<Vec<_>>()
+            steps(&(0..60).map(|index| cubic(index) + step(index)).collect::<Vec<_>>(), 30)
         };
-        let (one, two) = (step_in_smooth_course(&with_step(1.0), 30), step_in_smooth_course(&with_step(2.0), 30));
-        assert!(one > 1.0 && (two - 2.0 * one).abs() < 1e-9, "{one}, {two}");
-        // Of 60 values, a quarter of the information is left next to a slope: √(60 ÷ 16).
-        assert!((one - (60.0_f64 / 16.0).sqrt()).abs() < 0.01, "{one}");
+        for size in [0.0, 1.0, 2.0] {
+            let [_, beside] = with_step(size);
+            assert!((beside.size - size).abs() < 1e-9, "{size}: {}", beside.size);
+        }
+        let [levels, beside] = with_step(1.0);
+        // Legendre's polynomials of degree 1 and 3 take 3 ÷ 4 and 7 ÷ 64 of a step in the middle of many values.
+        let left = 9.0 / 64.0 * 60.0 / 4.0;
+        assert!((beside.error - 1.0 / f64::sqrt(left)).abs() < 0.01, "{}", beside.error);
+        assert!((levels.error - f64::sqrt(2.0 / 30.0)).abs() < 1e-9, "{}", levels.error);
     }
 }
