@@ -3,7 +3,7 @@
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser};
 
-use crate::commands::Command;
+use crate::commands::{Command, help_template};
 use crate::terminal::Format;
 
 /// The flags for JSON, needed where the command line itself is wrong.
@@ -16,6 +16,10 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
+const AFTER_SHORT_HELP: &str = "\
+Quantities have units: 100Mbit/s, 1G, 173ms, 64KiB, 0.01%.
+`fullpipe help COMMAND` explains one; `fullpipe demo` shows the whole loop.";
+
 const AFTER_HELP: &str = "\
 Quantities have units: 100Mbit/s, 1G, 173ms, 64KiB, 0.01%. A bare k, M or G is
 decimal for rates and binary for byte counts, as in iperf3.
@@ -26,7 +30,8 @@ line or a file is wrong; 3 the machine lacks a permission or a feature;
 
 /// Why a transfer does not fill the pipe, and what exactly would fix it.
 #[derive(Debug, Parser)]
-#[command(version, styles = STYLES, after_help = AFTER_HELP, max_term_width = 80)]
+#[command(version, after_help = AFTER_SHORT_HELP, after_long_help = AFTER_HELP)]
+#[command( styles = STYLES, help_template = help_template(&STYLES), max_term_width = 80)]
 pub(crate) struct Cli {
     /// Print results only
     #[arg(long, short, global = true, help_heading = "Output")]

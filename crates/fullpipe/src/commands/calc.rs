@@ -19,7 +19,7 @@ use crate::input;
 use crate::terminal::{Format, Terminal};
 use crate::values::{Values, duration, values, whole};
 
-/// Solve the path equations: any of bandwidth, RTT, window, loss, streams …
+/// Solve path equations for bandwidth, RTT, window, loss or streams
 ///
 /// Takes at least two of bandwidth, round-trip time and window. Computes the rest, and what two hosts reach on the
 /// path.

@@ -32,7 +32,7 @@ pub(super) struct CompareArguments {
     output: OutputArguments,
 }
 
-/// Move one file by real programs side by side, and name the limit of each.
+/// Move one file by several programs, and name the limit of each.
 ///
 /// Uses servers that are there: copy, scp and rsync over ssh, iperf3, and what is at a URL. The copies at HOST are in a
 /// folder that is removed at the end, however that comes.

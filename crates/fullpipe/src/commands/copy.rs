@@ -18,7 +18,7 @@ use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::{Format, Terminal};
 use crate::values::{duration, key};
 
-/// Copy files and trees to or from another host, verified and resumable.
+/// Copy files and trees to or from a host, verified and resumable.
 ///
 /// Starts fullpipe at the other host through ssh, as rsync and scp do, or calls `fullpipe serve --share` there, and
 /// carries the data on parallel, encrypted TCP connections, whose number follows from a prediction. Every chunk is

@@ -13,7 +13,7 @@ use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
 use crate::values::{backend, some_test_time, whole};
 
-/// The whole loop on an emulated path: predict, measure, explain, fix, prove.
+/// The whole loop on an emulated path: predict, measure, fix, prove.
 ///
 /// Joins two hosts by an emulated long path, predicts and measures one TCP stream, names its limit, applies the best
 /// remedy, measures again, and undoes the remedy.

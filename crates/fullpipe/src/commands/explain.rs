@@ -7,7 +7,7 @@ use crate::commands::Run;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::Terminal;
 
-/// The page about a verdict: what it means, what shows it, what to do.
+/// What a verdict means, what shows it, and what to do.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Kind, cause or both: loss, policer, loss/policer

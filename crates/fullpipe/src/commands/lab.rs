@@ -142,7 +142,7 @@ enum Action {
         #[command(flatten)]
         output: OutputArguments,
     },
-    /// Move one file by real programs side by side, and name the limit of each
+    /// Move one file by several programs, and name the limit of each
     ///
     /// iperf3, scp, rsync, curl with nginx, and FTP, unmodified: each moves the same random bytes from the sender to
     /// the receiver, under the path and settings of each step of the scenario. Their servers, keys and files are in

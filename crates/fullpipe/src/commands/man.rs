@@ -43,9 +43,15 @@ impl Run for Arguments {
 
 /// Returns the program's definition with the name of each page in it.
 fn documented() -> clap::Command {
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = with_all_texts(Cli::command()).disable_help_subcommand(true);
     command.build();
     command
+}
+
+/// Returns `command` with the text of each flag, also of those that only `--help` shows: `clap_mangen` leaves out the
+/// text of a flag that the short help hides and that has no second paragraph.
+fn with_all_texts(command: clap::Command) -> clap::Command {
+    command.mut_args(|flag| flag.hide_short_help(false)).mut_subcommands(with_all_texts)
 }
 
 /// Returns the page of `command`; that of the drop-in lists iperf3's flags.

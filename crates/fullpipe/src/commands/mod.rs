@@ -41,12 +41,15 @@ mod sweep;
 mod trace;
 mod up;
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Subcommand;
+use clap::builder::StyledStr;
+use clap::builder::styling::Styles;
 
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
@@ -70,19 +73,22 @@ pub(crate) trait Run {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure>;
 }
 
-/// Makes the enum of all commands, in the order of the help.
+/// Makes the enum of all commands and the groups of the help, both in the order of the help.
 macro_rules! commands {
-    ($($(#[$attribute:meta])* $name:ident($arguments:ty)),+ $(,)?) => {
+    ($($group:literal: $($(#[$attribute:meta])* $name:ident($arguments:ty),)+)+) => {
         /// A command with its arguments.
         #[derive(Debug, Subcommand)]
         pub(crate) enum Command {
-            $($(#[$attribute])* $name(Box<$arguments>)),+
+            $($($(#[$attribute])* $name(Box<$arguments>),)+)+
         }
+
+        /// Names of the groups of commands, each with the variants of its commands.
+        const COMMAND_GROUPS: &[(&str, &[&str])] = &[$(($group, &[$(stringify!($name)),+])),+];
 
         impl Command {
             fn arguments(&self) -> &dyn Run {
                 match self {
-                    $(Self::$name(arguments) => &**arguments),+
+                    $($(Self::$name(arguments) => &**arguments),+),+
                 }
             }
         }
@@ -90,29 +96,51 @@ macro_rules! commands {
 }
 
 commands! {
-    Demo(demo::Arguments),
-    Calc(calc::Arguments),
-    Serve(serve::Arguments),
-    Measure(measure::Arguments),
-    Diagnose(diagnose::Arguments),
-    Diff(diff::Arguments),
-    Sweep(sweep::Arguments),
-    Compare(compare::Arguments),
-    Copy(copy::Arguments),
-    Relay(relay::Arguments),
-    Trace(trace::Arguments),
-    Explain(explain::Arguments),
-    #[command(disable_help_flag = true)]
-    Iperf3(iperf3::Raw),
-    Host(host::Arguments),
-    Lab(lab::Arguments),
-    Simulate(simulate::Arguments),
-    Report(report::Arguments),
-    Store(store::Arguments),
-    History(history::Arguments),
-    Schema(schema::Arguments),
-    Completions(completions::Arguments),
-    Man(man::Arguments),
+    "Measure":
+        Measure(measure::Arguments),
+        Diagnose(diagnose::Arguments),
+        Sweep(sweep::Arguments),
+        Compare(compare::Arguments),
+        Serve(serve::Arguments),
+        #[command(disable_help_flag = true)]
+        Iperf3(iperf3::Raw),
+    "Explain":
+        Calc(calc::Arguments),
+        Trace(trace::Arguments),
+        Diff(diff::Arguments),
+        Explain(explain::Arguments),
+    "Change":
+        Host(host::Arguments),
+        Copy(copy::Arguments),
+        Relay(relay::Arguments),
+    "Emulate":
+        Demo(demo::Arguments),
+        Lab(lab::Arguments),
+        Simulate(simulate::Arguments),
+    "Keep":
+        Report(report::Arguments),
+        Store(store::Arguments),
+        History(history::Arguments),
+    "Tools":
+        Schema(schema::Arguments),
+        Completions(completions::Arguments),
+        Man(man::Arguments),
+}
+
+/// Returns the template of the program's help, which lists the commands by group, each in one line.
+pub(crate) fn help_template(styles: &Styles) -> StyledStr {
+    let commands = Command::augment_subcommands(clap::Command::new("fullpipe"));
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
+    for (group, variants) in COMMAND_GROUPS {
+        let _ = writeln!(text, "{header}{group}:{header:#}");
+        for name in variants.iter().map(|variant| variant.to_lowercase()) {
+            let about = commands.find_subcommand(&name).and_then(clap::Command::get_about).cloned();
+            let _ = writeln!(text, "  {literal}{name:<11}{literal:#}  {}", about.unwrap_or_default());
+        }
+    }
+    let _ = write!(text, "\n{header}Options:{header:#}\n{{options}}{{after-help}}");
+    text.into()
 }
 
 impl Run for Command {

@@ -4,6 +4,10 @@ use crate::common::{fullpipe, run};
 
 /// Lines of the short help of a command: two screens.
 const MAX_SHORT_LINES: usize = 60;
+/// Lines of the short help of the program: one screen.
+const MAX_LINES_OF_PROGRAM: usize = 42;
+/// Groups of commands in the help of the program.
+const GROUPS: [&str; 6] = ["Measure:", "Explain:", "Change:", "Emulate:", "Keep:", "Tools:"];
 
 fn help(command: &[&str], flag: &str) -> String {
     let output = run(fullpipe(command).arg(flag), 15);
@@ -14,7 +18,8 @@ fn help(command: &[&str], flag: &str) -> String {
 
 /// The commands that the help of `command` lists.
 fn listed(help: &str) -> Vec<String> {
-    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let is_heading = |line: &&str| *line == "Commands:" || GROUPS.contains(line);
+    let commands = help.lines().skip_while(|line| !is_heading(line)).skip(1).take_while(|line| !line.is_empty());
     // The description of a command may continue in a line below, further in.
     let names = commands.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
     names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
@@ -52,6 +57,15 @@ fn of_every_command_fits_a_terminal() {
             insta::assert_snapshot!(format!("{name}{}", if flag == "-h" { "-short" } else { "" }), text);
         }
     }
+}
+
+#[test]
+fn the_commands_are_listed_by_group_on_one_screen() {
+    let text = help(&[], "-h");
+    assert!(text.lines().count() <= MAX_LINES_OF_PROGRAM, "{text}");
+    let found: Vec<&str> = text.lines().filter(|line| GROUPS.contains(line)).collect();
+    assert_eq!(found, GROUPS);
+    assert_eq!(listed(&text).len(), 22, "each command has a line: {text}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::failure::{Failure, USAGE};
 use crate::terminal::{Format, Terminal};
 use crate::values::{some_test_time, whole};
 
-/// The difference between two results, or two settings measured in pairs, with its interval.
+/// The difference between two results or settings, with its interval.
 ///
 /// `fullpipe diff A B` compares what measure or diagnose printed with --json, or what the archive keeps. A and B are
 /// files, identifiers of `fullpipe store list`, or lists of both with commas; a file may hold several documents, an

@@ -31,7 +31,7 @@ use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
 use crate::values::{Values, duration, some_bytes, some_test_time, values, whole};
 
-/// TCP transfers over an emulated path in virtual time, and what limited them.
+/// TCP transfers over an emulated path, in virtual time.
 ///
 /// Two modelled hosts send over the same emulated path as in the lab, without its clock: an hour takes seconds, and the
 /// same seed gives the same result. No processor and no network card take part, so that the rate of a fast path is what
