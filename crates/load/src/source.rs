@@ -14,9 +14,8 @@ use rustix::io::Errno;
 
 use crate::lane::Role;
 use crate::plan::TransferPlan;
-use crate::shared::{Shared, fill, length, wait};
+use crate::shared::{COPIED, Shared, fill, length, wait};
 use crate::storage::Storage;
-use crate::tcp::COPIED;
 
 /// Time for which the last notices of completed sends are waited for.
 const COMPLETION_TIMEOUT: Duration = Duration::from_millis(100);

@@ -165,8 +165,8 @@ impl StreamOpener<'_> {
         Ok(answered.into_iter().map(stream).collect())
     }
 
-    /// Returns the hellos of a UDP stream: the usual one, and before it one with the cookie for a fullpipe server. One of
-    /// version 0.1 ignores that.
+    /// Returns the hellos of a UDP stream: the usual one, and before it one with the cookie for a fullpipe server,
+    /// which version 0.1 ignores.
     fn hellos(&self) -> Vec<Vec<u8>> {
         let own = self.together.then(|| udp::hello_with(&self.cookie));
         own.into_iter().chain([udp::HELLO.to_vec()]).collect()
@@ -225,9 +225,9 @@ fn is_acknowledged(info: &TcpInfo) -> bool {
     info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
 }
 
-/// Waits for the answer to the first of `hellos`, which was sent on `socket`. Sends all of them if the port was closed, as it is for
-/// a moment at a server that makes a socket for each stream, and every `repeat`, if it is set. Data is an answer, too,
-/// if `takes_data`.
+/// Waits for the answer to the first of `hellos`, which was sent on `socket`. Sends all of them if the port was closed,
+/// as it is for a moment at a server that makes a socket for each stream, and every `repeat`, if it is set. Data is an
+/// answer, too, if `takes_data`.
 async fn until_answered(
     socket: UdpSocket,
     hellos: Vec<Vec<u8>>,

@@ -495,8 +495,8 @@ struct TestFailure {
     cause: Option<Error>,
     /// The test up to its end, if data had flowed.
     measurement: Option<Box<Measurement>>,
-    /// Set if the client is not one whose test ends a server for one test: the server serves only whom it knows, and the
-    /// client has not proved that it is one, or it carried no data.
+    /// Set if this does not end a server for one test: the client carried no data, or has not proved that it is one
+    /// of those that alone are served.
     is_no_test: bool,
 }
 

@@ -148,8 +148,8 @@ impl StallWatch {
         }
     }
 
-    /// Returns the mean rate, and the bytes, from the time `since` on, or a little before; `None` if nothing was counted
-    /// then.
+    /// Returns the mean rate, and the bytes, from the time `since` on, or a little before; `None` if nothing was
+    /// counted then.
     fn carried_since(&self, since: Span) -> Option<(BitRate, ByteCount)> {
         let (at, bytes) = *self.counts.back()?;
         let (from, before) = *self.counts.iter().rev().find(|(time, _)| *time <= since)?;
