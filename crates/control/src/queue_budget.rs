@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fullpipe_units::ByteCount;
@@ -64,6 +65,8 @@ impl QueueLimits {
 pub struct QueueBudget {
     limits: QueueLimits,
     users: Mutex<HashMap<u64, User>>,
+    /// The number of the next user.
+    next: AtomicU64,
 }
 
 /// A test, a copy or a relayed connection.
@@ -92,7 +95,7 @@ pub struct QueueExcess {
 impl QueueBudget {
     /// Returns an empty budget.
     pub fn new(limits: QueueLimits) -> Arc<Self> {
-        Arc::new(Self { limits, users: Mutex::default() })
+        Arc::new(Self { limits, users: Mutex::default(), next: AtomicU64::new(0) })
     }
 
     /// Returns the budget of all servers of this process.
@@ -103,9 +106,8 @@ impl QueueBudget {
 
     /// Lets a user with a client at this address take part.
     pub fn join(self: &Arc<Self>, client: IpAddr) -> QueueShare {
-        let mut users = self.lock();
-        let number = (0..).find(|number| !users.contains_key(number)).unwrap_or_default();
-        users.insert(number, User { client, bytes: ByteCount::ZERO });
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(number, User { client, bytes: ByteCount::ZERO });
         QueueShare { budget: Arc::clone(self), number }
     }
 

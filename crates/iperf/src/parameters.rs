@@ -47,6 +47,7 @@ pub struct Parameters {
     auth_token: Option<String>,
     speaks_fullpipe: bool,
     proves_keys: bool,
+    sends_cookies: bool,
     settings: Option<HostSettings>,
     /// The client's request, for what iperf3 has no key for.
     request: Option<Box<Request>>,
@@ -153,6 +154,7 @@ impl Parameters {
             auth_token: None,
             speaks_fullpipe: true,
             proves_keys: true,
+            sends_cookies: true,
             settings: None,
             request: None,
         };
@@ -269,6 +271,12 @@ impl Parameters {
     /// Returns whether the client can prove that it has a key: it is fullpipe, of version 2 or later.
     pub fn proves_keys(&self) -> bool {
         self.proves_keys
+    }
+
+    /// Returns whether the client sends the cookie of its test with the hello of each UDP stream: it is fullpipe, of
+    /// version 3 or later.
+    pub fn sends_cookies(&self) -> bool {
+        self.sends_cookies
     }
 
     /// The settings of the client's host, where it sent them.

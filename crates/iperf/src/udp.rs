@@ -7,6 +7,8 @@
 
 use fullpipe_units::Span;
 
+use crate::Cookie;
+
 /// The datagram with which a client opens a stream.
 pub const HELLO: [u8; 4] = *b"9876";
 
@@ -19,9 +21,24 @@ const OLD_REPLY: [u8; 4] = [0xB1, 0x68, 0xDE, 0x3A];
 /// The least payload of a test's datagrams, in bytes: room for the longer of the two headers.
 pub const MIN_PAYLOAD: usize = 16;
 
-/// Returns whether `datagram` may open a stream. No iperf3 server looks at its bytes, which changed with 3.12.
-pub const fn is_hello(datagram: &[u8]) -> bool {
-    datagram.len() == HELLO.len()
+/// Bytes of a hello with the cookie of its test.
+const OWN_HELLO: usize = HELLO.len() + Cookie::LENGTH;
+
+/// Returns the hello of a fullpipe client, which a fullpipe server recognises by its `cookie`: anybody can send other
+/// hellos, in anybody's name.
+pub fn hello_with(cookie: &Cookie) -> Vec<u8> {
+    [&HELLO[..], cookie.as_bytes()].concat()
+}
+
+/// Returns whether `datagram` may open a stream: four bytes, which no iperf3 server looks at, and which changed with
+/// 3.12; or a hello with a cookie.
+pub fn is_hello(datagram: &[u8]) -> bool {
+    datagram.len() == HELLO.len() || (datagram.len() == OWN_HELLO && datagram.starts_with(&HELLO))
+}
+
+/// Returns whether the hello `datagram` has this `cookie`.
+pub fn has_cookie(datagram: &[u8], cookie: &Cookie) -> bool {
+    datagram.get(HELLO.len()..) == Some(cookie.as_bytes())
 }
 
 /// Returns whether `datagram` is the answer of an iperf3 server, of whatever age, to a [`HELLO`].

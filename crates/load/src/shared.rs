@@ -18,6 +18,9 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest time for which a thread waits for its socket, whose shutdown wakes it.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 
+/// Bytes that are copied at once, at most: more would not stay in the processor's cache.
+pub(crate) const COPIED: u64 = 128 << 10;
+
 /// The state that all threads of a transfer heed.
 #[derive(Debug)]
 pub(crate) struct Shared {

@@ -14,9 +14,8 @@ use rustix::io::Errno;
 
 use crate::lane::Role;
 use crate::plan::TransferPlan;
-use crate::shared::{Shared, fill, length, wait};
+use crate::shared::{COPIED, Shared, fill, length, wait};
 use crate::storage::Storage;
-use crate::tcp::COPIED;
 
 /// Time for which the last notices of completed sends are waited for.
 const COMPLETION_TIMEOUT: Duration = Duration::from_millis(100);
@@ -231,6 +230,7 @@ fn shared_file(data: &[u8]) -> io::Result<Arc<File>> {
 mod tests {
     use super::*;
     use fullpipe_record::Request;
+    use fullpipe_units::ByteCount;
     use std::net::TcpListener;
 
     fn source(request: &Request) -> (Source, [TcpStream; 2], Shared) {
@@ -292,6 +292,23 @@ mod tests {
         }
         // A few more come while the last packets arrive.
         assert!((0..20).any(|_| waited(&mut source, &sockets[0]) > HALF), "notices ended every wait");
+    }
+
+    /// Each stream of a server that sends a file once took as much as its client asked for.
+    #[test]
+    fn a_server_reads_its_file_in_small_chunks() {
+        let (_, sockets, _) = source(&Request::default());
+        let storage = Storage::repeat(File::open("/proc/self/exe").unwrap());
+        let shared = Shared::new(None, Some(storage));
+        let request = Request { block: ByteCount::from_mib(1), ..Request::default() };
+        let chunk = |bounds_unsent| {
+            let plan = TransferPlan { bounds_unsent, ..TransferPlan::of(&request, None) };
+            match Source::new(&sockets[0], &plan, &shared).unwrap().method {
+                SendMethod::Storage(_, chunk, _) => chunk.len(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!([chunk(true), chunk(false)], [128 << 10, 1 << 20]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::lane::{Role, Stream};
 use crate::pace::Allowance;
 use crate::pause::Pause;
 use crate::plan::TransferPlan;
-use crate::shared::{MAX_WAIT, Shared, length};
+use crate::shared::{COPIED, MAX_WAIT, Shared, length};
 use crate::source::Source;
 use crate::storage::Storage;
 
@@ -282,9 +282,6 @@ pub(crate) fn receive(socket: &TcpStream, stream: &Stream, shared: &Shared, plan
 
 /// Bytes that are discarded at once.
 const DISCARDED: u64 = 4 << 20;
-
-/// Bytes that are copied at once, at most: more would not stay in the processor's cache.
-pub(crate) const COPIED: u64 = 128 << 10;
 
 /// The place to which a receiver puts what arrives.
 struct Sink {

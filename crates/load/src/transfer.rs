@@ -80,8 +80,8 @@ impl Sockets {
         bytes.filter(|bytes| !bytes.is_empty()).map(|bytes| bytes.into_iter().sum())
     }
 
-    /// Makes those whose other ends have not acknowledged everything close with a reset: the kernel would keep what they
-    /// were sent as long as that end answers its probes, which may be for ever.
+    /// Makes those whose other ends have not acknowledged everything close with a reset: the kernel would keep
+    /// the rest as long as that end answers its probes, which may be for ever.
     pub fn reset_undelivered(&self) {
         for socket in self.0.iter().filter(|socket| !is_delivered(socket)) {
             let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));

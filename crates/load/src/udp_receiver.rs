@@ -85,12 +85,13 @@ impl Tally {
         let message = message.get(..arrival.length).unwrap_or(message);
         let mut has_hello = false;
         for datagram in message.chunks(arrival.segment.unwrap_or(message.len()).max(1)) {
-            if let Some(header) = Header::read(self.wide, datagram) {
+            if udp::is_hello(datagram) {
+                has_hello = true;
+            } else if let Some(header) = Header::read(self.wide, datagram) {
                 self.bytes += ByteCount::new(datagram.len() as u64);
                 self.sequence.arrived(header.sequence);
                 self.jitter.arrived(header.sent, at);
             }
-            has_hello |= udp::is_hello(datagram);
         }
         has_hello
     }
@@ -133,6 +134,8 @@ mod tests {
         let mut tally = Tally::new(false);
         let single = Arrival { length: 4, segment: None, at: None };
         assert!(tally.arrived(&udp::HELLO, &single) && tally.count().bytes.get() == 0);
+        let own = udp::hello_with(&fullpipe_iperf::Cookie::from_bytes([b'c'; 37]));
+        assert!(tally.arrived(&own, &Arrival { length: own.len(), ..single }) && tally.count().bytes.get() == 0);
         let mut joined = [0; 104];
         joined[..100].copy_from_slice(&datagram(1));
         joined[100..].copy_from_slice(&udp::HELLO);

@@ -232,6 +232,9 @@ impl Progress {
 
     /// Notes what has arrived by now.
     pub(crate) fn note_arrivals(&mut self) {
+        if !self.ways.contains(&Direction::Download) {
+            return;
+        }
         let arrived = self.arrived();
         if arrived > self.arrivals.0 {
             self.arrivals = (arrived, self.origin().elapsed().into());

@@ -154,13 +154,22 @@ impl StreamOpener<'_> {
             let socket = prepare_udp(self.address, self.request, &self.local.of_stream(index))?;
             socket.set_nonblocking(true).map_err(flow_failed)?;
             socket.connect(&self.address.into()).map_err(flow_failed)?;
-            socket.send(&udp::HELLO).map_err(flow_failed)?;
+            let hellos = self.hellos();
+            socket.send(&hellos[0]).map_err(flow_failed)?;
             let socket = UdpSocket::from_std(socket.into()).map_err(flow_failed)?;
-            answers.spawn(until_answered(socket, self.together.then_some(REPEAT_HELLO), self.takes_data(index)));
+            let repeat = self.together.then_some(REPEAT_HELLO);
+            answers.spawn(until_answered(socket, hellos, repeat, self.takes_data(index)));
         }
         let answered = joined(&mut answers).await.map_err(flow_failed)?;
         let stream = |socket| OpenStream { channel: Channel::Udp(socket), handshake: None };
         Ok(answered.into_iter().map(stream).collect())
+    }
+
+    /// Returns the hellos of a UDP stream: the usual one, and before it one with the cookie for a fullpipe server,
+    /// which version 0.1 ignores.
+    fn hellos(&self) -> Vec<Vec<u8>> {
+        let own = self.together.then(|| udp::hello_with(&self.cookie));
+        own.into_iter().chain([udp::HELLO.to_vec()]).collect()
     }
 
     /// Returns true if data on UDP stream `index` shows that the server has the stream, like an answer: it sends data
@@ -216,10 +225,15 @@ fn is_acknowledged(info: &TcpInfo) -> bool {
     info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
 }
 
-/// Waits for the answer to the hello that was sent on `socket`. Sends another one if the port was closed, as it is for
-/// a moment at a server that makes a socket for each stream, and every `repeat`, if it is set. Data is an answer, too,
-/// if `takes_data`.
-async fn until_answered(socket: UdpSocket, repeat: Option<Duration>, takes_data: bool) -> io::Result<StdUdpSocket> {
+/// Waits for the answer to the first of `hellos`, which was sent on `socket`. Sends all of them if the port was closed,
+/// as it is for a moment at a server that makes a socket for each stream, and every `repeat`, if it is set. Data is an
+/// answer, too, if `takes_data`.
+async fn until_answered(
+    socket: UdpSocket,
+    hellos: Vec<Vec<u8>>,
+    repeat: Option<Duration>,
+    takes_data: bool,
+) -> io::Result<StdUdpSocket> {
     let (begun, limit) = (Instant::now(), repeat.unwrap_or(HELLO_TIMEOUT));
     while !is_answered(timeout(limit, reply(&socket, takes_data)).await, begun).await? {
         if begun.elapsed() >= HELLO_TIMEOUT {
@@ -228,16 +242,18 @@ async fn until_answered(socket: UdpSocket, repeat: Option<Duration>, takes_data:
                 "the server does not answer over UDP; does a firewall let only TCP through?",
             ));
         }
-        send_again(&socket).await?;
+        for hello in &hellos {
+            send_again(&socket, hello).await?;
+        }
     }
     let socket = socket.into_std()?;
     socket.set_nonblocking(false)?;
     Ok(socket)
 }
 
-async fn send_again(socket: &UdpSocket) -> io::Result<()> {
+async fn send_again(socket: &UdpSocket, hello: &[u8]) -> io::Result<()> {
     loop {
-        match socket.send(&udp::HELLO).await {
+        match socket.send(hello).await {
             // The error answers the hello before; this hello was not sent, so it is sent again.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             sent => return sent.map(drop),

@@ -261,7 +261,8 @@ pub(crate) fn round_trips(
     RttReport::of_echoes(taken.method, &taken.echoes, load, handshake, within)
 }
 
-/// Returns the time at which data began to flow, by the wall clock as it was then; empty if that cannot be written as a date.
+/// Returns the time at which data began to flow, by the wall clock as it was then; empty if that cannot be written as a
+/// date.
 pub(crate) fn started(finished: &Finished) -> String {
     let stamp = jiff::Timestamp::try_from(finished.wall_start).ok();
     stamp.map_or_else(String::new, |stamp| format!("{stamp:.3}"))

@@ -64,7 +64,8 @@ pub(crate) struct Arguments {
     idle_timeout: Option<Span>,
     /// Time limit for a client's answer
     ///
-    /// Results may take three times as long, and data may pause for twelve times as long.
+    /// Results may take three times as long, and data may pause for twelve times as long; where most of more than 8
+    /// streams pause, for three times as long.
     #[arg(
         long,
         default_value = "10",
@@ -258,7 +259,9 @@ struct LimitArguments {
         default_value_t = Limits::default().total.streams
     )]
     max_streams: u32,
-    /// Maximum number of streams of one address
+    /// Maximum number of streams of one address (IPv6: one /64 network)
+    ///
+    /// A /56 network has twice and a /48 four times as many.
     #[arg(
         long,
         hide_short_help = true,

@@ -1,5 +1,5 @@
-//! Loads of admitted clients that take a server's processors, memory or places: a stranger costs it little, and others
-//! are served meanwhile.
+//! Loads of admitted clients that take a server's processors, memory or places: they cost it little, and others are
+//! served meanwhile.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fullpipe_testkit::{load_slot, sentence, within};
 
 use super::common::{fullpipe, run};
-use super::hostile::{HONEST, HOSTILE, PROMPT, Peer, RESULTS, Server, connect, raise_descriptors, state, upload};
+use super::hostile::{HONEST, HOSTILE, PROMPT, Peer, Server, connect, raise_descriptors, state, upload};
 
 const MIB: u64 = 1 << 20;
 
@@ -21,16 +21,22 @@ fn unread(server: SocketAddr, from: Ipv4Addr, streams: usize) -> io::Result<(Pee
     Ok((peer, data))
 }
 
-/// Returns the bytes in send queues of this host's sockets at `port`: of a server, whichever end closes first.
+/// Returns the bytes in send queues of a server's sockets, those at `port`.
 fn queued(port: u16) -> u64 {
+    queues(port).0
+}
+
+/// Returns the bytes in send queues and in receive queues of this host's sockets at `port`.
+fn queues(port: u16) -> (u64, u64) {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| std::fs::read_to_string(file).unwrap_or_default());
     let lines = tables.iter().flat_map(|table| table.lines().skip(1));
     let of_port = lines.filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let queue = fields[4].split_once(':')?.0;
-        fields[1].ends_with(&format!(":{port:04X}")).then(|| u64::from_str_radix(queue, 16).unwrap())
+        let (unsent, unread) = fields[4].split_once(':')?;
+        let bytes = |text| u64::from_str_radix(text, 16).unwrap();
+        fields[1].ends_with(&format!(":{port:04X}")).then(|| (bytes(unsent), bytes(unread)))
     });
-    of_port.sum()
+    of_port.fold((0, 0), |sum, queues| (sum.0 + queues.0, sum.1 + queues.1))
 }
 
 /// Returns the processor time that a process has used so far.
@@ -82,7 +88,7 @@ fn downloads_that_nobody_reads_cost_a_server_hardly_anything() {
         println!("{tests}: {:.1} % of a processor, {} KiB, {meanwhile} of {alone} bytes/s", share * 100.0, most >> 10);
         assert!(share <= 0.05, "{tests} tests take {share} of a processor");
         assert!(most <= 64 * MIB, "{tests} tests hold {most} bytes");
-        assert!(meanwhile > alone / 2, "{meanwhile} of {alone} bytes/s beside {tests} tests");
+        assert!(meanwhile > alone / 5, "{meanwhile} of {alone} bytes/s during {tests} tests");
         server.assert_serves();
         // What is left over is dropped with the test, although its data connections stay open.
         let data: Vec<_> = stalled.into_iter().map(|(_, data)| data).collect();
@@ -214,8 +220,8 @@ fn data_before_the_start_of_a_test_is_bounded() {
         }
         data.push(stream);
     }
-    let (_, after) = peer.ending(PROMPT);
-    assert!(after.is_some(), "{} connections are kept: {}", data.len(), server.log());
-    server.assert_says("does not take");
-    assert_eq!(peer.finish(RESULTS).ok(), None);
+    let unread = || queues(server.address.port()).1;
+    println!("{} KiB unread", unread() >> 10);
+    assert!(within(PROMPT, || unread() <= 64 * MIB), "{} bytes: {}", unread(), server.log());
+    server.assert_serves();
 }

@@ -8,10 +8,13 @@ use super::{Carrier, Heading, MAX_DATAGRAM, Parameters, USUAL_BLOCK};
 use crate::json::{Extension, Flag, Text, Whole};
 
 /// Version of our extension.
-const EXTENSION_VERSION: u32 = 2;
+const EXTENSION_VERSION: u32 = 3;
 
 /// The first version of our extension, without proofs that are bound to a nonce.
 const FIRST_VERSION: u32 = 1;
+
+/// The first version whose clients prove that they have a key.
+const PROVING_VERSION: u32 = 2;
 
 /// Payload of a datagram where the client names none: what iperf3 takes where it cannot see the path's MTU.
 const USUAL_DATAGRAM: i64 = 1460;
@@ -222,7 +225,8 @@ impl From<Received> for Parameters {
             auth_token: received.authtoken.0,
             // Later versions add to this one.
             speaks_fullpipe: extension.as_ref().is_some_and(|extension| extension.version >= FIRST_VERSION),
-            proves_keys: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
+            proves_keys: extension.as_ref().is_some_and(|extension| extension.version >= PROVING_VERSION),
+            sends_cookies: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
             request: extension.as_ref().and_then(|extension| extension.request.read()).map(Box::new),
             settings: extension.and_then(|extension| extension.settings.read()),
         }

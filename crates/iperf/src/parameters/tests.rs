@@ -22,7 +22,7 @@ fn the_default_test_is_sent_with_the_keys_of_iperf3() {
             r#"{"tcp":true,"omit":0,"time":10,"num":0,"blockcount":0,"parallel":1,"len":131072,"#,
             r#""client_version":"fullpipe "#,
             env!("CARGO_PKG_VERSION"),
-            r#"","x_fullpipe":{"version":2}}"#
+            r#"","x_fullpipe":{"version":3}}"#
         )
     );
 }

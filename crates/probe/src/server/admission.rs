@@ -387,8 +387,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Returns true if a wider network of `address` would use more than its part of the quota `each`, where `used` counts
-    /// with what is asked for. The address itself would use `own`.
+    /// Returns true if a wider network of `address` would use more than its part of the quota `each`, where `used`
+    /// counts with what is asked for. The address itself would use `own`.
     fn exceeds_site(&self, address: IpAddr, each: u32, own: u32, used: impl Fn(&Usage) -> u32) -> bool {
         let state = self.state.borrow();
         sites(address).any(|(site, share)| {

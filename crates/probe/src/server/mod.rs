@@ -94,7 +94,8 @@ pub struct ServeOptions {
     /// Time without a test after which the server ends; `None` if it does not.
     pub idle_timeout: Option<Span>,
     /// Maximum time that a client may take for its first bytes and for each reply. Its results, and messages that it
-    /// receives, may take three times as long; data may stall for twelve times as long.
+    /// receives, may take three times as long; data may stall for twelve times as long, and for three times where most
+    /// of many streams do.
     pub timeout: Span,
     /// Key that clients must have: only fullpipe clients are then served. It encrypts nothing.
     pub key: Option<Key>,

@@ -9,7 +9,6 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::admission::Activity;
 use super::stall::{Progress, StallBounds, StallWatch, StreamProgress};
-use super::test::bytes_of;
 
 /// Maximum time over which a rate is averaged, as by iperf3's `--server-bitrate-limit`.
 const MAX_WINDOW: Span = Span::from_secs(5);
@@ -84,7 +83,7 @@ impl Monitor {
         totals: &Totals,
         samples: impl FnOnce() -> Vec<Sample>,
     ) -> Result<Activity, Refusal> {
-        let (at, bytes) = (totals.at, bytes_of(&totals.streams));
+        let (at, bytes) = (totals.at, totals.streams.iter().map(|stream| stream.bytes).sum());
         self.check_bounds(at, bytes)?;
         if at >= self.progress_due {
             self.progress_due = at + PROGRESS_INTERVAL;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use fullpipe_control::client_prefix;
-use fullpipe_iperf::Cookie;
+use fullpipe_iperf::{Cookie, udp};
 use fullpipe_load::Channel;
 use tokio::sync::mpsc;
 
@@ -45,6 +45,8 @@ struct PendingStreams {
     cookie: Cookie,
     /// Local address of its control connection.
     local: SocketAddr,
+    /// True if its client sends its cookie with each hello.
+    needs_cookie: bool,
     /// Addresses from which it has streams already.
     open: HashSet<SocketAddr>,
 }
@@ -111,12 +113,19 @@ impl Registry {
     }
 
     /// Accepts UDP streams from `client` for the test with this `cookie`, whose control connection has the local
-    /// address `local`. Returns false while another test of the same client address is opening its streams.
-    pub(super) fn expect_udp_streams(&mut self, cookie: Cookie, client: IpAddr, local: SocketAddr) -> bool {
+    /// address `local`; only hellos with its cookie open them if it `needs_cookie`. Returns false while another test of
+    /// the same client address is opening its streams.
+    pub(super) fn expect_udp_streams(
+        &mut self,
+        cookie: Cookie,
+        client: IpAddr,
+        local: SocketAddr,
+        needs_cookie: bool,
+    ) -> bool {
         if self.pending_streams.contains_key(&client) {
             return false;
         }
-        self.pending_streams.insert(client, PendingStreams { cookie, local, open: HashSet::new() });
+        self.pending_streams.insert(client, PendingStreams { cookie, local, needs_cookie, open: HashSet::new() });
         true
     }
 
@@ -126,10 +135,11 @@ impl Registry {
     }
 
     /// Returns the local address of the control connection, and the channel, of the test that waits for a UDP stream
-    /// from `client`; `None` if there is none, or it has that stream already.
-    pub(super) fn expecting_test(&self, client: SocketAddr) -> Option<(SocketAddr, StreamSender)> {
-        let PendingStreams { cookie, local, open } = self.pending_streams.get(&client.ip())?;
-        if open.contains(&client) {
+    /// from `client`, which sent `hello`; `None` if there is none, it has that stream already, or the hello is not from
+    /// its client.
+    pub(super) fn expecting_test(&self, client: SocketAddr, hello: &[u8]) -> Option<(SocketAddr, StreamSender)> {
+        let PendingStreams { cookie, local, needs_cookie, open } = self.pending_streams.get(&client.ip())?;
+        if open.contains(&client) || (*needs_cookie && !udp::has_cookie(hello, cookie)) {
             return None;
         }
         Some((*local, self.open.get(cookie)?.1.clone()))
@@ -205,17 +215,17 @@ mod tests {
         let stream = |last| SocketAddr::new(address(last), 40_000);
         let local = SocketAddr::from(([198, 51, 100, 1], 5201));
         let _streams = [1, 2, 3].map(|number| registry.open(cookie(number), HERE));
-        assert!(registry.expecting_test(stream(1)).is_none());
-        assert!(registry.expect_udp_streams(cookie(1), address(1), local));
-        assert!(registry.expecting_test(stream(1)).is_some_and(|(address, _)| address == local));
-        assert!(registry.expecting_test(stream(2)).is_none());
-        assert!(!registry.expect_udp_streams(cookie(2), address(1), local), "one at a time");
-        assert!(registry.expect_udp_streams(cookie(3), address(2), local));
+        assert!(registry.expecting_test(stream(1), &udp::HELLO).is_none());
+        assert!(registry.expect_udp_streams(cookie(1), address(1), local, false));
+        assert!(registry.expecting_test(stream(1), &udp::HELLO).is_some_and(|(address, _)| address == local));
+        assert!(registry.expecting_test(stream(2), &udp::HELLO).is_none());
+        assert!(!registry.expect_udp_streams(cookie(2), address(1), local, false), "one at a time");
+        assert!(registry.expect_udp_streams(cookie(3), address(2), local, false));
         registry.stop_expecting(&cookie(1));
-        assert!(registry.expecting_test(stream(1)).is_none());
-        assert!(registry.expect_udp_streams(cookie(2), address(1), local));
+        assert!(registry.expecting_test(stream(1), &udp::HELLO).is_none());
+        assert!(registry.expect_udp_streams(cookie(2), address(1), local, false));
         registry.close(cookie(2));
-        assert!(registry.expecting_test(stream(1)).is_none(), "a test that has ended accepts no streams");
+        assert!(registry.expecting_test(stream(1), &udp::HELLO).is_none(), "a test that has ended accepts no streams");
     }
 
     #[test]
@@ -224,11 +234,26 @@ mod tests {
         let [first, second] = [40_000, 40_001].map(|port| SocketAddr::new(HERE, port));
         let local = SocketAddr::from(([198, 51, 100, 1], 5201));
         let _streams = [1, 2].map(|number| registry.open(cookie(number), HERE));
-        assert!(registry.expect_udp_streams(cookie(1), HERE, local));
+        assert!(registry.expect_udp_streams(cookie(1), HERE, local, false));
         registry.opened_udp_stream(first);
-        assert!(registry.expecting_test(first).is_none() && registry.expecting_test(second).is_some());
+        assert!(
+            registry.expecting_test(first, &udp::HELLO).is_none()
+                && registry.expecting_test(second, &udp::HELLO).is_some()
+        );
         registry.close(cookie(1));
-        assert!(registry.expect_udp_streams(cookie(2), HERE, local));
-        assert!(registry.expecting_test(first).is_some(), "the next test may use the port again");
+        assert!(registry.expect_udp_streams(cookie(2), HERE, local, false));
+        assert!(registry.expecting_test(first, &udp::HELLO).is_some(), "the next test may use the port again");
+    }
+
+    /// Anybody could send one in the name of a client, which redirected a stream.
+    #[test]
+    fn a_forged_hello_opens_no_stream_of_a_client_that_sends_its_cookie() {
+        let mut registry = Registry::default();
+        let local = SocketAddr::from(([198, 51, 100, 1], 5201));
+        let _streams = registry.open(cookie(1), HERE);
+        assert!(registry.expect_udp_streams(cookie(1), HERE, local, true));
+        let opens = |hello: &[u8]| registry.expecting_test(SocketAddr::new(HERE, 40_000), hello).is_some();
+        assert!(!opens(&udp::HELLO) && !opens(&udp::hello_with(&cookie(2))));
+        assert!(opens(&udp::hello_with(&cookie(1))));
     }
 }

@@ -148,8 +148,8 @@ impl StallWatch {
         }
     }
 
-    /// Returns the mean rate, and the bytes, from the time `since` on, or a little before; `None` if nothing was counted
-    /// then.
+    /// Returns the mean rate, and the bytes, from the time `since` on, or a little before; `None` if nothing was
+    /// counted then.
     fn carried_since(&self, since: Span) -> Option<(BitRate, ByteCount)> {
         let (at, bytes) = *self.counts.back()?;
         let (from, before) = *self.counts.iter().rev().find(|(time, _)| *time <= since)?;
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn only_the_queues_of_streams_without_progress_count_as_stalled() {
-        let half = |index: usize, second: u64| if index % 2 == 0 { second * 100_000 } else { second.min(5) };
+        let half = |index: usize, second: u64| if index.is_multiple_of(2) { second * 100_000 } else { second.min(5) };
         let last = run(&mut watch(8, &Request::default()), 20, half).unwrap();
         assert_eq!((last.stalled, last.idle), (ByteCount::from_mib(4), Span::ZERO));
         let early = run(&mut watch(8, &Request::default()), 6, half).unwrap();

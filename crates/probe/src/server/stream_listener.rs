@@ -15,8 +15,8 @@ use tokio::net::TcpListener;
 /// test that asks for a buffer gets it on this socket, as from iperf3, while no other test opens streams: with the
 /// scale of a tuned buffer the kernel would round a small window up to a multiple of 2^scale (`__tcp_select_window`).
 ///
-/// Where the data of iperf2 clients comes to the same socket, at any time, its buffer stays as it is, because a client
-/// that came meanwhile would keep the small window. The accepted sockets of a test get its buffer then.
+/// If iperf2 clients may connect to the same socket, at any time, its buffer stays as it is, because one that connected
+/// meanwhile would keep the small window. The accepted sockets of a test get its buffer then.
 pub(super) struct StreamListener {
     socket: Rc<TcpListener>,
     /// True if only connections of tests that are expected carry data.

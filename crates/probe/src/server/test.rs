@@ -382,7 +382,8 @@ impl Test {
         };
         let deadline = Instant::now() + self.server.client_timeout.reply() / 2;
         let (client, local) = (self.client.ip(), canonical(local));
-        let expect = || self.server.registry.borrow_mut().expect_udp_streams(self.cookie, client, local);
+        let needs_cookie = self.session.parameters().is_some_and(Parameters::sends_cookies);
+        let expect = || self.server.registry.borrow_mut().expect_udp_streams(self.cookie, client, local, needs_cookie);
         while !expect() {
             if Instant::now() >= deadline || *self.shutdown.borrow() {
                 return refuse(ErrorNumber::STREAMS, "another test of its address is still opening its UDP streams");

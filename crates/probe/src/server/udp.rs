@@ -117,7 +117,7 @@ impl UdpListener {
     /// had a socket of its own opens no other.
     fn accept_stream(&mut self, hello: &[u8], from: SocketAddr) {
         let client = canonical(from);
-        let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client) else { return };
+        let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client, hello) else { return };
         let Ok(permit) = self.server.admission.admit_udp_stream(client.ip()) else { return };
         local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
         let device = SockRef::from(&self.socket).device().unwrap_or_default();
@@ -268,7 +268,7 @@ type Stray = (Vec<u8>, SocketAddr);
 /// Answers a hello that has arrived at the socket of a stream before data flows there: the answer to the first one was
 /// lost, or is late.
 pub(super) fn answer_hello(stream: &StdUdpSocket) {
-    let mut datagram = [0; 2 * udp::HELLO.len()];
+    let mut datagram = [0; 64];
     if stream.recv(&mut datagram).is_ok_and(|length| udp::is_hello(&datagram[..length])) {
         // If this answer is lost as well, the client asks once more.
         let _ = stream.send(&udp::REPLY);
