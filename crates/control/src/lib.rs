@@ -14,12 +14,14 @@
 //! * In: the bytes that clients leave in queues of the kernel. Out: who must end ([`QueueBudget`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant, and whose quota each uses.
 //! * In: clients that have not yet proved themselves. Out: their places, and who loses one ([`PendingClients`]).
+//! * In: connections to one port. Out: those that another server of the process answers ([`PinnedHandover`]).
 //! * In: the reasons of refusals. Out: few enough of them for a log ([`RefusalCounts`]).
 //!
 //! This room knows nothing of what is measured, so that measuring, serving, relaying and copying can share it.
 
 mod calling;
 mod connection;
+mod handover;
 mod listening;
 mod login;
 #[cfg(test)]
@@ -40,6 +42,7 @@ mod unix_seconds;
 
 pub use calling::connect_to_first;
 pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
+pub use handover::{HandedConnections, PinnedHandover, begins_pinned_tls};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{Authenticator, Login, LoginAttempt, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
 pub use network::{Network, NetworkError, canonical, client_networks, client_prefix};

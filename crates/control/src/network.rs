@@ -25,6 +25,11 @@ impl Network {
         prefix_of(to_bits(address), self.length) == self.prefix
     }
 
+    /// Returns true if all its addresses are of IPv4, which may be written as `::ffff:192.0.2.1`.
+    pub fn is_ipv4(&self) -> bool {
+        self.length >= 96 && Ipv6Addr::from_bits(self.prefix).to_ipv4_mapped().is_some()
+    }
+
     /// Returns true if every address of `other` belongs to this network.
     pub fn covers(&self, other: &Self) -> bool {
         other.length >= self.length && prefix_of(other.prefix, self.length) == self.prefix

@@ -191,6 +191,11 @@ impl PendingPlace {
         }
     }
 
+    /// Returns true if another client has it.
+    pub fn is_lost(&mut self) -> bool {
+        self.lost.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+    }
+
     /// Waits until the client has sent something, or its connection has ended, and leaves it there to be read. Returns
     /// `None` as soon as the place is lost.
     ///
@@ -256,19 +261,15 @@ mod tests {
         places
     }
 
-    fn is_lost(place: &mut PendingPlace) -> bool {
-        place.lost.try_recv() == Err(oneshot::error::TryRecvError::Closed)
-    }
-
     #[test]
     fn the_address_with_most_callers_gives_way_until_both_have_as_many() {
         let (pending, now) = (pending_clients(), Instant::now());
         let mut callers = full(&pending, now);
         let mut others: VecDeque<_> = (0..MAX_PENDING / 2).map(|_| pending.admit(OTHER, now).unwrap()).collect();
         // Those that were there first have lost their places.
-        let lost: Vec<bool> = callers.iter_mut().map(is_lost).collect();
+        let lost: Vec<bool> = callers.iter_mut().map(PendingPlace::is_lost).collect();
         assert!(lost[..MAX_PENDING / 2].iter().all(|lost| *lost) && !lost[MAX_PENDING / 2..].contains(&true));
-        assert!(!others.iter_mut().any(is_lost));
+        assert!(!others.iter_mut().any(PendingPlace::is_lost));
         others.iter().for_each(PendingPlace::note_first_byte);
         assert!(pending.admit(OTHER, now).is_none() && pending.admit(ONE, now).is_none());
         drop((callers, others));
@@ -281,7 +282,7 @@ mod tests {
         let mut callers = full(&pending, now);
         assert!(pending.is_full() && pending.admit(ONE, now + GRACE / 2).is_none());
         let next = pending.admit(ONE, now + GRACE).unwrap();
-        assert!(is_lost(&mut callers[0]) && !is_lost(&mut callers[1]));
+        assert!(callers[0].is_lost() && !callers[1].is_lost());
         // One that ends by itself leaves its place to the next.
         callers.pop_back();
         assert!(!pending.is_full());
@@ -296,7 +297,7 @@ mod tests {
         speaking.note_first_byte();
         // As many again of the same address, and all of them lose their places to those that follow.
         let _more: Vec<_> = (0..2 * MAX_PENDING).map(|_| pending.admit(ONE, now).unwrap()).collect();
-        assert!(silent.iter_mut().all(is_lost) && !is_lost(&mut speaking) && pending.is_full());
+        assert!(silent.iter_mut().all(PendingPlace::is_lost) && !speaking.is_lost() && pending.is_full());
     }
 
     #[test]
@@ -305,13 +306,13 @@ mod tests {
         let address = |number: usize| IpAddr::from((number as u32).to_be_bytes());
         let mut places: Vec<_> = (0..MAX_PENDING).map(|number| pending.admit(address(number), now).unwrap()).collect();
         let newcomer = pending.admit(ONE, now).unwrap();
-        assert!(is_lost(&mut places[0]) && !places[1..].iter_mut().any(is_lost));
+        assert!(places[0].is_lost() && !places[1..].iter_mut().any(PendingPlace::is_lost));
         // Where all have sent something, those that prove nothing give way after a while.
         places.iter().for_each(PendingPlace::note_first_byte);
         newcomer.note_first_byte();
         assert!(pending.admit(OTHER, now + GRACE / 2).is_none());
         let _next = pending.admit(OTHER, now + GRACE).unwrap();
-        assert!(is_lost(&mut places[1]) && !places[2..].iter_mut().any(is_lost));
+        assert!(places[1].is_lost() && !places[2..].iter_mut().any(PendingPlace::is_lost));
     }
 
     #[test]
@@ -322,7 +323,7 @@ mod tests {
         let mut silent: Vec<_> = (0..MAX_PENDING).map(|_| admit(OTHER).unwrap()).collect();
         let mut streams: Vec<_> = (0..MAX_PENDING / 2).map(|_| admit(ONE).unwrap()).collect();
         let _more: Vec<_> = (0..MAX_PENDING).map(|_| admit(OTHER).unwrap()).collect();
-        assert!(silent.iter_mut().all(is_lost) && !streams.iter_mut().any(is_lost));
+        assert!(silent.iter_mut().all(PendingPlace::is_lost) && !streams.iter_mut().any(PendingPlace::is_lost));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::records::{client_that_states, server_that_states};
 use crate::{Control, TlsError};
 
 /// Name of the protocol inside, for a program of another kind (RFC 7301).
-const PROTOCOL: &[u8] = b"fullpipe pinned 1";
+pub(crate) const PROTOCOL: &[u8] = b"fullpipe pinned 1";
 
 const CALLER: &[u8] = b"fullpipe pinned 1 caller";
 const LISTENER: &[u8] = b"fullpipe pinned 1 listener";

@@ -59,6 +59,12 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
+    /// Returns the time for which a near end that asks for so long may be silent. At a server, which may have many, it
+    /// is no longer than until it has asked.
+    fn permitted_silence(&self, asked: Duration) -> Duration {
+        if self.joining.is_some() { asked.min(FIRST_TIMEOUT) } else { asked }
+    }
+
     /// Returns that of the user whom ssh has let in.
     fn of_ssh() -> Self {
         Self {
@@ -137,7 +143,7 @@ fn serve<R: Read>(
     tally: Arc<Tally>,
 ) -> Result<(), CopyError> {
     let hello = request(frames)?;
-    pulse.set_timeout(Duration::from_secs(hello.timeout.into()));
+    pulse.set_timeout(scope.permitted_silence(Duration::from_secs(hello.timeout.into())));
     let credentials =
         Credentials::new(&hello.secret, &unencrypted(&hello)?).map_err(CopyError::io("cannot make a key"))?;
     let end = end(&hello, out, pulse, scope, tally)?;
@@ -367,6 +373,15 @@ mod tests {
     use fullpipe_transfer::{Attributes, Entry, EntryKind, EntryPath, Identity, ModificationTime};
     use std::io;
     use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn who_is_silent_holds_a_place_at_a_server_for_thirty_seconds_whatever_it_asks_for() {
+        let silences = |joining| {
+            let scope = Scope { joining, ..Scope::of_ssh() };
+            [5, 3600].map(|asked| scope.permitted_silence(Duration::from_secs(asked)).as_secs())
+        };
+        assert_eq!((silences(Some(Arc::default())), silences(None)), ([5, 30], [5, 3600]));
+    }
 
     fn hello(version: u16) -> Hello {
         Hello {

@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    ClientPlace, ClientPlaces, Control, ListenError, Network, NoPlace, PendingClients, PendingPlace, PinnedTls,
-    RefusalCounts, RefusedConnections, canonical, listen_tcp, most_descriptors,
+    ClientPlace, ClientPlaces, Control, HandedConnections, ListenError, Network, NoPlace, PendingClients, PendingPlace,
+    PinnedHandover, PinnedTls, RefusalCounts, RefusedConnections, canonical, listen_tcp, most_descriptors,
 };
 use fullpipe_iperf::Key;
 use fullpipe_sys::tcp_info;
@@ -65,8 +65,8 @@ pub struct ShareOptions {
     pub key: Key,
     /// Address to listen on; every one if absent.
     pub bind: Option<IpAddr>,
-    /// Port to listen on.
-    pub port: u16,
+    /// Port to listen on; `None` if all clients come by [`Share::handover`].
+    pub port: Option<u16>,
     /// The networks that are served; all if there is none.
     pub allow: Vec<Network>,
     /// Networks that are not served, even if they are allowed.
@@ -128,7 +128,10 @@ pub enum ShareEvent {
 /// A server that listens.
 pub struct Share {
     runtime: Runtime,
-    listener: TcpListener,
+    listener: Option<TcpListener>,
+    /// Connections that another server passes on.
+    handed: HandedConnections,
+    handover: PinnedHandover,
     tls: PinnedTls,
     callers: PendingClients,
     shared: Arc<Shared>,
@@ -158,17 +161,21 @@ impl Share {
         let most_callers = usize::try_from(most_descriptors() / 4).unwrap_or(usize::MAX).clamp(1, MAX_CALLERS);
         let callers = PendingClients::new(most_callers, MAX_CALLERS_OF_ONE);
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ShareError::Start)?;
-        let listener = runtime.block_on(async { listen_tcp(options.bind, options.port, |_| Ok(())) })?;
+        let listen = |port| runtime.block_on(async { listen_tcp(options.bind, port, |_| Ok(())) });
+        let listener = options.port.map(listen).transpose()?;
+        let (handover, handed) = PinnedHandover::new();
         let root = Root::Share(Arc::new(tree));
-        Ok(Self { runtime, listener, tls, callers, shared: Arc::new(Shared::new(options, root)) })
+        Ok(Self { runtime, listener, handed, handover, tls, callers, shared: Arc::new(Shared::new(options, root)) })
     }
 
-    /// Returns the address on which it listens.
-    ///
-    /// # Errors
-    /// Fails if the system does not say.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    /// Returns the address on which it listens, if it does.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listener.as_ref()?.local_addr().ok()
+    }
+
+    /// Returns the way by which another server of this process passes the connections of clients on.
+    pub fn handover(&self) -> PinnedHandover {
+        self.handover.clone()
     }
 
     /// Serves clients until `interrupt` is set, and then ends the copies that are under way. `report` is called with
@@ -176,79 +183,91 @@ impl Share {
     pub fn serve(self, interrupt: &AtomicBool, report: &mut dyn FnMut(ShareEvent)) {
         let (events, reported) = channel();
         let refusals = Rc::<RefCell<RefusalCounts>>::default();
+        let Self { runtime, listener, mut handed, callers, tls, shared, .. } = self;
+        let entrance = Entrance { callers, tls, shared: Arc::clone(&shared), events, refusals: Rc::clone(&refusals) };
         LocalSet::new().block_on(
-            &self.runtime,
-            self.accept(interrupt, &events, &refusals, &mut || {
+            &runtime,
+            entrance.accept(listener.as_ref(), &mut handed, interrupt, &mut || {
                 let refused = refusals.borrow_mut().take_due(Instant::now());
                 reported.try_iter().chain(refused.into_iter().map(ShareEvent::Rejected)).for_each(&mut *report);
             }),
         );
-        self.shared.stop.store(true, Ordering::Relaxed);
+        shared.stop.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + LAST_COPIES;
-        while !self.shared.copies.are_free() && Instant::now() < deadline {
+        while !shared.copies.are_free() && Instant::now() < deadline {
             thread::sleep(POLL_INTERVAL);
         }
         let refused = refusals.borrow_mut().take_all(Instant::now());
         reported.try_iter().chain(refused.into_iter().map(ShareEvent::Rejected)).for_each(report);
     }
+}
 
+/// What the connections of a server need that are not copies yet.
+struct Entrance {
+    callers: PendingClients,
+    tls: PinnedTls,
+    shared: Arc<Shared>,
+    events: Sender<ShareEvent>,
+    refusals: Rc<RefCell<RefusalCounts>>,
+}
+
+impl Entrance {
     async fn accept(
-        &self,
+        self,
+        listener: Option<&TcpListener>,
+        handed: &mut HandedConnections,
         interrupt: &AtomicBool,
-        events: &Sender<ShareEvent>,
-        refusals: &Rc<RefCell<RefusalCounts>>,
         report: &mut dyn FnMut(),
     ) {
+        let entrance = Rc::new(self);
         while !interrupt.load(Ordering::Relaxed) {
             report();
-            match timeout(POLL_INTERVAL, self.listener.accept()).await {
-                Ok(Ok((stream, client))) => {
-                    self.admit(stream, canonical(client), events, refusals);
+            let accepted = async {
+                tokio::select! {
+                    accepted = async { listener?.accept().await.into() }, if listener.is_some() => accepted,
+                    accepted = handed.accept() => Some(accepted),
+                }
+            };
+            match timeout(POLL_INTERVAL, accepted).await {
+                Ok(Some(Ok((stream, client)))) => {
+                    Rc::clone(&entrance).admit(stream, canonical(client));
                     // Who has lost its place closes its socket before the next one comes.
-                    if self.callers.is_full() {
+                    if entrance.callers.is_full() {
                         yield_now().await;
                     }
                 }
                 // There is no descriptor left.
-                Ok(Err(_)) => tokio::time::sleep(POLL_INTERVAL).await,
+                Ok(_) => tokio::time::sleep(POLL_INTERVAL).await,
                 Err(_) => {}
             }
         }
     }
 
-    fn admit(
-        &self,
-        stream: TcpStream,
-        client: SocketAddr,
-        events: &Sender<ShareEvent>,
-        refusals: &Rc<RefCell<RefusalCounts>>,
-    ) {
-        let (refusals, reported) = (Rc::clone(refusals), events.clone());
-        let reject = move |why: &str| {
-            let client = client.ip();
-            if refusals.borrow_mut().is_first(client, why, Instant::now()) {
-                // The one who reports them is there.
-                let refused = RefusedConnections { client, why: why.to_owned(), connections: 1 };
-                let _ = reported.send(ShareEvent::Rejected(refused));
-            }
-        };
+    fn reject(&self, client: SocketAddr, why: &str) {
+        let client = client.ip();
+        if self.refusals.borrow_mut().is_first(client, why, Instant::now()) {
+            // The one who reports them is there.
+            let refused = RefusedConnections { client, why: why.to_owned(), connections: 1 };
+            let _ = self.events.send(ShareEvent::Rejected(refused));
+        }
+    }
+
+    fn admit(self: Rc<Self>, stream: TcpStream, client: SocketAddr) {
         if !self.shared.serves(client.ip()) {
-            return reject("its address is not served");
+            return self.reject(client, "its address is not served");
         }
         let Some(mut caller) = self.callers.admit(client.ip(), Instant::now()) else {
-            return reject(NO_PLACE);
+            return self.reject(client, NO_PLACE);
         };
-        let (tls, shared) = (self.tls.clone(), Arc::clone(&self.shared));
-        let events = events.clone();
         spawn_local(async move {
-            let served = match proven(tls, stream, &mut caller).await {
-                Ok(connection) if connection.is_part() => shared.joining.pass(connection).await,
-                Ok(connection) => shared.begin(connection, client, events).await,
+            let served = match proven(&self.tls, stream, &mut caller).await {
+                Ok(connection) if connection.is_part() => self.shared.joining.pass(connection).await,
+                Ok(connection) => Arc::clone(&self.shared).begin(connection, client, self.events.clone()).await,
                 Err(why) => Err(why),
             };
             drop(caller);
             if let Err(why) = served {
-                reject(why);
+                self.reject(client, why);
             }
         });
     }
@@ -258,7 +277,7 @@ impl Share {
 ///
 /// # Errors
 /// Fails if it does not, loses its place, or too many of its address wait.
-async fn proven(tls: PinnedTls, stream: TcpStream, caller: &mut PendingPlace) -> Result<Control, &'static str> {
+async fn proven(tls: &PinnedTls, stream: TcpStream, caller: &mut PendingPlace) -> Result<Control, &'static str> {
     const NO_PROOF: &str = "it has not proved that it has the key";
     let answer = async {
         let Some(readable) = caller.wait_for_first_byte(&stream).await else { return Ok(None) };
@@ -434,7 +453,7 @@ mod tests {
             is_read_only: true,
             key: Key::from_file_content(b"correct horse battery").unwrap(),
             bind: None,
-            port: 0,
+            port: Some(0),
             allow: Vec::new(),
             deny: Vec::new(),
             copies: 3,

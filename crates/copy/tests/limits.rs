@@ -46,7 +46,7 @@ fn share() -> ShareOptions {
         is_read_only: true,
         key: Key::from_file_content(b"correct horse battery").unwrap(),
         bind: Some([127, 0, 0, 1].into()),
-        port: 0,
+        port: Some(0),
         allow: Vec::new(),
         deny: Vec::new(),
         copies: 1,

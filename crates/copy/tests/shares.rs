@@ -220,6 +220,38 @@ fn who_does_not_have_the_key_gets_nothing() {
     assert_eq!(scene.copy(&[&scene.far("file"), &scene.near("file")]).0, Some(0));
 }
 
+/// A copy to the port of tests was told that another program answers.
+#[test]
+fn one_port_serves_copies_and_measurements() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    write_secret(&key, "correct horse battery");
+    fs::create_dir(folder.path().join("shared")).unwrap();
+    fs::write(folder.path().join("file"), content(3_000_000)).unwrap();
+    let [port, own] = [(); 2].map(|()| free_port().to_string());
+    // Copies have a port of their own besides, or none.
+    for share_port in [&own, &port] {
+        let mut command = fullpipe();
+        command.args(["serve", "-p", &port, "--share-port", share_port, "--share"]).arg(folder.path().join("shared"));
+        let _server = Running::start(command.arg("--key-file").arg(&key));
+        wait_for_listener(port.parse().unwrap());
+        for at in [&port, share_port] {
+            let mut command = fullpipe();
+            command.args(["copy", "--key-file"]).arg(&key).arg(folder.path().join("file"));
+            let copied = Running::start(command.arg(format!("fullpipe://127.0.0.1:{at}/{at}"))).finish(TIMEOUT);
+            assert!(copied.status.success(), "{copied:?}");
+            assert_eq!(fs::read(folder.path().join("shared").join(at)).unwrap(), content(3_000_000));
+            fs::remove_file(folder.path().join("shared").join(at)).unwrap();
+        }
+        let mut command = fullpipe();
+        command.args(["measure", "127.0.0.1", "-n", "1M", "-p", &port, "--key-file"]).arg(&key);
+        let measured = Running::start(&mut command).finish(TIMEOUT);
+        assert!(measured.status.success(), "{measured:?}");
+        let stranger = Running::start(fullpipe().args(["iperf3", "-c", "127.0.0.1", "-p", &port])).finish(TIMEOUT);
+        assert!(String::from_utf8_lossy(&stranger.stderr).contains("asks for a key"), "{stranger:?}");
+    }
+}
+
 /// Opens a connection from one of this host's many loopback addresses.
 fn call(port: u16, last: u8) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;

@@ -168,16 +168,16 @@ pub(crate) fn rsa_public_key(path: &str) -> Result<RsaPublicKey, String> {
 
 /// Reads the file of a server's RSA key.
 pub(crate) fn rsa_private_key(path: &str) -> Result<RsaPrivateKey, String> {
-    read(path, RsaPrivateKey::from_pem)
+    read_protected(path, RsaPrivateKey::from_pem)
 }
 
-/// Reads the file of a server's users.
+/// Reads the file of a server's users, in which passwords can be guessed.
 pub(crate) fn users(path: &str) -> Result<Users, String> {
-    read(path, Users::from_file_content)
+    read_protected(path, Users::from_file_content)
 }
 
-/// Reads a file with `from`. Most of them are secret, so no copy of the content is left in memory.
-fn read<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<T, E>) -> Result<T, String> {
+/// Reads a file with `from`. Some of them are secret, so no copy of the content is left in memory.
+pub(crate) fn read<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<T, E>) -> Result<T, String> {
     let content = std::fs::read(path).map(Zeroizing::new).map_err(|error| error.to_string())?;
     from(&content).map_err(|error| error.to_string())
 }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_every_user_may_read_is_refused() {
+    fn a_secret_that_every_user_may_read_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "correct horse battery").unwrap();
         let of_mode = |mode: u32| {
@@ -254,8 +254,13 @@ mod tests {
             key(file.path().to_str().unwrap()).map(drop)
         };
         assert_eq!([0o600, 0o640, 0o400].map(of_mode), [Ok(()), Ok(()), Ok(())]);
+        let path = file.path().to_str().unwrap();
         for mode in [0o644, 0o604, 0o602] {
-            assert!(of_mode(mode).unwrap_err().contains("`chmod 600` protects it"), "{mode:o}");
+            let others = [of_mode(mode), rsa_private_key(path).map(drop), users(path).map(drop)];
+            assert!(
+                others.iter().all(|read| read.as_ref().unwrap_err().contains("`chmod 600` protects it")),
+                "{mode:o}"
+            );
         }
     }
 

@@ -62,8 +62,14 @@ pub(crate) fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     if json.trim_ascii_start().first() != Some(&b'{') {
         return Err("it is not a JSON object".to_owned());
     }
-    serde_json::from_str(&String::from_utf8_lossy(json)).map_err(|error| error.to_string())
+    serde_json::from_str(&String::from_utf8_lossy(json)).map_err(|error| {
+        // It may quote a text of the other end, which has megabytes.
+        error.to_string().chars().take(MAX_ERROR).collect()
+    })
 }
+
+/// Letters of an error that are kept.
+const MAX_ERROR: usize = 200;
 
 /// Any JSON value, of which only the simple ones are kept.
 enum Scalar {

@@ -1,6 +1,6 @@
 //! The shares that a connection takes of the limits of a relay.
 
-use fullpipe_control::ClientPlace;
+use fullpipe_control::{ClientPlace, PendingPlace};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Shares of the limits that a client uses, until this is dropped.
@@ -8,12 +8,35 @@ use tokio::sync::OwnedSemaphorePermit;
 pub(crate) struct Quotas {
     _permit: Option<OwnedSemaphorePermit>,
     _place: Option<ClientPlace>,
+    silent: Option<PendingPlace>,
 }
 
 impl Quotas {
-    /// Holds a share of all connections, and one of those of the client's address; a far relay, which near ones call,
-    /// counts by no address.
-    pub(crate) const fn new(permit: Option<OwnedSemaphorePermit>, place: Option<ClientPlace>) -> Self {
-        Self { _permit: permit, _place: place }
+    /// Holds a share of all connections, and of clients those of the client's address, and a place among those that
+    /// have sent nothing; a far relay, which near ones call, counts by no address.
+    pub(crate) const fn new(
+        permit: Option<OwnedSemaphorePermit>,
+        place: Option<ClientPlace>,
+        silent: Option<PendingPlace>,
+    ) -> Self {
+        Self { _permit: permit, _place: place, silent }
+    }
+
+    /// Notes that the client has sent something: it keeps its place from now on.
+    pub(crate) fn note_first_byte(&mut self) {
+        self.silent = None;
+    }
+
+    /// Returns true if the client has sent nothing, and another one has its place.
+    pub(crate) fn is_displaced(&mut self) -> bool {
+        self.silent.as_mut().is_some_and(PendingPlace::is_lost)
+    }
+
+    /// Returns the result of `work`; `None` as soon as the client is displaced.
+    pub(crate) async fn unless_displaced<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        match &mut self.silent {
+            Some(silent) => silent.unless_lost(work).await,
+            None => Some(work.await),
+        }
     }
 }

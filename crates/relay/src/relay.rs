@@ -67,7 +67,7 @@ pub fn relay(
         let listener = listen(options)?;
         let address = listener.local_addr().map_err(RelayError::io("getsockname"))?;
         reporter.note(RelayEvent::Listening(address), Instant::now());
-        if let Part::OfClients(onward, _) = &relay.part
+        if let Part::OfClients(onward, ..) = &relay.part
             && let Onward::Near(pool, _) = &**onward
         {
             pool.fill();
@@ -139,7 +139,7 @@ impl<'r> Reporter<'r> {
 /// The part of a relay, with what it needs.
 enum Part {
     /// Clients call it, and go on in this way.
-    OfClients(Rc<Onward>, Arc<ClientPlaces>),
+    OfClients(Rc<Onward>, Arc<ClientPlaces>, PendingClients),
     /// Near relays call it.
     OfNearRelays(Rc<Far>, PendingClients),
 }
@@ -161,8 +161,11 @@ struct Relay {
 impl Relay {
     fn new(options: &RelayOptions, workers: &Workers, events: UnboundedSender<RelayEvent>) -> Result<Self, RelayError> {
         let tls = |plain: bool| (!plain).then(PeerTls::new).transpose();
-        let of_clients =
-            |onward| Part::OfClients(Rc::new(onward), ClientPlaces::new(u32::MAX, options.max_connections_per_address));
+        let of_clients = |onward| {
+            let places = ClientPlaces::new(u32::MAX, options.max_connections_per_address);
+            // There are as many as connections.
+            Part::OfClients(Rc::new(onward), places, PendingClients::new(usize::MAX, 0))
+        };
         let part = match options.role.clone() {
             Role::Alone { to } => of_clients(Onward::Alone(to)),
             Role::Near { to, via, key, plain, compress, pool } => {
@@ -183,17 +186,13 @@ impl Relay {
         })
     }
 
-    /// Accepts clients. At the limit of connections, those that follow wait until one ends. Callers of a far relay
-    /// count only once they have proved themselves.
+    /// Accepts clients. At the limit of connections, one that has sent nothing gives way; where there is none, those
+    /// that follow wait until one ends. Callers of a far relay count only once they have proved themselves.
     async fn accept(self: Rc<Self>, listener: TcpListener) {
         loop {
-            let permit = match self.part {
-                Part::OfNearRelays(..) => None,
-                Part::OfClients(..) => Arc::clone(&self.permits).acquire_owned().await.ok(),
-            };
             match listener.accept().await {
                 Ok((stream, client)) => {
-                    self.admit(stream, canonical(client), permit);
+                    self.admit(stream, canonical(client)).await;
                     // Who has lost its place closes its socket before the next one comes.
                     if matches!(&self.part, Part::OfNearRelays(_, pending) if pending.is_full()) {
                         yield_now().await;
@@ -207,7 +206,7 @@ impl Relay {
         }
     }
 
-    fn admit(self: &Rc<Self>, stream: TcpStream, client: SocketAddr, permit: Option<OwnedSemaphorePermit>) {
+    async fn admit(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
         if prepare(&stream).is_err() {
             return;
         }
@@ -216,12 +215,16 @@ impl Relay {
         }
         let relay = Rc::clone(self);
         match &self.part {
-            Part::OfClients(onward, places) => {
+            Part::OfClients(onward, places, silent) => {
                 let Ok(place) = places.take(client.ip()) else {
                     return self.reject(client, "its address has as many connections as one may have");
                 };
-                let (onward, quotas) = (Rc::clone(onward), Quotas::new(permit, Some(place)));
-                self.begin(client, async move { Ok(Some((relay.join(&onward, stream).await?, quotas))) });
+                let (permit, silent) = self.permit_of_client(client, silent).await;
+                let (onward, mut quotas) = (Rc::clone(onward), Quotas::new(permit, Some(place), silent));
+                self.begin(client, async move {
+                    let sides = quotas.unless_displaced(relay.join(&onward, stream)).await.transpose()?;
+                    Ok(sides.map(|sides| (sides, quotas)))
+                });
             }
             Part::OfNearRelays(far, pending) => {
                 let Some(place) = pending.admit(client.ip(), Instant::now()) else {
@@ -231,6 +234,23 @@ impl Relay {
                 self.begin(client, async move { relay.answer(&far, stream, client, place).await });
             }
         }
+    }
+
+    /// Waits until there is room for a connection of a client, and makes it where one that has sent nothing can give
+    /// way. Returns its share of all connections, and its place among those that have sent nothing.
+    async fn permit_of_client(
+        &self,
+        client: SocketAddr,
+        silent: &PendingClients,
+    ) -> (Option<OwnedSemaphorePermit>, Option<PendingPlace>) {
+        let is_full = self.permits.available_permits() == 0;
+        let admit = |is_full| silent.admit_expecting(client.ip(), Instant::now(), is_full, &|_| 0);
+        let place = admit(is_full);
+        if is_full && place.is_some() {
+            self.inboxes.iter().for_each(|inbox| inbox.note_displaced());
+        }
+        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
+        (permit, place.or_else(|| admit(false)))
     }
 
     fn reject(&self, client: SocketAddr, why: &'static str) {
@@ -293,7 +313,7 @@ impl Relay {
             return Ok(None);
         };
         place.prove()?;
-        let quotas = Quotas::new(Some(self.permit().await?), None);
+        let quotas = Quotas::new(Some(self.permit().await?), None, None);
         drop(place);
         let Some((peer, request, target)) = far.serve(peer).await? else { return Ok(None) };
         let (near, tls) = peer.control.into_records()?;

@@ -1,7 +1,7 @@
 //! Targets, and the list of those that a far relay connects to.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use fullpipe_control::Network;
@@ -41,8 +41,8 @@ const MAX_HOST: usize = 253;
 
 /// Networks that are permitted only where the user lists them or a part of them: this host, and its link. Packets to
 /// the unspecified addresses stay on this host, too. Most clouds have their metadata at link-local addresses; the last
-/// are those of Azure, Alibaba, Oracle and Amazon that are not.
-const OWN: [&str; 10] = [
+/// are those of Azure, Alibaba, Oracle, Amazon, Google and Scaleway that are not.
+const OWN: [&str; 13] = [
     "127.0.0.0/8",
     "0.0.0.0/8",
     "169.254.0.0/16",
@@ -52,7 +52,10 @@ const OWN: [&str; 10] = [
     "168.63.129.16",
     "100.100.100.200",
     "192.0.0.192",
-    "fd00:ec2::254",
+    "fd00:ec2::/32",
+    "fd20:ce::254",
+    "fd00:c1::a9fe:a9fe",
+    "fd00:42::42",
 ];
 
 impl FromStr for Target {
@@ -93,9 +96,12 @@ impl FromStr for AllowedTargets {
 
 impl AllowedTargets {
     fn permits(&self, address: SocketAddr) -> bool {
-        let is_listed = self.network.contains(address.ip());
+        let ip = address.ip().to_canonical();
+        // A network of IPv6 lists no IPv4 addresses, although it may hold them as mapped ones.
+        let is_listed = self.network.contains(ip) && (ip.is_ipv6() || self.network.is_ipv4());
         let has_port = self.ports.is_empty() || self.ports.contains(&address.port());
-        is_listed && has_port && own_network(address.ip()).is_none_or(|own| own.covers(&self.network))
+        let mut own_networks = [Some(ip), translated(ip)].into_iter().flatten().filter_map(own_network);
+        is_listed && has_port && own_networks.all(|own| own.covers(&self.network))
     }
 }
 
@@ -103,6 +109,18 @@ impl AllowedTargets {
 /// by a rule that lists nothing else.
 pub(crate) fn permits(rules: &[AllowedTargets], address: SocketAddr) -> bool {
     rules.iter().any(|rule| rule.permits(address))
+}
+
+/// Returns the IPv4 address to which gateways translate or tunnel an IPv6 address: NAT64 (RFC 6052, section 2.1), 6to4
+/// (RFC 3056, section 2), and IPv4-compatible ones (RFC 4291, section 2.5.5.1).
+fn translated(address: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(address) = address else { return None };
+    let bits = match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0, 0, 1..=u16::MAX, _] => address.to_bits() as u32,
+        [0x2002, ..] => (address.to_bits() >> 80) as u32,
+        _ => return None,
+    };
+    Some(Ipv4Addr::from_bits(bits).into())
 }
 
 fn own_network(address: IpAddr) -> Option<Network> {
@@ -159,9 +177,23 @@ mod tests {
             "100.100.100.200:80",
             "192.0.0.192:80",
             "[fd00:ec2::254]:80",
+            "[fd00:ec2::23]:80",
+            "[fd20:ce::254]:80",
+            "[fd00:c1::a9fe:a9fe]:80",
+            "[fd00:42::42]:80",
+            "[64:ff9b::169.254.169.254]:80",
+            "[64:ff9b::127.0.0.1]:80",
+            "[2002:a9fe:a9fe::1]:80",
+            "[::169.254.169.254]:80",
         ] {
             assert!(!permitted(&["0.0.0.0/0:*", "[::/0]:*"], address), "{address}");
         }
+        for address in ["10.0.0.1:22", "[::ffff:10.0.0.1]:22", "192.0.2.1:22"] {
+            assert!(!permitted(&["[::/0]:*", "[::ffff:0:0/95]:*"], address), "{address}");
+            assert!(permitted(&["0.0.0.0/0:*"], address) && permitted(&["[::ffff:0:0/96]:*"], address), "{address}");
+        }
+        assert!(permitted(&["[::/0]:*"], "[64:ff9b::192.0.2.1]:22") && permitted(&["[::/0]:*"], "[fd00::1]:22"));
+        assert!(permitted(&["[fd00:ec2::254]:80"], "[fd00:ec2::254]:80"));
         assert!(permitted(&["127.0.0.1:22"], "127.0.0.1:22") && !permitted(&["127.0.0.1:22"], "127.0.0.2:22"));
         assert!(permitted(&["127.0.0.0/8:*"], "127.0.0.2:80"));
         assert!(permitted(&["[fe80::/10]:80"], "[fe80::1]:80") && permitted(&["[fe80::/10]:80"], "[fe80::1%3]:80"));

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use fullpipe_control::RefusedConnections;
 use fullpipe_record::{
     RelayCompression, RelayEnding, RelayJoined, RelayProgress, RelayStretch, RelayedConnection, TcpInfo,
 };
@@ -61,6 +62,8 @@ pub(crate) struct Inbox {
     load: AtomicUsize,
     /// A far relay has not answered a request since this was last asked.
     is_unanswered: AtomicBool,
+    /// A client that has sent nothing has lost its place since the worker last looked.
+    has_displaced: AtomicBool,
 }
 
 impl Joint {
@@ -90,6 +93,10 @@ const STATUS_DEADLINE: Duration = Duration::from_secs(2 * CONNECT_DEADLINE.as_se
 /// Time after which a side that acknowledges nothing counts as gone.
 const SILENCE: Span = Span::from_secs(120);
 
+/// Bytes that a target may send to a client that has sent nothing and is still taken for silent: the greeting of a
+/// server that speaks first.
+const GREETING: u64 = 64 << 10;
+
 /// Time between two samples of connections that send.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -117,6 +124,7 @@ impl Inbox {
             deadline: OnceLock::new(),
             load: AtomicUsize::new(0),
             is_unanswered: AtomicBool::new(false),
+            has_displaced: AtomicBool::new(false),
         })
     }
 
@@ -128,6 +136,12 @@ impl Inbox {
     /// Returns whether a far relay has not answered a request since the last call.
     pub(crate) fn take_unanswered(&self) -> bool {
         self.is_unanswered.swap(false, Ordering::Relaxed)
+    }
+
+    /// Lets the worker end connections of clients that have lost their places.
+    pub(crate) fn note_displaced(&self) {
+        self.has_displaced.store(true, Ordering::Relaxed);
+        self.wake();
     }
 
     /// Hands a connection over.
@@ -173,7 +187,7 @@ struct Joined {
     began: Instant,
     /// The last report, where an interval of reports was asked for.
     followed: Option<Box<Followed>>,
-    _quotas: Quotas,
+    quotas: Quotas,
 }
 
 /// The wait for the acknowledgement of the last bytes.
@@ -270,6 +284,7 @@ impl Worker {
             let (token, flags) = (event.data.u64(), event.flags);
             if token == WAKE {
                 self.inbox.take().into_iter().for_each(|pair| self.join(pair));
+                self.end_displaced();
                 continue;
             }
             let slot = (token >> 1) as usize;
@@ -299,7 +314,7 @@ impl Worker {
                 unpace(&leg.socket);
             }
         }
-        let joined = Joined {
+        let mut joined = Joined {
             legs,
             directions: pair.joint.directions(),
             ending: Ending::new(),
@@ -309,12 +324,16 @@ impl Worker {
             whither: pair.whither,
             began: Instant::now(),
             followed: None,
-            _quotas: pair.quotas,
+            quotas: pair.quotas,
         };
         let flags = EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let watched = joined.legs.iter().zip(0..).all(|(leg, side)| {
             add(&self.epoll, &leg.socket, EventData::new_u64((slot as u64) << 1 | side), flags).is_ok()
         });
+        if joined.quotas.is_displaced() {
+            // It has lost its place on the way here.
+            self.inbox.has_displaced.store(true, Ordering::Relaxed);
+        }
         self.joined[slot] = Some(Box::new(joined));
         self.divide_memory();
         if watched {
@@ -344,6 +363,11 @@ impl Worker {
         self.find_failures(slot);
         for side in Side::BOTH {
             again |= self.turn(slot, side);
+        }
+        if let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut)
+            && (joined.directions[0].read > 0 || joined.directions[1].read > GREETING)
+        {
+            joined.quotas.note_first_byte();
         }
         if again {
             self.enqueue(slot);
@@ -506,16 +530,37 @@ impl Worker {
         self.inbox.load() == 0
     }
 
+    /// Resets connections of clients that have sent nothing and lost their places.
+    fn end_displaced(&mut self) {
+        if !self.inbox.has_displaced.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        for slot in 0..self.joined.len() {
+            if let Some(joined) = &mut self.joined[slot]
+                && joined.quotas.is_displaced()
+            {
+                let why = "it had sent nothing when another client needed its place".to_owned();
+                let refused = RefusedConnections { client: joined.who.ip(), why, connections: 1 };
+                let _ = self.events.send(RelayEvent::Rejected(refused));
+                self.remove(slot);
+            }
+        }
+    }
+
     /// Ends a connection, and reports it.
     fn end(&mut self, slot: usize, ending: RelayEnding) {
         self.announce(slot);
+        let Some(joined) = &self.joined[slot] else { return };
+        // Who does not listen any more does not want to know.
+        let _ = self.events.send(RelayEvent::Relayed(Box::new(joined.report(ending))));
+        self.remove(slot);
+    }
+
+    fn remove(&mut self, slot: usize) {
         let Some(mut joined) = self.joined[slot].take() else { return };
         self.free.push(slot);
         self.divide_memory();
-        let report = joined.report(ending);
         joined.directions.iter_mut().for_each(|direction| direction.release(&mut self.shared));
-        // Who does not listen any more does not want to know.
-        let _ = self.events.send(RelayEvent::Relayed(Box::new(report)));
         drop(joined);
         self.inbox.load.fetch_sub(1, Ordering::Relaxed);
     }
@@ -630,7 +675,7 @@ mod tests {
 
     fn pair([client, target]: [Leg; 2], joint: Joint) -> Pair {
         let who = client.socket.peer_addr().unwrap();
-        Pair { client, target, who, whither: "host:22".to_owned(), joint, quotas: Quotas::new(None, None) }
+        Pair { client, target, who, whither: "host:22".to_owned(), joint, quotas: Quotas::new(None, None, None) }
     }
 
     #[test]

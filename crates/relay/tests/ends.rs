@@ -309,6 +309,47 @@ fn hosts_that_call_and_stay_silent_keep_no_near_relay_out() {
 }
 
 #[test]
+fn silent_clients_keep_nobody_out_of_a_relay() {
+    allow_descriptors(2000).unwrap();
+    let (listener, target) = listener();
+    let relay = Running::with_limits(Role::Alone { to: target.to_string().parse().unwrap() }, [128, 128]);
+    // The target speaks first, and then answers.
+    thread::spawn(move || {
+        for served in listener.incoming() {
+            let mut served = served.unwrap();
+            thread::spawn(move || {
+                let mut byte = [0];
+                served
+                    .write_all(b"hello")
+                    .and_then(|()| served.read_exact(&mut byte))
+                    .and_then(|()| served.write_all(&byte))
+            });
+        }
+    });
+    let exchange = |mut client: &TcpStream| {
+        client.write_all(b"x").unwrap();
+        let mut answer = [0; 6];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"hellox");
+    };
+    let speaking = relay.connect();
+    exchange(&speaking);
+    let silent: Vec<TcpStream> = (0..512).map(|call| connect_from(2 + (call % 8) as u8, &relay)).collect();
+    for _ in 0..20 {
+        let began = std::time::Instant::now();
+        exchange(&relay.connect());
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+    assert!(!was_reset(&speaking), "who has sent something keeps its place");
+    assert!(within(DEADLINE, || silent.iter().filter(|client| was_reset(client)).count() >= 512 - 128));
+    let rejected = |event: &RelayEvent| match event {
+        RelayEvent::Rejected(refused) if refused.why.contains("had sent nothing") => refused.connections,
+        _ => 0,
+    };
+    assert!(relay.stop().iter().map(rejected).sum::<u64>() >= 512 - 128);
+}
+
+#[test]
 fn one_address_does_not_take_the_places_of_all() {
     let (listener, target) = listener();
     let relay = Running::with_limits(Role::Alone { to: target.to_string().parse().unwrap() }, [10, 2]);

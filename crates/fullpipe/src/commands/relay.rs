@@ -85,7 +85,7 @@ pub(crate) struct Arguments {
         help_heading = "Limits"
     )]
     max_connections: u32,
-    /// Maximum number of connections of one address (IPv6: one /64 network) [default: as of all]
+    /// Maximum number of connections of one address (IPv6: one /64 network) [default: a quarter of all]
     ///
     /// More are reset, so that no client takes the places of all.
     #[arg(
@@ -145,7 +145,7 @@ impl Arguments {
             port: self.listen.port,
             allow: self.allow.clone(),
             max_connections: self.max_connections,
-            max_connections_per_address: self.max_connections_per_address.unwrap_or(self.max_connections),
+            max_connections_per_address: self.max_connections_per_address.unwrap_or(self.max_connections.div_ceil(4)),
             drain: self.drain,
             interval: self.interval,
             role: self.role()?,

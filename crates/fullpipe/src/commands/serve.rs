@@ -115,7 +115,7 @@ struct ShareArguments {
     /// Let `fullpipe copy` read and change FOLDER; FOLDER:ro lets it only read
     ///
     /// Clients must know the key, and reach nothing outside the folder. All is encrypted. The limits of tests are those
-    /// of copies as well.
+    /// of copies as well, and each port of tests serves copies, too.
     #[arg(
         long,
         value_parser = shared_folder,
@@ -124,7 +124,7 @@ struct ShareArguments {
         conflicts_with_all = OF_TESTS
     )]
     share: Option<SharedFolder>,
-    /// Port for copies
+    /// Port for copies alone, besides that of tests
     #[arg(
         long,
         value_name = "PORT",
@@ -290,6 +290,7 @@ impl Arguments {
             key: self.key_file.clone(),
             authenticator: self.users.authenticator(),
             tls: self.tls.clone(),
+            share: None,
             storage_config: StorageConfig { file: self.file.clone(), folder: self.store.clone() },
             limits: self.limits.limits(),
         }
@@ -306,7 +307,7 @@ impl Arguments {
             is_read_only: share.is_read_only,
             key: key.clone(),
             bind: self.bind,
-            port: self.share.share_port,
+            port: Some(self.share.share_port).filter(|port| *port != self.port.unwrap_or(DEFAULT_PORT)),
             allow: limits.allow,
             deny: limits.deny,
             copies: limits.total.tests,
@@ -380,7 +381,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let flag = &interrupts.flag;
     let picture = arguments.live.start(ServerPage::default, &interrupts)?;
     let share = arguments.open_share()?;
-    let mut sharing = share.as_ref().and_then(|share| share.address().ok());
+    let mut sharing = share.as_ref().map(Share::address);
+    let mut options = arguments.options();
+    options.share = share.as_ref().map(Share::handover);
     let mut file = Log::open(&arguments.log)?;
     let log = LogThread::start(move |noted| file.note(noted));
     let mut pid_file = None;
@@ -400,7 +403,8 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         if let Some(picture) = &picture {
             picture.send(ServerUpdate { line: describe(&event), event: event.clone() });
         }
-        let shared = sharing.take_if(|_| matches!(event, ServerEvent::Listening(_)));
+        let listening = if let ServerEvent::Listening(address) = event { Some(address) } else { None };
+        let shared = listening.and_then(|address| Some(sharing.take()?.unwrap_or(address)));
         log.note(Noted::Server(Box::new(event)));
         if let Some(address) = shared {
             log.note(Noted::Sharing(address, arguments.shared_line(address)));
@@ -412,7 +416,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             let (stop, log) = (&stop, &log);
             threads.spawn(move || share.serve(stop, &mut |event| log.note(Noted::Share(event))));
         }
-        let served = serve(&arguments.options(), server_text::printer, flag, &mut note);
+        let served = serve(&options, server_text::printer, flag, &mut note);
         stop.store(true, Ordering::Relaxed);
         served
     });

@@ -580,10 +580,15 @@ fn many_connections_from_one_address_do_not_keep_others_out() {
     assert!(within(PROMPT, || upload(server.address, HOSTILE, 1, 1000) == Ok(1000)));
 }
 
-/// Serves twenty fresh clients one after the other, each within a second.
-fn assert_serves_fresh_clients(server: &Server) {
-    let longest = (0..20).map(|_| duration_of(|| server.assert_serves())).max().unwrap();
-    assert!(longest < Duration::from_secs(1), "{longest:?}");
+/// Serves so many fresh clients one after the other, and returns the longest time that one took.
+fn serves_fresh_clients(server: &Server, count: u32) -> Duration {
+    (0..count).map(|_| duration_of(|| server.assert_serves())).max().unwrap()
+}
+
+/// Serves twenty fresh clients, each within a second more than is `usual` on this machine.
+fn assert_serves_fresh_clients(server: &Server, usual: Duration) {
+    let longest = serves_fresh_clients(server, 20);
+    assert!(longest < usual + Duration::from_secs(1), "{longest:?}, {usual:?} before");
 }
 
 /// So many silent connections from each of so many addresses.
@@ -597,13 +602,14 @@ fn silent_connections_from_many_addresses_keep_nobody_out() {
     let _slot = load_slot();
     raise_descriptors();
     let server = Server::start(&["--no-iperf2", "--client-timeout", "60"]);
+    let usual = serves_fresh_clients(&server, 5);
     let silent = silent_connections(server.address, 32, 128);
     assert_eq!(silent.len(), 32 * 128);
-    assert_serves_fresh_clients(&server);
+    assert_serves_fresh_clients(&server, usual);
     // Nor do those that send a byte each.
     silent.iter().for_each(|mut stream| drop(stream.write_all(b"a")));
     let _more = silent_connections(server.address, 32, 128);
-    assert_serves_fresh_clients(&server);
+    assert_serves_fresh_clients(&server, usual);
 }
 
 #[test]
@@ -611,9 +617,10 @@ fn silent_connections_keep_nobody_out_of_a_server_with_few_descriptors() {
     // `prlimit` comes with it.
     require!(Unshare);
     let server = Server::start_with(&["prlimit", "--nofile=256:256"], &["--client-timeout", "60"]);
+    let usual = serves_fresh_clients(&server, 5);
     let silent = silent_connections(server.address, 4, 12);
     assert_eq!(silent.len(), 48);
-    assert_serves_fresh_clients(&server);
+    assert_serves_fresh_clients(&server, usual);
     assert_eq!(upload(server.address, HONEST, 64, 640_000), Ok(640_000), "{}", server.log());
 }
 

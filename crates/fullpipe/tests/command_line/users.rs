@@ -23,9 +23,14 @@ use zeroize::Zeroizing;
 
 const TIMEOUT: u64 = 20;
 
-/// A file of the tests of room `probe`.
+/// A file of the tests of `control`, which only its owner may read.
 fn file(name: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../control/tests/rsa").join(name);
+    let content = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../control/tests/rsa").join(name);
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("rsa-{name}"));
+    // Another test may read it at the same time.
+    let own = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::write(&own, std::fs::read(content).unwrap()).unwrap();
+    own.persist(&path).unwrap();
     path.to_str().unwrap().to_owned()
 }
 

@@ -26,7 +26,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    Authenticator, Control, HANDSHAKE, PendingPlace, RefusalCounts, RefusedConnections, TlsIdentity, canonical,
+    Authenticator, Control, HANDSHAKE, PendingPlace, PinnedHandover, RefusalCounts, RefusedConnections, TlsIdentity,
+    begins_pinned_tls, canonical,
 };
 use fullpipe_iperf::{
     Caller, Cookie, DEFAULT_PORT, Error, ErrorNumber, Key, Nonce, Refusal, State, Timeouts, data_connections,
@@ -105,6 +106,8 @@ pub struct ServeOptions {
     pub tls: Option<TlsIdentity>,
     /// Source and destination of the data, if it is not generated and discarded.
     pub storage_config: StorageConfig,
+    /// The server of a folder that is shared at the same ports; `None` if there is none.
+    pub share: Option<PinnedHandover>,
     /// Limits of clients and tests.
     pub limits: Limits,
 }
@@ -127,6 +130,7 @@ impl Default for ServeOptions {
             authenticator: None,
             tls: None,
             storage_config: StorageConfig::default(),
+            share: None,
             limits: Limits::default(),
         }
     }
@@ -233,6 +237,7 @@ struct Server {
     storage_config: StorageConfig,
     client_timeout: ClientTimeout,
     iperf2: bool,
+    share: Option<PinnedHandover>,
     interval: Span,
     one_off: bool,
     counts_refusals: bool,
@@ -270,6 +275,7 @@ impl Server {
             authenticator: options.authenticator.clone(),
             tls: options.tls.clone(),
             storage_config: options.storage_config.clone(),
+            share: options.share.clone(),
             one_off: options.one_off,
             counts_refusals: options.counts_refusals,
             printer,
@@ -340,8 +346,9 @@ impl Server {
 
     /// Classifies a new connection, and serves it.
     async fn handle_connection(self: Rc<Self>, stream: TcpStream, client: SocketAddr, mut pending: PendingConnection) {
-        let (control, FirstBytes { caller, bytes }) = match self.greet(stream, &mut pending.place).await {
-            Ok(greeted) => greeted,
+        let (control, FirstBytes { caller, bytes }) = match self.greet(stream, client, &mut pending.place).await {
+            Ok(Some(greeted)) => greeted,
+            Ok(None) => return,
             Err(why) => return self.reject(client.ip(), why),
         };
         match (caller, control) {
@@ -354,11 +361,17 @@ impl Server {
         }
     }
 
-    /// Reads the first bytes of a connection, inside TLS if the client asks for it.
+    /// Reads the first bytes of a connection, inside TLS if the client asks for it. Returns `None` if they are for a
+    /// shared folder, whose server has the connection then.
     ///
     /// # Errors
     /// Fails if the connection loses its place, or the client sends nothing in time.
-    async fn greet(&self, stream: TcpStream, place: &mut PendingPlace) -> Result<(Control, FirstBytes), Rejection> {
+    async fn greet(
+        &self,
+        stream: TcpStream,
+        client: SocketAddr,
+        place: &mut PendingPlace,
+    ) -> Result<Option<(Control, FirstBytes)>, Rejection> {
         let reply = self.client_timeout.reply();
         match timeout(reply, place.wait_for_first_byte(&stream)).await {
             Ok(Some(Ok(()))) => {}
@@ -366,11 +379,17 @@ impl Server {
             Ok(Some(Err(_))) | Err(_) => return Err(Rejection::Unknown),
         }
         let greeted = place.unless_lost(async {
-            let mut control = self.accept_tls(stream).await?;
+            if let Some(share) = &self.share
+                && timeout(reply, begins_pinned_tls(&stream)).await.is_ok_and(|begins| begins.unwrap_or(false))
+            {
+                share.pass(stream, client);
+                return Ok(None);
+            }
+            let mut control = self.accept_tls(stream).await.ok_or(Rejection::Unknown)?;
             let first_bytes = read_first_bytes(&mut control, reply).await;
-            Some((control, first_bytes))
+            Ok(Some((control, first_bytes)))
         });
-        greeted.await.ok_or(Rejection::QuotaExceeded)?.ok_or(Rejection::Unknown)
+        greeted.await.ok_or(Rejection::QuotaExceeded)?
     }
 
     /// Accepts TLS if the client asks for it and the server has a certificate. Returns `None` if the handshake fails or

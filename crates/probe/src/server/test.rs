@@ -13,7 +13,7 @@ use fullpipe_iperf::{
 };
 use fullpipe_load::{Channel, Lane, StorageFailure, StreamCount, Transfer, TransferPlan, apply_options, read_back};
 use fullpipe_record::{
-    Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport,
+    Direction, EndReport, HostIdentity, HostSettings, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport,
     SocketReadback, TcpInfo, Transport, Validity,
 };
 use fullpipe_route::caller_handshake;
@@ -578,9 +578,18 @@ impl Test {
         Results { report, server_output, ..results_of(finished, &self.sockets) }
     }
 
+    /// Returns the identity of this host as the client gets it: its name and boot only where the client is known.
+    fn stated_host(&self) -> HostIdentity {
+        let host = this_host();
+        if self.server.serves_only_known_clients() {
+            return host;
+        }
+        HostIdentity { name: String::new(), boot_id: None, ..host }
+    }
+
     fn end_report(&self, finished: &Finished) -> EndReport {
         let mut report = EndReport {
-            host: Some(this_host()),
+            host: Some(self.stated_host()),
             settings: self.settings.clone(),
             cpu: finished.rest.cpu,
             sockets: self.sockets.clone(),

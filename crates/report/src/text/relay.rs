@@ -22,7 +22,7 @@ pub fn relayed(done: &RelayedConnection) -> String {
     };
     let limits = limits(&done.client_stretch, &done.target_stretch);
     let wire = done.compression.map_or_else(String::new, |blocks| format!(", {} between the relays", blocks.wire_rate));
-    let bytes = format!("{from_client} sent, {from_target} received in {duration} ({rate}{wire})");
+    let bytes = format!("{from_client} up, {from_target} down in {duration} ({rate}{wire})");
     format!("{client} → {target}: {bytes}, {ending}{lost}; {limits}")
 }
 
@@ -30,24 +30,28 @@ pub fn relayed(done: &RelayedConnection) -> String {
 pub fn relay_progress(progress: &RelayProgress) -> String {
     let RelayProgress { client, target, client_rate, target_rate, client_stretch, target_stretch, .. } = progress;
     let limits = limits(client_stretch, target_stretch);
-    format!("{client} → {target}: {client_rate} sent, {target_rate} received; {limits}")
+    format!("{client} → {target}: {client_rate} up, {target_rate} down; {limits}")
 }
 
+/// Returns the limits of both stretches, without that of one that is mostly idle.
 fn limits(client: &RelayStretch, target: &RelayStretch) -> String {
-    format!("to the client {}, to the target {}", limit(client), limit(target))
+    let limited: Vec<String> = [("client", client), ("target", target)]
+        .into_iter()
+        .filter_map(|(name, stretch)| Some(format!("{name}: {}", limit(stretch)?)))
+        .collect();
+    if limited.is_empty() { "mostly idle".to_owned() } else { limited.join("; ") }
 }
 
-fn limit(stretch: &RelayStretch) -> String {
+fn limit(stretch: &RelayStretch) -> Option<String> {
     let limit = match stretch.limit {
-        RelayLimit::Idle => "mostly idle",
-        RelayLimit::ReceiveWindow => "limited by the receiver's window",
-        RelayLimit::SendBuffer => "limited by the send buffer",
-        RelayLimit::CongestionWindow => "limited by the congestion window",
+        RelayLimit::Idle => return None,
+        RelayLimit::ReceiveWindow => "receive window",
+        RelayLimit::SendBuffer => "send buffer",
+        RelayLimit::CongestionWindow => "congestion window",
     };
-    let rtt = stretch.rtt.map(|rtt| format!("RTT {rtt}"));
-    let lost = stretch.lost.map(|lost| format!("{:.2} % lost without a queue", lost.percent()));
-    let details: Vec<String> = rtt.into_iter().chain(lost).collect();
-    if details.is_empty() { limit.to_owned() } else { format!("{limit} ({})", details.join(", ")) }
+    let rtt = stretch.rtt.map(|rtt| format!(", RTT {rtt}")).unwrap_or_default();
+    let lost = stretch.lost.map(|lost| format!(", {:.2} % lost", lost.percent())).unwrap_or_default();
+    Some(format!("{limit}{rtt}{lost}"))
 }
 
 #[cfg(test)]
@@ -72,10 +76,6 @@ mod tests {
             client_stretch: RelayStretch::of(&TcpInfo::default(), None, second),
             target_stretch: RelayStretch::of(&window, Some(Ratio::new(1e-3)), second),
         });
-        assert_eq!(
-            line,
-            "192.0.2.1:4000 → host:22: 100 Mbit/s sent, 0 bit/s received; to the client mostly idle, to the target \
-             limited by the receiver's window (0.10 % lost without a queue)"
-        );
+        assert_eq!(line, "192.0.2.1:4000 → host:22: 100 Mbit/s up, 0 bit/s down; target: receive window, 0.10 % lost");
     }
 }

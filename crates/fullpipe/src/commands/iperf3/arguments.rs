@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use fullpipe_control::{Authenticator, Login};
-use fullpipe_iperf::DEFAULT_PORT;
+use fullpipe_control::{Authenticator, Login, RsaPrivateKey};
+use fullpipe_iperf::{DEFAULT_PORT, Users};
 use fullpipe_probe::{Destination, Limits, Local, Quota, ServeOptions};
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport};
 use fullpipe_report::iperf3::Unit;
@@ -13,7 +13,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use super::number;
 use crate::commands::load::padding;
 use crate::commands::login::login;
-use crate::values::{rsa_private_key, rsa_public_key, users};
+use crate::values::{read, rsa_public_key};
 
 /// Default rate of a UDP sender: a binary million, though `-b 1M` is a decimal one.
 const DEFAULT_UDP_RATE: BitRate = BitRate::from_bps(1_048_576);
@@ -561,7 +561,8 @@ impl Arguments {
             (Some(key), Some(file)) => (key, file),
             _ => return Err(INCOMPLETE.to_owned()),
         };
-        let read = rsa_private_key(key).and_then(|key| Ok((key, users(file)?)));
+        // iperf3 does not ask who else may read them.
+        let read = read(key, RsaPrivateKey::from_pem).and_then(|key| Ok((key, read(file, Users::from_file_content)?)));
         let (key, users) = read.map_err(|why| format!("{INCOMPLETE} ({why})"))?;
         Ok(Some(Authenticator::new(users, key, padding(self.use_pkcs1_padding), skew)))
     }
