@@ -49,6 +49,11 @@ fn share(time: Span, account: &TimeAccount) -> String {
     format!("{:.0} %", Ratio::of(time.as_secs_f64(), account.whole.as_secs_f64()).percent())
 }
 
+/// Returns the name of the use that took most of the time.
+pub fn longest_use(account: &TimeAccount) -> &'static str {
+    uses_of_time(account).into_iter().max_by_key(|(_, time, _)| *time).map_or("nothing", |(name, ..)| name)
+}
+
 /// Returns the use that took most of the time in a sentence, and what would save it where no setting would.
 pub(crate) fn main_use(account: &TimeAccount, is_command: bool) -> String {
     let whole = rounded(account.whole);
