@@ -34,7 +34,7 @@ pub(super) fn held_back(sender: &[Snapshot<'_>], limit: Option<&Verdict>) -> Opt
     }
     let (kind, share) =
         if of_buffer >= of_window { (Limit::SendBuffer, of_buffer) } else { (Limit::ReceiveWindow, of_window) };
-    let panel = Panel::new("share of the time data was under way")
+    let panel = Panel::new("share of the time")
         .with(Series::new("path", Mark::Steps, Hue::Grey, shares(sender, by_path)).labelled("path"))
         .with(Series::new("send buffer", Mark::Steps, Hue::Orange, buffer).labelled("send buffer"))
         .with(Series::new("receive window", Mark::Steps, Hue::Green, window).labelled("receive window"));
