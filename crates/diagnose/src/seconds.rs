@@ -9,8 +9,9 @@ use crate::rules::of_hosts_traced;
 use crate::thresholds::{MAX_PARTS, MIN_OTHER_SHARE, PART_ROUND_TRIPS, PART_TIME};
 
 /// Returns the limits other than `whole` that held in some seconds of the transfer, each with its share of the
-/// transfer's time, the largest first; and the share of `whole`. Shares that are too small to matter are left out. One
-/// direction of packets alone shows none.
+/// transfer's time, the largest first; and the share of `whole`. Together they have no more than the time that `whole`
+/// leaves, by its share of the judged part. Shares that are too small to matter are left out. One direction of packets
+/// alone shows none.
 pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> (Vec<OtherLimit>, Ratio) {
     if evidence.capture.is_some_and(|capture| capture.only.is_some()) {
         return (Vec::new(), Ratio::ZERO);
@@ -26,12 +27,21 @@ pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> (Vec<OtherLimit>, 
             None => others.push(OtherLimit { kind, cause, at, share }),
         }
     }
-    let of_whole = others.iter().filter(|other| other.kind == whole.kind()).map(|other| other.share.get()).sum();
-    others.retain(|other| {
-        other.kind != whole.kind() && other.kind != Limit::Unknown && other.share.get() >= MIN_OTHER_SHARE
-    });
+    let of_whole: f64 = others.iter().filter(|other| other.kind == whole.kind()).map(|other| other.share.get()).sum();
+    others.retain(|other| other.kind != whole.kind() && other.kind != Limit::Unknown);
+    let together: f64 = others.iter().map(|other| other.share.get()).sum();
+    let part = (left_by(whole, evidence) / together).min(1.0);
+    others.iter_mut().for_each(|other| other.share = Ratio::new(other.share.get() * part));
+    others.retain(|other| other.share.get() >= MIN_OTHER_SHARE);
     others.sort_by(|a, b| b.share.get().total_cmp(&a.share.get()));
     (others, Ratio::new(of_whole))
+}
+
+/// Returns the share of the transfer's time in which `whole` did not hold, of what was judged.
+fn left_by(whole: &Finding, evidence: &Evidence) -> f64 {
+    let end = evidence.sender_samples.iter().map(|sample| sample.at).max().unwrap_or_default();
+    let judged = evidence.steady.map_or(end, |steady| steady.duration);
+    1.0 - whole.share.get().min(1.0) * Ratio::of(judged.as_secs_f64(), end.as_secs_f64()).get().min(1.0)
 }
 
 /// Returns the limit of each second, or of two round trips where that is longer; of so much time in a very long

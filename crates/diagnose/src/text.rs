@@ -76,7 +76,7 @@ pub(crate) fn queued(figures: &Figures) -> Row {
 
 /// Returns the share of the time in which the sender had nothing to send.
 pub(crate) fn idle(figures: &Figures) -> Row {
-    ("idle", figures.idle().map(|idle| idle.to_string()))
+    ("idle", figures.idle().map(|idle| format!("{idle} of the judged time")))
 }
 
 /// Returns how often the streams went into recovery.
@@ -101,7 +101,7 @@ pub(crate) fn of_path(figures: &Figures) -> Vec<Row> {
 
 /// Returns a clock of the kernel as a share of the time in which there was something to send.
 pub(crate) fn clock(name: &'static str, share: Option<Ratio>) -> Row {
-    (name, share.map(|share| format!("{share} of busy time")))
+    (name, share.map(|share| format!("{share} of the time data was under way, by the kernel's clock")))
 }
 
 fn part_of((part, whole): (Option<ByteCount>, Option<ByteCount>)) -> Option<String> {

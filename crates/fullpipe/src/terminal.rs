@@ -42,6 +42,9 @@ impl Format {
     }
 }
 
+/// Characters of a status line that fit every terminal.
+const STATUS_WIDTH: usize = 79;
+
 /// Prints results and progress in the format and style that the user asked for.
 #[derive(Debug)]
 pub(crate) struct Terminal {
@@ -139,6 +142,15 @@ impl Terminal {
         let width = if columns == 0 { 80 } else { usize::from(columns) };
         let shown: String = text.chars().take(width - 1).collect();
         self.progress(&format!("\r{shown}\x1b[K"));
+    }
+
+    /// Prints a status line on standard error if that is a terminal, in place of the last one; an empty one removes it.
+    /// Prints nothing with `quiet`.
+    pub(crate) fn status(&self, text: &str) {
+        if !self.quiet && io::stderr().is_terminal() && !is_dumb() {
+            let shown: String = text.chars().take(STATUS_WIDTH).collect();
+            print(Stream::Error, &format!("\r{shown}\x1b[K"));
+        }
     }
 
     /// Returns true if a line of standard output can be replaced by another.

@@ -1,4 +1,4 @@
-//! Pictures on the terminal of what runs: a measurement, a sweep or a server.
+//! Pictures on the terminal of what runs: a measurement, a sweep, a server or a program that is watched.
 //!
 //! A [`Page`] is a state that updates change, and that is drawn as lines of a given size: it knows neither terminal nor
 //! clock. [`Live`] draws a page from a thread of its own, at most ten times a second, and takes the keys: `q` sets a
@@ -13,6 +13,7 @@ mod screen;
 mod server;
 mod sweep;
 mod track;
+mod watched;
 
 pub use frame::Page;
 pub use live::{Controls, Live, check};
@@ -20,3 +21,4 @@ pub use measurement::{MeasurementPage, MeasurementUpdate};
 pub use screen::LiveError;
 pub use server::{ServerPage, ServerUpdate};
 pub use sweep::{SweepPage, SweepUpdate};
+pub use watched::{WatchedPage, WatchedUpdate};

@@ -76,7 +76,7 @@ impl MeasurementPage {
         let Some(verdict) = &self.limit else {
             return vec![named("Limit so far:", "not yet known".to_owned())];
         };
-        let share = format!("{}, in {:.0} % of the time", verdict.name(), verdict.share.percent());
+        let share = format!("{}, in {:.0} % of the judged time", verdict.name(), verdict.share.percent());
         let mut lines = vec![named("Limit so far:", share)];
         if room >= ROOM_FOR_SENTENCE {
             let sentence = shortened(&shown(&verdict.sentence), width - 2, 2);

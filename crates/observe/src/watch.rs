@@ -157,21 +157,66 @@ impl Owner {
 }
 
 /// The progress while connections are watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+#[derive(Clone, Copy)]
+pub struct Standing<'w> {
     /// Time since the watching began.
     pub elapsed: Span,
     /// Bytes that moved over the open connections, in both directions, since each was opened.
     pub moved: ByteCount,
     /// Set if data that a program has written is still on its way, even if that program has ended.
     pub is_sending: bool,
+    /// Smoothed round-trip time of the open connection that moved most.
+    pub rtt: Option<Span>,
+    watch: &'w Watch,
+    settings: &'w HostSettings,
+}
+
+impl Standing<'_> {
+    /// Returns the bytes that were sent, and those that arrived, over all connections since the watching began.
+    pub fn moved_each_way(&self) -> [ByteCount; 2] {
+        let of = |count: fn(&Sample) -> ByteCount| {
+            let mut ends: BTreeMap<u16, [ByteCount; 2]> = BTreeMap::new();
+            for sample in &self.watch.samples {
+                let is_old = self.watch.seen.get(usize::from(sample.stream)).is_some_and(|seen| seen.is_old);
+                let first = if is_old { count(sample) } else { ByteCount::ZERO };
+                ends.entry(sample.stream).or_insert([first; 2])[1] = count(sample);
+            }
+            ends.values().map(|[first, last]| last.saturating_sub(*first)).sum()
+        };
+        [
+            of(|sample| sample.tcp.bytes_acked.unwrap_or_default()),
+            of(|sample| sample.tcp.bytes_received.unwrap_or_default()),
+        ]
+    }
+
+    /// Returns the last `time` as if the watching had begun then.
+    pub fn last(&self, time: Span) -> Watched {
+        let begin = self.elapsed.saturating_sub(time);
+        let since = |at: Span| at.saturating_sub(begin);
+        let recent = self.watch.samples.iter().rev().take_while(|sample| sample.at >= begin);
+        let mut samples: Vec<Sample> = recent.map(|one| Sample { at: since(one.at), ..one.clone() }).collect();
+        samples.reverse();
+        let is_old = |seen: &Seen| seen.is_old || seen.found < begin;
+        let connections =
+            self.watch.seen.iter().map(|seen| Seen { is_old: is_old(seen), found: since(seen.found), ..seen.clone() });
+        let processor =
+            self.watch.processor.iter().filter(|(at, _)| *at >= begin).map(|(at, used)| (since(*at), *used));
+        Watched {
+            settings: self.settings.clone(),
+            took: time.min(self.elapsed),
+            connections: connections.collect(),
+            samples,
+            machines: Machines::new(false),
+            processor: processor.collect(),
+        }
+    }
 }
 
 /// Watches until `stop` returns true, or nothing is left to watch.
 ///
 /// # Errors
 /// Fails if there is no such process or connection, or it belongs to another user.
-pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) -> Result<Watched, WatchError> {
+pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing<'_>) -> bool) -> Result<Watched, WatchError> {
     let Network { connections, settings, is_ours } = in_its_network(subject)?;
     let mut watch = Watch::new(subject, connections, Machines::new(is_ours));
     let (mut next, mut period, mut snapshots) = (watch.origin, PERIOD, 0_u32);
@@ -191,7 +236,7 @@ pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing) -> bool) ->
             thin_out(&mut watch.samples);
             period *= 2;
         }
-        if stop(watch.standing()) || watch.is_over() {
+        if stop(watch.standing(&settings)) || watch.is_over() {
             break;
         }
         next = (next + if just_started { PERIOD_AT_FIRST } else { period }).max(Instant::now());
@@ -446,7 +491,7 @@ impl Watch {
         Ok(())
     }
 
-    fn standing(&self) -> Standing {
+    fn standing<'w>(&'w self, settings: &'w HostSettings) -> Standing<'w> {
         let now =
             self.samples.iter().rev().take_while(|sample| Some(sample.at) == self.samples.last().map(|last| last.at));
         let is_open = |sample: &Sample| self.seen.get(usize::from(sample.stream)).is_some_and(Seen::is_open);
@@ -455,6 +500,9 @@ impl Watch {
             elapsed: self.origin.elapsed().into(),
             moved: now.clone().map(both_ways).sum(),
             is_sending: now.clone().any(|sample| waits(&sample)),
+            rtt: now.clone().max_by_key(|sample| both_ways(sample)).and_then(|sample| sample.tcp.rtt),
+            watch: self,
+            settings,
         }
     }
 

@@ -95,7 +95,8 @@ impl Facts for Channel {
 
     /// Returns a program without such a window, with what TCP would let it carry over this path.
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
-        let why = "An rsync daemon, curl (HTTPS or FTP) or iperf3 leaves the flow of data to TCP, and so does HPN-SSH \
+        let why = "`fullpipe copy` logs in by the same ssh and moves the data over connections of its own, encrypted. \
+                   An rsync daemon, curl (HTTPS or FTP) or iperf3 leaves the flow of data to TCP, and so does HPN-SSH \
                    at both ends. The window is the program's: no setting of TCP helps.";
         let id = "program-without-a-window";
         vec![advice.remedy(id, Scope::Application, At::Receiver, Vec::new(), why.to_owned())]

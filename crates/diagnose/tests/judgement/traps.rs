@@ -10,7 +10,7 @@ use crate::builder::{self, MIB, Moment, Writes, asked, moment, receive_window, s
 fn t1_under_bbr_a_limit_that_is_always_there_shows_as_half() {
     let verdict = diagnose(&receive_window("bbr", 90e3, 1));
     assert_eq!(verdict.kind, Limit::ReceiveWindow);
-    assert_eq!(verdict.evidence["rwnd_limited"], "54 % of busy time");
+    assert_eq!(verdict.evidence["rwnd_limited"], "54 % of the time data was under way, by the kernel's clock");
     assert!(verdict.share.get() > 0.95, "{}", verdict.share);
 }
 

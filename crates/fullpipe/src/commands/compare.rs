@@ -130,7 +130,7 @@ impl CompareArguments {
         let flag = super::interrupt_flag()?;
         let mut observe = |moved| print_moved(moved, terminal);
         let done = compare(&scenario, backend, &self.transfers.wishes(), Interrupt(&flag), &mut observe)?;
-        conclude(done, &self.keep, terminal)
+        conclude(done, &self.transfers, &self.keep, terminal)
     }
 }
 
@@ -153,7 +153,7 @@ impl Run for Arguments {
         };
         let mut observe = |moved| print_moved(moved, terminal);
         let done = compare_with_servers(&servers, &self.transfers.wishes(), Interrupt(&flag), &mut observe)?;
-        conclude(done, &self.keep, terminal)
+        conclude(done, &self.transfers, &self.keep, terminal)
     }
 }
 
@@ -162,8 +162,18 @@ fn print_moved(moved: ProgramMoved, terminal: &Terminal) {
     terminal.event(&Event::ProgramRun(Box::new(moved)));
 }
 
-/// Prints and keeps the report.
-fn conclude(done: ProgramsReport, keep: &KeepArguments, terminal: &Terminal) -> Result<(), Failure> {
+/// Prints and keeps the report. A program that was named and could not take part is a failure.
+fn conclude(
+    done: ProgramsReport,
+    wished: &Transfers,
+    keep: &KeepArguments,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let is_named = |name: &str| wished.programs.iter().any(|program| program.name() == name);
+    let skipped: Vec<_> = done.left_out.iter().filter(|one| is_named(&one.program)).cloned().collect();
+    for one in &skipped {
+        Terminal::print_error(&format!("{} skipped: {}", one.program, one.why.trim_end_matches('.')));
+    }
     terminal.result(&report::programs(&done, terminal.style()));
     terminal.event(&Event::Programs(Box::new(done.clone())));
     let all_moved = done.batches.iter().flat_map(|batch| &batch.rows).all(|row| row.goodput.is_some());
@@ -171,7 +181,7 @@ fn conclude(done: ProgramsReport, keep: &KeepArguments, terminal: &Terminal) -> 
     let document = Document::new(Content::Programs { programs: Box::new(done) });
     terminal.document(&document);
     keep.keep(&document, terminal);
-    match (interrupted, all_moved) {
+    match (interrupted, all_moved && skipped.is_empty()) {
         (true, _) => Err(Failure::already_printed(INTERRUPTED)),
         (false, false) => Err(Failure::already_printed(FAILED)),
         (false, true) => Ok(()),

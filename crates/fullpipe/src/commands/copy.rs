@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
         help_heading = "Far end"
     )]
     ssh: Words,
+    /// Configuration of ssh in place of the user's
+    #[arg(long, value_name = "FILE", help_heading = "Far end")]
+    ssh_config: Option<String>,
     /// fullpipe at the other host
     #[arg(long, value_name = "PROGRAM", default_value = "fullpipe", help_heading = "Far end")]
     far_path: String,
@@ -207,6 +210,11 @@ fn above_zero(rate: BitRate) -> Result<BitRate, String> {
 }
 
 impl Arguments {
+    fn ssh_words(&self) -> Vec<String> {
+        let config = self.ssh_config.iter().flat_map(|file| ["-F".to_owned(), file.clone()]);
+        self.ssh.0.iter().cloned().chain(config).collect()
+    }
+
     fn options(&self) -> Result<CopyOptions, Failure> {
         let place =
             |text: &OsString| Place::read(text.as_bytes()).map_err(|error| Failure::new(USAGE, error.to_string()));
@@ -216,7 +224,7 @@ impl Arguments {
         Ok(CopyOptions {
             sources: places,
             destination,
-            ssh: self.ssh.0.clone(),
+            ssh: self.ssh_words(),
             far_path: self.far_path.clone(),
             dry_run: self.dry_run,
             delete: self.delete,

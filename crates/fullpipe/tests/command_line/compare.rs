@@ -107,7 +107,7 @@ fn programs_that_do_not_move_the_file_have_one_clear_row() {
         ("yes \"$(printf '\\033[31mrubbish')\" >&2", "it did not end within 3 s"),
         ("printf '\\033[31m\\a\\000rubbish\\n'; exit 3", "rubbish"),
         // Never opens a connection.
-        ("true", "moved too little over TCP"),
+        ("true", "too little TCP data for a verdict"),
         // Sends another file.
         ("{ssh} {host} 'head -c 1000000 /dev/zero > {copy}' < {file}; true", "another one"),
         ("no-such-program-at-all", "not found"),
@@ -130,6 +130,8 @@ fn a_host_without_ssh_has_its_other_programs() {
     assert_eq!(output.status.code(), Some(FAILED), "{output:?}");
     let report = &document(&output)["programs"];
     assert_eq!(report["left_out"][0]["program"], "scp", "{report:#}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("scp skipped: cannot create a folder on ") && !said.contains(".."), "it was named: {said}");
     let failed = report["batches"][0]["rows"][0]["runs"][0]["failed"].as_str().unwrap();
     assert!(failed.contains("iperf3"), "{failed}");
     assert_eq!(report["scenario"], serde_json::Value::Null);

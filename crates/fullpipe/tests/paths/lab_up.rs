@@ -102,6 +102,46 @@ fn foreign_namespaces(mark: &Mark) -> BTreeSet<PathBuf> {
     mark.network_namespaces().into_iter().filter(|namespace| *namespace != ours).collect()
 }
 
+/// Returns the measurement, valid or not, once there is one.
+fn measured(output: &std::process::Output) -> Option<Value> {
+    let measurement = document(output)["measurement"].take();
+    measurement.is_object().then(|| {
+        let is_valid = measurement["validity"]["broken"].as_array().unwrap().is_empty();
+        assert_eq!(output.status.code(), Some(i32::from(!is_valid)), "{measurement:#}");
+        measurement
+    })
+}
+
+/// A program that joined took such a result for valid.
+#[test]
+fn a_result_over_a_path_that_stood_still_is_invalid_for_a_program_that_joined() {
+    require!(Lab);
+    let _slot = load_slot();
+    let mark = Mark::new();
+    let up = Up::start(&mark, &["--json-lines"]);
+    let receiver = up.event()["data"]["receiver"].as_str().unwrap().to_owned();
+    let program = env!("CARGO_BIN_EXE_fullpipe");
+    let _server = Running::start(&mut up.join("receiver", &[program, "serve"]));
+    let listens = "until grep -q :1451 /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done";
+    assert!(run(&mut up.join("receiver", &["sh", "-c", listens]), 20).status.success());
+    let measure = [program, "measure", &receiver, "-t", "3", "-b", "10M", "--json"];
+    let watched = [program, "diagnose", "--json", "--", program, "measure", &receiver, "-t", "3", "-b", "10M"];
+    for (command, path) in [(&measure[..], "/measurement"), (&watched[..], "/diagnosis")] {
+        let running = Running::start(&mut up.join("sender", command));
+        thread::sleep(Duration::from_millis(1500));
+        up.signal(Signal::STOP);
+        thread::sleep(Duration::from_millis(400));
+        up.signal(Signal::CONT);
+        let output = running.finish(TIMEOUT);
+        let report = document(&output);
+        let validity = report.pointer(path).map(|one| &one["validity"]).unwrap();
+        let broken = validity["broken"].as_array().unwrap();
+        assert!(broken.iter().any(|why| why.as_str().unwrap().contains("late")), "{validity:#}");
+        assert!(validity["lateness_p99"].as_f64().unwrap() > 0.1, "{validity:#}");
+        assert_eq!(output.status.code(), Some(1), "{command:?}");
+    }
+}
+
 #[test]
 fn keys_change_the_path_while_it_stands() {
     require!(Lab);
@@ -115,12 +155,12 @@ fn keys_change_the_path_while_it_stands() {
     // The shortest round trip is never shorter than the path's.
     let round_trip = |up: &Up| {
         let mut client = up.join("sender", &measure);
-        let measured = (0..20).find_map(|_| {
+        let measurement = (0..20).find_map(|_| {
             thread::sleep(Duration::from_millis(100));
             let output = run(&mut client, 30);
-            output.status.success().then(|| document(&output)["measurement"].clone())
+            measured(&output)
         });
-        let measured = measured.expect("a measurement succeeds once the server listens");
+        let measured = measurement.expect("a measurement succeeds once the server listens");
         measured["rtt"]["idle"]["min"].as_f64().unwrap()
     };
     assert!((0.020..0.060).contains(&round_trip(&up)));
@@ -156,12 +196,12 @@ fn programs_that_join_meet_over_its_path() {
     let server = Running::start(&mut up.join("receiver", &[program, "serve", "--one-off"]));
     let measure = [program, "measure", &receiver, "-t", "2", "--json"];
     let mut client = up.join("sender", &measure);
-    let measured = (0..20).find_map(|_| {
+    let measurement = (0..20).find_map(|_| {
         thread::sleep(Duration::from_millis(200));
         let output = run(&mut client, 30);
-        output.status.success().then(|| document(&output)["measurement"].clone())
+        measured(&output)
     });
-    let measured = measured.expect("a measurement succeeds once the server listens");
+    let measured = measurement.expect("a measurement succeeds once the server listens");
     let rate = measured["summary"]["rate"].as_f64().unwrap();
     assert!((20e6..50e6).contains(&rate), "{rate} over 50 Mbit/s");
     assert!(server.finish(TIMEOUT).status.success());

@@ -6,6 +6,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
 use super::Section;
 use super::course::{Snapshot, of_end, rates, shares};
+use super::transfer::phrase;
 
 /// Least share of the time that is worth a chart.
 const WORTH_SHOWING: f64 = 0.05;
@@ -19,8 +20,9 @@ const FAR: f64 = 4.0;
 /// Steps of the time of processors, which the kernel counts in 10 ms.
 const CPU_STEPS: u64 = 60;
 
-/// Returns the limits that the sender's kernel saw over time; `None` where neither held for long.
-pub(super) fn held_back(sender: &[Snapshot<'_>]) -> Option<Section> {
+/// Returns the limits that the sender's kernel saw over time; `None` where neither held for long. A full pipe, or any
+/// other limit, fills the buffer behind it, which the kernel counts too.
+pub(super) fn held_back(sender: &[Snapshot<'_>], limit: Option<&Verdict>) -> Option<Section> {
     let window = shares(sender, |sample| sample.tcp.rwnd_limited);
     let buffer = shares(sender, |sample| sample.tcp.sndbuf_limited);
     let mean = |shares: &[(Span, Ratio)]| {
@@ -30,15 +32,21 @@ pub(super) fn held_back(sender: &[Snapshot<'_>]) -> Option<Section> {
     if of_window.max(of_buffer) < WORTH_SHOWING {
         return None;
     }
-    let (name, share) =
-        if of_buffer >= of_window { ("The send buffer", of_buffer) } else { ("The receive window", of_window) };
+    let (kind, share) =
+        if of_buffer >= of_window { (Limit::SendBuffer, of_buffer) } else { (Limit::ReceiveWindow, of_window) };
     let panel = Panel::new("share of the time")
         .with(Series::new("path", Mark::Steps, Hue::Grey, shares(sender, by_path)).labelled("path"))
         .with(Series::new("send buffer", Mark::Steps, Hue::Orange, buffer).labelled("send buffer"))
         .with(Series::new("receive window", Mark::Steps, Hue::Green, window).labelled("receive window"));
-    let title = format!("{name} held the sender back for {:.0} % of the time", share * 100.0);
+    let behind = limit.filter(|limit| limit.kind != kind && limit.kind != Limit::Unknown);
+    let behind = behind.map_or_else(String::new, |limit| format!(", behind the limit: {}", phrase(limit.kind)));
+    let time = format!("{:.0} % of the time data was under way", share * 100.0);
+    let title = match kind {
+        Limit::SendBuffer => format!("The send buffer was full for {time}{behind}"),
+        _ => format!("The receive window was used up for {time}{behind}"),
+    };
     let method = "Time in which the sender's kernel had data or room for more and could not send, by what it waited \
-         for; path: the congestion window and the rate of the path.";
+         for, as a share of the time data was under way; path: the congestion window and the rate of the path.";
     Some(Section::new(title, method, Plot::new("Limits over time").with(panel)))
 }
 

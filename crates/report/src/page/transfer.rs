@@ -161,7 +161,7 @@ pub(super) fn sections(
     let sender = of_end(measured, measured.sender());
     let mut sections = vec![over_time(measured, predicted)];
     sections.extend(flight(&sender, limit, bdp(predicted)));
-    sections.extend(held_back(&sender));
+    sections.extend(held_back(&sender, limit));
     sections.extend(ceilings_over_time(measured, limit));
     sections.extend(limit.and_then(|limit| ceilings(limit, rate(measured))));
     sections.extend(distributions(measured));
@@ -368,7 +368,7 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<S
     let mut sections = vec![Section::new(title, "Data that was acknowledged, and round trips on the same axis.", plot)];
     sections.extend(flight(&sender, limit, None));
     sections.extend(sequence(&sender));
-    sections.extend(held_back(&sender));
+    sections.extend(held_back(&sender, limit));
     sections
 }
 

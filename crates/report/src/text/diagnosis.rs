@@ -52,7 +52,7 @@ fn limit(verdict: &Verdict, style: Style) -> String {
     for other in &verdict.others {
         let (kind, cause) = (other.kind.name(), name(other.cause));
         text += &wrapped(
-            &format!("For {} of the time: {kind} ({cause}), {}", other.share, place(other.at)),
+            &format!("For {} of the transfer's time: {kind} ({cause}), {}", other.share, place(other.at)),
             2,
             str::to_owned,
         );
@@ -71,7 +71,7 @@ fn next(next: &RunnerUp) -> Option<String> {
     let name = limit_name(next.kind)?;
     match (next.bits_per_second, next.share) {
         (Some(rate), _) => Some(format!("{name} would be next, at {rate}.")),
-        (None, Some(share)) => Some(format!("{name} was the limit for about as long: {share} of the time.")),
+        (None, Some(share)) => Some(format!("{name} was the limit for about as long: {share} of the transfer's time.")),
         (None, None) => None,
     }
 }
@@ -117,11 +117,23 @@ fn basis(verdict: &Verdict) -> String {
     };
     let held = match verdict.kind {
         Limit::Unknown => format!("{seen}."),
-        _ => format!("{seen}, confidence {}; it held for {} of the time.", verdict.confidence, verdict.share),
+        _ => format!("{seen}, confidence {}; {}.", verdict.confidence, held_for(verdict.share)),
     };
     let more = verdict.other_end_would_show.as_ref().map(|more| format!(" The other end would show: {more}."));
     held + &candidates(verdict) + &more.unwrap_or_default()
 }
+
+/// Returns the share of the judged time in which a limit held, as words.
+fn held_for(share: Ratio) -> String {
+    if share.get() >= THROUGHOUT {
+        "it was the limit throughout".to_owned()
+    } else {
+        format!("it held for {share} of the judged time")
+    }
+}
+
+/// Share from which a limit held all the time, as it is printed.
+const THROUGHOUT: f64 = 0.995;
 
 /// Returns the other verdicts that the evidence allows, and what would show which is right; nothing where there are
 /// none.
@@ -287,7 +299,7 @@ mod tests {
         );
         assert_eq!(
             stated(Limit::SenderApplication, None, share).unwrap(),
-            "The sending program was the limit for about as long: 45 % of the time."
+            "The sending program was the limit for about as long: 45 % of the transfer's time."
         );
         assert_eq!((stated(Limit::Unknown, rate, None), stated(Limit::Loss, None, None)), (None, None));
     }

@@ -56,4 +56,4 @@ pub use route::route;
 pub use simulation::{seeds, simulations, simulations_csv_head, simulations_csv_row, what_if};
 pub use style::{Style, name_list, paragraph};
 pub use sweep::{sweep, sweep_forecast, sweep_kept, sweep_plan, sweep_run};
-pub use time_account::time_account;
+pub use time_account::{longest_use, time_account};

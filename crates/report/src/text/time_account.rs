@@ -49,6 +49,11 @@ fn share(time: Span, account: &TimeAccount) -> String {
     format!("{:.0} %", Ratio::of(time.as_secs_f64(), account.whole.as_secs_f64()).percent())
 }
 
+/// Returns the name of the use that took most of the time.
+pub fn longest_use(account: &TimeAccount) -> &'static str {
+    uses_of_time(account).into_iter().max_by_key(|(_, time, _)| *time).map_or("nothing", |(name, ..)| name)
+}
+
 /// Returns the use that took most of the time in a sentence, and what would save it where no setting would.
 pub(crate) fn main_use(account: &TimeAccount, is_command: bool) -> String {
     let whole = rounded(account.whole);
@@ -62,5 +67,32 @@ pub(crate) fn main_use(account: &TimeAccount, is_command: bool) -> String {
              program run near the other end would save that; no faster path or larger buffer does."
         ),
         None => format!("Most of the time is {name}: {took}."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_take_most_of_the_time_are_the_first_sentence_and_the_rest_is_a_table() {
+        let account = TimeAccount {
+            whole: Span::from_secs(12),
+            data: Span::from_millis(2700),
+            requests: Span::from_millis(8480),
+            round_trips: 106,
+            connecting: Span::from_millis(80),
+            other_program: Span::from_millis(500),
+            own_work: Span::from_millis(1),
+            elsewhere: Span::from_millis(239),
+        };
+        let text = time_account(&account, true, Style::PLAIN);
+        let sentence = "Requests that wait for each other's answers took 8.48 s of the command's";
+        assert!(text.contains(sentence) && text.contains("106 round trips of 80 ms"), "{text}");
+        assert!(text.contains("data under way") && !text.contains("own work"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let idle = TimeAccount { requests: Span::ZERO, round_trips: 0, ..account };
+        assert!(main_use(&idle, false).contains("Most of the time is data under way: 2.70 s of the 12.00 s watched"));
+        assert_eq!(longest_use(&idle), "data under way");
     }
 }

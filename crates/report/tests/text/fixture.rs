@@ -451,6 +451,7 @@ fn larger_buffer() -> Remedy {
         },
         predicted: Some(forecast()),
         rtt: Some(RttForecast { low: millis(100.0), high: Some(millis(191.0)) }),
+        command_time: None,
         why:
             "The path keeps 11.93 MiB of each stream on the way; a tcp_wmem of 24 MiB holds that, with room to resend \
               what is lost."
@@ -471,6 +472,7 @@ fn more_streams() -> Remedy {
         },
         predicted: Some(forecast()),
         rtt: Some(RttForecast { low: millis(100.0), high: Some(millis(191.0)) }),
+        command_time: None,
         why: "Each connection has its own windows and buffers, and recovers on its own: 3 of them carry more."
             .to_owned(),
     }

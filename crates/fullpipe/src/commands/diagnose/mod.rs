@@ -2,6 +2,7 @@
 
 mod measured;
 mod own_flags;
+mod progress;
 mod seen;
 mod watched;
 
@@ -16,6 +17,7 @@ use crate::commands::Run;
 use crate::commands::capture::CaptureArgument;
 use crate::commands::host::JournalFolder;
 use crate::commands::keep::KeepArguments;
+use crate::commands::live::LiveArgument;
 use crate::commands::load::{Load, Server, Way};
 use crate::commands::output::OutputArguments;
 use crate::failure::{Failure, USAGE};
@@ -86,6 +88,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     archive: KeepArguments,
     #[command(flatten)]
+    live: LiveArgument,
+    #[command(flatten)]
     output: OutputArguments,
 }
 
@@ -106,6 +110,11 @@ impl Run for Arguments {
 fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     arguments.own_flags.check(arguments.target.as_ref())?;
     match (&arguments.target, arguments.pid, arguments.connection.as_deref(), arguments.command.as_deref()) {
+        (Some(Target::Host(_)), ..) if arguments.live.is_wanted() => {
+            let message =
+                "--live draws what other programs do here; for a test of its own, use `fullpipe measure --live`";
+            Err(Failure::new(USAGE, message))
+        }
         (Some(Target::Host(host)), ..) => measured::run(arguments, host, terminal),
         _ if arguments.apply.is_some() => {
             let message = "--apply measures again, which takes a server at the far end: name its host";

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::Arguments;
+use super::progress::{HeldOutput, Progress};
 use super::seen::{Seen, SeenTransfer};
 use crate::commands::capture::OwnRecording;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
@@ -51,20 +53,26 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Watches a process or a connection that is already there.
 pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) -> Result<(), Failure> {
-    let flag = super::super::interrupt_flag()?;
+    let interrupts = arguments.live.interrupts()?;
+    let flag = Arc::clone(&interrupts.flag);
     let time = arguments.load.time().unwrap_or(USUAL_TIME);
     let open = if arguments.capture.is_set() { open_connections(subject)? } else { Vec::new() };
     let recording = arguments.capture.of_connections(&open)?;
     let witness = PathWitness::begin();
-    let mut stop = |now: Standing| now.elapsed >= time || flag.load(Ordering::Relaxed);
-    let watched = watch_others(subject, &mut stop)?;
-    let seen = Seen::of((Some(&watched), witness), None, arguments.bandwidth);
-    let nothing = match subject {
-        Subject::Process(pid) | Subject::Started(pid) => format!("process {pid}: {}", too_little(&seen)),
-        Subject::Connection(local, remote) => {
-            format!("the connection from {local} to {remote}: {}", too_little(&seen))
-        }
+    let name = match subject {
+        Subject::Process(pid) | Subject::Started(pid) => format!("process {pid}"),
+        Subject::Connection(local, remote) => format!("{local} ↔ {remote}"),
     };
+    let mut progress = Progress::begin(arguments, &name, &interrupts, terminal)?;
+    let mut stop = |now: Standing<'_>| {
+        progress.show(now);
+        now.elapsed >= time || flag.load(Ordering::Relaxed)
+    };
+    let watched = watch_others(subject, &mut stop);
+    drop(progress);
+    let watched = watched?;
+    let seen = Seen::of((Some(&watched), witness), None, arguments.bandwidth);
+    let nothing = format!("{name}: {}", too_little(&seen));
     let explained = explain(arguments, seen, recording, None, &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
@@ -78,15 +86,23 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
         // Standard output is for the one document.
         command.stdout(io::stderr());
     }
-    let flag = super::super::interrupt_flag()?;
+    let interrupts = arguments.live.interrupts()?;
+    let flag = Arc::clone(&interrupts.flag);
+    let cannot_hold = |error: io::Error| Failure::new(FAILED, format!("cannot hold the output of `{name}`: {error}"));
+    let held = arguments.live.is_wanted().then(|| HeldOutput::of(&mut command)).transpose().map_err(cannot_hold)?;
     let witness = PathWitness::begin();
     let mut program = Program::start(&mut command, words)?;
+    // It has the other end of the pipe of the output, too.
+    drop(command);
+    let mut progress = Progress::begin(arguments, &words.join(" "), &interrupts, terminal)?;
     let time = arguments.load.time().unwrap_or(Span::MAX);
     let mut is_late = false;
     let watched = program.watch(&mut |now| {
+        progress.show(now);
         is_late = now.elapsed >= time;
         is_late || flag.load(Ordering::Relaxed)
     });
+    drop(progress);
     let is_interrupted = flag.load(Ordering::Relaxed);
     // One of which nothing is left to watch is ending by itself.
     if (is_late || is_interrupted || watched.is_err()) && !program.has_ended() {
@@ -96,6 +112,9 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
         program.ask_to_end();
     }
     let end = program.finish()?;
+    if let Some(held) = held {
+        held.print(terminal);
+    }
     let mut seen = Seen::of((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
     let nothing = format!("{name} ended {}: {}", stated(&end), too_little(&seen));
     ask_routers(&mut seen, &flag);
@@ -113,10 +132,16 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
     words.extend(["--max-time".to_owned(), limit, "--".to_owned(), url.to_owned()]);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let flag = super::super::interrupt_flag()?;
+    let interrupts = arguments.live.interrupts()?;
+    let flag = Arc::clone(&interrupts.flag);
     let witness = PathWitness::begin();
     let mut program = Program::start(&mut command, &words)?;
-    let watched = program.watch(&mut |now| now.moved >= most || flag.load(Ordering::Relaxed));
+    let mut progress = Progress::begin(arguments, url, &interrupts, terminal)?;
+    let watched = program.watch(&mut |now| {
+        progress.show(now);
+        now.moved >= most || flag.load(Ordering::Relaxed)
+    });
+    drop(progress);
     program.ask_to_end();
     let end = program.finish()?;
     let said = program.last_error_line();
@@ -163,7 +188,7 @@ impl<'w> Program<'w> {
     }
 
     /// Watches the program until `stop`. Returns `None` if it had ended before the first check.
-    fn watch(&mut self, stop: &mut dyn FnMut(Standing) -> bool) -> Result<Option<Watched>, Failure> {
+    fn watch(&mut self, stop: &mut dyn FnMut(Standing<'_>) -> bool) -> Result<Option<Watched>, Failure> {
         let (child, status) = (&mut self.child, &mut self.status);
         let subject = Subject::Started(child.id());
         let mut ended_at = Span::ZERO;
