@@ -137,9 +137,13 @@ fn totals(measured: &Measurement) -> String {
 }
 
 fn totals_of(way: Direction, summary: &Summary) -> String {
+    let (sent, received) = (summary.sent, summary.received);
+    // Each end counts from a moment of its own: what was under way then was sent before.
     let mut text = match way {
-        Direction::Upload | Direction::Both => format!("sent {}, of which {} arrived", summary.sent, summary.received),
-        Direction::Download => format!("received {} of {} sent", summary.received, summary.sent),
+        Direction::Download if received > sent => format!("received {received} while {sent} were sent"),
+        Direction::Download => format!("received {received} of {sent} sent"),
+        _ if received > sent => format!("sent {sent} while {received} arrived"),
+        _ => format!("sent {sent}, of which {received} arrived"),
     };
     text += &format!(" in {}: {}", summary.duration, summary.rate);
     if let Some(count) = summary.retransmits {
@@ -310,7 +314,21 @@ pub(crate) fn accuracy(ratio: Option<Ratio>) -> String {
 mod tests {
     use super::*;
     use fullpipe_record::{CpuSample, DeviceReport, QdiscReport};
-    use fullpipe_units::BitRate;
+    use fullpipe_units::{BitRate, ByteCount};
+
+    #[test]
+    fn of_what_was_sent_no_more_arrived() {
+        let line = |way, sent, received| {
+            let (sent, received) = (ByteCount::from_kib(sent), ByteCount::from_kib(received));
+            let (duration, rate) = (Span::from_secs(1), BitRate::from_mbps(1));
+            let (retransmits, steady, datagrams_sent, datagrams) = (None, None, None, None);
+            totals_of(way, &Summary { duration, sent, received, rate, retransmits, steady, datagrams_sent, datagrams })
+        };
+        assert!(line(Direction::Upload, 12, 11).contains("sent 12 KiB, of which 11 KiB arrived"));
+        assert!(line(Direction::Upload, 11, 12).contains("sent 11 KiB while 12 KiB arrived"));
+        assert!(line(Direction::Download, 12, 11).contains("received 11 KiB of 12 KiB sent"));
+        assert!(line(Direction::Download, 11, 12).contains("received 12 KiB while 11 KiB were sent"));
+    }
 
     #[test]
     fn a_machine_that_holds_nothing_back_is_not_reported() {
