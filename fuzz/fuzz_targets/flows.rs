@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use fullpipe_diagnose::{diagnose, remedies};
-use fullpipe_flow::{Explained, Flows, FlowsWithTimes, pairs};
+use fullpipe_flow::{Explained, Finished, Flows, FlowsWithTimes, pairs};
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::{Segment, SegmentOptions};
 use libfuzzer_sys::fuzz_target;
@@ -14,13 +14,7 @@ use libfuzzer_sys::fuzz_target;
 const SEGMENT: usize = 28;
 
 fuzz_target!(|data: &[u8]| {
-    let mut flows = Flows::default();
-    let mut at = Time::ZERO;
-    for bytes in data.chunks_exact(SEGMENT) {
-        at = at + Span::from_micros(u64::from(half(bytes, 0)));
-        flows.add(&segment(bytes), at);
-    }
-    let finished = flows.finish(Explained::Largest(2));
+    let finished = captured(data, 0..usize::MAX);
     for transfer in &finished.transfers {
         assert!(!transfer.flows.is_empty() && transfer.flows.len() <= finished.flows.len());
         let verdict = diagnose(&transfer.evidence);
@@ -28,7 +22,26 @@ fuzz_target!(|data: &[u8]| {
     }
     let flows = FlowsWithTimes { flows: &finished.flows, times: &finished.times };
     assert_eq!(pairs(flows, flows).len(), finished.flows.len());
+    // A capture that began later and ended sooner.
+    let count = data.len() / SEGMENT;
+    let part = captured(data, count / 4..count - count / 3);
+    let part = FlowsWithTimes { flows: &part.flows, times: &part.times };
+    pairs(flows, part);
+    pairs(part, flows);
 });
+
+/// Returns the connections of the segments with these numbers.
+fn captured(data: &[u8], range: std::ops::Range<usize>) -> Finished {
+    let mut flows = Flows::default();
+    let mut at = Time::ZERO;
+    for (number, bytes) in data.chunks_exact(SEGMENT).enumerate() {
+        at = at + Span::from_micros(u64::from(half(bytes, 0)));
+        if range.contains(&number) {
+            flows.add(&segment(bytes), at);
+        }
+    }
+    flows.finish(Explained::Largest(2))
+}
 
 fn segment(bytes: &[u8]) -> Segment {
     let kind = bytes[2];
@@ -44,7 +57,7 @@ fn segment(bytes: &[u8]) -> Segment {
     Segment {
         source,
         destination,
-        network: 0,
+        network: u32::from(kind >> 5 & 1),
         overhead: 0,
         sequence: word(bytes, 4),
         acknowledgement: word(bytes, 8),

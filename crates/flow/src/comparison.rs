@@ -7,8 +7,8 @@ use fullpipe_units::{ByteCount, Ratio, Time};
 
 use crate::changes::changes;
 use crate::clocks::{Clocks, Packets};
-use crate::losses::{Losses, leave_out_later_copies, loss_course};
-use crate::passages::{Compared, Grids, PacketTimes};
+use crate::losses::{PathLosses, leave_out_later_copies, loss_course};
+use crate::passages::{Compared, PacketTimes, PassageGrids};
 
 /// One connection as both captures show it. Its ends are numbered as in the first.
 #[derive(Clone, Copy)]
@@ -46,15 +46,17 @@ impl<'c> Both<'c> {
     /// Returns the data of an end, or else the acknowledgements of it.
     fn passages(&self, captures: [usize; 2], end: usize, kind: usize) -> Option<Compared<'c>> {
         let passages =
-            |index: usize| -> Option<&'c Grids> { Some(&self.times[index]?.ends[self.place(index, end)][kind]) };
+            |index: usize| -> Option<&'c PassageGrids> { Some(&self.times[index]?.ends[self.place(index, end)][kind]) };
         Compared::new([passages(captures[0])?, passages(captures[1])?])
     }
 
     /// Returns the losses of the data of an end between the capture near it and the other.
-    fn losses(&self, captures: [usize; 2], end: usize) -> Losses {
+    fn losses(&self, captures: [usize; 2], end: usize) -> PathLosses {
         let ends = captures.map(|index| self.end(index, end));
-        let [Some(near), Some(far)] = captures.map(|index| self.times[index]) else { return Losses::of_all(ends) };
-        Losses::between(ends, self.passages(captures, end, 0), [near.captured, far.captured])
+        let [Some(near), Some(far)] = captures.map(|index| self.times[index]) else {
+            return PathLosses::from_totals(ends);
+        };
+        PathLosses::from_cells(ends, self.passages(captures, end, 0), [near.captured, far.captured])
     }
 
     /// Returns the times at which packets of an end passed the first capture and the second.
@@ -129,7 +131,7 @@ fn by_place(both: &Both<'_>) -> Option<usize> {
 }
 
 /// Compares what an end sent, in the capture near it and in the other, between which there were `losses`.
-fn direction([near, far]: [&FlowEnd; 2], losses: &Losses, same_scales: bool) -> FlowDirection {
+fn direction([near, far]: [&FlowEnd; 2], losses: &PathLosses, same_scales: bool) -> FlowDirection {
     if near.packets == 0 || far.packets == 0 {
         return FlowDirection { from: near.address.clone(), ..FlowDirection::default() };
     }

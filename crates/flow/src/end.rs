@@ -10,7 +10,7 @@ use crate::echoes::{Echo, Echoes};
 use crate::intervals::Intervals;
 use crate::loops::{Loop, is_newer};
 use crate::packet::Packet;
-use crate::passages::{Grids, Origin};
+use crate::passages::{Origin, PassageGrids};
 use crate::repetitions::Recent;
 use crate::sending::{Sending, Sent};
 use crate::sequence::Sequence;
@@ -52,7 +52,7 @@ pub(crate) struct End {
     /// The begin of its sequence space, by the first packet with one of its positions.
     origin: Option<Origin>,
     /// Its data, and the acknowledgements of it, which pass the other way; `None` if no other capture is compared.
-    passages: Option<Box<[Grids; 2]>>,
+    passages: Option<Box<[PassageGrids; 2]>>,
     /// Identification and timestamp of the segment with the highest bytes.
     newest: (Option<u16>, Option<u32>),
     /// Bytes of its data.
@@ -264,7 +264,7 @@ impl End {
             + self.echoes.room()
             + self.sending.as_ref().map_or(0, |sending| sending.room())
             + self.recent.room()
-            + self.passages.iter().flat_map(|both| both.iter()).map(Grids::room).sum::<usize>()
+            + self.passages.iter().flat_map(|both| both.iter()).map(PassageGrids::room).sum::<usize>()
     }
 
     /// Leaves out the details that take most room.
@@ -276,7 +276,7 @@ impl End {
         if let Some(sending) = &mut self.sending {
             sending.thin();
         }
-        self.passages.iter_mut().flat_map(|both| both.iter_mut()).for_each(Grids::thin);
+        self.passages.iter_mut().flat_map(|both| both.iter_mut()).for_each(PassageGrids::thin);
     }
 
     /// Returns true if its SYN was seen.
@@ -422,7 +422,7 @@ impl End {
     }
 
     /// Takes the times at which its data passed, and those of the acknowledgements of it.
-    pub(crate) fn take_passages(&mut self) -> Option<Box<[Grids; 2]>> {
+    pub(crate) fn take_passages(&mut self) -> Option<Box<[PassageGrids; 2]>> {
         self.passages.as_mut().map(std::mem::take)
     }
 

@@ -13,7 +13,7 @@ const LOSS_BINS: usize = 40;
 /// A packet counts as lost if it passed the nearer capture, did not pass the other, and must have passed that while it
 /// lasted. What was under way when the other capture began or ended is left out.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Losses {
+pub(crate) struct PathLosses {
     pub(crate) lost: ByteCount,
     /// Data that passed the nearer capture and must have passed the other while that lasted, unless it was lost.
     pub(crate) compared: ByteCount,
@@ -21,30 +21,30 @@ pub(crate) struct Losses {
     by_time: Vec<(Time, u64)>,
 }
 
-impl Losses {
+impl PathLosses {
     /// Returns the losses if both captures hold all of the data, in the capture near the sender and in the other.
-    pub(crate) fn of_all([near, far]: [&FlowEnd; 2]) -> Self {
+    pub(crate) fn from_totals([near, far]: [&FlowEnd; 2]) -> Self {
         // What was acknowledged arrived, whether it was captured or not.
         let lost = (near.bytes + near.missing_bytes).saturating_sub(far.bytes + far.missing_bytes);
         Self { lost, compared: near.bytes, by_time: Vec::new() }
     }
 
     /// Returns the losses of `data`, where each capture lasted from the first to the second time of its own clock.
-    pub(crate) fn between(ends: [&FlowEnd; 2], data: Option<Compared<'_>>, captured: [[Time; 2]; 2]) -> Self {
+    pub(crate) fn from_cells(ends: [&FlowEnd; 2], data: Option<Compared<'_>>, captured: [[Time; 2]; 2]) -> Self {
         let Some(data) = data else { return Self::default() };
         let is_reordered = ends[1].reordered_packets > ends[0].reordered_packets;
         let mut times: Vec<[Time; 2]> = data.times().chain(data.end_times()).collect();
         leave_out_later_copies(&mut times, 0, captured[0][1]);
-        let pairs: Vec<[i128; 2]> = times.into_iter().map(|times| times.map(nanos)).collect();
+        let pairs: Vec<[i128; 2]> = times.into_iter().map(|times| times.map(nanos_of)).collect();
         let turned: Vec<[i128; 2]> = pairs.iter().map(|[near, far]| [*far, *near]).collect();
-        let certain = Certain::of(pairs, captured[1].map(nanos), is_reordered);
-        let turned = Certain::of(turned, captured[0].map(nanos), is_reordered);
+        let certain = CertainTimes::from_pairs(pairs, captured[1].map(nanos_of), is_reordered);
+        let turned = CertainTimes::from_pairs(turned, captured[0].map(nanos_of), is_reordered);
         let (Some(certain), Some(turned)) = (certain, turned) else { return Self::default() };
-        let [near, far] = data.spans().map(|span| span.map(nanos));
+        let [near, far] = data.spans().map(|span| span.map(nanos_of));
         if certain.holds(near, data.has_syn()) && turned.holds(far, data.has_syn()) {
-            return Self { by_time: lost_by_time(data.cells()), ..Self::of_all(ends) };
+            return Self { by_time: lost_by_time(data.cells()), ..Self::from_totals(ends) };
         }
-        let cells = || data.cells().filter(|cell| certain.holds(cell.times().map(nanos), false));
+        let cells = || data.cells().filter(|cell| certain.holds(cell.times().map(nanos_of), false));
         let sum = |kind: usize| ByteCount::new(cells().map(|cell| cell.bytes()[kind]).sum());
         let lost = sum(1).saturating_sub(ends[1].missing_bytes);
         Self { lost, compared: sum(0), by_time: lost_by_time(cells()) }
@@ -54,9 +54,9 @@ impl Losses {
 /// Leaves out the times of packets that passed one of two captures so late that the other, at index `ended`, may have
 /// ended before: what passed that may have been lost, and what came may be a later copy.
 pub(crate) fn leave_out_later_copies(times: &mut Vec<[Time; 2]>, ended: usize, end: Time) {
-    let delay = |times: &[Time; 2]| nanos(times[1 - ended]) - nanos(times[ended]);
+    let delay = |times: &[Time; 2]| nanos_of(times[1 - ended]) - nanos_of(times[ended]);
     let least = times.iter().map(delay).min().unwrap_or_default();
-    times.retain(|times| nanos(times[1 - ended]) <= nanos(end) + least);
+    times.retain(|times| nanos_of(times[1 - ended]) <= nanos_of(end) + least);
 }
 
 /// Returns the lost bytes of cells that passed the nearer capture, by their times there.
@@ -67,18 +67,18 @@ fn lost_by_time(cells: impl Iterator<Item = Cell>) -> Vec<(Time, u64)> {
 /// Times of one capture between which all that passed it also passed the other one while that lasted, unless it was
 /// lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Certain {
+struct CertainTimes {
     from: i128,
     to: i128,
 }
 
-impl Certain {
+impl CertainTimes {
     /// Returns it by the times at which packets passed both captures, of which the `other` lasted from the first to the
     /// second time of its own clock. `None` without any.
     ///
     /// Two rules hold, each alone: what passed between two packets that passed both did so, too, but for those that
     /// overtook others; and all packets take times between the least and the most that were seen, clocks included.
-    fn of(mut pairs: Vec<[i128; 2]>, other: [i128; 2], is_reordered: bool) -> Option<Self> {
+    fn from_pairs(mut pairs: Vec<[i128; 2]>, other: [i128; 2], is_reordered: bool) -> Option<Self> {
         let times = || pairs.iter().map(|[one, _]| *one);
         let delays = || pairs.iter().map(|[one, other]| other - one);
         let (first, last) = times().min().zip(times().max())?;
@@ -96,12 +96,12 @@ impl Certain {
     }
 }
 
-fn nanos(time: Time) -> i128 {
+fn nanos_of(time: Time) -> i128 {
     time.as_nanos().into()
 }
 
 /// Returns losses over time; `None` without any.
-pub(crate) fn loss_course(losses: &Losses) -> Option<LossCourse> {
+pub(crate) fn loss_course(losses: &PathLosses) -> Option<LossCourse> {
     let times = || losses.by_time.iter().map(|(at, _)| *at);
     let (begin, end) = times().min().zip(times().max()).filter(|_| losses.lost > ByteCount::ZERO)?;
     let width = Span::from_nanos(end.since(begin).as_nanos() / LOSS_BINS as u64 + 1);
@@ -124,19 +124,22 @@ mod tests {
     #[test]
     fn in_a_queue_that_grows_what_passed_before_a_packet_that_arrived_is_certain() {
         // The second capture ended when the last of them arrived: the most delay alone would say at zero.
-        let growing = Certain::of(pairs(|at| at), [0, 198], false).unwrap();
-        assert_eq!(growing, Certain { from: 0, to: 99 });
-        let shrinking = Certain::of(pairs(|at| 99 - at / 2), [99, 149], false).unwrap();
+        let growing = CertainTimes::from_pairs(pairs(|at| at), [0, 198], false).unwrap();
+        assert_eq!(growing, CertainTimes { from: 0, to: 99 });
+        let shrinking = CertainTimes::from_pairs(pairs(|at| 99 - at / 2), [99, 149], false).unwrap();
         assert_eq!((shrinking.from, shrinking.to), (0, 99));
     }
 
     #[test]
     fn long_after_all_delays_everything_is_certain_and_packets_that_overtake_make_less_so() {
-        assert_eq!(Certain::of(pairs(|_| 10), [-50, 1_000], false).unwrap(), Certain { from: -60, to: 990 });
-        let overtaking = Certain::of(pairs(|at| 10 + at % 2 * 5), [10, 109], false).unwrap();
-        assert_eq!(overtaking, Certain { from: 0, to: 94 });
-        let known = Certain::of(pairs(|at| 10 + at / 20), [10, 113], true).unwrap();
+        assert_eq!(
+            CertainTimes::from_pairs(pairs(|_| 10), [-50, 1_000], false).unwrap(),
+            CertainTimes { from: -60, to: 990 }
+        );
+        let overtaking = CertainTimes::from_pairs(pairs(|at| 10 + at % 2 * 5), [10, 109], false).unwrap();
+        assert_eq!(overtaking, CertainTimes { from: 0, to: 94 });
+        let known = CertainTimes::from_pairs(pairs(|at| 10 + at / 20), [10, 113], true).unwrap();
         assert_eq!((known.from, known.to), (0, 99), "by the delays alone");
-        assert_eq!(Certain::of(Vec::new(), [0, 9], false), None);
+        assert_eq!(CertainTimes::from_pairs(Vec::new(), [0, 9], false), None);
     }
 }

@@ -12,7 +12,7 @@ const FIRST_STRIDE_BITS: u32 = 10;
 #[derive(Debug, Clone, Default)]
 pub struct PacketTimes {
     /// Of each end, its data and the acknowledgements of it.
-    pub(crate) ends: [Box<[Grids; 2]>; 2],
+    pub(crate) ends: [Box<[PassageGrids; 2]>; 2],
     /// Times of the first and of the last segment of the capture.
     pub(crate) captured: [Time; 2],
 }
@@ -20,12 +20,12 @@ pub struct PacketTimes {
 /// Positions of one sequence space, counted from its SYN and from sequence number zero: of two captures one may have
 /// begun after the SYN.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Grids {
+pub(crate) struct PassageGrids {
     from_syn: Passages,
     from_zero: Passages,
 }
 
-impl Grids {
+impl PassageGrids {
     /// Takes note of a packet with everything from the first position to the one before the second.
     pub(crate) fn data(&mut self, origin: Origin, positions: [u64; 2], at: Time) {
         for (passages, origin) in self.with_origins(origin) {
@@ -117,15 +117,15 @@ pub(crate) struct Passages {
     first: u64,
     kept: Vec<Passage>,
     /// The begin of the lowest data, and the end of the highest.
-    lowest: Option<Outermost>,
-    highest: Option<Outermost>,
+    lowest: Option<OutermostPosition>,
+    highest: Option<OutermostPosition>,
     /// Time of the last packet with data.
     last: Time,
 }
 
 /// The begin or the end of all data.
 #[derive(Debug, Clone, Copy)]
-struct Outermost {
+struct OutermostPosition {
     position: u64,
     /// Time of the first packet that begins or ends there.
     at: Time,
@@ -133,9 +133,9 @@ struct Outermost {
     count: u32,
 }
 
-impl Outermost {
+impl OutermostPosition {
     /// Returns that with a further packet, which begins or ends at `position`. `is_beyond` compares that with another.
-    fn with(known: Option<Self>, position: u64, at: Time, is_beyond: impl Fn(u64) -> bool) -> Self {
+    fn after_packet(known: Option<Self>, position: u64, at: Time, is_beyond: impl Fn(u64) -> bool) -> Self {
         match known {
             Some(known) if known.position == position => Self { count: known.count.saturating_add(1), ..known },
             Some(known) if !is_beyond(known.position) => known,
@@ -184,8 +184,8 @@ impl Passages {
 
     fn note_ends(&mut self, [start, end]: [u64; 2], at: Time) {
         self.last = self.last.max(at);
-        self.lowest = Some(Outermost::with(self.lowest, start, at, |lowest| start < lowest));
-        self.highest = Some(Outermost::with(self.highest, end, at, |highest| end > highest));
+        self.lowest = Some(OutermostPosition::after_packet(self.lowest, start, at, |lowest| start < lowest));
+        self.highest = Some(OutermostPosition::after_packet(self.highest, end, at, |highest| end > highest));
     }
 
     /// Returns positions as distances from the origin, which is the first that was given.
@@ -285,7 +285,7 @@ impl Cell {
 
 impl<'p> Compared<'p> {
     /// Returns `None` where nothing can be compared: one of the captures has none of this data.
-    pub(crate) fn new(both: [&'p Grids; 2]) -> Option<Self> {
+    pub(crate) fn new(both: [&'p PassageGrids; 2]) -> Option<Self> {
         let from_syn = both.map(|grids| &grids.from_syn);
         let has_syn = from_syn.iter().all(|passages| passages.origin.is_some());
         let both = if has_syn { from_syn } else { both.map(|grids| &grids.from_zero) };
@@ -389,8 +389,8 @@ mod tests {
     const SYN: u64 = (1 << 32) + 777;
 
     /// Data of `size` bytes a packet, a packet a millisecond, behind a SYN.
-    fn transfer(size: u64, packets: u64, begin: Time) -> Grids {
-        let mut passages = Grids::default();
+    fn transfer(size: u64, packets: u64, begin: Time) -> PassageGrids {
+        let mut passages = PassageGrids::default();
         for index in 0..packets {
             let start = SYN + 1 + index * size;
             passages.data(Origin::syn(SYN), [start, start + size], begin + Span::from_millis(index));
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_of_a_connection_that_is_idle() {
         assert_eq!(transfer(100, 10, at(0)).from_syn.room(), 0);
-        let mut passages = Grids::default();
+        let mut passages = PassageGrids::default();
         passages.acknowledgement(Origin::syn(SYN), None, SYN + 1, at(0));
         assert_eq!(passages.room(), 0);
     }
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(lost(Compared::new([&near, &far]).unwrap()), 1_000);
 
         let acknowledged = |positions: &[u64]| {
-            let mut passages = Grids::default();
+            let mut passages = PassageGrids::default();
             for pair in positions.windows(2) {
                 passages.acknowledgement(Origin::zero(), Some(pair[0]), pair[1], at(pair[1] / 1_000));
             }
@@ -461,7 +461,7 @@ mod tests {
     fn a_capture_without_the_syn_has_the_same_positions_whatever_round_of_numbers_it_begins_in() {
         let with = transfer(1_000, 100, at(0));
         for round in [0, 3 << 32] {
-            let mut without = Grids::default();
+            let mut without = PassageGrids::default();
             for index in 50..100 {
                 let start = SYN + 1 + index * 1_000 + round;
                 without.data(Origin::zero(), [start, start + 1_000], at(20 + index));
@@ -474,7 +474,7 @@ mod tests {
                 assert_eq!(compared.end_times().count(), 1, "the highest is in both");
             }
         }
-        assert!(Compared::new([&with, &Grids::default()]).is_none());
+        assert!(Compared::new([&with, &PassageGrids::default()]).is_none());
     }
 
     #[test]
@@ -496,7 +496,7 @@ mod tests {
             packets in prop::collection::vec((any::<u64>(), 0_u64..1 << 33, any::<bool>()), 1..200),
             is_syn in any::<bool>(),
         ) {
-            let mut both = [Grids::default(), Grids::default()];
+            let mut both = [PassageGrids::default(), PassageGrids::default()];
             for (index, (start, length, is_data)) in packets.into_iter().enumerate() {
                 let start = start % (1 << (20 + index % 43));
                 let (passages, end) = (&mut both[index % 2], start.saturating_add(length));

@@ -21,7 +21,7 @@ struct Sent {
 
 impl Sent {
     /// Takes note that some of its bytes were sent again.
-    fn repeated(&mut self, at: Time) {
+    fn mark_repeated(&mut self, at: Time) {
         (self.at, self.is_ambiguous) = (at, true);
     }
 }
@@ -55,7 +55,7 @@ impl Unacknowledged {
                 let index = self.segments.partition_point(|segment| segment.end < end);
                 let moved = index.min(self.segments.len() - index);
                 match self.segments.get_mut(index) {
-                    Some(same) if same.end == end || repeats || moved > MAX_AT_ONCE => same.repeated(at),
+                    Some(same) if same.end == end || repeats || moved > MAX_AT_ONCE => same.mark_repeated(at),
                     _ => self.segments.insert(index, sent),
                 }
                 if repeats {
@@ -76,7 +76,7 @@ impl Unacknowledged {
             self.ambiguous_below = self.ambiguous_below.max(end);
         }
         let near = self.segments.range_mut(nearest..index).rev();
-        near.take_while(|segment| segment.end > start).for_each(|segment| segment.repeated(at));
+        near.take_while(|segment| segment.end > start).for_each(|segment| segment.mark_repeated(at));
     }
 
     /// Takes note of an acknowledgement of everything below `position`. Returns its round-trip time where that is sure:

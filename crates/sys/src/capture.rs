@@ -86,7 +86,7 @@ impl CaptureSocket {
             found => Some(found?),
         };
         let loopback = devices()?.into_iter().find(|device| device.is_loopback).map(|device| device.index);
-        attach(&socket, &program(peers, index, loopback))?;
+        attach(&socket, &program(peers, loopback))?;
         set_option(&socket, libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V3.to_ne_bytes())?;
         let request: [u32; 7] =
             [BLOCK as u32, BLOCKS as u32, FRAME as u32, (BLOCK / FRAME * BLOCKS) as u32, RETIRE_AFTER, 0, 0];
@@ -260,20 +260,16 @@ enum Field {
 /// Comparison of a field: true if it is equal to the value, or with `false` if it is not.
 type Check = (Field, u32, bool);
 
-/// Returns the filter for a device, or for all: a packet passes if all checks of one of several lists are true.
-fn program(peers: &[CapturedPeer], device: Option<u32>, loopback: Option<u32>) -> Vec<libc::sock_filter> {
+/// Returns the filter: a packet passes if all checks of one of several lists are true, but for those that the device
+/// `loopback` sends, as it receives them.
+fn program(peers: &[CapturedPeer], loopback: Option<u32>) -> Vec<libc::sock_filter> {
     const OUTGOING: u32 = 4;
     let of_peers = || peers.iter().take(MAX_PEERS).flat_map(of_peer).collect();
-    let lists: Vec<Vec<Check>> = if peers.is_empty() { any_tcp() } else { of_peers() };
-    // What loopback sends, it receives.
-    let arrives = || (Field::PacketType, OUTGOING, false);
-    let once: Vec<Option<Check>> = match (device, loopback) {
-        (None, Some(loopback)) => vec![Some(arrives()), Some((Field::Device, loopback, false))],
-        (Some(device), Some(loopback)) if device == loopback => vec![Some(arrives())],
-        _ => vec![None],
-    };
-    let with = |check: Option<Check>| lists.iter().map(move |list| list.iter().copied().chain(check).collect());
-    assembled(&once.into_iter().flat_map(with).collect::<Vec<Vec<Check>>>())
+    let kept: Vec<Vec<Check>> = if peers.is_empty() { any_tcp() } else { of_peers() };
+    let sent = |loopback| vec![(Field::PacketType, OUTGOING, true), (Field::Device, loopback, true)];
+    let dropped = loopback.map(|loopback| (sent(loopback), 0));
+    let kept = kept.into_iter().map(|list| (list, CAPTURED_LENGTH));
+    assembled(&dropped.into_iter().chain(kept).collect::<Vec<_>>())
 }
 
 const TCP: u32 = 6;
@@ -315,8 +311,9 @@ fn of_peer(peer: &CapturedPeer) -> [Vec<Check>; 2] {
     })
 }
 
-/// Returns lists of checks in the classic language of filters (bpf(4), `linux/filter.h`).
-fn assembled(lists: &[Vec<Check>]) -> Vec<libc::sock_filter> {
+/// Returns lists of checks, each with the bytes to keep of a packet that it is the first to be true for, in the classic
+/// language of filters (bpf(4), `linux/filter.h`).
+fn assembled(lists: &[(Vec<Check>, u32)]) -> Vec<libc::sock_filter> {
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;
     const LOAD_BYTE: u16 = 0x30;
@@ -338,7 +335,7 @@ fn assembled(lists: &[Vec<Check>]) -> Vec<libc::sock_filter> {
         Field::Behind(at) => vec![line(LOAD_HEADER_LENGTH, 0), line(LOAD_HALF_BEHIND, at)],
     };
     let mut all = Vec::new();
-    for list in lists {
+    for (list, kept) in lists {
         let mut lines: Vec<libc::sock_filter> = Vec::new();
         let mut jumps = Vec::new();
         for (field, value, is_equal) in list {
@@ -346,7 +343,7 @@ fn assembled(lists: &[Vec<Check>]) -> Vec<libc::sock_filter> {
             jumps.push((lines.len(), *is_equal));
             lines.push(line(JUMP_IF_EQUAL, *value));
         }
-        lines.push(line(RETURN, CAPTURED_LENGTH));
+        lines.push(line(RETURN, *kept));
         let length = lines.len();
         for (at, is_equal) in jumps {
             // To the next list.
@@ -450,7 +447,7 @@ mod tests {
 
     #[test]
     fn a_filter_passes_tcp_alone() {
-        let program = program(&[], Some(DEVICE), Some(LOOPBACK));
+        let program = program(&[], Some(LOOPBACK));
         let kept = |packet: &[u8], protocol| kept(&program, packet, protocol, 0);
         assert_eq!(kept(&v4(6, [1, 2], [7, 8]), V4), CAPTURED_LENGTH);
         assert_eq!(kept(&v6(6, [1, 2], [7, 8]), V6), CAPTURED_LENGTH);
@@ -466,31 +463,27 @@ mod tests {
         for (remote, packet, protocol) in [("10.0.0.2:5201", v4 as Build, V4), ("[fd00::2]:5201", v6, V6)] {
             let other = CapturedPeer { remote: "192.0.2.1:5201".parse().unwrap(), local_port: None };
             let peer = CapturedPeer { remote: remote.parse().unwrap(), local_port: None };
-            let any_port = program(&[other, peer], Some(DEVICE), Some(LOOPBACK));
+            let any_port = program(&[other, peer], Some(LOOPBACK));
             let passes = |packet: &[u8]| kept(&any_port, packet, protocol, 0) > 0;
             assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
             assert!(!passes(&packet(6, [1, 2], [5201, 40_000])), "the port is the other end's");
             assert!(!passes(&packet(6, [1, 3], [40_000, 5201])) && !passes(&packet(6, [3, 1], [5201, 40_000])));
             assert!(!passes(&packet(17, [1, 2], [40_000, 5201])));
-            let one_port = program(&[CapturedPeer { local_port: Some(40_000), ..peer }], Some(DEVICE), None);
+            let one_port = program(&[CapturedPeer { local_port: Some(40_000), ..peer }], None);
             let passes = |packet: &[u8]| kept(&one_port, packet, protocol, 0) > 0;
             assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
             assert!(!passes(&packet(6, [1, 2], [40_001, 5201])) && !passes(&packet(6, [2, 1], [5201, 40_001])));
         }
         let many = vec![CapturedPeer { remote: "[fd00::2]:1".parse().unwrap(), local_port: Some(1) }; 1000];
         // In the kernel a load is up to eight instructions, and a comparison two, of eight bytes each.
-        assert!(program(&many, None, Some(LOOPBACK)).len() / 2 * (8 + 2) * 8 <= 20 << 10);
+        assert!(program(&many, Some(LOOPBACK)).len() / 2 * (8 + 2) * 8 <= 20 << 10);
     }
 
     #[test]
     fn loopback_passes_each_packet_once() {
-        let (once, twice) = (program(&[], Some(LOOPBACK), Some(LOOPBACK)), program(&[], Some(DEVICE), Some(LOOPBACK)));
-        let packet = v4(6, [1, 2], [7, 8]);
+        let (program, packet) = (program(&[], Some(LOOPBACK)), v4(6, [1, 2], [7, 8]));
         let outgoing = 4;
-        assert_eq!((kept(&once, &packet, V4, outgoing), kept(&once, &packet, V4, 0)), (0, CAPTURED_LENGTH));
-        assert_eq!(kept(&twice, &packet, V4, outgoing), CAPTURED_LENGTH);
-        let all = program(&[], None, Some(LOOPBACK));
-        let kept = |device, packet_type| kept_on(device, &all, &packet, V4, packet_type);
+        let kept = |device, packet_type| kept_on(device, &program, &packet, V4, packet_type);
         assert_eq!([kept(LOOPBACK, outgoing), kept(LOOPBACK, 0)], [0, CAPTURED_LENGTH]);
         assert_eq!([kept(DEVICE, outgoing), kept(DEVICE, 0)], [CAPTURED_LENGTH; 2]);
     }

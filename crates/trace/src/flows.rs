@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fullpipe_flow::{Explained, FlowsWithTimes, LeftOut, PacketTimes, TransferEvidence};
 use fullpipe_record::{CaptureReport, FlowReport};
 use fullpipe_units::counted;
-use fullpipe_wire::{Captured, LinkType, Unread, is_known, read_captured};
+use fullpipe_wire::{Captured, LinkType, UnreadHeader, is_known, read_captured};
 
 use crate::clock::{Clock, Steps};
 use crate::error::CaptureError;
@@ -48,7 +48,7 @@ const MAX_NAMED: usize = 4;
 /// Packets of a capture that are no TCP segments.
 #[derive(Debug, Default)]
 struct Others {
-    unread: BTreeMap<Unread, u64>,
+    unread: BTreeMap<UnreadHeader, u64>,
     /// Those of further kinds.
     unread_beyond: u64,
     fragments: u64,
@@ -59,7 +59,7 @@ struct Others {
 }
 
 impl Others {
-    fn count_unread(&mut self, unread: Unread) {
+    fn count_unread(&mut self, unread: UnreadHeader) {
         let has_room = self.unread.len() < MAX_KINDS || self.unread.contains_key(&unread);
         *if has_room { self.unread.entry(unread).or_default() } else { &mut self.unread_beyond } += 1;
     }
@@ -67,9 +67,9 @@ impl Others {
     /// Returns the sentence on packets whose headers are not understood.
     fn unread_note(&self) -> Option<String> {
         let count = self.unread.values().sum::<u64>() + self.unread_beyond;
-        let mut kinds: Vec<(&Unread, &u64)> = self.unread.iter().collect();
+        let mut kinds: Vec<(&UnreadHeader, &u64)> = self.unread.iter().collect();
         kinds.sort_by_key(|(_, count)| Reverse(**count));
-        let names = listed(kinds.into_iter().map(|(unread, count)| format!("{count} of {unread}")));
+        let names = list_few(kinds.into_iter().map(|(unread, count)| format!("{count} of {unread}")));
         let packets = counted(count, "packet");
         let advice = "connections in them are missing. Capture where nothing is wrapped around IP";
         (count > 0).then(|| format!("{packets} within headers that are not understood ({names}): {advice}."))
@@ -77,7 +77,7 @@ impl Others {
 }
 
 /// Returns the first of some texts, and the number of the others.
-fn listed(texts: impl ExactSizeIterator<Item = String>) -> String {
+fn list_few(texts: impl ExactSizeIterator<Item = String>) -> String {
     let others = texts.len().saturating_sub(MAX_NAMED);
     let named: Vec<String> = texts.take(MAX_NAMED).collect();
     let more = if others > 0 { format!(" and {}", counted(others, "other")) } else { String::new() };
@@ -231,7 +231,7 @@ fn notes(file: &FileNotes, others: &Others, steps: Steps) -> Vec<String> {
     }
     let unread: Vec<&LinkType> = file.links.iter().filter(|link| !is_known(**link)).collect();
     if !unread.is_empty() {
-        let names = listed(unread.iter().map(ToString::to_string));
+        let names = list_few(unread.iter().map(ToString::to_string));
         notes.push(format!("Packets of link type {names} are not read: capture on a device that carries IP."));
     }
     notes.extend(others.unread_note());
@@ -261,12 +261,12 @@ mod tests {
     fn headers_that_are_not_understood_are_counted_and_few_are_named() {
         let mut others = Others::default();
         assert_eq!(others.unread_note(), None);
-        (0..3).for_each(|_| others.count_unread(Unread::EtherType(0x22F3)));
+        (0..3).for_each(|_| others.count_unread(UnreadHeader::EtherType(0x22F3)));
         let text = others.unread_note().unwrap();
         assert!(
             text.starts_with("3 packets within headers that are not understood (3 of TRILL (Ethernet type 0x22f3)):")
         );
-        (0..=u16::MAX).for_each(|kind| others.count_unread(Unread::EtherType(kind)));
+        (0..=u16::MAX).for_each(|kind| others.count_unread(UnreadHeader::EtherType(kind)));
         let text = others.unread_note().unwrap();
         assert!(text.contains("65539 packets") && text.contains("and 60 others") && text.len() < 300, "{text}");
         assert!(others.unread.len() <= MAX_KINDS);

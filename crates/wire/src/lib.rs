@@ -21,7 +21,7 @@ mod syn_segment;
 mod virtio;
 
 pub use captured::{
-    Captured, LinkType, Pseudonyms, Segment, SegmentOptions, Unread, flags, is_known, read_captured, redact,
+    Captured, LinkType, Pseudonyms, Segment, SegmentOptions, UnreadHeader, flags, is_known, read_captured, redact,
 };
 pub use malformed::Malformed;
 pub use packet::Packet;

@@ -149,11 +149,15 @@ fn totals(measured: &Measurement) -> String {
 
 fn totals_of(way: Direction, summary: &Summary) -> String {
     let (Summary { sent, received, rate, duration, .. }, is_upload) = (summary, way != Direction::Download);
+    // Each end counts from a moment of its own: what was under way then was sent before.
+    let is_more = received > sent;
     let mut text = match is_upload {
         true if has_unknown_arrival(summary) => format!("sent {sent} in {duration}; what arrived is not known"),
+        true if is_more => format!("sent {sent} while {received} arrived in {duration}: {rate}"),
         true => format!("sent {sent}, of which {received} arrived in {duration}: {rate}"),
         // Of a test that broke off, only the server knows it.
         false if *sent == ByteCount::ZERO => format!("received {received} in {duration}: {rate}"),
+        false if is_more => format!("received {received} while {sent} were sent in {duration}: {rate}"),
         false => format!("received {received} of {sent} sent in {duration}: {rate}"),
     };
     if let Some(count) = summary.retransmits {
@@ -329,7 +333,21 @@ pub(crate) fn accuracy(ratio: Option<Ratio>) -> String {
 mod tests {
     use super::*;
     use fullpipe_record::{CpuSample, DeviceReport, QdiscReport};
-    use fullpipe_units::BitRate;
+    use fullpipe_units::{BitRate, ByteCount};
+
+    #[test]
+    fn of_what_was_sent_no_more_arrived() {
+        let line = |way, sent, received| {
+            let (sent, received) = (ByteCount::from_kib(sent), ByteCount::from_kib(received));
+            let (duration, rate) = (Span::from_secs(1), BitRate::from_mbps(1));
+            let (retransmits, steady, datagrams_sent, datagrams) = (None, None, None, None);
+            totals_of(way, &Summary { duration, sent, received, rate, retransmits, steady, datagrams_sent, datagrams })
+        };
+        assert!(line(Direction::Upload, 12, 11).contains("sent 12 KiB, of which 11 KiB arrived"));
+        assert!(line(Direction::Upload, 11, 12).contains("sent 11 KiB while 12 KiB arrived"));
+        assert!(line(Direction::Download, 12, 11).contains("received 11 KiB of 12 KiB sent"));
+        assert!(line(Direction::Download, 11, 12).contains("received 12 KiB while 11 KiB were sent"));
+    }
 
     #[test]
     fn what_only_the_other_end_of_a_broken_test_knows_is_not_stated() {

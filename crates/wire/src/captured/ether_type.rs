@@ -2,7 +2,7 @@
 
 use super::around::{Around, Layer};
 use super::view::{View, long, word};
-use super::{Stop, Unread, link_layer};
+use super::{Stop, UnreadHeader, link_layer};
 
 pub(super) const IPV4: u16 = 0x0800;
 pub(super) const IPV6: u16 = 0x86DD;
@@ -59,7 +59,7 @@ pub(super) fn step<'p>(kind: u16, view: View<'p>, around: &mut Around) -> Result
         VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN => vlan(view, around),
         MPLS | MPLS_MULTICAST => labels(view, around),
         PPPOE_SESSION => session(view, around),
-        LLC => logical_link(view),
+        LLC => read_llc(view),
         SERVICE_INSTANCE => {
             around.add(Layer::ServiceInstance, long(view.head::<4>()?, 0) & 0x00FF_FFFF);
             Ok((ETHERNET, view.after(4)?))
@@ -69,10 +69,10 @@ pub(super) fn step<'p>(kind: u16, view: View<'p>, around: &mut Around) -> Result
         VIRTUAL_NETWORK | REDUNDANCY => Ok((word(view.head::<6>()?, 4), view.after(6)?)),
         REDIRECTED if view.version()? == 4 => Ok((IPV4, view)),
         REDIRECTED => Ok((IPV4, view.after(4)?)),
-        WIRELESS..=LAST_WIRELESS => link_layer::wireless(view),
+        WIRELESS..=LAST_WIRELESS => link_layer::read_wireless(view),
         ENCRYPTED => Err(Stop::Encrypted),
         _ if carries_no_ip(kind) => Err(Stop::Other),
-        _ => Err(Stop::Unread(Unread::EtherType(kind))),
+        _ => Err(Stop::Unread(UnreadHeader::EtherType(kind))),
     }
 }
 
@@ -93,7 +93,7 @@ fn carries_no_ip(kind: u16) -> bool {
 }
 
 /// Reads the header of IEEE 802.2, with the number of a protocol (RFC 1042) or that of IP.
-fn logical_link(view: View) -> Result<(u16, View), Stop> {
+fn read_llc(view: View) -> Result<(u16, View), Stop> {
     match *view.head::<3>()? {
         [0xAA, 0xAA, 0x03] => {
             let head = view.head::<8>()?;

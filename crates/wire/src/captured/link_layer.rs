@@ -58,12 +58,12 @@ pub(super) fn open(link: LinkType, frame: View) -> Result<(u16, View), Stop> {
         51 => ether_type::session(frame, &mut Around::default()),
         // Cisco's HDLC: address and control.
         104 => Ok((word(frame.head::<4>()?, 2), frame.after(4)?)),
-        105 => wireless(frame),
+        105 => read_wireless(frame),
         // pf's log, whose header is padded to a multiple of four bytes.
         117 => Ok((BY_VERSION, frame.after(usize::from(frame.head::<1>()?[0]).next_multiple_of(4))?)),
-        127 => wireless(frame.after(usize::from(little(frame.head::<4>()?, 2)))?),
+        127 => read_wireless(frame.after(usize::from(little_endian(frame.head::<4>()?, 2)))?),
         113 => Ok((word(frame.head::<COOKED>()?, 14), frame.after(COOKED)?)),
-        239 => netfilter(frame),
+        239 => read_nflog(frame),
         // Hilscher's netANALYZER.
         240 => ether_type::frame(frame.after(4)?),
         // IP over InfiniBand: a global routing header.
@@ -89,7 +89,7 @@ pub(super) fn point_to_point(frame: View) -> Result<(u16, View), Stop> {
 }
 
 /// Reads the header of a data frame of IEEE 802.11 (9.3.2.1), up to that of IEEE 802.2.
-pub(super) fn wireless(frame: View) -> Result<(u16, View), Stop> {
+pub(super) fn read_wireless(frame: View) -> Result<(u16, View), Stop> {
     const DATA: u8 = 2;
     const HAS_QOS: u8 = 0x80;
     const HAS_NO_DATA: u8 = 0x40;
@@ -113,7 +113,7 @@ pub(super) fn wireless(frame: View) -> Result<(u16, View), Stop> {
 }
 
 /// Finds the packet among the attributes of Linux's netfilter (NFLOG), in the order of the host that captured.
-fn netfilter(frame: View) -> Result<(u16, View), Stop> {
+fn read_nflog(frame: View) -> Result<(u16, View), Stop> {
     const PAYLOAD: u16 = 9;
     const MAX_ATTRIBUTES: usize = 32;
     let mut rest = frame.after(4)?;
@@ -122,7 +122,7 @@ fn netfilter(frame: View) -> Result<(u16, View), Stop> {
         // No attribute but the packet is longer than 255 bytes, and no type is.
         let is_little = head[3] == 0;
         let [length, kind] =
-            if is_little { [little(head, 0), little(head, 2)] } else { [word(head, 0), word(head, 2)] };
+            if is_little { [little_endian(head, 0), little_endian(head, 2)] } else { [word(head, 0), word(head, 2)] };
         if kind == PAYLOAD {
             return Ok((BY_VERSION, rest.after(4)?));
         }
@@ -132,7 +132,7 @@ fn netfilter(frame: View) -> Result<(u16, View), Stop> {
 }
 
 /// Returns the 16 bits at this offset of a header, the lower ones first.
-fn little(header: &[u8], at: usize) -> u16 {
+fn little_endian(header: &[u8], at: usize) -> u16 {
     word(header, at).swap_bytes()
 }
 

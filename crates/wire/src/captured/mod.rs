@@ -27,7 +27,7 @@ pub use link_layer::is_known;
 pub use link_type::LinkType;
 pub use redact::{Pseudonyms, redact};
 pub use segment::{Segment, SegmentOptions, flags};
-pub use unread::Unread;
+pub use unread::UnreadHeader;
 
 /// Packets in packets that are followed.
 const MAX_LAYERS: usize = 8;
@@ -40,7 +40,7 @@ pub enum Captured {
     /// A datagram of UDP that is no tunnel's.
     Udp,
     /// Headers around it that are not understood: it may be a segment of TCP.
-    Unread(Unread),
+    Unread(UnreadHeader),
     /// Anything else: other protocols, an unknown link type, more layers than are followed.
     Other,
     /// A fragment other than the first, so without a transport's header.
@@ -111,7 +111,7 @@ fn find_segment(link: LinkType, frame: View, found: &mut Captured) -> Result<(),
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
     Udp,
-    Unread(Unread),
+    Unread(UnreadHeader),
     Other,
     LaterFragment,
     FirstFragment,

@@ -3,7 +3,7 @@
 use super::around::{Around, Layer};
 use super::ip::IpPacket;
 use super::view::{View, long, word};
-use super::{Stop, Unread, ether_type};
+use super::{Stop, UnreadHeader, ether_type};
 use crate::headers::UDP;
 
 const IPV4: u8 = 4;
@@ -37,7 +37,7 @@ pub(super) fn open<'p>(packet: &IpPacket<'p>, around: &mut Around) -> Result<(u1
         }
         GRE => gre(packet.payload, around),
         UDP => in_datagram(packet.payload, around),
-        protocol @ (55 | 94 | 97 | 98 | 108 | 115 | 137) => Err(Stop::Unread(Unread::Protocol(protocol))),
+        protocol @ (55 | 94 | 97 | 98 | 108 | 115 | 137) => Err(Stop::Unread(UnreadHeader::Protocol(protocol))),
         _ => Err(Stop::Other),
     }
 }
@@ -53,7 +53,7 @@ fn gre<'p>(tunnel: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Sto
     let flags = word(header, 0);
     let kind = word(header, 2);
     if flags & (ROUTING | VERSION) != 0 {
-        return Err(Stop::Unread(Unread::EtherType(kind)));
+        return Err(Stop::Unread(UnreadHeader::EtherType(kind)));
     }
     let mut rest = tunnel.after(if flags & CHECKSUM == 0 { 4 } else { 8 })?;
     let mut key = 0;
@@ -81,9 +81,9 @@ fn in_datagram<'p>(datagram: View<'p>, around: &mut Around) -> Result<(u16, View
         GENEVE => geneve(tunnel, around),
         GTP => gtp(tunnel, around),
         GRE_IN_UDP => gre(tunnel, around),
-        CAPWAP => access_point(tunnel),
-        AYIYA => anything(tunnel, around),
-        port @ (1701 | 3544 | 4341 | 4790 | 6635) => Err(Stop::Unread(Unread::Port(port))),
+        CAPWAP => read_capwap(tunnel),
+        AYIYA => read_ayiya(tunnel, around),
+        port @ (1701 | 3544 | 4341 | 4790 | 6635) => Err(Stop::Unread(UnreadHeader::Port(port))),
         _ => Err(Stop::Udp),
     }
 }
@@ -95,7 +95,7 @@ pub(super) fn tunnel_port(header: &[u8]) -> u16 {
 }
 
 /// Reads the header of CAPWAP's data (RFC 5415, 4.3), whose first byte says whether DTLS hides it.
-fn access_point(tunnel: View<'_>) -> Result<(u16, View<'_>), Stop> {
+fn read_capwap(tunnel: View<'_>) -> Result<(u16, View<'_>), Stop> {
     const PLAIN: u8 = 0;
     const DTLS: u8 = 1;
     const IS_WIRELESS: u8 = 0x01;
@@ -116,7 +116,7 @@ fn access_point(tunnel: View<'_>) -> Result<(u16, View<'_>), Stop> {
 }
 
 /// Reads the header of "anything in anything" (draft-massar-v6ops-ayiya-02, 4), with an identity and a signature.
-fn anything<'p>(tunnel: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop> {
+fn read_ayiya<'p>(tunnel: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop> {
     const FORWARD: u8 = 1;
     let [identity, signature, operation, next] = *head_of::<4>(tunnel)?;
     if operation & 0x0F != FORWARD || !matches!(next, IPV4 | IPV6) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A header that a packet of IP may follow, and that is not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Unread {
+pub enum UnreadHeader {
     /// A type of Ethernet or of GRE.
     EtherType(u16),
     /// A protocol of IP that carries packets or frames.
@@ -13,7 +13,7 @@ pub enum Unread {
     Port(u16),
 }
 
-impl Unread {
+impl UnreadHeader {
     /// Returns its name; `None` for one that is not known.
     fn name(self) -> Option<&'static str> {
         Some(match self {
@@ -40,7 +40,7 @@ impl Unread {
     }
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for UnreadHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = match self {
             Self::EtherType(kind) => format!("Ethernet type {kind:#06x}"),

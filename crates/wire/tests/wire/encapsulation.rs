@@ -137,7 +137,7 @@ fn the_same_segment_is_found_behind_every_link() {
 }
 
 /// The header of a data frame of 802.11, from a station to an access point, and that of LLC/SNAP.
-fn wireless(kind: u8, flags: u8, rest: &[u8]) -> Vec<u8> {
+pub(crate) fn wireless(kind: u8, flags: u8, rest: &[u8]) -> Vec<u8> {
     [&[kind, flags, 0, 0], &[2; 18][..], &[0, 0], rest, &SNAP, &plain()].concat()
 }
 

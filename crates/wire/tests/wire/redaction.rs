@@ -6,7 +6,7 @@ use etherparse::Ipv4HeaderSlice;
 use fullpipe_wire::{Captured, LinkType, Pseudonyms, Segment, read_captured, redact};
 use proptest::prelude::*;
 
-use crate::encapsulation::{ethernet, plain, tcp, udp, v4, v6};
+use crate::encapsulation::{ethernet, plain, tcp, udp, v4, v6, wireless};
 
 /// Inverts every bit of an address.
 struct Inverted;
@@ -66,7 +66,7 @@ proptest! {
     /// Whatever the bytes are: what is read as a segment is one when it is redacted, and nothing else is written.
     #[test]
     fn damaged_packets_are_redacted_or_left_out(
-        number in 0_usize..6,
+        number in 0_usize..10,
         edits in prop::collection::vec((0_usize..160, any::<u8>()), 0..6),
         cut in 0_usize..60,
     ) {
@@ -81,7 +81,15 @@ proptest! {
             ethernet(0x0800, &v4(17, &udp(2152, &[&extended, &plain()[..]].concat()))),
             ethernet(0x86DD, &v6(17, &udp(6081, &[&[1, 0, 0x65, 0x58, 0, 0, 9, 0, 1, 1, 1, 0], &inner[..]].concat()))),
         ];
-        let mut packet = packets[number].clone();
+        let identity = [&[0x41, 0x52, 0x11, 41, 0, 0, 0, 0], &[9; 36][..], &v6(6, &tcp())].concat();
+        let station = wireless(0x88, 0x83, &[2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0]);
+        let rarer = [
+            ethernet(60, &[&[0xAA, 0xAA, 3, 0, 0, 0, 8, 0], &plain()[..]].concat()),
+            ethernet(0x88E7, &[&[0, 0, 0, 9], &ethernet(0x893F, &[&[0, 1, 0, 2, 0, 0, 8, 0], &plain()[..]].concat())[..]].concat()),
+            ethernet(0x0800, &v4(17, &udp(5247, &[&[0, 0x18, 3, 0x10, 0, 0, 0, 0, 3, 1, 2, 3], &station[..]].concat()))),
+            ethernet(0x0800, &v4(17, &udp(5072, &identity))),
+        ];
+        let mut packet = packets.iter().chain(&rarer).nth(number).unwrap().clone();
         let original = packet.len();
         for (at, byte) in edits {
             let length = packet.len();
