@@ -30,7 +30,7 @@ use super::registry::AcceptedStream;
 use super::stream_listener::ExpectedStreams;
 use super::udp::answer_hello;
 use super::{POLL_INTERVAL, Server, ServerEvent, TestFailure, random_nonce};
-use crate::client::Connected;
+use crate::client::{Connected, segment_size};
 use crate::machine::{self, Before};
 use crate::progress::{Finished, Progress, role};
 use crate::results::{as_stated, results_of, stream_summaries, total};
@@ -397,6 +397,8 @@ impl Test {
         });
         self.sockets = found.collect();
         self.monitor = Monitor::new(self.server.bounds(self.bytes_per_write(), data_connections(&self.request)));
+        let mss =
+            lanes.first().and_then(|lane| segment_size(&lane.channel)).or_else(|| segment_size(self.control.tcp()));
         // Only fullpipe clients get samples of the processors and the device, so others do not cost a thread.
         let before = self.session.takes_reports().then(|| Before::now(self.client.ip(), None));
         match self.begin(lanes, self.plan(base_rtt)) {
@@ -405,7 +407,7 @@ impl Test {
                 self.progress = Some(Progress::new(transfer, machine, self.local_request(), ways));
                 self.report_host();
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
-                let connected = Connected::of(&asked, &self.cookie, self.control.tcp(), &self.sockets);
+                let connected = Connected::of(&asked, &self.cookie, mss, &self.sockets);
                 self.output =
                     self.is_output_wanted().then(|| OutputBuffer::new(self.server.printer, self.client, &connected));
                 self.server.report(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
