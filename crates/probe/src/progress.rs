@@ -521,7 +521,8 @@ mod tests {
         let without_acknowledgement = |rate| {
             let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let _unread = listener.accept().unwrap();
-            let request = Request { bytes: Some(ByteCount::from_gib(1)), rate, ..Request::default() };
+            let block = ByteCount::new(1_000);
+            let request = Request { bytes: Some(ByteCount::from_mib(1024)), block, rate, ..Request::default() };
             let lane = Lane { channel: Channel::Tcp(sender), role: Role::Sender };
             let transfer = Transfer::start(vec![lane], TransferPlan::of(&request, None)).unwrap();
             let mut progress = Progress::new(transfer, None, request, vec![Direction::Upload]);

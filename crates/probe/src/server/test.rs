@@ -435,9 +435,11 @@ impl Test {
     }
 
     fn plan(&self, base_rtt: Option<Span>) -> TransferPlan {
-        // fullpipe clients count bytes, all others whole blocks.
+        // fullpipe clients count bytes, all others whole blocks, and expect a sender that does as iperf3 does.
         let whole_blocks = !self.session.parameters().is_some_and(Parameters::speaks_fullpipe);
-        TransferPlan { samples: self.kept_samples(), whole_blocks, ..TransferPlan::of(&self.request, base_rtt) }
+        let plan = TransferPlan::of(&self.request, base_rtt);
+        let catches_up_at_once = whole_blocks || plan.catches_up_at_once;
+        TransferPlan { samples: self.kept_samples(), whole_blocks, catches_up_at_once, ..plan }
     }
 
     /// Returns the number of samples to keep: a share of [`SHARED_SAMPLES`], but enough for the report and the

@@ -195,10 +195,10 @@ fn gain(forecast: Forecast, present: BitRate) -> String {
     format!(": {rate} predicted{interval}{times}")
 }
 
-/// Returns the commands of a remedy for the end that is not `here`.
+/// Returns the commands of a remedy that change the end that is not `here`, without those that change the load.
 pub fn commands_elsewhere(remedy: &Remedy, here: At) -> Vec<&str> {
     let mark = if here == At::Sender { "# receiver" } else { "# sender" };
-    let commands = remedy.commands.apply.iter();
+    let commands = remedy.commands.apply.iter().filter(|command| !command.starts_with("fullpipe measure "));
     commands.filter_map(|command| command.strip_suffix(mark)).map(str::trim_end).collect()
 }
 
