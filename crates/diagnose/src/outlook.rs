@@ -68,9 +68,18 @@ impl<'a> Outlook<'a> {
         }
         let low = if self.certain { prediction.low } else { prediction.low.min(self.present.scaled(USUAL_VARIATION)) };
         // A policer may let more pass than a sender that it holds down has shown.
-        let as_stated = self.predict_over(self.evidence.bandwidth, changes).high;
-        let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high.max(as_stated) };
+        let as_stated = self.predict_over(self.evidence.bandwidth, changes);
+        let high = self.most_likely(&prediction, changes).max(self.most_likely(&as_stated, changes));
+        let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high };
         Some(if self.knows_the_capacity() { forecast } else { self.without_capacity(forecast, changes) })
+    }
+
+    /// Returns the top of the interval of a prediction, but no more than the link carries if that is the limit. The share
+    /// of the link that BBR uses is itself an estimate.
+    fn most_likely(&self, prediction: &Prediction, changes: &[Change]) -> BitRate {
+        let is_full = prediction.limit == Limit::Capacity
+            && control(&self.request_with(changes), &self.sender) != CongestionControl::Bbr;
+        if is_full { prediction.high.min(prediction.kernel_model) } else { prediction.high }
     }
 
     /// Returns the rate through a pair of relays, each [`USUAL_RELAY_RTT`] from its host, whose own windows limit

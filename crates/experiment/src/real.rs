@@ -45,6 +45,11 @@ impl OwnPart {
         }
     }
 
+    /// Returns true if the remedy can be tried from this end alone.
+    pub fn is_for_here(&self) -> bool {
+        self.does_something && !self.needs_other_end
+    }
+
     /// Makes the changes, has the load as changed measured by `measure`, and unless `keep` is set puts back what was
     /// there, whatever came of the measurement. Also returns why something could not be put back.
     ///
@@ -89,10 +94,11 @@ impl OwnPart {
 /// Time that the journal states for the changes to wait; nothing runs that would take them back by itself.
 const WAITS: Span = Span::from_secs(3600);
 
-/// Lets what was applied stay or takes it back; what could not be done, and why.
+/// Lets what was applied as `id` stay or takes it back; returns what could not be done, and why. What another program
+/// has settled meanwhile is left alone, as is a change of its own that waits.
 fn settle(journal: &Path, id: &str, stays: bool) -> Option<String> {
     let settled = JournalDir::open(journal, System::of_this_host()).and_then(|journal_dir| {
-        if stays {
+        if stays && journal_dir.is_pending(id)? {
             journal_dir.confirm().map(|()| HostUndone::default())
         } else {
             journal_dir.undo_unless_confirmed(id)

@@ -241,9 +241,8 @@ impl Parameters {
     }
 
     /// Returns the client's request for the fields that iperf3 has no key for, without those of the client's own end.
-    /// A client of iperf3 expects a sender that does as iperf3 does.
     fn beyond_iperf3(&self) -> Request {
-        let usual = Request { catches_up_at_once: true, ..Request::default() };
+        let usual = Request::default();
         Request {
             far_processor: None,
             near_device: false,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -54,6 +55,11 @@ const MAX_SILENCE: Span = Span::from_secs(120);
 /// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Payload bytes of a segment of the control connection of a test over TCP: with headers they fit into the smallest MTU
+/// of IPv6 (RFC 8200, section 5). Reports and results are longer than a packet, and over a path that swallows large
+/// packets the byte that ends the test would wait behind them for ever.
+const CONTROL_SEGMENT: u32 = 1220;
+
 /// MTU that is assumed when a window is turned into a buffer before there is a connection.
 const COMMON_MTU: ByteCount = ByteCount::new(1500);
 
@@ -93,20 +99,16 @@ pub struct Connected {
     pub request: Request,
     /// Cookie that identifies the test at both ends.
     pub cookie: String,
-    /// Maximum segment size of the control connection, if the kernel reports it.
+    /// Maximum segment size of the path, if the kernel reports it: that of the first data connection, or over UDP of
+    /// the control connection.
     pub mss: Option<ByteCount>,
     /// The data connections, in the order of the streams.
     pub sockets: Vec<SocketReadback>,
 }
 
 impl Connected {
-    pub(crate) fn of(request: &Request, cookie: &Cookie, control: &TcpStream, sockets: &[SocketReadback]) -> Self {
-        Self {
-            request: request.clone(),
-            cookie: cookie.to_string(),
-            mss: fullpipe_sys::tcp_info(control).ok().and_then(|info| info.snd_mss),
-            sockets: sockets.to_vec(),
-        }
+    pub(crate) fn of(request: &Request, cookie: &Cookie, mss: Option<ByteCount>, sockets: &[SocketReadback]) -> Self {
+        Self { request: request.clone(), cookie: cookie.to_string(), mss, sockets: sockets.to_vec() }
     }
 }
 
@@ -187,9 +189,10 @@ async fn run(
     let asked = request.clone();
     let (storage, request) = with_file(request, destination.file.as_deref())?;
     let request = with_buffer(&request, &settings);
-    let (control, prober) = unless_interrupted(interrupt, connect(destination)).await?;
+    let (control, prober) = unless_interrupted(interrupt, connect(destination, request.transport)).await?;
     let control = unless_interrupted(interrupt, encrypted(destination, control)).await?;
-    let request = with_block(request, control.tcp());
+    let mss = segment_size(control.tcp());
+    let request = with_block(request, mss);
     let address = control.tcp().peer_addr().map_err(ProbeError::io("read the server's address"))?;
     let handshake = fullpipe_sys::tcp_info(control.tcp()).ok().and_then(|info| info.rtt);
     if interrupt.load(Ordering::Relaxed) {
@@ -213,6 +216,7 @@ async fn run(
         setup: None,
         prober,
         placement: None,
+        mss,
         sockets: Vec::new(),
         syn_was_changed: false,
         channels: Vec::new(),
@@ -292,7 +296,7 @@ fn parameters(request: &Request, destination: &Destination, settings: &HostSetti
 /// Fills in the length of a block if none was asked for: over TCP a long one without a rate, and a short one at a rate,
 /// sent without delay, as otherwise it would wait for the acknowledgement of the one before; over UDP the payload of a
 /// packet of the path, from the segment size of the control connection, as iperf3 does.
-fn with_block(request: Request, control: &TcpStream) -> Request {
+fn with_block(request: Request, mss: Option<ByteCount>) -> Request {
     if request.block > ByteCount::ZERO {
         return request;
     }
@@ -302,11 +306,13 @@ fn with_block(request: Request, control: &TcpStream) -> Request {
             let block = rate.bytes_in(BURST).clamp(MIN_BLOCK, MAX_BLOCK);
             Request { block, no_delay: true, ..request }
         }
-        (Transport::Udp, _) => {
-            let mss = fullpipe_sys::tcp_info(control).ok().and_then(|info| info.snd_mss);
-            Request { block: mss.map_or(COMMON_DATAGRAM, |mss| mss.min(MAX_DATAGRAM)), ..request }
-        }
+        (Transport::Udp, _) => Request { block: mss.map_or(COMMON_DATAGRAM, |mss| mss.min(MAX_DATAGRAM)), ..request },
     }
+}
+
+/// Returns the maximum segment size of a connection, if the kernel reports it.
+pub(crate) fn segment_size(connection: impl AsFd) -> Option<ByteCount> {
+    fullpipe_sys::tcp_info(connection).ok()?.snd_mss
 }
 
 /// Returns the length of a block with which whole blocks exceed `bytes` by less than a byte each.
@@ -315,10 +321,10 @@ fn even_block(bytes: ByteCount) -> ByteCount {
     ByteCount::new(bytes.get().div_ceil(blocks).max(1))
 }
 
-async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>), ProbeError> {
+async fn connect(destination: &Destination, transport: Transport) -> Result<(TcpStream, Option<Prober>), ProbeError> {
     let found = destination.resolve()?;
     info!(host = %destination.host, addresses = ?found, "resolved the name of the server");
-    connect_to_any(destination, &found).await
+    connect_to_any(destination, &found, transport).await
 }
 
 /// Returns the control connection to the first of `addresses` that answers, and the echo requests to it.
@@ -328,6 +334,7 @@ async fn connect(destination: &Destination) -> Result<(TcpStream, Option<Prober>
 async fn connect_to_any(
     destination: &Destination,
     addresses: &[SocketAddr],
+    transport: Transport,
 ) -> Result<(TcpStream, Option<Prober>), ProbeError> {
     let (host, limit) = (&destination.host, destination.timeout());
     let call = |address| {
@@ -335,7 +342,7 @@ async fn connect_to_any(
         let prober = destination.prober(address);
         let (host, local) = (host.clone(), destination.local.clone());
         async move {
-            let connected = timeout(limit, connect_to(address, &local)).await;
+            let connected = timeout(limit, connect_to(address, &local, transport)).await;
             let control =
                 connected.map_err(|_| ProbeError::Silent { host: host.clone(), address, after: limit.into() });
             let control = control.and_then(|connected| connected.map_err(|cause| not_connected(host, address, cause)));
@@ -378,8 +385,13 @@ async fn encrypted(destination: &Destination, stream: TcpStream) -> Result<Contr
 }
 
 /// Opens the control connection from the address and the device that were asked for; the kernel chooses its port.
-async fn connect_to(address: SocketAddr, local: &Local) -> io::Result<TcpStream> {
+async fn connect_to(address: SocketAddr, local: &Local, transport: Transport) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Over UDP the segments of this connection tell what a packet of the path holds.
+    if transport == Transport::Tcp {
+        // Where the kernel refuses, segments are as long as the path's.
+        let _ = SockRef::from(&socket).set_tcp_mss(CONTROL_SEGMENT);
+    }
     if let Some(device) = &local.device {
         SockRef::from(&socket).bind_device(Some(device.as_bytes()))?;
     }
@@ -483,6 +495,8 @@ struct Session<'d> {
     setup: Option<Span>,
     prober: Option<Prober>,
     placement: Option<Placement>,
+    /// Maximum segment size of the path.
+    mss: Option<ByteCount>,
     sockets: Vec<SocketReadback>,
     /// Set if the first connection shows that a device on the way changed its SYN or SYN-ACK.
     syn_was_changed: bool,
@@ -622,6 +636,7 @@ impl Session<'_> {
                 read_back(&SockRef::from(&channel), index).map_err(ProbeError::io("read a socket's options"))?;
             if index == 0 {
                 let tcp = fullpipe_sys::tcp_info(&channel).ok();
+                self.mss = tcp.as_ref().and_then(|tcp| tcp.snd_mss).or(self.mss);
                 self.syn_was_changed =
                     tcp.is_some_and(|tcp| was_changed(&SocketReadback { handshake, ..found.clone() }, &tcp));
             }
@@ -688,7 +703,7 @@ impl Session<'_> {
     }
 
     fn connected(&self) -> Connected {
-        Connected::of(&self.request, &self.cookie, self.control.tcp(), &self.sockets)
+        Connected::of(&self.request, &self.cookie, self.mss, &self.sockets)
     }
 
     /// Reports the intervals that have passed, and ends the transfer when it is due.
@@ -816,7 +831,7 @@ mod tests {
 
     async fn connected(addresses: &[SocketAddr]) -> Result<SocketAddr, ProbeError> {
         let destination = Destination { host: "name".to_owned(), without_echoes: true, ..Destination::default() };
-        let (control, _) = connect_to_any(&destination, addresses).await?;
+        let (control, _) = connect_to_any(&destination, addresses, Transport::Tcp).await?;
         Ok(control.peer_addr().unwrap())
     }
 

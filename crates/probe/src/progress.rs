@@ -245,7 +245,9 @@ impl Progress {
     fn note_acknowledgements(&mut self, elapsed: Span) {
         if self.request.bytes.is_some() && self.ways.contains(&Direction::Upload) {
             let acknowledged = self.transfer.latest().iter().filter_map(|sample| sample.tcp.bytes_acked).sum();
-            if acknowledged > self.acknowledged.0 {
+            let is_quiet = elapsed.saturating_sub(self.acknowledged.1) >= Span::from_secs(1);
+            // At a low rate there may be nothing to acknowledge for long.
+            if acknowledged > self.acknowledged.0 || (is_quiet && self.transfer.is_drained()) {
                 self.acknowledged = (acknowledged, elapsed);
             }
         }
@@ -528,6 +530,30 @@ fn differences<T: Copy>(from: &[T], to: &[T], less: impl Fn(T, T) -> T) -> Vec<T
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_load::{Channel, Lane, TransferPlan};
+    use std::net::{TcpListener, TcpStream};
+
+    /// A test of a number of bytes at a very low rate once ended after two minutes without an acknowledgement.
+    #[test]
+    fn time_in_which_nothing_was_to_be_acknowledged_does_not_count() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let without_acknowledgement = |rate| {
+            let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let _unread = listener.accept().unwrap();
+            let block = ByteCount::new(1_000);
+            let request = Request { bytes: Some(ByteCount::from_mib(1024)), block, rate, ..Request::default() };
+            let lane = Lane { channel: Channel::Tcp(sender), role: Role::Sender };
+            let transfer = Transfer::start(vec![lane], TransferPlan::of(&request, None)).unwrap();
+            let mut progress = Progress::new(transfer, None, request, vec![Direction::Upload]);
+            while progress.origin().elapsed() < Duration::from_secs(3) {
+                progress.update();
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            progress.time_without_acknowledgement()
+        };
+        assert!(without_acknowledgement(Some(BitRate::from_bps(8))) < Span::from_millis(1_500));
+        assert!(without_acknowledgement(None) > Span::from_millis(2_000));
+    }
 
     #[test]
     fn late_updates_do_not_move_the_boundaries() {

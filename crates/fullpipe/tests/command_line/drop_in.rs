@@ -400,7 +400,6 @@ fn what_goes_wrong_is_said_as_iperf3_says_it() {
     let port = free_port().to_string();
     for arguments in [
         &["-c", "127.0.0.1", "-p", &port][..],
-        &["-c", "no-such-host.invalid"],
         &["-c", "127.0.0.1", "--no-such-flag"],
         &["-c", "127.0.0.1", "-Y"],
         &["-c", "127.0.0.1", "--bytes"],
@@ -415,6 +414,19 @@ fn what_goes_wrong_is_said_as_iperf3_says_it() {
         assert_eq!(first_error_line(&real), first_error_line(&ours), "{arguments:?}");
         assert!(ours.stdout.is_empty(), "{arguments:?}");
     }
+}
+
+/// The reason that iperf3 prints for such a name is the number of an error that some module of the resolver left
+/// (`libnss-mdns`: "Invalid argument").
+#[test]
+fn a_name_that_does_not_exist_is_reported_with_the_reason_of_the_resolver() {
+    require!(Iperf3);
+    let (real, ours) = both(&["-c", "no-such-host.invalid"]);
+    assert_eq!((real.status.code(), ours.status.code()), (Some(1), Some(1)));
+    let said = "iperf3: error - unable to connect to server: ";
+    assert!(first_error_line(&real).starts_with(said), "{}", first_error_line(&real));
+    assert_eq!(first_error_line(&ours), format!("{said}Name or service not known"));
+    assert!(ours.stdout.is_empty());
 }
 
 #[test]

@@ -30,7 +30,7 @@ use super::registry::AcceptedStream;
 use super::stream_listener::ExpectedStreams;
 use super::udp::answer_hello;
 use super::{POLL_INTERVAL, Server, ServerEvent, TestFailure, random_nonce};
-use crate::client::Connected;
+use crate::client::{Connected, segment_size};
 use crate::machine::{self, Before};
 use crate::progress::{Finished, Progress, role};
 use crate::results::{as_stated, results_of, stream_summaries, total};
@@ -434,6 +434,8 @@ impl Test {
         self.sockets = found.collect();
         let bounds = self.server.bounds(&self.request, data_connections(&self.request));
         self.monitor = Monitor::new(bounds, ways.iter().map(|way| role(*way)).collect());
+        let mss =
+            lanes.first().and_then(|lane| segment_size(&lane.channel)).or_else(|| segment_size(self.control.tcp()));
         // Only fullpipe clients get samples of the processors and the device, so others do not cost a thread.
         let before = self.session.takes_reports().then(|| Before::now(self.client.ip(), None));
         match self.begin(lanes, self.plan(base_rtt)) {
@@ -442,7 +444,7 @@ impl Test {
                 self.progress = Some(Progress::new(transfer, machine, self.local_request(), ways));
                 self.report_host();
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
-                let connected = Connected::of(&asked, &self.cookie, self.control.tcp(), &self.sockets);
+                let connected = Connected::of(&asked, &self.cookie, mss, &self.sockets);
                 self.output =
                     self.is_output_wanted().then(|| OutputBuffer::new(self.server.printer, self.client, &connected));
                 self.server.report(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
@@ -470,10 +472,12 @@ impl Test {
     }
 
     fn plan(&self, base_rtt: Option<Span>) -> TransferPlan {
-        // fullpipe clients count bytes, all others whole blocks.
+        // fullpipe clients count bytes, all others whole blocks, and expect a sender that does as iperf3 does.
         let whole_blocks = !self.session.parameters().is_some_and(Parameters::speaks_fullpipe);
         let plan = TransferPlan::of(&self.request, base_rtt);
-        TransferPlan { samples: self.kept_samples(), whole_blocks, bounds_unsent: true, ..plan }
+        let catches_up_at_once = whole_blocks || plan.catches_up_at_once;
+        let samples = self.kept_samples();
+        TransferPlan { samples, whole_blocks, catches_up_at_once, bounds_unsent: true, ..plan }
     }
 
     /// Returns the number of samples to keep: a share of [`SHARED_SAMPLES`], but enough for the report and the

@@ -102,9 +102,15 @@ fn ceilings(verdict: &Verdict) -> String {
     let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
     for (kind, rate) in ceilings {
         let mark = if kind == verdict.kind { " the limit" } else { "" };
-        table.row([kind.name().to_owned(), rate.to_string(), bar(rate.as_f64(), full, BAR) + mark]);
+        table.row([kind.name().to_owned(), at_most_a_terabit(rate), bar(rate.as_f64(), full, BAR) + mark]);
     }
     table.render(4, str::to_owned)
+}
+
+/// Returns a ceiling; one above every network, as that of a window over loopback, without its figure.
+fn at_most_a_terabit(rate: BitRate) -> String {
+    let terabit = BitRate::from_mbps(1_000_000);
+    if rate > terabit { format!("above {terabit}") } else { rate.to_string() }
 }
 
 /// Returns the end from which the limit was seen, and the facts that the other end would add.
@@ -208,19 +214,11 @@ pub(crate) fn shorter(time: CommandTimeForecast) -> String {
     format!("; the command {} → {} ({faster:.1}× as fast)", rounded(time.measured), rounded(time.predicted))
 }
 
-/// Returns the changes for the other end, which this one cannot make.
-pub fn elsewhere(remedy: &Remedy, here: At, style: Style) -> String {
-    let end = if here == At::Sender { "receiver" } else { "sender" };
-    let mark = format!("# {end}");
-    let commands: Vec<&String> = remedy.commands.apply.iter().filter(|command| command.ends_with(&mark)).collect();
-    if commands.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("\n  At the other end, the {end}, run:\n");
-    for command in commands {
-        text += &format!("     {}\n", style.bold(command));
-    }
-    text
+/// Returns the commands of a remedy that change the end that is not `here`, without those that change the load.
+pub fn commands_elsewhere(remedy: &Remedy, here: At) -> Vec<&str> {
+    let mark = if here == At::Sender { "# receiver" } else { "# sender" };
+    let commands = remedy.commands.apply.iter().filter(|command| !command.starts_with("fullpipe measure "));
+    commands.filter_map(|command| command.strip_suffix(mark)).map(str::trim_end).collect()
 }
 
 /// A remedy that was carried out: predicted against measured, and whether it is still in place.

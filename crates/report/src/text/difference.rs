@@ -73,7 +73,8 @@ pub(crate) fn change(ratio: Ratio) -> String {
     match ratio.get() {
         factor if factor >= 1000.0 => "> 1000 ×".to_owned(),
         factor if factor >= 3.0 => format!("{factor:.1} ×"),
-        ratio => format!("{:+.1} %", (ratio - 1.0) * 100.0),
+        // The minus sign of charts.
+        ratio => format!("{:+.1} %", (ratio - 1.0) * 100.0).replace('-', "−"),
     }
 }
 

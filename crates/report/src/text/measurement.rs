@@ -12,6 +12,10 @@ use super::table::or_dash;
 /// Smallest delay of this host's echo requests that is reported: every host has some.
 const MIN_REPORTED_DELAY: Span = Span::from_millis(1);
 
+/// Smallest round-trip time of an idle network: loopback has less, and the fastest network cards have 10 µs or more
+/// with what the kernels of both hosts take.
+const MIN_NETWORK_RTT: Span = Span::from_micros(20);
+
 /// The head above [`interval_line`]s.
 pub fn interval_head(request: &Request, style: Style) -> String {
     let columns = match request.transport {
@@ -241,7 +245,9 @@ fn round_trips(rtt: &RttReport) -> String {
     if let Some(inflation) = rtt.inflation.filter(|inflation| inflation.added > Span::ZERO) {
         text += &format!(": +{}, {:.1} ×", round_trip(inflation.added), inflation.ratio.get());
     }
-    if let Some(responsiveness) = rtt.responsiveness {
+    // Within a host there is no network that it could speak of.
+    let is_of_a_network = rtt.idle.is_none_or(|idle| idle.median >= MIN_NETWORK_RTT);
+    if let Some(responsiveness) = rtt.responsiveness.filter(|_| is_of_a_network) {
         text += &format!("; {} RPM", thousands(responsiveness.per_minute));
     }
     let during = rtt.echoes.as_ref().map(|echoes| echoes.during).unwrap_or_default();

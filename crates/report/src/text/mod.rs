@@ -40,7 +40,7 @@ pub use archive::{archive, archive_check, archive_thinned, history, imported, st
 pub use calculation::{calculation, table};
 pub use capture::{capture, one_flow, own_capture, redacted};
 pub use copy::{copied, copy_progress};
-pub use diagnosis::{command_end, diagnosis, elsewhere, trial};
+pub use diagnosis::{command_end, commands_elsewhere, diagnosis, trial};
 pub use difference::{difference, pair_forecast};
 pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
 pub use grid::grid_report;

@@ -482,7 +482,7 @@ fn a_remedy_that_was_tried_is_drawn_before_and_after() {
 fn a_difference_that_was_not_shown_is_hollow() {
     let page = html(&[document(Content::Difference { difference: Box::new(archived::difference(12)) })]);
     assert_eq!(page.matches("centre hollow").count(), 2, "round trips and segments sent again");
-    assert!(page.contains("+9.8 %, -0.9 % to +10.6 %") && page.contains("Not comparable"), "{page}");
+    assert!(page.contains("+9.8 %, −0.9 % to +10.6 %") && page.contains("Not comparable"), "{page}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::Arguments;
 use crate::commands::capture::with_capture;
 use crate::commands::keep::KeepArguments;
 use crate::commands::load::Server;
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, USAGE};
 use crate::terminal::Terminal;
 
 /// Default duration of a measurement, as iperf3 has it.
@@ -50,9 +50,9 @@ pub(super) fn run(arguments: &Arguments, host: &Server, terminal: &Terminal) -> 
     let trial = match &arguments.apply {
         Some(wanted) if is_whole(&measurement) => {
             let remedy = chosen(&diagnosis.remedies, wanted);
-            let tried = remedy.and_then(|remedy| bench.tried(remedy, &request, &measurement, arguments));
-            match tried {
-                Ok(trial) => trial,
+            let load = (&request, &diagnosis.remedies[..]);
+            match remedy.and_then(|remedy| bench.tried(remedy, load, &measurement, arguments)) {
+                Ok(trial) => Some(trial),
                 Err(failure) => return Err(with_what_there_is(measurement, diagnosis, failure, out)),
             }
         }
@@ -84,21 +84,24 @@ impl Bench<'_> {
         Ok(measured?)
     }
 
-    /// Tries a remedy. Returns `None` if no part of it can be done here.
+    /// Tries a remedy.
+    ///
+    /// # Errors
+    /// Fails if it is for the other end as well, or for a person, and if the measurement fails.
     fn tried(
         &self,
         remedy: &Remedy,
-        request: &Request,
+        (request, remedies): (&Request, &[Remedy]),
         before: &Measurement,
         arguments: &Arguments,
-    ) -> Result<Option<Trial>, Failure> {
+    ) -> Result<Trial, Failure> {
         let (here, style) = (this_end(request), self.terminal.style());
-        let part = OwnPart::of(remedy, here, request, before.local.settings.as_ref());
+        let own = before.local.settings.as_ref();
+        let part = OwnPart::of(remedy, here, request, own);
         if part.needs_other_end {
-            self.terminal.result(&report::elsewhere(remedy, here, style));
-        }
-        if !part.does_something && part.needs_other_end {
-            return Ok(None);
+            let is_for_here = |other: &&Remedy| OwnPart::of(other, here, request, own).is_for_here();
+            let others: Vec<&str> = remedies.iter().filter(is_for_here).map(|other| other.id.as_str()).collect();
+            return Err(for_other_end(remedy, here, &self.destination.host, &others));
         }
         if !part.does_something {
             let message = format!("{} cannot be carried out here: it is for a person to do", remedy.id);
@@ -120,8 +123,24 @@ impl Bench<'_> {
             not_undone,
         };
         self.terminal.result(&report::trial(&trial, style));
-        Ok(Some(trial))
+        Ok(trial)
     }
+}
+
+/// Returns why a remedy that changes the other end cannot be tried from here, and how to go on; `others` can.
+fn for_other_end(remedy: &Remedy, here: At, host: &str, others: &[&str]) -> Failure {
+    let end = if here == At::Sender { "receiver" } else { "sender" };
+    let commands = report::commands_elsewhere(remedy, here).join("; ");
+    let done = if commands.is_empty() { "change it there".to_owned() } else { format!("run `{commands}` there") };
+    let instead = match others {
+        [] => String::new(),
+        others => format!(", or --apply {} here", others.join(" or ")),
+    };
+    let message = format!(
+        "{} changes the other end, the {end} {host}, which cannot be done from here: {done} and diagnose again{instead}",
+        remedy.id
+    );
+    Failure::new(LACKING, message)
 }
 
 /// The remedy of this number, counted from one, or of this name.

@@ -796,7 +796,7 @@ mod tests {
 
     #[test]
     fn without_flags_it_is_iperf3s_default() {
-        assert_eq!(request("-c host"), Request::default());
+        assert_eq!(request("-c host"), Request { catches_up_at_once: true, ..Request::default() });
         let udp = request("-c host -u");
         assert_eq!((udp.transport, udp.rate), (Transport::Udp, Some(BitRate::from_bps(1_048_576))));
         assert_eq!(udp.block, ByteCount::ZERO);
