@@ -22,7 +22,7 @@ mod common;
 mod connect;
 mod control;
 #[cfg(test)]
-mod corruption;
+mod corruption_tests;
 mod course;
 mod data_stream;
 mod far;
@@ -46,7 +46,7 @@ mod server;
 mod session;
 mod share;
 #[cfg(test)]
-mod slow;
+mod slow_tests;
 mod ssh;
 mod summary;
 mod tls;

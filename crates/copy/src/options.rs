@@ -286,11 +286,14 @@ impl CopyError {
             Self::NotThere { .. } => 3,
             // It is the other end that names it, which may be hostile.
             Self::Refused { code, .. } if (1..=3).contains(code) => *code,
-            Self::Refused { .. } => 1,
-            Self::Ssh(_) | Self::Server { .. } | Self::Protocol(_) | Self::Gone | Self::Silent(_) | Self::Io { .. } => {
-                1
-            }
             Self::Interrupted => 130,
+            Self::Refused { .. }
+            | Self::Ssh(_)
+            | Self::Server { .. }
+            | Self::Protocol(_)
+            | Self::Gone
+            | Self::Silent(_)
+            | Self::Io { .. } => 1,
         }
     }
 

@@ -159,7 +159,7 @@ struct Walk<'w> {
     folders: Vec<Option<Pending>>,
     /// The folder that is being read, which those in it share.
     reading: Option<Arc<EntryPath>>,
-    /// Entries up to now.
+    /// Entries that were listed up to now.
     count: usize,
     /// The paths of entries, and whether these are folders; absent if no other source can have one of the same.
     taken: Option<HashMap<PathHash, bool>>,
@@ -215,12 +215,13 @@ impl Walk<'_> {
     }
 
     fn visit(&mut self, index: usize, source: &Source, path: EntryPath) {
-        self.count += 1;
+        let entry = self.entry(index, source, &path);
+        self.count += usize::from(matches!(entry, Ok(Some(_))));
         if self.count > MAX_ENTRIES || self.names_memory > MAX_LIST.get() {
             self.is_complete = false;
             return self.list.too_long();
         }
-        match self.entry(index, source, &path) {
+        match entry {
             Ok(Some(kind @ EntryKind::Folder { .. })) => {
                 let attributes = self.attributes(source, &path);
                 self.push(&path);

@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use fullpipe_units::printable;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tracing::debug;
@@ -303,9 +304,11 @@ fn is_apply(line: &Line, wanted: &str) -> bool {
 }
 
 fn parse(line: &[u8]) -> Result<Line, String> {
-    let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let line: Line = serde_json::from_slice(line).map_err(|error| beginning(&error.to_string()))?;
     match &line {
-        Line::Change { setting, .. } if !setting.is_sane() => Err(format!("{setting} is no setting of the network")),
+        Line::Change { setting, .. } if !setting.is_sane() => {
+            Err(beginning(&format!("{setting} is no setting of the network")))
+        }
         Line::Change { setting, before, wanted }
             if ![before, wanted].iter().all(|text| setting.may_have(text.as_deref())) =>
         {
@@ -314,6 +317,14 @@ fn parse(line: &[u8]) -> Result<Line, String> {
         _ => Ok(line),
     }
 }
+
+/// Returns the beginning of a sentence that has words of a file.
+fn beginning(text: &str) -> String {
+    printable(text).chars().take(MAX_REASON).collect()
+}
+
+/// Characters of a reason at most.
+const MAX_REASON: usize = 300;
 
 fn text(line: &Line) -> io::Result<String> {
     Ok(serde_json::to_string(line).map_err(io::Error::other)? + "\n")
@@ -351,6 +362,14 @@ mod tests {
         }
         let other = Line::Change { setting: Setting::Sysctl("kernel.x".to_owned()), before: None, wanted: None };
         assert!(parse(super::text(&other).unwrap().trim_end().as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_long_word_of_a_journal_is_cut_in_the_sentence_about_it() {
+        let long = "x".repeat(1 << 20);
+        for line in [format!(r#"{{"{long}":1}}"#), format!(r#"{{"change":{{"setting":{{"sysctl":"{long}"}}}}}}"#)] {
+            assert!(parse(line.as_bytes()).unwrap_err().len() <= 300);
+        }
     }
 
     /// It was opened until somebody would write into it.

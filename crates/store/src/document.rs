@@ -111,6 +111,11 @@ fn begun(campaign: &str) -> Option<String> {
 pub(crate) const KINDS_OF_DOCUMENTS: [&str; 9] =
     ["measurement", "diagnosis", "experiment", "lab", "sweep", "sweep-plan", SWEEP_RUN, "foreign", "other"];
 
+/// Returns whether documents may be of this kind.
+pub(crate) fn is_kind(kind: &str) -> bool {
+    kind.split('/').next().is_some_and(|first| KINDS_OF_DOCUMENTS.contains(&first))
+}
+
 /// Returns the name of the variant in JSON, which is one of [`KINDS_OF_DOCUMENTS`].
 fn kind(document: &Document) -> String {
     let name = match document.content {

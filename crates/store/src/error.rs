@@ -1,4 +1,6 @@
+use crate::document::KINDS_OF_DOCUMENTS;
 use crate::engine::{EngineError, EngineErrorKind};
+use crate::text::clean;
 
 /// Error of an archive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -79,6 +81,10 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    pub(crate) fn unknown_kind(kind: &str) -> Self {
+        Self::UnknownKind { kind: clean(kind), known: KINDS_OF_DOCUMENTS.join(", ") }
+    }
+
     pub(crate) fn database(operation: &'static str, location: &impl ToString, error: EngineError) -> Self {
         let (location, EngineError { cause, kind }) = (location.to_string(), error);
         match kind {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::columns::{Reader, clamped, document_row, facts_row};
-use crate::document::{KINDS_OF_DOCUMENTS, NewDocument, SWEEP_RUN};
+use crate::document::{NewDocument, SWEEP_RUN, is_kind};
 use crate::engine::{Engine, EngineError, Row, Value, transaction};
 use crate::postgresql::Postgresql;
 use crate::sqlite::Sqlite;
@@ -134,7 +134,8 @@ impl Store {
             None => vec![vec![Value::Null]],
         };
         if kinds.is_empty() {
-            return self.none_of_kind(filter.kind.as_deref().unwrap_or_default());
+            let kind = filter.kind.as_deref().unwrap_or_default();
+            return if is_kind(kind) { Ok(Vec::new()) } else { Err(StoreError::unknown_kind(kind)) };
         }
         let (ids, values) = filter.ids(kinds.into_iter().flatten());
         let limit = filter.limit.map_or_else(String::new, |limit| format!(" LIMIT {limit}"));
@@ -154,16 +155,6 @@ impl Store {
             StoredDocument { facts: by_document.remove(&document.id).unwrap_or_default(), ..document }
         };
         Ok(documents.into_iter().map(with_facts).collect())
-    }
-
-    /// Returns that there are no documents of a kind.
-    ///
-    /// # Errors
-    /// Fails if there is no such kind.
-    fn none_of_kind(&self, kind: &str) -> Result<Vec<StoredDocument>, StoreError> {
-        let is_known = kind.split('/').next().is_some_and(|first| KINDS_OF_DOCUMENTS.contains(&first));
-        let unknown = || StoreError::UnknownKind { kind: printable(kind), known: KINDS_OF_DOCUMENTS.join(", ") };
-        if is_known { Ok(Vec::new()) } else { Err(unknown()) }
     }
 
     /// Returns the document with this identifier, or the only one whose identifier ends so.

@@ -94,7 +94,7 @@ impl Course {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fluid::{Cubic, Link, PATHS};
+    use crate::fluid_test::{Cubic, Link, PATHS};
 
     /// Connections under CUBIC, coupled or not.
     struct Streams {

@@ -135,7 +135,7 @@ impl DelayBound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fluid::{Cubic, Link, MSS};
+    use crate::fluid_test::{Cubic, Link, MSS};
     use std::collections::VecDeque;
 
     /// Rates, round-trip times and queues in Mbit/s, ms and BDP, and the share of packets lost without a queue.
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn next_to_one_that_fills_the_queue_they_keep_their_part() {
         // In longer queues BBR itself gives way: its window is two of its bandwidth-delay products.
-        for path in crate::fluid::PATHS.into_iter().filter(|(_, _, queue)| *queue <= 1.0) {
+        for path in crate::fluid_test::PATHS.into_iter().filter(|(_, _, queue)| *queue <= 1.0) {
             let mut link = Link::new(path);
             let mut connections = Bbr::on(&link, true);
             connections.run(&mut link, 10.0);

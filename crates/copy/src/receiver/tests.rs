@@ -664,3 +664,17 @@ fn folders_links_and_what_is_deleted() {
     assert!(sent.iter().any(|message| matches!(message, Message::Deleted { path } if path.as_bytes() == b"old")));
     assert_eq!(sent.last(), Some(&Message::Finished));
 }
+
+/// A list of files that never come took memory without an end.
+#[test]
+fn files_that_wait_take_a_bounded_memory_which_those_that_are_there_give_back() {
+    let bench = Bench::new(None);
+    lock(&bench.receiver.list).take_memory(MAX_LIST.get() - 2 * WAITING_FILE).unwrap();
+    // An empty file is there at once.
+    for index in 0..5 {
+        bench.file(&format!("empty-{index}"), 0).unwrap();
+    }
+    bench.file("waits", 9).unwrap();
+    let error = bench.file("too-many", 9).unwrap_err();
+    assert!(error.code() == 1 && error.to_string().contains("copy the folders one after the other"), "{error}");
+}

@@ -10,7 +10,6 @@ use std::io::Read;
 
 use flate2::read::MultiGzDecoder;
 use fullpipe_record::{Document, StoredDocument, StoredFacts};
-use fullpipe_units::printable;
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
@@ -85,7 +84,7 @@ fn read_text(bytes: &[u8], memory: usize, now: Timestamp) -> Result<Vec<NewDocum
 
 /// Returns the JSON values that follow one another, each with its bytes, of which each may take `memory`.
 fn values(bytes: &[u8], memory: usize) -> impl Iterator<Item = Result<(Value, &[u8]), String>> {
-    let not_json = |error| format!("it is not JSON: {}", printable(&serde_json::Error::to_string(&error)));
+    let not_json = |error| format!("it is not JSON: {}", clean(&serde_json::Error::to_string(&error)));
     let mut stream = Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -118,9 +117,9 @@ fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<NewDocument, 
 
 /// Returns the head of a document that a fullpipe printed.
 fn own(value: Value, now: Timestamp) -> Result<StoredDocument, String> {
-    let kind = value["kind"].as_str().map(printable).unwrap_or_default();
+    let kind = value["kind"].as_str().map(clean).unwrap_or_default();
     let document = Document::from_value(value)
-        .map_err(|error| format!("it is no document of fullpipe: {}", printable(&error.to_string())))?;
+        .map_err(|error| format!("it is no document of fullpipe: {}", clean(&error.to_string())))?;
     let head = document::head(&document, now);
     if head.facts.is_empty() && !head.kind.starts_with("sweep") {
         return Err(format!("a document of the kind {kind} has no measurement to keep"));
@@ -178,6 +177,18 @@ mod tests {
         assert_eq!(unpacked(&packed, 3 << 20).unwrap().len(), 3 << 20);
         let refused = unpacked(&packed, (3 << 20) - 1).unwrap_err();
         assert!(refused.starts_with("it has more than 2 MiB, decompressed"), "{refused}");
+    }
+
+    /// A word of a document stood whole in the sentence about it.
+    #[test]
+    fn a_long_word_of_a_document_is_cut_in_the_sentence_about_it() {
+        let long = "x".repeat(5_000_000);
+        for text in
+            [format!(r#"{{"schema":1,"kind":"{long}"}}"#), format!(r#"{{"schema":1,"kind":"path","path":"{long}"}}"#)]
+        {
+            let refused = read_import(text.as_bytes(), Timestamp::UNIX_EPOCH).unwrap_err();
+            assert!(refused.len() < 400, "{}", refused.len());
+        }
     }
 
     /// 40 MB of objects with one field each took 1.3 GB.

@@ -13,7 +13,7 @@ use fullpipe_testkit::random_bytes;
 use crate::address::at_port;
 use crate::bounds::Bounds;
 use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
-use crate::corruption::{LOOPBACK, receive, send};
+use crate::corruption_tests::{LOOPBACK, receive, send};
 
 /// Bytes that pass at first, behind the handshakes.
 const PASSED: usize = 1_000_000;
