@@ -1,9 +1,8 @@
-use fullpipe_units::Ratio;
+use fullpipe_units::{Ratio, median};
 
 use crate::NORMAL_975;
 use crate::changes::course::Course;
 use crate::changes::partition::{MIN_AT_END, cost_of_change};
-use crate::order_statistics::median;
 
 /// Least change, as a logarithm: 3 %.
 const MIN_STEP: f64 = 0.03;
@@ -33,7 +32,7 @@ pub(super) fn weakest(course: &Course, cuts: &[usize]) -> Option<usize> {
 /// Returns the size of the change at `cut`, between levels that reach from `from` and up to `to`, as a multiple of what
 /// it must be. `error` is the standard error of the mean of runs, times the root of their number.
 fn strength(course: &Course, [from, cut, to]: [usize; 3], error: f64) -> f64 {
-    let level = |values: &[f64]| median(values).unwrap_or(0.0);
+    let level = |values: &[f64]| median(values.to_vec()).unwrap_or(0.0);
     let step = level(&course.logs[cut..to]) - level(&course.logs[from..cut]);
     let [levels, beside] = steps(&course.calm[from..to], cut - from);
     let size = step.abs() / least_size(course);
