@@ -14,7 +14,7 @@ const MIN_DEVIATIONS: f64 = 0.75;
 const STANDS_OUT: f64 = 2.576;
 
 /// Places at which a change is tried.
-const MAX_TRIED: usize = 64;
+const MAX_TRIED: usize = 32;
 
 /// Degree of the polynomial that a smooth course through two levels is.
 const DEGREE: usize = 3;
@@ -72,12 +72,13 @@ struct Step {
 /// Returns the step at `cut` between two levels, and the one in a course that is otherwise a polynomial (least squares).
 fn steps(values: &[f64], cut: usize) -> [Step; 2] {
     let place = |index: usize| 2.0 * index as f64 / values.len() as f64 - 1.0;
-    let power = |degree: usize| (0..values.len()).map(|index| libm::pow(place(index), degree as f64)).collect();
+    let mut power = vec![1.0; values.len()];
     // Gram and Schmidt: each power without the lower ones, and the step without all of them.
     let mut smooth: Vec<Vec<f64>> = Vec::new();
-    for degree in 0..=DEGREE {
-        let next = without(power(degree), &smooth);
+    for _ in 0..=DEGREE {
+        let next = without(power.clone(), &smooth);
         smooth.push(next);
+        power.iter_mut().enumerate().for_each(|(index, power)| *power *= place(index));
     }
     [&smooth[..1], &smooth[..]].map(|others| {
         let step = without((0..values.len()).map(|index| f64::from(u8::from(index >= cut))).collect(), others);
