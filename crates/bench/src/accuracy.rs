@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use fullpipe_record::{Cause, Forecast, LegalVerdict, Limit, Prediction, Request, RttForecast, Steady, Writer};
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, Span, median};
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::{median, quantile};
+use crate::statistics::quantile;
 
 /// Prediction of an untouched path, and the transfer over it.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl Accuracy {
              at the 95th percentile ({:.0} % allowed)\n{} with chance in them are inside their interval; {} remedies \
              gave what they promised\n",
             self.deterministic.len(),
-            median(&self.deterministic).unwrap_or(0.0) * 100.0,
+            median(self.deterministic.clone()).unwrap_or(0.0) * 100.0,
             MEDIAN * 100.0,
             quantile(&self.deterministic, 0.95).unwrap_or(0.0) * 100.0,
             PERCENTILE_95 * 100.0,
@@ -180,7 +180,7 @@ impl Accuracy {
                 "bandwidth not stated: {} rates with a remedy are inside its interval, whose upper end is {:.1} × the \
                  path in the median",
                 self.unstated.text(),
-                median(&self.upper_ends).unwrap_or(0.0),
+                median(self.upper_ends.clone()).unwrap_or(0.0),
             );
         }
         for miss in &self.misses {

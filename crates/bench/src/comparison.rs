@@ -1,9 +1,10 @@
 //! Contestants in turn, round after round, and what comes out.
 
+use fullpipe_units::median;
 use serde::Serialize;
 
 use crate::process::RunError;
-use crate::statistics::{Ratio, median, quantile, ratio};
+use crate::statistics::{Ratio, quantile, ratio};
 
 /// A quantity that is measured in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -137,7 +138,7 @@ fn row(contestant: String, values: Vec<Option<f64>>, baseline: Option<&Vec<Optio
         pairs.filter(|(_, base)| *base > 0.0).map(|(value, base)| value / base).collect()
     };
     Row {
-        median: median(&known),
+        median: median(known.clone()),
         p90: quantile(&known, 0.9),
         largest: quantile(&known, 1.0),
         ratio: baseline.and_then(|baseline| ratio(&ratios(baseline))),

@@ -10,11 +10,11 @@ use fullpipe_link::{Direction, Edited, Train};
 use fullpipe_record::{
     Codel, Edit, Effects, Encapsulation, Framing, IpVersion, Jitter, PathDirection, Queueing, Reordering,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time, median};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::say;
-use crate::statistics::{median, quantile};
+use crate::statistics::quantile;
 
 /// The runs to make.
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ impl VirtualLink {
         for (name, path) in paths() {
             for train in TRAINS {
                 let rates: Vec<f64> = (0..self.rounds).map(|seed| rate(&path, train, seed.into()) / 1e6).collect();
-                let (Some(middle), Some(fastest)) = (median(&rates), quantile(&rates, 1.0)) else { continue };
+                let (Some(middle), Some(fastest)) = (median(rates.clone()), quantile(&rates, 1.0)) else { continue };
                 say(false, &format!("  {name:<28} trains of {train:>2}  {middle:8.2} {fastest:8.2}\n"));
             }
         }

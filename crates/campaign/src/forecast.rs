@@ -1,7 +1,7 @@
 //! The cost of a campaign before its end, by campaigns that are simulated over paths that may be this one.
 
 use fullpipe_record::{SweepCost, SweepForecast, SweepRun};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, median};
 
 use crate::cost::{run_cost, spent};
 use crate::judged::{Judged, observations};
@@ -43,7 +43,10 @@ impl Plan {
         let campaigns = (MAX_WORK / path.expected.len()).clamp(MIN_CAMPAIGNS, CAMPAIGNS);
         let costs: Vec<SweepCost> = (0..campaigns).map(|_| path.campaign(&mut random)).collect();
         Some(SweepForecast {
-            median: quantile(&costs, 0.5),
+            median: SweepCost {
+                bytes: median(costs.iter().map(|cost| cost.bytes).collect())?,
+                time: median(costs.iter().map(|cost| cost.time).collect())?,
+            },
             low: quantile(&costs, TAIL),
             high: quantile(&costs, 1.0 - TAIL),
         })

@@ -1,7 +1,7 @@
 //! Cells judged by the surface: the fastest, and the chance of each to come near it.
 
 use fullpipe_record::SweepRun;
-use fullpipe_stats::median;
+use fullpipe_units::median;
 
 use crate::grid::{Grid, Index};
 use crate::left_out::{Attempts, waiting};
@@ -194,7 +194,7 @@ fn counts(cells: usize, seen: &[Observation]) -> Vec<usize> {
 /// Returns the median of each cell's runs.
 fn typical(cells: usize, seen: &[Observation]) -> Vec<Option<f64>> {
     let of = |cell| seen.iter().filter(move |(of, _)| *of == cell).map(|(_, rate)| *rate);
-    (0..cells).map(|cell| median(&of(cell).collect::<Vec<f64>>())).collect()
+    (0..cells).map(|cell| median(of(cell).collect())).collect()
 }
 
 /// Returns the standard deviation of a run: the usual one, corrected by the cells that have several.

@@ -1,8 +1,7 @@
 //! Runs over one and the same path: references, and the round-trip time without load, show where it has changed.
 
 use fullpipe_record::{SweepCell, SweepRun};
-use fullpipe_stats::median;
-use fullpipe_units::Span;
+use fullpipe_units::{Span, median};
 
 use crate::left_out::Attempts;
 
@@ -129,7 +128,7 @@ impl References {
     }
 
     fn middle(&self) -> f64 {
-        median(&self.usual).unwrap_or_default()
+        median(self.usual.clone()).unwrap_or_default()
     }
 
     /// Returns true if another setting is so much faster that it is to be the reference.
@@ -174,7 +173,7 @@ struct RoundTrips {
 impl RoundTrips {
     fn follow(&mut self, number: usize, rtt: Option<Span>) -> Option<usize> {
         let rtt = rtt?;
-        let usual = fullpipe_units::median(self.usual.clone()).unwrap_or(rtt);
+        let usual = median(self.usual.clone()).unwrap_or(rtt);
         let difference = rtt.saturating_sub(usual).max(usual.saturating_sub(rtt));
         if difference <= RTT_TOLERANCE.max(usual / 10) {
             self.differing.clear();

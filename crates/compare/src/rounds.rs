@@ -3,7 +3,7 @@
 use fullpipe_experiment::Interrupt;
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{ProgramPrediction, ProgramRow, ProgramRun};
-use fullpipe_units::{BitRate, Ratio, Span, median, median_rate};
+use fullpipe_units::{BitRate, Ratio, Span, median};
 
 use crate::error::CompareError;
 use crate::participant::Participant;
@@ -58,7 +58,7 @@ impl Rounds<'_> {
 pub(crate) fn row(program: &str, prediction: Option<&ProgramPrediction>, runs: Vec<ProgramRun>) -> ProgramRow {
     let counted = || runs.iter().filter(|run| run.counts());
     let rates = || counted().filter_map(|run| run.goodput);
-    let rate_of = |of: fn(&ProgramRun) -> Option<BitRate>| median_rate(&counted().filter_map(of).collect::<Vec<_>>());
+    let rate_of = |of: fn(&ProgramRun) -> Option<BitRate>| median(counted().filter_map(of).collect());
     let goodput = rate_of(|run| run.goodput);
     let distance = |run: &ProgramRun| Some(run.goodput?.bps().abs_diff(goodput?.bps()));
     let typical = counted().filter(|run| run.goodput.is_some()).min_by_key(|run| distance(run));
@@ -92,10 +92,8 @@ fn use_of_cpu<'r>(
     runs: impl Iterator<Item = &'r ProgramRun>,
     cpu: impl Fn(&ProgramRun) -> Option<Span>,
 ) -> Option<Ratio> {
-    let share = |run: &ProgramRun| Some(Ratio::of(cpu(run)?.as_secs_f64(), run.took?.as_secs_f64()).get());
-    let mut shares: Vec<f64> = runs.filter_map(share).collect();
-    shares.sort_by(f64::total_cmp);
-    shares.get(shares.len() / 2).copied().map(Ratio::new)
+    let share = |run: &ProgramRun| Some(Ratio::of(cpu(run)?.as_secs_f64(), run.took?.as_secs_f64()));
+    median(runs.filter_map(share).collect())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use fullpipe_model::improvement::{LOSS_TOLERANT, can_tolerate_loss};
 use fullpipe_observe::{carries_data, last_data};
 use fullpipe_record::{Limit, Measurement, Progress, Request, Sample, TcpInfo, steady};
 use fullpipe_sim::{Plan, Simulation};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span, median};
 
 use crate::program::Program;
 use crate::transfer::{Limited, Predicted, request};
@@ -60,7 +60,8 @@ impl Simulated {
         };
         simulate_attended(&plan, (COUNT, jobs), (Course::INTERVAL, &attendant), interrupt, &mut keep).ok()?;
         all.sort_by_key(|(rate, _)| *rate);
-        let (median, of_transfer) = *all.get(all.len() / 2)?;
+        let (_, of_transfer) = *all.get(all.len() / 2)?;
+        let median = median(all.iter().map(|(rate, _)| *rate).collect())?;
         let fills = |(rate, _): &Limited| median >= rate.scaled(FILLED);
         let limit = own.filter(fills).map_or(of_transfer, |(_, limit)| limit);
         let range = FOUR_FIFTHS.map(|place| all[place].0);

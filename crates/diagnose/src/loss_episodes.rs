@@ -80,9 +80,7 @@ impl LossEpisodes {
     pub(crate) fn kept(&self, ramp: Span) -> Option<f64> {
         let later = || self.episodes.iter().filter(|episode| episode.from >= ramp);
         let kept = |episode: &Episode| Some(Ratio::of(episode.after? as f64, episode.before? as f64));
-        let mut all: Vec<f64> = later().filter_map(kept).map(Ratio::get).collect();
-        all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied().filter(|_| later().count() < MIN_EPISODES)
+        median(later().filter_map(kept).map(Ratio::get).collect()).filter(|_| later().count() < MIN_EPISODES)
     }
 
     /// Returns the cause of the losses after `ramp`, where they are enough to show it; of a policer, one is.

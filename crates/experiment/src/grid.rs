@@ -11,7 +11,7 @@ use fullpipe_record::{
 };
 use fullpipe_scenario::{Grid, GridBounds, Scenario, Step};
 use fullpipe_sim::{Plan, Simulation};
-use fullpipe_units::{Ratio, Span};
+use fullpipe_units::{Ratio, Span, median};
 
 use crate::duration::needed;
 use crate::error::ExperimentError;
@@ -187,7 +187,7 @@ fn ranked(cells: Vec<(Ratio, bool)>) -> Option<GridAccuracy> {
     let errors = Errors::of(cells.into_iter().map(|(accuracy, _)| accuracy.get()));
     Some(GridAccuracy {
         cells: errors.count(),
-        median: errors.quantile(0.5)?,
+        median: errors.median()?,
         p95: errors.quantile(0.95)?,
         inside: Ratio::of(inside as f64, f64::from(errors.count())),
     })
@@ -206,9 +206,9 @@ fn agreement(cells: &[GridCell], of: impl Fn(Ratio) -> bool) -> Option<GridAgree
     }));
     Some(GridAgreement {
         cells: rates.count(),
-        rate_median: rates.quantile(0.5)?,
+        rate_median: rates.median()?,
         rate_p90: rates.quantile(0.9)?,
-        retransmits_median: again.quantile(0.5)?,
+        retransmits_median: again.median()?,
         retransmits_p90: again.quantile(0.9)?,
     })
 }
@@ -225,6 +225,10 @@ impl Errors {
 
     fn count(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+
+    fn median(&self) -> Option<Ratio> {
+        median(self.0.clone()).map(Ratio::new)
     }
 
     /// By nearest rank.

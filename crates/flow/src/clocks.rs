@@ -189,11 +189,12 @@ fn delays(packets: &[Packet], sign: f64, rate: f64) -> Vec<f64> {
 /// Returns the figures of delays in ascending order above the least.
 fn figures(delays: &[f64]) -> Option<OneWayDelay> {
     let floor = delays.first().filter(|_| delays.len() >= MIN_DELAYS)?;
+    let middle = Span::from_secs_f64(median(delays.to_vec())? - floor);
     let quantile = |share: f64| {
         let place = ((share * delays.len() as f64).ceil() as usize).clamp(1, delays.len()) - 1;
         Span::from_secs_f64(delays[place] - floor)
     };
-    Some(OneWayDelay { packets: delays.len() as u64, median: quantile(0.5), p95: quantile(0.95), most: quantile(1.0) })
+    Some(OneWayDelay { packets: delays.len() as u64, median: middle, p95: quantile(0.95), most: quantile(1.0) })
 }
 
 #[cfg(test)]

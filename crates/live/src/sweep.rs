@@ -3,7 +3,7 @@
 use fullpipe_chart::shown;
 use fullpipe_probe::Snapshot;
 use fullpipe_record::{SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun};
-use fullpipe_units::{BitRate, Ratio, Span, median_rate};
+use fullpipe_units::{BitRate, Ratio, Span, median};
 use ratatui_core::layout::Size;
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span as Words};
@@ -120,7 +120,7 @@ impl SweepPage {
     /// Returns the rate of a setting that was measured; by runs before those that count, if there are no others.
     fn known(&self, of: &SweepEstimate) -> Option<BitRate> {
         let own = self.runs.iter().filter(|run| run.cell == of.cell).filter_map(|run| run.rate);
-        if of.runs > 0 { Some(of.rate) } else { median_rate(&own.collect::<Vec<_>>()) }
+        if of.runs > 0 { Some(of.rate) } else { median(own.collect()) }
     }
 
     /// Draws a setting: its rate in percent of the fastest, or a dot if it was not measured.

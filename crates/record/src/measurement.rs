@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::net::{IpAddr, SocketAddr};
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -389,8 +389,8 @@ impl RttStats {
         samples.sort_unstable();
         let (&min, &max) = (samples.first()?, samples.last()?);
         let quantile = |q: f64| samples[((samples.len() - 1) as f64 * q).round() as usize];
-        let (median, p90, p99) = (quantile(0.5), quantile(0.9), quantile(0.99));
-        Some(Self { count: samples.len() as u64, min, median, p90, p99, max })
+        let (p90, p99) = (quantile(0.9), quantile(0.99));
+        Some(Self { count: samples.len() as u64, min, p90, p99, max, median: median(samples)? })
     }
 }
 

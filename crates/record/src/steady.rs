@@ -1,4 +1,4 @@
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, Span, median};
 
 use crate::{Progress, Sample, Steady};
 
@@ -75,7 +75,7 @@ pub fn least_rtt(samples: &[Sample]) -> Option<Span> {
 fn change_point(rates: &[(Span, BitRate)], end: Span, calm: Span) -> Option<Span> {
     let mut later: Vec<BitRate> = rates.iter().filter(|(at, _)| *at >= end / 2).map(|(_, rate)| *rate).collect();
     later.sort_unstable();
-    let median = *later.get(later.len() / 2)?;
+    let median = median(later.clone())?;
     let usual_peak = later[(later.len() - 1) * 9 / 10];
 
     let (mut change, _) = *rates.iter().find(|(_, rate)| *rate >= median.scaled(CHANGE_RATE))?;

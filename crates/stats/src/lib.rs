@@ -24,7 +24,6 @@ pub use detectable::{detectable, pairs_needed};
 pub use difference::{Conclusion, Difference, SAME_WITHIN, paired, unpaired};
 pub use magnitude::Magnitude;
 pub use order::{Order, pair_orders};
-pub use order_statistics::median;
 pub use within_run::{RateInterval, within_run};
 
 /// Standard deviation of single runs, as a share, below which none is assumed: runs that agree do so by chance, or as

@@ -2,7 +2,9 @@
 //! Methods, 3rd edition, 3.1 to 3.3). The largest ranks count alike (Policello and Hettmansperger, Journal of the
 //! American Statistical Association 71, 1976), so that one run that met a burst outweighs less.
 
-use crate::order_statistics::{Located, lower_tail, median_of_sorted};
+use fullpipe_units::median;
+
+use crate::order_statistics::{Located, lower_tail};
 
 /// Fewer differences have no interval at 95 %: the smallest probability of both tails is 2 ÷ 2ⁿ.
 pub(crate) const MIN_PAIRS: usize = 6;
@@ -25,7 +27,7 @@ fn with_ranks_up_to(cap: usize, differences: &[f64]) -> Option<Located> {
     let scores: Vec<usize> = (1..=differences.len()).map(|rank| rank.min(cap)).collect();
     let critical = critical(&scores)?;
     let mut averages = averages(differences);
-    let estimate = median_of_sorted(&averages)?;
+    let estimate = median(averages.clone())?;
     averages.dedup();
     let lowest = |differences: &[f64], averages: &[f64]| {
         let rejected = |index: usize| {

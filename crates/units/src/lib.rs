@@ -33,7 +33,7 @@ pub use bytes::{ByteCount, SegCount};
 pub use checked::{quantity, require};
 pub use counted::counted;
 pub use distance::Distance;
-pub use median::{median, median_rate};
+pub use median::{Midpoint, median};
 pub use parse::ParseError;
 pub use printable::{is_one_line, printable, printable_bytes, without_control_characters};
 pub use rate::BitRate;

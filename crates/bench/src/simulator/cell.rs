@@ -2,11 +2,10 @@
 
 use fullpipe_record::HostSettings;
 use fullpipe_sim::{Granularity, NotModelled, Plan, Simulation};
-use fullpipe_units::Ratio;
+use fullpipe_units::{Ratio, median};
 
 use super::course::{Course, medians};
 use super::recorded::RecordedCell;
-use crate::statistics::median;
 
 /// Simulated runs of a cell with random loss, among which the kernel's are ranked.
 const RANKED: u16 = 60;
@@ -68,9 +67,9 @@ impl Cell {
     pub(crate) fn distance(&self) -> Option<f64> {
         let from = |kernel: &Course| {
             let distances: Vec<f64> = self.simulated.iter().filter_map(|other| kernel.distance(other)).collect();
-            median(&distances)
+            median(distances)
         };
-        median(&self.kernel.iter().filter_map(from).collect::<Vec<_>>())
+        median(self.kernel.iter().filter_map(from).collect())
     }
 
     /// Returns the median distance of the kernel's runs from each other.
@@ -82,7 +81,7 @@ impl Cell {
                 .filter(move |(other, _)| *other != index)
                 .map(move |(_, second)| [first, second])
         });
-        median(&pairs.filter_map(|[first, second]| first.distance(second)).collect::<Vec<_>>())
+        median(pairs.filter_map(|[first, second]| first.distance(second)).collect())
     }
 
     /// Returns whether the simulated median lies between the kernel's runs, where there are enough of them to have a

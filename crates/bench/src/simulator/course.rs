@@ -1,8 +1,7 @@
 //! The figures by which two runs are compared, of the kernel or simulated alike.
 
 use fullpipe_record::Measurement;
-
-use crate::statistics::median;
+use fullpipe_units::median;
 
 /// One run: what arrived, what was sent again, and the congestion window by time.
 #[derive(Debug, Clone)]
@@ -48,7 +47,7 @@ impl Course {
 
 /// Returns the medians of goodput and of retransmissions.
 pub(crate) fn medians(courses: &[Course]) -> Option<[f64; 2]> {
-    let of = |figure: fn(&Course) -> f64| median(&courses.iter().map(figure).collect::<Vec<_>>());
+    let of = |figure: fn(&Course) -> f64| median(courses.iter().map(figure).collect());
     Some([of(|course| course.goodput)?, of(|course| course.retransmits)?])
 }
 

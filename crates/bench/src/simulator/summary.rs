@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::cell::{Cell, Figure, range};
 use super::course::{Course, medians};
 use super::ranks::{holm, rank, uniform_p};
-use crate::statistics::{median, quantile};
+use crate::statistics::quantile;
+use fullpipe_units::median;
 
 /// The heading of the lines of cells.
 pub(crate) const HEAD: &str = "cell                              goodput of the kernel, simulated (range), error | \
@@ -171,7 +172,7 @@ fn mean(values: &[f64]) -> f64 {
 
 /// Median and 90th percentile, in percent.
 fn percentiles(shares: &[f64]) -> [f64; 2] {
-    [median(shares), quantile(shares, 0.9)].map(|share| 100.0 * share.unwrap_or(f64::NAN))
+    [median(shares.to_vec()), quantile(shares, 0.9)].map(|share| 100.0 * share.unwrap_or(f64::NAN))
 }
 
 fn controls(cells: &[&Cell]) -> Vec<String> {

@@ -9,8 +9,9 @@ use clap::{Args, ValueEnum};
 use super::case::Case;
 use super::reader::{Reader, Run};
 use crate::process::RunError;
-use crate::statistics::{Ratio, median, ratio};
+use crate::statistics::{Ratio, ratio};
 use crate::{INTERRUPTED, LACKING, say};
+use fullpipe_units::median;
 
 /// The captures to read.
 #[derive(Debug, Args)]
@@ -101,7 +102,7 @@ impl Row {
 
     fn line(&self, ours: &Row) -> String {
         let name = self.reader.name();
-        let (Some(rate), None) = (median(&self.rates()), &self.failure) else {
+        let (Some(rate), None) = (median(self.rates()), &self.failure) else {
             return format!("  {name:<10}  {}\n", self.failure.as_deref().unwrap_or("no run"));
         };
         let gigabytes = rate * self.bytes as f64 / self.packets as f64 / 1e9;

@@ -1,3 +1,4 @@
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use fullpipe_record::{
@@ -5,7 +6,7 @@ use fullpipe_record::{
     LimitCount, Measurement, QuantityDifference,
 };
 use fullpipe_stats::{Conclusion, Difference, Magnitude, paired, unpaired, within_run};
-use fullpipe_units::{BitRate, SegCount, median};
+use fullpipe_units::{BitRate, Midpoint, SegCount, median};
 
 use super::figures::{Figures, broken};
 use super::sentence::sentence;
@@ -98,7 +99,7 @@ fn nothing() -> QuantityDifference<BitRate> {
 }
 
 /// Returns the difference of a quantity; `None` if a run lacks it.
-fn quantity<T: Magnitude + Ord>(
+fn quantity<T: Magnitude + Midpoint>(
     design: ComparisonDesign,
     runs: &[ComparedRun],
     of: impl Fn(&ComparedRun) -> Option<T>,
@@ -138,6 +139,16 @@ struct PlusOne(SegCount);
 impl Magnitude for PlusOne {
     fn magnitude(self) -> f64 {
         self.0.magnitude() + 1.0
+    }
+}
+
+impl Midpoint for PlusOne {
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
+
+    fn midpoint(self, other: Self) -> Self {
+        Self(self.0.midpoint(other.0))
     }
 }
 

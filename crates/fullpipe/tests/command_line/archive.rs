@@ -301,6 +301,20 @@ fn files_of_other_programs_are_imported_once() {
 }
 
 #[test]
+fn a_difference_of_other_programs_is_refused_by_their_name() {
+    let user = User::new();
+    let (tcp, flent) = (file("iperf3-tcp.json"), file("upload.flent.gz"));
+    let imported = user.json(&["store", "import", &tcp, &flent]);
+    let [first, second] = [0, 1].map(|index| imported["imported"][index]["ids"][0].as_str().unwrap().to_owned());
+    for (sides, program) in [([&first, &second], "iperf3"), ([&second, &first], "flent"), ([&tcp, &tcp], "iperf3")] {
+        let refused = user.run(&["diff", sides[0], sides[1]]);
+        let said = String::from_utf8_lossy(&refused.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert_says(&said, &[&format!("a result of {program}: documents of other programs cannot be compared")]);
+    }
+}
+
+#[test]
 fn an_import_says_that_it_takes_thinning_back() {
     let user = User::new();
     let tcp = file("iperf3-tcp.json");

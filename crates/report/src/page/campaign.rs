@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Quantity, Row, Rows, Series};
 use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted, median, median_rate};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted, median};
 
 use super::course::{level_changes, levels, mean_so_far, note};
 use super::{Section, published};
@@ -76,7 +76,7 @@ pub(super) fn repetitions(report: &SweepReport) -> Vec<(SweepCell, Vec<BitRate>)
 /// Returns the range of rates relative to their median.
 pub(super) fn spread(rates: &[BitRate]) -> Option<Ratio> {
     let (least, most) = (rates.iter().min()?, rates.iter().max()?);
-    Some(Ratio::of(most.as_f64() - least.as_f64(), median_rate(rates)?.as_f64()))
+    Some(Ratio::of(most.as_f64() - least.as_f64(), median(rates.to_vec())?.as_f64()))
 }
 
 /// Returns the same as a number, 0 where it is not known.
@@ -105,7 +105,7 @@ pub(super) fn repeated(report: &SweepReport) -> Option<Section> {
     }
     let mut rows = Rows::new("Runs of one setting", ["streams × window", "median, runs"]);
     for (cell, rates) in all {
-        let middle = median_rate(&rates).unwrap_or_default();
+        let middle = median(rates.clone()).unwrap_or_default();
         let row = Row::new(&cell.to_string(), &middle.to_string(), Hue::Blue);
         rows = rows.with(row.detail(&counted(rates.len(), "run")).dots(rates).dot(middle));
     }
@@ -121,11 +121,7 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<Section> {
     let repeated = repetitions(report);
     let spreads: Vec<(u64, Ratio)> =
         repeated.iter().filter_map(|(cell, rates)| Some((cell.streams.into(), spread(rates)?))).collect();
-    let typical = by_number(&spreads, |widths| {
-        let mut sorted = widths.to_vec();
-        sorted.sort_by(|one, other| one.get().total_cmp(&other.get()));
-        sorted[sorted.len() / 2]
-    });
+    let typical = by_number(&spreads, |widths| median(widths.to_vec()).unwrap_or(Ratio::ZERO));
     let (widest, most) = *typical.iter().max_by(|one, other| one.1.get().total_cmp(&other.1.get()))?;
     if typical.len() < MIN_NUMBERS || most.percent() < HARDLY {
         return None;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fullpipe_chart::{Change, Figures, Hue, Mark, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
-use fullpipe_units::{BitRate, Ratio, counted};
+use fullpipe_units::{BitRate, Ratio, counted, median};
 
 use super::course::rate;
 use super::published;
@@ -131,9 +131,8 @@ fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
 
 /// Returns the percentage within which half of the `differences` are, rounded up to a multiple of `unit`; `None` if
 /// there are none.
-fn half_within(mut differences: Vec<f64>, unit: f64) -> Option<f64> {
-    differences.sort_by(f64::total_cmp);
-    let middle = differences.get(differences.len() / 2)? * 100.0;
+fn half_within(differences: Vec<f64>, unit: f64) -> Option<f64> {
+    let middle = median(differences)? * 100.0;
     Some((middle / unit).ceil().max(1.0) * unit)
 }
 
@@ -160,10 +159,10 @@ fn rates(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
     let mut rows = Rows::new("Rates of the runs", ["step", "median, runs"]);
     for (report, step) in steps() {
         let runs = valid(step);
-        let Some(median) = fullpipe_units::median(runs.clone()) else { continue };
+        let Some(middle) = median(runs.clone()) else { continue };
         let name = format!("{} · {}", report.scenario, step.name);
         let detail = counted(runs.len(), "run");
-        let row = Row::new(&name, &median.to_string(), Hue::Blue).detail(&detail).dots(runs).dot(median);
+        let row = Row::new(&name, &middle.to_string(), Hue::Blue).detail(&detail).dots(runs).dot(middle);
         rows = rows.with(row.expected(step.prediction.kernel_model));
     }
     Some(Section::new("Runs of each step", "Small dots: runs. Large dot: median. Tick: predicted.", rows))

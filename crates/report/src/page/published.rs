@@ -2,7 +2,7 @@
 
 use fullpipe_chart::Figures;
 use fullpipe_record::{LabReport, ProgramRow, ProgramsReport, SweepReport};
-use fullpipe_units::{BitRate, Ratio, counted, median_rate};
+use fullpipe_units::{BitRate, Ratio, counted, median};
 
 use super::campaign::{counting, fastest_run, repetitions, spread};
 use super::{Section, figures};
@@ -87,11 +87,10 @@ fn spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
     [true, false].map(|on_slope| {
         let all = repetitions(report);
         let is_own =
-            |rates: &[BitRate]| median_rate(rates).is_some_and(|middle| (middle < best.scaled(SLOPE)) == on_slope);
+            |rates: &[BitRate]| median(rates.to_vec()).is_some_and(|middle| (middle < best.scaled(SLOPE)) == on_slope);
         let own = all.iter().filter(|(_, rates)| is_own(rates));
-        let mut widths: Vec<f64> = own.filter_map(|(_, rates)| spread(rates).map(Ratio::percent)).collect();
-        widths.sort_by(f64::total_cmp);
-        widths.get(widths.len() / 2).map_or_else(|| "not known".to_owned(), |middle| format!("{middle:.1} %"))
+        let widths: Vec<f64> = own.filter_map(|(_, rates)| spread(rates).map(Ratio::percent)).collect();
+        median(widths).map_or_else(|| "not known".to_owned(), |middle| format!("{middle:.1} %"))
     })
 }
 

@@ -5,7 +5,7 @@ use fullpipe_record::{
     Direction, SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepOrder,
     SweepPlan, SweepReport, SweepRun, SweepShape,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, counted, median_rate};
+use fullpipe_units::{BitRate, ByteCount, Span, counted, median};
 
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
@@ -104,7 +104,7 @@ pub fn sweep(report: &SweepReport, style: Style) -> String {
 pub(crate) fn rate_map(report: &SweepReport) -> HeatMap {
     let tile = |of: &SweepEstimate| {
         let own = own_rates(report, of.cell);
-        let (rate, note) = match (of.runs, median_rate(&own)) {
+        let (rate, note) = match (of.runs, median(own.clone())) {
             (0, None) => (of.rate, interval(of)),
             // The estimate is of the path as it is now, and knows nothing of runs that were made before.
             (0, Some(rate)) => (rate, format!("{} before those that count", counted(own.len(), "run"))),
@@ -168,7 +168,7 @@ pub(crate) fn named_settings(answer: &SweepAnswer) -> [(&'static str, &SweepEsti
 pub(crate) fn added_rtt(report: &SweepReport, of: &SweepEstimate) -> Option<Span> {
     let runs = report.runs.iter().filter(|run| run.cell == of.cell);
     let added = runs.filter_map(|run| Some(run.loaded_rtt?.saturating_sub(run.idle_rtt?)));
-    fullpipe_units::median(added.collect())
+    median(added.collect())
 }
 
 /// Returns the answers that the runs give, a sentence each.
@@ -328,9 +328,8 @@ fn yes(cause: Option<SweepDipCause>, of: SweepDipCause) -> &'static str {
 /// Returns the answer to the question if other streams take up what one leaves.
 fn of_streams(report: &SweepReport) -> Option<String> {
     let seen = report.runs.iter().filter_map(|run| run.together);
-    let mut quotients: Vec<f64> = seen.map(fullpipe_units::Ratio::get).collect();
-    quotients.sort_by(f64::total_cmp);
-    let middle = *quotients.get(quotients.len() / 2)?;
+    let quotients: Vec<f64> = seen.map(fullpipe_units::Ratio::get).collect();
+    let middle = median(quotients.clone())?;
     let meaning = match middle {
         low if low < TAKES_UP => "other streams take up what one leaves",
         high if high > TOGETHER => "streams rise and fall together",

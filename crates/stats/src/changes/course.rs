@@ -1,8 +1,7 @@
-use fullpipe_units::{BitRate, Time};
+use fullpipe_units::{BitRate, Time, median};
 
 use crate::MIN_NOISE;
 use crate::changes::{MIN_RUNS_WITH_CHANGE, pattern, running};
-use crate::order_statistics::median;
 
 /// Returns the runs on either side in the running median from which bursts deviate. It must keep steps: where a level
 /// may have eight runs, a median of nine does.
@@ -52,8 +51,8 @@ impl Course {
         let logs = pattern::without_patterns(&times, logs);
         let level = running::medians(&logs, around_bursts(logs.len()));
         let from_level: Vec<f64> = logs.iter().zip(&level).map(|(log, level)| log - level).collect();
-        let sizes: Vec<f64> = from_level.iter().map(|away| away.abs()).collect();
-        let deviation = (BY_MEDIAN_DEVIATION * median(&sizes)?).max(MIN_NOISE);
+        let deviation =
+            (BY_MEDIAN_DEVIATION * median(from_level.iter().map(|away| away.abs()).collect())?).max(MIN_NOISE);
         let cut = |away: &f64| away.clamp(-CUT * deviation, CUT * deviation);
         let calm: Vec<f64> = from_level.iter().zip(level).map(|(away, level)| level + cut(away)).collect();
         let variance = variance_apart_from_movements(&calm).max(MIN_NOISE * MIN_NOISE);

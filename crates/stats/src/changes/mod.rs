@@ -6,11 +6,10 @@ mod pattern;
 mod running;
 mod step;
 
-use fullpipe_units::{BitRate, Ratio, Time};
+use fullpipe_units::{BitRate, Ratio, Time, median};
 
 use crate::changes::course::Course;
 use crate::difference::{Difference, unpaired};
-use crate::order_statistics::median;
 
 /// A change of level in a history of runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,10 +78,7 @@ fn change(runs: &[(Time, BitRate)], [from, cut, to]: [usize; 3]) -> Option<Chang
     let rates = |runs: &[(Time, BitRate)]| runs.iter().map(|(_, rate)| *rate).collect::<Vec<_>>();
     let (before, after) = (rates(&runs[from..cut]), rates(&runs[cut..to]));
     let difference = unpaired(&before[before.len().saturating_sub(COMPARED)..], &after[..after.len().min(COMPARED)])?;
-    let middle = |rates: &[BitRate]| {
-        median(&rates.iter().map(|rate| rate.as_f64()).collect::<Vec<_>>()).map(BitRate::from_bps_f64)
-    };
-    Some(Change { at: runs[cut].0, index: cut, before: middle(&before)?, after: middle(&after)?, difference })
+    Some(Change { at: runs[cut].0, index: cut, before: median(before)?, after: median(after)?, difference })
 }
 
 #[cfg(test)]

@@ -1,6 +1,4 @@
-use fullpipe_units::{Span, Time};
-
-use crate::order_statistics::median;
+use fullpipe_units::{Span, Time, median};
 
 const DAY: Span = Span::from_secs(24 * 3600);
 
@@ -39,8 +37,10 @@ impl Pattern {
         for ((at, log), level) in times.iter().zip(&logs).zip(self.levels(times, &logs)) {
             away[part(at)].push(log - level);
         }
-        let of_part: Vec<f64> =
-            away.iter().map(|away| median(away).filter(|_| away.len() >= MIN_RUNS).unwrap_or(0.0)).collect();
+        let of_part: Vec<f64> = away
+            .into_iter()
+            .map(|away| if away.len() < MIN_RUNS { 0.0 } else { median(away).unwrap_or(0.0) })
+            .collect();
         times.iter().zip(logs).map(|(at, log)| log - of_part[part(at)]).collect()
     }
 
@@ -51,7 +51,7 @@ impl Pattern {
         let level = |at: &Time| {
             from += times[from..].iter().take_while(|time| time.as_nanos() + half < at.as_nanos()).count();
             to += times[to..].iter().take_while(|time| time.as_nanos() <= at.as_nanos().saturating_add(half)).count();
-            median(&logs[from..to]).unwrap_or(0.0)
+            median(logs[from..to].to_vec()).unwrap_or(0.0)
         };
         times.iter().map(level).collect()
     }

@@ -1,9 +1,9 @@
-use crate::order_statistics::median;
+use fullpipe_units::median;
 
 /// Returns the median of each value with `around` values on either side, fewer at the ends.
 pub(super) fn medians(values: &[f64], around: usize) -> Vec<f64> {
     let window = |index: usize| &values[index.saturating_sub(around)..(index + around + 1).min(values.len())];
-    (0..values.len()).map(|index| median(window(index)).unwrap_or(values[index])).collect()
+    (0..values.len()).map(|index| median(window(index).to_vec()).unwrap_or(values[index])).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-use fullpipe_units::Ratio;
+use fullpipe_units::{Ratio, median};
 
 use crate::NORMAL_975;
 use crate::changes::course::Course;
 use crate::changes::partition::{MIN_AT_END, cost_of_change};
-use crate::order_statistics::median;
 
 /// Least change, as a logarithm: 3 %.
 const MIN_STEP: f64 = 0.03;
@@ -15,7 +14,7 @@ const MIN_DEVIATIONS: f64 = 0.75;
 const STANDS_OUT: f64 = 2.576;
 
 /// Places at which a change is tried.
-const MAX_TRIED: usize = 64;
+const MAX_TRIED: usize = 32;
 
 /// Degree of the polynomial that a smooth course through two levels is.
 const DEGREE: usize = 3;
@@ -33,7 +32,7 @@ pub(super) fn weakest(course: &Course, cuts: &[usize]) -> Option<usize> {
 /// Returns the size of the change at `cut`, between levels that reach from `from` and up to `to`, as a multiple of what
 /// it must be. `error` is the standard error of the mean of runs, times the root of their number.
 fn strength(course: &Course, [from, cut, to]: [usize; 3], error: f64) -> f64 {
-    let level = |values: &[f64]| median(values).unwrap_or(0.0);
+    let level = |values: &[f64]| median(values.to_vec()).unwrap_or(0.0);
     let step = level(&course.logs[cut..to]) - level(&course.logs[from..cut]);
     let [levels, beside] = steps(&course.calm[from..to], cut - from);
     let size = step.abs() / least_size(course);
@@ -73,12 +72,13 @@ struct Step {
 /// Returns the step at `cut` between two levels, and the one in a course that is otherwise a polynomial (least squares).
 fn steps(values: &[f64], cut: usize) -> [Step; 2] {
     let place = |index: usize| 2.0 * index as f64 / values.len() as f64 - 1.0;
-    let power = |degree: usize| (0..values.len()).map(|index| libm::pow(place(index), degree as f64)).collect();
+    let mut power = vec![1.0; values.len()];
     // Gram and Schmidt: each power without the lower ones, and the step without all of them.
     let mut smooth: Vec<Vec<f64>> = Vec::new();
-    for degree in 0..=DEGREE {
-        let next = without(power(degree), &smooth);
+    for _ in 0..=DEGREE {
+        let next = without(power.clone(), &smooth);
         smooth.push(next);
+        power.iter_mut().enumerate().for_each(|(index, power)| *power *= place(index));
     }
     [&smooth[..1], &smooth[..]].map(|others| {
         let step = without((0..values.len()).map(|index| f64::from(u8::from(index >= cut))).collect(), others);

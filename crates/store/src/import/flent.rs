@@ -39,7 +39,8 @@ fn facts(data: &Value) -> Vec<StoredFacts> {
 
 fn of_direction(data: &Value, name: &str, direction: Direction) -> Option<StoredFacts> {
     let loads = loads(data, name);
-    let means: Vec<f64> = loads.iter().filter_map(|load| mean(load)).collect();
+    let places = numbers(&data["x_values"]);
+    let means: Vec<f64> = loads.iter().filter_map(|load| mean(load, &places)).collect();
     let rate = (!means.is_empty()).then(|| BitRate::from_bps_f64(means.iter().sum::<f64>() * 1e6))?;
     let times = loads.iter().flat_map(|load| load.iter().enumerate().filter(|(_, rate)| rate.is_some()));
     let (first, last) = times.fold((usize::MAX, 0), |(first, last), (at, _)| (first.min(at), last.max(at)));
@@ -61,12 +62,18 @@ fn of_direction(data: &Value, name: &str, direction: Direction) -> Option<Stored
     })
 }
 
-/// Returns the series of the rates of one direction in Mbit/s, without those that flent computed from others.
+/// Last words of the names of series that flent computes from others.
+const COMPUTED: [&str; 8] = ["sum", "avg", "mean", "median", "min", "max", "fairness", "totals"];
+
+/// Returns the series of the rates of one direction in Mbit/s, without those that flent computed from others, and those
+/// of the kernel's figures (`TCP upload::tcp_cwnd`).
 fn loads(data: &Value, name: &str) -> Vec<Vec<Option<f64>>> {
     let results = data["results"].as_object().into_iter().flatten();
+    let units = |series: &str| data["metadata"]["SERIES_META"][series].string("UNITS");
     let of_direction = results.filter(|(series, _)| {
-        let is_computed = series.ends_with(" sum") || series.ends_with(" avg") || series.contains("::tcp_");
-        series.contains(name) && !is_computed
+        let last = series.split_whitespace().next_back().unwrap_or_default();
+        let is_computed = COMPUTED.contains(&last.to_ascii_lowercase().as_str()) || series.contains("::");
+        series.contains(name) && !is_computed && matches!(units(series), "" | "Mbits/s")
     });
     of_direction.map(|(_, values)| numbers(values)).collect()
 }
@@ -85,7 +92,21 @@ fn numbers(values: &Value) -> Vec<Option<f64>> {
     values.map(|value| value.as_f64().filter(|number| number.is_finite() && *number >= 0.0)).collect()
 }
 
-fn mean(values: &[Option<f64>]) -> Option<f64> {
-    let known: Vec<f64> = values.iter().flatten().copied().collect();
-    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+/// Returns the mean over time of a series; `None` without a value. Each value holds from the place of the one before it:
+/// flent leaves places without a value where a slow flow reports rarely.
+fn mean(values: &[Option<f64>], places: &[Option<f64>]) -> Option<f64> {
+    let known: Vec<(f64, f64)> =
+        values.iter().enumerate().filter_map(|(at, value)| Some((place(places, at), (*value)?))).collect();
+    let spans = known.windows(2).map(|pair| (pair[1].0 - pair[0].0).max(0.0));
+    // The first value is of a time that is not known: of one step.
+    let first = spans.clone().filter(|span| *span > 0.0).min_by(f64::total_cmp).unwrap_or(1.0);
+    let weighed = || std::iter::once(first).chain(spans.clone()).zip(&known);
+    let time: f64 = weighed().map(|(span, _)| span).sum();
+    let sum: f64 = weighed().map(|(span, (_, value))| span * value).sum();
+    (time > 0.0 && time.is_finite()).then(|| sum / time)
+}
+
+/// Returns the place of a value on the axis of time.
+fn place(places: &[Option<f64>], at: usize) -> f64 {
+    places.get(at).copied().flatten().unwrap_or(at as f64)
 }

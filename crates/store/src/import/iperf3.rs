@@ -16,31 +16,40 @@ pub(super) fn is_event(value: &Value) -> bool {
     value["event"].is_string() && value.get("data").is_some()
 }
 
-/// Returns one document for each test: its lines from `start` up to the next.
-pub(super) fn read_stream<'b>(
-    lines: impl Iterator<Item = Result<(Value, &'b [u8]), String>>,
-) -> Result<Vec<NewDocument>, String> {
-    let mut documents = Vec::new();
-    let mut test: Option<(Map<String, Value>, Vec<u8>)> = None;
-    let read = |(test, body)| Ok::<_, String>(NewDocument { head: head(&Value::Object(test))?, body });
-    for line in lines {
-        let (mut line, bytes) = line?;
-        if !is_event(&line) {
-            return Err("it has lines that are no events of iperf3".to_owned());
-        }
-        let event = line.string("event").to_owned();
-        if event == "start" {
-            documents.extend(test.replace(Default::default()).map(read).transpose()?);
-        }
-        let (test, body) = test.as_mut().ok_or("its first event is not the start of a test")?;
-        if EVENTS.contains(&event.as_str()) {
-            test.insert(event, line["data"].take());
-        }
-        body.extend_from_slice(bytes);
-        body.push(b'\n');
+/// Returns true for the line of `--json-stream` that begins a test.
+pub(super) fn is_start(value: &Value) -> bool {
+    is_event(value) && value["event"] == "start"
+}
+
+/// The lines of one test of `--json-stream`.
+#[derive(Default)]
+pub(super) struct Events {
+    test: Map<String, Value>,
+    body: Vec<u8>,
+}
+
+impl Events {
+    /// Returns true for a line of the test, and for its whole object, which `--json-stream-full-output` prints last.
+    pub(super) fn contain(&self, value: &Value) -> bool {
+        let is_whole = || value["start"].is_object() && value["end"].is_object();
+        let cookie = self.test.get("start").map_or("", |start| start.string("cookie"));
+        is_event(value) || (is_whole() && value["start"].string("cookie") == cookie)
     }
-    documents.extend(test.map(read).transpose()?);
-    Ok(documents)
+
+    pub(super) fn add(&mut self, mut value: Value, bytes: &[u8]) {
+        for name in EVENTS {
+            let figures = if value["event"] == name { value.get_mut("data") } else { value.get_mut(name) };
+            if let Some(figures) = figures {
+                self.test.entry(name).or_insert(figures.take());
+            }
+        }
+        self.body.extend_from_slice(bytes);
+        self.body.push(b'\n');
+    }
+
+    pub(super) fn read(self) -> Result<NewDocument, String> {
+        Ok(NewDocument { head: head(&Value::Object(self.test))?, body: self.body })
+    }
 }
 
 /// Returns the head of a test.

@@ -1,11 +1,13 @@
 //! Files of this program and of others → documents. Each is kept as it was; facts are taken from it.
 
+mod encoding;
 mod flent;
 mod iperf3;
 mod json;
 mod pscheduler;
 mod value;
 
+use std::borrow::Cow;
 use std::io::Read;
 
 use flate2::read::MultiGzDecoder;
@@ -33,22 +35,24 @@ const MEMORY_OF_BYTE: usize = 8;
 /// First bytes of a gzip file (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Returns the documents in a file: a document of fullpipe, JSON of iperf3 (`-J` or `--json-stream`), data of flent
-/// (`.flent.gz`), or a run of pScheduler; several after one another make several documents, as in a log that was
-/// appended to. `now` is the time of documents that state none.
+/// Returns the documents in a file: a document of fullpipe, JSON of iperf3 (`-J`, `--json-stream` with and without
+/// `--json-stream-full-output`), data of flent (`.flent.gz`), or a run of pScheduler; several after one another make
+/// several documents, as in a log that was appended to. Lines around them that do not begin with a brace are passed
+/// over, as a shell or the standard error of the program leaves them. The text is in UTF-8 or UTF-16. `now` is the time
+/// of documents that state none.
 ///
 /// # Errors
 /// Returns a sentence, without the name of the file, if it is none of these or has no time.
 pub fn read_import(bytes: &[u8], now: Timestamp) -> Result<Vec<NewDocument>, String> {
-    if bytes.starts_with(&GZIP) {
-        let unpacked = unpacked(bytes, MAX_UNPACKED)?;
-        return match &mut read_text(&unpacked, MEMORY_OF_PACKED, now)?[..] {
-            // One document is kept as the file is, compressed.
-            [only] => Ok(vec![NewDocument { head: std::mem::take(&mut only.head), body: bytes.to_vec() }]),
-            several => Ok(several.to_vec()),
-        };
+    let is_packed = bytes.starts_with(&GZIP);
+    let unpacked = if is_packed { Cow::Owned(unpacked(bytes, MAX_UNPACKED)?) } else { Cow::Borrowed(bytes) };
+    let text = encoding::in_utf_8(&unpacked)?;
+    let mut documents = read_text(&text, if is_packed { MEMORY_OF_PACKED } else { memory_for(bytes.len()) }, now)?;
+    if let ([only], false) = (&mut documents[..], *text == *bytes) {
+        // One document is kept as the file is, compressed or in its encoding.
+        only.body = bytes.to_vec();
     }
-    read_text(bytes, memory_for(bytes.len()), now)
+    Ok(documents)
 }
 
 /// Returns the memory that a document in a file of this length may take, in bytes.
@@ -74,29 +78,57 @@ fn unpacked(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
 }
 
 fn read_text(bytes: &[u8], memory: usize, now: Timestamp) -> Result<Vec<NewDocument>, String> {
-    let mut values = values(bytes, memory).peekable();
-    match values.peek() {
-        None => Err("it is empty".to_owned()),
-        Some(Ok((value, _))) if iperf3::is_event(value) => iperf3::read_stream(values),
-        _ => values.map(|value| value.and_then(|(value, body)| read_value(value, body, now))).collect(),
+    let mut documents = Vec::new();
+    let mut events: Option<iperf3::Events> = None;
+    for value in values(bytes, memory) {
+        let (value, body) = value?;
+        if iperf3::is_start(&value) {
+            documents.extend(events.take().map(iperf3::Events::read).transpose()?);
+            events = Some(iperf3::Events::default());
+        }
+        match &mut events {
+            Some(events) if events.contain(&value) => events.add(value, body),
+            _ if iperf3::is_event(&value) => return Err("its first event is not the start of a test".to_owned()),
+            _ => {
+                documents.extend(events.take().map(iperf3::Events::read).transpose()?);
+                documents.push(read_value(value, body, now)?);
+            }
+        }
     }
+    documents.extend(events.map(iperf3::Events::read).transpose()?);
+    if documents.is_empty() { Err("it is empty".to_owned()) } else { Ok(documents) }
 }
 
 /// Returns the JSON values that follow one another, each with its bytes, of which each may take `memory`.
 fn values(bytes: &[u8], memory: usize) -> impl Iterator<Item = Result<(Value, &[u8]), String>> {
     let not_json = |error| format!("it is not JSON: {}", clean(&serde_json::Error::to_string(&error)));
-    let mut stream = Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
+    let finite = encoding::with_finite_numbers(bytes);
     let mut from = 0;
     std::iter::from_fn(move || {
+        from += next_document(&finite[from..], from == 0)?;
+        let mut stream = Deserializer::from_slice(&finite[from..]).into_iter::<IgnoredAny>();
         let found = stream.next()?.map_err(not_json);
-        let body = bytes[from..stream.byte_offset()].trim_ascii();
-        from = stream.byte_offset();
+        let (begun, ended) = (from, from + stream.byte_offset());
+        from = ended;
         let value = found.and_then(|_| {
-            let read = value::read(body, memory);
+            let read = value::read(&finite[begun..ended], memory);
             read.map_err(|error| if error.is_data() { value::too_much(memory) } else { not_json(error) })
         });
-        Some(value.map(|value| (value, body)))
+        Some(value.map(|value| (value, bytes[begun..ended].trim_ascii())))
     })
+}
+
+/// Returns the place of the next document: the first line that begins with a brace. Of a text without any, what it
+/// begins with, if nothing was read before; it is no document, and the error says why.
+fn next_document(text: &[u8], is_first: bool) -> Option<usize> {
+    let begin = |line: &[u8]| line.len() - line.trim_ascii_start().len();
+    let mut at = begin(text);
+    while at < text.len() && text[at] != b'{' {
+        let line = text[at..].iter().position(|byte| *byte == b'\n').unwrap_or(text.len() - at);
+        at += line + begin(&text[at + line..]);
+    }
+    let unread = is_first.then(|| begin(text));
+    Some(at).filter(|at| *at < text.len()).or(unread).filter(|at| *at < text.len())
 }
 
 fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<NewDocument, String> {

@@ -14,6 +14,7 @@ const OLD_BIDIR_SERVER: &[u8] = include_bytes!("../files/iperf3-3.12-bidir-serve
 const OLD_UDP_BIDIR_SERVER: &[u8] = include_bytes!("../files/iperf3-3.12-udp-bidir-server.json");
 const UDP: &[u8] = include_bytes!("../files/iperf3-udp.json");
 const STREAM: &[u8] = include_bytes!("../files/iperf3-stream.jsonl");
+const STREAM_FULL: &[u8] = include_bytes!("../files/iperf3-stream-full.jsonl");
 const REFUSED: &[u8] = include_bytes!("../files/iperf3-refused.json");
 const FLENT: &[u8] = include_bytes!("../files/upload.flent.gz");
 const THROUGHPUT: &[u8] = include_bytes!("../files/pscheduler-throughput.json");
@@ -138,6 +139,88 @@ fn a_log_that_was_appended_to_has_a_document_for_each_test() {
 }
 
 #[test]
+fn a_stream_with_its_full_output_is_one_document() {
+    let head = only(STREAM_FULL);
+    assert_eq!(head.facts[0].rate, Some(BitRate::from_mbps(24)));
+    assert_eq!(read(&[STREAM_FULL, STREAM, TCP, STREAM_FULL].concat()).len(), 4);
+    // An end that is missing among the events stands in the whole.
+    let text = String::from_utf8(STREAM_FULL.to_vec()).unwrap();
+    let without_end: String =
+        text.split_inclusive('\n').filter(|line| !line.starts_with("{\"event\": \"end\"")).collect();
+    assert_ne!(without_end, text);
+    assert_eq!(only(without_end.as_bytes()).facts, head.facts);
+}
+
+#[test]
+fn a_document_is_the_same_in_every_encoding() {
+    for file in [TCP, STREAM, THROUGHPUT] {
+        let (text, plain) = (std::str::from_utf8(file).unwrap(), only(file));
+        let units = |mark: &str, order: fn(u16) -> [u8; 2]| {
+            format!("{mark}{text}").encode_utf16().flat_map(order).collect::<Vec<u8>>()
+        };
+        for encoded in [
+            format!("\u{feff}{text}").into_bytes(),
+            units("\u{feff}", u16::to_le_bytes),
+            units("\u{feff}", u16::to_be_bytes),
+            units("", u16::to_le_bytes),
+        ] {
+            assert_eq!(only(&encoded), plain);
+        }
+        assert_eq!(read(&format!("\u{feff}{text}{text}").into_bytes()).len(), 2);
+    }
+}
+
+#[test]
+fn what_a_shell_left_around_a_document_is_passed_over() {
+    let around: &[&[u8]] =
+        &[b"$ iperf3 -c beta -J\nwarning: \"UDP block size\n", TCP, b"\niperf3: interrupt - [exiting]\n", UDP, b"done"];
+    let documents = read(&around.concat());
+    assert_eq!(documents.iter().map(|one| &one.body[..]).collect::<Vec<_>>(), [TCP.trim_ascii(), UDP.trim_ascii()]);
+    assert_eq!(documents[0].head, only(TCP));
+}
+
+#[test]
+fn numbers_that_json_does_not_have_are_not_known() {
+    let text = String::from_utf8(UDP.to_vec()).unwrap();
+    let lost = text.rfind("\"lost_percent\":").unwrap() + "\"lost_percent\":".len();
+    let end = lost + text[lost..].find(['\n', ',', '}']).unwrap();
+    for number in ["-nan", "nan", "inf"] {
+        let head = only(format!("{}{number}{}", &text[..lost], &text[end..]).as_bytes());
+        assert!(head.facts[0].loss.is_none() && head.facts[0].rate.is_some(), "{number}: {head:?}");
+    }
+}
+
+/// Returns the facts of data of flent with these series at these places.
+fn flent(places: &str, series: &str) -> StoredFacts {
+    let data = format!(
+        "{{\"version\":4,\"metadata\":{{\"NAME\":\"rtt_fair_up\",\"LENGTH\":10,\"TIME\":\"2026-01-01T00:00:00Z\",\
+         \"SERIES_META\":{{\"TCP upload loss\":{{\"UNITS\":\"packets\"}}}}}},\"x_values\":[{places}],\"results\":{{{series}}}}}"
+    );
+    only(data.as_bytes()).facts.remove(0)
+}
+
+#[test]
+fn series_that_flent_computed_are_no_streams() {
+    let facts = flent(
+        "0,1",
+        "\"TCP upload BE1\":[6,6],\"TCP upload BE2\":[3,3],\"TCP upload avg\":[4.5,4.5],\"TCP upload sum\":[9,9],\
+         \"TCP upload fairness\":[0.9,0.9],\"TCP upload::tcp_cwnd\":[80,80],\"TCP upload loss\":[7,7]",
+    );
+    assert_eq!((facts.streams, facts.rate), (Some(2), Some(BitRate::from_mbps(9))));
+}
+
+#[test]
+fn a_sparse_series_of_flent_is_weighed_by_time() {
+    // 10 Mbit/s for two seconds, then 1 Mbit/s for eight, of which it reports once.
+    let places = "0,1,2,3,4,5,6,7,8,9,10";
+    let facts = flent(places, "\"TCP upload\":[null,10,10,null,null,null,null,null,null,null,1]");
+    assert_eq!(facts.rate, Some(BitRate::from_bps(2_800_000)));
+    let even = flent("0,0.5,1,1.5", "\"TCP upload\":[null,8,null,8]");
+    assert_eq!(even.rate, Some(BitRate::from_mbps(8)));
+    assert_eq!(flent("", "\"TCP upload\":[5]").rate, Some(BitRate::from_mbps(5)));
+}
+
+#[test]
 fn data_of_flent() {
     let head = only(FLENT);
     assert_eq!(
@@ -196,7 +279,8 @@ fn a_malformed_file_is_refused_in_one_sentence() {
     refused(b"{\"schema\":2,\"kind\":\"table\",\"table\":[]}", "no measurement");
     refused(b"{\"x_values\":[],\"results\":{}}", "no start time");
     refused(b"{\"test\":{\"type\":\"rtt\"}}", "no start time");
-    refused(&[STREAM, b"1"].concat(), "no events");
+    refused(&[STREAM, b"{\"a\":1}"].concat(), "not a document of fullpipe");
+    refused(&[0xff, 0xfe, b'{'], "damaged text in UTF-16");
     refused("[".repeat(100_000).as_bytes(), "not JSON: EOF");
     refused(("[".repeat(100_000) + &"]".repeat(100_000)).as_bytes(), "not JSON: recursion");
 }

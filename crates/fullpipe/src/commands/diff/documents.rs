@@ -4,8 +4,9 @@ use std::path::Path;
 
 use fullpipe_experiment::NamedRuns;
 use fullpipe_record::{Content, Document, Measurement};
-use fullpipe_store::Store;
+use fullpipe_store::{Store, read_import};
 use fullpipe_units::printable;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::commands::document::{name_of, not_a_document, text_of};
@@ -23,7 +24,10 @@ pub(super) fn read(files: &str, archive: &PlaceArgument) -> Result<NamedRuns, Fa
     let mut measurements = Vec::new();
     for name in &names {
         let text = if is_stored(name) { stored(name, archive)? } else { text_of(name)? };
-        measurements.extend(measurements_in(name_of(name), &text)?);
+        let found = measurements_in(name_of(name), &text);
+        let refused =
+            |failure| other_program(&text).map_or(failure, |program| of_other_program(name_of(name), &program));
+        measurements.extend(found.map_err(refused)?);
     }
     let name = match names[..] {
         [only] => only.to_owned(),
@@ -46,8 +50,26 @@ fn stored(id: &str, archive: &PlaceArgument) -> Result<String, Failure> {
         Failure::new(failure.code, format!("there is no file {id}, and {}", failure.message))
     })?;
     let document = store.find(id)?;
+    if let Some(program) = document.kind.strip_prefix("foreign/") {
+        return Err(of_other_program(&format!("document {id}"), program));
+    }
     let body = store.body(&document)?;
     String::from_utf8(body).map_err(|_| Failure::new(FAILED, format!("document {id} is no text in UTF-8")))
+}
+
+/// Returns the failure of a result whose runs are not known as those of fullpipe are.
+fn of_other_program(name: &str, program: &str) -> Failure {
+    let sentence = format!(
+        "{name} is a result of {program}: documents of other programs cannot be compared; `history HOST` and `report` \
+         show them from the archive"
+    );
+    Failure::new(USAGE, sentence)
+}
+
+/// Returns the program that a text is a result of, if that is another one.
+fn other_program(text: &str) -> Option<String> {
+    let documents = read_import(text.as_bytes(), Timestamp::UNIX_EPOCH).ok()?;
+    documents.first()?.head.kind.strip_prefix("foreign/").map(str::to_owned)
 }
 
 fn measurements_in(name: &str, text: &str) -> Result<Vec<Measurement>, Failure> {
