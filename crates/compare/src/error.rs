@@ -16,7 +16,7 @@ pub enum CompareError {
         why: String,
     },
     /// A folder for the file or its copy could not be made or used.
-    #[error("no folder for the file ({place}): {why}")]
+    #[error("cannot create a folder on {place}: {why}")]
     Folder {
         /// The host that should have it, or its name.
         place: String,

@@ -60,7 +60,10 @@ impl<'a> Advice<'a> {
             return None;
         }
         let id = format!("{}-with-bbr", remedy.id);
-        let why = format!("{} BBR sends no faster than the path carries, so that no queue grows.", remedy.why);
+        let why = format!(
+            "{} BBR paces at what the path carries and bounds the queue: at most as much as is on the way.",
+            remedy.why
+        );
         let changes = remedy.changes.iter().cloned().chain([tolerate_loss()]).collect();
         Some(self.remedy(&id, remedy.scope, remedy.at, changes, why))
     }
@@ -94,16 +97,17 @@ impl<'a> Advice<'a> {
             Some(outlook) => outlook.with_buffers_for_the_path(first),
             None => first,
         };
-        let (size, id, setting, at) = changes.iter().find_map(|change| match change {
-            Change::TcpWmemMax(size) => Some((size, "raise-tcp-wmem", "tcp_wmem", At::Sender)),
-            Change::TcpRmemMax(size) => Some((size, "raise-tcp-rmem", "tcp_rmem", At::Receiver)),
+        let (size, constraint) = changes.iter().find_map(|change| match change {
+            Change::TcpWmemMax(size) => Some((size, WindowConstraint::SendMaximum)),
+            Change::TcpRmemMax(size) => Some((size, WindowConstraint::ReceiveMaximum)),
             _ => None,
         })?;
-        let why = match self.outlook.as_ref().and_then(Outlook::bdp_of_a_stream) {
-            Some(bdp) => format!(
-                "The path keeps {bdp} of each stream in flight; a {setting} of {size} holds that, with room to resend \
-                 what is lost."
-            ),
+        let (id, setting, at) = match constraint {
+            WindowConstraint::SendMaximum => ("raise-tcp-wmem", "tcp_wmem", At::Sender),
+            _ => ("raise-tcp-rmem", "tcp_rmem", At::Receiver),
+        };
+        let why = match self.outlook.as_ref().and_then(|outlook| outlook.reason_for_maximum(constraint)) {
+            Some(reason) => format!("A {setting} of {size} is {reason}."),
             None => format!(
                 "A {setting} of {size} allows several times as much in flight; how much of that helps depends on the \
                  bandwidth of the path, which is not known."
@@ -236,8 +240,8 @@ impl<'a> Advice<'a> {
             return forecast;
         };
         let bound = |rate: BitRate| rate.min(ceiling);
-        let Forecast { bits_per_second, low, high } = forecast;
-        Forecast { bits_per_second: bound(bits_per_second), low: bound(low), high: bound(high) }
+        let Forecast { bits_per_second, low, high, .. } = forecast;
+        Forecast { bits_per_second: bound(bits_per_second), low: bound(low), high: bound(high), ..forecast }
     }
 
     /// Returns whether a change that can be predicted is worth making; a remedy that only a person can carry out always

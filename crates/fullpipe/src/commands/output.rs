@@ -15,7 +15,7 @@ pub(crate) struct OutputArguments {
     #[arg(long, conflicts_with = "json")]
     json_lines: bool,
     /// Write the result as one HTML file with charts
-    #[arg(long, value_name = "FILE", conflicts_with = "json_lines", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", conflicts_with = "json_lines")]
     html: Option<PathBuf>,
 }
 

@@ -107,7 +107,7 @@ fn programs_that_do_not_move_the_file_have_one_clear_row() {
         ("yes \"$(printf '\\033[31mrubbish')\" >&2", "it did not end within 3 s"),
         ("printf '\\033[31m\\a\\000rubbish\\n'; exit 3", "rubbish"),
         // Never opens a connection.
-        ("true", "moved too little over TCP"),
+        ("true", "moved too little TCP data"),
         // Sends another file.
         ("{ssh} {host} 'head -c 1000000 /dev/zero > {copy}' < {file}; true", "another one"),
         ("no-such-program-at-all", "not found"),

@@ -274,7 +274,7 @@ fn handling(measured: &Measurement) -> Vec<String> {
     let discards = measured.request.discard && measured.request.transport == Transport::Tcp && is_known;
     let placed = measured.local.placement.as_ref().map(placement);
     let discards = (discards && kept.is_none())
-        .then(|| "The receiver discards what arrives in the kernel; --rx-copy has it copied".to_owned());
+        .then(|| "The receiver discards data in the kernel; use --rx-copy to copy it".to_owned());
     here.into_iter().chain(there).chain(placed).chain(discards).collect()
 }
 

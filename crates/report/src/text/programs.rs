@@ -48,7 +48,7 @@ pub fn programs(report: &ProgramsReport, style: Style) -> String {
         text += &wrapped(finding, 2, |line| style.bold(line));
     }
     for left_out in &report.left_out {
-        text += &wrapped(&format!("Left out: {}, as {}.", left_out.program, left_out.why), 2, |line| style.dim(line));
+        text += &wrapped(&format!("{} skipped: {}.", left_out.program, left_out.why), 2, |line| style.dim(line));
     }
     if report.interrupted {
         text += &wrapped("Interrupted: these are the transfers that were complete.", 2, |line| style.bad(line));

@@ -288,8 +288,8 @@ fn end_by(deadline: Instant, processes: &[OwnedFd]) {
 /// Returns the reason for which nothing can be said of what was watched.
 fn too_little(watched: Option<&Watched>) -> String {
     match watched.map_or(ByteCount::ZERO, moved_too_briefly) {
-        ByteCount::ZERO => "moved too little over TCP to say anything".to_owned(),
-        moved => format!("moved {moved} over TCP, in connections that were seen for too short a time to say anything"),
+        ByteCount::ZERO => "moved too little TCP data for a verdict".to_owned(),
+        moved => format!("moved {moved} over TCP, in connections that were seen for too short a time for a verdict"),
     }
 }
 
