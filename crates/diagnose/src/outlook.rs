@@ -206,9 +206,16 @@ impl<'a> Outlook<'a> {
         Some(needed).filter(|needed| present.is_none_or(|present| *needed > present))
     }
 
-    /// Returns the reason for [`Self::maximum_for_the_path`]; `None` where the bandwidth was not stated.
-    pub(crate) fn reason_for_maximum(&self, constraint: WindowConstraint) -> Option<String> {
-        constraint.reason_for_maximum(self.bdp_of_a_stream()?, self.control(), &self.receiver)
+    /// Returns the maximum that `constraint` takes under `control`, whatever it is at present, and its reason; `None`
+    /// where the bandwidth was not stated.
+    pub(crate) fn maximum_under(
+        &self,
+        control: CongestionControl,
+        constraint: WindowConstraint,
+    ) -> Option<(ByteCount, String)> {
+        let bdp = self.bdp_of_a_stream()?;
+        let size = constraint.maximum_for(bdp, control, &self.receiver)?;
+        Some((size, constraint.reason_for_maximum(bdp, control, &self.receiver)?))
     }
 
     /// Returns bandwidth × round-trip time, for each stream; `None` where the bandwidth was not stated.
@@ -226,7 +233,7 @@ impl<'a> Outlook<'a> {
         self.request.streams
     }
 
-    fn control(&self) -> CongestionControl {
+    pub(crate) fn control(&self) -> CongestionControl {
         control(&self.request, &self.sender)
     }
 

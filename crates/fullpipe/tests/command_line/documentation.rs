@@ -1,10 +1,12 @@
 //! Completions and manual pages, held against the programs that read them, where these are installed.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::common::{fullpipe, run, shown_on_terminal};
+use crate::common::{fullpipe, pseudo_terminal, run};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 fn printed(arguments: &[&str]) -> String {
     let output = run(&mut fullpipe(arguments), 15);
@@ -102,6 +104,22 @@ fn lists_of_verdicts_and_of_scenarios_have_80_columns() {
     }
 }
 
+/// Returns what `command` prints on a terminal of `columns`.
+fn shown_on_terminal(command: &mut Command, columns: u16) -> String {
+    let (mut ours, theirs) = pseudo_terminal();
+    tcsetwinsize(&ours, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        // A terminal that nobody holds any more is an error to read.
+        let _ = ours.read_to_end(&mut text);
+        String::from_utf8(text).unwrap().replace('\r', "")
+    });
+    let status = command.stdin(Stdio::null()).stdout(theirs).stderr(Stdio::null()).status().unwrap();
+    command.stdout(Stdio::null());
+    assert!(status.success(), "{command:?}");
+    reader.join().unwrap()
+}
+
 #[test]
 fn text_is_as_wide_as_the_terminal_from_60_to_120_columns() {
     // It had 80 columns on every terminal, so that words broke on a narrow one.
@@ -158,5 +176,20 @@ fn bash_completes_values_hosts_and_the_commands_of_others() {
         let found = completed(line, home.path());
         assert!(expected.iter().all(|value| found.contains(&(*value).to_owned())), "{line}: {found:?}");
         assert!(line.ends_with(' ') || found.len() <= 4, "{line}: {found:?}");
+    }
+}
+
+#[test]
+fn systemd_accepts_the_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib");
+    for name in ["fullpipe.service", "fullpipe-measure@.service", "fullpipe-measure@.timer"] {
+        let unit = fs::read_to_string(source.join(name)).unwrap();
+        // The program need not be installed.
+        let unit = unit.replace("/usr/local/bin/fullpipe", "/bin/true");
+        fs::write(folder.path().join(name.replace('@', "@alpha.example")), unit).unwrap();
+    }
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        assert_accepted("systemd-analyze", &["verify"], &entry.unwrap().path());
     }
 }

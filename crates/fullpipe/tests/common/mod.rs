@@ -3,13 +3,11 @@
 pub(crate) mod oracles;
 
 use std::fs::File;
-use std::io::Read;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use fullpipe_testkit::Running;
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
 
 /// The program under test with `arguments`, in a terminal of 80 columns.
 pub(crate) fn fullpipe(arguments: &[&str]) -> Command {
@@ -33,20 +31,4 @@ pub(crate) fn pseudo_terminal() -> (File, File) {
     let path = ptsname(&ours, Vec::new()).unwrap();
     let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
     (ours.into(), theirs)
-}
-
-/// Returns what `command` prints on a terminal of `columns`.
-pub(crate) fn shown_on_terminal(command: &mut Command, columns: u16) -> String {
-    let (mut ours, theirs) = pseudo_terminal();
-    tcsetwinsize(&ours, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
-    let reader = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        // A terminal that nobody holds any more is an error to read.
-        let _ = ours.read_to_end(&mut text);
-        String::from_utf8(text).unwrap().replace('\r', "")
-    });
-    let status = command.stdin(Stdio::null()).stdout(theirs).stderr(Stdio::null()).status().unwrap();
-    command.stdout(Stdio::null());
-    assert!(status.success(), "{command:?}");
-    reader.join().unwrap()
 }
