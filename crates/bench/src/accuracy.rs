@@ -201,7 +201,8 @@ mod tests {
 
     fn result([expected, low, high]: [u64; 3], measured: u64) -> RemedyResult {
         let mbps = BitRate::from_mbps;
-        let predicted = Forecast { bits_per_second: mbps(expected), low: mbps(low), high: mbps(high) };
+        let predicted =
+            Forecast { bits_per_second: mbps(expected), low: mbps(low), high: mbps(high), capacity_unknown: false };
         RemedyResult {
             remedy: "raise-so-rcvbuf".to_owned(),
             predicted,

@@ -1,3 +1,4 @@
+use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::kernel::{self, ReceiveBuffer};
 use fullpipe_model::{distance, window};
 use fullpipe_record::{BufferAdvice, Calculation, Inputs, Limit, Solved};
@@ -147,9 +148,15 @@ fn longest_rtt(inputs: &Inputs, hosts: &Hosts) -> Result<Span, InputError> {
 }
 
 fn buffers(inputs: &Inputs, hosts: &Hosts, size: ByteCount, mss: ByteCount) -> BufferAdvice {
+    let control = control(inputs, &hosts.sender);
+    let reason = |constraint: WindowConstraint| {
+        constraint.reason_for_maximum(size, control, &hosts.receiver).unwrap_or_default()
+    };
     BufferAdvice {
         tcp_rmem_max: kernel::tcp_rmem_max_for(&hosts.receiver, size),
-        tcp_wmem_max: kernel::tcp_wmem_max_for(control(inputs, &hosts.sender), size),
+        tcp_rmem_reason: reason(WindowConstraint::ReceiveMaximum),
+        tcp_wmem_max: kernel::tcp_wmem_max_for(control, size),
+        tcp_wmem_reason: reason(WindowConstraint::SendMaximum),
         so_rcvbuf: kernel::request_for_window(&hosts.receiver, size, mss),
         rmem_max: kernel::rmem_max(&hosts.receiver),
     }

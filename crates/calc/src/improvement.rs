@@ -59,10 +59,8 @@ impl State {
     fn candidates(&self, limit: Limit, target: Target, rate: BitRate) -> Vec<Change> {
         let Hosts { sender, receiver, .. } = &self.hosts;
         let constraint = WindowConstraint::behind(limit, self.is_fixed(), sender, receiver);
-        let removing = constraint.and_then(|constraint| {
-            let window = self.window(rate);
-            constraint.change(window.and_then(|window| constraint.maximum_for(window, self.control(), receiver)))
-        });
+        let removing = constraint
+            .and_then(|constraint| constraint.change(maximum_for(constraint, rate, &self.inputs, &self.hosts)));
         let larger = constraint.filter(|constraint| *constraint == WindowConstraint::FixedBuffer).and_then(|_| {
             let larger = Change::SocketBuffer(self.larger_buffer(self.window(rate)?));
             self.is_met_with(target, &larger).then_some(larger)
@@ -83,8 +81,7 @@ impl State {
     /// of the BDP that the report shows, which counts headers too; `None` if the prediction does not yield a window.
     fn window(&self, rate: BitRate) -> Option<ByteCount> {
         let prediction = Case::of(&self.inputs).prediction(&self.hosts);
-        let streams = u64::from(self.inputs.streams.unwrap_or(1));
-        let bdp_of_stream = prediction.bdp.map(|bdp| ByteCount::new(bdp.get().div_ceil(streams)));
+        let bdp_of_stream = prediction.bdp_of_each(self.inputs.streams.unwrap_or(1));
         window_for(rate, &prediction).map(|needed| bdp_of_stream.map_or(needed, |bdp| needed.max(bdp)))
     }
 
@@ -157,10 +154,23 @@ impl State {
     fn mss(&self) -> ByteCount {
         Case::of(&self.inputs).mss(&self.hosts)
     }
+}
 
-    fn control(&self) -> CongestionControl {
-        control(&self.inputs, &self.hosts.sender)
-    }
+/// Returns the maximum of `tcp_wmem` or `tcp_rmem` for the payload `rate` of all streams: what verdicts and the advice
+/// for a host recommend for the same path too. `None` if `constraint` is neither of these settings, or if the
+/// prediction yields no window.
+///
+/// It is reckoned from the stream's share of the BDP, and not from what a congestion control may have in flight beyond
+/// it: the kernel's factor on the window covers that.
+pub(crate) fn maximum_for(
+    constraint: WindowConstraint,
+    rate: BitRate,
+    inputs: &Inputs,
+    hosts: &Hosts,
+) -> Option<ByteCount> {
+    let prediction = Case::of(inputs).prediction(hosts);
+    let window = prediction.bdp_of_each(inputs.streams.unwrap_or(1)).or_else(|| window_for(rate, &prediction))?;
+    constraint.maximum_for(window, control(inputs, &hosts.sender), &hosts.receiver)
 }
 
 /// Returns the congestion control whose formulas apply: that of the inputs, or else that of the sender; Reno, as in the

@@ -1,11 +1,13 @@
 //! The value of each quantity that a target needs.
 
 use fullpipe_model::distance;
+use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_record::{Inputs, Limit, Need, Prediction, Quantity, Side, Value};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::case::{COMMON_MTU, Case, Hosts};
 use crate::critical::{Critical, least, most};
+use crate::improvement::maximum_for;
 use crate::target::{FASTEST, Target};
 
 /// Values that must all hold: each critical value assumes that the other quantities are ample.
@@ -17,9 +19,28 @@ pub(crate) fn needs(target: Target, rate: BitRate, inputs: &Inputs, hosts: &Host
     let buffers = match (inputs.window, inputs.buffer) {
         (_, Some(request)) => vec![ample.buffer(request)],
         (Some(_), None) => Vec::new(),
-        (None, None) => vec![ample.tcp_wmem(hosts), ample.tcp_rmem(hosts)],
+        (None, None) => {
+            let recommended = |need: Option<Need>, constraint| {
+                need.map(|need| with_room(need, maximum_for(constraint, rate, inputs, hosts)))
+            };
+            vec![
+                recommended(ample.tcp_wmem(hosts), WindowConstraint::SendMaximum),
+                recommended(ample.tcp_rmem(hosts), WindowConstraint::ReceiveMaximum),
+            ]
+        }
     };
     [bandwidth, window].into_iter().chain(buffers).chain([ample.loss(inputs)]).flatten().collect()
+}
+
+/// Returns a buffer's need with the size to set where the present one is too small: a buffer that just holds what is in
+/// flight leaves no room for losses and for a writer that wakes late.
+fn with_room(need: Need, recommended: Option<ByteCount>) -> Need {
+    match (&need.value, recommended) {
+        (Some(Value::Bytes(least)), Some(size)) if !need.met => {
+            Need { value: Some(Value::Bytes(size.max(*least))), ..need }
+        }
+        _ => need,
+    }
 }
 
 /// No less bandwidth than is needed.
@@ -316,7 +337,7 @@ mod tests {
         let rate = Target::Fill.rate(&inputs, &hosts).unwrap();
         assert_eq!(
             shown(&needs(Target::Fill, rate, &inputs, &hosts)[..3]),
-            ["window 11.31 MiB (missed)", "tcp-wmem 11.53 MiB (missed)", "tcp-rmem 18.1 MiB"]
+            ["window 11.31 MiB (missed)", "tcp-wmem 24 MiB (missed)", "tcp-rmem 18.1 MiB"]
         );
         assert_eq!(
             shown(&alone(Target::Fill, &inputs, &hosts)),
@@ -417,6 +438,10 @@ mod tests {
                 let Some(value) = need.value.as_ref().filter(|_| !skipped) else { continue };
                 let (there, on) = with(inputs, hosts, need.quantity, value);
                 prop_assert!(target.is_met(&there, &on), "{need:?}");
+                // A buffer that is missed has room for more than the rate takes.
+                if !need.met && matches!(need.quantity, Quantity::TcpWmem | Quantity::TcpRmem) {
+                    continue;
+                }
                 let (past, on) = with(inputs, hosts, need.quantity, &beyond(&need));
                 prop_assert!(!target.is_met(&past, &on), "{need:?}");
             }

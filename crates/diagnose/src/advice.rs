@@ -1,6 +1,7 @@
 //! The remedies that several limits share, and the prediction of each.
 
 use fullpipe_model::improvement::{WindowConstraint, can_tolerate_loss, tolerate_loss};
+use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::{USUAL_RELAY_RTT, kernel};
 use fullpipe_record::{
     At, Buffer, Change, Commands, DeviceReport, Evidence, Forecast, HostSettings, LegalVerdict, Limit,
@@ -59,9 +60,22 @@ impl<'a> Advice<'a> {
         if !fills_a_queue(remedy) || self.figures.is_bbr() || !can_tolerate_loss(self.evidence.sender.as_ref()?) {
             return None;
         }
+        let raised = remedy.changes.iter().find_map(|change| match change {
+            Change::TcpWmemMax(_) => self.outlook.as_ref()?.maximum_under(CongestionControl::Bbr, SEND),
+            _ => None,
+        });
+        let resized = |change: &Change| match (change, &raised) {
+            (Change::TcpWmemMax(_), Some((size, _))) => Change::TcpWmemMax(*size),
+            _ => change.clone(),
+        };
+        let changes: Vec<Change> = remedy.changes.iter().map(resized).chain([tolerate_loss()]).collect();
+        let why = match &raised {
+            Some((size, reason)) => format!("A tcp_wmem of {size} is {reason}."),
+            None => remedy.why.clone(),
+        };
+        let why =
+            format!("{why} BBR paces at what the path carries and bounds the queue: at most as much as is on the way.");
         let id = format!("{}-with-bbr", remedy.id);
-        let why = format!("{} BBR sends no faster than the path carries, so that no queue grows.", remedy.why);
-        let changes = remedy.changes.iter().cloned().chain([tolerate_loss()]).collect();
         Some(self.remedy(&id, remedy.scope, remedy.at, changes, why))
     }
 
@@ -94,16 +108,17 @@ impl<'a> Advice<'a> {
             Some(outlook) => outlook.with_buffers_for_the_path(first),
             None => first,
         };
-        let (size, id, setting, at) = changes.iter().find_map(|change| match change {
-            Change::TcpWmemMax(size) => Some((size, "raise-tcp-wmem", "tcp_wmem", At::Sender)),
-            Change::TcpRmemMax(size) => Some((size, "raise-tcp-rmem", "tcp_rmem", At::Receiver)),
+        let (size, constraint) = changes.iter().find_map(|change| match change {
+            Change::TcpWmemMax(size) => Some((size, SEND)),
+            Change::TcpRmemMax(size) => Some((size, WindowConstraint::ReceiveMaximum)),
             _ => None,
         })?;
-        let why = match self.outlook.as_ref().and_then(Outlook::bdp_of_a_stream) {
-            Some(bdp) => format!(
-                "The path keeps {bdp} of each stream in flight; a {setting} of {size} holds that, with room to resend \
-                 what is lost."
-            ),
+        let (id, setting, at) = match constraint {
+            SEND => ("raise-tcp-wmem", "tcp_wmem", At::Sender),
+            _ => ("raise-tcp-rmem", "tcp_rmem", At::Receiver),
+        };
+        let why = match self.outlook.as_ref().and_then(|outlook| outlook.maximum_under(outlook.control(), constraint)) {
+            Some((_, reason)) => format!("A {setting} of {size} is {reason}."),
             None => format!(
                 "A {setting} of {size} allows several times as much in flight; how much of that helps depends on the \
                  bandwidth of the path, which is not known."
@@ -246,8 +261,8 @@ impl<'a> Advice<'a> {
             return forecast;
         };
         let bound = |rate: BitRate| rate.min(ceiling);
-        let Forecast { bits_per_second, low, high } = forecast;
-        Forecast { bits_per_second: bound(bits_per_second), low: bound(low), high: bound(high) }
+        let Forecast { bits_per_second, low, high, .. } = forecast;
+        Forecast { bits_per_second: bound(bits_per_second), low: bound(low), high: bound(high), ..forecast }
     }
 
     /// Returns whether a change that can be predicted is worth making; a remedy that only a person can carry out always
@@ -281,6 +296,8 @@ fn lifts(change: &Change, kind: Limit) -> bool {
         _ => false,
     }
 }
+
+const SEND: WindowConstraint = WindowConstraint::SendMaximum;
 
 fn whole_mebibytes(size: ByteCount) -> ByteCount {
     const MIB: ByteCount = ByteCount::from_mib(1);

@@ -70,7 +70,7 @@ impl<'a> Outlook<'a> {
         // A policer may let more pass than a sender that it holds down has shown.
         let as_stated = self.predict_over(self.evidence.bandwidth, changes);
         let high = self.most_likely(&prediction, changes).max(self.most_likely(&as_stated, changes));
-        let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high };
+        let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high, capacity_unknown: false };
         Some(if self.knows_the_capacity() { forecast } else { self.without_capacity(forecast, changes) })
     }
 
@@ -95,7 +95,8 @@ impl<'a> Outlook<'a> {
         let prediction = predict_with_relays(&stretches, hosts, &HostSettings::unbounded(), &self.request);
         // How far the relays are from the hosts is assumed.
         let low = prediction.low.min(self.present.scaled(USUAL_VARIATION));
-        let forecast = Forecast { bits_per_second: prediction.kernel_model, low, high: prediction.high };
+        let (bits_per_second, high) = (prediction.kernel_model, prediction.high);
+        let forecast = Forecast { bits_per_second, low, high, capacity_unknown: false };
         Some(if self.knows_the_capacity() { forecast } else { self.without_capacity(forecast, &[]) })
     }
 
@@ -141,7 +142,7 @@ impl<'a> Outlook<'a> {
         let expected =
             if forecast.bits_per_second <= most { forecast.bits_per_second } else { self.present.scaled(gain.sqrt()) };
         let high = forecast.high.min(most.scaled(1.0 / USUAL_VARIATION));
-        Forecast { bits_per_second: expected, low: forecast.low.min(expected), high }
+        Forecast { bits_per_second: expected, low: forecast.low.min(expected), high, capacity_unknown: true }
     }
 
     /// Returns the rate of a sender that probes for a size of packets that passes: it begins with one that nearly
@@ -213,10 +214,21 @@ impl<'a> Outlook<'a> {
         Some(needed).filter(|needed| present.is_none_or(|present| *needed > present))
     }
 
+    /// Returns the maximum that `constraint` takes under `control`, whatever it is at present, and its reason; `None`
+    /// where the bandwidth was not stated.
+    pub(crate) fn maximum_under(
+        &self,
+        control: CongestionControl,
+        constraint: WindowConstraint,
+    ) -> Option<(ByteCount, String)> {
+        let bdp = self.bdp_of_a_stream()?;
+        let size = constraint.maximum_for(bdp, control, &self.receiver)?;
+        Some((size, constraint.reason_for_maximum(bdp, control, &self.receiver)?))
+    }
+
     /// Returns bandwidth × round-trip time, for each stream; `None` where the bandwidth was not stated.
     pub(crate) fn bdp_of_a_stream(&self) -> Option<ByteCount> {
-        let together = self.predict(&[]).bdp?.get();
-        Some(ByteCount::new(together.div_ceil(u64::from(self.request.streams))))
+        self.predict(&[]).bdp_of_each(self.request.streams)
     }
 
     /// Returns the load as `changes` leave it.
@@ -229,7 +241,7 @@ impl<'a> Outlook<'a> {
         self.request.streams
     }
 
-    fn control(&self) -> CongestionControl {
+    pub(crate) fn control(&self) -> CongestionControl {
         control(&self.request, &self.sender)
     }
 

@@ -4,7 +4,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser};
 
 use crate::commands::{Command, help_template};
-use crate::terminal::Format;
+use crate::terminal::{Format, columns};
 
 /// The flags for JSON, needed where the command line itself is wrong.
 const JSON_FLAGS: [(&str, Format); 3] =
@@ -31,7 +31,7 @@ line or a file is wrong; 3 the machine lacks a permission or a feature;
 /// Why a transfer does not fill the pipe, and what exactly would fix it.
 #[derive(Debug, Parser)]
 #[command(version, after_help = AFTER_SHORT_HELP, after_long_help = AFTER_HELP)]
-#[command( styles = STYLES, help_template = help_template(&STYLES), max_term_width = 80)]
+#[command(styles = STYLES, help_template = help_template(&STYLES), term_width = help_columns())]
 pub(crate) struct Cli {
     /// Print results only
     #[arg(long, short, global = true, help_heading = "Output")]
@@ -41,6 +41,11 @@ pub(crate) struct Cli {
     pub(crate) verbose: u8,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Returns the columns of the help: those of the terminal, up to 120.
+fn help_columns() -> usize {
+    columns().min(120)
 }
 
 /// Returns the form of standard output, as far as a wrong command line shows it.

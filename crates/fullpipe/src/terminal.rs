@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{Document, ErrorReport, Event, EventLine};
-use fullpipe_report::{Source, Style, document, html_page};
+use fullpipe_report::{DEFAULT_COLUMNS, Source, Style, document, html_page, set_columns};
 use fullpipe_units::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpgrp;
@@ -60,6 +60,7 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Returns a terminal for this format; with `quiet` it prints results only.
     pub(crate) fn new(format: Format, quiet: bool) -> Self {
+        set_columns(columns());
         let has_colours = format == Format::Text && shows_colours(&io::stdout());
         let style = if has_colours { Style::COLOR } else { Style::PLAIN };
         Self { format, quiet, style, page: None, lacks_page: AtomicBool::new(false) }
@@ -137,10 +138,8 @@ impl Terminal {
         if !Self::can_redraw() {
             return self.progress(&format!("{text}\n"));
         }
-        let columns = tcgetwinsize(stdout()).map_or(0, |size| size.ws_col);
-        // The width of a terminal is 0 if nobody has set it. A line over the edge could not be replaced.
-        let width = if columns == 0 { 80 } else { usize::from(columns) };
-        let shown: String = text.chars().take(width - 1).collect();
+        // A line over the edge could not be replaced.
+        let shown: String = text.chars().take(columns() - 1).collect();
         self.progress(&format!("\r{shown}\x1b[K"));
     }
 
@@ -253,6 +252,13 @@ pub(crate) fn write_page(file: &Path, sources: &[Source<'_>]) -> Result<(), Fail
 /// Returns true if the user sees colours there, and wants them.
 pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !is_dumb() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Returns the columns of the terminal that shows standard output, or the default where no terminal does: also where
+/// nobody has set the width of one, which is 0 then.
+pub(crate) fn columns() -> usize {
+    let columns = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { DEFAULT_COLUMNS } else { columns }
 }
 
 /// Returns true for a terminal that takes lines only.

@@ -1,6 +1,8 @@
+use fullpipe_model::improvement::WindowConstraint;
+use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::predict;
 use fullpipe_record::{AdvisedChange, Change, HostAdvice, HostManager, HostReport, HostSettings, Path, Request};
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_units::ByteCount;
 
 use crate::allow::steady;
 use crate::folklore::folklore;
@@ -27,7 +29,11 @@ pub fn advise(
     let mut after = settings.clone();
     for change in improvement.iter().chain(&repairs(report)) {
         let Some(change) = within_memory(change, settings, report.memory, &mut notes) else { continue };
-        changes.extend(advised(&change, &after, streams, path.rtt()));
+        let control = CongestionControl::named(&settings.congestion_control).unwrap_or(CongestionControl::Reno);
+        let reason = |constraint: WindowConstraint| {
+            constraint.reason_for_maximum(before.bdp_of_each(streams)?, control, settings)
+        };
+        changes.extend(advised(&change, &after, streams, reason));
         after = change.applied_to(&after);
     }
     notes.extend(believed(report));
@@ -73,7 +79,13 @@ fn within_memory(
     (most > now).then(|| make(most))
 }
 
-fn advised(change: &Change, settings: &HostSettings, streams: u16, rtt: Span) -> Option<AdvisedChange> {
+/// Returns `change` with its risk and its reason, which is that of a `maximum` for a buffer.
+fn advised(
+    change: &Change,
+    settings: &HostSettings,
+    streams: u16,
+    maximum: impl Fn(WindowConstraint) -> Option<String>,
+) -> Option<AdvisedChange> {
     let (setting, to) = sysctl(change, settings)?;
     let from = present(change, settings).map_or_else(|| "0".to_owned(), |(_, text)| text);
     let held = |size: ByteCount| {
@@ -82,15 +94,10 @@ fn advised(change: &Change, settings: &HostSettings, streams: u16, rtt: Span) ->
         format!("a connection whose peer stops may hold {size} of kernel memory{all}")
     };
     let (why, risk) = match change {
-        Change::TcpRmemMax(size) => (
-            format!(
-                "as receiver: the window that fills the path over {rtt}, in the share of the buffer that is window"
-            ),
-            held(*size),
-        ),
-        Change::TcpWmemMax(size) => {
-            (format!("as sender: what is on the way over {rtt}, and as much again to resend losses from"), held(*size))
+        Change::TcpRmemMax(size) => {
+            (format!("as receiver: {}", maximum(WindowConstraint::ReceiveMaximum)?), held(*size))
         }
+        Change::TcpWmemMax(size) => (format!("as sender: {}", maximum(WindowConstraint::SendMaximum)?), held(*size)),
         Change::WindowScaling(_) => (
             "both ends need it for windows beyond 64 KiB".to_owned(),
             "none but behind a middlebox that breaks the option".to_owned(),
@@ -130,7 +137,7 @@ mod tests {
     use crate::setting::System;
     use crate::show::show;
     use fullpipe_record::Limit;
-    use fullpipe_units::BitRate;
+    use fullpipe_units::{BitRate, Span};
 
     fn report(memory: ByteCount) -> HostReport {
         let mut report = show(&System::of_this_host()).unwrap();

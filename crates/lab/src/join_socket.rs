@@ -1,9 +1,12 @@
 //! The way into a lab that stands: a name on this machine, behind which its namespaces are handed out.
 //!
+//! Every program of this user can list the names, and ask for the end of a lab.
+//!
 //! The name is that of an abstract Unix socket, so that the kernel forgets it with the lab, however that ends.
 //! Whoever connects and is the same user gets descriptors of the lab's namespaces and enters them himself: his
 //! program is then his own child, at his own terminal, and ends with the lab.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +15,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_sys::{
     NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, enter_process, receive_with_descriptors,
@@ -24,19 +27,29 @@ use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, shutdown,
     socket_with, sockopt,
 };
-use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open, pidfd_send_signal};
 
 use crate::error::LabError;
 use crate::protocol::Host;
 
-/// Greeting to a program that may join, sent with the descriptors of the namespaces.
-const WELCOME: &[u8] = b"fullpipe-lab 1";
+/// Beginning of the greeting to a program that may join, sent with the descriptors of the namespaces. After it come the
+/// time at which the lab was opened, in seconds since 1970, and its description.
+const WELCOME: &str = "fullpipe-lab 1";
+
+/// Longest greeting in bytes.
+const MAX_GREETING: usize = 1024;
+
+/// Beginning of the names of all labs of this machine in `/proc/net/unix`, before the user and the lab.
+const NAMES_BEGIN: &str = "fullpipe-lab/";
 
 /// The longest that a lab that stands may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest that a program may take to end after it was asked to.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The longest that a lab that stands may take to end: its programs, its link and its cross traffic do before.
+const END_OF_LAB_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest that a request to stop waits to be seen.
 const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -68,12 +81,78 @@ pub struct JoinSocket {
 #[derive(Debug)]
 pub struct JoinedLab(Inside);
 
+/// A lab that somebody holds with `fullpipe lab up`.
+#[derive(Debug)]
+pub struct StandingLab {
+    /// Name with which its user's programs join it.
+    pub name: String,
+    /// Description of its path, in one line.
+    pub description: String,
+    /// Time since which it is open, if its holder says so.
+    pub since: Option<SystemTime>,
+    /// The process that holds it.
+    holder: OwnedFd,
+}
+
+impl StandingLab {
+    /// Returns this user's labs that answer, by name.
+    ///
+    /// # Errors
+    /// If the kernel's list of sockets cannot be read.
+    pub fn all() -> Result<Vec<Self>, LabError> {
+        let table = std::fs::read_to_string("/proc/net/unix").map_err(LabError::io("list the labs that are up"))?;
+        let begin = format!("@{NAMES_BEGIN}{}/", geteuid().as_raw());
+        let paths = table.lines().filter_map(|line| line.split_whitespace().nth(7));
+        let names: BTreeSet<&str> = paths.filter_map(|path| path.strip_prefix(&begin)).collect();
+        Ok(names.into_iter().filter_map(|name| Self::named(name).ok()).collect())
+    }
+
+    /// Returns this user's lab of that name.
+    ///
+    /// # Errors
+    /// If there is none, or it does not answer within 5 s.
+    pub fn named(name: &str) -> Result<Self, LabError> {
+        let (visit, _, greeting) = greeted(name)?;
+        let action = format!("find the holder of the lab \"{name}\"");
+        let cannot = LabError::io(&action);
+        let holder = sockopt::socket_peercred(&visit).and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()));
+        let mut lines = greeting.lines().skip(1);
+        let seconds = lines.next().and_then(|seconds| seconds.parse().ok());
+        Ok(Self {
+            name: name.to_owned(),
+            since: seconds.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))),
+            description: lines.next().unwrap_or_default().to_owned(),
+            holder: holder.map_err(|errno| cannot(errno.into()))?,
+        })
+    }
+
+    /// Ends the lab and all programs in it, and waits for that.
+    ///
+    /// # Errors
+    /// If its holder cannot be asked, or has not ended after 10 s.
+    pub fn end(&self) -> Result<(), LabError> {
+        let action = format!("end the lab \"{}\"", self.name);
+        let cannot = LabError::io(&action);
+        match pidfd_send_signal(&self.holder, Signal::TERM) {
+            Err(Errno::SRCH) => return Ok(()),
+            Err(errno) => return Err(cannot(errno.into())),
+            Ok(()) => {}
+        }
+        let timeout = Timespec { tv_sec: END_OF_LAB_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+        match retry_on_intr(|| poll(&mut [PollFd::new(&self.holder, PollFlags::IN)], Some(&timeout))) {
+            Ok(0) => Err(cannot(io::Error::new(io::ErrorKind::TimedOut, "its holder was asked to end and has not"))),
+            Ok(_) => Ok(()),
+            Err(errno) => Err(cannot(errno.into())),
+        }
+    }
+}
+
 impl JoinSocket {
-    /// Lets this user's programs into the lab under `name`.
+    /// Lets this user's programs into the lab under `name`, which tells them `description`, a line.
     ///
     /// # Errors
     /// If this user has a lab of that name already, or the name is too long.
-    pub(crate) fn open(name: &str, inside: &Inside) -> Result<Self, LabError> {
+    pub(crate) fn open(name: &str, description: &str, inside: &Inside) -> Result<Self, LabError> {
         let action = format!("be entered as \"{name}\"");
         let refused = |reason: String| LabError::Refused { action: action.clone(), reason };
         let listener = listen_at(name).map_err(|errno| match errno {
@@ -83,7 +162,10 @@ impl JoinSocket {
         let inside = inside.try_clone().map_err(LabError::io(&action))?;
         let listener = Arc::new(listener);
         let watched = Arc::clone(&listener);
-        Ok(Self { listener, accept_thread: Some(thread::spawn(move || admit(&watched, &inside))) })
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut greeting = format!("{WELCOME}\n{since}\n{description}");
+        greeting.truncate(greeting.floor_char_boundary(MAX_GREETING));
+        Ok(Self { listener, accept_thread: Some(thread::spawn(move || admit(&watched, &greeting, &inside))) })
     }
 }
 
@@ -102,25 +184,8 @@ impl JoinedLab {
     /// # Errors
     /// If there is none, or it does not answer within 5 s.
     pub fn to(name: &str) -> Result<Self, LabError> {
-        let cannot = |cause| LabError::io(&format!("enter the lab \"{name}\""))(cause);
-        let none = |_| {
-            let why = format!("this user has no lab of that name; `fullpipe lab up {name}` makes one");
-            cannot(io::Error::new(io::ErrorKind::NotFound, why))
-        };
-        let silent = || {
-            let why = "`fullpipe lab up`, which holds it, does not answer; is it stopped?";
-            cannot(io::Error::new(io::ErrorKind::TimedOut, why))
-        };
-        let (listener, address) = socket_for(name).map_err(none)?;
-        // Behind many who wait there is no place in the queue.
-        sockopt::set_socket_timeout(&listener, sockopt::Timeout::Send, Some(TIMEOUT)).map_err(none)?;
-        connect(&listener, &address).map_err(|errno| if errno == Errno::AGAIN { silent() } else { none(errno) })?;
-        // Anybody may have taken the name.
-        if sockopt::socket_peercred(&listener).map_err(none)?.uid != geteuid() {
-            return Err(none(Errno::PERM));
-        }
-        let inside = receive_inside(&listener).map_err(cannot)?;
-        inside.map(Self).ok_or_else(silent)
+        let (_, inside, _) = greeted(name)?;
+        Ok(Self(inside))
     }
 
     /// Runs a program in a host of the lab, with this program's input, output and errors, to its end, and returns its
@@ -153,6 +218,33 @@ impl JoinedLab {
     }
 }
 
+/// Connects to this user's lab of that name. Returns the connection, the descriptors with which it is joined, and its
+/// greeting.
+///
+/// # Errors
+/// If there is none, or it does not answer within 5 s.
+fn greeted(name: &str) -> Result<(OwnedFd, Inside, String), LabError> {
+    let cannot = |cause| LabError::io(&format!("enter the lab \"{name}\""))(cause);
+    let none = |_| {
+        let why = format!("this user has no lab of that name; `fullpipe lab up {name}` makes one");
+        cannot(io::Error::new(io::ErrorKind::NotFound, why))
+    };
+    let silent = || {
+        let why = "`fullpipe lab up`, which holds it, does not answer; is it stopped?";
+        cannot(io::Error::new(io::ErrorKind::TimedOut, why))
+    };
+    let (listener, address) = socket_for(name).map_err(none)?;
+    // Behind many who wait there is no place in the queue.
+    sockopt::set_socket_timeout(&listener, sockopt::Timeout::Send, Some(TIMEOUT)).map_err(none)?;
+    connect(&listener, &address).map_err(|errno| if errno == Errno::AGAIN { silent() } else { none(errno) })?;
+    // Anybody may have taken the name.
+    if sockopt::socket_peercred(&listener).map_err(none)?.uid != geteuid() {
+        return Err(none(Errno::PERM));
+    }
+    let (inside, greeting) = receive_inside(&listener).map_err(cannot)?.ok_or_else(silent)?;
+    Ok((listener, inside, greeting))
+}
+
 /// Waits for the end of `child`. Once `stop` is set, asks it to end, and kills it [`END_TIMEOUT`] later.
 fn wait_or_end(child: &mut Child, stop: &AtomicBool) -> io::Result<ExitStatus> {
     let process = Pid::from_child(child);
@@ -177,7 +269,7 @@ fn wait_or_end(child: &mut Child, stop: &AtomicBool) -> io::Result<ExitStatus> {
 }
 
 /// Accepts connections, and gives the descriptors to programs of this user.
-fn admit(listener: &OwnedFd, inside: &Inside) {
+fn admit(listener: &OwnedFd, greeting: &str, inside: &Inside) {
     let keeper = std::iter::once(inside.keeper.as_fd());
     let descriptors: Vec<BorrowedFd<'_>> = keeper.chain(inside.networks.iter().map(AsFd::as_fd)).collect();
     loop {
@@ -186,7 +278,7 @@ fn admit(listener: &OwnedFd, inside: &Inside) {
                 let is_ours = sockopt::socket_peercred(&visitor).is_ok_and(|peer| peer.uid == geteuid());
                 if is_ours {
                     // A visitor that went away needs no answer.
-                    let _ = send_with_descriptors(&visitor, WELCOME, &descriptors);
+                    let _ = send_with_descriptors(&visitor, greeting.as_bytes(), &descriptors);
                 }
             }
             Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -196,20 +288,21 @@ fn admit(listener: &OwnedFd, inside: &Inside) {
 }
 
 /// Returns `None` if nothing comes in time.
-fn receive_inside(listener: &OwnedFd) -> io::Result<Option<Inside>> {
+fn receive_inside(listener: &OwnedFd) -> io::Result<Option<(Inside, String)>> {
     let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     if retry_on_intr(|| poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout)))? == 0 {
         return Ok(None);
     }
-    let mut words = [0; 64];
+    let mut words = [0; MAX_GREETING];
     let (length, descriptors) = receive_with_descriptors(listener, &mut words)?;
     let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "it is of another version of this program");
     let mut descriptors = descriptors.into_iter();
     let keeper = descriptors.next().ok_or_else(unexpected)?;
-    if words.get(..length) != Some(WELCOME) {
+    let greeting = String::from_utf8_lossy(words.get(..length).unwrap_or_default()).into_owned();
+    if greeting.lines().next() != Some(WELCOME) {
         return Err(unexpected());
     }
-    Ok(Some(Inside { keeper, networks: descriptors.collect() }))
+    Ok(Some((Inside { keeper, networks: descriptors.collect() }, greeting)))
 }
 
 /// Returns the error of a host that this lab does not have.
@@ -227,7 +320,7 @@ fn listen_at(name: &str) -> Result<OwnedFd, Errno> {
 
 /// A socket, and the address of this user's lab of that name.
 fn socket_for(name: &str) -> Result<(OwnedFd, SocketAddrUnix), Errno> {
-    let address = SocketAddrUnix::new_abstract_name(format!("fullpipe-lab/{}/{name}", geteuid().as_raw()).as_bytes())?;
+    let address = SocketAddrUnix::new_abstract_name(format!("{NAMES_BEGIN}{}/{name}", geteuid().as_raw()).as_bytes())?;
     let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     Ok((listener, address))
 }

@@ -253,12 +253,12 @@ impl Lab {
         Ok(Watch { counts: CountReader::start(self)?, lab: self, drops: self.device_drops()?, ticks: Ticks::now() })
     }
 
-    /// Lets this user's other programs into the lab, under `name`.
+    /// Lets this user's other programs into the lab, under `name`, and tells them its `description`, a line.
     ///
     /// # Errors
     /// If this user has a lab of that name already, or it cannot be one.
-    pub fn open_entrance(&self, name: &str) -> Result<JoinSocket, LabError> {
-        JoinSocket::open(name, self.remote.inside())
+    pub fn open_entrance(&self, name: &str, description: &str) -> Result<JoinSocket, LabError> {
+        JoinSocket::open(name, description, self.remote.inside())
     }
 
     /// Returns a listening socket in the network of a host; see [`crate::path_witness`].

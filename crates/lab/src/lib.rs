@@ -38,7 +38,7 @@ pub use backend::Backend;
 pub use capture::{Capture, Captured};
 pub use congestion::check_congestion_control;
 pub use error::LabError;
-pub use join_socket::{JoinSocket, JoinedLab};
+pub use join_socket::{JoinSocket, JoinedLab, StandingLab};
 pub use lab::{Lab, Plan, Watch};
 pub use path_witness::PathWitness;
 pub use program::{LastOutput, Line, Output, Program, Stdio};

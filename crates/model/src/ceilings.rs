@@ -80,7 +80,7 @@ fn receive_window(connection: &Connection) -> Figures {
         Buffer::Automatic | Buffer::Request(_) => buffer.advertised(),
     };
     let windows = Windows { textbook: advertised, kernel_model: connection.allowed_in_flight() };
-    let used = connection.uses().get() * connection.kept_by_trains(windows.kernel_model);
+    let used = connection.share_of_window_used(windows.kernel_model);
     per_stream(connection, Limit::ReceiveWindow, &windows, used, Likely::by_rule())
 }
 

@@ -82,6 +82,12 @@ impl<'a> Connection<'a> {
         }
     }
 
+    /// Returns the share of the rate of a receive window that is used: what BBR's probes leave, less the waits for whole
+    /// trains.
+    pub(crate) fn share_of_window_used(&self, window: ByteCount) -> f64 {
+        self.uses().get() * self.kept_by_trains(window)
+    }
+
     /// Bytes that each stream keeps in flight where nothing but the receive window limits it.
     pub(crate) fn allowed_in_flight(&self) -> ByteCount {
         let window = self.receive.in_flight(self.mss);

@@ -61,6 +61,32 @@ impl WindowConstraint {
         }
     }
 
+    /// Returns the reason for the size that [`Self::maximum_for`] gives, as a clause; `None` where it gives none.
+    pub fn reason_for_maximum(
+        self,
+        window: ByteCount,
+        control: CongestionControl,
+        receiver: &HostSettings,
+    ) -> Option<String> {
+        match self {
+            Self::ReceiveMaximum => {
+                let share = kernel::Share::settled(receiver).ratio();
+                Some(format!(
+                    "2 × {window} on the way ÷ {share}, the share of the buffer that is window: the kernel tunes \
+                     towards two windows"
+                ))
+            }
+            Self::SendMaximum => {
+                let (windows, name) = (control.send_windows(), control.name());
+                Some(format!(
+                    "{windows} × {window} on the way: under {name} the kernel lets the buffer grow to {windows} \
+                     windows, to keep what is lost while it sends on"
+                ))
+            }
+            Self::FixedBuffer | Self::NoScaling | Self::NoAutotuning => None,
+        }
+    }
+
     /// Returns the change that removes this constraint; `None` if the change needs a `maximum` and `maximum` is `None`.
     pub fn change(self, maximum: Option<ByteCount>) -> Option<Change> {
         match self {

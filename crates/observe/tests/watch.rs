@@ -70,7 +70,7 @@ fn a_connection_under_way_is_seen_from_the_end_that_is_named_first() {
     ] {
         let mut last = None;
         let watched = watch_others(subject, &mut |now| {
-            last = Some(now);
+            last = Some(now.moved);
             now.elapsed >= Span::from_millis(700)
         });
         let watched = watched.unwrap();
@@ -84,7 +84,7 @@ fn a_connection_under_way_is_seen_from_the_end_that_is_named_first() {
         // Only what moved while it was watched counts, not what came before.
         let moved = with[with.len() - 1].bytes.saturating_sub(with[0].bytes);
         assert_eq!(transfer.bytes, moved);
-        assert!(last.unwrap().moved > transfer.bytes, "the connection is older");
+        assert!(last.unwrap() > transfer.bytes, "the connection is older");
         assert_eq!(evidence.sender.is_some(), direction == Direction::Upload);
         assert!(evidence.steady.is_some());
     }
@@ -152,7 +152,7 @@ fn what_moves_over_a_connection_that_was_seen_too_briefly_is_known_although_not_
     let (local, remote) = flow.ends;
     let briefly = |snapshots| {
         let mut left = snapshots;
-        let stop = &mut |_| {
+        let stop = &mut |_: Standing<'_>| {
             left -= 1;
             left == 0
         };

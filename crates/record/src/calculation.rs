@@ -17,12 +17,18 @@ pub enum Solved {
 }
 
 /// The Linux settings that give a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BufferAdvice {
     /// Third value of `net.ipv4.tcp_rmem` at the receiver.
     pub tcp_rmem_max: ByteCount,
+    /// Reason for that size, as a clause.
+    #[serde(default)]
+    pub tcp_rmem_reason: String,
     /// Third value of `net.ipv4.tcp_wmem` at the sender.
     pub tcp_wmem_max: ByteCount,
+    /// Reason for that size, as a clause.
+    #[serde(default)]
+    pub tcp_wmem_reason: String,
     /// `SO_RCVBUF` request, where a program fixes its buffer.
     pub so_rcvbuf: ByteCount,
     /// The largest such request that this host grants now: `net.core.rmem_max`.

@@ -116,4 +116,10 @@ impl Prediction {
     pub fn ceiling(&self, kind: Limit) -> Option<&Ceiling> {
         self.ceilings.iter().find(|ceiling| ceiling.kind == kind)
     }
+
+    /// Returns the part of the bandwidth-delay product that each of so many streams keeps on the way; `None` where the
+    /// bandwidth is not known.
+    pub fn bdp_of_each(&self, streams: u16) -> Option<ByteCount> {
+        self.bdp.map(|bdp| ByteCount::new(bdp.get().div_ceil(streams.max(1).into())))
+    }
 }

@@ -174,8 +174,11 @@ pub struct Forecast {
     pub bits_per_second: BitRate,
     /// The least that is likely.
     pub low: BitRate,
-    /// The most that is likely.
+    /// The most that is likely; no bound where the capacity is unknown.
     pub high: BitRate,
+    /// True if the path's capacity is not known, so that the rate may be any above `low`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub capacity_unknown: bool,
 }
 
 /// The round-trip time under load that a remedy should lead to.

@@ -86,6 +86,7 @@ impl Scenario {
         let tables = source.tables()?;
         let root = Section::root(source, &tables);
         root.has_only(ROOT_KEYS)?;
+        lacks_no_more_than_one(&root)?;
         let (name, title) = (read_words(&root, "name")?, read_words(&root, "title")?);
         let section = root.section("path")?.ok_or_else(|| root.missing("path"))?;
         let mut spec = PathSpec::unknown();
@@ -116,6 +117,24 @@ impl Scenario {
             controls,
         })
     }
+}
+
+/// Fails with the names of all keys that a scenario must have, if more than one of them is missing: whoever writes a
+/// scenario from nothing learns of them at once.
+fn lacks_no_more_than_one(root: &Section<'_>) -> Result<(), ScenarioError> {
+    let path = if root.is_table("path") { root.section("path")? } else { None };
+    let has_rtt = |path: &Section<'_>| ["rtt", "forward", "reverse"].into_iter().any(|key| path.has(key));
+    let missing: Vec<&str> = [
+        ("name", !root.has("name")),
+        ("title", !root.has("title")),
+        ("[path] with rtt", !root.has("path")),
+        ("rtt of [path]", path.as_ref().is_some_and(|path| !has_rtt(path))),
+        ("[[step]] with name", !root.has("step")),
+    ]
+    .into_iter()
+    .filter_map(|(key, is_missing)| is_missing.then_some(key))
+    .collect();
+    if missing.len() < 2 { Ok(()) } else { Err(root.error_at(&missing.join(", "), "they are missing")) }
 }
 
 const ROOT_KEYS: &[&str] =

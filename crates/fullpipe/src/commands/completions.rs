@@ -1,9 +1,18 @@
+//! Completions: a function for each shell that asks this program what may come next, so that it knows the labs that are
+//! up and the hosts that ssh knows.
+
+mod candidates;
+mod scripts;
+
+use std::ffi::OsString;
+
 use clap::CommandFactory;
+use clap_complete::engine::{CompletionCandidate, complete};
 use clap_complete::{Shell, generate};
 
 use super::Run;
 use crate::cli::Cli;
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::terminal::Terminal;
 
 const AFTER_HELP: &str = "\
@@ -19,13 +28,53 @@ Install, for example:
 pub(crate) struct Arguments {
     /// Shell
     shell: Shell,
+    /// Words of a command line whose last is to be completed: what the functions of the shells ask
+    #[arg(last = true, hide = true)]
+    words: Vec<OsString>,
 }
 
 impl Run for Arguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let mut script = Vec::new();
-        generate(self.shell, &mut Cli::command(), "fullpipe", &mut script);
-        terminal.result(&String::from_utf8_lossy(&script));
+        let text = if self.words.is_empty() { script(self.shell) } else { listed(self.shell, &self.words)? };
+        terminal.result(&text);
         Ok(())
+    }
+}
+
+/// Returns the script that a shell reads at its start.
+fn script(shell: Shell) -> String {
+    let asking = match shell {
+        Shell::Bash => scripts::BASH,
+        Shell::Zsh => scripts::ZSH,
+        Shell::Fish => scripts::FISH,
+        _ => {
+            let mut script = Vec::new();
+            generate(shell, &mut Cli::command(), "fullpipe", &mut script);
+            return String::from_utf8_lossy(&script).into_owned();
+        }
+    };
+    asking.to_owned()
+}
+
+/// Returns what the last of `words` may be, one a line; behind a tab, for shells that show it, what it means.
+fn listed(shell: Shell, words: &[OsString]) -> Result<String, Failure> {
+    let mut command = candidates::with_candidates(Cli::command());
+    let folder = std::env::current_dir().ok();
+    let found = complete(&mut command, words.to_vec(), words.len() - 1, folder.as_deref());
+    let found = found.map_err(|error| Failure::new(FAILED, format!("nothing completes these words: {error}")))?;
+    let is_asked = |candidate: &&CompletionCandidate| {
+        // Flags only where one is begun: what a shell lists unasked should be short.
+        let is_flag = candidate.get_value().as_encoded_bytes().starts_with(b"-");
+        !is_flag || words.last().is_some_and(|word| !word.is_empty())
+    };
+    Ok(found.iter().filter(is_asked).map(|candidate| line(candidate, shell != Shell::Bash)).collect())
+}
+
+fn line(candidate: &CompletionCandidate, with_meaning: bool) -> String {
+    let value = candidate.get_value().to_string_lossy();
+    let meaning = candidate.get_help().filter(|_| with_meaning).map(ToString::to_string).unwrap_or_default();
+    match meaning.lines().next() {
+        Some(meaning) => format!("{value}\t{meaning}\n"),
+        None => format!("{value}\n"),
     }
 }

@@ -27,7 +27,8 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
     match found.as_slice() {
         [] => {
             let wanted = arguments.verdict.as_deref().unwrap_or_default();
-            Err(Failure::new(USAGE, format!("there is no verdict {wanted:?}; `fullpipe explain` lists them all")))
+            let near = nearest(wanted).map_or_else(String::new, |name| format!(", but there is {name}"));
+            Err(Failure::new(USAGE, format!("there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all")))
         }
         [one] => {
             terminal.result(&report::markdown(one.page(), terminal.style()));
@@ -58,6 +59,29 @@ fn matching(wanted: &str) -> Vec<LegalVerdict> {
     if exact.is_empty() { of(&|name| name.split(['/', '-']).any(|word| word == wanted)) } else { exact }
 }
 
+/// Returns the kind, the cause or the name of a verdict that is spelled most like `wanted`, if any is alike.
+fn nearest(wanted: &str) -> Option<&'static str> {
+    let wanted = wanted.to_lowercase();
+    let names = || all().into_iter().map(LegalVerdict::name);
+    let parts = names().flat_map(|name| name.split('/')).chain(names());
+    let distance = |name: &&str| edit_distance(&wanted, name);
+    parts.min_by_key(distance).filter(|name| distance(name) * 3 <= name.len())
+}
+
+/// Returns the number of letters to insert, delete or replace to make one text of the other (Levenshtein, 1966).
+fn edit_distance(first: &str, second: &str) -> usize {
+    let mut row: Vec<usize> = (0..=second.chars().count()).collect();
+    for (index, letter) in first.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
+        for (column, other) in second.chars().enumerate() {
+            let replaced = diagonal + usize::from(letter != other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
 /// Returns what the table of all verdicts says of one.
 fn in_one_line(verdict: LegalVerdict) -> String {
     const TABLE: &str = include_str!("../../../../docs/diagnosis/README.md");
@@ -80,6 +104,20 @@ mod tests {
         assert_eq!(names("Policer"), ["loss/policer"]);
         assert_eq!(names("rmem"), ["receive-window/tcp-rmem-max"]);
         assert!(names("loss/").is_empty() && names("").is_empty());
+    }
+
+    #[test]
+    fn a_name_that_is_spelled_wrong_leads_to_the_nearest() {
+        for (wanted, name) in [
+            ("send-buffr", Some("send-buffer")),
+            ("loss/polcer", Some("loss/policer")),
+            ("capasity", Some("capacity")),
+            ("nothing-like-it", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(wanted), name, "{wanted}");
+        }
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use fullpipe_experiment::{
     run_scenario_virtually,
 };
 use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_lab::{Backend, Host, JoinedLab, Lab, LabError, Plan, Stdio, check_congestion_control};
+use fullpipe_lab::{Backend, Host, JoinedLab, Lab, LabError, Plan, StandingLab, Stdio, check_congestion_control};
 use fullpipe_record::{Content, Document, Event, HostSettings, LabReport};
 use fullpipe_report as report;
 use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_comparisons, builtin_grids};
@@ -16,8 +16,9 @@ use fullpipe_units::{ByteCount, Ratio, Span, counted};
 use super::compare::CompareArguments;
 use super::grid_runs::GridRuns;
 use super::sweep::{SweepArguments, sweep_scenario};
-use super::up::{Standing, up};
+use super::up::{Standing, described, up};
 use crate::commands::Run;
+use crate::commands::emulated::EmulatedArguments;
 use crate::commands::keep::KeepArguments;
 use crate::commands::output::OutputArguments;
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
@@ -149,10 +150,14 @@ enum Action {
     /// the lab and end with it.
     Compare(CompareArguments),
     /// Keep the lab of a scenario running, so that other programs can use it
+    ///
+    /// `lab ls` lists the labs that are up, `lab down` ends one, and so does `q`.
     Up {
-        /// Scenario file or name from `lab list`
-        #[arg(default_value = "demo", value_name = "SCENARIO")]
-        scenario: String,
+        /// Scenario file or name from `lab list` [default: demo]
+        #[arg(value_name = "SCENARIO", conflicts_with = "path")]
+        scenario: Option<String>,
+        #[command(flatten)]
+        emulated: EmulatedArguments,
         /// Name of the lab for `--join` [default: name of the scenario]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
@@ -174,6 +179,14 @@ enum Action {
         /// Print one JSON object a line for each event
         #[arg(long, help_heading = "Output")]
         json_lines: bool,
+    },
+    /// List the labs of this user that are up
+    Ls,
+    /// End a lab that is up, and the programs in it
+    Down {
+        /// Name of the lab, as `lab ls` lists it
+        #[arg(value_name = "NAME")]
+        name: String,
     },
     /// Open a shell on a host of a lab
     Shell {
@@ -296,14 +309,20 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
             sweep_scenario(&load(scenario)?, backend, sweep, terminal)
         }
         Action::Compare(compare) => compare.carry_out(backend, terminal),
-        Action::Up { scenario, name, interval, no_cross_traffic, .. } => {
-            let scenario = load(scenario)?;
+        Action::Up { scenario, emulated, name, interval, no_cross_traffic, .. } => {
+            let scenario = changed(load(scenario.as_deref().unwrap_or("demo"))?, emulated)?;
             let name = name.as_ref().unwrap_or(&scenario.name);
             up(
                 &scenario,
                 &Standing { name, backend, interval: *interval, no_cross_traffic: *no_cross_traffic },
                 terminal,
             )
+        }
+        Action::Ls => list_standing(terminal),
+        Action::Down { name } => {
+            StandingLab::named(name)?.end()?;
+            terminal.progress(&format!("{name} is down\n"));
+            Ok(())
         }
         Action::Shell { scenario, join, host } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
@@ -314,6 +333,33 @@ fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
         }
         Action::Exec { scenario, join, host, command } => enter(scenario, *join, backend, *host, command, &|| {}),
     }
+}
+
+/// Returns `scenario` with the path and the settings that the flags of `emulated` give.
+fn changed(mut scenario: Scenario, emulated: &EmulatedArguments) -> Result<Scenario, Failure> {
+    if emulated.path_flag().is_some() {
+        scenario.path = emulated.path()?;
+        scenario.title = described(&scenario.path);
+    }
+    let [sender, receiver] = emulated.changes()?;
+    scenario.sender.extend(sender);
+    scenario.receiver.extend(receiver);
+    Ok(scenario)
+}
+
+/// Prints name, path and age of each lab of this user that is up.
+fn list_standing(terminal: &Terminal) -> Result<(), Failure> {
+    let row = |lab: StandingLab| {
+        let since = lab.since.and_then(|since| jiff::Timestamp::try_from(since).ok());
+        let since = since.map(|since| since.to_zoned(jiff::tz::TimeZone::system()).strftime("%F %T").to_string());
+        (lab.name, format!("{}, since {}", lab.description, since.as_deref().unwrap_or("a time that is not known")))
+    };
+    let rows: Vec<_> = StandingLab::all()?.into_iter().map(row).collect();
+    if rows.is_empty() {
+        terminal.progress("No lab is up; `fullpipe lab up` makes one.\n");
+    }
+    terminal.result(&report::name_list(&rows));
+    Ok(())
 }
 
 /// Prints name and title of each built-in scenario.

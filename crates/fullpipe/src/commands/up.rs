@@ -37,7 +37,7 @@ pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Termin
     check_congestion_controls(scenario.controls.iter().filter(|control| asked(&control.name)))?;
     let flag = super::interrupt_flag()?;
     let lab = start(scenario, &plan(scenario, standing.backend))?;
-    let _entrance = lab.open_entrance(standing.name)?;
+    let _entrance = lab.open_entrance(standing.name, &described(&scenario.path))?;
     introduce(scenario, standing, cross_traffic, terminal);
     let observe = |event: &Event| show_cross_traffic(event, cross_traffic, terminal);
     lab.while_witnessed(|| {
@@ -45,6 +45,11 @@ pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Termin
             watch(&lab, standing.interval, &flag, terminal)
         })
     })??
+}
+
+/// Returns the rate, the round-trip time and the loss of a path in one line.
+pub(super) fn described(path: &Path) -> String {
+    Knobs::of(path).to_string()
 }
 
 /// Returns the cross traffic of the first step that has any.
@@ -64,7 +69,7 @@ fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> R
             Some(key) if knobs.turn(key) => match knobs.apply(key, lab) {
                 Ok(()) => {
                     terminal.event(&Event::Changed(Box::new(knobs.directions.clone())));
-                    terminal.result(&format!("{knobs}\n"));
+                    terminal.result(&format!("path: {knobs}\n"));
                 }
                 Err(refused) => terminal.notice(&refused.to_string()),
             },
@@ -181,7 +186,7 @@ impl fmt::Display for Knobs {
         let [forward, reverse] = &self.directions;
         let rate = forward.rate.map_or_else(|| "no rate".to_owned(), |rate| rate.to_string());
         let loss = forward.loss.unwrap_or_default();
-        write!(f, "path: {rate}, RTT {}, loss {loss}", forward.delay + reverse.delay)
+        write!(f, "{rate}, RTT {}, loss {loss}", forward.delay + reverse.delay)
     }
 }
 
@@ -238,15 +243,15 @@ mod tests {
     #[test]
     fn keys_turn_both_directions_within_bounds() {
         let mut knobs = Knobs::of(&PathSpec::demo().path().unwrap());
-        assert_eq!(knobs.to_string(), "path: 1 Gbit/s, RTT 100 ms, loss 0 %");
+        assert_eq!(knobs.to_string(), "1 Gbit/s, RTT 100 ms, loss 0 %");
         for key in "RDLL".chars() {
             assert!(knobs.turn(key));
         }
-        assert_eq!(knobs.to_string(), "path: 1.25 Gbit/s, RTT 125 ms, loss 0.002 %");
+        assert_eq!(knobs.to_string(), "1.25 Gbit/s, RTT 125 ms, loss 0.002 %");
         for _ in 0..200 {
             "rdl".chars().for_each(|key| assert!(knobs.turn(key)));
         }
-        assert_eq!(knobs.to_string(), "path: 1 kbit/s, RTT 0 s, loss 0 %");
+        assert_eq!(knobs.to_string(), "1 kbit/s, RTT 0 s, loss 0 %");
         assert!(!knobs.turn('x') && !knobs.turn('\n'));
     }
 

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use crate::common::{fullpipe, pseudo_terminal, run};
 use fullpipe_testkit::document;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const PATH: &str = "rate=50M,rtt=20ms,loss=1e-4";
 
@@ -277,4 +277,41 @@ fn datagrams_cross_traffic_and_loads_that_grow_are_simulated() {
         let text = String::from_utf8(done.stdout).unwrap();
         assert!(done.status.success() && text.contains(shown), "{scenario}: {text}");
     }
+}
+
+/// Returns the largest `tcp_wmem` among `changes`, in bytes.
+fn advised_tcp_wmem(changes: &Value) -> Option<u64> {
+    let is_wmem = |change: &&Value| change["setting"] == "tcp-wmem-max";
+    let changes = changes.as_array()?.iter().map(|change| change.get("change").unwrap_or(change));
+    changes.clone().find(is_wmem)?["value"].as_u64()
+}
+
+#[test]
+fn every_command_advises_the_same_send_buffer_for_a_path() {
+    // For 1 Gbit/s × 100 ms `demo` had 24 MiB, `diagnose` 24 or 36, `host advise` 68, and `calc` 68, 36 and 11.53.
+    let json = |arguments: &[&str]| document(&run(&mut fullpipe(arguments), 60));
+    let path = ["--bandwidth", "400M", "--rtt", "100ms"];
+    for (control, mebibytes) in [("cubic", 10), ("bbr", 15)] {
+        let flags = ["-C", control, "--sender", "tcp_wmem=4MiB", "--json"];
+        let calculated = json(&[&["calc"][..], &path, &flags].concat())["calculation"].clone();
+        let needed = calculated["needs"].as_array().unwrap().iter().find(|need| need["quantity"] == "tcp-wmem");
+        let looped = json(&[&["demo", "--virtual", "--path", "rate=400M,rtt=100ms"][..], &flags].concat());
+        let remedies = looped["experiment"]["remedies"].as_array().unwrap();
+        let remedy = remedies.iter().find(|remedy| remedy["id"] == "raise-tcp-wmem").unwrap();
+        let all = [
+            calculated["buffers"]["tcp_wmem_max"].as_u64(),
+            needed.and_then(|need| need["value"]["bytes"].as_u64()),
+            advised_tcp_wmem(&calculated["lift"]["changes"]),
+            advised_tcp_wmem(&remedy["changes"]),
+        ];
+        assert_eq!(all, [Some(mebibytes << 20); 4], "{control}");
+        // The loop measures its round trip, so that the size on the way differs in the last digit.
+        let reason = calculated["buffers"]["tcp_wmem_reason"].as_str().unwrap();
+        let reason = reason.split_once(" on the way").unwrap().1;
+        assert!(remedy["why"].as_str().unwrap().contains(reason), "{remedy}, not {reason}");
+    }
+    // The settings of this host, with its own congestion control.
+    let here = json(&[&["calc"][..], &path, &["--json"]].concat())["calculation"].clone();
+    let advised = json(&[&["host", "advise"][..], &path, &["--json"]].concat())["host_advice"].clone();
+    assert_eq!(advised_tcp_wmem(&advised["changes"]), advised_tcp_wmem(&here["lift"]["changes"]));
 }

@@ -348,6 +348,27 @@ fn a_name_is_given_once_and_forgotten_with_its_lab() {
 }
 
 #[test]
+fn labs_that_are_up_are_listed_with_their_paths_and_ended_by_name() {
+    require!(Lab);
+    let _slot = load_slot();
+    let mark = Mark::new();
+    let name = format!("path-{}", mark.as_str());
+    let flags = ["lab", "up", "--path", "rate=30M,rtt=40ms", "--sender", "tcp_wmem=1MiB", "--name", &name];
+    let up = Running::start(mark.put_on(&mut fullpipe(&flags)));
+    let listed = || String::from_utf8(run(&mut fullpipe(&["lab", "ls"]), 30).stdout).unwrap();
+    assert!(within(TIMEOUT, || listed().contains(&name)), "it is not listed");
+    let line = listed().lines().find(|line| line.starts_with(&name)).map(str::to_owned).unwrap();
+    assert!(line.contains("30 Mbit/s, RTT 40 ms, loss 0 %, since 2"), "{line}");
+    let wmem = ["lab", "exec", "--join", &name, "sender", "--", "cat", "/proc/sys/net/ipv4/tcp_wmem"];
+    let wmem = String::from_utf8(run(&mut fullpipe(&wmem), 30).stdout).unwrap();
+    assert_eq!(wmem.split_whitespace().last(), Some("1048576"), "{wmem}");
+    assert!(run(&mut fullpipe(&["lab", "down", &name]), 30).status.success());
+    up.finish(TIMEOUT);
+    assert!(!listed().contains(&name));
+    assert!(sentence(&run(&mut fullpipe(&["lab", "down", &name]), 30), 1).contains("no lab of that name"));
+}
+
+#[test]
 fn a_lab_that_is_stopped_lets_nobody_wait_for_long() {
     require!(Lab);
     let _slot = load_slot();

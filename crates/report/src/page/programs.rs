@@ -12,8 +12,7 @@ pub(super) fn article(report: &ProgramsReport) -> Article {
     let found =
         report.findings.first().map(|finding| finding.split_once(". ").map_or(&finding[..], |(first, _)| first));
     let headline = found.unwrap_or("No program is far behind the fastest").to_owned();
-    let left_out =
-        report.left_out.iter().map(|left_out| format!("Left out: {}, as {}.", left_out.program, left_out.why));
+    let left_out = report.left_out.iter().map(|left_out| format!("{} skipped: {}.", left_out.program, left_out.why));
     Article {
         origin: format!("{}, {} a transfer", origin(report), report.size),
         headline,

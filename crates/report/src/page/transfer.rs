@@ -14,7 +14,7 @@ use super::course::{
 use super::limits::{ceilings_over_time, held_back, processors};
 use super::remedy::{effect, remedies, tried};
 use super::{Article, Section, figures};
-use crate::text::{UseOfTime, limit_name, main_use, round_trip, uses_of_time};
+use crate::text::{UseOfTime, confidence, limit_name, main_use, round_trip, uses_of_time};
 
 /// Growth of round trips that is worth a word, as a part of the idle one.
 const GROWTH: f64 = 1.1;
@@ -334,7 +334,7 @@ fn streams(measured: &Measurement) -> Option<Section> {
 /// Returns the figures that decided; `None` without any.
 pub(super) fn evidence(verdict: &Verdict) -> Option<Section> {
     let rows: Vec<[String; 2]> = verdict.evidence.iter().map(|(name, figure)| [name.clone(), figure.clone()]).collect();
-    let title = format!("What shows it, with a confidence of {}", verdict.confidence);
+    let title = format!("What shows it, with a confidence of {}", confidence(verdict.confidence));
     (!rows.is_empty()).then(|| Section::new(title, "", figures(["figure", "value"], rows)))
 }
 

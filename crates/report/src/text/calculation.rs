@@ -178,8 +178,13 @@ fn settings(solved: &Calculation, style: Style) -> String {
     let buffers = &solved.buffers;
     let bytes = |size: ByteCount| format!("{size} ({} bytes)", size.get());
     let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
-    table.row(["receiver".to_owned(), format!("tcp_rmem max {}", bytes(buffers.tcp_rmem_max))]);
-    table.row(["sender".to_owned(), format!("tcp_wmem max {}", bytes(buffers.tcp_wmem_max))]);
+    for (end, setting, size, reason) in [
+        ("receiver", "tcp_rmem", buffers.tcp_rmem_max, &buffers.tcp_rmem_reason),
+        ("sender", "tcp_wmem", buffers.tcp_wmem_max, &buffers.tcp_wmem_reason),
+    ] {
+        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        table.row([end.to_owned(), format!("{setting} max {}{reason}", bytes(size))]);
+    }
     table.row(["or fixed".to_owned(), format!("SO_RCVBUF request {}", bytes(buffers.so_rcvbuf))]);
     let title = format!("Linux settings with room for a window of {}", bytes(solved.window));
     let mut text = heading(style, &title) + &table.render(2, str::to_owned);

@@ -2,7 +2,7 @@ use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, Fl
 use fullpipe_units::{BitRate, ByteCount, Span, counted, printable};
 
 use super::course::course;
-use super::diagnosis::{diagnosis, sentences};
+use super::diagnosis::{confidence, diagnosis, sentences};
 use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table};
@@ -52,7 +52,7 @@ pub fn own_capture(capture: &OwnCapture, style: Style) -> String {
     text += &wrapped(&(held + "."), 2, |line| style.dim(line));
     let Some(limit) = &capture.limit else { return text };
     text += &sentences(limit, style);
-    text + &wrapped(&format!("{}; confidence {}.", agreement(capture), limit.confidence), 2, str::to_owned)
+    text + &wrapped(&format!("{}; confidence {}.", agreement(capture), confidence(limit.confidence)), 2, str::to_owned)
 }
 
 /// Returns whether a capture and the measurement show the same limit, as a clause.
@@ -128,9 +128,7 @@ fn limit(transfer: &CapturedTransfer, style: Style) -> String {
         1 => String::new(),
         _ => wrapped(&format!("Judged together: connections {}.", numbers.join(", ")), 2, |line| style.dim(line)),
     };
-    let steady = transfer.diagnosis.evidence.as_ref().and_then(|evidence| evidence.steady);
-    let rate = steady.map_or(BitRate::ZERO, |steady| steady.rate);
-    together + &diagnosis(&transfer.diagnosis, rate, style)
+    together + &diagnosis(&transfer.diagnosis, BitRate::ZERO, style)
 }
 
 fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'static str, String)> {

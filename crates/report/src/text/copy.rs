@@ -88,7 +88,9 @@ const fn limit(limit: CopyLimit) -> &'static str {
         CopyLimit::Storage => "the receiver, which verifies and writes: its storage or processor",
         CopyLimit::ReceiveWindow => "the receiver's windows (tcp_rmem); --streams opens more connections",
         CopyLimit::SendBuffer => "the sender's buffers (tcp_wmem); --streams opens more connections",
-        CopyLimit::CongestionWindow => "the path: the congestion windows",
+        CopyLimit::CongestionWindow => {
+            "the congestion windows, which loss or a full queue keeps small; less loss or more streams"
+        }
         CopyLimit::OtherTraffic => "other traffic, to which --scavenge gives way",
         CopyLimit::RateLimit => "the rate that --bwlimit permits",
         CopyLimit::Ssh => "ssh, whose channel has a window of 2 MiB",

@@ -17,8 +17,14 @@ const BAR: usize = 10;
 /// Smallest ratio of the bounds of a forecast that is printed as an interval.
 const WIDE: f64 = 1.05;
 
-/// Returns the limit of a transfer that has the rate `present`, the evidence and the remedies.
-pub fn diagnosis(diagnosis: &Diagnosis, present: BitRate, style: Style) -> String {
+/// Remedy of a full link, which no setting of a host makes wider.
+const NOTHING_TO_CHANGE: &str = "none";
+
+/// Returns the limit of a transfer, the evidence and the remedies, whose gains are multiples of the rate that was
+/// judged: that of the steady part, or else `mean`.
+pub fn diagnosis(diagnosis: &Diagnosis, mean: BitRate, style: Style) -> String {
+    let steady = diagnosis.evidence.as_ref().and_then(|evidence| evidence.steady);
+    let present = steady.map_or(mean, |steady| steady.rate);
     let watched = diagnosis.transfer.as_ref().map_or_else(String::new, |seen| transfer(seen, style));
     watched + &limit(&diagnosis.verdict, style) + &what_would_help(&diagnosis.remedies, present, style)
 }
@@ -123,23 +129,29 @@ fn basis(verdict: &Verdict) -> String {
     };
     let held = match verdict.kind {
         Limit::Unknown => format!("{seen}."),
-        _ => format!("{seen}, confidence {}; {}.", verdict.confidence, held_for(verdict.share)),
+        _ => format!("{seen}, confidence {}; {}.", confidence(verdict.confidence), held_for(verdict.share)),
     };
     let more = verdict.other_end_would_show.as_ref().map(|more| format!(" The other end would show: {more}."));
     held + &candidates(verdict) + &more.unwrap_or_default()
 }
 
+/// Returns a confidence, which is never complete.
+pub(crate) fn confidence(confidence: Ratio) -> String {
+    /// Above it nothing is distinguished.
+    const MOST: f64 = 0.99;
+    if confidence.get() > MOST { "over 99 %".to_owned() } else { confidence.to_string() }
+}
+
 /// Returns the share of the judged time in which a limit held, as words.
 fn held_for(share: Ratio) -> String {
+    /// From here on a share is printed as all of the time.
+    const THROUGHOUT: f64 = 0.995;
     if share.get() >= THROUGHOUT {
-        "it was the limit throughout".to_owned()
+        "this was the limit throughout".to_owned()
     } else {
         format!("it held for {share} of the judged time")
     }
 }
-
-/// Share from which a limit held all the time, as it is printed.
-const THROUGHOUT: f64 = 0.995;
 
 /// Returns the other verdicts that the evidence allows, and what would show which is right; nothing where there are
 /// none.
@@ -156,6 +168,11 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> Strin
     let mut text = heading(style, "What would help");
     if remedies.is_empty() {
         return text + "  Nothing that follows from this.\n";
+    }
+    if let [only] = remedies
+        && only.id == NOTHING_TO_CHANGE
+    {
+        return text + "  Nothing to change on the hosts: the link is full.\n";
     }
     for (index, remedy) in remedies.iter().enumerate() {
         let gain = remedy.predicted.map_or_else(String::new, |forecast| gain(forecast, present));
@@ -195,17 +212,28 @@ fn round_trips(forecast: RttForecast) -> String {
     }
 }
 
-/// Returns a forecast as `: 941.5 Mbit/s predicted (332 Mbit/s to 941.5 Mbit/s), 2.9× as much`.
-fn gain(forecast: Forecast, present: BitRate) -> String {
+/// Returns a forecast as `: 941.5 Mbit/s predicted (332 Mbit/s to 941.5 Mbit/s), 2.9× the 324.7 Mbit/s measured`, where
+/// `present` is the rate that was measured.
+pub(crate) fn gain(forecast: Forecast, present: BitRate) -> String {
     let rate = forecast.bits_per_second;
-    let interval = if forecast.high.as_f64() > WIDE * forecast.low.as_f64() {
-        format!(" ({} to {})", forecast.low, forecast.high)
+    let times = if present > BitRate::ZERO {
+        format!(", {:.1}× the {present} measured", rate.relative_to(present))
     } else {
         String::new()
     };
-    let times =
-        if present > BitRate::ZERO { format!(", {:.1}× as much", rate.relative_to(present)) } else { String::new() };
-    format!(": {rate} predicted{interval}{times}")
+    let more = if forecast.capacity_unknown { " or more" } else { "" };
+    format!(": {rate}{more} predicted{}{times}", interval(forecast))
+}
+
+/// Returns the bounds of a forecast in brackets; nothing where they are close.
+fn interval(forecast: Forecast) -> String {
+    if forecast.capacity_unknown {
+        format!(" (at least {}; the path's capacity is not known)", forecast.low)
+    } else if forecast.high.as_f64() > WIDE * forecast.low.as_f64() {
+        format!(" ({} to {})", forecast.low, forecast.high)
+    } else {
+        String::new()
+    }
 }
 
 /// Returns the time of the whole command as `; the command 9.12 s → 8.3 s (1.1× as fast)`.
@@ -226,8 +254,12 @@ pub fn trial(trial: &Trial, style: Style) -> String {
     let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
     table.row(["before".to_owned(), trial.before.to_string(), String::new()]);
     if let Some(forecast) = trial.predicted {
-        let interval = format!("{} to {}", forecast.low, forecast.high);
-        table.row(["predicted".to_owned(), forecast.bits_per_second.to_string(), interval]);
+        let bounds = if forecast.capacity_unknown {
+            format!("at least {}; the path's capacity was not known", forecast.low)
+        } else {
+            format!("{} to {}", forecast.low, forecast.high)
+        };
+        table.row(["predicted".to_owned(), forecast.bits_per_second.to_string(), bounds]);
     }
     table.row(["measured".to_owned(), trial.measured.to_string(), of_predicted(trial)]);
     let loaded = trial.measurement.rtt.loaded.map_or_else(String::new, |rtt| round_trip(rtt.median));
@@ -246,8 +278,12 @@ pub fn trial(trial: &Trial, style: Style) -> String {
 }
 
 fn of_predicted(trial: &Trial) -> String {
-    let share = |forecast: Forecast| trial.measured.relative_to(forecast.bits_per_second) * 100.0;
-    trial.predicted.map_or_else(String::new, |forecast| format!("{:.1} % of the prediction", share(forecast)))
+    let share = |of: BitRate| trial.measured.relative_to(of) * 100.0;
+    trial.predicted.map_or_else(String::new, |forecast| match forecast.capacity_unknown {
+        true if trial.measured >= forecast.low => "as predicted: no less".to_owned(),
+        true => format!("{:.1} % of the least that was predicted", share(forecast.low)),
+        false => format!("{:.1} % of the prediction", share(forecast.bits_per_second)),
+    })
 }
 
 /// Returns the end of a command as `The command ended with code 0 after 3.21 s`.
@@ -285,6 +321,25 @@ mod tests {
             (name(fullpipe_record::Cause::SoRcvbuf), name(fullpipe_record::Scope::Socket)),
             ("so-rcvbuf".into(), "socket".into())
         );
+    }
+
+    #[test]
+    fn a_forecast_states_its_denominator_and_where_it_is_no_bound() {
+        let [low, bits_per_second, high] = [4, 8, 17].map(BitRate::from_mbps);
+        let forecast = Forecast { bits_per_second, low, high, capacity_unknown: false };
+        let known = gain(forecast, BitRate::from_mbps(4));
+        assert_eq!(known, ": 8 Mbit/s predicted (4 Mbit/s to 17 Mbit/s), 2.0× the 4 Mbit/s measured");
+        // 8.3 Mbit/s (to 17) were promised over a path of which nothing was known, and 56 came.
+        let unknown = gain(Forecast { capacity_unknown: true, ..forecast }, BitRate::ZERO);
+        assert_eq!(unknown, ": 8 Mbit/s or more predicted (at least 4 Mbit/s; the path's capacity is not known)");
+    }
+
+    #[test]
+    fn neither_a_confidence_nor_a_share_is_printed_as_all() {
+        assert_eq!(confidence(Ratio::ONE), "over 99 %");
+        assert_eq!(confidence(Ratio::new(0.9)), "90 %");
+        assert_eq!(held(Ratio::ONE), "this was the limit throughout");
+        assert_eq!(held(Ratio::new(0.89)), "it was the limit for 89 % of the time");
     }
 
     #[test]

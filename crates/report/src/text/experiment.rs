@@ -3,7 +3,7 @@
 use fullpipe_record::{Experiment, Path, PathDirection, Prediction, Remedy, Steady, Undone, Verdict};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use super::diagnosis::{reason, sentences};
+use super::diagnosis::{gain, reason, sentences};
 use super::measurement::{accuracy, rounded};
 use super::prediction::under_heading;
 use super::style::{Style, heading, wrapped};
@@ -57,8 +57,11 @@ pub fn judged(verdict: &Verdict, style: Style) -> String {
 pub fn remedies(remedies: &[Remedy], present: Option<Steady>, style: Style) -> String {
     let mut text = heading(style, "4. What would help");
     for (index, remedy) in remedies.iter().enumerate() {
-        let gain = remedy.predicted.map_or_else(String::new, |forecast| gain(forecast.bits_per_second, present));
-        text += &format!("  {}. {}{gain}\n", index + 1, style.bold(&remedy.id));
+        let present = present.map_or(BitRate::ZERO, |steady| steady.rate);
+        let gain = remedy.predicted.map_or_else(String::new, |forecast| gain(forecast, present));
+        let title = wrapped(&format!("{}{gain}", remedy.id), 5, str::to_owned);
+        text +=
+            &title.replacen("     ", &format!("  {}. ", index + 1), 1).replacen(&remedy.id, &style.bold(&remedy.id), 1);
         text += &wrapped(&reason(remedy), 5, str::to_owned);
         for command in &remedy.commands.apply {
             text += &format!("     {}\n", style.dim(command));
@@ -173,15 +176,6 @@ fn status(experiment: &Experiment) -> String {
             format!("{before}: limited by {}; interrupted before a remedy was proven.", experiment.verdict.kind.name())
         }
         None => format!("{before}: limited by {}; no setting would lift it.", experiment.verdict.kind.name()),
-    }
-}
-
-fn gain(predicted: BitRate, present: Option<Steady>) -> String {
-    match present {
-        Some(steady) if steady.rate > BitRate::ZERO => {
-            format!(": {predicted} predicted, {:.1}× as much", predicted.relative_to(steady.rate))
-        }
-        _ => format!(": {predicted} predicted"),
     }
 }
 

@@ -4,6 +4,7 @@ use fullpipe_record::{Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Measur
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted};
 
 use super::capture::agreement;
+use super::diagnosis::confidence;
 use super::measurement::accuracy;
 use super::ramp::ramp_of_step;
 use super::style::{Style, heading, wrapped};
@@ -252,7 +253,12 @@ fn last_valid(step: &LabStep) -> Option<&Measurement> {
 fn packets(step: &LabStep) -> Option<String> {
     let capture = last_valid(step)?.capture.as_ref()?;
     let limit = capture.limit.as_ref()?;
-    Some(format!("by its packets: {} {}; confidence {}.", limit.sentence, agreement(capture), limit.confidence))
+    Some(format!(
+        "by its packets: {} {}; confidence {}.",
+        limit.sentence,
+        agreement(capture),
+        confidence(limit.confidence)
+    ))
 }
 
 /// Returns the assumptions of the predictions, each once.

@@ -1,4 +1,4 @@
-//! Records as text of at most 80 columns for people to read.
+//! Records as text for people to read, in 80 columns or those that the terminal has.
 
 mod archive;
 mod calculation;
@@ -26,7 +26,7 @@ mod time_account;
 mod two_captures;
 
 pub(crate) use archive::{direction, no_change, short_id};
-pub(crate) use diagnosis::{limit_name, reason, shorter};
+pub(crate) use diagnosis::{confidence, limit_name, reason, shorter};
 pub(crate) use difference::change;
 pub(crate) use measurement::round_trip;
 pub(crate) use simulation::described;
@@ -54,6 +54,6 @@ pub use ramp::{ramp, ramp_step};
 pub use relay::{relay_progress, relayed};
 pub use route::route;
 pub use simulation::{seeds, simulations, simulations_csv_head, simulations_csv_row, what_if};
-pub use style::{Style, name_list, paragraph};
+pub use style::{DEFAULT_COLUMNS, Style, name_list, paragraph, set_columns};
 pub use sweep::{sweep, sweep_forecast, sweep_kept, sweep_plan, sweep_run};
 pub use time_account::{longest_use, time_account};

@@ -48,10 +48,8 @@ pub fn programs(report: &ProgramsReport, style: Style) -> String {
         text += &wrapped(finding, 2, |line| style.bold(line));
     }
     for left_out in &report.left_out {
-        text +=
-            &wrapped(&format!("{} skipped: {}.", left_out.program, left_out.why.trim_end_matches('.')), 2, |line| {
-                style.dim(line)
-            });
+        let skipped = format!("{} skipped: {}.", left_out.program, left_out.why.trim_end_matches('.'));
+        text += &wrapped(&skipped, 2, |line| style.dim(line));
     }
     if report.interrupted {
         text += &wrapped("Interrupted: these are the transfers that were complete.", 2, |line| style.bad(line));

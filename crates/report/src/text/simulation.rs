@@ -258,8 +258,10 @@ const WHAT_IF_HEADS: [(&str, Align); 7] = [
 ];
 
 fn not_modelled(report: &WhatIfReport, style: Style) -> String {
-    if report.not_modelled.is_empty() {
-        return String::new();
-    }
-    wrapped(&format!("Not modelled: {}", report.not_modelled.join(", ")), 0, |line| style.dim(line))
+    let sentence = match report.not_modelled.as_slice() {
+        [] => return String::new(),
+        [only] if only == "none" => "No remedies to simulate.".to_owned(),
+        several => format!("Not modelled: {}", several.join(", ")),
+    };
+    wrapped(&sentence, 0, |line| style.dim(line))
 }

@@ -1,5 +1,22 @@
-/// Columns that all text keeps to.
-pub(crate) const WIDTH: usize = 80;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Columns of text that no terminal shows.
+pub const DEFAULT_COLUMNS: usize = 80;
+/// Columns that text may be told to keep to.
+const POSSIBLE_COLUMNS: RangeInclusive<usize> = 60..=120;
+
+static COLUMNS: AtomicUsize = AtomicUsize::new(DEFAULT_COLUMNS);
+
+/// Makes all text of this process keep to the columns of its terminal, but to no fewer than 60 and no more than 120.
+pub fn set_columns(terminal: usize) {
+    COLUMNS.store(terminal.clamp(*POSSIBLE_COLUMNS.start(), *POSSIBLE_COLUMNS.end()), Ordering::Relaxed);
+}
+
+/// Returns the columns that all text keeps to.
+pub(crate) fn columns() -> usize {
+    COLUMNS.load(Ordering::Relaxed)
+}
 
 /// Marks of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +66,12 @@ pub(crate) fn cut(text: &str, max: usize) -> String {
     if is_long { text.chars().take(max - 1).chain(['…']).collect() } else { text.to_owned() }
 }
 
-/// Returns text in lines of at most 80 columns, indented by so many.
+/// Returns text in lines, indented by so many.
 pub fn paragraph(text: &str, indent: usize) -> String {
     wrapped(text, indent, str::to_owned)
 }
 
-/// Returns names, each with its description next to it, in 80 columns.
+/// Returns names, each with its description next to it.
 pub fn name_list(rows: &[(String, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0) + 2;
     let line = |(name, text): &(String, String)| {
@@ -67,7 +84,7 @@ pub fn name_list(rows: &[(String, String)]) -> String {
 /// `text` broken at spaces into lines that, with `indent` spaces before each, keep to the width. Each line is marked on
 /// its own, so that no mark spans a line break.
 pub(crate) fn wrapped(text: &str, indent: usize, mark: impl Fn(&str) -> String) -> String {
-    indented(broken(text, WIDTH - indent).iter().map(|line| mark(line)), indent)
+    indented(broken(text, columns().saturating_sub(indent)).iter().map(|line| mark(line)), indent)
 }
 
 /// `text` broken at spaces into lines of at most `width` characters; a word longer than that stands alone.
@@ -111,8 +128,8 @@ mod tests {
     #[test]
     fn lines_keep_to_the_width_with_their_indent() {
         let text = wrapped(&"window ".repeat(40), 4, str::to_owned);
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH && line.starts_with("    w")));
-        assert!(text.lines().next().unwrap().chars().count() > WIDTH - 8);
+        assert!(text.lines().all(|line| line.chars().count() <= DEFAULT_COLUMNS && line.starts_with("    w")));
+        assert!(text.lines().next().unwrap().chars().count() > DEFAULT_COLUMNS - 8);
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: Style) -> S
         ),
         (Some(_), _, Some(whole)) => format!("The whole grid takes {}.", cost(whole)),
         _ => format!(
-            "The capacity is not known, and with it no bytes: at most {budget:.0} % of what the whole grid takes. \
+            "Capacity unknown, so the cost cannot be forecast: at most {budget:.0} % of what the whole grid takes. \
              --bandwidth permits a forecast."
         ),
     };
@@ -268,8 +268,8 @@ fn of_rtt(report: &SweepReport) -> Option<String> {
         .collect();
     let with = if related.is_empty() { "nothing that was set".to_owned() } else { related.join(", ") };
     Some(format!(
-        "Round trips are longer from {from} on. By rank their growth goes with the rate by {:.2}, and at the same rate \
-         with {with}.",
+        "Round trips are longer from {from} on. RTT growth correlates with rate (rank correlation {:.2}), and at the \
+         same rate with {with}.",
         rtt.with_rate
     ))
 }

@@ -1,6 +1,6 @@
 //! Columns that line up.
 
-use super::style::{WIDTH, broken, indented};
+use super::style::{broken, columns, indented};
 
 /// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,12 +63,12 @@ impl Table {
 
     /// One row as lines.
     fn lines(&self, row: &[String], widths: &[usize], indent: usize) -> Vec<String> {
-        let columns = row.iter().zip(&self.align).zip(widths);
-        let mut cells: Vec<String> = columns.map(|((cell, align), &width)| align.padded(cell, width)).collect();
+        let aligned = row.iter().zip(&self.align).zip(widths);
+        let mut cells: Vec<String> = aligned.map(|((cell, align), &width)| align.padded(cell, width)).collect();
         let last = cells.pop().unwrap_or_default().trim_end().to_owned();
         let before = cells.iter().fold(String::new(), |text, cell| text + cell + "  ");
         let margin = before.chars().count();
-        let room = WIDTH.saturating_sub(indent + margin);
+        let room = columns().saturating_sub(indent + margin);
         let last = if last.chars().count() <= room { vec![last] } else { broken(&last, room) };
         let befores = std::iter::once(before).chain(std::iter::repeat(" ".repeat(margin)));
         befores.zip(last).map(|(before, text)| (before + &text).trim_end().to_owned()).collect()
@@ -98,18 +98,18 @@ impl Column {
     }
 }
 
-/// Returns the table of `columns`, without those of `dispensable` that are too much for the width, the first of them
+/// Returns the table of `shown`, without those of `dispensable` that are too much for the width, the first of them
 /// first.
-pub(crate) fn columns_table(mut columns: Vec<Column>, dispensable: &[&str]) -> Table {
+pub(crate) fn columns_table(mut shown: Vec<Column>, dispensable: &[&str]) -> Table {
     for head in dispensable {
-        if columns.iter().map(|column| column.width() + 2).sum::<usize>() > WIDTH + 2 {
-            columns.retain(|column| column.head != *head);
+        if shown.iter().map(|column| column.width() + 2).sum::<usize>() > columns() + 2 {
+            shown.retain(|column| column.head != *head);
         }
     }
-    let heads: Vec<(&str, Align)> = columns.iter().map(|column| (column.head, column.align)).collect();
+    let heads: Vec<(&str, Align)> = shown.iter().map(|column| (column.head, column.align)).collect();
     let mut table = Table::new(&heads);
-    for row in 0..columns.first().map_or(0, |column| column.cells.len()) {
-        table.row(columns.iter().filter_map(|column| column.cells.get(row).cloned()).collect::<Vec<_>>());
+    for row in 0..shown.first().map_or(0, |column| column.cells.len()) {
+        table.row(shown.iter().filter_map(|column| column.cells.get(row).cloned()).collect::<Vec<_>>());
     }
     table
 }

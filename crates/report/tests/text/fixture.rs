@@ -25,7 +25,9 @@ pub(crate) fn calculation() -> Calculation {
         efficiency: Ratio::new(0.9415),
         buffers: BufferAdvice {
             tcp_rmem_max: ByteCount::new(19_753_087),
+            tcp_rmem_reason: String::new(),
             tcp_wmem_max: ByteCount::new(25_000_000),
+            tcp_wmem_reason: "2 × 11.92 MiB on the way".to_owned(),
             so_rcvbuf: ByteCount::new(9_876_544),
             rmem_max: ByteCount::from_mib(4),
         },
@@ -479,7 +481,7 @@ fn more_streams() -> Remedy {
 }
 
 fn forecast() -> Forecast {
-    Forecast { bits_per_second: mbps(941.5), low: mbps(900.0), high: mbps(941.5) }
+    Forecast { bits_per_second: mbps(941.5), low: mbps(900.0), high: mbps(941.5), capacity_unknown: false }
 }
 
 /// Two runs of one scenario: one that passes, and one that misses its bound after a run that did not count.

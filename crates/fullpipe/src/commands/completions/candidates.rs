@@ -1,0 +1,139 @@
+//! Values that flags and arguments may have beyond those that their definitions list.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Arg, Command, CommandFactory};
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use fullpipe_lab::StandingLab;
+use fullpipe_record::LegalVerdict;
+use fullpipe_scenario::{Scenario, builtin, builtin_comparisons, builtin_grids};
+
+use crate::cli::Cli;
+
+type Candidates = fn() -> Vec<CompletionCandidate>;
+
+/// Returns `command` with candidates for the values of its arguments and of those of its subcommands.
+pub(super) fn with_candidates(command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    let add = |argument: Arg| match source(&name, &argument) {
+        Some(candidates) => argument.add(ArgValueCandidates::new(candidates)),
+        None => argument,
+    };
+    command.mut_args(add).mut_subcommands(with_candidates)
+}
+
+/// Returns where the values of an argument of `command` come from, by the name that the help has for them.
+fn source(command: &str, argument: &Arg) -> Option<Candidates> {
+    let of_command: Option<Candidates> = match (command, argument.get_id().as_str()) {
+        ("shell" | "exec", "host") => Some(hosts_of_a_lab),
+        ("shell" | "exec", "scenario") => Some(scenarios_and_labs),
+        ("compare", "scenario") => Some(comparisons),
+        ("down", "name") => Some(labs),
+        ("explain", "verdict") => Some(verdicts),
+        ("man", "command") => Some(commands),
+        _ => None,
+    };
+    of_command.or(match argument.get_value_names()?.first()?.as_str() {
+        "SCENARIO" => Some(scenarios),
+        "GRID" => Some(grids),
+        "HOST" | "HOST|URL" => Some(known_hosts),
+        _ => None,
+    })
+}
+
+fn named(name: &str, meaning: &str) -> CompletionCandidate {
+    let meaning = (!meaning.is_empty()).then(|| meaning.to_owned().into());
+    CompletionCandidate::new(name.to_owned()).help(meaning)
+}
+
+fn titled(all: &[(&str, &str)]) -> Vec<CompletionCandidate> {
+    let title = |name: &str, text: &str| Scenario::parse(name, text).map(|one| one.title).unwrap_or_default();
+    all.iter().map(|(name, text)| named(name, &title(name, text))).collect()
+}
+
+fn scenarios() -> Vec<CompletionCandidate> {
+    titled(builtin())
+}
+
+fn comparisons() -> Vec<CompletionCandidate> {
+    titled(builtin_comparisons())
+}
+
+fn grids() -> Vec<CompletionCandidate> {
+    builtin_grids().iter().map(|(name, _)| named(name, "")).collect()
+}
+
+/// Returns the labs that are up.
+fn labs() -> Vec<CompletionCandidate> {
+    StandingLab::all().unwrap_or_default().iter().map(|lab| named(&lab.name, &lab.description)).collect()
+}
+
+fn scenarios_and_labs() -> Vec<CompletionCandidate> {
+    labs().into_iter().chain(scenarios()).collect()
+}
+
+fn hosts_of_a_lab() -> Vec<CompletionCandidate> {
+    ["sender", "receiver", "near-relay", "far-relay"].map(|name| named(name, "")).into()
+}
+
+/// Returns the verdicts by their names, and by their kinds where several have the same.
+fn verdicts() -> Vec<CompletionCandidate> {
+    let names = LegalVerdict::ALL.iter().map(|verdict| verdict.name());
+    let kinds = names.clone().filter_map(|name| name.split('/').next());
+    names.chain(kinds).collect::<BTreeSet<_>>().into_iter().map(|name| named(name, "")).collect()
+}
+
+fn commands() -> Vec<CompletionCandidate> {
+    let command = Cli::command();
+    let all = command.get_subcommands().filter(|command| !command.is_hide_set());
+    all.map(|command| CompletionCandidate::new(command.get_name()).help(command.get_about().cloned())).collect()
+}
+
+/// Returns the hosts that ssh has met and those of its configuration.
+fn known_hosts() -> Vec<CompletionCandidate> {
+    let Some(folder) = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".ssh")) else {
+        return Vec::new();
+    };
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+    let (met, configured) = (read("known_hosts"), read("config"));
+    let hosts: BTreeSet<&str> = hosts_met(&met).chain(hosts_configured(&configured)).collect();
+    hosts.into_iter().map(|host| named(host, "")).collect()
+}
+
+/// Returns the hosts of `known_hosts` (sshd(8)) that it names: not those whose names are hashed, nor patterns, nor
+/// certificate authorities.
+fn hosts_met(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().filter(|line| !line.starts_with(['#', '@', '|', ' ']));
+    let names = lines.filter_map(|line| line.split_whitespace().next()).flat_map(|names| names.split(','));
+    let without_port = |name| match str::strip_prefix(name, '[').and_then(|name| name.split_once("]:")) {
+        Some((host, _)) => host,
+        None => name,
+    };
+    names.map(without_port).filter(|name| !name.is_empty() && !name.contains(['*', '?', '!']))
+}
+
+/// Returns the hosts that a `Host` line of ssh's configuration names in full.
+fn hosts_configured(text: &str) -> impl Iterator<Item = &str> {
+    let is_host = |word: &str| word.eq_ignore_ascii_case("host");
+    let of_line = move |line| {
+        let mut words = str::split_whitespace(line);
+        words.next().filter(|word| is_host(word)).map(|_| words)
+    };
+    text.lines().filter_map(of_line).flatten().filter(|name| !name.contains(['*', '?', '!']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_those_that_ssh_names() {
+        let met = "# comment\nalpha,192.0.2.1 ssh-ed25519 AAAA\n|1|c2FsdA=|aGFzaA= ssh-rsa AAAA\n[beta]:2222 ssh-rsa A\n\
+                   @cert-authority *.example.org ssh-rsa AAAA\n*.lan ssh-rsa AAAA\n";
+        assert_eq!(hosts_met(met).collect::<Vec<_>>(), ["alpha", "192.0.2.1", "beta"]);
+        let configuration = "Host gamma delta *.lan\n  HostName 192.0.2.2\nhost epsilon\nMatch host zeta\n";
+        assert_eq!(hosts_configured(configuration).collect::<Vec<_>>(), ["gamma", "delta", "epsilon"]);
+    }
+}
