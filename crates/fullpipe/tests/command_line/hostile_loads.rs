@@ -82,7 +82,7 @@ fn downloads_that_nobody_reads_cost_a_server_hardly_anything() {
             most = most.max(queued(port));
             thread::sleep(Duration::from_millis(200));
         }
-        let used = processor_time(server.running.pid()) - before;
+        let used = processor_time(server.running.pid()).saturating_sub(before);
         let share = used.as_secs_f64() / begun.elapsed().as_secs_f64();
         let meanwhile = unrelated_rate();
         println!("{tests}: {:.1} % of a processor, {} KiB, {meanwhile} of {alone} bytes/s", share * 100.0, most >> 10);
