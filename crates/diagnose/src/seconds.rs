@@ -31,7 +31,9 @@ pub(crate) fn others(evidence: &Evidence, whole: &Finding) -> (Vec<OtherLimit>, 
     others.retain(|other| other.kind != whole.kind() && other.kind != Limit::Unknown);
     let together: f64 = others.iter().map(|other| other.share.get()).sum();
     let part = (left_by(whole, evidence) / together).min(1.0);
-    others.iter_mut().for_each(|other| other.share = Ratio::new(other.share.get() * part));
+    for other in &mut others {
+        other.share = Ratio::new(other.share.get() * part);
+    }
     others.retain(|other| other.share.get() >= MIN_OTHER_SHARE);
     others.sort_by(|a, b| b.share.get().total_cmp(&a.share.get()));
     (others, Ratio::new(of_whole))

@@ -97,7 +97,7 @@ impl Step {
         }
     }
 
-    fn of(&self, way: Way) -> Moved {
+    fn moved_by(&self, way: Way) -> Moved {
         self.moved[way as usize]
     }
 
@@ -105,7 +105,7 @@ impl Step {
     fn ways(&self) -> impl Iterator<Item = Way> + use<> {
         let mut ways = Way::BOTH;
         // A request may go out in the tick in which the answer before it came, but no answer in that of its request.
-        if self.of(Way::In).last <= self.of(Way::Out).last {
+        if self.moved_by(Way::In).last <= self.moved_by(Way::Out).last {
             ways.reverse();
         }
         let moved = self.moved;
@@ -155,7 +155,9 @@ pub(super) fn bookings(connection: &ConnectionSamples<'_>) -> Vec<Booking> {
     if !connection.is_old {
         walk.book(TimeUse::Connecting, connection.found.min(opened.saturating_sub(rtt)), opened);
     }
-    steps.iter().for_each(|step| walk.step(step));
+    for step in &steps {
+        walk.step(step);
+    }
     let end = samples.iter().rev().find(|sample| sample.tcp.state == Some(ESTABLISHED));
     if let Some(end) = end.filter(|_| walk.way == Way::Out) {
         walk.await_answer(walk.at, end.at);
@@ -182,7 +184,7 @@ fn steps(connection: &ConnectionSamples<'_>, opened: Span, rtt: Span) -> Vec<Ste
         let fast = (0..steps.len()).map(|index| is_fast(&steps, index, way, mss * INITIAL_WINDOW, rtt));
         let is_bulk: Vec<bool> = fast.zip(is_long(&steps, way, mss * INITIAL_WINDOW)).map(|(a, b)| a || b).collect();
         for (step, is_bulk) in steps.iter_mut().zip(is_bulk) {
-            step.moved[way as usize].is_bulk = is_bulk && step.of(way).segments > 0;
+            step.moved[way as usize].is_bulk = is_bulk && step.moved_by(way).segments > 0;
         }
     }
     steps
@@ -195,7 +197,7 @@ fn is_fast(steps: &[Step], index: usize, way: Way, window: ByteCount, rtt: Span)
     let before: Vec<&Step> = steps[..=index].iter().rev().take_while(|one| one.to > earliest).collect();
     let after: Vec<&Step> = steps[index..].iter().take_while(|one| one.from < latest).collect();
     [before, after].iter().any(|around| {
-        let bytes: ByteCount = around.iter().map(|one| one.of(way).bytes).sum();
+        let bytes: ByteCount = around.iter().map(|one| one.moved_by(way).bytes).sum();
         let time = around.iter().map(|one| one.to.saturating_sub(one.from)).sum::<Span>().max(rtt);
         bytes.as_f64() * rtt.as_secs_f64() > window.as_f64() * time.as_secs_f64()
     })
@@ -203,10 +205,10 @@ fn is_fast(steps: &[Step], index: usize, way: Way, window: ByteCount, rtt: Span)
 
 /// Returns of each step whether it belongs to a message of more than `window`, to which nothing came back meanwhile.
 fn is_long(steps: &[Step], way: Way, window: ByteCount) -> Vec<bool> {
-    let is_one_way = |step: &Step| step.of(way.opposite()).segments == 0;
+    let is_one_way = |step: &Step| step.moved_by(way.opposite()).segments == 0;
     let messages = steps.chunk_by(|before, now| is_one_way(before) == is_one_way(now));
     let judged = messages.flat_map(|message| {
-        let bytes: ByteCount = message.iter().map(|step| step.of(way).bytes).sum();
+        let bytes: ByteCount = message.iter().map(|step| step.moved_by(way).bytes).sum();
         vec![is_one_way(&message[0]) && bytes > window; message.len()]
     });
     judged.collect()
@@ -252,7 +254,7 @@ impl Walk {
             self.book(TimeUse::Data, step.from, step.to);
         }
         if let Some(number) = step.exchanges(self.rtt) {
-            let [out, answer] = Way::BOTH.map(|way| step.of(way).last);
+            let [out, answer] = Way::BOTH.map(|way| step.moved_by(way).last);
             let travel = (self.at + self.rtt * number).min(answer.max(self.at));
             self.book(TimeUse::Requests, self.at, travel);
             if out >= answer {
@@ -260,7 +262,7 @@ impl Walk {
             }
         }
         for way in step.ways() {
-            let moved = step.of(way);
+            let moved = step.moved_by(way);
             if step.exchanges(self.rtt).is_none() {
                 self.message(step, way, moved);
             }

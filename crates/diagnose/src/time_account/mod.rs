@@ -14,7 +14,8 @@ use connection::{Booking, TimeUse, bookings};
 /// A moment is booked from the kernel's counters and clocks (`tcpi_data_segs_out`, `tcpi_data_segs_in`,
 /// `tcpi_last_data_sent`, `tcpi_last_data_recv`) between two samples; see [`TimeAccount`].
 pub fn time_account(whole: Span, connections: &[ConnectionSamples<'_>], processor: &[(Span, Span)]) -> TimeAccount {
-    let mut edges: Vec<Edge> = connections.iter().flat_map(bookings).flat_map(|booking| Edge::of(&booking)).collect();
+    let mut edges: Vec<Edge> =
+        connections.iter().flat_map(bookings).flat_map(|booking| Edge::both_of_booking(&booking)).collect();
     let used = processor.windows(2).map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1)));
     edges.extend(used.map(|(at, used)| Edge { at, change: Change::Processor(used) }));
     edges.push(Edge { at: whole, change: Change::Processor(Span::ZERO) });
@@ -34,6 +35,7 @@ struct Edge {
     change: Change,
 }
 
+#[derive(Clone, Copy)]
 enum Change {
     /// A use begins, on a connection with this round-trip time.
     Begin(TimeUse, Span),
@@ -43,7 +45,7 @@ enum Change {
 }
 
 impl Edge {
-    fn of(booking: &Booking) -> [Self; 2] {
+    fn both_of_booking(booking: &Booking) -> [Self; 2] {
         let begin = Change::Begin(booking.of, booking.rtt);
         [Self { at: booking.from, change: begin }, Self { at: booking.to, change: Change::End(booking.of) }]
     }
