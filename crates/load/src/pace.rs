@@ -188,7 +188,7 @@ mod tests {
         let (mut total, mut largest, mut now) = (ByteCount::ZERO, ByteCount::ZERO, start);
         let mut by_millisecond = vec![ByteCount::ZERO; time.as_millis() as usize + 1];
         while now < start + time {
-            let into = Duration::from_nanos(((now - start).as_nanos() % millis(10).as_nanos()) as u64);
+            let into = Duration::from_nanos(Span::from(now - start).as_nanos() % 10_000_000);
             now += lost.saturating_sub(into);
             let grant = pace.grant(now);
             total += grant;
