@@ -11,8 +11,8 @@ use crate::locks::lock;
 use crate::receiver::WAITING_FILE;
 use crate::walk::SourceFile;
 
-/// Bytes of memory that files which are on their way take at the receiver, from which on no more are listed: some 80 000
-/// files.
+/// Bytes of memory that files which are on their way take at the receiver, from which on no more are listed. That is
+/// some 80 000 files.
 const MAX_AHEAD: u64 = 32 << 20;
 
 /// Time between two checks whether the transfer has ended meanwhile.

@@ -505,7 +505,7 @@ fn a_folder_that_its_owner_has_closed_is_opened_for_the_copy_and_gets_the_mode_o
     }
 }
 
-/// What an earlier copy has left in it was out of reach.
+/// The working files of an earlier copy in it were out of reach.
 #[test]
 fn a_copy_into_a_folder_that_was_closed_meanwhile_continues_where_it_was() {
     for closed in CLOSED {

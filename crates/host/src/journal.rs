@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    /// What a journal said to have been in our file was written there for the next boot, whatever it was.
+    /// Any text that a journal said to have been in our file was written there for the next boot.
     #[test]
     fn a_journal_brings_nothing_but_settings_of_the_network_into_a_file_for_the_next_boot() {
         let line = |text: &str| {

@@ -14,7 +14,7 @@ pub enum StoreError {
     NoArchive {
         /// The place.
         location: String,
-        /// What it is, in the words of the system or of the database.
+        /// Description of that, in the words of the system or of the database.
         cause: String,
     },
     /// The archive has no documents of this kind, and this program makes none.

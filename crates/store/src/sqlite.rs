@@ -22,6 +22,8 @@ const APPLICATION: i64 = 0x6670_6970;
 pub(crate) struct Sqlite {
     connection: Connection,
     file: PathBuf,
+    /// The reason for which it can only be read.
+    only_read: Option<EngineError>,
 }
 
 impl Sqlite {
@@ -37,14 +39,17 @@ impl Sqlite {
         let unopened = |error| File::open(file).map_or_else(EngineError::from, |_| error);
         let connection = Connection::open_with_flags(file, writable).map_err(|error| unopened(error.into()))?;
         connection.busy_timeout(BUSY)?;
-        let mut opened = Self { connection, file: file.to_owned() };
+        let mut opened = Self { connection, file: file.to_owned(), only_read: None };
         let Err(error) = opened.identify() else { return Ok(opened) };
         if create || !error.is_of_disk() {
             return Err(error);
         }
         // Its locks would be in the way.
         drop(opened);
-        Self::open_where_nothing_can_be_made(file).ok_or_else(|| with_hint(error, file))
+        match Self::open_where_nothing_can_be_made(file) {
+            Some(opened) => Ok(Self { only_read: Some(error), ..opened }),
+            None => Err(with_hint(error, file)),
+        }
     }
 
     /// Opens an archive to read it where the files that SQLite makes next to it cannot be made: on a disk that is full
@@ -60,7 +65,7 @@ impl Sqlite {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
             Connection::open_with_flags(immutable(file), flags).ok()?
         };
-        let mut opened = Self { connection, file: file.to_owned() };
+        let mut opened = Self { connection, file: file.to_owned(), only_read: None };
         opened.identify().is_ok().then_some(opened)
     }
 
@@ -116,6 +121,10 @@ impl Engine for Sqlite {
     }
 
     fn begin(&mut self) -> Result<(), EngineError> {
+        if let Some(EngineError { cause, kind }) = &self.only_read {
+            let cause = format!("nothing can be written there ({cause})");
+            return Err(EngineError { cause, kind: *kind });
+        }
         self.batch("BEGIN IMMEDIATE")
     }
 

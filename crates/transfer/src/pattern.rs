@@ -7,7 +7,7 @@ use crate::EntryPath;
 /// `/` at its end restricts it to folders.
 ///
 /// All patterns are one automaton without backtracking, of a bit for each element of each pattern (Baeza-Yates and
-/// Gonnet 1992, "A New Approach to Text Searching"): the time for a path is that of its bytes, times a 64th of the bytes
+/// Gonnet 1992, "A New Approach to Text Searching"): the time for a path is that of its bytes, times a 64th of those
 /// of all patterns, whatever these are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Excludes {

@@ -58,7 +58,8 @@ fn as_nobody(arguments: &[&str]) -> Output {
 /// Runs the program on a copy of an archive, on a disk of its own that is full or read-only.
 fn on_bad_disk(from: &Path, spoil: &str, arguments: &[&str]) -> Output {
     let script = format!(
-        "mount -t tmpfs -o size=2m none /mnt; cp \"$1\"/archive.db* /mnt; {spoil}; shift; exec \"$@\" --store /mnt/archive.db"
+        "mount -t tmpfs -o size=2m none /mnt; cp \"$1\"/archive.db* /mnt; {spoil}; shift; \
+         exec \"$@\" --store /mnt/archive.db"
     );
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-ec", &script, "sh"]).arg(from).arg(env!("CARGO_BIN_EXE_fullpipe"));

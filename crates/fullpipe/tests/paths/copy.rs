@@ -26,7 +26,7 @@ mod tests_alone {
     const PAYLOAD: f64 = 1448.0 / 1514.0;
 
     /// Time for which a program may wait for a processor while round trips of 600 ms are counted.
-    const LONGEST_WAIT: Duration = Duration::from_millis(100);
+    const MAX_WAIT: Duration = Duration::from_millis(100);
 
     /// Bytes that cross in seven seconds at the rate of the path.
     const SIZE: usize = 17_000_000;
@@ -86,8 +86,8 @@ mod tests_alone {
             rates.sum::<f64>() / count as f64
         }
 
-        /// Returns the reasons for which a run is not to be judged: of one that `is_right` there are none, and otherwise
-        /// that the path was late in it.
+        /// Returns the reasons for which a run is not to be judged: none of one that `is_right`, and otherwise that the
+        /// path was late in it.
         fn reasons(self, is_right: bool) -> Vec<String> {
             let late = |event: &Value| {
                 let ways = ["forward", "reverse"].map(|way| event["data"][way]["lateness_p99"].as_f64().unwrap_or(0.0));
@@ -125,9 +125,8 @@ mod tests_alone {
             let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
             let _ = fs::remove_file(at("to/file"));
             let (file, key, log) = (at("file"), at("key"), at("copy.log"));
-            let copy = format!(
-                "exec {PROGRAM} copy {file} fullpipe://{RECEIVER}/ --key-file {key} --json-lines {flags} > {log}"
-            );
+            let to = format!("fullpipe://{RECEIVER}/");
+            let copy = format!("exec {PROGRAM} copy {file} {to} --key-file {key} --json-lines {flags} > {log}");
             Self { running: Running::start(&mut up.join("sender", &["sh", "-c", &copy])), log }
         }
 
@@ -155,8 +154,7 @@ mod tests_alone {
         document(output)["copy"].clone()
     }
 
-    /// What is left to others is what a path is free of, but for the time that it takes to see them and to look whether
-    /// they have gone.
+    /// Others keep all of the path but for the time that it takes to see them, and to look whether they have gone.
     #[test]
     fn a_scavenging_copy_leaves_a_path_to_others_and_fills_it_when_they_stop() {
         require!(Lab);
@@ -205,7 +203,7 @@ mod tests_alone {
             let _ = fs::remove_file(at("to/file"));
             let run = || copied(&Running::start(&mut up.join("sender", &copy)).finish(TIMEOUT));
             let (done, late) = lateness(run);
-            let is_late = number(&done["set_up"]) >= 2.4 && late > LONGEST_WAIT;
+            let is_late = number(&done["set_up"]) >= 2.4 && late > MAX_WAIT;
             (done, is_late.then(|| format!("the machine was {late:?} late")).into_iter().collect())
         });
         let round_trips = number(&done["set_up"]) / 0.6;
@@ -238,13 +236,13 @@ mod tests_alone {
         assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
     }
 
-    /// By the formula of Mathis et al. (1997), CUBIC as Reno has √(3/2) / √p = 22 segments in a round trip of 40 ms at a
-    /// loss of 0.3 %: 6.5 Mbit/s alone, and two of its kind 0.65 of the path. BBR by itself keeps two BDP on their way,
-    /// 80 ms, and drives the other out. At 60 ms, the longest round trip that passes, the other has 4.3 Mbit/s; half of
-    /// that is left for the luck of six seconds.
+    /// By the formula of Mathis et al. (1997), CUBIC as Reno has √(3/2) / √p = 22 segments in a round trip of 40 ms at
+    /// a loss of 0.3 %: 6.5 Mbit/s alone, and two of its kind 0.65 of the path. BBR by itself keeps two BDP on their
+    /// way, 80 ms, and drives the other out. At 60 ms, the longest round trip that passes, the other has 4.3 Mbit/s;
+    /// half of that is left for the luck of six seconds.
     #[test]
     fn a_copy_under_bbr_leaves_to_others_what_loss_has_left_to_them() {
-        const LEAST_KEPT: f64 = 0.5 * 4.3e6;
+        const MIN_KEPT: f64 = 0.5 * 4.3e6;
         require!(Lab);
         let _path = path();
         let (mark, folder) = (Mark::new(), tempfile::tempdir().unwrap());
@@ -263,12 +261,12 @@ mod tests_alone {
             let mut rtts: Vec<f64> = late.iter().map(|interval| number(&interval["rtt"])).collect();
             rtts.sort_by(f64::total_cmp);
             let (kept, rtt) = (mean_rate(&late), rtts[rtts.len() / 2]);
-            let is_right = kept > LEAST_KEPT && rtt < 0.06 && together > 0.8;
+            let is_right = kept > MIN_KEPT && rtt < 0.06 && together > 0.8;
             ((kept, rtt, together, copy.finish()), seen.reasons(is_right))
         });
         assert_eq!(done["congestion_control"], "bbr", "{done}");
         let what = format!("{kept} bit/s at {rtt} s, together {together}: {done}");
-        assert!(kept > LEAST_KEPT && rtt < 0.06 && together > 0.8, "{what}");
+        assert!(kept > MIN_KEPT && rtt < 0.06 && together > 0.8, "{what}");
         assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
     }
 

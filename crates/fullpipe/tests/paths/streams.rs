@@ -16,7 +16,7 @@ const TIMEOUT: u64 = 40;
 const RTT: f64 = 0.05;
 
 /// Time for which a program may wait for a processor while round trips of 50 ms are counted.
-const LONGEST_WAIT: Duration = Duration::from_millis(20);
+const MAX_WAIT: Duration = Duration::from_millis(20);
 
 const STREAMS: usize = 16;
 
@@ -67,7 +67,7 @@ impl Lab {
         let measurement = valid_within(3, || {
             let (output, late) = lateness(|| run(&mut self.host("sender", &[&measure, flags].concat()), TIMEOUT));
             let measurement = document(&output)["measurement"].clone();
-            let is_late = late > LONGEST_WAIT && set_up(&measurement) >= round_trips;
+            let is_late = late > MAX_WAIT && set_up(&measurement) >= round_trips;
             (measurement, is_late.then(|| format!("the machine was {late:?} late")).into_iter().collect())
         });
         let (taken, what) = (set_up(&measurement), flags.join(" "));
