@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Foreign, Json};
 use crate::document::{NewDocument, load_words};
 
-/// Events of which figures are taken.
+/// TestEvents of which figures are taken.
 const EVENTS: [&str; 3] = ["start", "end", "error"];
 
 /// Returns true for one line of `--json-stream`.
@@ -23,12 +23,12 @@ pub(super) fn is_start(value: &Value) -> bool {
 
 /// The lines of one test of `--json-stream`.
 #[derive(Default)]
-pub(super) struct Events {
+pub(super) struct TestEvents {
     test: Map<String, Value>,
     body: Vec<u8>,
 }
 
-impl Events {
+impl TestEvents {
     /// Returns true for a line of the test, and for its whole object, which `--json-stream-full-output` prints last.
     pub(super) fn contain(&self, value: &Value) -> bool {
         let is_whole = || value["start"].is_object() && value["end"].is_object();
