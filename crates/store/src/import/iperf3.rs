@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Foreign, Json};
 use crate::document::{NewDocument, load_words};
 
-/// TestEvents of which figures are taken.
+/// Events of which figures are taken.
 const EVENTS: [&str; 3] = ["start", "end", "error"];
 
 /// Returns true for one line of `--json-stream`.
