@@ -117,7 +117,7 @@ fn cause(dips: &SweepDips, of_setting: Option<Correlation>, neighbours: Option<C
 mod tests {
     use super::*;
     use crate::{Grid, Next, Plan};
-    use fullpipe_record::{SweepCost, SweepOrder, SweepPlan};
+    use fullpipe_record::{SweepCost, SweepOrder, SweepPlan, SweepReason};
     use fullpipe_units::ByteCount;
     use rand_pcg::Pcg64Mcg;
     use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -206,6 +206,26 @@ mod tests {
         let noise = |_: f64, _: usize, _: &mut Random| 1.0;
         assert!(causes(SweepOrder::Both, noise).iter().all(Option::is_none));
         assert_eq!(dips(&[], RTT), None);
+    }
+
+    #[test]
+    fn a_setting_far_below_its_neighbours_is_a_dip() {
+        let windows = [64, 128, 256, 512].map(ByteCount::from_kib);
+        let cells: Vec<SweepCell> = windows
+            .iter()
+            .flat_map(|window| [1, 2, 4, 8].map(|streams| SweepCell { window: *window, streams }))
+            .collect();
+        // Every setting but the smallest one has a neighbour that is no larger.
+        for planted in 1..cells.len() {
+            let mut random = Random(Pcg64Mcg::seed_from_u64(planted as u64));
+            let run = |(place, cell): (usize, &SweepCell)| {
+                let share = if place == planted { 0.7 } else { 1.0 };
+                let rate = BitRate::from_bps_f64(250e6 * share * (1.0 + 0.02 * random.normal()));
+                SweepRun::of(*cell, SweepReason::Anchor, rate, SweepCost::default())
+            };
+            let runs: Vec<SweepRun> = cells.iter().enumerate().map(run).collect();
+            assert_eq!(dips(&runs, RTT).unwrap().dips, 1, "{}", cells[planted]);
+        }
     }
 
     #[test]

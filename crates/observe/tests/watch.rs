@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -13,11 +13,16 @@ use fullpipe_record::Direction;
 use fullpipe_units::{ByteCount, Span};
 use rustix::time::{ClockId, clock_gettime};
 
+/// Bytes that the sockets of both ends hold at most, by the kernel's defaults (tcp_wmem 4 MiB, tcp_rmem 6 to 32 MiB).
+const SOCKET_BUFFERS: u64 = 36 << 20;
+
 /// A stream of data over loopback, until it is stopped.
 struct Flow {
     /// The addresses of the sending end: its own, and that of the other.
     ends: (SocketAddr, SocketAddr),
     stop: Arc<AtomicBool>,
+    /// Bytes that were read.
+    read: Arc<AtomicU64>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -35,11 +40,28 @@ impl Flow {
                 thread::sleep(pause);
             }
         });
+        let read = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&read);
         let reading = thread::spawn(move || {
             let mut buffer = vec![0; 1 << 16];
-            while matches!(reader.read(&mut buffer), Ok(1..)) {}
+            while let Ok(bytes @ 1..) = reader.read(&mut buffer) {
+                counted.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
         });
-        Self { ends, stop, threads: vec![writing, reading] }
+        Self { ends, stop, read, threads: vec![writing, reading] }
+    }
+
+    /// Returns the bytes that were read up to now.
+    fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many bytes were read, and returns how many were.
+    fn wait_for_read(&self, bytes: u64) -> u64 {
+        while self.bytes_read() < bytes {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.bytes_read()
     }
 
     fn end(self) {
@@ -116,7 +138,7 @@ fn a_process_is_seen_with_the_connections_that_it_opens_meanwhile() {
 fn what_was_started_to_be_watched_is_distinguished_from_its_beginning() {
     let _alone = alone();
     let flow = Flow::start(100_000, Duration::from_millis(1));
-    thread::sleep(Duration::from_millis(600));
+    let before = flow.wait_for_read(2 * SOCKET_BUFFERS);
     let bytes = |subject| {
         let watched = watch_others(subject, &mut after(200)).unwrap();
         let local = flow.ends.0.to_string();
@@ -124,9 +146,13 @@ fn what_was_started_to_be_watched_is_distinguished_from_its_beginning() {
         own.expect("the flow").0.bytes
     };
     let own = std::process::id();
-    let (whole, since) = (bytes(Subject::Started(own)), bytes(Subject::Process(own)));
+    let whole = bytes(Subject::Started(own));
+    let so_far = flow.bytes_read();
+    let since = bytes(Subject::Process(own));
+    let in_all = flow.bytes_read();
     flow.end();
-    assert!(whole > since * 2, "{whole} and {since}");
+    assert!(whole.get() >= before, "{whole} of {before} before it was watched");
+    assert!(since.get() <= in_all - so_far + SOCKET_BUFFERS, "{since} of {so_far} to {in_all}");
 }
 
 #[test]

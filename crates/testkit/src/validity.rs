@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "no valid run in 2: late | late")]
-    fn three_invalid_runs_are_a_failure() {
+    fn nothing_but_invalid_runs_is_a_failure() {
         valid_within(2, || ((), vec!["late".to_owned()]));
     }
 }

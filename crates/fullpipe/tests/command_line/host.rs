@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, pseudo_terminal, run};
 use fullpipe_sys::NetNamespace;
-use fullpipe_testkit::{Running, document, network_sysctls, require, sentence, within};
+use fullpipe_testkit::{Running, document, lateness, network_sysctls, require, sentence, valid_within, within};
+use fullpipe_units::median;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -88,12 +89,17 @@ fn everything() -> BTreeMap<String, String> {
 fn show_answers_within_fifty_milliseconds_and_in_eighty_columns() {
     const SOON: Duration = Duration::from_millis(50);
     let path = ["host", "show", "--rtt", "100ms", "--bandwidth", "1G"];
-    let soon = (0..50).any(|_| {
+    let shown = || {
         let start = Instant::now();
         assert!(fullpipe(&path).output().unwrap().status.success());
-        start.elapsed() < SOON
+        start.elapsed().as_secs_f64()
+    };
+    let usual = valid_within(5, || {
+        let (times, late) = lateness(|| (0..15).map(|_| shown()).collect());
+        let is_late = late > Duration::from_millis(10);
+        (median(times).unwrap(), is_late.then(|| format!("threads wake {late:?} late")).into_iter().collect())
     });
-    assert!(soon, "not once of 50 times");
+    assert!(usual < SOON.as_secs_f64(), "{usual} s, the median of 15");
     let text = String::from_utf8(run(&mut fullpipe(&path), TIMEOUT).stdout).unwrap();
     let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
     assert!(wide.is_empty(), "{wide:#?}");

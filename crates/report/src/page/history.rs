@@ -129,7 +129,7 @@ fn days(all: &[HistoryDay]) -> Option<Section> {
             day.date.clone(),
             day.runs.to_string(),
             day.rate.to_string(),
-            if day.min == day.max { day.min.to_string() } else { format!("{} to {}", day.min, day.max) },
+            if day.min == day.max { String::new() } else { format!("{} to {}", day.min, day.max) },
             day.rtt_idle.map_or_else(String::new, round_trip),
             day.limit.clone().unwrap_or_default(),
         ]

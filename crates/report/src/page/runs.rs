@@ -109,6 +109,7 @@ pub(super) fn stored(documents: &[StoredDocument]) -> Article {
 fn headline(name: &str, runs: &[Run<'_>]) -> String {
     let all: Vec<BitRate> = runs.iter().map(|run| run.rate).collect();
     match (all.iter().min(), all.iter().max(), median(all.clone())) {
+        (Some(least), Some(most), _) if least == most => format!("{}: {least}", counted(runs.len(), name)),
         (Some(least), Some(most), Some(middle)) => {
             format!("{}: {least} to {most}, median {middle}", counted(runs.len(), name))
         }
@@ -174,7 +175,8 @@ fn strip(runs: &[Run<'_>]) -> Section {
         let own: Vec<BitRate> = runs.iter().filter(|run| run.host() == host).map(|run| run.rate).collect();
         let (Some(least), Some(most)) = (own.iter().min().copied(), own.iter().max().copied()) else { continue };
         let middle = median(own.clone()).unwrap_or_default();
-        let detail = format!("{least} to {most}, {}", counted(own.len(), "run"));
+        let runs = counted(own.len(), "run");
+        let detail = if least == most { runs } else { format!("{least} to {most}, {runs}") };
         rows = rows.with(Row::new(host, &middle.to_string(), Hue::Blue).detail(&detail).dots(own).dot(middle));
     }
     Section::new("Spread of the rates", "Small dots: measurements. Large dot: their median.", rows)

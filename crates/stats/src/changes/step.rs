@@ -64,13 +64,13 @@ fn least_errors(course: &Course) -> f64 {
 }
 
 /// The size of a step, with its standard error for values of variance 1.
-struct Step {
+struct StepEstimate {
     size: f64,
     error: f64,
 }
 
 /// Returns the step at `cut` between two levels, and the one in a course that is otherwise a polynomial (least squares).
-fn steps(values: &[f64], cut: usize) -> [Step; 2] {
+fn steps(values: &[f64], cut: usize) -> [StepEstimate; 2] {
     let place = |index: usize| 2.0 * index as f64 / values.len() as f64 - 1.0;
     let mut power = vec![1.0; values.len()];
     // Gram and Schmidt: each power without the lower ones, and the step without all of them.
@@ -83,7 +83,7 @@ fn steps(values: &[f64], cut: usize) -> [Step; 2] {
     [&smooth[..1], &smooth[..]].map(|others| {
         let step = without((0..values.len()).map(|index| f64::from(u8::from(index >= cut))).collect(), others);
         let square = dot(&step, &step);
-        Step { size: dot(&step, values) / square, error: 1.0 / square.sqrt() }
+        StepEstimate { size: dot(&step, values) / square, error: 1.0 / square.sqrt() }
     })
 }
 

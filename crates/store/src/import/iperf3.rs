@@ -23,12 +23,12 @@ pub(super) fn is_start(value: &Value) -> bool {
 
 /// The lines of one test of `--json-stream`.
 #[derive(Default)]
-pub(super) struct Events {
+pub(super) struct TestEvents {
     test: Map<String, Value>,
     body: Vec<u8>,
 }
 
-impl Events {
+impl TestEvents {
     /// Returns true for a line of the test, and for its whole object, which `--json-stream-full-output` prints last.
     pub(super) fn contain(&self, value: &Value) -> bool {
         let is_whole = || value["start"].is_object() && value["end"].is_object();

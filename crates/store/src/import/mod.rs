@@ -79,23 +79,23 @@ fn unpacked(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
 
 fn read_text(bytes: &[u8], memory: usize, now: Timestamp) -> Result<Vec<NewDocument>, String> {
     let mut documents = Vec::new();
-    let mut events: Option<iperf3::Events> = None;
+    let mut events: Option<iperf3::TestEvents> = None;
     for value in values(bytes, memory) {
         let (value, body) = value?;
         if iperf3::is_start(&value) {
-            documents.extend(events.take().map(iperf3::Events::read).transpose()?);
-            events = Some(iperf3::Events::default());
+            documents.extend(events.take().map(iperf3::TestEvents::read).transpose()?);
+            events = Some(iperf3::TestEvents::default());
         }
         match &mut events {
             Some(events) if events.contain(&value) => events.add(value, body),
             _ if iperf3::is_event(&value) => return Err("its first event is not the start of a test".to_owned()),
             _ => {
-                documents.extend(events.take().map(iperf3::Events::read).transpose()?);
+                documents.extend(events.take().map(iperf3::TestEvents::read).transpose()?);
                 documents.push(read_value(value, body, now)?);
             }
         }
     }
-    documents.extend(events.map(iperf3::Events::read).transpose()?);
+    documents.extend(events.map(iperf3::TestEvents::read).transpose()?);
     if documents.is_empty() { Err("it is empty".to_owned()) } else { Ok(documents) }
 }
 
