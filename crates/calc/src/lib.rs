@@ -21,6 +21,7 @@ mod needs;
 mod parquet;
 mod range;
 mod setting;
+mod sizing;
 mod target;
 mod what_if;
 
