@@ -6,8 +6,9 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::case::{Case, Hosts, estimate, round_trip};
 use crate::critical::{Critical, most};
-use crate::improvement::{control, find_improvement};
+use crate::improvement::find_improvement;
 use crate::needs::{MAX_DURATION, alone, needs};
+use crate::sizing::control;
 use crate::target::Target;
 use crate::{InputError, WhatIfChange};
 

@@ -2,13 +2,13 @@
 
 use fullpipe_model::improvement::{WindowConstraint, tolerate_loss};
 use fullpipe_model::kernel;
-use fullpipe_model::loss::CongestionControl;
-use fullpipe_record::{Buffer, Change, Estimate, HostSettings, Improvement, Inputs, Limit};
+use fullpipe_record::{Buffer, Change, Estimate, Improvement, Inputs, Limit};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::case::{Case, Hosts, estimate};
 use crate::critical::{Critical, least};
-use crate::needs::{MAX_STREAMS, window_for};
+use crate::needs::MAX_STREAMS;
+use crate::sizing::{maximum_for, window_for};
 use crate::target::Target;
 
 /// Returns changes of the inputs and the hosts that together raise the predicted rate, and the estimate with all these
@@ -154,30 +154,6 @@ impl State {
     fn mss(&self) -> ByteCount {
         Case::of(&self.inputs).mss(&self.hosts)
     }
-}
-
-/// Returns the maximum of `tcp_wmem` or `tcp_rmem` for the payload `rate` of all streams: what verdicts and the advice
-/// for a host recommend for the same path too. `None` if `constraint` is neither of these settings, or if the
-/// prediction yields no window.
-///
-/// It is reckoned from the stream's share of the BDP, and not from what a congestion control may have in flight beyond
-/// it: the kernel's factor on the window covers that.
-pub(crate) fn maximum_for(
-    constraint: WindowConstraint,
-    rate: BitRate,
-    inputs: &Inputs,
-    hosts: &Hosts,
-) -> Option<ByteCount> {
-    let prediction = Case::of(inputs).prediction(hosts);
-    let window = prediction.bdp_of_each(inputs.streams.unwrap_or(1)).or_else(|| window_for(rate, &prediction))?;
-    constraint.maximum_for(window, control(inputs, &hosts.sender), &hosts.receiver)
-}
-
-/// Returns the congestion control whose formulas apply: that of the inputs, or else that of the sender; Reno, as in the
-/// predictor, if the model has no formulas for it.
-pub(crate) fn control(inputs: &Inputs, sender: &HostSettings) -> CongestionControl {
-    let name = inputs.congestion.as_deref().unwrap_or(&sender.congestion_control);
-    CongestionControl::named(name).unwrap_or(CongestionControl::Reno)
 }
 
 /// Returns true if `later` sets the same setting as `earlier`, whatever the values: if both are the same variant.

@@ -20,6 +20,7 @@ mod improvement;
 mod needs;
 mod range;
 mod setting;
+mod sizing;
 mod target;
 mod what_if;
 

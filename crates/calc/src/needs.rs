@@ -2,12 +2,12 @@
 
 use fullpipe_model::distance;
 use fullpipe_model::improvement::WindowConstraint;
-use fullpipe_record::{Inputs, Limit, Need, Prediction, Quantity, Side, Value};
+use fullpipe_record::{Inputs, Need, Prediction, Quantity, Side, Value};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::case::{COMMON_MTU, Case, Hosts};
 use crate::critical::{Critical, least, most};
-use crate::improvement::maximum_for;
+use crate::sizing::{lower_window, maximum_for, window_for};
 use crate::target::{FASTEST, Target};
 
 /// Values that must all hold: each critical value assumes that the other quantities are ample.
@@ -69,16 +69,6 @@ fn spanned(rtt: &Need) -> Option<Need> {
     })
 }
 
-/// The window that each stream needs in flight for `rate` of all together: in proportion to the one that fills the
-/// link, or, where the bandwidth is not known, to the one that there is.
-pub(crate) fn window_for(rate: BitRate, prediction: &Prediction) -> Option<ByteCount> {
-    let full = || Some((prediction.window_needed?, prediction.ceiling(Limit::Capacity)?.kernel_model));
-    let present = || lower_window(prediction).and_then(|ceiling| Some((ceiling.window?, ceiling.kernel_model)));
-    let (window, carries) = full().or_else(present)?;
-    let times = rate.as_f64() / carries.as_f64();
-    times.is_finite().then(|| window.scaled(times) + ByteCount::new(1))
-}
-
 /// `window` in its row: what the hosts have in flight now is the lower of what receiver and sender allow.
 fn window(rate: BitRate, prediction: &Prediction) -> Option<Need> {
     let now = lower_window(prediction)?;
@@ -88,11 +78,6 @@ fn window(rate: BitRate, prediction: &Prediction) -> Option<Need> {
     let value = if met && wanted > window { enough } else { wanted };
     let [value, now] = [value, window].map(Value::Bytes);
     Some(Need { quantity: Quantity::Window, side: Side::AtLeast, value: Some(value), now: Some(now), met })
-}
-
-fn lower_window(prediction: &Prediction) -> Option<&fullpipe_record::Ceiling> {
-    let windows = [Limit::ReceiveWindow, Limit::SendBuffer].into_iter().filter_map(|kind| prediction.ceiling(kind));
-    windows.min_by_key(|ceiling| ceiling.kernel_model)
 }
 
 /// A load and hosts that limit nothing but by the path's rate, each quantity in turn put in.

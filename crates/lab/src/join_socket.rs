@@ -148,7 +148,7 @@ impl StandingLab {
 }
 
 impl JoinSocket {
-    /// Lets this user's programs into the lab under `name`, which tells them `description`, a line.
+    /// Lets this user's programs into the lab under `name`, and shows them `description`, a line.
     ///
     /// # Errors
     /// If this user has a lab of that name already, or the name is too long.

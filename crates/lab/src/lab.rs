@@ -253,7 +253,7 @@ impl Lab {
         Ok(Watch { counts: CountReader::start(self)?, lab: self, drops: self.device_drops()?, ticks: Ticks::now() })
     }
 
-    /// Lets this user's other programs into the lab, under `name`, and tells them its `description`, a line.
+    /// Lets this user's other programs into the lab, under `name`, and shows them its `description`, a line.
     ///
     /// # Errors
     /// If this user has a lab of that name already, or it cannot be one.

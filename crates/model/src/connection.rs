@@ -82,7 +82,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Returns the share of the rate of a receive window that is used: what BBR's probes leave, less the waits for whole
+    /// Returns the share of the rate of a receive window that is used: all but BBR's probes and the waits for whole
     /// trains.
     pub(crate) fn share_of_window_used(&self, window: ByteCount) -> f64 {
         self.uses().get() * self.kept_by_trains(window)

@@ -51,7 +51,7 @@ fn times(connection: &Connection) -> String {
     }
 }
 
-/// Returns the factor for the share of a ceiling that is used, so that the formula gives the rate beside it.
+/// Returns the factor for the share of a ceiling that is used, so that the formula gives the rate next to it.
 fn used_share(share: f64) -> String {
     /// From here on the factor is less than the rounding of the others.
     const PRACTICALLY_ALL: f64 = 0.999;
@@ -140,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn a_formula_comes_to_the_rate_beside_it() {
-        // Under BBR `tcp_wmem 4 MiB × 96.86 % ÷ 100 ms`, which is 324.9 Mbit/s, stood beside 312.
+    fn a_formula_comes_to_the_rate_next_to_it() {
+        // Under BBR `tcp_wmem 4 MiB × 96.86 % ÷ 100 ms`, which is 324.9 Mbit/s, stood next to 312.
         for (control, mbps, millis, streams) in
             [("bbr", 1000, 100, 1), ("bbr", 100, 5, 2), ("cubic", 100, 5, 1), ("cubic", 1000, 200, 4)]
         {

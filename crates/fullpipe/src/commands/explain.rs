@@ -7,7 +7,7 @@ use crate::commands::Run;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::Terminal;
 
-/// What a verdict means, what shows it, and what to do.
+/// The meaning of a verdict, what shows it, and what to do.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Kind, cause or both: loss, policer, loss/policer

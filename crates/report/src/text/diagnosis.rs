@@ -138,8 +138,8 @@ fn basis(verdict: &Verdict) -> String {
 /// Returns a confidence, which is never complete.
 pub(crate) fn confidence(confidence: Ratio) -> String {
     /// Above it nothing is distinguished.
-    const MOST: f64 = 0.99;
-    if confidence.get() > MOST { "over 99 %".to_owned() } else { confidence.to_string() }
+    const MAX_PRINTED: f64 = 0.99;
+    if confidence.get() > MAX_PRINTED { "over 99 %".to_owned() } else { confidence.to_string() }
 }
 
 /// Returns the share of the judged time in which a limit held, as words.

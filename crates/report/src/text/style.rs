@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Columns of text that no terminal shows.
 pub const DEFAULT_COLUMNS: usize = 80;
-/// Columns that text may be told to keep to.
+/// Columns that text may keep to.
 const POSSIBLE_COLUMNS: RangeInclusive<usize> = 60..=120;
 
 static COLUMNS: AtomicUsize = AtomicUsize::new(DEFAULT_COLUMNS);

@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn hosts_are_those_that_ssh_names() {
-        let met = "# comment\nalpha,192.0.2.1 ssh-ed25519 AAAA\n|1|c2FsdA=|aGFzaA= ssh-rsa AAAA\n[beta]:2222 ssh-rsa A\n\
+        let met = "# comment\nalpha,192.0.2.1 ssh-ed25519 AAAA\n|1|c2FsdA=|aGFzaA= ssh-rsa A\n[beta]:2222 ssh-rsa A\n\
                    @cert-authority *.example.org ssh-rsa AAAA\n*.lan ssh-rsa AAAA\n";
         assert_eq!(hosts_met(met).collect::<Vec<_>>(), ["alpha", "192.0.2.1", "beta"]);
         let configuration = "Host gamma delta *.lan\n  HostName 192.0.2.2\nhost epsilon\nMatch host zeta\n";

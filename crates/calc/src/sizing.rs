@@ -1,0 +1,48 @@
+//! The window that a rate takes, and the buffers that hold it.
+
+use fullpipe_model::improvement::WindowConstraint;
+use fullpipe_model::loss::CongestionControl;
+use fullpipe_record::{HostSettings, Inputs, Limit, Prediction};
+use fullpipe_units::{BitRate, ByteCount};
+
+use crate::case::{Case, Hosts};
+
+/// The window that each stream needs in flight for `rate` of all together: in proportion to the one that fills the
+/// link, or, where the bandwidth is not known, to the one that there is.
+pub(crate) fn window_for(rate: BitRate, prediction: &Prediction) -> Option<ByteCount> {
+    let full = || Some((prediction.window_needed?, prediction.ceiling(Limit::Capacity)?.kernel_model));
+    let present = || lower_window(prediction).and_then(|ceiling| Some((ceiling.window?, ceiling.kernel_model)));
+    let (window, carries) = full().or_else(present)?;
+    let times = rate.as_f64() / carries.as_f64();
+    times.is_finite().then(|| window.scaled(times) + ByteCount::new(1))
+}
+
+/// Returns the ceiling of the lower of the two windows that receiver and sender allow.
+pub(crate) fn lower_window(prediction: &Prediction) -> Option<&fullpipe_record::Ceiling> {
+    let windows = [Limit::ReceiveWindow, Limit::SendBuffer].into_iter().filter_map(|kind| prediction.ceiling(kind));
+    windows.min_by_key(|ceiling| ceiling.kernel_model)
+}
+
+/// Returns the maximum of `tcp_wmem` or `tcp_rmem` for the payload `rate` of all streams: what verdicts and the advice
+/// for a host recommend for the same path too. `None` if `constraint` is neither of these settings, or if the
+/// prediction yields no window.
+///
+/// It is reckoned from the stream's share of the BDP, and not from what a congestion control may have in flight beyond
+/// it: the kernel's factor on the window covers that.
+pub(crate) fn maximum_for(
+    constraint: WindowConstraint,
+    rate: BitRate,
+    inputs: &Inputs,
+    hosts: &Hosts,
+) -> Option<ByteCount> {
+    let prediction = Case::of(inputs).prediction(hosts);
+    let window = prediction.bdp_of_each(inputs.streams.unwrap_or(1)).or_else(|| window_for(rate, &prediction))?;
+    constraint.maximum_for(window, control(inputs, &hosts.sender), &hosts.receiver)
+}
+
+/// Returns the congestion control whose formulas apply: that of the inputs, or else that of the sender; Reno, as in the
+/// predictor, if the model has no formulas for it.
+pub(crate) fn control(inputs: &Inputs, sender: &HostSettings) -> CongestionControl {
+    let name = inputs.congestion.as_deref().unwrap_or(&sender.congestion_control);
+    CongestionControl::named(name).unwrap_or(CongestionControl::Reno)
+}
