@@ -58,7 +58,7 @@ impl HandedConnections {
 pub async fn begins_pinned_tls(stream: &TcpStream) -> io::Result<bool> {
     /// Bytes of the header of a record (RFC 8446, section 5.1): its type, version and length.
     const HEADER: usize = 5;
-    /// Time between two looks at bytes that are still on their way.
+    /// Time between two checks for bytes that are still on their way.
     const POLL_INTERVAL: Duration = Duration::from_millis(2);
     let mut first_bytes = vec![0; HEADER + (1 << 14)];
     loop {

@@ -202,7 +202,7 @@ impl Share {
     }
 }
 
-/// What the connections of a server need that are not copies yet.
+/// The common state of connections that are not copies yet.
 struct Entrance {
     callers: PendingClients,
     tls: PinnedTls,

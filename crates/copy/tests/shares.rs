@@ -220,7 +220,7 @@ fn who_does_not_have_the_key_gets_nothing() {
     assert_eq!(scene.copy(&[&scene.far("file"), &scene.near("file")]).0, Some(0));
 }
 
-/// A copy to the port of tests was told that another program answers.
+/// A copy to the port of tests failed, as if another program answered.
 #[test]
 fn one_port_serves_copies_and_measurements() {
     let folder = tempfile::tempdir().unwrap();
@@ -247,8 +247,8 @@ fn one_port_serves_copies_and_measurements() {
         command.args(["measure", "127.0.0.1", "-n", "1M", "-p", &port, "--key-file"]).arg(&key);
         let measured = Running::start(&mut command).finish(TIMEOUT);
         assert!(measured.status.success(), "{measured:?}");
-        let stranger = Running::start(fullpipe().args(["iperf3", "-c", "127.0.0.1", "-p", &port])).finish(TIMEOUT);
-        assert!(String::from_utf8_lossy(&stranger.stderr).contains("asks for a key"), "{stranger:?}");
+        let refused = Running::start(fullpipe().args(["iperf3", "-c", "127.0.0.1", "-p", &port])).finish(TIMEOUT);
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("asks for a key"), "{refused:?}");
     }
 }
 

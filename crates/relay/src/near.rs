@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout, timeout_at};
 
 use crate::message::{PAD, TAKES_BLOCKS, TAKES_PADDING, TargetRequest};
 use crate::options::RelayEvent;
-use crate::relay::MAX_PENDING;
+use crate::quotas::MAX_PENDING;
 use crate::rules::Target;
 use crate::sockets::{CONNECT_DEADLINE, late, reach};
 use crate::window::{HeldWindow, read_padding, send_padding};

@@ -3,6 +3,9 @@
 use fullpipe_control::{ClientPlace, PendingPlace};
 use tokio::sync::OwnedSemaphorePermit;
 
+/// Callers of a far relay at once that have not yet proved who they are, or wait for room.
+pub(crate) const MAX_PENDING: usize = 1024;
+
 /// Shares of the limits that a client uses, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Quotas {

@@ -24,7 +24,7 @@ use crate::leg::Leg;
 use crate::near::{Pool, Ready};
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
 use crate::pipes::{MAX_PIPES, Pipes};
-use crate::quotas::Quotas;
+use crate::quotas::{MAX_PENDING, Quotas};
 use crate::rules::Target;
 use crate::sockets::{CONNECT_DEADLINE, listen, prepare, raise_descriptors, reach, unless_reset};
 use crate::worker::{Inbox, Joint, Pair, Worker};
@@ -37,9 +37,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Time between two reports that no connection can be accepted.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
-
-/// Callers of a far relay at once that have not yet proved who they are, or wait for room.
-pub(crate) const MAX_PENDING: usize = 1024;
 
 /// Callers of one address that wait for room, at most.
 const MAX_WAITING_OF_ONE: usize = 256;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::options::{RelayError, RelayOptions, Role};
 use crate::pipes::MAX_PIPES;
-use crate::relay::MAX_PENDING;
+use crate::quotas::MAX_PENDING;
 use crate::rules::Target;
 
 /// Bytes that are accepted of one side and not yet sent to the other, besides those of its window. With 128 KiB the

@@ -62,7 +62,7 @@ pub(crate) struct Inbox {
     load: AtomicUsize,
     /// A far relay has not answered a request since this was last asked.
     is_unanswered: AtomicBool,
-    /// A client that has sent nothing has lost its place since the worker last looked.
+    /// A client that has sent nothing has lost its place since the worker last checked.
     has_displaced: AtomicBool,
 }
 

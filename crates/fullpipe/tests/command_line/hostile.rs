@@ -607,7 +607,10 @@ fn silent_connections_from_many_addresses_keep_nobody_out() {
     assert_eq!(silent.len(), 32 * 128);
     assert_serves_fresh_clients(&server, usual);
     // Nor do those that send a byte each.
-    silent.iter().for_each(|mut stream| drop(stream.write_all(b"a")));
+    for mut stream in &silent {
+        // It may have lost its place.
+        let _ = stream.write_all(b"a");
+    }
     let _more = silent_connections(server.address, 32, 128);
     assert_serves_fresh_clients(&server, usual);
 }

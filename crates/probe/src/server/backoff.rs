@@ -56,7 +56,7 @@ impl LoginBackoff {
     pub(super) fn remaining(&self, prefix: u128, user: Option<usize>, now: Instant) -> Duration {
         let until = |failures: &Failures| (failures.latest + failures.delay()).saturating_duration_since(now);
         let of_prefix = self.of_prefixes.get(&prefix).map_or(Duration::ZERO, until);
-        let of_user = self.stranger(prefix, user).and_then(|user| self.of_users.get(&user));
+        let of_user = self.user_unknown_at(prefix, user).and_then(|user| self.of_users.get(&user));
         of_prefix.max(of_user.map_or(Duration::ZERO, until))
     }
 
@@ -67,7 +67,7 @@ impl LoginBackoff {
             oldest.map(|oldest| self.of_prefixes.remove(&oldest));
         }
         count_failure(&mut self.of_prefixes, prefix, now);
-        if let Some(user) = self.stranger(prefix, user) {
+        if let Some(user) = self.user_unknown_at(prefix, user) {
             count_failure(&mut self.of_users, user, now);
         }
     }
@@ -83,7 +83,7 @@ impl LoginBackoff {
     }
 
     /// Returns the user if it has not logged in from this prefix.
-    fn stranger(&self, prefix: u128, user: Option<usize>) -> Option<usize> {
+    fn user_unknown_at(&self, prefix: u128, user: Option<usize>) -> Option<usize> {
         user.filter(|user| !self.known.contains(&(*user, prefix)))
     }
 }
