@@ -116,8 +116,8 @@ impl Attempt {
     }
 
     /// Returns true if `packet` is of the connection that the SYN opens, by its numbers: the answer, or another SYN
-    /// that crosses it, or what follows where those were not captured. An acknowledgement of an older connection between
-    /// the same ports is none (RFC 9293, 3.10.7.4).
+    /// that crosses it, or what follows where those were not captured. An acknowledgement of an older connection
+    /// between the same ports is none (RFC 9293, 3.10.7.4).
     fn is_followed_by(&self, key: &Key, packet: &Packet) -> bool {
         /// Data of which nothing was captured behind a SYN that was.
         const NEAR: u32 = 1 << 24;

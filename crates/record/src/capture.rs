@@ -165,7 +165,7 @@ pub struct CaptureEvidence {
     pub arrivals: Option<BurstRate>,
     /// The same by the size of the packet before, as a sender that paces itself spaces them.
     pub departures: Option<BurstRate>,
-    /// The highest rate of its data over any 200 ms: bursts are faster, as offloads make them, and no path carries those.
+    /// The highest rate of its data over any 200 ms. Bursts may be faster, as offloads make them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sustained: Option<BitRate>,
     /// Share of the data that departs more than a tenth faster than that.

@@ -14,7 +14,8 @@ use crate::file::PacketFile;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Opens a capture of the TCP segments that pass device `name` of the calling thread's network namespace, or any of its
-/// devices for the name "any". It ends once `is_over` returns true. Its notes have the number of packets that the kernel dropped.
+/// devices for the name "any". It ends once `is_over` returns true. Its notes have the number of packets that the
+/// kernel dropped.
 ///
 /// # Errors
 ///

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_offloads_made_are_told_with_their_segments() {
+    fn packets_that_offloads_made_are_shown_with_their_segments() {
         let mut report = report();
         let sender = &mut report.flows[0].ends[0];
         (sender.bytes, sender.segment_size, sender.largest) =

@@ -20,7 +20,7 @@ const PORT_EXTENSION: u16 = 0x893F;
 const VIRTUAL_NETWORK: u16 = 0x8926;
 const REDUNDANCY: u16 = 0x892F;
 const ENCRYPTED: u16 = 0x88E5;
-/// What a router redirects to a cache, in GRE (WCCP version 2).
+/// Packets that a router redirects to a cache, in GRE (WCCP version 2).
 const REDIRECTED: u16 = 0x883E;
 /// Frames of IEEE 802.11, in Aruba's GRE.
 pub(super) const WIRELESS: u16 = 0x8200;

@@ -33,8 +33,8 @@ pub trait Pseudonyms {
 ///   addresses of Ethernet get zeros.
 /// * The segment's data is left out.
 /// * Zero are: options of IPv4, extension headers of IPv6 but for their lengths and fragments, flow labels, options of
-///   Geneve and CAPWAP, identities and signatures of AYIYA, identifiers, numbers and extensions of GTP but for their lengths, options of TCP other than those of RFC
-///   9293, 7323 and 2018, and checksums of tunnels.
+///   Geneve and CAPWAP, identities and signatures of AYIYA, identifiers, numbers and extensions of GTP but for their
+///   lengths, options of TCP other than those of RFC 9293, 7323 and 2018, and checksums of tunnels.
 /// * Checksums of IPv4 are right. That of TCP holds the sum over the pseudo header where it did, and else a digest: the
 ///   right one would show the sum of the addresses.
 pub fn redact(

@@ -83,10 +83,12 @@ proptest! {
         ];
         let identity = [&[0x41, 0x52, 0x11, 41, 0, 0, 0, 0], &[9; 36][..], &v6(6, &tcp())].concat();
         let station = wireless(0x88, 0x83, &[2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0]);
+        let extended = ethernet(0x893F, &[&[0, 1, 0, 2, 0, 0, 8, 0], &plain()[..]].concat());
+        let access = [&[0, 0x18, 3, 0x10, 0, 0, 0, 0, 3, 1, 2, 3], &station[..]].concat();
         let rarer = [
             ethernet(60, &[&[0xAA, 0xAA, 3, 0, 0, 0, 8, 0], &plain()[..]].concat()),
-            ethernet(0x88E7, &[&[0, 0, 0, 9], &ethernet(0x893F, &[&[0, 1, 0, 2, 0, 0, 8, 0], &plain()[..]].concat())[..]].concat()),
-            ethernet(0x0800, &v4(17, &udp(5247, &[&[0, 0x18, 3, 0x10, 0, 0, 0, 0, 3, 1, 2, 3], &station[..]].concat()))),
+            ethernet(0x88E7, &[&[0, 0, 0, 9], &extended[..]].concat()),
+            ethernet(0x0800, &v4(17, &udp(5247, &access))),
             ethernet(0x0800, &v4(17, &udp(5072, &identity))),
         ];
         let mut packet = packets.iter().chain(&rarer).nth(number).unwrap().clone();
