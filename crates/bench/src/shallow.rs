@@ -143,6 +143,7 @@ pub(crate) fn run(
     let mut intervals = Vec::new();
     let mut snapshot = Snapshot { lab, watch: Some(lab.watch().map_err(RunError::failed)?), intervals: &mut intervals };
     let ended = watched(lab, program, load, tools, stop, &mut || snapshot.now())?;
+    drop(snapshot);
     let figures = figures::read(program, &ended, "").map_err(RunError::Failed)?;
     Ok((figures, intervals))
 }

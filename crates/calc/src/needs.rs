@@ -274,6 +274,7 @@ const CONTROLS: [&str; 4] = ["cubic", "reno", "highspeed", "bbr"];
 mod tests {
     use super::*;
     use crate::fixture;
+    use fullpipe_record::Limit;
     use proptest::prelude::*;
 
     fn gigabit() -> Inputs {

@@ -1,5 +1,7 @@
 //! Verdicts from captures: what packets show of the sender, next to what is in flight.
 
+#![expect(clippy::large_types_passed_by_value, reason = "evidence of a test is made once and judged once")]
+
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
     At, Basis, BufferTriple, BurstRate, CaptureEvidence, Evidence, HostSettings, Limit, QuietRounds, Sample, Steady,

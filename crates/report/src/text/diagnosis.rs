@@ -338,8 +338,8 @@ mod tests {
     fn neither_a_confidence_nor_a_share_is_printed_as_all() {
         assert_eq!(confidence(Ratio::ONE), "over 99 %");
         assert_eq!(confidence(Ratio::new(0.9)), "90 %");
-        assert_eq!(held(Ratio::ONE), "this was the limit throughout");
-        assert_eq!(held(Ratio::new(0.89)), "it was the limit for 89 % of the time");
+        assert_eq!(held_for(Ratio::ONE), "this was the limit throughout");
+        assert_eq!(held_for(Ratio::new(0.89)), "it held for 89 % of the judged time");
     }
 
     #[test]

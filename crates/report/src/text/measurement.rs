@@ -122,8 +122,8 @@ pub fn not_valid(validity: &Validity, style: Style) -> String {
 /// Returns the result of one of many runs in one line: `2026-11-28T16:33:05+01:00  323 Mbit/s, RTT 100 ms idle …`, which
 /// began at the local time `at`; and why it may not be judged.
 pub fn measurement_line(measured: &Measurement, at: &str) -> String {
-    let broken: String = measured.validity.broken.iter().map(|why| format!("; not valid: {why}")).collect();
-    format!("{at}  {}{broken}\n", status(measured))
+    let reasons = measured.validity.broken.iter().map(|why| format!("not valid: {why}"));
+    format!("{at}  {}\n", std::iter::once(status(measured)).chain(reasons).collect::<Vec<_>>().join("; "))
 }
 
 /// The status line of a measurement: `323 Mbit/s, RTT 100 ms idle and 101 ms loaded, limited by send-buffer`.

@@ -7,7 +7,7 @@ const MAX_WORD: usize = 9;
 
 const UTF_8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
-/// Returns the text of a file in UTF-8: of UTF-8 with a byte order mark as older PowerShells write it, and of UTF-16
+/// Returns the text of a file in UTF-8: of UTF-8 with a byte order mark as older versions of `PowerShell` write it, and of UTF-16
 /// (RFC 2781, 3.2), with a mark or with a zero in every other byte of the first two characters. Anything else stays.
 ///
 /// # Errors
