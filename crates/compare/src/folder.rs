@@ -226,7 +226,7 @@ mod tests {
     fn a_login_that_fails_has_its_last_word() {
         let ssh = ["sh", "-c", "echo 'Permission denied (publickey).' >&2; exit 255"].map(str::to_owned);
         let error = Folder::at("host", &ssh, Medium::Memory).err().unwrap().to_string();
-        assert!(error.contains("Permission denied (publickey)."), "{error}");
+        assert_eq!(error, "cannot create a folder on host: Permission denied (publickey)");
     }
 
     #[test]

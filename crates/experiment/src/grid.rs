@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(ranked(cells(0)), None);
         let of_twenty = ranked(cells(20)).unwrap();
         let figures = [of_twenty.median, of_twenty.p95, of_twenty.inside].map(|of| format!("{:.3}", of.get()));
-        assert_eq!((of_twenty.cells, figures), (20, ["0.100", "0.190", "0.500"].map(str::to_owned)));
+        assert_eq!((of_twenty.cells, figures), (20, ["0.105", "0.190", "0.500"].map(str::to_owned)));
         assert_eq!(ranked(vec![(Ratio::new(0.9), true)]).map(|one| format!("{:.2}", one.p95.get())).unwrap(), "0.10");
     }
 

@@ -159,7 +159,8 @@ pub(super) fn bookings(connection: &ConnectionSamples<'_>) -> Vec<Booking> {
         walk.step(step);
     }
     let end = samples.iter().rev().find(|sample| sample.tcp.state == Some(ESTABLISHED));
-    if let Some(end) = end.filter(|_| walk.way == Way::Out) {
+    // Where nothing was sent, nothing is waited for.
+    if let Some(end) = end.filter(|end| walk.way == Way::Out && segments_out(&end.tcp) > 0) {
         walk.await_answer(walk.at, end.at);
     }
     walk.bookings

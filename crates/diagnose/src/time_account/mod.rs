@@ -14,12 +14,13 @@ use connection::{Booking, TimeUse, bookings};
 /// A moment is booked from the kernel's counters and clocks (`tcpi_data_segs_out`, `tcpi_data_segs_in`,
 /// `tcpi_last_data_sent`, `tcpi_last_data_recv`) between two samples; see [`TimeAccount`].
 pub fn time_account(whole: Span, connections: &[ConnectionSamples<'_>], processor: &[(Span, Span)]) -> TimeAccount {
-    let mut edges: Vec<Edge> =
-        connections.iter().flat_map(bookings).flat_map(|booking| Edge::both_of_booking(&booking)).collect();
+    // A connection may outlive the command, and be seen a moment longer.
+    let within = connections.iter().flat_map(bookings).filter(|booking| booking.from < booking.to.min(whole));
+    let mut edges: Vec<Edge> = within.flat_map(|booking| Edge::both_of_booking(&booking)).collect();
     let used = processor.windows(2).map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1)));
+    let used = used.filter(|(at, _)| *at <= whole);
     edges.extend(used.map(|(at, used)| Edge { at, change: Change::Processor(used) }));
     edges.push(Edge { at: whole, change: Change::Processor(Span::ZERO) });
-    edges.retain(|edge| edge.at <= whole || matches!(edge.change, Change::End(_)));
     edges.sort_by_key(|edge| edge.at);
     let mut sweep = Sweep { account: TimeAccount { whole, ..TimeAccount::default() }, ..Sweep::default() };
     for edge in edges {

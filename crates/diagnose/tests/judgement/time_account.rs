@@ -253,6 +253,13 @@ fn one_connection_that_carries_data_decides_over_others_that_wait() {
 }
 
 #[test]
+fn what_is_seen_after_the_end_of_the_command_does_not_count() {
+    let mut talk = Talk::new(80, 0);
+    talk.moves(-20_000, 400).pauses(300).sends(90).is_answered(300, 0).moves(-20_000, 400);
+    assert_near(account(&[talk], 300, 0).data, 220, "data");
+}
+
+#[test]
 fn nothing_seen_is_work_and_the_rest() {
     let none = account(&[], 1000, 300);
     assert_near(none.own_work, 300, "work");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_testkit::{Running, free_port, load_slot, require, wait_for_listener, within, write_secret};
+use fullpipe_testkit::{Running, free_port, load_slot, path, require, wait_for_listener, within, write_secret};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
@@ -598,36 +598,6 @@ fn silent_connections(server: SocketAddr, addresses: u8, each: usize) -> Vec<Tcp
 }
 
 #[test]
-fn silent_connections_from_many_addresses_keep_nobody_out() {
-    let _slot = load_slot();
-    raise_descriptors();
-    let server = Server::start(&["--no-iperf2", "--client-timeout", "60"]);
-    let usual = serves_fresh_clients(&server, 5);
-    let silent = silent_connections(server.address, 32, 128);
-    assert_eq!(silent.len(), 32 * 128);
-    assert_serves_fresh_clients(&server, usual);
-    // Nor do those that send a byte each.
-    for mut stream in &silent {
-        // It may have lost its place.
-        let _ = stream.write_all(b"a");
-    }
-    let _more = silent_connections(server.address, 32, 128);
-    assert_serves_fresh_clients(&server, usual);
-}
-
-#[test]
-fn silent_connections_keep_nobody_out_of_a_server_with_few_descriptors() {
-    // `prlimit` comes with it.
-    require!(Unshare);
-    let server = Server::start_with(&["prlimit", "--nofile=256:256"], &["--client-timeout", "60"]);
-    let usual = serves_fresh_clients(&server, 5);
-    let silent = silent_connections(server.address, 4, 12);
-    assert_eq!(silent.len(), 48);
-    assert_serves_fresh_clients(&server, usual);
-    assert_eq!(upload(server.address, HONEST, 64, 640_000), Ok(640_000), "{}", server.log());
-}
-
-#[test]
 fn a_server_with_few_descriptors_keeps_some_for_others() {
     // `prlimit` comes with it.
     require!(Unshare);
@@ -1048,4 +1018,40 @@ fn many_addresses_open_their_udp_streams_at_once() {
             assert_eq!(seen, (Some(DATAGRAMS.into()), Some(0), Some(u64::from(DATAGRAMS) * 1000)), "{counted}");
         }
     });
+}
+
+/// Tests of how soon clients are served, which the load of others would delay.
+mod tests_alone {
+    use super::*;
+
+    #[test]
+    fn silent_connections_from_many_addresses_keep_nobody_out() {
+        let _path = path();
+        raise_descriptors();
+        let server = Server::start(&["--no-iperf2", "--client-timeout", "60"]);
+        let usual = serves_fresh_clients(&server, 5);
+        let silent = silent_connections(server.address, 32, 128);
+        assert_eq!(silent.len(), 32 * 128);
+        assert_serves_fresh_clients(&server, usual);
+        // Nor do those that send a byte each.
+        for mut stream in &silent {
+            // It may have lost its place.
+            let _ = stream.write_all(b"a");
+        }
+        let _more = silent_connections(server.address, 32, 128);
+        assert_serves_fresh_clients(&server, usual);
+    }
+
+    #[test]
+    fn silent_connections_keep_nobody_out_of_a_server_with_few_descriptors() {
+        // `prlimit` comes with it.
+        require!(Unshare);
+        let _path = path();
+        let server = Server::start_with(&["prlimit", "--nofile=256:256"], &["--client-timeout", "60"]);
+        let usual = serves_fresh_clients(&server, 5);
+        let silent = silent_connections(server.address, 4, 12);
+        assert_eq!(silent.len(), 48);
+        assert_serves_fresh_clients(&server, usual);
+        assert_eq!(upload(server.address, HONEST, 64, 640_000), Ok(640_000), "{}", server.log());
+    }
 }

@@ -160,7 +160,7 @@ fn a_measurement_is_drawn_and_q_ends_it_with_the_result() {
     let mut desk = Desk::new(80, 24);
     let child = desk.start(&[&LONG[..], &[&port]].concat(), &[]);
     desk.wait_for("rate, Mbit/s");
-    desk.wait_for(" % of the time");
+    desk.wait_for(" % of the judged time");
     desk.ours.write_all(b"x\x1b[Aq").unwrap();
     let output = desk.finish(child);
     assert_eq!(output.status.code(), Some(130), "{output:?}");

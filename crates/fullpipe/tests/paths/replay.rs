@@ -1,6 +1,7 @@
 //! One link, two clocks: what the lab carried in real time is offered again in virtual time, and has the same fate
 //! packet by packet, to the nanosecond and the byte.
 
+use std::collections::HashMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path as FilePath;
@@ -19,6 +20,9 @@ const TIMEOUT: u64 = 60;
 const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
 
 const MTU: u64 = 1500;
+
+/// Bytes of the headers of IPv4 and TCP without options.
+const IP_AND_TCP: u64 = 40;
 
 /// A step in a lab of its own, with what was captured.
 struct Step {
@@ -44,6 +48,8 @@ struct Replayed {
     headers: u64,
     /// Bytes behind them, of all packets.
     payload: u64,
+    /// Largest packet of its connection.
+    mtu: u64,
     /// `None` of what is not TCP.
     segment: Option<SegmentTruth>,
 }
@@ -132,23 +138,30 @@ fn replayed(mut incidents: Vec<Incident<Replayed>>, end: Time) -> Vec<Happened> 
 fn read(file: &FilePath) -> Vec<Seen> {
     let bytes = fs::read(file).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-    let mut at = 24;
+    let (mut at, mut mtus) = (24, HashMap::new());
     std::iter::from_fn(|| {
         let begin = (at < bytes.len()).then_some(at)?;
         let (kept, length) = (word(begin + 8) as usize, word(begin + 12));
         at = begin + 16 + kept;
         let stamp = u64::from(word(begin)) * 1_000_000_000 + u64::from(word(begin + 4));
-        Some(Seen::new(Time::from_nanos(stamp), &bytes[begin + 16..at], length))
+        Some(Seen::new(Time::from_nanos(stamp), &bytes[begin + 16..at], length, &mut mtus))
     })
     .collect()
 }
 
 impl Seen {
-    fn new(at: Time, kept: &[u8], length: u32) -> Self {
+    /// Reads a packet. `mtus` has the largest packet of each connection, by its ports, as both SYNs state it.
+    fn new(at: Time, kept: &[u8], length: u32, mtus: &mut HashMap<[u16; 2], u64>) -> Self {
         let from: [u8; 4] = kept[12..16].try_into().unwrap();
         let ip = usize::from(kept[0] & 0x0F) * 4;
+        let mut mtu = MTU;
         let (headers, segment) = match read_captured(LinkType::RAW, kept, length as usize) {
             Captured::Tcp(segment) => {
+                let mut ports = [segment.source.port(), segment.destination.port()];
+                ports.sort_unstable();
+                let stated = mtus.entry(ports).or_insert(MTU);
+                *stated = segment.options.mss.map_or(*stated, |mss| (*stated).min(u64::from(mss) + IP_AND_TCP));
+                mtu = *stated;
                 let truth = SegmentTruth {
                     ports: [segment.source.port(), segment.destination.port()],
                     sequence: segment.sequence,
@@ -161,14 +174,14 @@ impl Seen {
             _ => (ip as u32, None),
         };
         let (headers, payload) = (u64::from(headers), u64::from(length - headers));
-        Self { at, from: from.into(), train: Replayed { headers, payload, segment } }
+        Self { at, from: from.into(), train: Replayed { headers, payload, mtu, segment } }
     }
 }
 
 impl Replayed {
-    /// Payload of each packet but perhaps the last: TCP fills the MTU.
+    /// Payload of each packet but perhaps the last: TCP fills them.
     fn size(&self) -> u64 {
-        MTU - self.headers
+        self.mtu - self.headers
     }
 
     /// The packets from number `first` on, which carry `payload` bytes.

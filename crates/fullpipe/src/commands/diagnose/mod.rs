@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
     /// changes the other end is not tried (exit code 3): its commands are printed, to be run there.
     #[arg(long, help_heading = "Remedy", value_name = "N|NAME")]
     apply: Option<String>,
-    /// Keep the changes of --apply; `fullpipe host undo` undoes them
+    /// Keep the changes of --apply until `fullpipe host undo`
     #[arg(long, requires = "apply", help_heading = "Remedy")]
     keep: bool,
     #[command(flatten)]
