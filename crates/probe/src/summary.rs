@@ -210,15 +210,18 @@ impl Test<'_> {
 }
 
 /// Returns why the sender of datagrams in the direction `way`, which `sent` so much in `time`, did not carry the load of
-/// `request`: it missed the rate by more than 1 %, and by more than a burst. `None` if it met the rate, there is none,
-/// or the test ends by bytes, whose time is not known as exactly.
+/// `request`: it missed the rate by more than 1 %, and by more than a burst and 20 ms of it. `None` if it met the rate,
+/// there is none, or the test ends by bytes, whose time is not known as exactly.
 pub(crate) fn unmet_rate(request: &Request, way: Direction, sent: ByteCount, time: Span) -> Option<String> {
     const MAX_SHORTFALL: f64 = 0.01;
+    // Time that the threads of all streams take to start, or to stop.
+    const EDGE: Span = Span::from_millis(20);
     let is_paced = request.transport == Transport::Udp && request.bytes.is_none();
     let asked = request.rate.filter(|_| is_paced)?.scaled(f64::from(request.streams));
     let burst = request.block * (u64::from(request.burst.unwrap_or(1)) * u64::from(request.streams));
     let missing = asked.bytes_in(time).saturating_sub(sent);
-    let is_met = missing <= burst || missing <= asked.scaled(MAX_SHORTFALL).bytes_in(time);
+    let at_edges = burst + asked.bytes_in(EDGE);
+    let is_met = missing <= at_edges || missing <= asked.scaled(MAX_SHORTFALL).bytes_in(time);
     let whose = if way == Direction::Download { "the other" } else { "this" };
     let offered = BitRate::of(sent, time);
     (!is_met).then(|| {
