@@ -74,8 +74,8 @@ impl<'a> Outlook<'a> {
         Some(if self.knows_the_capacity() { forecast } else { self.without_capacity(forecast, changes) })
     }
 
-    /// Returns the top of the interval of a prediction, but no more than the link carries if that is the limit. The share
-    /// of the link that BBR uses is itself an estimate.
+    /// Returns the top of the interval of a prediction, but no more than the link carries if that is the limit. The
+    /// share of the link that BBR uses is itself an estimate.
     fn most_likely(&self, prediction: &Prediction, changes: &[Change]) -> BitRate {
         let is_full = prediction.limit == Limit::Capacity
             && control(&self.request_with(changes), &self.sender) != CongestionControl::Bbr;

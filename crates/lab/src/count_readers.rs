@@ -5,7 +5,6 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::carried::Carried;
 use crate::error::LabError;
-use crate::lab::Lab;
 
 /// Counts of each direction of each stretch.
 pub(crate) type PathCounts = Vec<[Carried; 2]>;
@@ -14,51 +13,48 @@ pub(crate) type PathCounts = Vec<[Carried; 2]>;
 #[derive(Debug, Default)]
 pub(crate) struct UnreadCounts(Mutex<BTreeMap<u64, Option<PathCounts>>>);
 
-/// A reader of the counts of a lab's path.
-pub(crate) struct CountReader<'l> {
-    lab: &'l Lab,
-    number: u64,
-}
-
-impl<'l> CountReader<'l> {
-    /// Begins to count.
+impl UnreadCounts {
+    /// Adds a reader, from whose start on the counts of `take_newest` belong to it, too. Returns its number.
     ///
     /// # Errors
-    /// If the lab is gone.
-    pub(crate) fn start(lab: &'l Lab) -> Result<Self, LabError> {
-        let number = lab.unread_counts().with(lab, |readers| {
+    /// Fails as `take_newest` does.
+    pub(crate) fn add_reader(
+        &self,
+        take_newest: impl FnOnce() -> Result<PathCounts, LabError>,
+    ) -> Result<u64, LabError> {
+        self.with_newest(take_newest, |readers| {
             let number = readers.last_key_value().map_or(0, |(last, _)| last + 1);
             readers.insert(number, None);
             number
-        })?;
-        Ok(Self { lab, number })
+        })
     }
 
-    /// Returns the counts since the last call, or since the start.
+    /// Returns the counts since the reader `number` last read, or since its start.
     ///
     /// # Errors
-    /// If the lab is gone.
-    pub(crate) fn read(&self) -> Result<PathCounts, LabError> {
-        let counts = self.lab.unread_counts().with(self.lab, |readers| readers.insert(self.number, None).flatten())?;
+    /// Fails as `take_newest` does, and if there is no such reader.
+    pub(crate) fn read(
+        &self,
+        number: u64,
+        take_newest: impl FnOnce() -> Result<PathCounts, LabError>,
+    ) -> Result<PathCounts, LabError> {
+        let counts = self.with_newest(take_newest, |readers| readers.insert(number, None).flatten())?;
         counts.ok_or_else(|| LabError::Gone { action: "count what the path carried".to_owned() })
     }
-}
 
-impl Drop for CountReader<'_> {
-    fn drop(&mut self) {
-        self.lab.unread_counts().0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
+    /// Removes the reader `number`.
+    pub(crate) fn remove_reader(&self, number: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
     }
-}
 
-impl UnreadCounts {
     /// Adds the newest counts to those of every reader, before `change`.
-    fn with<T>(
+    fn with_newest<T>(
         &self,
-        lab: &Lab,
+        take_newest: impl FnOnce() -> Result<PathCounts, LabError>,
         change: impl FnOnce(&mut BTreeMap<u64, Option<PathCounts>>) -> T,
     ) -> Result<T, LabError> {
         let mut readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest = lab.take_carried()?;
+        let newest = take_newest()?;
         for unread in readers.values_mut() {
             match unread {
                 Some(unread) => {

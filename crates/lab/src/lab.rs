@@ -7,8 +7,7 @@ use tracing::{debug, info};
 
 use crate::backend::Backend;
 use crate::capture::{self, Capture, Captured};
-use crate::carried::Carried;
-use crate::count_readers::{CountReader, UnreadCounts};
+use crate::count_readers::{PathCounts, UnreadCounts};
 use crate::driver::Driver;
 use crate::error::LabError;
 use crate::join_socket::JoinSocket;
@@ -273,13 +272,9 @@ impl Lab {
         if self.stretches.len() == 1 { &Host::ALL } else { &Host::CHAIN }
     }
 
-    pub(crate) fn unread_counts(&self) -> &UnreadCounts {
-        &self.unread_counts
-    }
-
-    /// Returns the counts of each direction of each stretch, forward first, since the last call. For [`CountReader`]
+    /// Returns the counts of each direction of each stretch, forward first, since the last call. For [`UnreadCounts`]
     /// alone: what one call returns, no other does.
-    pub(crate) fn take_carried(&self) -> Result<Vec<[Carried; 2]>, LabError> {
+    fn take_carried(&self) -> Result<PathCounts, LabError> {
         let kernel = match &self.carrier {
             Carrier::Link(links) => return Ok(links.iter().map(Driver::take).collect()),
             Carrier::Kernel(kernel) => kernel,
@@ -301,6 +296,36 @@ impl Lab {
             }
         }
         Ok(drops)
+    }
+}
+
+/// A reader of the counts of a lab's path.
+pub(crate) struct CountReader<'l> {
+    lab: &'l Lab,
+    number: u64,
+}
+
+impl<'l> CountReader<'l> {
+    /// Begins to count.
+    ///
+    /// # Errors
+    /// Fails if the lab is gone.
+    pub(crate) fn start(lab: &'l Lab) -> Result<Self, LabError> {
+        Ok(Self { lab, number: lab.unread_counts.add_reader(|| lab.take_carried())? })
+    }
+
+    /// Returns the counts since the last call, or since the start.
+    ///
+    /// # Errors
+    /// Fails if the lab is gone.
+    pub(crate) fn read(&self) -> Result<PathCounts, LabError> {
+        self.lab.unread_counts.read(self.number, || self.lab.take_carried())
+    }
+}
+
+impl Drop for CountReader<'_> {
+    fn drop(&mut self) {
+        self.lab.unread_counts.remove_reader(self.number);
     }
 }
 

@@ -32,6 +32,7 @@ mod spin_sleeper;
 mod status;
 mod truth;
 mod validity;
+mod witnesses;
 
 pub use awake::Awake;
 pub use backend::Backend;

@@ -4,9 +4,8 @@ use fullpipe_record::{DirectionStatus, PathStatus};
 use fullpipe_units::{BitRate, Span};
 
 use crate::carried::Carried;
-use crate::count_readers::CountReader;
 use crate::error::LabError;
-use crate::lab::Lab;
+use crate::lab::{CountReader, Lab};
 
 /// A meter of a lab's path, interval by interval.
 pub struct Meter<'l> {

@@ -14,7 +14,7 @@ use crate::frame::{Page, clock, dim, named, shortened};
 pub enum WatchedUpdate {
     /// A tenth of a second has passed; what was sent is the first stream, and what arrived the second.
     Snapshot(Snapshot),
-    /// What took most of the last seconds, and a sentence on it.
+    /// The use that took most of the last seconds, and a sentence on it.
     Now(String, String),
 }
 

@@ -13,7 +13,8 @@ use fullpipe_record::Direction;
 use fullpipe_units::{ByteCount, Span};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Bytes that the sockets of both ends hold at most, by the kernel's defaults (`tcp_wmem` 4 MiB, `tcp_rmem` 6 to 32 MiB).
+/// Bytes that the sockets of both ends hold at most, by the kernel's defaults (`tcp_wmem` 4 MiB, `tcp_rmem` 6 to
+/// 32 MiB).
 const SOCKET_BUFFERS: u64 = 36 << 20;
 
 /// A stream of data over loopback, until it is stopped.

@@ -387,7 +387,7 @@ async fn encrypted(destination: &Destination, stream: TcpStream) -> Result<Contr
 /// Opens the control connection from the address and the device that were asked for; the kernel chooses its port.
 async fn connect_to(address: SocketAddr, local: &Local, transport: Transport) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Over UDP the segments of this connection tell what a packet of the path holds.
+    // Over UDP the segments of this connection show what a packet of the path holds.
     if transport == Transport::Tcp {
         // Where the kernel refuses, segments are as long as the path's.
         let _ = SockRef::from(&socket).set_tcp_mss(CONTROL_SEGMENT);

@@ -209,9 +209,9 @@ impl Test<'_> {
     }
 }
 
-/// Returns why the sender of datagrams in the direction `way`, which `sent` so much in `time`, did not carry the load of
-/// `request`: it missed the rate by more than 1 %, and by more than a burst and 20 ms of it. `None` if it met the rate,
-/// there is none, or the test ends by bytes, whose time is not known as exactly.
+/// Returns why the sender of datagrams in the direction `way`, which `sent` so much in `time`, did not carry the load
+/// of `request`: it missed the rate by more than 1 %, and by more than a burst and 20 ms of it. `None` if it met the
+/// rate, there is none, or the test ends by bytes, whose time is not known as exactly.
 pub(crate) fn unmet_rate(request: &Request, way: Direction, sent: ByteCount, time: Span) -> Option<String> {
     const MAX_SHORTFALL: f64 = 0.01;
     // Time that the threads of all streams take to start, or to stop.

@@ -96,7 +96,7 @@ pub struct DiagnosisReport {
     /// The end of the command, where one was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandEnd>,
-    /// Where the time of the command went, or that for which a process or a connection was watched.
+    /// Account of the time of the command, or of that for which a process or a connection was watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<TimeAccount>,
     /// Validity of what was watched, where this host is in a lab.

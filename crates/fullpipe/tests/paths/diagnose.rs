@@ -309,7 +309,7 @@ impl Drop for Lab {
     }
 }
 
-/// Returns why a result is not valid, as the lab told the program that measured.
+/// Returns why a result is not valid, as the lab reported it to the program that measured.
 fn invalid(report: &Value) -> Vec<String> {
     let trial = &report["diagnosis"]["trial"]["measurement"];
     let all = [&report["measurement"], &report["diagnosis"], trial].map(|of| of["validity"]["broken"].as_array());
@@ -510,7 +510,7 @@ mod tests_alone {
         let report = valid_within(3, || {
             let output = lab.sender(&[&["sh", "-c", CAPTURED, SELF, &capture], command].concat());
             let report = document(&output);
-            assert!(report["diagnosis"]["validity"]["lateness_mean"].is_number(), "the lab tells: {report:#}");
+            assert!(report["diagnosis"]["validity"]["lateness_mean"].is_number(), "the lab reports it: {report:#}");
             let broken = invalid(&report);
             assert_eq!(output.status.code(), Some(i32::from(!broken.is_empty())), "{report:#}");
             (report, broken)

@@ -240,8 +240,8 @@ pub(crate) fn no_change(series: &HistorySeries) -> Option<String> {
     let runs = series.points.iter().filter(|point| point.valid).count();
     Some(match series.detectable {
         Some(least) => format!(
-            "No change of the rate: one of {:.0} % or more, with {} of the {runs} runs or more on either side, would have \
-             been found.",
+            "No change of the rate: one of {:.0} % or more, with {} of the {runs} runs or more on either side, would \
+             have been found.",
             least.percent().ceil(),
             MIN_RUNS_WITH_CHANGE / 2
         ),

@@ -119,8 +119,8 @@ pub fn not_valid(validity: &Validity, style: Style) -> String {
     reasons.map(|reason| wrapped(&format!("Not valid: {reason}"), 2, |line| style.bad(line))).collect()
 }
 
-/// Returns the result of one of many runs in one line: `2026-11-28T16:33:05+01:00  323 Mbit/s, RTT 100 ms idle …`, which
-/// began at the local time `at`; and why it may not be judged.
+/// Returns the result of one of many runs in one line: `2026-11-28T16:33:05+01:00  323 Mbit/s, RTT 100 ms idle …`,
+/// which began at the local time `at`; and why it may not be judged.
 pub fn measurement_line(measured: &Measurement, at: &str) -> String {
     let reasons = measured.validity.broken.iter().map(|why| format!("not valid: {why}"));
     format!("{at}  {}\n", std::iter::once(status(measured)).chain(reasons).collect::<Vec<_>>().join("; "))

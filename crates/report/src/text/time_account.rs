@@ -1,4 +1,4 @@
-//! Where the time of a command went.
+//! The account of the time of a command.
 
 use fullpipe_record::TimeAccount;
 use fullpipe_units::{Ratio, Span, counted};
@@ -34,11 +34,11 @@ pub(crate) fn uses_of_time(account: &TimeAccount) -> Vec<UseOfTime> {
         ("own work (processor)", account.own_work, String::new()),
         ("waiting for anything else", account.elsewhere, "disk, processor, names, timers".to_owned()),
     ];
-    all.into_iter().filter(|(_, time, _)| *time >= SHORTEST).collect()
+    all.into_iter().filter(|(_, time, _)| *time >= MIN_SHOWN).collect()
 }
 
 /// Shortest time that is printed: half of the last digit.
-const SHORTEST: Span = Span::from_millis(5);
+const MIN_SHOWN: Span = Span::from_millis(5);
 
 fn round_trips(account: &TimeAccount) -> Option<String> {
     let each = account.requests / Some(account.round_trips).filter(|number| *number > 0)?;

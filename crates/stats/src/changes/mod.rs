@@ -26,7 +26,7 @@ pub struct Change {
     pub difference: Difference,
 }
 
-/// Runs without which no change can be told from noise: 8 before it and 8 after it.
+/// Runs without which no change can be distinguished from noise: 8 before it and 8 after it.
 pub const MIN_RUNS_WITH_CHANGE: usize = 2 * partition::MIN_AT_END;
 
 /// Runs on each side of a change of which the interval is taken: more narrow it little, and take memory by the square.
@@ -49,8 +49,8 @@ const COMPARED: usize = 100;
 /// Of daily histories of 20 to 40 runs with 4 % noise and a step of 20 to 40 % that has 8 runs or more on either side,
 /// 99 % show it where it is; of 1000 histories of 90 daily runs without one, 2 have a false one. With 4 runs a day for
 /// 90 days, 8 % noise with bursts, and 10 % between day and night, none of 500 histories had one, and of changes by
-/// −10 % 95 % were found within three days. `tests/error_rates/` has other kinds of noise. Time grows with the square of
-/// the number of runs: 10 000 take a second.
+/// −10 % 95 % were found within three days. `tests/error_rates/` has other kinds of noise. Time grows with the square
+/// of the number of runs: 10 000 take a second.
 pub fn changes(runs: &[(Time, BitRate)]) -> Vec<Change> {
     let runs = in_order(runs);
     let Some(course) = Course::of(&runs) else { return Vec::new() };
@@ -62,8 +62,8 @@ pub fn changes(runs: &[(Time, BitRate)]) -> Vec<Change> {
     ends.windows(3).filter_map(|ends| change(&runs, [ends[0], ends[1], ends[2]])).collect()
 }
 
-/// Returns the change, as a share, that [`changes`] would have found in these `runs`, in which it found none, if it had 8
-/// runs or more on either side; `None` of fewer than [`MIN_RUNS_WITH_CHANGE`].
+/// Returns the change, as a share, that [`changes`] would have found in these `runs`, in which it found none, if it had
+/// 8 runs or more on either side; `None` of fewer than [`MIN_RUNS_WITH_CHANGE`].
 pub fn detectable_change(runs: &[(Time, BitRate)]) -> Option<Ratio> {
     Course::of(&in_order(runs)).map(|course| step::detectable(&course))
 }

@@ -34,10 +34,10 @@ pub(super) fn weakest(course: &Course, cuts: &[usize]) -> Option<usize> {
 fn strength(course: &Course, [from, cut, to]: [usize; 3], error: f64) -> f64 {
     let level = |values: &[f64]| median(values.to_vec()).unwrap_or(0.0);
     let step = level(&course.logs[cut..to]) - level(&course.logs[from..cut]);
-    let [levels, beside] = steps(&course.calm[from..to], cut - from);
+    let [levels, curved] = steps(&course.calm[from..to], cut - from);
     let size = step.abs() / least_size(course);
     let apart = levels.size.abs() / (least_errors(course) * levels.error * error);
-    size.min(apart).min(beside.size * step.signum() / (STANDS_OUT * beside.error * error))
+    size.min(apart).min(curved.size * step.signum() / (STANDS_OUT * curved.error * error))
 }
 
 /// Returns the share by which the rate must change once, with at least [`MIN_AT_END`] runs on either side, to be found
@@ -46,9 +46,9 @@ pub(super) fn detectable(course: &Course) -> Ratio {
     let runs = course.calm.len();
     let places = (MIN_AT_END..=runs - MIN_AT_END).step_by(runs.div_ceil(MAX_TRIED));
     let least = places.map(|cut| {
-        let [levels, beside] = steps(&course.calm, cut);
+        let [levels, curved] = steps(&course.calm, cut);
         let by_level = (least_errors(course) + NORMAL_975) * levels.error;
-        by_level.max((STANDS_OUT + NORMAL_975) * beside.error) * course.variance_of_means(&[cut]).sqrt()
+        by_level.max((STANDS_OUT + NORMAL_975) * curved.error) * course.variance_of_means(&[cut]).sqrt()
     });
     Ratio::new(libm::expm1(least.fold(least_size(course), f64::max)))
 }
@@ -69,7 +69,8 @@ struct StepEstimate {
     error: f64,
 }
 
-/// Returns the step at `cut` between two levels, and the one in a course that is otherwise a polynomial (least squares).
+/// Returns the step at `cut` between two levels, and the one in a course that is otherwise a polynomial (least
+/// squares).
 fn steps(values: &[f64], cut: usize) -> [StepEstimate; 2] {
     let place = |index: usize| 2.0 * index as f64 / values.len() as f64 - 1.0;
     let mut power = vec![1.0; values.len()];
@@ -111,13 +112,13 @@ mod tests {
             steps(&(0..60).map(|index| cubic(index) + step(index)).collect::<Vec<_>>(), 30)
         };
         for size in [0.0, 1.0, 2.0] {
-            let [_, beside] = with_step(size);
-            assert!((beside.size - size).abs() < 1e-9, "{size}: {}", beside.size);
+            let [_, curved] = with_step(size);
+            assert!((curved.size - size).abs() < 1e-9, "{size}: {}", curved.size);
         }
-        let [levels, beside] = with_step(1.0);
+        let [levels, curved] = with_step(1.0);
         // Legendre's polynomials of degree 1 and 3 take 3 ÷ 4 and 7 ÷ 64 of a step in the middle of many values.
         let left = 9.0 / 64.0 * 60.0 / 4.0;
-        assert!((beside.error - 1.0 / f64::sqrt(left)).abs() < 0.01, "{}", beside.error);
+        assert!((curved.error - 1.0 / f64::sqrt(left)).abs() < 0.01, "{}", curved.error);
         assert!((levels.error - f64::sqrt(2.0 / 30.0)).abs() < 1e-9, "{}", levels.error);
     }
 }

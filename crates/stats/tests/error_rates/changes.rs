@@ -1,5 +1,5 @@
-//! Error rates of the changes found in simulated histories: 90 days with 4 runs a day and 8 % noise, and short ones with
-//! a run a day and 4 % noise.
+//! Error rates of the changes found in simulated histories: 90 days with 4 runs a day and 8 % noise, and short ones
+//! with a run a day and 4 % noise.
 
 use crate::noise::{Noise, Random, percent, rate};
 use fullpipe_stats::{changes, detectable_change};

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
-/// Letters that are read to tell a number from another word: one more than `infinity` has.
+/// Letters that are read to distinguish a number from another word: one more than `infinity` has.
 const MAX_WORD: usize = 9;
 
 const UTF_8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
-/// Returns the text of a file in UTF-8: of UTF-8 with a byte order mark as older versions of `PowerShell` write it, and of UTF-16
-/// (RFC 2781, 3.2), with a mark or with a zero in every other byte of the first two characters. Anything else stays.
+/// Returns the text of a file in UTF-8: of UTF-8 with a byte order mark as older versions of `PowerShell` write it, and
+/// of UTF-16 (RFC 2781, 3.2), with a mark or with a zero in every other byte of the first two characters. Anything else
+/// stays.
 ///
 /// # Errors
 /// Returns a sentence, without the name of the file, if what begins as UTF-16 is none.

@@ -92,8 +92,8 @@ fn numbers(values: &Value) -> Vec<Option<f64>> {
     values.map(|value| value.as_f64().filter(|number| number.is_finite() && *number >= 0.0)).collect()
 }
 
-/// Returns the mean over time of a series; `None` without a value. Each value holds from the place of the one before it:
-/// flent leaves places without a value where a slow flow reports rarely.
+/// Returns the mean over time of a series; `None` without a value. Each value holds from the place of the one before
+/// it: flent leaves places without a value where a slow flow reports rarely.
 fn mean(values: &[Option<f64>], places: &[Option<f64>]) -> Option<f64> {
     let known: Vec<(f64, f64)> =
         values.iter().enumerate().filter_map(|(at, value)| Some((place(places, at), (*value)?))).collect();

@@ -194,7 +194,8 @@ fn numbers_that_json_does_not_have_are_not_known() {
 fn flent(places: &str, series: &str) -> StoredFacts {
     let data = format!(
         "{{\"version\":4,\"metadata\":{{\"NAME\":\"rtt_fair_up\",\"LENGTH\":10,\"TIME\":\"2026-01-01T00:00:00Z\",\
-         \"SERIES_META\":{{\"TCP upload loss\":{{\"UNITS\":\"packets\"}}}}}},\"x_values\":[{places}],\"results\":{{{series}}}}}"
+         \"SERIES_META\":{{\"TCP upload loss\":{{\"UNITS\":\"packets\"}}}}}},\"x_values\":[{places}],\
+         \"results\":{{{series}}}}}"
     );
     only(data.as_bytes()).facts.remove(0)
 }

@@ -137,7 +137,8 @@ fn for_other_end(remedy: &Remedy, here: At, host: &str, others: &[&str]) -> Fail
         others => format!(", or --apply {} here", others.join(" or ")),
     };
     let message = format!(
-        "{} changes the other end, the {end} {host}, which cannot be done from here: {done} and diagnose again{instead}",
+        "{} changes the other end, the {end} {host}, which cannot be done from here: {done} and diagnose \
+         again{instead}",
         remedy.id
     );
     Failure::new(LACKING, message)

@@ -72,8 +72,8 @@ pub(crate) struct Arguments {
     bandwidth: Option<BitRate>,
     /// Try this remedy of the list, by number or name
     ///
-    /// Changes this host or the load, measures again, compares with the prediction, and undoes the change. A remedy that
-    /// changes the other end is not tried (exit code 3): its commands are printed, to be run there.
+    /// Changes this host or the load, measures again, compares with the prediction, and undoes the change. A remedy
+    /// that changes the other end is not tried (exit code 3): its commands are printed, to be run there.
     #[arg(long, help_heading = "Remedy", value_name = "N|NAME")]
     apply: Option<String>,
     /// Keep the changes of --apply until `fullpipe host undo`

@@ -30,7 +30,7 @@ const JUDGED_TIME: Span = Span::from_secs(3);
 /// Most that is kept of what a program prints while there is a picture.
 const MAX_KEPT: u64 = 64 * 1024;
 
-/// What a user sees while a program is watched.
+/// The picture or the line that a user sees while a program is watched.
 pub(super) struct Progress<'t> {
     picture: Option<Picture<WatchedUpdate>>,
     terminal: &'t Terminal,

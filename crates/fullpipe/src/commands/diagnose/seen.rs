@@ -16,7 +16,7 @@ pub(super) struct SeenTransfer {
     data: Span,
 }
 
-/// What is known of the connections that were watched.
+/// The knowledge of the connections that were watched.
 #[derive(Default)]
 pub(super) struct Seen {
     /// The one that moved most first; those that only exchanged small messages are left out.
