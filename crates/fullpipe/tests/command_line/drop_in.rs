@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Running, free_port, load_slot, require, wait_for_listener, within};
+use fullpipe_testkit::{Running, document, free_port, load_slot, require, wait_for_listener, within};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -363,12 +363,13 @@ fn a_client_on_a_busy_host_keeps_its_rate_of_datagrams() {
     let hindered = |arguments: &[&str]| {
         let client = Running::start(fullpipe(arguments).args(load));
         hinder(&client, Duration::from_millis(2_500));
-        json(&client.finish(Duration::from_secs(GRACE)))
+        client.finish(Duration::from_secs(GRACE))
     };
-    let as_iperf3 = hindered(&["iperf3", "-c", "127.0.0.1", "-p", &port, "-J"]);
+    let as_iperf3 = json(&hindered(&["iperf3", "-c", "127.0.0.1", "-p", &port, "-J"]));
     let rate = as_iperf3["end"]["sum_sent"]["bits_per_second"].as_f64().unwrap() / 40e6;
     assert!(rate > 0.97 && rate < 1.01, "{rate}");
-    let own = hindered(&["measure", &host, "--yes", "--no-store", "--json"]);
+    // Exit code 1 where it says so.
+    let own = document(&hindered(&["measure", &host, "--yes", "--no-store", "--json"]));
     let (measured, broken) = (&own["measurement"], &own["measurement"]["validity"]["broken"]);
     let rate = measured["summary"]["rate"].as_f64().unwrap() / 40e6;
     // Other programs may take more of the processor, but then it must say so.

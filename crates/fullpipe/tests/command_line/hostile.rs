@@ -250,8 +250,8 @@ fn a_receiver_that_counts_whole_blocks_gets_the_rest_of_the_last() {
                 while received.load(Ordering::Relaxed) < 1_000_000 && stream.read_exact(&mut block).is_ok() {
                     received.fetch_add(BLOCK as u32, Ordering::Relaxed);
                 }
-                // The other stream may have brought the last block.
-                stream.shutdown(Shutdown::Both).unwrap();
+                // The other stream may have brought the last block; then the server drops what this one did not take.
+                let _ = stream.shutdown(Shutdown::Both);
             });
         }
         assert!(within(PROMPT, || received.load(Ordering::Relaxed) >= 1_000_000), "{received:?} bytes");

@@ -66,7 +66,12 @@ fn succeeded(output: &Output, what: &[&str]) -> Value {
 /// Returns the measurement of `fullpipe measure` against the server at `port`.
 fn measured(port: u16, arguments: &[&str]) -> Value {
     let mut command = fullpipe(&["measure", "127.0.0.1", "--json", "-p", &port.to_string()]);
-    succeeded(&run(command.args(arguments), TIMEOUT), arguments)["measurement"].clone()
+    let output = run(command.args(arguments), TIMEOUT);
+    let measurement = document(&output)["measurement"].clone();
+    // On a busy machine a rate may be missed, which is then said with the exit code.
+    let is_rate_missed = measurement["validity"]["broken"].to_string().contains("end offered");
+    assert!(output.status.success() || is_rate_missed, "{arguments:?}: {output:?}");
+    measurement
 }
 
 /// Returns the document of `iperf3 -c` against the server at `port`.
