@@ -261,12 +261,12 @@ mod tests_alone {
             let mut rtts: Vec<f64> = late.iter().map(|interval| number(&interval["rtt"])).collect();
             rtts.sort_by(f64::total_cmp);
             let (kept, rtt) = (mean_rate(&late), rtts[rtts.len() / 2]);
-            let is_right = kept > MIN_KEPT && rtt < 0.06 && together > 0.8;
+            let is_right = kept > MIN_KEPT && rtt < 0.06 && together > 0.7;
             ((kept, rtt, together, copy.finish()), seen.reasons(is_right))
         });
         assert_eq!(done["congestion_control"], "bbr", "{done}");
         let what = format!("{kept} bit/s at {rtt} s, together {together}: {done}");
-        assert!(kept > MIN_KEPT && rtt < 0.06 && together > 0.8, "{what}");
+        assert!(kept > MIN_KEPT && rtt < 0.06 && together > 0.7, "{what}");
         assert!(fs::read(at("file")).unwrap() == fs::read(folder.path().join("to/file")).unwrap());
     }
 
