@@ -103,13 +103,13 @@ impl PendingClients {
     }
 
     /// Returns the number of places that are taken.
-    pub fn taken(&self) -> usize {
+    pub fn places_taken(&self) -> usize {
         lock(&self.places).taken
     }
 
     /// Returns whether all places are taken.
     pub fn is_full(&self) -> bool {
-        self.taken() >= self.max
+        self.places_taken() >= self.max
     }
 }
 
@@ -118,7 +118,7 @@ fn lock(places: &Mutex<Places>) -> MutexGuard<'_, Places> {
 }
 
 impl PlacesOfOne {
-    fn unproven(&self) -> usize {
+    fn unproven_clients(&self) -> usize {
         self.silent.len() + self.speaking.len()
     }
 
@@ -140,7 +140,7 @@ impl Places {
     /// has more than that would then; and where that has none to give, of the client that has been silent longest, or
     /// speaking. Returns false if all keep theirs.
     fn make_room(&mut self, newcomer: u128, now: Instant, expected: &dyn Fn(u128) -> usize) -> bool {
-        let beyond = |prefix: u128, one: &PlacesOfOne| one.unproven().saturating_sub(expected(prefix));
+        let beyond = |prefix: u128, one: &PlacesOfOne| one.unproven_clients().saturating_sub(expected(prefix));
         let own = self.of_each.get(&newcomer).map_or(0, |one| beyond(newcomer, one));
         let most = self.of_each.iter_mut().max_by_key(|(prefix, one)| beyond(**prefix, one));
         let is_late = |first: &mut UnprovenClient| now.saturating_duration_since(first.since) >= GRACE;
@@ -176,7 +176,7 @@ impl Places {
             // One that has lost its place is not there any more.
             self.taken -= 1;
         }
-        if one.unproven() + one.waiting == 0 {
+        if one.unproven_clients() + one.waiting == 0 {
             self.of_each.remove(&place.prefix);
         }
     }

@@ -33,7 +33,7 @@ impl QueueLimits {
     /// Returns the limits for a host whose `net.ipv4.tcp_mem` is `tcp_mem`, three numbers of pages of `page` bytes: in
     /// all an eighth of the second, above which the kernel saves memory at the cost of every connection; for a client
     /// half of that, but 64 MiB at most.
-    pub fn of_tcp_mem(tcp_mem: &str, page: ByteCount) -> Self {
+    pub fn from_tcp_mem(tcp_mem: &str, page: ByteCount) -> Self {
         let pressure = tcp_mem.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
         let total = pressure.map_or(USUAL_TOTAL, |pages| ByteCount::new(page.get().saturating_mul(pages) / 8));
         Self { client: MAX_OF_CLIENT.min(ByteCount::new(total.get() / 2)), total }
@@ -54,9 +54,9 @@ impl QueueLimits {
         })
     }
 
-    fn of_this_host() -> Self {
+    fn from_this_host() -> Self {
         let tcp_mem = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_mem").unwrap_or_default();
-        Self::of_tcp_mem(&tcp_mem, ByteCount::new(rustix::param::page_size() as u64))
+        Self::from_tcp_mem(&tcp_mem, ByteCount::new(rustix::param::page_size() as u64))
     }
 }
 
@@ -101,7 +101,7 @@ impl QueueBudget {
     /// Returns the budget of all servers of this process.
     pub fn of_this_process() -> Arc<Self> {
         static BUDGET: OnceLock<Arc<QueueBudget>> = OnceLock::new();
-        Arc::clone(BUDGET.get_or_init(|| Self::new(QueueLimits::of_this_host())))
+        Arc::clone(BUDGET.get_or_init(|| Self::new(QueueLimits::from_this_host())))
     }
 
     /// Lets a user with a client at this address take part.
@@ -112,7 +112,7 @@ impl QueueBudget {
     }
 
     /// Returns the bytes of all users.
-    pub fn used(&self) -> ByteCount {
+    pub fn used_bytes(&self) -> ByteCount {
         self.lock().values().map(|user| user.bytes).sum()
     }
 
@@ -167,11 +167,11 @@ mod tests {
     #[test]
     fn the_limits_follow_from_the_memory_that_tcp_may_take() {
         let page = ByteCount::from_kib(4);
-        let usual = QueueLimits::of_tcp_mem("287898\t383867\t575796\n", page);
+        let usual = QueueLimits::from_tcp_mem("287898\t383867\t575796\n", page);
         assert_eq!((usual.client, usual.total.get()), (MIB * 64, 383_867 * 512));
-        let small = QueueLimits::of_tcp_mem("5000 8192 10000", page);
+        let small = QueueLimits::from_tcp_mem("5000 8192 10000", page);
         assert_eq!((small.client, small.total), (MIB * 2, MIB * 4));
-        assert_eq!(QueueLimits::of_tcp_mem("", page).total, USUAL_TOTAL);
+        assert_eq!(QueueLimits::from_tcp_mem("", page).total, USUAL_TOTAL);
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
         );
         drop(large);
         assert_eq!(small.record(MIB * 20), Ok(()));
-        assert_eq!(budget.used(), MIB * 80);
+        assert_eq!(budget.used_bytes(), MIB * 80);
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn link(receiver: &Receiver, tree: Option<&Tree>) {
     let links = std::mem::take(&mut lock(&receiver.list).links);
     let whole = |link: &(_, _)| {
         let folders = &lock(&receiver.list).folders;
-        folders.whole(&link.0).zip(folders.whole(&link.1))
+        folders.full_path(&link.0).zip(folders.full_path(&link.1))
     };
     for (path, first) in links.iter().filter_map(whole) {
         let was_sent = lock(&receiver.list).has(&first);
@@ -100,7 +100,7 @@ fn link_one(receiver: &Receiver, tree: &Tree, path: &EntryPath, first: &EntryPat
 fn settle_folders(receiver: &Receiver, tree: &Tree) {
     let folders = std::mem::take(&mut lock(&receiver.list).folders);
     for listed in (0..folders.len()).rev().filter_map(|index| folders.get(index)) {
-        let Some(path) = folders.whole(&listed.path) else { continue };
+        let Some(path) = folders.full_path(&listed.path) else { continue };
         if let Err(error) = settle_folder(receiver, tree, &path, listed) {
             receiver.problem(&path, &error.to_string());
         }

@@ -161,7 +161,7 @@ impl Run {
             way: &self.plan.host,
             hosts: match server {
                 Some((address, _)) => with_first(at_port(address, 0), addresses(self.plan.host.name())),
-                None => self.called(&ready),
+                None => self.data_addrs(&ready),
             },
             server,
             credentials: &credentials,
@@ -178,7 +178,7 @@ impl Run {
     }
 
     /// Returns the addresses of a far end behind ssh.
-    fn called(&self, ready: &Ready) -> Vec<SocketAddr> {
+    fn data_addrs(&self, ready: &Ready) -> Vec<SocketAddr> {
         let FarHost::Ssh { name } = &self.plan.host else { return Vec::new() };
         // The scope of a link-local one is not of this host.
         let says = str::from_utf8(&ready.address).ok().and_then(|text| text.parse().ok());

@@ -59,7 +59,7 @@ impl Allowance {
     }
 
     /// Notes that so many have been written.
-    pub fn taken(&mut self, bytes: u64) {
+    pub fn note_written(&mut self, bytes: u64) {
         if self.pace.is_some() {
             self.left = self.left.saturating_sub(bytes);
         }
@@ -129,17 +129,17 @@ impl Pace {
 
     /// Returns the time at which the next burst may go.
     fn due(&self) -> Instant {
-        self.scheduled().max(self.resume)
+        self.scheduled_time().max(self.resume)
     }
 
     /// Returns the time at which the next burst goes if the sender is never late.
-    fn scheduled(&self) -> Instant {
+    fn scheduled_time(&self) -> Instant {
         self.start + self.rate.time_for(self.granted).into()
     }
 
     /// Grants what is due at `now`, which is not before the next burst is.
     fn grant(&mut self, now: Instant) -> ByteCount {
-        let late: Span = now.saturating_duration_since(self.scheduled()).into();
+        let late: Span = now.saturating_duration_since(self.scheduled_time()).into();
         let bursts = 1 + self.rate.bytes_in(late).get() / self.burst.get().max(1);
         if bursts > self.catch_up.behind {
             self.start += self.rate.time_for(self.burst * (bursts - self.catch_up.behind)).into();

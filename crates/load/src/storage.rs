@@ -102,7 +102,7 @@ impl Storage {
     pub(crate) fn append(&self, chunk: &[u8]) -> io::Result<()> {
         let offset = self.offset.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         self.timed(|| self.file.write_all_at(chunk, offset))
-            .map_err(|error| self.named("write to the file", &error))?;
+            .map_err(|error| self.failed_to("write to the file", &error))?;
         self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -124,14 +124,14 @@ impl Storage {
                 Ok(0) => break,
                 Ok(length) => filled += length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.named("read the file", &error)),
+                Err(error) => return Err(self.failed_to("read the file", &error)),
             }
         }
         self.bytes.fetch_add(filled as u64, Ordering::Relaxed);
         Ok(filled)
     }
 
-    fn named(&self, what: &str, error: &io::Error) -> io::Error {
+    fn failed_to(&self, what: &str, error: &io::Error) -> io::Error {
         self.fail(error.kind(), format!("cannot {what}: {error}"), error.raw_os_error())
     }
 

@@ -53,8 +53,8 @@ fn send_from(
     shared: &Shared,
     plan: &TransferPlan,
 ) -> io::Result<()> {
-    let mut retry = Retry::of(plan.base_rtt);
-    let mut unsent = plan.bounds_unsent.then(UnsentBound::now);
+    let mut retry = Retry::for_rtt(plan.base_rtt);
+    let mut unsent = plan.bounds_unsent.then(UnsentBound::new);
     let stopped = || shared.stopped(Role::Sender);
     let mut room = Room::of(plan.writer, SockRef::from(socket).tcp_mss().unwrap_or_default());
     let mut allowance = Allowance::of_bytes(plan);
@@ -77,7 +77,7 @@ fn send_from(
         stream.count().bytes += ByteCount::new(done);
         grant.written(wanted, done, shared);
         room.taken(done);
-        allowance.taken(done);
+        allowance.note_written(done);
         match result {
             // Storage has no more.
             Ok(0) => return Ok(()),
@@ -103,7 +103,7 @@ struct Retry {
 }
 
 impl Retry {
-    fn of(base_rtt: Option<Span>) -> Self {
+    fn for_rtt(base_rtt: Option<Span>) -> Self {
         let shortest = base_rtt.map_or(MAX_RETRY, |rtt| rtt / 64).clamp(MIN_RETRY, MAX_RETRY).into();
         Self { shortest, wait: shortest, waits: 0 }
     }
@@ -137,7 +137,7 @@ struct UnsentBound {
 
 impl UnsentBound {
     /// Returns a bound that has not been set yet.
-    fn now() -> Self {
+    fn new() -> Self {
         let now = Instant::now();
         Self { set: now, marks: [(now, 0); 2], bytes: 0 }
     }
@@ -320,7 +320,7 @@ mod tests {
     /// A stalled download was tried again each 64th of a round trip, for ever: 128 of them took two processors.
     #[test]
     fn a_socket_that_stays_full_is_tried_less_and_less_often() {
-        let mut retry = Retry::of(Some(Span::from_millis(16)));
+        let mut retry = Retry::for_rtt(Some(Span::from_millis(16)));
         let shortest = Duration::from_micros(250);
         assert!((0..SHORT_WAITS).all(|_| retry.next_wait() == shortest), "half a round trip of short waits");
         let (mut passed, mut tries) = (Duration::ZERO, 0);
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn the_unsent_bytes_of_a_socket_are_bounded_by_what_was_lately_acknowledged() {
-        let mut bound = UnsentBound::now();
+        let mut bound = UnsentBound::new();
         let start = bound.set;
         let mut after = |millis: u64, acknowledged| bound.bound(start + Duration::from_millis(millis), acknowledged);
         assert_eq!(after(0, 0), MIN_UNSENT);

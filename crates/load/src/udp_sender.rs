@@ -49,7 +49,7 @@ pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &
         counts.datagrams_sent += sent;
         drop(counts);
         shared.give_back((count - sent) * size);
-        allowance.taken(sent * size);
+        allowance.note_written(sent * size);
         match result {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => wait(socket, PollFlags::OUT, POLL_INTERVAL),

@@ -596,7 +596,7 @@ impl DatagramStream {
             self.number += 1;
             self.send(self.number, length)?;
             self.count(length);
-            allowance.taken(shared.block as u64);
+            allowance.note_written(shared.block as u64);
         }
         Ok(())
     }

@@ -499,7 +499,7 @@ impl Finished {
     }
 
     /// Returns the bytes of each stream that the other end acknowledged; empty if unknown.
-    pub(crate) fn acknowledged(&self) -> Vec<ByteCount> {
+    pub(crate) fn acknowledged_bytes(&self) -> Vec<ByteCount> {
         differences(&self.from.acknowledged, &self.to.acknowledged, ByteCount::saturating_sub)
     }
 

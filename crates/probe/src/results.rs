@@ -81,7 +81,7 @@ impl Both<'_> {
         let there = self.theirs.streams.iter().find(|result| usize::from(result.stream) == index);
         let counted = there.map(|result| result.bytes);
         let (sent, received) = if sends {
-            (here.bytes, counted.unwrap_or_else(|| self.acknowledged(index, here)))
+            (here.bytes, counted.unwrap_or_else(|| self.acknowledged_bytes(index, here)))
         } else {
             // iperf3 has zero as well for what only the other end knows.
             (counted.unwrap_or_default(), here.bytes)
@@ -122,8 +122,8 @@ impl Both<'_> {
 
     /// Returns the bytes of a stream that were acknowledged while this end counted, of those that it sent `here`: the
     /// kernel also counts those from before, and of the cookie.
-    fn acknowledged(&self, stream: usize, here: StreamCount) -> ByteCount {
-        self.finished.acknowledged().get(stream).map_or(ByteCount::ZERO, |bytes| here.bytes.min(*bytes))
+    fn acknowledged_bytes(&self, stream: usize, here: StreamCount) -> ByteCount {
+        self.finished.acknowledged_bytes().get(stream).map_or(ByteCount::ZERO, |bytes| here.bytes.min(*bytes))
     }
 }
 

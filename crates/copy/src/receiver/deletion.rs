@@ -16,7 +16,7 @@ impl Receiver {
         let count = lock(&self.list).folders.len();
         let sent = (0..count).filter_map(|index| {
             let folders = &lock(&self.list).folders;
-            folders.whole(&folders.get(index)?.path)
+            folders.full_path(&folders.get(index)?.path)
         });
         let mirrored = self.place.get().is_some_and(|place| place.takes_content).then_some(None);
         let folders = mirrored.into_iter().chain(sent.map(Some));

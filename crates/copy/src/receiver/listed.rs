@@ -159,7 +159,7 @@ impl Folders {
     }
 
     /// Returns the whole path.
-    pub(crate) fn whole(&self, path: &ShortPath) -> Option<EntryPath> {
+    pub(crate) fn full_path(&self, path: &ShortPath) -> Option<EntryPath> {
         let mut names = vec![&path.name[..]];
         let mut folder = path.folder;
         while let Some(outer) = self.get(folder as usize) {
@@ -188,7 +188,7 @@ mod tests {
         }
         list.note(&path("file")).unwrap();
         list.keep_link(&path("a/b/c/second"), &path("file/in")).unwrap();
-        let whole = |short| list.folders.whole(short).unwrap().to_string();
+        let whole = |short| list.folders.full_path(short).unwrap().to_string();
         let folders: Vec<String> = list.folders.0.iter().map(|folder| whole(&folder.path)).collect();
         assert_eq!(folders, ["a", "a/b", "x/y", "a/b/c"]);
         let (second, first) = &list.links[0];

@@ -76,7 +76,7 @@ struct Step {
 }
 
 impl Step {
-    fn between(from: Span, before: Option<&Sample>, now: &Sample) -> Self {
+    fn from_samples(from: Span, before: Option<&Sample>, now: &Sample) -> Self {
         let growth =
             |count: fn(&TcpInfo) -> u64| count(&now.tcp).saturating_sub(before.map_or(0, |one| count(&one.tcp)));
         let at = |ago: Option<Span>| now.at.saturating_sub(ago.unwrap_or_default()).clamp(from, now.at.max(from));
@@ -177,8 +177,9 @@ fn opened(first: &Sample, rtt: Span) -> Span {
 
 fn steps(connection: &ConnectionSamples<'_>, opened: Span, rtt: Span) -> Vec<Step> {
     let samples = &connection.samples;
-    let before_first = samples.first().filter(|_| !connection.is_old).map(|first| Step::between(opened, None, first));
-    let between = samples.windows(2).map(|pair| Step::between(pair[0].at, Some(pair[0]), pair[1]));
+    let before_first =
+        samples.first().filter(|_| !connection.is_old).map(|first| Step::from_samples(opened, None, first));
+    let between = samples.windows(2).map(|pair| Step::from_samples(pair[0].at, Some(pair[0]), pair[1]));
     let mut steps: Vec<Step> = before_first.into_iter().chain(between).collect();
     let mss = samples.iter().filter_map(|sample| sample.tcp.snd_mss).max().unwrap_or_default();
     for way in Way::BOTH {

@@ -203,7 +203,7 @@ impl Admission {
     pub(super) fn is_full_of_pending(&self) -> bool {
         let all = self.state.borrow().total;
         let max = self.max_pending().saturating_add(all.streams);
-        self.pending.taken() >= max as usize || all.sockets() >= self.max_connections
+        self.pending.places_taken() >= max as usize || all.sockets() >= self.max_connections
     }
 
     /// Returns the number of connections that may be pending besides streams of admitted tests.
@@ -559,7 +559,7 @@ mod tests {
             let addresses = || (1..=32).map(|last| IpAddr::from([198, 51, 100, last]));
             let silent: Vec<_> =
                 (0..128).flat_map(|_| addresses()).map(|address| pending(&admission, address).unwrap()).collect();
-            assert_eq!(admission.pending.taken(), 4096.min(max_connections as usize / 4));
+            assert_eq!(admission.pending.places_taken(), 4096.min(max_connections as usize / 4));
             assert!(admission.is_full_of_pending());
             // A newcomer is admitted, and keeps its place while as many silent ones come again.
             let mut newcomer = pending(&admission, ip(HERE)).unwrap();

@@ -510,7 +510,7 @@ impl Server {
             // The client ends the test, and its message takes time: a test of the permitted duration is not cut off.
             max_duration: limits.duration.map(|max| max + self.client_timeout.0),
             max_bytes: limits.bytes,
-            stall: StallBounds::of(request, streams, self.client_timeout.stall()),
+            stall: StallBounds::from_request(request, streams, self.client_timeout.stall()),
             burst: monitor::permitted_burst(burst, least),
         }
     }

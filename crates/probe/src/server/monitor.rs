@@ -149,7 +149,7 @@ mod tests {
     const BOUNDS: fn() -> Bounds = || Bounds {
         max_duration: Some(Span::from_secs(60)),
         max_bytes: Some(ByteCount::from_mib(100)),
-        stall: StallBounds::of(&Request::default(), 1, Span::from_secs(20)),
+        stall: StallBounds::from_request(&Request::default(), 1, Span::from_secs(20)),
         burst: ByteCount::from_kib(128),
     };
 

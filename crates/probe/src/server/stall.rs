@@ -44,7 +44,7 @@ pub(super) struct StallBounds {
 
 impl StallBounds {
     /// Returns the bounds for what `request` asks for on so many `streams`, of which one may stall for `timeout`.
-    pub(super) fn of(request: &Request, streams: u16, timeout: Span) -> Self {
+    pub(super) fn from_request(request: &Request, streams: u16, timeout: Span) -> Self {
         let asked = request.rate.filter(|rate| *rate > BitRate::ZERO);
         let usual = MIN_RATE.scaled(streams.into()).min(MAX_MIN_RATE);
         let least = asked.map(|rate| rate.scaled(f64::from(streams) / MIN_RATE_PART));
@@ -120,7 +120,7 @@ impl StallWatch {
         if recent.is_some_and(|(rate, _)| rate >= self.bounds.idle_rate) {
             self.last_busy = at;
         }
-        Ok(Progress { idle: at.saturating_sub(self.last_busy), stalled: self.stalled(at, streams) })
+        Ok(Progress { idle: at.saturating_sub(self.last_busy), stalled: self.stalled_bytes(at, streams) })
     }
 
     fn check_streams(&self, at: Span) -> Result<(), Refusal> {
@@ -158,7 +158,7 @@ impl StallWatch {
     }
 
     /// Returns the bytes in queues of streams without recent progress.
-    fn stalled(&self, at: Span, streams: &[StreamProgress]) -> ByteCount {
+    fn stalled_bytes(&self, at: Span, streams: &[StreamProgress]) -> ByteCount {
         let is_stalled =
             |(_, grown): &(ByteCount, Span), rtt: Span| at.saturating_sub(*grown) >= STALLED_AFTER.max(rtt * 4);
         let pairs = self.streams.iter().zip(streams);
@@ -177,7 +177,7 @@ mod tests {
     const TIMEOUT: Span = Span::from_secs(120);
 
     fn watch(streams: u16, request: &Request) -> StallWatch {
-        StallWatch::new(StallBounds::of(request, streams, TIMEOUT), streams.into())
+        StallWatch::new(StallBounds::from_request(request, streams, TIMEOUT), streams.into())
     }
 
     /// Returns what comes of a transfer of which stream `index` has carried `carried(index, second)` bytes.

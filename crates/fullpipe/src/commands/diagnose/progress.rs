@@ -99,7 +99,7 @@ fn snapshot(now: Standing<'_>) -> Snapshot {
 
 /// Returns what took most of the last moments, and a sentence on it: the verdict where that is data.
 fn limit(now: Standing<'_>, bandwidth: Option<BitRate>) -> (String, String) {
-    let seen = Seen::of((Some(&now.last(JUDGED_TIME)), None), None, bandwidth);
+    let seen = Seen::from_watched((Some(&now.last(JUDGED_TIME)), None), None, bandwidth);
     let Some(time) = &seen.time else { return ("no TCP data".to_owned(), String::new()) };
     let verdict = seen.transfers.first().filter(|_| time.data >= time.whole / 2).map(|one| diagnose(&one.evidence));
     match verdict {
@@ -113,7 +113,7 @@ pub(super) struct HeldOutput(Option<JoinHandle<Vec<u8>>>);
 
 impl HeldOutput {
     /// Holds the output of a program back, and gives it no input.
-    pub(super) fn of(command: &mut Command) -> std::io::Result<Self> {
+    pub(super) fn divert_from(command: &mut Command) -> std::io::Result<Self> {
         let (reader, writer) = pipe()?;
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let read = move || {

@@ -31,7 +31,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Of the command that ended like `end`, or of a process that goes on.
-    pub(super) fn of(
+    pub(super) fn from_watched(
         (watched, witness): (Option<&Watched>, Option<PathWitness>),
         end: Option<&CommandEnd>,
         bandwidth: Option<BitRate>,

@@ -71,7 +71,7 @@ pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) 
     let watched = watch_others(subject, &mut stop);
     drop(progress);
     let watched = watched?;
-    let seen = Seen::of((Some(&watched), witness), None, arguments.bandwidth);
+    let seen = Seen::from_watched((Some(&watched), witness), None, arguments.bandwidth);
     let nothing = format!("{name}: {}", too_little(&seen));
     let explained = explain(arguments, seen, recording, None, &nothing, terminal);
     unless_interrupted(explained, &flag)
@@ -89,7 +89,8 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
     let interrupts = arguments.live.interrupts()?;
     let flag = Arc::clone(&interrupts.flag);
     let cannot_hold = |error: io::Error| Failure::new(FAILED, format!("cannot hold the output of `{name}`: {error}"));
-    let held = arguments.live.is_wanted().then(|| HeldOutput::of(&mut command)).transpose().map_err(cannot_hold)?;
+    let held =
+        arguments.live.is_wanted().then(|| HeldOutput::divert_from(&mut command)).transpose().map_err(cannot_hold)?;
     let witness = PathWitness::begin();
     let mut program = Program::start(&mut command, words)?;
     // It has the other end of the pipe of the output, too.
@@ -115,7 +116,7 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
     if let Some(held) = held {
         held.print(terminal);
     }
-    let mut seen = Seen::of((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
+    let mut seen = Seen::from_watched((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
     let nothing = format!("{name} ended {}: {}", stated(&end), too_little(&seen));
     ask_routers(&mut seen, &flag);
     let explained = explain(arguments, seen, None, Some(end), &nothing, terminal);
@@ -145,7 +146,7 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
     program.ask_to_end();
     let end = program.finish()?;
     let said = program.last_error_line();
-    let mut seen = Seen::of((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
+    let mut seen = Seen::from_watched((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
     let why = if said.is_empty() { too_little(&seen) } else { said };
     let nothing = format!("cannot diagnose {url}: {why}");
     ask_routers(&mut seen, &flag);
