@@ -53,9 +53,9 @@ pub(super) async fn receive(
     if received == ByteCount::ZERO {
         return Err(TestFailure { is_no_test: true, ..TestFailure::from("an iperf2 client sent no data".to_owned()) });
     }
-    checked.map_err(|refusal| refusal.to_string())?;
+    checked.map_err(|refusal| TestFailure::after_data(refusal.to_string()))?;
     if let Some((_, error)) = ended.failures.first() {
-        return Err(format!("the connection broke: {error}").into());
+        return Err(TestFailure::after_data(format!("the connection broke: {error}")));
     }
     let bytes = received + first_bytes;
     Ok(TestTotals { bytes, rate: BitRate::of(bytes, ended.totals.at.max(Span::from_nanos(1))), measurement: None })

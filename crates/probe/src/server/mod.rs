@@ -586,6 +586,13 @@ struct TestFailure {
     is_no_test: bool,
 }
 
+impl TestFailure {
+    /// Returns the failure of a test whose data had flowed, which is no refusal.
+    fn after_data(why: String) -> Self {
+        Self { is_refusal: false, ..why.into() }
+    }
+}
+
 impl From<String> for TestFailure {
     fn from(why: String) -> Self {
         Self { why, cause: None, measurement: None, is_refusal: true, is_no_test: false }
