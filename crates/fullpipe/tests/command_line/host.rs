@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, pseudo_terminal, run};
 use fullpipe_sys::NetNamespace;
-use fullpipe_testkit::{Running, document, lateness, network_sysctls, require, sentence, valid_within, within};
+use fullpipe_testkit::{Running, document, lateness, network_sysctls, path, require, sentence, valid_within, within};
 use fullpipe_units::median;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -86,20 +86,8 @@ fn everything() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn show_answers_within_fifty_milliseconds_and_in_eighty_columns() {
-    const SOON: Duration = Duration::from_millis(50);
+fn show_answers_in_eighty_columns() {
     let path = ["host", "show", "--rtt", "100ms", "--bandwidth", "1G"];
-    let shown = || {
-        let start = Instant::now();
-        assert!(fullpipe(&path).output().unwrap().status.success());
-        start.elapsed().as_secs_f64()
-    };
-    let usual = valid_within(5, || {
-        let (times, late) = lateness(|| (0..15).map(|_| shown()).collect());
-        let is_late = late > Duration::from_millis(10);
-        (median(times).unwrap(), is_late.then(|| format!("threads wake {late:?} late")).into_iter().collect())
-    });
-    assert!(usual < SOON.as_secs_f64(), "{usual} s, the median of 15");
     let text = String::from_utf8(run(&mut fullpipe(&path), TIMEOUT).stdout).unwrap();
     let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
     assert!(wide.is_empty(), "{wide:#?}");
@@ -359,4 +347,27 @@ fn what_is_persisted_outlives_a_boot_and_its_undo_too() {
     let output = run(&mut command, TIMEOUT);
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
+}
+
+/// Tests of time, which the load of others would lengthen.
+mod tests_alone {
+    use super::*;
+
+    #[test]
+    fn show_answers_within_fifty_milliseconds() {
+        const SOON: Duration = Duration::from_millis(50);
+        let _path = path();
+        let arguments = ["host", "show", "--rtt", "100ms", "--bandwidth", "1G"];
+        let shown = || {
+            let start = Instant::now();
+            assert!(fullpipe(&arguments).output().unwrap().status.success());
+            start.elapsed().as_secs_f64()
+        };
+        let usual = valid_within(3, || {
+            let (times, late) = lateness(|| (0..15).map(|_| shown()).collect());
+            let is_late = late > Duration::from_millis(10);
+            (median(times).unwrap(), is_late.then(|| format!("threads wake {late:?} late")).into_iter().collect())
+        });
+        assert!(usual < SOON.as_secs_f64(), "{usual} s, the median of 15");
+    }
 }
