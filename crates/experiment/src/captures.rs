@@ -68,7 +68,7 @@ fn judged(transfers: Vec<TransferEvidence>, known: &Known) -> Vec<CapturedTransf
         let evidence = Evidence { bandwidth, sender, receiver, ..transfer.evidence };
         let verdict = diagnose(&evidence);
         let remedies = advice(&evidence, &verdict);
-        let diagnosis = Diagnosis { transfer: None, verdict, remedies, evidence: Some(evidence) };
+        let diagnosis = Diagnosis { transfer: None, verdict, remedies, defects: Vec::new(), evidence: Some(evidence) };
         CapturedTransfer { flows: transfer.flows, diagnosis }
     };
     transfers.into_iter().map(judge).collect()

@@ -3,7 +3,7 @@
 use fullpipe_record::{At, BurstRate, CaptureEvidence, Evidence, FlowPair, FlowReport};
 use fullpipe_units::{Span, median};
 
-use crate::changes::window_edit;
+use crate::changes::{clamped_mss, window_edit};
 use crate::finish::TransferEvidence;
 
 /// Returns the evidence of the transfers of the `first` capture with what the `second` adds to it. `flows` are the
@@ -23,7 +23,12 @@ pub fn of_both(
         let arrivals = |evidence: &Evidence| arrivals_at_receiver(evidence.capture.as_ref()?);
         let beyond = farther.as_ref().and_then(arrivals);
         let loaded_rtt = farther.as_ref().filter(|_| is_at_sender(&evidence)).and_then(without_receiver);
-        let capture = evidence.capture.map(|capture| CaptureEvidence { window_edit: edit, beyond, ..capture });
+        let capture = evidence.capture.map(|capture| CaptureEvidence {
+            window_edit: edit,
+            clamped_mss: clamped_mss(pair),
+            beyond,
+            ..capture
+        });
         TransferEvidence { flows: transfer.flows, evidence: Evidence { capture, loaded_rtt, ..evidence } }
     };
     first.into_iter().map(joined).collect()

@@ -18,12 +18,23 @@ pub(crate) fn changes([near, far]: [&FlowEnd; 2], same_scales: bool) -> Vec<Flow
         |(sent, arrived): &(SynReport, SynReport)| *sent != SynReport { hops_left: sent.hops_left, ..*arrived };
     if let Some((sent, arrived)) = near.syn.zip(far.syn).filter(is_changed) {
         let both = |show: fn(&SynReport) -> String| [show(&sent), show(&arrived)];
-        compare(ChangedField::Mss, both(|syn| optional(syn.mss.map(ByteCount::get))));
-        compare(ChangedField::WindowScale, both(|syn| optional(syn.window_scale)));
-        compare(ChangedField::Sack, both(|syn| offered(syn.sack)));
-        compare(ChangedField::Timestamps, both(|syn| offered(syn.timestamps)));
+        let options: [(ChangedField, fn(&SynReport) -> String); 5] = [
+            (ChangedField::Mss, |syn| optional(syn.mss.map(ByteCount::get))),
+            (ChangedField::WindowScale, |syn| optional(syn.window_scale)),
+            (ChangedField::Sack, |syn| offered(syn.sack)),
+            (ChangedField::Timestamps, |syn| offered(syn.timestamps)),
+            (ChangedField::Multipath, |syn| offered(syn.multipath)),
+        ];
+        for (field, show) in options {
+            // What a snap length may have cut off is not known to be absent.
+            let shown = both(show);
+            let is_known = !(sent.options_cut || arrived.options_cut)
+                || shown.iter().all(|text| ![NONE, NOT_OFFERED].contains(&text.as_str()));
+            if is_known {
+                compare(field, shown);
+            }
+        }
         compare(ChangedField::Ecn, both(|syn| offered(syn.ecn)));
-        compare(ChangedField::Multipath, both(|syn| offered(syn.multipath)));
         compare(ChangedField::SynWindow, both(|syn| syn.window.get().to_string()));
         compare(ChangedField::Sequence, both(|syn| syn.sequence.to_string()));
         compare(ChangedField::Dscp, both(|syn| syn.dscp.to_string()));
@@ -59,8 +70,19 @@ pub fn window_edit(pair: &FlowPair, sender: usize) -> WindowEdit {
     }
 }
 
+/// Returns the segment size (MSS) that a SYN announces before and behind a device that lowers it; of both directions,
+/// the larger step. `None` where none is lowered.
+pub(crate) fn clamped_mss(pair: &FlowPair) -> Option<[ByteCount; 2]> {
+    let changes = pair.directions.iter().flat_map(|direction| &direction.changes);
+    let of_mss = changes.filter(|change| change.field == ChangedField::Mss);
+    let sizes = of_mss.filter_map(|change| Some([change.before.parse().ok()?, change.after.parse().ok()?]));
+    let lowered = sizes.filter(|[before, after]| after < before);
+    lowered.max_by_key(|[before, after]| before - after).map(|sizes: [u64; 2]| sizes.map(ByteCount::new))
+}
+
 /// Text of an option that is not there.
 const NONE: &str = "none";
+const NOT_OFFERED: &str = "not offered";
 
 /// Share of the packets with one window from which that window is compared.
 const STEADY_WINDOW: f64 = 0.9;
@@ -73,5 +95,5 @@ fn optional<T: ToString>(value: Option<T>) -> String {
 }
 
 fn offered(is_offered: bool) -> String {
-    if is_offered { "offered" } else { "not offered" }.to_owned()
+    if is_offered { "offered" } else { NOT_OFFERED }.to_owned()
 }

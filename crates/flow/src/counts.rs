@@ -37,6 +37,9 @@ pub(crate) struct Counts {
     window_scale: Option<u8>,
     sack_permitted: bool,
     timestamps: bool,
+    /// True if the snap length cut options of its SYN off, and of any of its segments.
+    syn_is_cut: bool,
+    options_are_cut: bool,
     /// True once its data was acknowledged.
     had_acknowledgement: bool,
 }
@@ -51,7 +54,8 @@ impl Counts {
         let has = |flag: u16| u64::from(packet.has(flag));
         self.fins += has(flags::FIN);
         self.resets += has(flags::RST);
-        self.sack_packets += u64::from(packet.sack != Sack::Absent);
+        self.sack_packets += u64::from(matches!(packet.sack, Sack::New | Sack::Duplicate));
+        self.options_are_cut |= packet.sack == Sack::Cut;
         self.timestamps |= packet.timestamps.is_some();
         if packet.has(flags::SYN) {
             self.add_syn(packet);
@@ -67,6 +71,12 @@ impl Counts {
         self.mss = packet.mss;
         self.window_scale = packet.window_scale;
         self.sack_permitted = packet.sack_permitted;
+        self.syn_is_cut = packet.sack == Sack::Cut;
+    }
+
+    /// Counts a byte that a probe of a closed window carried, and that was acknowledged.
+    pub(crate) fn add_probed_byte(&mut self) {
+        self.bytes += 1;
     }
 
     fn add_data(&mut self, bytes: u32, is_pushed: bool) {
@@ -112,14 +122,20 @@ impl Counts {
         self.window_scale
     }
 
-    /// Returns true if it offered SACK.
-    pub(crate) fn sack_permitted(&self) -> bool {
-        self.sack_permitted
+    /// Returns true if its SYN has an option that it `offers`; `None` where none of it was captured, or the snap length
+    /// may have cut the option off.
+    pub(crate) fn syn_offers(&self, offers: bool) -> Option<bool> {
+        (offers || self.syns > 0 && !self.syn_is_cut).then_some(offers)
     }
 
-    /// Returns true if its segments carry timestamps.
-    pub(crate) fn timestamps(&self) -> bool {
-        self.timestamps
+    /// Returns true if it may use SACK, as its SYN or blocks show.
+    pub(crate) fn permits_sack(&self) -> Option<bool> {
+        self.syn_offers(self.sack_permitted || self.sack_packets > 0)
+    }
+
+    /// Returns true if its segments carry timestamps; `None` where the snap length cut them off.
+    pub(crate) fn timestamps(&self) -> Option<bool> {
+        (self.timestamps || !self.options_are_cut).then_some(self.timestamps)
     }
 
     /// Returns its data, each byte counted once.
@@ -197,6 +213,7 @@ fn syn(packet: &Packet) -> SynReport {
         timestamps: packet.timestamps.is_some(),
         ecn: packet.flags & (flags::ECE | flags::CWR) == asks,
         multipath: packet.multipath,
+        options_cut: packet.sack == Sack::Cut,
         window: ByteCount::new(packet.window.into()),
         hops_left: packet.hops_left,
         dscp: packet.traffic_class >> 2,

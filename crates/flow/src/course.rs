@@ -99,8 +99,9 @@ pub(crate) struct Course {
 pub(crate) struct Agreed {
     pub(crate) stream: u16,
     pub(crate) mss: ByteCount,
-    pub(crate) timestamps: bool,
-    pub(crate) sack: bool,
+    /// `None` where the packets do not show it.
+    pub(crate) timestamps: Option<bool>,
+    pub(crate) sack: Option<bool>,
     /// Shift of the receiver's windows.
     pub(crate) scale: Scale,
     /// True if no acknowledgement was captured: what was sent stands for it, and nothing shows what is in flight.
@@ -112,16 +113,25 @@ pub(crate) struct Agreed {
 pub(crate) enum Scale {
     /// Both SYNs agree on it.
     Agreed(u8),
-    /// The SYNs show that there is none.
+    /// A SYN shows that there is none.
     Absent,
-    /// The SYNs were not captured; what was in flight shows it.
+    /// No SYN was captured, or not whole; what was in flight shows it.
     Inferred(u8),
     /// Neither shows it.
     Unknown,
 }
 
 impl Scale {
-    fn shift(self) -> Option<u8> {
+    /// Returns the bytes of a window as it stands in the header. Zero is zero under any scale.
+    fn apply_to(self, window: u16) -> Option<ByteCount> {
+        if window == 0 {
+            return Some(ByteCount::ZERO);
+        }
+        self.shift().map(|shift| ByteCount::new(u64::from(window) << shift))
+    }
+
+    /// Returns the shift; `None` where it is not known.
+    pub(crate) fn shift(self) -> Option<u8> {
         match self {
             Self::Agreed(shift) | Self::Inferred(shift) => Some(shift),
             Self::Absent => Some(0),
@@ -213,8 +223,8 @@ impl Point {
             tcp: TcpInfo {
                 congestion_state: Some(state),
                 timeouts_in_a_row: Some(SegCount::new(self.timeouts)),
-                timestamps: Some(agreed.timestamps),
-                sack: Some(agreed.sack),
+                timestamps: agreed.timestamps,
+                sack: agreed.sack,
                 window_scaling: match agreed.scale {
                     Scale::Agreed(_) => Some(true),
                     Scale::Absent => Some(false),
@@ -231,10 +241,7 @@ impl Point {
                 bytes_sent: Some(ByteCount::new(sent)),
                 bytes_retrans: Some(ByteCount::new(self.again_bytes)),
                 bytes_acked: two_way(self.acknowledged).map(ByteCount::new),
-                snd_wnd: view
-                    .window
-                    .zip(agreed.scale.shift())
-                    .map(|(window, shift)| ByteCount::new(u64::from(window) << shift)),
+                snd_wnd: view.window.and_then(|window| agreed.scale.apply_to(window)),
                 ..TcpInfo::default()
             },
             memory: None,

@@ -1,6 +1,6 @@
 //! The packets that one end of a connection sends.
 
-use fullpipe_record::{BurstRate, FlowEnd};
+use fullpipe_record::{BurstRate, FlowEnd, StallTimes};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::flags;
 
@@ -26,8 +26,10 @@ pub(crate) struct End {
     next: Option<u64>,
     /// Position at which it would have sent next, by the last packet that occupies nothing.
     ahead: u64,
-    /// Its packets without data from below what was acknowledged.
+    /// Its packets without data from below what was acknowledged, or with the next byte in a closed window.
     probes: u64,
+    /// True if the next byte was sent into a closed window.
+    next_is_probed: bool,
     /// Everything below this position was acknowledged.
     acknowledged: Option<u64>,
     /// Last acknowledgement that it sent, as a position of the other end, and its window field.
@@ -86,6 +88,30 @@ impl End {
             && self.newest_bytes > 1
             && self.next() == Some(packet.next())
             && self.acknowledged >= self.next
+    }
+
+    /// Returns true for a segment that asks with the next byte whether a closed window is open (RFC 9293, 3.8.6.1): as
+    /// long as that is not acknowledged, it is as if it was not sent.
+    #[inline]
+    pub(crate) fn probes_window(&mut self, packet: &Packet) -> bool {
+        let probes = packet.payload == 1
+            && self.allowed == Some(0)
+            && packet.flags & (flags::SYN | flags::FIN | flags::RST) == 0
+            && self.next() == Some(packet.sequence)
+            && self.acknowledged >= self.next;
+        self.probes += u64::from(probes);
+        self.next_is_probed |= probes;
+        probes
+    }
+
+    /// Takes note of an acknowledgement below `position`, which may be of the byte that a probe carried.
+    fn note_probed_byte(&mut self, position: u64) {
+        let Some(next) = self.next.filter(|next| self.next_is_probed && position > *next) else { return };
+        self.next_is_probed = false;
+        self.counts.add_probed_byte();
+        self.seen.add(next, next + 1);
+        self.sequence.reach(next + 1);
+        self.next = Some(next + 1);
     }
 
     /// Counts a segment that this end sent. Returns false if it was captured before.
@@ -198,6 +224,7 @@ impl End {
         if let Some(passages) = &mut self.passages {
             passages[1].acknowledgement(origin, self.acknowledged, position, packet.at);
         }
+        self.note_probed_byte(position);
         let rtt = self.unacknowledged.acknowledged(position, packet.at);
         if let Some(rtt) = rtt {
             self.rtts.add(rtt);
@@ -231,10 +258,10 @@ impl End {
     }
 
     /// Takes note of the window that the other end allows, as it stands in the header.
-    pub(crate) fn is_allowed(&mut self, window: u16) {
+    pub(crate) fn is_allowed(&mut self, window: u16, at: Time) {
         self.allowed = Some(window);
         if let Some(sending) = &mut self.sending {
-            sending.is_allowed(window);
+            sending.is_allowed(window, at);
         }
     }
 
@@ -279,11 +306,6 @@ impl End {
         self.passages.iter_mut().flat_map(|both| both.iter_mut()).for_each(PassageGrids::thin);
     }
 
-    /// Returns true if its SYN was seen.
-    pub(crate) fn has_syn(&self) -> bool {
-        self.syns() > 0
-    }
-
     /// Returns how often its SYN was seen.
     pub(crate) fn syns(&self) -> u64 {
         self.counts.syns()
@@ -306,7 +328,8 @@ impl End {
 
     /// Returns what its data goes by, for a connection whose other end is `other`.
     pub(crate) fn agreement(&self, other: &Self) -> Agreement {
-        Agreement { mss: self.counts.segment_size(&other.counts), is_scale_known: self.has_syn() && other.has_syn() }
+        let is_scale_known = self.syn_scale(other) != Scale::Unknown;
+        Agreement { mss: self.counts.segment_size(&other.counts), is_scale_known }
     }
 
     /// Returns the size of its full segments, for a connection whose other end is `other`.
@@ -321,18 +344,20 @@ impl End {
 
     /// Returns what it and `other` agreed on for its data, which is stream number `stream`.
     pub(crate) fn agreed(&self, other: &Self, stream: u16, by_echo: bool) -> Agreed {
-        let scale = match (self.has_syn() && other.has_syn(), self.window_scale(), other.window_scale()) {
-            (true, Some(_), Some(shift)) => Scale::Agreed(shift),
-            (true, ..) => Scale::Absent,
-            (false, ..) => {
-                self.sending().and_then(|sending| sending.scale(by_echo)).map_or(Scale::Unknown, Scale::Inferred)
-            }
+        let inferred = || self.sending().and_then(|sending| sending.scale(by_echo)).map(Scale::Inferred);
+        let scale = match other.syn_scale(self) {
+            Scale::Unknown => inferred().unwrap_or(Scale::Unknown),
+            known => known,
+        };
+        let sack = match (self.counts.permits_sack(), other.counts.permits_sack()) {
+            (Some(own), Some(others)) => Some(own && others),
+            (one, other) => one.or(other).filter(|permits| !permits),
         };
         Agreed {
             stream,
             mss: self.segment_size(other),
             timestamps: self.counts.timestamps(),
-            sack: self.counts.sack_permitted() && other.counts.sack_permitted(),
+            sack,
             scale,
             is_one_way: other.is_silent(),
         }
@@ -343,6 +368,27 @@ impl End {
     pub(crate) fn window_scale(&self) -> Option<u8> {
         const MAX_SCALE: u8 = 14;
         self.counts.window_scale().map(|shift| shift.min(MAX_SCALE))
+    }
+
+    /// Returns true if its SYN offers to scale windows; `None` where that was not captured whole.
+    pub(crate) fn offers_scale(&self) -> Option<bool> {
+        self.counts.syn_offers(self.counts.window_scale().is_some())
+    }
+
+    /// Returns the shift of the windows that it advertises to `other`, as the SYNs show it: none unless both offer one
+    /// (RFC 7323, 2.2).
+    pub(crate) fn syn_scale(&self, other: &Self) -> Scale {
+        match (self.offers_scale(), other.offers_scale()) {
+            (Some(false), _) | (_, Some(false)) => Scale::Absent,
+            (Some(true), Some(true)) => self.window_scale().map_or(Scale::Absent, Scale::Agreed),
+            _ => Scale::Unknown,
+        }
+    }
+
+    /// Returns the times in which it sent none of its data, of a connection that was open from the first time to the
+    /// second.
+    pub(crate) fn stalls(&self, opened: [Time; 2]) -> StallTimes {
+        self.sending().map(|sending| sending.stalls(opened)).unwrap_or_default()
     }
 
     /// Returns the data that it had sent when it sent its last packet, and of which nothing came here.
@@ -395,7 +441,7 @@ impl End {
             missing_bytes: self.missing(),
             unseen: self.unseen(),
             lost_before: self.sending().map_or(0, |sending| sending.lost_before),
-            window: self.windows.figures(),
+            window: self.windows.figures(self.syn_scale(other) == Scale::Unknown),
             rtt: self.rtts.figures(),
             // Without an acknowledgement everything seems in flight.
             flight: if other.is_silent() { ByteCount::ZERO } else { counts.flight },

@@ -3,6 +3,7 @@
 use fullpipe_record::{At, CaptureEvidence, CapturePoint, Evidence, Framing, Machine, Request, Sample, steady};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
+use crate::end::End;
 use crate::flow::Flow;
 use crate::followed::Followed;
 use crate::sending::Sending;
@@ -56,7 +57,7 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
     let none = Sending::default();
     let sending = largest.sending().unwrap_or(&none);
     let (end, other) = largest.ends();
-    let [offered, answered] = [end, other].map(|end| end.has_syn().then(|| end.window_scale().is_some()));
+    let [offered, answered] = [end, other].map(End::offers_scale);
     let sustained = sustained_rate(&samples);
     Some(Evidence {
         request: Request { streams: flows.len() as u16, duration: ended, ..Request::default() },
@@ -101,6 +102,8 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
             sender_offers_scale: offered,
             receiver_offers_scale: answered,
             window_edit: None,
+            stalls: largest.stalls(largest.sender()),
+            clamped_mss: None,
         }),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_record::{At, BurstRate, CapturePoint, FlowReport};
+use fullpipe_record::{At, BurstRate, CapturePoint, FlowEnd, FlowReport, StallTimes};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::flags;
 
@@ -131,7 +131,7 @@ impl Flow {
         let [first, second] = &mut self.ends;
         let (end, other) = if is_from_first { (first, second) } else { (second, first) };
         let without_data;
-        let packet = if end.keeps_alive(packet) {
+        let packet = if end.keeps_alive(packet) || end.probes_window(packet) {
             without_data = Packet { payload: 0, ..*packet };
             &without_data
         } else {
@@ -154,11 +154,11 @@ impl Flow {
             }
             end.echoes.acknowledges(packet, position, window);
         }
-        if let Some(scale) = scale(packet, end, other) {
-            end.advertises(u32::from(packet.window) << scale, packet.at);
-        }
         if let Some(window) = window {
-            other.is_allowed(window);
+            // Without a scale it is as it stands in the header.
+            let shift = end.syn_scale(other).shift().unwrap_or(0);
+            end.advertises(u32::from(window) << shift, packet.at);
+            other.is_allowed(window, packet.at);
         }
     }
 
@@ -232,10 +232,21 @@ impl Flow {
             has_handshake: self.has_handshake,
             overhead: ByteCount::new(begin.overhead.into()),
             ends: [
-                first.report(second, first_address, duration, self.bursts(begin, 0, point)),
-                second.report(first, second_address, duration, self.bursts(begin, 1, point)),
+                FlowEnd {
+                    stalls: self.stalls(0),
+                    ..first.report(second, first_address, duration, self.bursts(begin, 0, point))
+                },
+                FlowEnd {
+                    stalls: self.stalls(1),
+                    ..second.report(first, second_address, duration, self.bursts(begin, 1, point))
+                },
             ],
         }
+    }
+
+    /// Returns the times in which the end of this index sent none of its data.
+    pub(crate) fn stalls(&self, end: usize) -> StallTimes {
+        self.ends[end].stalls([self.opened.unwrap_or(self.first), self.last])
     }
 
     fn duration(&self) -> Span {
@@ -281,11 +292,4 @@ impl Flow {
 /// timestamps.
 fn shortest(end: &End, other: &End) -> Option<Span> {
     [end.answers.shortest(), other.least_rtt()].into_iter().flatten().min()
-}
-
-/// Returns the shift of the window of `packet`, which one of `end` sent to `other`: none in a SYN (RFC 7323, 2.2), and
-/// none unless both offered one. Returns `None` if both SYNs were not seen.
-fn scale(packet: &Packet, end: &End, other: &End) -> Option<u8> {
-    let agreed = end.window_scale().zip(other.window_scale()).map_or(0, |(own, _)| own);
-    (packet.is_scaled() && end.has_syn() && other.has_syn()).then_some(agreed)
 }

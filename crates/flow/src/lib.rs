@@ -37,6 +37,7 @@ mod sending;
 mod sequence;
 mod sizes;
 mod spans;
+mod stalls;
 mod table;
 mod unacknowledged;
 mod waiting;

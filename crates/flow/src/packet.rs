@@ -63,6 +63,8 @@ pub(crate) struct Packet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sack {
     Absent,
+    /// The snap length cut options off, and with them any blocks.
+    Cut,
     /// They report data that arrived for the first time.
     New,
     /// The first reports data that had arrived before (DSACK).
@@ -155,7 +157,7 @@ fn sum(blocks: &[(u32, u32)]) -> u16 {
 fn sack(segment: &Segment) -> Sack {
     let options = &segment.options;
     if options.sack_blocks == 0 {
-        return Sack::Absent;
+        return if options.cut { Sack::Cut } else { Sack::Absent };
     }
     let [first, second, ..] = options.sack;
     let is_up_to = |position: u32, end: u32| end.wrapping_sub(position).cast_signed() >= 0;

@@ -1,6 +1,6 @@
 //! The way in which an end sends its data.
 
-use fullpipe_record::{BurstRate, QuietRounds};
+use fullpipe_record::{BurstRate, QuietRounds, StallTimes};
 use fullpipe_units::{ByteCount, Ratio, Span, Time};
 
 use crate::course::{Course, View};
@@ -8,6 +8,7 @@ use crate::echoes::Echo;
 use crate::rates::Rates;
 use crate::rounds::Rounds;
 use crate::scales::Scales;
+use crate::stalls::Stalls;
 
 /// Maximum time after an acknowledgement at which the data that it allowed is sent, at the sender itself; and as seen
 /// from elsewhere, where the clock of timestamps and waiting on the path add to it.
@@ -137,6 +138,7 @@ pub(crate) struct Sending {
     low: Span,
     /// Time of silence that no window explains.
     silent: Span,
+    stalls: Stalls,
     pub(crate) arrivals: Rates,
     pub(crate) departures: Rates,
     pub(crate) acknowledgements: Rates,
@@ -197,13 +199,15 @@ impl Sending {
 
     /// Takes note of a segment of new data, or of data that is sent again.
     pub(crate) fn sent(&mut self, sent: Sent, echo: Option<Echo>, at: Time) {
+        let quiet = self.last_at.map_or(Span::ZERO, |last| at.since(last));
         self.pass(at);
         self.advance(at);
         self.segments += 1;
         let silence = self.last_sent.map_or(Span::ZERO, |last| at.since(last));
+        let closed = self.stalls.book_closed_window(at);
         if sent.again == 0 {
             self.clock(sent.bytes, echo, at);
-            self.train(sent.bytes, silence, at);
+            self.train(sent.bytes, [silence, closed], at);
             self.pair(sent, silence);
             self.packets += 1;
             // On the way to a narrow link whole segments are smaller, too, but nothing ends with them.
@@ -217,7 +221,10 @@ impl Sending {
         now.again_bytes += sent.again;
         now.here.flight = sent.next.saturating_sub(sent.acknowledged);
         if sent.again > 0 {
-            now.timeouts += u64::from(sent.is_first_open && silence >= MIN_TIMEOUT);
+            if sent.is_first_open && silence >= MIN_TIMEOUT {
+                now.timeouts += 1;
+                self.stalls.book_timeout(quiet.saturating_sub(closed));
+            }
             now.recovers = true;
             self.repaired_at.get_or_insert(sent.next);
         }
@@ -311,8 +318,9 @@ impl Sending {
     }
 
     /// Takes note of the window that the other end allows, as it stands in the header.
-    pub(crate) fn is_allowed(&mut self, window: u16) {
+    pub(crate) fn is_allowed(&mut self, window: u16, at: Time) {
         self.course.now.here.window = Some(window);
+        self.stalls.note_window(window, at);
     }
 
     /// Counts the time since the last packet.
@@ -320,7 +328,8 @@ impl Sending {
         let since = self.last_at.map_or(Span::ZERO, |last| at.since(last));
         let now = &self.course.now;
         let [part, whole] = LOW_FLIGHT;
-        if !now.recovers && now.here.flight.saturating_mul(whole) < self.peak.most().saturating_mul(part) {
+        let may_send = !now.recovers && now.here.window != Some(0);
+        if may_send && now.here.flight.saturating_mul(whole) < self.peak.most().saturating_mul(part) {
             self.low += since;
         }
         self.last_at = Some(at);
@@ -334,9 +343,10 @@ impl Sending {
         }
     }
 
-    fn train(&mut self, bytes: u64, silence: Span, at: Time) {
+    /// Takes note of `bytes` of new data after a silence, in a part of which the window was closed.
+    fn train(&mut self, bytes: u64, [silence, closed]: [Span; 2], at: Time) {
         if silence > PROMPT[1] && !self.course.now.recovers {
-            self.pause(silence);
+            self.pause(silence.saturating_sub(closed));
         }
         if silence <= BETWEEN_TRAINS && self.train > 0 {
             self.train += bytes;
@@ -361,7 +371,16 @@ impl Sending {
         let round_trip = self.round_trip();
         if round_trip > Span::ZERO && silence > round_trip.scaled(LONG_SILENCE) + PROMPT[1] {
             self.silent += silence.saturating_sub(round_trip);
+            self.stalls.book_no_data(silence.saturating_sub(round_trip));
         }
+    }
+
+    /// Returns the times in which it sent nothing, of a connection that was open from the first time to the second.
+    pub(crate) fn stalls(&self, opened: [Time; 2]) -> StallTimes {
+        let [first, last] = opened;
+        let begin = self.course.begin().unwrap_or(first);
+        let moved = self.last_sent.max(self.last_acknowledged).unwrap_or(last);
+        self.stalls.times(opened, [begin, moved], self.course.now.here.flight == 0)
     }
 
     fn pair(&mut self, sent: Sent, silence: Span) {

@@ -97,8 +97,8 @@ impl Windows {
         self.counts[0].add(window);
     }
 
-    /// Returns the figures; `None` without a window.
-    pub(crate) fn figures(&self) -> Option<AdvertisedWindow> {
+    /// Returns the figures; `None` without a window. They are those of the header's field if it `is_unscaled`.
+    pub(crate) fn figures(&self, is_unscaled: bool) -> Option<AdvertisedWindow> {
         let [first, least, most] = self.range?;
         // Right after a doubling there are few.
         let later = &self.counts[usize::from(self.counts[0].all * 4 < self.counts[1].all)];
@@ -111,6 +111,7 @@ impl Windows {
             settled: bytes(settled),
             settled_share: Ratio::of(f64::from(count), later.all as f64),
             zero: self.zero,
+            is_unscaled,
         })
     }
 }
@@ -126,7 +127,7 @@ mod tests {
             let window = (millis * 100).min(131_070);
             windows.add(window, Time::ZERO + Span::from_millis(millis.into()));
         }
-        let figures = windows.figures().unwrap();
+        let figures = windows.figures(false).unwrap();
         assert_eq!(figures.settled.get(), 131_070);
         assert!(figures.settled_share.get() > 0.99, "{figures:?}");
         assert_eq!((figures.first.get(), figures.most.get(), figures.zero), (0, 131_070, 1));

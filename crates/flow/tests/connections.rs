@@ -5,7 +5,7 @@ mod segment;
 
 use std::net::SocketAddr;
 
-use fullpipe_flow::{Explained, Finished, Flows, FlowsWithTimes, window_edit};
+use fullpipe_flow::{Explained, Finished, Flows, FlowsWithTimes, TransferEvidence, of_both, window_edit};
 use fullpipe_record::{At, CapturePoint, ChangedField, Evidence, FlowPair, FlowReport, WindowEdit};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::{Segment, SegmentOptions, flags};
@@ -394,11 +394,11 @@ fn attempts_that_nobody_answers_are_only_counted() {
 }
 
 #[test]
-fn a_capture_that_begins_in_the_middle_has_no_windows_and_no_handshake() {
+fn a_capture_that_begins_in_the_middle_has_windows_without_a_scale_and_no_handshake() {
     let mut capture = Capture::new();
     capture.data(7).wait(RTT).ack(8).data(8).wait(RTT).ack(9);
     let flow = capture.only();
-    assert!(!flow.has_handshake && flow.ends[1].window.is_none());
+    assert!(!flow.has_handshake && flow.ends[1].window.unwrap().is_unscaled);
     assert_eq!((flow.ends[0].unique_bytes.get(), flow.ends[0].missing_bytes.get()), (2 * 1448, 0));
     assert_eq!(flow.point, None, "nothing answered the server");
 }
@@ -537,6 +537,88 @@ fn packets_from_below_what_was_acknowledged_ask_for_the_window() {
         capture.wait(Span::from_millis(millis)).sent(true, Segment { payload: 0, sequence: 1_447, ..data(0) }).ack(1);
     }
     assert_eq!(evidence(&mut capture).capture.unwrap().probes, 2);
+}
+
+#[test]
+fn a_byte_that_asks_whether_a_closed_window_is_open_was_not_lost() {
+    let closed = Segment { window: 0, ..ack(1) };
+    let next_byte = Segment { payload: 1, ..data(1) };
+    let mut capture = Capture::new();
+    capture.handshake(RTT).data(0).wait(RTT).sent(false, closed);
+    for _ in 0..3 {
+        capture.wait(Span::from_secs(5)).sent(true, next_byte).wait(RTT).sent(false, closed);
+    }
+    // The last one is taken as the window opens.
+    let taken = 1_001 + MSS;
+    capture.wait(Span::from_secs(5)).sent(true, next_byte).wait(RTT);
+    capture.sent(false, Segment { acknowledgement: taken, ..ack(1) });
+    capture.sent(true, Segment { sequence: taken, ..data(1) }).wait(RTT);
+    capture.sent(false, Segment { acknowledgement: taken + MSS, ..ack(1) });
+    let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    let [client, server] = &flows[0].ends;
+    assert_eq!((client.unique_bytes.get(), client.missing_bytes.get()), (2 * u64::from(MSS) + 1, 0));
+    assert_eq!((client.retransmitted_packets, client.late_packets, client.flight.get()), (0, 0, u64::from(MSS)));
+    assert_eq!(server.window.unwrap().zero, 4);
+    let capture = transfers[0].evidence.capture.unwrap();
+    assert_eq!((capture.probes, capture.stalls.timeout_count, capture.stalls.no_data), (4, 0, Span::ZERO));
+    assert_eq!(capture.stalls.closed_window, Span::from_secs(20) + RTT * 4);
+    assert_eq!(capture.idle.get(), 0.0, "the receiver allowed nothing");
+}
+
+#[test]
+fn times_without_data_are_booked_by_what_they_waited_for() {
+    let second = Span::from_secs(1);
+    let mut capture = Capture::new();
+    capture.handshake(RTT).wait(second).data(0).wait(RTT).ack(1);
+    // Nothing to send, a timeout twice as long as the one before, a closed window, and no more data.
+    capture.wait(second * 2).data(1).wait(RTT).ack(2).data(2).data(3);
+    capture.wait(second * 3).data(2).wait(second * 6).data(2).wait(RTT).ack(4);
+    capture.data(4).wait(RTT).sent(false, Segment { window: 0, ..ack(5) });
+    capture.wait(second * 7).ack(5).data(5).wait(RTT).ack(6).wait(second * 8).ack(6);
+    let stalls = capture.only().ends[0].stalls;
+    assert_eq!(stalls.before_data, second);
+    assert_eq!((stalls.timeouts, stalls.timeout_count), (second * 9, 2));
+    assert_eq!(stalls.closed_window, second * 7);
+    assert_eq!(stalls.no_data, second * 2);
+    assert_eq!(stalls.after_data, second * 8);
+}
+
+#[test]
+fn a_window_that_is_closed_at_the_end_is_no_silence_after_the_data() {
+    let mut capture = Capture::new();
+    capture.data(7).wait(RTT).sent(false, Segment { window: 0, ..ack(8) });
+    let probe = Segment { payload: 0, sequence: 999 + 8 * MSS, ..data(8) };
+    capture.wait(Span::from_secs(9)).sent(true, probe).sent(false, Segment { window: 0, ..ack(8) });
+    let flow = capture.only();
+    let stalls = flow.ends[0].stalls;
+    assert_eq!((stalls.closed_window, stalls.after_data), (Span::from_secs(9), Span::ZERO));
+    let window = flow.ends[1].window.unwrap();
+    assert!(window.is_unscaled && window.zero == 2, "zero is zero at any scale: {window:?}");
+}
+
+#[test]
+fn options_that_a_snap_length_cut_off_are_unknown_and_not_absent() {
+    let cut = SegmentOptions { mss: Some(1460), cut: true, ..SegmentOptions::default() };
+    let whole = SegmentOptions { mss: Some(1460), ..SegmentOptions::default() };
+    let seen = |options: [SegmentOptions; 2]| {
+        let mut capture = Capture::new();
+        capture.sent(true, Segment { sequence: 999, flags: flags::SYN, options: options[0], ..segment() });
+        let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..segment() };
+        capture.wait(RTT).sent(false, Segment { options: options[1], ..answer });
+        for index in 0..40 {
+            capture.data(index);
+        }
+        capture.wait(RTT).ack(40);
+        let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+        let evidence = &transfers[0].evidence;
+        let tcp = &evidence.sender_samples.last().unwrap().tcp;
+        let offers = evidence.capture.map(|capture| [capture.sender_offers_scale, capture.receiver_offers_scale]);
+        (offers.unwrap(), tcp.window_scaling, tcp.sack, flows[0].ends[1].window.unwrap().is_unscaled)
+    };
+    assert_eq!(seen([whole, whole]), ([Some(false); 2], Some(false), Some(false), false));
+    assert_eq!(seen([cut, cut]), ([None; 2], None, None, true));
+    assert_eq!(seen([cut, syn_options(7)]), ([None, Some(true)], None, None, true));
+    assert_eq!(seen([cut, whole]), ([None, Some(false)], Some(false), Some(false), false), "both must offer it");
 }
 
 #[test]
@@ -917,6 +999,38 @@ fn two_captures_show_what_was_lost_and_changed_between_them() {
         assert!(back.changes.is_empty() && back.lost_segments == 0, "{back:?}");
         assert_eq!(window_edit(pair, 0), WindowEdit::ScaleStripped);
     }
+}
+
+#[test]
+fn an_option_that_one_of_two_captures_cut_off_was_not_changed() {
+    let near = passing(0, |segment| segment);
+    let far = passing(3, |segment| Segment {
+        options: SegmentOptions { cut: segment.options.mss.is_some(), window_scale: None, ..segment.options },
+        ..segment
+    });
+    let found = pairs(&near, &far);
+    assert!(found[0].directions.iter().all(|direction| direction.changes.is_empty()), "{found:?}");
+}
+
+#[test]
+fn a_device_that_lowers_the_segment_size_is_seen_in_both_syns() {
+    let at = |hops, mss| {
+        let edit = move |segment: Segment| Segment {
+            options: SegmentOptions { mss: segment.options.mss.map(|_| mss), ..segment.options },
+            ..segment
+        };
+        let flows = passing(hops, edit);
+        let mut capture = Capture::new();
+        capture.handshake(RTT).data(0).wait(RTT).ack(1);
+        (flows, std::mem::take(&mut capture.flows).finish(Explained::Largest(1)).transfers)
+    };
+    let clamped = |[near, far]: [(Vec<FlowReport>, Vec<TransferEvidence>); 2]| {
+        let found = pairs(&near.0, &far.0);
+        of_both(near.1, &far.1, &near.0, &found)[0].evidence.capture.unwrap().clamped_mss
+    };
+    assert_eq!(clamped([at(0, 1460), at(3, 1360)]), Some([1460, 1360].map(ByteCount::new)));
+    assert_eq!(clamped([at(3, 1360), at(0, 1460)]), Some([1460, 1360].map(ByteCount::new)));
+    assert_eq!(clamped([at(0, 1460), at(3, 1460)]), None);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use fullpipe_record::{HostDevice, HostMemory, HostReport, HostRoute};
 use fullpipe_sys as sys;
 use fullpipe_units::ByteCount;
 
+use crate::defects::known_defects;
 use crate::inspect::inspect;
 use crate::managers::managers;
 use crate::setting::System;
@@ -61,6 +62,7 @@ pub fn show(system: &System) -> Result<HostReport, SysctlError> {
     let sysctls =
         SYSCTLS.into_iter().filter_map(|name| Some((name.to_owned(), one_line(&system.sysctls.read(name).ok()?))));
     Ok(HostReport {
+        defects: known_defects(settings.kernel),
         kernel: settings.kernel,
         memory: memory(),
         sysctls: sysctls.collect(),

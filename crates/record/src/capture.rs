@@ -205,6 +205,12 @@ pub struct CaptureEvidence {
     pub receiver_offers_scale: Option<bool>,
     /// The work of a device on the receiver's windows between two captures; `None` of one capture.
     pub window_edit: Option<WindowEdit>,
+    /// Times in which the sender of the connection that moved most sent none of its data.
+    #[serde(default, skip_serializing_if = "StallTimes::is_empty")]
+    pub stalls: StallTimes,
+    /// Segment size (MSS) that a SYN announced before and behind a device that lowered it, as two captures show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clamped_mss: Option<[ByteCount; 2]>,
 }
 
 /// The round trips of a transfer since its last loss.
@@ -332,8 +338,11 @@ pub struct FlowEnd {
     pub smallest: ByteCount,
     /// Data before the first acknowledgement of data.
     pub initial_window: ByteCount,
-    /// Its advertised window; `None` where the scale is not known.
+    /// Its advertised window; `None` without a packet that has one.
     pub window: Option<AdvertisedWindow>,
+    /// Times in which it sent none of its data.
+    #[serde(default, skip_serializing_if = "StallTimes::is_empty")]
+    pub stalls: StallTimes,
     /// Round-trip times of its data from the place of the capture to the other end and back.
     pub rtt: Option<RoundTrips>,
     /// The most that it had sent and not seen acknowledged, as seen from the place of the capture; zero if that has no
@@ -376,6 +385,9 @@ pub struct SynReport {
     pub ecn: bool,
     /// True if it offers Multipath TCP.
     pub multipath: bool,
+    /// True if the snap length cut options off: one that is absent here may have been offered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub options_cut: bool,
     /// Its window in bytes.
     pub window: ByteCount,
     /// TTL or hop limit.
@@ -549,6 +561,35 @@ pub struct AdvertisedWindow {
     pub settled_share: Ratio,
     /// Packets that allowed nothing.
     pub zero: u64,
+    /// True if the scale is not known: all sizes are those of the header's field then, and the windows may have been
+    /// larger. Zero is zero at any scale.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unscaled: bool,
+}
+
+/// Times in which an end of a captured connection sent none of its data, by what it waited for. Each moment is booked
+/// once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct StallTimes {
+    /// From the handshake, or the first packet, to its first data.
+    pub before_data: Span,
+    /// Silence before data that was retransmitted by timeout (RFC 6298).
+    pub timeouts: Span,
+    /// Number of those timeouts.
+    pub timeout_count: u64,
+    /// The other end advertised a window of zero.
+    pub closed_window: Span,
+    /// Pauses beyond a round trip with nothing to repair and an open window: the program had nothing to send.
+    pub no_data: Span,
+    /// After its last data was acknowledged: keepalives, the end of the connection, silence.
+    pub after_data: Span,
+}
+
+impl StallTimes {
+    /// Returns true if it never waited.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Round-trip times between data and its acknowledgement.

@@ -3,7 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Direction, Evidence, Forecast, Measurement, OwnCapture, Remedy, RttForecast, TimeAccount, Validity, Verdict,
+    Direction, Evidence, Forecast, KernelDefect, Measurement, OwnCapture, Remedy, RttForecast, TimeAccount, Validity,
+    Verdict,
 };
 
 /// A transfer of another program, watched at this end.
@@ -41,6 +42,9 @@ pub struct Diagnosis {
     pub verdict: Verdict,
     /// Remedies, best first.
     pub remedies: Vec<Remedy>,
+    /// Known defects of the kernels of both ends that may be behind the limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub defects: Vec<KernelDefect>,
     /// Evidence of the verdict on a transfer that was watched: it can be judged again from this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,

@@ -6,13 +6,16 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Change, KernelVersion, Prediction};
+use crate::{At, Change, KernelVersion, Prediction};
 
 /// The settings of a host that bear on bulk transfers, from `fullpipe host show`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostReport {
     /// Running kernel.
     pub kernel: KernelVersion,
+    /// Known defects of that version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub defects: Vec<KernelDefect>,
     /// Memory of the machine.
     pub memory: Option<ByteCount>,
     /// Sysctls by name, with their text; those that this namespace or kernel lacks are left out.
@@ -29,6 +32,21 @@ pub struct HostReport {
     pub managers: Vec<HostManager>,
     /// Rate that each buffer setting allows on the given path; empty if none is given.
     pub allows: Vec<Allowance>,
+}
+
+/// A known defect of a version of the kernel that slows transfers down. Distributions may have fixed it earlier.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelDefect {
+    /// The version that has it.
+    pub kernel: KernelVersion,
+    /// The end at which it matters.
+    pub at: At,
+    /// What it does to transfers.
+    pub effect: String,
+    /// The version that fixed it.
+    pub fixed: KernelVersion,
+    /// Commits that brought and fixed it.
+    pub source: String,
 }
 
 /// A network device and how it is set.

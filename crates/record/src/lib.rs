@@ -58,7 +58,7 @@ pub use calculation::{
 pub use capture::{
     AdvertisedWindow, BurstRate, CaptureEvidence, CapturePoint, CaptureReport, CapturedTransfer, ChangedField,
     ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowEnd, FlowPair, FlowReport, LossCourse, OneWayDelay,
-    OwnCapture, QuietRounds, RedactedFile, RoundTrips, SynReport, WindowEdit,
+    OwnCapture, QuietRounds, RedactedFile, RoundTrips, StallTimes, SynReport, WindowEdit,
 };
 pub use copy::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Transfer, Trial};
@@ -77,7 +77,7 @@ pub use experiment::{Experiment, Proof, Undone};
 pub use grid::{GridAccuracy, GridAgreement, GridCell, GridReport, GridRun};
 pub use host::{
     AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice, HostLeft, HostManager,
-    HostMemory, HostReport, HostRoute, HostUndone,
+    HostMemory, HostReport, HostRoute, HostUndone, KernelDefect,
 };
 pub use hours::DailyHours;
 pub use impairment::{IMPAIRMENTS, Impairment, ImpairmentKey};

@@ -56,12 +56,21 @@ struct Others {
     encrypted: u64,
     malformed: u64,
     cut_options: u64,
+    datagrams: u64,
+    /// Those of other protocols.
+    other: u64,
 }
 
 impl Others {
     fn count_unread(&mut self, unread: UnreadHeader) {
         let has_room = self.unread.len() < MAX_KINDS || self.unread.contains_key(&unread);
         *if has_room { self.unread.entry(unread).or_default() } else { &mut self.unread_beyond } += 1;
+    }
+
+    /// Returns the sentence on a capture without a segment of TCP.
+    fn no_segment_note(&self, packets: u64) -> String {
+        let [datagrams, other] = [(self.datagrams, "datagram"), (self.other, "packet")].map(|(n, one)| counted(n, one));
+        format!("None of {packets} packets is a segment of TCP: {datagrams} of UDP, {other} of other protocols.")
     }
 
     /// Returns the sentence on packets whose headers are not understood.
@@ -117,7 +126,8 @@ impl Content {
             Captured::Encrypted => others.encrypted += 1,
             Captured::Malformed => others.malformed += 1,
             Captured::Unread(unread) => others.count_unread(*unread),
-            Captured::Udp | Captured::Other => {}
+            Captured::Udp => others.datagrams += 1,
+            Captured::Other => others.other += 1,
         }
     }
 
@@ -190,6 +200,9 @@ pub fn read_flows_with(
         report.notes.push(format!("{} got no answer.", counted(report.unanswered, "SYN")));
     }
     report.notes.extend(left_out(finished.left_out));
+    if segments == 0 && packets > 0 && report.notes.is_empty() {
+        report.notes.push(others.no_segment_note(packets));
+    }
     Reading { report, times: finished.times, transfers: finished.transfers, error }
 }
 
@@ -287,6 +300,13 @@ mod tests {
         bytes.extend(link.to_le_bytes());
         bytes.extend([7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 60, 0, 0, 0, 0xaa, 0xbb]);
         PacketFile::new(Cursor::new(bytes), "made.pcap").unwrap()
+    }
+
+    #[test]
+    fn a_capture_without_tcp_says_what_it_holds() {
+        let others = Others { datagrams: 2, other: 1, ..Others::default() };
+        let text = "None of 3 packets is a segment of TCP: 2 datagrams of UDP, 1 packet of other protocols.";
+        assert_eq!(others.no_segment_note(3), text);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    At, Basis, BufferTriple, BurstRate, CaptureEvidence, Evidence, HostSettings, Limit, QuietRounds, Sample, Steady,
-    TcpInfo, Verdict, WindowEdit,
+    At, Basis, BufferTriple, BurstRate, CaptureEvidence, Evidence, HostSettings, Limit, QuietRounds, Sample,
+    StallTimes, Steady, TcpInfo, Verdict, WindowEdit,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -41,6 +41,8 @@ fn seen(point: At, mbps: f64) -> CaptureEvidence {
         sender_offers_scale: Some(true),
         receiver_offers_scale: Some(true),
         window_edit: None,
+        stalls: StallTimes::default(),
+        clamped_mss: None,
     }
 }
 

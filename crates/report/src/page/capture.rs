@@ -126,7 +126,10 @@ fn flows(report: &CaptureReport) -> Section {
             sender.rate.to_string(),
             sender.retransmitted_packets.to_string(),
             sender.rtt.map_or_else(String::new, |rtt| round_trip(rtt.median)),
-            receiver.window.map_or_else(String::new, |window| window.settled.to_string()),
+            receiver
+                .window
+                .filter(|window| !window.is_unscaled)
+                .map_or_else(String::new, |window| window.settled.to_string()),
         ]
     };
     let mut largest: Vec<&FlowReport> = report.flows.iter().collect();

@@ -1,4 +1,6 @@
-use fullpipe_record::{CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, OwnCapture, RedactedFile};
+use fullpipe_record::{
+    CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, OwnCapture, RedactedFile, StallTimes,
+};
 use fullpipe_units::{BitRate, ByteCount, Span, counted, printable};
 
 use super::course::course;
@@ -148,8 +150,11 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
         };
         let share = window.settled_share.percent();
         let settled = format!("settled at {} ({share:.0} % of the later half)", window.settled);
-        rows.push(("window", format!("{settled}, {} first, {} most{closed}", window.first, window.most)));
+        let sizes = format!("{settled}, {} first, {} most", window.first, window.most);
+        let text = if window.is_unscaled { "of a scale that no SYN shows".to_owned() } else { sizes };
+        rows.push(("window", text + &closed));
     }
+    rows.extend(stalls(&sender.stalls).map(|text| ("sent nothing", text)));
     if sender.packets > 0 && receiver.packets > 0 {
         rows.push(("in flight", format!("{} at most, as seen from here", sender.flight)));
     }
@@ -178,6 +183,22 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
         rows.push(("tunnels", format!("add {} B to each packet", flow.overhead.get())));
     }
     rows
+}
+
+/// Returns the times in which an end sent nothing; `None` where each is below a tenth of a second.
+fn stalls(times: &StallTimes) -> Option<String> {
+    const LEAST: Span = Span::from_millis(100);
+    let timeouts = format!("before {} by timeout", counted(times.timeout_count, "retransmission"));
+    let stalls = [
+        (times.timeouts, timeouts.as_str()),
+        (times.closed_window, "while the window was closed"),
+        (times.before_data, "before its first data"),
+        (times.no_data, "with nothing to send"),
+        (times.after_data, "after its last data"),
+    ];
+    let shown = stalls.into_iter().filter(|(time, _)| *time >= LEAST);
+    let texts: Vec<String> = shown.map(|(time, text)| format!("{} {text}", duration(time))).collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 fn data(flow: &FlowReport, sender: &FlowEnd) -> String {
@@ -222,9 +243,12 @@ fn options(end: &FlowEnd) -> String {
     }
     let mut all = Vec::new();
     all.extend(end.mss.map(|mss| format!("MSS {}", mss.get())));
-    all.push(end.window_scale.map_or_else(|| "no scale".to_owned(), |scale| format!("scale {scale}")));
+    let is_cut = end.syn.is_some_and(|syn| syn.options_cut);
+    let no_scale = (!is_cut).then(|| "no scale".to_owned());
+    all.extend(end.window_scale.map(|scale| format!("scale {scale}")).or(no_scale));
     all.extend(end.sack_permitted.then(|| "SACK".to_owned()));
     all.extend(end.timestamps.then(|| "timestamps".to_owned()));
+    all.extend(is_cut.then(|| "the rest was cut off".to_owned()));
     all.join(", ")
 }
 
@@ -241,7 +265,7 @@ fn duration(span: Span) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_record::{AdvertisedWindow, BurstRate, RoundTrips};
+    use fullpipe_record::{AdvertisedWindow, BurstRate, RoundTrips, SynReport};
     use fullpipe_units::{BitRate, Ratio};
 
     fn report() -> CaptureReport {
@@ -280,6 +304,7 @@ mod tests {
             settled: size(131_070),
             settled_share: Ratio::new(0.98),
             zero: 2,
+            is_unscaled: false,
         };
         let receiver = FlowEnd {
             address: "[2001:db8:1234:5678:9abc:def0:1234:9999]:5201".to_owned(),
@@ -323,6 +348,47 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn times_without_data_are_shown_by_what_they_waited_for_and_a_scale_that_is_not_known_is_said() {
+        let mut report = report();
+        report.flows.truncate(1);
+        let [sender, receiver] = &mut report.flows[0].ends;
+        sender.stalls = StallTimes {
+            timeouts: Span::from_secs(256),
+            timeout_count: 4,
+            closed_window: Span::from_millis(2_500),
+            no_data: Span::from_millis(20),
+            ..StallTimes::default()
+        };
+        receiver.window = receiver.window.map(|window| AdvertisedWindow { is_unscaled: true, zero: 7, ..window });
+        let text = capture(&report, 1, Style::PLAIN);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let text = unwrapped(&text);
+        let times = "sent nothing 256.0 s before 4 retransmissions by timeout, 2.5 s while the window was closed";
+        assert!(text.contains(times) && !text.contains("nothing to send"), "{text}");
+        assert!(text.contains("of a scale that no SYN shows, closed in 7 packets"), "{text}");
+    }
+
+    #[test]
+    fn options_that_were_cut_off_are_not_called_absent() {
+        let syn = SynReport {
+            sequence: 1,
+            mss: None,
+            window_scale: None,
+            sack: false,
+            timestamps: false,
+            ecn: false,
+            multipath: false,
+            options_cut: true,
+            window: ByteCount::ZERO,
+            hops_left: 64,
+            dscp: 0,
+        };
+        let end = FlowEnd { syns: 1, mss: Some(ByteCount::new(1460)), syn: Some(syn), ..FlowEnd::default() };
+        assert_eq!(options(&end), "MSS 1460, the rest was cut off");
+        assert_eq!(options(&FlowEnd { syn: None, ..end }), "MSS 1460, no scale");
     }
 
     /// Returns a text without its breaks of lines.

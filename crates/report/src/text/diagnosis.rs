@@ -1,8 +1,8 @@
 //! A verdict at length, and what would help.
 
 use fullpipe_record::{
-    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, Limit, Remedy, RttForecast, RunnerUp,
-    Transfer, Trial, Verdict,
+    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, KernelDefect, Limit, Remedy,
+    RttForecast, RunnerUp, Transfer, Trial, Verdict,
 };
 use fullpipe_units::{BitRate, Ratio, printable};
 use serde::Serialize;
@@ -26,7 +26,16 @@ pub fn diagnosis(diagnosis: &Diagnosis, mean: BitRate, style: Style) -> String {
     let steady = diagnosis.evidence.as_ref().and_then(|evidence| evidence.steady);
     let present = steady.map_or(mean, |steady| steady.rate);
     let watched = diagnosis.transfer.as_ref().map_or_else(String::new, |seen| transfer(seen, style));
-    watched + &limit(&diagnosis.verdict, style) + &what_would_help(&diagnosis.remedies, present, style)
+    let defects: String = diagnosis.defects.iter().map(defect).collect();
+    watched + &limit(&diagnosis.verdict, style) + &defects + &what_would_help(&diagnosis.remedies, present, style)
+}
+
+/// Returns a known defect of a kernel, in a sentence.
+pub(super) fn defect(defect: &KernelDefect) -> String {
+    let KernelDefect { kernel, at, effect, fixed, source } = defect;
+    let end = if *at == At::Receiver { "receivers" } else { "senders" };
+    let text = format!("Known defect of Linux {kernel} for {end}: {effect}. Linux {fixed} has the fix ({source}).");
+    wrapped(&text, 2, str::to_owned)
 }
 
 /// Returns the text on the watched connections: their program and their data.

@@ -5,6 +5,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Span};
 
+use super::diagnosis::defect;
 use super::prediction::chart;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table, or_dash};
@@ -74,6 +75,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
 pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>, style: Style) -> String {
     let memory = host.memory.map_or(String::new(), |memory| format!(", {memory} of memory"));
     let mut text = style.bold(&format!("Linux {}{memory}", host.kernel)) + "\n";
+    text += &host.defects.iter().map(defect).collect::<String>();
     if let Some((rtt, bandwidth)) = path {
         text += &allowances(&host.allows, &format!("What they allow over {rtt} of {bandwidth}"), style);
     }

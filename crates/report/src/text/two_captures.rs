@@ -77,10 +77,10 @@ fn losses(direction: &FlowDirection, has_data: bool) -> String {
         return "in one of the captures alone".to_owned();
     }
     let mut all = Vec::new();
+    all.extend(losses_between(direction));
     let mut add = |count: u64, text: &str| {
         all.extend((count > 0).then(|| format!("{} {text}", counted(count, "segment"))));
     };
-    add(direction.lost_segments, &format!("lost between them ({})", direction.lost));
     add(direction.lost_before, "lost before them");
     add(
         direction.repeated,
@@ -102,6 +102,19 @@ fn losses(direction: &FlowDirection, has_data: bool) -> String {
     let undecided = direction.undecided_bytes;
     all.extend((undecided > ByteCount::ZERO).then(|| format!("{undecided} under way as a capture began or ended")));
     all.join(", ")
+}
+
+/// Returns the losses between both captures: as a share, or as counts where that is one of few segments.
+fn losses_between(direction: &FlowDirection) -> Option<String> {
+    const FEW: f64 = 100.0;
+    let (lost, share) = (direction.lost_segments, direction.lost);
+    let all = (lost as f64 / share.get()).round();
+    let text = if all < FEW {
+        format!("{lost} of {} lost between them", counted(all as u64, "segment"))
+    } else {
+        format!("{} lost between them ({share})", counted(lost, "segment"))
+    };
+    (lost > 0).then_some(text)
 }
 
 fn delays(delay: OneWayDelay) -> String {
@@ -253,6 +266,16 @@ mod tests {
             other: Some(Box::new(other)),
             ..CaptureReport::default()
         }
+    }
+
+    #[test]
+    fn losses_of_few_segments_are_counts() {
+        let of = |lost_segments, share| {
+            losses_between(&FlowDirection { lost_segments, lost: Ratio::new(share), ..FlowDirection::default() })
+        };
+        assert_eq!(of(3, 0.075).unwrap(), "3 of 40 segments lost between them");
+        assert_eq!(of(3, 0.01).unwrap(), "3 segments lost between them (1 %)");
+        assert_eq!(of(0, 0.0), None);
     }
 
     #[test]

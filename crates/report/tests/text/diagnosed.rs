@@ -47,7 +47,7 @@ pub(crate) fn watched() -> Diagnosis {
     let with_undo =
         |remedy: Remedy| Remedy { commands: Commands { undo: undo.clone(), ..remedy.commands.clone() }, ..remedy };
     let remedies = experiment.remedies.into_iter().map(with_undo).collect();
-    Diagnosis { transfer: Some(transfer), verdict, remedies, evidence: None }
+    Diagnosis { transfer: Some(transfer), verdict, remedies, defects: Vec::new(), evidence: None }
 }
 
 pub(crate) fn unknown() -> Diagnosis {
@@ -60,7 +60,7 @@ pub(crate) fn unknown() -> Diagnosis {
         basis: Basis::Receiver,
         ..watched().verdict
     };
-    Diagnosis { transfer: None, verdict, remedies: Vec::new(), evidence: None }
+    Diagnosis { transfer: None, verdict, remedies: Vec::new(), defects: Vec::new(), evidence: None }
 }
 
 pub(crate) fn command_end() -> CommandEnd {

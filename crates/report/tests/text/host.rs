@@ -16,6 +16,7 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 fn shown() -> HostReport {
     HostReport {
         kernel: KernelVersion::new(6, 18),
+        defects: Vec::new(),
         memory: Some(ByteCount::from_mib(24_000)),
         sysctls: map(&[
             ("net.ipv4.tcp_rmem", "4096 131072 33554432"),

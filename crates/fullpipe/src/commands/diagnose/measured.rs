@@ -4,10 +4,11 @@ use std::sync::atomic::AtomicBool;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::{OwnPart, advice};
+use fullpipe_host::defects_behind;
 use fullpipe_probe::{Destination, measure, measure_iperf2};
 use fullpipe_record::{
-    At, Content, Diagnosis, DiagnosisReport, Direction, Document, ErrorReport, Event, Evidence, Framing, Measurement,
-    Remedy, Request, Transport, Trial,
+    At, Content, Diagnosis, DiagnosisReport, Direction, Document, ErrorReport, Event, Evidence, Framing, KernelVersion,
+    Measurement, Remedy, Request, Transport, Trial,
 };
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
@@ -169,7 +170,13 @@ fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> (Measurement,
     let verdict = diagnose(&evidence);
     let remedies = advice(&evidence, &verdict);
     let measurement = Measurement { limit: Some(verdict.clone()), ..measurement };
-    (measurement, Diagnosis { transfer: None, verdict, remedies, evidence: None })
+    let defects = defects_behind(&verdict, kernels(&evidence));
+    (measurement, Diagnosis { transfer: None, verdict, remedies, defects, evidence: None })
+}
+
+/// Returns the kernels of the sender and of the receiver, where known.
+pub(super) fn kernels(evidence: &Evidence) -> [Option<KernelVersion>; 2] {
+    [&evidence.sender, &evidence.receiver].map(|host| host.as_ref().map(|settings| settings.kernel))
 }
 
 /// Returns the rate that the verdict explains.

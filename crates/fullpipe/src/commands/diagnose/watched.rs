@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::advice;
+use fullpipe_host::defects_behind;
 use fullpipe_lab::PathWitness;
 use fullpipe_observe::{Standing, Subject, WatchError, Watched, open_connections, process_tree, watch_others};
 use fullpipe_record::{
@@ -27,6 +28,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::Arguments;
+use super::measured::kernels;
 use super::progress::{HeldOutput, Progress};
 use super::seen::{Seen, SeenTransfer};
 use crate::commands::capture::OwnRecording;
@@ -401,7 +403,8 @@ fn judged(seen: SeenTransfer, time: Option<&TimeAccount>) -> Diagnosis {
         seen.with_command_time(remedy, time)
     };
     let remedies = advice(&seen.evidence, &verdict).into_iter().map(own).collect();
-    Diagnosis { transfer: Some(seen.transfer), verdict, remedies, evidence: Some(seen.evidence) }
+    let defects = defects_behind(&verdict, kernels(&seen.evidence));
+    Diagnosis { transfer: Some(seen.transfer), verdict, remedies, defects, evidence: Some(seen.evidence) }
 }
 
 fn stated(end: &CommandEnd) -> String {
