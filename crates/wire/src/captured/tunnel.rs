@@ -21,8 +21,9 @@ pub(super) const GRE_IN_UDP: u16 = 4754;
 pub(super) const CAPWAP: u16 = 5247;
 pub(super) const AYIYA: u16 = 5072;
 
-/// Mirrored frames in GRE (ERSPAN type II).
+/// Mirrored frames in GRE (ERSPAN types I and II, and III: draft-foschiano-erspan-03, 4).
 const MIRRORED: u16 = 0x88BE;
+const MIRRORED_3: u16 = 0x22EB;
 
 /// Extension headers of GTP in a row that are followed.
 const MAX_EXTENSIONS: usize = 16;
@@ -64,8 +65,13 @@ fn gre<'p>(tunnel: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Sto
     if flags & SEQUENCE != 0 {
         rest = rest.after(4)?;
     }
-    around.add(Layer::Gre, key);
+    // Of frames, the last byte is no network but a number for each flow and direction (NVGRE, RFC 7637, 3.2).
+    around.add(Layer::Gre, if kind == ether_type::ETHERNET { key >> 8 } else { key });
     match kind {
+        MIRRORED_3 => {
+            let has_platform = rest.head::<12>()?[11] & 1 != 0;
+            Ok((ether_type::ETHERNET, rest.after(if has_platform { 20 } else { 12 })?))
+        }
         MIRRORED if flags & SEQUENCE != 0 => Ok((ether_type::ETHERNET, rest.after(8)?)),
         MIRRORED => Ok((ether_type::ETHERNET, rest)),
         _ => Ok((kind, rest)),

@@ -17,7 +17,6 @@ impl UnreadHeader {
     /// Returns its name; `None` for one that is not known.
     fn name(self) -> Option<&'static str> {
         Some(match self {
-            Self::EtherType(0x22EB) => "ERSPAN type III",
             Self::EtherType(0x22F3) => "TRILL",
             Self::EtherType(0x880B) => "PPP in GRE",
             Self::EtherType(0x8903) => "FabricPath",

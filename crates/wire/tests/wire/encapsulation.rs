@@ -215,6 +215,12 @@ fn tunnels_of_access_points_caches_and_brokers_are_followed() {
     found(&gre(0x88BE, &ethernet(0x0800, &expected)), 38);
     let mirrored = [&[0x10, 0, 0x88, 0xBE, 0, 0, 0, 1, 0x10, 7, 0, 0, 0, 0, 0, 0], &ethernet(0x0800, &expected)[..]];
     found(&v4(47, &mirrored.concat()), 50);
+    let third = |options: u8, rest: &[u8]| {
+        let head = [0x10, 0, 0x22, 0xEB, 0, 0, 0, 1, 0x20, 7, 0, 0, 0, 0, 0, 9, 0, 0, 0, options];
+        v4(47, &[&head, rest, &ethernet(0x0800, &expected)].concat())
+    };
+    found(&third(0, &[]), 54);
+    found(&third(1, &[9; 8]), 62);
     found(&v4(17, &udp(4754, &[&[0x80, 0, 8, 0, 9, 9, 9, 9], &expected[..]].concat())), 36);
     let access = |head: [u8; 8], frame: &[u8]| udp(5247, &[&head[..], frame].concat());
     found(&v4(17, &access([0, 0x10, 2, 0, 0, 0, 0, 0], &ethernet(0x0800, &expected))), 50);
@@ -288,7 +294,7 @@ fn tunnels_are_followed_to_the_innermost_segment() {
         found(&v6(4, &inner), 40),
         found(&gre(&[0, 0, 8, 0], &inner), 24),
         found(&gre(&[0xB0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1], &inner), 36),
-        found(&gre(&[0x20, 0, 0x65, 0x58, 0, 0, 0, 6], &ethernet(0x0800, &inner)), 42),
+        found(&gre(&[0x20, 0, 0x65, 0x58, 0, 0, 6, 0], &ethernet(0x0800, &inner)), 42),
         found(&v4(17, &vxlan(1)), 50),
         found(&v6(17, &vxlan(2)), 70),
     ];
@@ -308,6 +314,16 @@ fn tunnels_are_followed_to_the_innermost_segment() {
     let nested = (0..7).fold(inner.clone(), |packet, _| v4(4, &packet));
     found(&nested, 140);
     assert_eq!(read(101, &v4(4, &nested)), Captured::Other, "a ninth layer");
+}
+
+#[test]
+fn a_number_of_flows_is_no_network_of_nvgre() {
+    let network = |key: [u8; 4]| {
+        let tunnel = [&[0x20, 0, 0x65, 0x58], &key[..], &ethernet(0x0800, &plain())].concat();
+        segment(101, &v4(47, &tunnel)).network
+    };
+    assert_eq!(network([0, 0, 5, 17]), network([0, 0, 5, 99]), "the same virtual subnet");
+    assert_ne!(network([0, 0, 5, 17]), network([0, 0, 6, 17]));
 }
 
 #[test]
