@@ -3,7 +3,7 @@
 //! Written by hand: the crates that offer it bring along six others for one request and one answer.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -177,10 +177,7 @@ fn condition(end: SocketAddr) -> usize {
 /// `struct inet_diag_hostcond` behind its operation.
 fn push_condition(program: &mut Vec<u8>, code: u8, end: SocketAddr, no: usize) {
     push_op(program, code, condition(end), no);
-    let (family, address) = match end.ip() {
-        IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
-        IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
-    };
+    let (family, address) = dump::address_bytes(end.ip());
     program.extend([family as u8, (address.len() * 8) as u8, 0, 0]);
     program.extend(i32::from(end.port()).to_ne_bytes());
     program.extend(address);
@@ -208,10 +205,7 @@ fn connection(body: &[u8]) -> Option<Connection> {
     let attributes = body.get(MESSAGE..)?;
     let family = i32::from(body[0]);
     let end = |port: usize, address: usize| {
-        let ip = match family {
-            libc::AF_INET => IpAddr::from(Ipv4Addr::from(*body.get(address..)?.first_chunk::<4>()?)),
-            _ => IpAddr::from(Ipv6Addr::from(*body.get(address..)?.first_chunk::<16>()?)),
-        };
+        let ip = dump::address_of(family, body.get(address..)?)?;
         Some(SocketAddr::new(ip, u16::from_be_bytes([body[port], body[port + 1]])))
     };
     let mut connection = Connection {

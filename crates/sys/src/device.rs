@@ -5,8 +5,8 @@ use std::io;
 
 use fullpipe_units::{BitRate, ByteCount, SegCount};
 
-use crate::dump::{HEADER_LENGTH, acknowledged, dump, number};
-use crate::route::{attribute, exchange, get_link_request};
+use crate::dump::{HEADER_LENGTH, attribute, dump, number};
+use crate::route::{ask, get_link_request};
 
 /// A device as it is now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,11 +62,7 @@ pub struct QueueState {
 /// Fails with the kernel's error, for example where there is no such device.
 pub fn device_state(name: &str) -> io::Result<DeviceState> {
     let mut answer = vec![0; ANSWER];
-    let length = exchange(&get_link_request(name), &mut answer)?;
-    let answer = &answer[..length];
-    if kind_of(answer) == Some(libc::NLMSG_ERROR as u16) {
-        acknowledged(answer)?;
-    }
+    let answer = ask(&get_link_request(name), &mut answer)?;
     answer.get(HEADER_LENGTH..).and_then(read_device).ok_or_else(malformed)
 }
 
@@ -202,10 +198,6 @@ fn depth(mut parent: u32, parents: &[(u32, u32)]) -> usize {
     const DEEPEST: usize = 8;
     let around = |class: u32| parents.iter().find(|(handle, _)| *handle != 0 && handle >> 16 == class >> 16);
     (0..DEEPEST).take_while(|_| around(parent).map(|(_, outer)| parent = *outer).is_some()).count()
-}
-
-fn kind_of(message: &[u8]) -> Option<u16> {
-    message.get(4..)?.first_chunk().copied().map(u16::from_ne_bytes)
 }
 
 fn whole64(bytes: &[u8]) -> Option<u64> {

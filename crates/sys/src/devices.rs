@@ -4,7 +4,7 @@ use std::io;
 
 use fullpipe_units::{ByteCount, SegCount};
 
-use crate::dump::{attributes, dump, number, text};
+use crate::dump::{attribute, attributes, dump, number, text};
 
 /// A network device, as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -70,8 +70,7 @@ fn device(message: &[u8]) -> Option<Device> {
             libc::IFLA_NUM_TX_QUEUES => device.transmit_queues = number(),
             libc::IFLA_NUM_RX_QUEUES => device.receive_queues = number(),
             libc::IFLA_LINKINFO => {
-                device.kind =
-                    attributes(value).find(|(kind, _)| *kind == libc::IFLA_INFO_KIND).map(|(_, kind)| text(kind));
+                device.kind = attribute(value, libc::IFLA_INFO_KIND).map(text);
             }
             _ => {}
         }

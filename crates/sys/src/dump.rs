@@ -1,6 +1,7 @@
 //! Answers that the kernel gives by netlink, and lists of them.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -89,10 +90,31 @@ pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
     })
 }
 
+/// The value of the first attribute of this kind.
+pub(crate) fn attribute(within: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(within).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+}
+
+/// The family of an address, and its bytes.
+pub(crate) fn address_bytes(address: IpAddr) -> (i32, Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
+        IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
+    }
+}
+
+/// The address of a family that `bytes` begin with.
+pub(crate) fn address_of(family: i32, bytes: &[u8]) -> Option<IpAddr> {
+    match family {
+        libc::AF_INET => Some(Ipv4Addr::from(*bytes.first_chunk()?).into()),
+        libc::AF_INET6 => Some(Ipv6Addr::from(*bytes.first_chunk()?).into()),
+        _ => None,
+    }
+}
+
 /// An acknowledgement is an error with the number zero; any other is negative.
 pub(crate) fn acknowledged(answer: &[u8]) -> io::Result<()> {
-    let number = answer.get(HEADER_LENGTH..HEADER_LENGTH + 4).and_then(|bytes| bytes.try_into().ok());
-    match number.map(i32::from_ne_bytes) {
+    match answer.get(HEADER_LENGTH..).and_then(number).map(u32::cast_signed) {
         Some(0) => Ok(()),
         Some(errno) => Err(io::Error::from_raw_os_error(errno.saturating_neg())),
         None => Err(io::Error::new(io::ErrorKind::InvalidData, "an answer without an error number")),

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-use crate::dump::{HEADER_LENGTH, acknowledged, attributes};
+use crate::dump::{HEADER_LENGTH, acknowledged, address_bytes, attribute, message, number};
 use crate::namespace::NetNamespace;
 
 /// `struct ifinfomsg`; all zeros names no device by its number.
@@ -33,10 +33,10 @@ fn create_veth_request(name: &str, [first, second]: [i32; 2]) -> Vec<u8> {
     push_attribute(&mut data, VETH_INFO_PEER, &peer);
     push_attribute(&mut kind, libc::IFLA_INFO_KIND, b"veth");
     push_attribute(&mut kind, libc::IFLA_INFO_DATA, &data);
-    let mut attributes = Vec::new();
-    push_place(&mut attributes, name, first);
-    push_attribute(&mut attributes, libc::IFLA_LINKINFO, &kind);
-    link_request(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &attributes)
+    let mut link = NO_DEVICE.to_vec();
+    push_place(&mut link, name, first);
+    push_attribute(&mut link, libc::IFLA_LINKINFO, &kind);
+    message(libc::RTM_NEWLINK, libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL, &link)
 }
 
 /// Name and network namespace of a new device.
@@ -55,19 +55,21 @@ pub(crate) fn set_link(name: &str, attribute: u16, value: u32) -> io::Result<()>
 
 /// `RTM_SETLINK` for the device of that name.
 fn set_link_request(name: &str, attribute: u16, value: u32) -> Vec<u8> {
-    let mut attributes = Vec::new();
-    push_attribute(&mut attributes, libc::IFLA_IFNAME, &terminated(name));
-    push_attribute(&mut attributes, attribute, &value.to_ne_bytes());
-    link_request(libc::RTM_SETLINK, 0, &attributes)
+    let mut link = named_link(name);
+    push_attribute(&mut link, attribute, &value.to_ne_bytes());
+    message(libc::RTM_SETLINK, libc::NLM_F_ACK, &link)
 }
 
 /// `RTM_GETLINK` for the device of that name, which is answered with the device and not with an acknowledgement.
 pub(crate) fn get_link_request(name: &str) -> Vec<u8> {
-    let mut attributes = Vec::new();
-    push_attribute(&mut attributes, libc::IFLA_IFNAME, &terminated(name));
-    let mut message = link_request(libc::RTM_GETLINK, 0, &attributes);
-    message[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    message
+    message(libc::RTM_GETLINK, 0, &named_link(name))
+}
+
+/// A device that its name tells.
+fn named_link(name: &str) -> Vec<u8> {
+    let mut link = NO_DEVICE.to_vec();
+    push_attribute(&mut link, libc::IFLA_IFNAME, &terminated(name));
+    link
 }
 
 /// The device by which this host's packets to `target` leave, as things are.
@@ -76,14 +78,10 @@ pub(crate) fn get_link_request(name: &str) -> Vec<u8> {
 /// Fails with the kernel's error: `NetworkUnreachable` where there is no route.
 pub fn output_device(target: IpAddr) -> io::Result<String> {
     let mut answer = [0; 1024];
-    let length = exchange(&route_request(target), &mut answer)?;
-    let answer = &answer[..length];
-    if answer.get(4..6) == Some(&libc::NLMSG_ERROR.to_ne_bytes()[..2]) {
-        acknowledged(answer)?;
-    }
+    let answer = ask(&route_request(target), &mut answer)?;
     let unknown = || io::Error::new(io::ErrorKind::InvalidData, "an answer without a device");
     let index = attribute(answer.get(HEADER_LENGTH + ROUTE_LENGTH..).unwrap_or_default(), libc::RTA_OIF);
-    let index = index.and_then(|value| value.try_into().ok()).map(u32::from_ne_bytes).ok_or_else(unknown)?;
+    let index = index.and_then(number).ok_or_else(unknown)?;
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     Ok(index_to_name(&socket, index)?)
 }
@@ -93,52 +91,33 @@ const ROUTE_LENGTH: usize = 12;
 
 /// `RTM_GETROUTE` for one address.
 fn route_request(target: IpAddr) -> Vec<u8> {
-    let (family, address) = match target {
-        IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
-        IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
-    };
-    let mut message = vec![0; HEADER_LENGTH + ROUTE_LENGTH];
-    message[4..6].copy_from_slice(&libc::RTM_GETROUTE.to_ne_bytes());
-    message[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    message[HEADER_LENGTH] = family as u8;
-    message[HEADER_LENGTH + 1] = (address.len() * 8) as u8;
-    push_attribute(&mut message, libc::RTA_DST, &address);
-    let length = message.len() as u32;
-    message[..4].copy_from_slice(&length.to_ne_bytes());
-    message
-}
-
-/// The value of the first attribute of this kind.
-pub(crate) fn attribute(within: &[u8], wanted: u16) -> Option<&[u8]> {
-    attributes(within).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+    let (family, address) = address_bytes(target);
+    let mut route = vec![0; ROUTE_LENGTH];
+    route[..2].copy_from_slice(&[family as u8, (address.len() * 8) as u8]);
+    push_attribute(&mut route, libc::RTA_DST, &address);
+    message(libc::RTM_GETROUTE, 0, &route)
 }
 
 /// Sends a request, and waits for the kernel to say what became of it.
 pub(crate) fn request(message: &[u8]) -> io::Result<()> {
-    let mut answer = [0; 1024];
-    let length = exchange(message, &mut answer)?;
-    acknowledged(&answer[..length])
+    acknowledged(exchange(message, &mut [0; 1024])?)
 }
 
-/// Sends `message`, and waits for the answer; how long it is.
-pub(crate) fn exchange(message: &[u8], answer: &mut [u8]) -> io::Result<usize> {
+/// Sends a request, and waits for the answer.
+pub(crate) fn ask<'a>(message: &[u8], buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    let answer = exchange(message, buffer)?;
+    if answer.get(4..6) == Some(&libc::NLMSG_ERROR.to_ne_bytes()[..2]) {
+        acknowledged(answer)?;
+    }
+    Ok(answer)
+}
+
+fn exchange<'a>(message: &[u8], buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     // Protocol 0 of this family is NETLINK_ROUTE.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     send(&socket, message, SendFlags::empty())?;
-    let (length, _) = recv(&socket, answer, RecvFlags::empty())?;
-    Ok(length)
-}
-
-/// A request about a device that its attributes name, to be acknowledged.
-fn link_request(kind: u16, flags: libc::c_int, attributes: &[u8]) -> Vec<u8> {
-    let mut message = vec![0; HEADER_LENGTH];
-    message[4..6].copy_from_slice(&kind.to_ne_bytes());
-    message[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16).to_ne_bytes());
-    message.extend(NO_DEVICE);
-    message.extend(attributes);
-    let length = message.len() as u32;
-    message[..4].copy_from_slice(&length.to_ne_bytes());
-    message
+    let (length, _) = recv(&socket, &mut *buffer, RecvFlags::empty())?;
+    Ok(&buffer[..length])
 }
 
 pub(crate) fn terminated(name: &str) -> Vec<u8> {

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::dump::{attributes, dump, message, number, text};
+use crate::dump::{address_of, attribute, attributes, dump, message, number, text};
 use crate::route::{push_attribute, request};
 
 /// Metrics of a route that are numbers, by the names of `ip route` and their numbers in `linux/rtnetlink.h`.
@@ -97,7 +96,7 @@ const HEADER: usize = 12;
 
 fn route(message: &[u8], name: impl FnOnce(u32) -> Option<String>) -> Option<Route> {
     let (header, rest) = message.split_at_checked(HEADER)?;
-    let of = |wanted| attributes(rest).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+    let of = |wanted| attribute(rest, wanted);
     let table = of(libc::RTA_TABLE).and_then(number).unwrap_or(header[4].into());
     if table != u32::from(libc::RT_TABLE_MAIN) || header[7] != libc::RTN_UNICAST {
         return None;
@@ -133,12 +132,7 @@ fn destination(family: u8, length: u8, address: Option<&[u8]>) -> Option<String>
     let Some(address) = address.filter(|_| length > 0) else {
         return Some(if i32::from(family) == libc::AF_INET { "default" } else { "default6" }.to_owned());
     };
-    let address: IpAddr = match i32::from(family) {
-        libc::AF_INET => Ipv4Addr::from(*address.first_chunk()?).into(),
-        libc::AF_INET6 => Ipv6Addr::from(*address.first_chunk()?).into(),
-        _ => return None,
-    };
-    Some(format!("{address}/{length}"))
+    Some(format!("{}/{length}", address_of(family.into(), address)?))
 }
 
 fn metrics(nested: &[u8]) -> BTreeMap<String, String> {

@@ -1,12 +1,12 @@
 //! The metrics that the kernel keeps of paths to other hosts.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use fullpipe_units::{SegCount, Span};
 use rustix::net::netlink;
 
-use crate::dump::{attributes, dump, number};
+use crate::dump::{address_of, attribute, dump, number};
 use crate::route::push_attribute;
 
 /// The metrics that the kernel keeps of one host, for the next connection to it.
@@ -47,14 +47,12 @@ const VERSION: u8 = 1;
 fn family() -> io::Result<u16> {
     const CONTROL_GET_FAMILY: [u8; HEADER] = [libc::CTRL_CMD_GETFAMILY as u8, 1, 0, 0];
     let mut payload = CONTROL_GET_FAMILY.to_vec();
-    push_attribute(&mut payload, libc::CTRL_ATTR_FAMILY_NAME as u16, b"tcp_metrics\0");
+    push_attribute(&mut payload, libc::CTRL_ATTR_FAMILY_NAME as u16, NAME);
     let mut number = None;
     dump(Some(netlink::GENERIC), libc::GENL_ID_CTRL as u16, &payload, &mut |_, message| {
-        let attributes = || message.get(HEADER..).into_iter().flat_map(attributes);
-        let is_it = attributes().any(|(kind, value)| kind == libc::CTRL_ATTR_FAMILY_NAME as u16 && value == NAME);
-        let id = attributes().find(|(kind, _)| *kind == libc::CTRL_ATTR_FAMILY_ID as u16);
-        if is_it {
-            number = id.and_then(|(_, value)| value.first_chunk()).copied().map(u16::from_ne_bytes);
+        let of = |wanted: i32| attribute(message.get(HEADER..)?, wanted as u16);
+        if of(libc::CTRL_ATTR_FAMILY_NAME) == Some(NAME) {
+            number = of(libc::CTRL_ATTR_FAMILY_ID).and_then(<[u8]>::first_chunk).copied().map(u16::from_ne_bytes);
         }
     })?;
     number.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "this kernel remembers nothing of other hosts"))
@@ -63,12 +61,10 @@ fn family() -> io::Result<u16> {
 const NAME: &[u8] = b"tcp_metrics\0";
 
 fn metrics(rest: &[u8]) -> Option<TcpMetrics> {
-    let of = |wanted| attributes(rest).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
-    let v4 = of(1).and_then(|value| value.first_chunk::<4>()).map(|octets| Ipv4Addr::from(*octets).into());
-    let v6 = || of(2).and_then(|value| value.first_chunk::<16>()).map(|octets| Ipv6Addr::from(*octets).into());
-    let address: IpAddr = v4.or_else(v6)?;
-    let values = of(6).unwrap_or_default();
-    let value = |wanted| attributes(values).find(|(kind, _)| *kind == wanted).and_then(|(_, value)| number(value));
+    let address = |kind, family| address_of(family, attribute(rest, kind)?);
+    let address = address(1, libc::AF_INET).or_else(|| address(2, libc::AF_INET6))?;
+    let values = attribute(rest, 6).unwrap_or_default();
+    let value = |wanted| attribute(values, wanted).and_then(number);
     let segments = |kind| value(kind).map(|count| SegCount::new(count.into()));
     Some(TcpMetrics {
         address,

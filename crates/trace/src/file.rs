@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fullpipe_units::Time;
 use fullpipe_wire::LinkType;
@@ -27,6 +29,8 @@ pub struct PacketFile {
     input: Input,
     framing: Framing,
     notes: FileNotes,
+    /// Packets that the host lost, of a capture under way, once it is over.
+    drops: Option<Arc<AtomicU64>>,
     is_ended: bool,
 }
 
@@ -62,6 +66,11 @@ impl PacketFile {
         let is_whole = file.metadata().is_ok_and(|found| found.is_file());
         let opened = Self::new(file, &name)?;
         Ok(Self { path: is_whole.then(|| path.to_owned()), ..opened })
+    }
+
+    /// Returns it with the packets that the capturing host lost, which are known once it is over.
+    pub(crate) fn with_drops(self, drops: Arc<AtomicU64>) -> Self {
+        Self { drops: Some(drops), ..self }
     }
 
     /// Returns true for a file on a disk.
@@ -105,7 +114,7 @@ impl PacketFile {
             Framing::PcapNg(pcapng) => pcapng.next_record(&mut self.input, &mut self.notes),
         };
         let Some(record) = record.map_err(|fault| self.ended_by(fault))? else {
-            self.is_ended = true;
+            self.end();
             self.notes.cut_end = self.input.is_cut();
             return Ok(None);
         };
@@ -141,15 +150,20 @@ impl PacketFile {
             None => PcapNg::open(&mut input, &mut notes)?.map(Framing::PcapNg),
         };
         if let Some(framing) = framing {
-            return Ok(Self { name, path: None, input, framing, notes, is_ended: false });
+            return Ok(Self { name, path: None, input, framing, notes, drops: None, is_ended: false });
         }
         input.fill(PREVIEW)?;
         let preview = &input.unread()[..input.unread().len().min(PREVIEW)];
         Err(Fault::NoCapture(appearance(preview)))
     }
 
-    fn ended_by(&mut self, fault: Fault) -> CaptureError {
+    fn end(&mut self) {
         self.is_ended = true;
+        self.notes.drops = self.drops.as_ref().map(|drops| drops.load(Relaxed)).or(self.notes.drops);
+    }
+
+    fn ended_by(&mut self, fault: Fault) -> CaptureError {
+        self.end();
         fault.of(&self.name)
     }
 }
