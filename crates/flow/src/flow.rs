@@ -90,7 +90,7 @@ pub(crate) struct Flow {
     first: Time,
     last: Time,
     /// True if its first packet is a SYN.
-    has_handshake: bool,
+    begins_with_syn: bool,
     /// Time at which the first end acknowledged the other's SYN.
     opened: Option<Time>,
     /// True if the first end is the lower one of the key.
@@ -104,7 +104,7 @@ impl Flow {
         Self {
             first: begin.at,
             last: begin.at,
-            has_handshake: begin.has_syn,
+            begins_with_syn: begin.has_syn,
             opened: None,
             first_is_lower: begin.first_is_lower,
             ends: [End::new(keeps_times), End::new(keeps_times)],
@@ -207,7 +207,7 @@ impl Flow {
     /// `None` if a part of it was sent again, since the time without an answer is no round trip.
     pub(crate) fn handshake_time(&self) -> Option<Span> {
         let was_sent_once = self.ends.iter().all(|end| end.syns() <= 1);
-        let opened = self.opened.filter(|_| self.has_handshake && was_sent_once)?;
+        let opened = self.opened.filter(|_| self.begins_with_syn && was_sent_once)?;
         Some(opened.since(self.first)).filter(|span| *span > Span::ZERO)
     }
 
@@ -229,7 +229,7 @@ impl Flow {
             begin: Span::ZERO,
             duration,
             point,
-            has_handshake: self.has_handshake,
+            has_handshake: first.syns() > 0,
             overhead: ByteCount::new(begin.overhead.into()),
             ends: [
                 FlowEnd {

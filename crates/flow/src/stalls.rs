@@ -17,15 +17,22 @@ impl Stalls {
     /// Takes note of a window that the other end allows, as it stands in the header: zero is zero at any scale.
     #[inline]
     pub(crate) fn note_window(&mut self, window: u16, at: Time) {
-        if window == 0 {
-            self.closed_since.get_or_insert(at);
-        } else if let Some(since) = self.closed_since.take() {
-            self.closed += at.since(since);
+        match self.closed_since {
+            None if window == 0 => self.closed_since = Some(at),
+            Some(since) if window > 0 => {
+                self.closed += at.since(since);
+                self.closed_since = None;
+            }
+            _ => {}
         }
     }
 
     /// Books the time before a segment with data. Returns the part of it in which the window was closed.
+    #[inline]
     pub(crate) fn book_closed_window(&mut self, at: Time) -> Span {
+        if self.closed_since.is_none() && self.closed == Span::ZERO {
+            return Span::ZERO;
+        }
         let since = self.closed_since.as_mut().map(|since| at.since(std::mem::replace(since, at)));
         let closed = std::mem::take(&mut self.closed) + since.unwrap_or_default();
         self.times.closed_window += closed;

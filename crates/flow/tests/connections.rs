@@ -816,6 +816,7 @@ fn a_syn_that_passes_behind_its_answer_opens_no_other_connection() {
     assert_eq!((finished.flows.len(), finished.unanswered), (1, 0));
     let ends = &finished.flows[0].ends;
     assert_eq!(ends.each_ref().map(|end| end.window_scale), [Some(1), Some(2)]);
+    assert!(finished.flows[0].has_handshake, "its SYN is there");
     // The next one between the same ports is another.
     let again = Segment { sequence: 77_777, flags: flags::SYN, ..segment() };
     assert_eq!(capture.sent(false, answer).sent(true, again).finish().unanswered, 1);

@@ -22,7 +22,7 @@ pub fn inspect(tree: &SysctlTree) -> Result<HostSettings, SysctlError> {
 pub fn settings_of(report: &HostReport) -> Result<HostSettings, SysctlError> {
     let missing = |name: &str| {
         let cause = io::Error::new(io::ErrorKind::NotFound, "the record of the host has none");
-        SysctlError::Io { verb: "read", name: name.to_owned(), cause }
+        SysctlError::failed("read", name, cause)
     };
     settings(report.kernel, &|name| report.sysctls.get(name).cloned().ok_or_else(|| missing(name)))
 }

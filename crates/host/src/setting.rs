@@ -212,7 +212,7 @@ impl Setting {
     }
 
     fn failed(&self, verb: &'static str, cause: io::Error) -> SysctlError {
-        SysctlError::Io { verb, name: self.to_string(), cause }
+        SysctlError::failed(verb, &self.to_string(), cause)
     }
 }
 

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use fullpipe_record::{HostDevice, HostMemory, HostReport, HostRoute};
+use fullpipe_record::{HostDevice, HostReport, HostRoute};
 use fullpipe_sys as sys;
 use fullpipe_units::ByteCount;
 
@@ -69,7 +69,7 @@ pub fn show(system: &System) -> Result<HostReport, SysctlError> {
         governors: governors(Path::new("/sys/devices/system/cpu/cpufreq")),
         devices: sys::devices().unwrap_or_default().into_iter().map(device).collect(),
         routes: routes(),
-        remembered: remembered(),
+        remembered: sys::tcp_metrics().unwrap_or_default(),
         managers: managers(Path::new("/")),
         allows: Vec::new(),
     })
@@ -142,13 +142,6 @@ fn routes() -> Vec<HostRoute> {
     let routes = sys::routes().unwrap_or_default().into_iter().filter(|route| !route.metrics.is_empty());
     routes
         .map(|route| HostRoute { destination: route.destination, device: route.device, metrics: route.metrics })
-        .collect()
-}
-
-fn remembered() -> Vec<HostMemory> {
-    let found = sys::tcp_metrics().unwrap_or_default().into_iter();
-    found
-        .map(|of| HostMemory { address: of.address.to_string(), rtt: of.rtt, ssthresh: of.ssthresh, cwnd: of.cwnd })
         .collect()
 }
 

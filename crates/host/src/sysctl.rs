@@ -30,6 +30,11 @@ pub enum SysctlError {
 }
 
 impl SysctlError {
+    /// Returns the error of reading or writing a setting.
+    pub(crate) fn failed(verb: &'static str, name: &str, cause: io::Error) -> Self {
+        Self::Io { verb, name: name.to_owned(), cause }
+    }
+
     /// Returns whether the setting does not exist, as some do not in a child namespace or on an older kernel, or went
     /// with its device.
     pub fn is_missing(&self) -> bool {
@@ -67,10 +72,7 @@ impl SysctlTree {
     /// # Errors
     /// If it cannot be read.
     pub fn read(&self, name: &str) -> Result<String, SysctlError> {
-        match std::fs::read_to_string(self.path(name)) {
-            Ok(text) => Ok(text.trim().to_owned()),
-            Err(cause) => Err(SysctlError::Io { verb: "read", name: name.to_owned(), cause }),
-        }
+        self.read_whole(name).map(|text| text.trim().to_owned())
     }
 
     /// The same to the byte, as it is to be put back one day.
@@ -78,8 +80,7 @@ impl SysctlTree {
     /// # Errors
     /// If it cannot be read.
     pub(crate) fn read_whole(&self, name: &str) -> Result<String, SysctlError> {
-        let read = std::fs::read_to_string(self.path(name));
-        read.map_err(|cause| SysctlError::Io { verb: "read", name: name.to_owned(), cause })
+        std::fs::read_to_string(self.path(name)).map_err(|cause| SysctlError::failed("read", name, cause))
     }
 
     /// Finds out whether it may be written, without writing.
@@ -88,7 +89,7 @@ impl SysctlTree {
     /// If not.
     pub(crate) fn check_writable(&self, name: &str) -> Result<(), SysctlError> {
         let opened = std::fs::OpenOptions::new().write(true).open(self.path(name));
-        opened.map(drop).map_err(|cause| SysctlError::Io { verb: "write", name: name.to_owned(), cause })
+        opened.map(drop).map_err(|cause| SysctlError::failed("write", name, cause))
     }
 
     /// Writes `text` into the sysctl with the dotted `name`.
@@ -96,11 +97,7 @@ impl SysctlTree {
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, name: &str, text: &str) -> Result<(), SysctlError> {
-        std::fs::write(self.path(name), text).map_err(|cause| SysctlError::Io {
-            verb: "write",
-            name: name.to_owned(),
-            cause,
-        })
+        std::fs::write(self.path(name), text).map_err(|cause| SysctlError::failed("write", name, cause))
     }
 
     /// As `sysctl` writes names: a slash stands for a dot in the name of a file, as the device `eth0.7` has one.

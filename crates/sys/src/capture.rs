@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -13,6 +12,8 @@ use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::devices::devices;
+use crate::dump::number;
+use crate::mapping::Mapping;
 use crate::packet::{bind_to, packet_drops};
 use crate::socket::set_option;
 
@@ -170,7 +171,7 @@ fn frames(block: &[u8], each: &mut dyn FnMut(CapturedFrame<'_>)) -> usize {
 const FRAME_HEADER: usize = 48;
 
 fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    bytes.get(at..).and_then(number).unwrap_or_default()
 }
 
 /// Of `linux/if_packet.h`; the crate `libc` has no names for them.
@@ -184,30 +185,18 @@ const BLOCK_STATUS: usize = 8;
 
 /// Memory that the kernel writes packets into, block by block.
 #[derive(Debug)]
-struct Ring {
-    begin: NonNull<u8>,
-}
-
-// SAFETY: the memory belongs to the ring alone, and any thread may read it.
-unsafe impl Send for Ring {}
+struct Ring(Mapping);
 
 impl Ring {
     fn map(socket: &OwnedFd) -> io::Result<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the kernel chooses an address of its own; the descriptor is open and has a ring of this size.
-        let begin = unsafe {
-            libc::mmap(std::ptr::null_mut(), BLOCK * BLOCKS, protection, libc::MAP_SHARED, socket.as_raw_fd(), 0)
-        };
-        if begin == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        NonNull::new(begin.cast()).map(|begin| Self { begin }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        // The socket has a ring of this size.
+        Mapping::new(BLOCK * BLOCKS, libc::MAP_SHARED, socket.as_raw_fd()).map(Self)
     }
 
     fn status(&self, number: usize) -> &AtomicU32 {
         // SAFETY: block `number` is one of the ring's, and its status lies within it at a multiple of four bytes. The
         // kernel and this program change it as a whole only.
-        unsafe { AtomicU32::from_ptr(self.begin.as_ptr().add(number % BLOCKS * BLOCK + BLOCK_STATUS).cast()) }
+        unsafe { AtomicU32::from_ptr(self.0.start.as_ptr().add(number % BLOCKS * BLOCK + BLOCK_STATUS).cast()) }
     }
 
     /// Returns true if the kernel has handed the block over.
@@ -222,20 +211,12 @@ impl Ring {
         }
         // SAFETY: the block lies within the ring. The kernel does not write it until it is given back, which takes the
         // ring exclusively.
-        unsafe { std::slice::from_raw_parts(self.begin.as_ptr().add(number % BLOCKS * BLOCK), BLOCK) }
+        unsafe { std::slice::from_raw_parts(self.0.start.as_ptr().add(number % BLOCKS * BLOCK), BLOCK) }
     }
 
     /// Lets the kernel write the block again.
     fn give_back(&mut self, number: usize) {
         self.status(number).store(TP_STATUS_KERNEL, Ordering::Release);
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: the memory was mapped with this length, and nothing refers to it any more. A failure leaves it
-        // mapped.
-        unsafe { libc::munmap(self.begin.as_ptr().cast(), BLOCK * BLOCKS) };
     }
 }
 
@@ -257,8 +238,8 @@ enum Field {
     Behind(u32),
 }
 
-/// Comparison of a field: true if it is equal to the value, or with `false` if it is not.
-type Check = (Field, u32, bool);
+/// Comparison of a field: true if it is equal to the value.
+type Check = (Field, u32);
 
 /// Returns the filter: a packet passes if all checks of one of several lists are true, but for those that the device
 /// `loopback` sends, as it receives them.
@@ -266,7 +247,7 @@ fn program(peers: &[CapturedPeer], loopback: Option<u32>) -> Vec<libc::sock_filt
     const OUTGOING: u32 = 4;
     let of_peers = || peers.iter().take(MAX_PEERS).flat_map(of_peer).collect();
     let kept: Vec<Vec<Check>> = if peers.is_empty() { any_tcp() } else { of_peers() };
-    let sent = |loopback| vec![(Field::PacketType, OUTGOING, true), (Field::Device, loopback, true)];
+    let sent = |loopback| vec![(Field::PacketType, OUTGOING), (Field::Device, loopback)];
     let dropped = loopback.map(|loopback| (sent(loopback), 0));
     let kept = kept.into_iter().map(|list| (list, CAPTURED_LENGTH));
     assembled(&dropped.into_iter().chain(kept).collect::<Vec<_>>())
@@ -275,16 +256,16 @@ fn program(peers: &[CapturedPeer], loopback: Option<u32>) -> Vec<libc::sock_filt
 const TCP: u32 = 6;
 
 fn is_v4() -> [Check; 2] {
-    [(Field::Protocol, libc::ETH_P_IP as u32, true), (Field::Byte(9), TCP, true)]
+    [(Field::Protocol, libc::ETH_P_IP as u32), (Field::Byte(9), TCP)]
 }
 
 fn is_v6(next: u32) -> [Check; 2] {
-    [(Field::Protocol, libc::ETH_P_IPV6 as u32, true), (Field::Byte(6), next, true)]
+    [(Field::Protocol, libc::ETH_P_IPV6 as u32), (Field::Byte(6), next)]
 }
 
 fn any_tcp() -> Vec<Vec<Check>> {
     const FRAGMENT: u32 = 44;
-    let fragment = [&is_v6(FRAGMENT)[..], &[(Field::Byte(40), TCP, true)]].concat();
+    let fragment = [&is_v6(FRAGMENT)[..], &[(Field::Byte(40), TCP)]].concat();
     vec![is_v4().to_vec(), is_v6(TCP).to_vec(), fragment]
 }
 
@@ -295,16 +276,16 @@ fn of_peer(peer: &CapturedPeer) -> [Vec<Check>; 2] {
         let ports = ports.into_iter().filter_map(|(end, port)| Some((end, u32::from(port?))));
         match peer.remote.ip().to_canonical() {
             IpAddr::V4(address) => {
-                let address = (Field::Word(12 + 4 * end), u32::from(address), true);
-                let ports = ports.map(|(end, port)| (Field::Behind(2 * end), port, true));
-                is_v4().into_iter().chain([address, (Field::Offset, 0, true)]).chain(ports).collect()
+                let address = (Field::Word(12 + 4 * end), u32::from(address));
+                let ports = ports.map(|(end, port)| (Field::Behind(2 * end), port));
+                is_v4().into_iter().chain([address, (Field::Offset, 0)]).chain(ports).collect()
             }
             IpAddr::V6(address) => {
                 let words = address.octets();
                 let words = words.as_chunks::<4>().0.iter().zip(0..);
                 let place = |number: u32| Field::Word(8 + 16 * end + 4 * number);
-                let words = words.map(|(word, number)| (place(number), u32::from_be_bytes(*word), true));
-                let ports = ports.map(|(end, port)| (Field::Half(40 + 2 * end), port, true));
+                let words = words.map(|(word, number)| (place(number), u32::from_be_bytes(*word)));
+                let ports = ports.map(|(end, port)| (Field::Half(40 + 2 * end), port));
                 is_v6(TCP).into_iter().chain(words).chain(ports).collect()
             }
         }
@@ -338,17 +319,16 @@ fn assembled(lists: &[(Vec<Check>, u32)]) -> Vec<libc::sock_filter> {
     for (list, kept) in lists {
         let mut lines: Vec<libc::sock_filter> = Vec::new();
         let mut jumps = Vec::new();
-        for (field, value, is_equal) in list {
+        for (field, value) in list {
             lines.extend(load(*field));
-            jumps.push((lines.len(), *is_equal));
+            jumps.push(lines.len());
             lines.push(line(JUMP_IF_EQUAL, *value));
         }
         lines.push(line(RETURN, *kept));
         let length = lines.len();
-        for (at, is_equal) in jumps {
+        for at in jumps {
             // To the next list.
-            let over = (length - at - 1) as u8;
-            if is_equal { lines[at].jf = over } else { lines[at].jt = over }
+            lines[at].jf = (length - at - 1) as u8;
         }
         all.extend(lines);
     }

@@ -235,7 +235,7 @@ fn connection(body: &[u8]) -> Option<Connection> {
 
 /// A word of the machine; zero beyond the end.
 fn number(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_ne_bytes(*word))
+    bytes.get(at..).and_then(dump::number).unwrap_or_default()
 }
 
 /// More connections than this of one family are not reported.

@@ -2,12 +2,15 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{LinkNameSpaceType, ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces};
+
+use crate::socket::option;
 
 /// A network namespace, kept alive by a descriptor.
 #[derive(Debug)]
@@ -57,20 +60,9 @@ impl From<OwnedFd> for NetNamespace {
 /// `Other` (`ENOPROTOOPT`) before Linux 5.14.
 pub fn network_cookie() -> io::Result<u64> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    let mut cookie = 0_u64;
-    let mut length = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: the descriptor is open; `cookie` and `length` live on this stack, and the kernel writes at most `length`
-    // bytes.
-    let got = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut length,
-        )
-    };
-    if got < 0 { Err(io::Error::last_os_error()) } else { Ok(cookie) }
+    let mut bytes = [MaybeUninit::<u8>::uninit(); 8];
+    let cookie = option(socket.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut bytes)?;
+    Ok(cookie.first_chunk().copied().map_or(0, u64::from_ne_bytes))
 }
 
 /// `asm-generic/socket.h`; the libc crate lacks it for some targets.

@@ -8,6 +8,7 @@ use fullpipe_units::ByteCount;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
+use crate::dump::number;
 use crate::socket::{option, set_option};
 
 /// Receive buffer of a socket where root asks for it. The kernel counts its own administration too, half again a small
@@ -48,8 +49,7 @@ pub fn packet_drops(socket: impl AsFd) -> io::Result<u64> {
     // `struct tpacket_stats`: frames, those dropped among them.
     let mut bytes = [MaybeUninit::<u8>::uninit(); 8];
     let answer = option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut bytes)?;
-    let drops = answer.get(4..8).and_then(|bytes| bytes.try_into().ok());
-    Ok(u64::from(drops.map_or(0, u32::from_ne_bytes)))
+    Ok(answer.get(4..).and_then(number).unwrap_or_default().into())
 }
 
 /// Binds to packets of this protocol (`ETH_P_…`) of one device. Of one protocol other than all the kernel hands over

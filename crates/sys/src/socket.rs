@@ -8,6 +8,7 @@ use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
+use crate::dump::number;
 use crate::tcp_info::{MAX_TCP_INFO, decode};
 
 /// Longest that is asked for of a packet that opened a connection: its headers without what IPv6 may put between them.
@@ -69,7 +70,7 @@ pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
     let socket = pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?;
     let mut bytes = [MaybeUninit::<u8>::uninit(); 4];
     let answer = option(socket.as_fd(), libc::SOL_SOCKET, SO_BUF_LOCK, &mut bytes)?;
-    let locks = answer.first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+    let locks = number(answer).unwrap_or_default();
     Ok([locks & 1 != 0, locks & 2 != 0])
 }
 
@@ -84,10 +85,7 @@ pub fn unfix_buffers(socket: impl AsFd) -> io::Result<()> {
 
 /// The kernel's answer, of whatever length.
 pub(crate) fn memory_of(answer: &[u8]) -> SocketMemory {
-    let word = |index: usize| {
-        let bytes = answer.get(index * 4..index * 4 + 4).and_then(|bytes| bytes.try_into().ok());
-        u64::from(bytes.map_or(0, u32::from_ne_bytes))
-    };
+    let word = |index: usize| answer.get(index * 4..).and_then(number).map_or(0, u64::from);
     let size = |index| ByteCount::new(word(index));
     SocketMemory {
         rmem_alloc: size(0),

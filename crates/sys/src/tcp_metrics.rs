@@ -1,32 +1,19 @@
 //! The metrics that the kernel keeps of paths to other hosts.
 
 use std::io;
-use std::net::IpAddr;
 
+use fullpipe_record::HostMemory;
 use fullpipe_units::{SegCount, Span};
 use rustix::net::netlink;
 
 use crate::dump::{address_of, attribute, dump, number};
 use crate::route::push_attribute;
 
-/// The metrics that the kernel keeps of one host, for the next connection to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TcpMetrics {
-    /// The host.
-    pub address: IpAddr,
-    /// Smoothed round-trip time.
-    pub rtt: Option<Span>,
-    /// Slow-start threshold, with which a new connection would leave slow start.
-    pub ssthresh: Option<SegCount>,
-    /// Congestion window when the last connection closed.
-    pub cwnd: Option<SegCount>,
-}
-
 /// Reads the metrics that are kept in the calling thread's network namespace.
 ///
 /// # Errors
 /// Fails with the kernel's error: `NotFound` where it has no such memory.
-pub fn tcp_metrics() -> io::Result<Vec<TcpMetrics>> {
+pub fn tcp_metrics() -> io::Result<Vec<HostMemory>> {
     let family = family()?;
     let mut found = Vec::new();
     dump(Some(netlink::GENERIC), family, &[GET, VERSION, 0, 0], &mut |kind, message| {
@@ -60,14 +47,14 @@ fn family() -> io::Result<u16> {
 
 const NAME: &[u8] = b"tcp_metrics\0";
 
-fn metrics(rest: &[u8]) -> Option<TcpMetrics> {
+fn metrics(rest: &[u8]) -> Option<HostMemory> {
     let address = |kind, family| address_of(family, attribute(rest, kind)?);
     let address = address(1, libc::AF_INET).or_else(|| address(2, libc::AF_INET6))?;
     let values = attribute(rest, 6).unwrap_or_default();
     let value = |wanted| attribute(values, wanted).and_then(number);
     let segments = |kind| value(kind).map(|count| SegCount::new(count.into()));
-    Some(TcpMetrics {
-        address,
+    Some(HostMemory {
+        address: address.to_string(),
         rtt: value(6).map(|micros| Span::from_micros(micros.into())),
         ssthresh: segments(3),
         cwnd: segments(4),

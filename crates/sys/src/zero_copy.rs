@@ -4,7 +4,10 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::control::{Control, control_messages};
+use crate::control::control_messages;
+use crate::dump::number;
+use crate::mapping::Mapping;
+use crate::message;
 use crate::socket::set_option;
 
 /// `include/uapi/linux/errqueue.h`.
@@ -16,9 +19,6 @@ const ORIGIN: usize = 4;
 const CODE: usize = 6;
 const FIRST: usize = 8;
 const LAST: usize = 12;
-
-/// Room for one notice: a `sock_extended_err`, an address, and their header.
-const CONTROL_LENGTH: usize = 128;
 
 /// The outcome of sends without a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,13 +34,7 @@ pub struct Completions {
 /// The kernel may go on sending them after they are dropped here: it holds the pages, and nobody else gets them before
 /// it lets go.
 #[derive(Debug)]
-pub struct Pages {
-    start: std::ptr::NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: the mapping belongs to this value alone, as the memory of a `Vec` does.
-unsafe impl Send for Pages {}
+pub struct Pages(Mapping);
 
 // SAFETY: a shared reference only reads.
 unsafe impl Sync for Pages {}
@@ -51,14 +45,7 @@ impl Pages {
     /// # Errors
     /// Fails as `mmap` does, for example for no bytes at all.
     pub fn new(length: usize) -> io::Result<Self> {
-        let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping where the kernel likes, which overlaps nothing.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), length, rights, kind, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = std::ptr::NonNull::new(start.cast()).ok_or_else(|| io::Error::other("memory at address zero"))?;
-        Ok(Self { start, length })
+        Mapping::new(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1).map(Self)
     }
 }
 
@@ -67,21 +54,14 @@ impl Deref for Pages {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the mapping has `length` readable bytes until it is dropped, and nobody writes them meanwhile.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.length) }
     }
 }
 
 impl DerefMut for Pages {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and this is the only way to them.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length, and no slice of it outlives this value.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+        unsafe { std::slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.length) }
     }
 }
 
@@ -114,20 +94,12 @@ pub fn send_zero_copy(socket: impl AsFd, pages: &Pages, length: usize) -> io::Re
 /// Fails as `recvmsg` does, but for an empty queue.
 pub fn completions(socket: impl AsFd) -> io::Result<Completions> {
     let mut total = Completions::default();
-    let descriptor = socket.as_fd().as_raw_fd();
     loop {
-        let mut control = Control::<CONTROL_LENGTH>::EMPTY;
-        // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is a value.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = CONTROL_LENGTH as _;
-        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: the descriptor is open for the borrow; the header points to a buffer on this stack, with its length.
-        if unsafe { libc::recvmsg(descriptor, &raw mut message, flags) } < 0 {
-            let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::WouldBlock { Ok(total) } else { Err(error) };
-        }
-        for notice in control_messages(&control.0).filter_map(|message| notice(message.data)) {
+        let message = match message::receive(&socket, &mut [], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(total),
+            received => received?,
+        };
+        for notice in control_messages(&message.stated.0).filter_map(|message| notice(message.data)) {
             total.done += notice.done;
             total.copied += notice.copied;
         }
@@ -136,7 +108,7 @@ pub fn completions(socket: impl AsFd) -> io::Result<Completions> {
 
 /// A `struct sock_extended_err` about sends from a first to a last, whose numbers wrap at 2³².
 fn notice(stated: &[u8]) -> Option<Completions> {
-    let word = |at: usize| stated.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+    let word = |at: usize| number(stated.get(at..)?);
     let (first, last) = (word(FIRST)?, word(LAST)?);
     if stated.get(ORIGIN) != Some(&ORIGIN_ZERO_COPY) {
         return None;

@@ -69,8 +69,10 @@ impl Others {
 
     /// Returns the sentence on a capture without a segment of TCP.
     fn no_segment_note(&self, packets: u64) -> String {
-        let [datagrams, other] = [(self.datagrams, "datagram"), (self.other, "packet")].map(|(n, one)| counted(n, one));
-        format!("None of {packets} packets is a segment of TCP: {datagrams} of UDP, {other} of other protocols.")
+        let kinds = [(self.datagrams, "datagram", "UDP"), (self.other, "packet", "other protocols")];
+        let there = kinds.into_iter().filter(|(count, ..)| *count > 0);
+        let texts: Vec<String> = there.map(|(count, one, of)| format!("{} of {of}", counted(count, one))).collect();
+        format!("None of {packets} packets is a segment of TCP: {}.", texts.join(", "))
     }
 
     /// Returns the sentence on packets whose headers are not understood.
@@ -307,6 +309,8 @@ mod tests {
         let others = Others { datagrams: 2, other: 1, ..Others::default() };
         let text = "None of 3 packets is a segment of TCP: 2 datagrams of UDP, 1 packet of other protocols.";
         assert_eq!(others.no_segment_note(3), text);
+        let alone = Others { datagrams: 2, ..Others::default() };
+        assert!(alone.no_segment_note(2).ends_with(": 2 datagrams of UDP."));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use fullpipe_units::{BitRate, ByteCount, Span, counted};
 use super::remedy::remedies;
 use super::transfer::{ceilings, evidence, of_evidence, phrase};
 use super::{Article, Section, figures};
-use crate::text::{field, round_trip};
+use crate::text::{field, losses_between, round_trip};
 
 /// Connections in the table.
 const MAX_FLOWS: usize = 100;
@@ -94,7 +94,7 @@ fn losses(direction: &FlowDirection, course: &LossCourse) -> Option<Section> {
     let ranges = bins.map(|(index, lost)| (course.width * index as u64, ByteCount::ZERO, *lost));
     let series = Series::ranges("lost", Hue::Orange, ranges);
     let plot = Plot::new("Data that was lost over time").with(Panel::new("lost").with(series));
-    let title = format!("{} of what {} sent was lost between the captures", direction.lost, direction.from);
+    let title = format!("{}, of what {} sent", losses_between(direction, "the captures")?, direction.from);
     (!course.lost.is_empty())
         .then(|| Section::new(title, "Data that passed the nearer capture and not the other.", plot))
 }

@@ -34,7 +34,7 @@ pub(crate) use style::{cut, heading, wrapped};
 pub(crate) use sweep::{added_rtt, ended_early, interval, minutes, named_settings, rate_map, sweep_sentences};
 pub(crate) use table::{Align, Table};
 pub(crate) use time_account::{UseOfTime, main_use, uses_of_time};
-pub(crate) use two_captures::field;
+pub(crate) use two_captures::{field, losses_between};
 
 pub use archive::{archive, archive_check, archive_thinned, history, imported, stored, stored_document};
 pub use calculation::{calculation, table};

@@ -77,7 +77,7 @@ fn losses(direction: &FlowDirection, has_data: bool) -> String {
         return "in one of the captures alone".to_owned();
     }
     let mut all = Vec::new();
-    all.extend(losses_between(direction));
+    all.extend(losses_between(direction, "them"));
     let mut add = |count: u64, text: &str| {
         all.extend((count > 0).then(|| format!("{} {text}", counted(count, "segment"))));
     };
@@ -105,14 +105,14 @@ fn losses(direction: &FlowDirection, has_data: bool) -> String {
 }
 
 /// Returns the losses between both captures: as a share, or as counts where that is one of few segments.
-fn losses_between(direction: &FlowDirection) -> Option<String> {
+pub(crate) fn losses_between(direction: &FlowDirection, captures: &str) -> Option<String> {
     const FEW: f64 = 100.0;
     let (lost, share) = (direction.lost_segments, direction.lost);
     let all = (lost as f64 / share.get()).round();
     let text = if all < FEW {
-        format!("{lost} of {} lost between them", counted(all as u64, "segment"))
+        format!("{lost} of {} lost between {captures}", counted(all as u64, "segment"))
     } else {
-        format!("{} lost between them ({share})", counted(lost, "segment"))
+        format!("{} lost between {captures} ({share})", counted(lost, "segment"))
     };
     (lost > 0).then_some(text)
 }
@@ -271,7 +271,8 @@ mod tests {
     #[test]
     fn losses_of_few_segments_are_counts() {
         let of = |lost_segments, share| {
-            losses_between(&FlowDirection { lost_segments, lost: Ratio::new(share), ..FlowDirection::default() })
+            let direction = FlowDirection { lost_segments, lost: Ratio::new(share), ..FlowDirection::default() };
+            losses_between(&direction, "them")
         };
         assert_eq!(of(3, 0.075).unwrap(), "3 of 40 segments lost between them");
         assert_eq!(of(3, 0.01).unwrap(), "3 segments lost between them (1 %)");
