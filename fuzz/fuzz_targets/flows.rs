@@ -52,6 +52,7 @@ fn segment(bytes: &[u8]) -> Segment {
         mss: (kind & 2 != 0).then(|| half(bytes, 20)),
         window_scale: (kind & 4 != 0).then_some(bytes[22]),
         timestamps: (kind & 8 != 0).then(|| (word(bytes, 12), word(bytes, 16))),
+        cut: bytes[23] & 4 != 0,
         ..SegmentOptions::default()
     };
     Segment {

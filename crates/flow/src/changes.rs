@@ -3,6 +3,22 @@
 use fullpipe_record::{ChangedField, FlowChange, FlowEnd, FlowPair, SynReport, WindowEdit};
 use fullpipe_units::ByteCount;
 
+/// Returns the text of a field.
+type ShowField = fn(&SynReport) -> String;
+
+/// The fields of a SYN that are compared, each with its text.
+const SYN_FIELDS: [(ChangedField, ShowField); 9] = [
+    (ChangedField::Mss, |syn| optional(syn.mss.map(ByteCount::get))),
+    (ChangedField::WindowScale, |syn| optional(syn.window_scale)),
+    (ChangedField::Sack, |syn| offered(syn.sack)),
+    (ChangedField::Timestamps, |syn| offered(syn.timestamps)),
+    (ChangedField::Ecn, |syn| offered(syn.ecn)),
+    (ChangedField::Multipath, |syn| offered(syn.multipath)),
+    (ChangedField::SynWindow, |syn| syn.window.get().to_string()),
+    (ChangedField::Sequence, |syn| syn.sequence.to_string()),
+    (ChangedField::Dscp, |syn| syn.dscp.to_string()),
+];
+
 /// Compares what an end sent in the capture near it and in the other. Windows count the same in both if the SYNs of
 /// both ends have the same scales there.
 pub(crate) fn changes([near, far]: [&FlowEnd; 2], same_scales: bool) -> Vec<FlowChange> {
@@ -17,27 +33,15 @@ pub(crate) fn changes([near, far]: [&FlowEnd; 2], same_scales: bool) -> Vec<Flow
     let is_changed =
         |(sent, arrived): &(SynReport, SynReport)| *sent != SynReport { hops_left: sent.hops_left, ..*arrived };
     if let Some((sent, arrived)) = near.syn.zip(far.syn).filter(is_changed) {
-        let both = |show: fn(&SynReport) -> String| [show(&sent), show(&arrived)];
-        let options: [(ChangedField, fn(&SynReport) -> String); 5] = [
-            (ChangedField::Mss, |syn| optional(syn.mss.map(ByteCount::get))),
-            (ChangedField::WindowScale, |syn| optional(syn.window_scale)),
-            (ChangedField::Sack, |syn| offered(syn.sack)),
-            (ChangedField::Timestamps, |syn| offered(syn.timestamps)),
-            (ChangedField::Multipath, |syn| offered(syn.multipath)),
-        ];
-        for (field, show) in options {
+        let is_cut = sent.options_cut || arrived.options_cut;
+        for (field, show) in SYN_FIELDS {
+            let shown = [show(&sent), show(&arrived)];
             // What a snap length may have cut off is not known to be absent.
-            let shown = both(show);
-            let is_known = !(sent.options_cut || arrived.options_cut)
-                || shown.iter().all(|text| ![NONE, NOT_OFFERED].contains(&text.as_str()));
-            if is_known {
+            let is_absent = |text: &String| [NONE, NOT_OFFERED].contains(&text.as_str());
+            if !is_cut || field == ChangedField::Ecn || !shown.iter().any(is_absent) {
                 compare(field, shown);
             }
         }
-        compare(ChangedField::Ecn, both(|syn| offered(syn.ecn)));
-        compare(ChangedField::SynWindow, both(|syn| syn.window.get().to_string()));
-        compare(ChangedField::Sequence, both(|syn| syn.sequence.to_string()));
-        compare(ChangedField::Dscp, both(|syn| syn.dscp.to_string()));
     }
     if same_scales {
         let settled = |end: &FlowEnd| {

@@ -9,6 +9,7 @@ use crate::sizes::Sizes;
 
 /// Counts of what one end sent, in less room than a report of it takes.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Counts {
     packets: u64,
     data_packets: u64,

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use fullpipe_flow::{Explained, Finished, Flows, FlowsWithTimes, TransferEvidence, of_both, window_edit};
 use fullpipe_record::{At, CapturePoint, ChangedField, Evidence, FlowPair, FlowReport, WindowEdit};
-use fullpipe_units::{ByteCount, Span, Time};
+use fullpipe_units::{ByteCount, Ratio, Span, Time};
 use fullpipe_wire::{Segment, SegmentOptions, flags};
 use proptest::prelude::*;
 use segment::segment;
@@ -562,7 +562,7 @@ fn a_byte_that_asks_whether_a_closed_window_is_open_was_not_lost() {
     let capture = transfers[0].evidence.capture.unwrap();
     assert_eq!((capture.probes, capture.stalls.timeout_count, capture.stalls.no_data), (4, 0, Span::ZERO));
     assert_eq!(capture.stalls.closed_window, Span::from_secs(20) + RTT * 4);
-    assert_eq!(capture.idle.get(), 0.0, "the receiver allowed nothing");
+    assert_eq!(capture.idle, Ratio::ZERO, "the receiver allowed nothing");
 }
 
 #[test]

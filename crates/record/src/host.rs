@@ -41,7 +41,7 @@ pub struct KernelDefect {
     pub kernel: KernelVersion,
     /// The end at which it matters.
     pub at: At,
-    /// What it does to transfers.
+    /// The harm that it does to transfers.
     pub effect: String,
     /// The version that fixed it.
     pub fixed: KernelVersion,

@@ -65,7 +65,7 @@ pub(crate) fn get_link_request(name: &str) -> Vec<u8> {
     message(libc::RTM_GETLINK, 0, &named_link(name))
 }
 
-/// A device that its name tells.
+/// `struct ifinfomsg` with the name of a device.
 fn named_link(name: &str) -> Vec<u8> {
     let mut link = NO_DEVICE.to_vec();
     push_attribute(&mut link, libc::IFLA_IFNAME, &terminated(name));

@@ -18,6 +18,36 @@ fn a_simulated_transfer_is_a_measurement_with_its_limit_and_the_same_each_time()
     assert_eq!(first, document(&simulated()));
 }
 
+/// Slow transfers of public threads whose limit their experts or a fix confirmed, as far as a path and two hosts state
+/// them. A small window without a scale is, as a setting, one that a program fixed.
+#[test]
+fn what_public_threads_confirmed_is_named() {
+    let threads: [(&str, &[&str], &str); 8] = [
+        ("overlaid.net 2014/05/01", &["--path", "rate=1G,rtt=18ms", "-w", "8760"], "receive-window/so-rcvbuf"),
+        ("reggle 2013/01/10", &["--path", "rate=200M,rtt=8.3ms", "-w", "8500"], "receive-window/so-rcvbuf"),
+        ("tailscale#17993", &["--path", "rate=30M,rtt=300ms,loss=0.07%", "-C", "cubic", "-t", "30"], "loss/random"),
+        ("quic-go#918", &["--path", "rate=8M,rtt=240ms,loss=1%", "-t", "60"], "loss/random"),
+        (
+            "wirelessmoves p=13605",
+            &["--path", "rate=1G,rtt=20ms,policer=500Mbit/s 256KiB", "-C", "bbr", "-t", "10"],
+            "loss/policer",
+        ),
+        ("ferstar/blog#93", &["--path", "rate=50M,rtt=20ms,narrow=1400 swallowed", "-t", "5"], "mtu/black-hole"),
+        ("nim-libp2p#850", &["--path", "rate=1G,rtt=20ms", "-n", "1MB"], "congestion-window/ramp-up"),
+        (
+            "fir3net load balancer",
+            &["--path", "rate=100M,rtt=10ms,edits=window-scale=0", "-t", "5"],
+            "receive-window/window-scale-rewritten",
+        ),
+    ];
+    for (thread, flags, expected) in threads {
+        let document = document(&run(fullpipe(&["simulate", "--json"]).args(flags), 120));
+        let limit = &document["measurement"]["limit"];
+        let found = [&limit["kind"], &limit["cause"]].map(|name| name.as_str().unwrap_or_default()).join("/");
+        assert_eq!(found, expected, "{thread}");
+    }
+}
+
 #[test]
 fn the_longest_round_trip_has_its_transfer() {
     let output = run(&mut fullpipe(&["simulate", "--rtt", "1h", "-t", "30000", "--json"]), 60);

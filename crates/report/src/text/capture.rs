@@ -187,7 +187,7 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
 
 /// Returns the times in which an end sent nothing; `None` where each is below a tenth of a second.
 fn stalls(times: &StallTimes) -> Option<String> {
-    const LEAST: Span = Span::from_millis(100);
+    const MIN_SHOWN: Span = Span::from_millis(100);
     let timeouts = format!("before {} by timeout", counted(times.timeout_count, "retransmission"));
     let stalls = [
         (times.timeouts, timeouts.as_str()),
@@ -196,7 +196,7 @@ fn stalls(times: &StallTimes) -> Option<String> {
         (times.no_data, "with nothing to send"),
         (times.after_data, "after its last data"),
     ];
-    let shown = stalls.into_iter().filter(|(time, _)| *time >= LEAST);
+    let shown = stalls.into_iter().filter(|(time, _)| *time >= MIN_SHOWN);
     let texts: Vec<String> = shown.map(|(time, text)| format!("{} {text}", duration(time))).collect();
     (!texts.is_empty()).then(|| texts.join(", "))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use fullpipe_record::{At, CaptureEvidence, CaptureReport, Evidence};
 use fullpipe_trace::{Explained, PacketFile, Reading, Wanted, read_flows};
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_units::{ByteCount, Ratio, Span};
 
 fn read(name: &str) -> CaptureReport {
     read_all(name).report
@@ -44,7 +44,7 @@ fn a_window_of_zero_is_closed_at_any_scale_and_its_probes_are_no_data() {
     let [sender, receiver] = [flow.sender(), 1 - flow.sender()].map(|end| &flow.ends[end]);
     assert_eq!((receiver.window.unwrap().zero, capture.probes, sender.retransmitted_packets), (7, 6, 0));
     assert_eq!(capture.stalls.closed_window, report.duration - Span::from_micros(30));
-    assert_eq!((capture.stalls.after_data, capture.idle.get()), (Span::ZERO, 0.0));
+    assert_eq!((capture.stalls.after_data, capture.idle), (Span::ZERO, Ratio::ZERO));
     assert!(evidence.sender_samples.iter().skip(1).all(|sample| sample.tcp.snd_wnd == Some(ByteCount::ZERO)));
 }
 
