@@ -80,12 +80,13 @@ impl End {
     }
 
     /// Returns true for a segment that asks whether the other end is still there with the last byte of what was
-    /// acknowledged (RFC 9293, 3.8.4): it says nothing of a loss. A segment that has no other byte is sent again.
+    /// acknowledged (RFC 9293, 3.8.4): it says nothing of a loss. A segment that has no other byte is sent again, unless
+    /// that byte is the first of a capture from the middle on.
     #[inline]
     pub(crate) fn keeps_alive(&self, packet: &Packet) -> bool {
         packet.payload == 1
             && packet.flags & (flags::SYN | flags::FIN | flags::RST) == 0
-            && self.newest_bytes > 1
+            && (self.newest_bytes > 1 || self.syns() == 0 && self.counts.unique_bytes() == 1)
             && self.next() == Some(packet.next())
             && self.acknowledged >= self.next
     }

@@ -641,6 +641,12 @@ fn a_byte_that_keeps_a_connection_alive_was_not_lost() {
     capture.handshake(RTT).sent(true, byte).ack(0).sent(false, Segment { acknowledgement: 1_001, ..ack(0) });
     let flow = capture.wait(Span::from_millis(300)).sent(true, byte).only();
     assert_eq!(flow.ends[0].retransmitted_packets, 1, "its acknowledgement was lost behind the capture");
+
+    let mut capture = Capture::new();
+    for _ in 0..3 {
+        capture.wait(Span::from_secs(30)).sent(true, last_byte).wait(RTT).ack(1);
+    }
+    assert_eq!(capture.only().ends[0].retransmitted_packets, 0, "the capture begins in the silence");
 }
 
 #[test]

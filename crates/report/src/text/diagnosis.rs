@@ -325,6 +325,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_defect_of_a_kernel_is_stated_with_its_end_and_the_version_that_has_the_fix() {
+        let version = fullpipe_record::KernelVersion::new;
+        let (effect, source) = ("receive buffers grow too slowly".to_owned(), "65c5287892e9".to_owned());
+        let known = KernelDefect { kernel: version(6, 17), at: At::Receiver, effect, fixed: version(6, 18), source };
+        let text = defect(&known);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let expected = "Known defect of Linux 6.17.0 for receivers: receive buffers grow too slowly. Linux 6.18.0 has";
+        assert!(text.starts_with(expected) && text.contains("(65c5287892e9)"), "{text}");
+    }
+
+    #[test]
     fn names_are_those_of_the_json() {
         assert_eq!(
             (name(fullpipe_record::Cause::SoRcvbuf), name(fullpipe_record::Scope::Socket)),
