@@ -11,7 +11,8 @@
 //!   nothing moves, and are opened and sealed in the buffers of the caller.
 //! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
 //! * In: the addresses of a host. Out: a connection to the first that answers ([`connect_to_first`]).
-//! * In: the bytes that clients leave in queues of the kernel. Out: who must end ([`QueueBudget`]).
+//! * In: snapshots of connections ([`QueueSample`]). Out: the bytes that wait in the kernel for clients which do not
+//!   take them ([`QueueWatch`]), and who must end for that ([`QueueBudget`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant, and whose quota each uses.
 //! * In: clients that have not yet proved themselves. Out: their places, and who loses one ([`PendingClients`]).
 //! * In: connections to one port. Out: those that another server of the process answers ([`PinnedHandover`]).
@@ -50,7 +51,9 @@ pub use peers::{Peer, PeerTls};
 pub use pending::{PendingClients, PendingPlace};
 pub use pinned::PinnedTls;
 pub use places::{ClientPlace, ClientPlaces, NoPlace};
-pub use queue_budget::{QueueBudget, QueueExcess, QueueLimits, QueueShare};
+pub use queue_budget::{
+    QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueLimits, QueueSample, QueueShare, QueueWatch, StalledBytes,
+};
 pub use record_stream::RecordStream;
 pub use records::{MAX_RECORD, RecordError, Records};
 pub use refusals::{RefusalCounts, RefusedConnections};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fullpipe_control::{
-    Network, PendingClients, PendingPlace, QueueBudget, QueueShare, client_networks, client_prefix,
+    Network, PendingClients, PendingPlace, QueueBudget, QueueShare, StalledBytes, client_networks, client_prefix,
 };
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_record::Request;
@@ -149,7 +149,7 @@ pub(super) struct Activity {
     /// Time for which it has made hardly any progress.
     pub(super) idle: Span,
     /// Bytes in the queues of streams that make no progress.
-    pub(super) stalled: ByteCount,
+    pub(super) stalled: StalledBytes,
 }
 
 /// Idle time after which a load may be evicted.
@@ -264,7 +264,7 @@ impl Admission {
             client_prefix: permit.client_prefix,
             streams,
             activity: Activity::default(),
-            queues: self.queues.join(address),
+            queues: self.queues.join(Some(address)),
             evicted: false,
         };
         self.state.borrow_mut().loads.insert(permit.number, load);
@@ -668,7 +668,7 @@ mod tests {
     fn a_load_ends_whose_client_leaves_too_much_in_the_kernel() {
         let limits = fullpipe_control::QueueLimits { client: ByteCount::from_mib(64), total: ByteCount::from_mib(96) };
         let admission = Admission { queues: QueueBudget::new(limits), ..admission(|_| {}) };
-        let leaves = |mib| Activity { stalled: ByteCount::from_mib(mib), ..at(0) };
+        let leaves = |mib| Activity { stalled: StalledBytes::from_lasting(ByteCount::from_mib(mib)), ..at(0) };
         let loads = [HERE, HERE, THERE].map(|from| admission.admit_load(ip(from), &streams(128)).unwrap());
         assert!(admission.record_activity(&loads[0], leaves(40)).is_ok());
         let refusal = admission.record_activity(&loads[1], leaves(41)).unwrap_err();
