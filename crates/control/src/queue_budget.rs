@@ -155,18 +155,20 @@ impl QueueLimits {
         Self { client: MAX_OF_CLIENT.min(ByteCount::new(total.get() / 2)), total }
     }
 
-    /// Returns the limit that `users` exceed, if the one at `client` must end for it, which has `own` bytes.
-    fn excess(&self, users: &Users, client: Option<IpAddr>, own: StalledBytes) -> Option<QueueExcess> {
-        let is_largest = |bytes: fn(&User) -> ByteCount, own| users.of_each.values().all(|user| bytes(user) <= own);
-        if users.all.blocked > self.total && is_largest(|user| user.bytes.blocked, own.blocked) {
+    /// Returns the limit for which the user of `share`, who has `own` bytes, must end.
+    fn excess(&self, users: &Users, share: &QueueShare, own: StalledBytes) -> Option<QueueExcess> {
+        let all = [users.all.blocked, self.total];
+        if users.must_end(all, (own.blocked, share.number), |user| user.bytes.blocked) {
             return Some(QueueExcess { own: own.blocked, whose: "all clients", limit: self.total });
         }
-        networks_of(client).find_map(|(network, share)| {
-            let limit = self.client * u64::from(share);
-            let is_within = |user: &&User| user.client.is_some_and(|client| network.contains(client));
-            let mut others = users.of_each.values().filter(is_within);
-            let exceeds = users.lasting_of(network) > limit && others.all(|user| user.bytes.lasting <= own.lasting);
-            exceeds.then_some(QueueExcess { own: own.lasting, whose: "a client", limit })
+        networks_of(share.client).find_map(|(network, times)| {
+            let limit = self.client * u64::from(times);
+            let own = (own.lasting, share.number);
+            let must_end = users.must_end([users.lasting_of(network), limit], own, |user| {
+                let is_within = user.client.is_some_and(|client| network.contains(client));
+                if is_within { user.bytes.lasting } else { ByteCount::ZERO }
+            });
+            must_end.then_some(QueueExcess { own: own.0, whose: "a client", limit })
         })
     }
 
@@ -218,6 +220,20 @@ impl Users {
                 _ => self.lasting.insert(network, lasting),
             };
         }
+    }
+
+    /// Returns true if `all` bytes exceed the `limit` even once those of users have gone who have more than `own` user,
+    /// or as many and came later.
+    fn must_end(
+        &self,
+        [all, limit]: [ByteCount; 2],
+        own: (ByteCount, u64),
+        bytes_of: impl Fn(&User) -> ByteCount,
+    ) -> bool {
+        let others = || self.of_each.iter().map(|(number, user)| (bytes_of(user), *number));
+        all > limit
+            && own.0 > ByteCount::ZERO
+            && all.saturating_sub(others().filter(|other| *other > own).map(|(bytes, _)| bytes).sum()) > limit
     }
 
     fn lasting_of(&self, network: Network) -> ByteCount {
@@ -272,14 +288,14 @@ impl QueueShare {
     /// Records how many bytes this user's connections keep in queues that do not move.
     ///
     /// # Errors
-    /// Fails if the user must end and drop its connections: a limit is exceeded, and no other user within it has more.
+    /// Fails if the user must end and drop its connections: a limit is exceeded, even without the users that have more.
     pub fn record(&self, bytes: StalledBytes) -> Result<(), QueueExcess> {
         let mut users = self.budget.lock();
         users.set(self.number, self.client, bytes);
         if bytes == StalledBytes::default() {
             return Ok(());
         }
-        let Some(excess) = self.budget.limits.excess(&users, self.client, bytes) else { return Ok(()) };
+        let Some(excess) = self.budget.limits.excess(&users, self, bytes) else { return Ok(()) };
         // It gives them back, so that no other need end for the same bytes.
         users.set(self.number, self.client, StalledBytes::default());
         Err(excess)
@@ -348,6 +364,20 @@ mod tests {
         assert_eq!(ended, 7, "those that exceed the limit, and no more");
     }
 
+    /// One of them ended in each round.
+    #[test]
+    fn all_that_must_end_do_so_in_one_round_whatever_their_order() {
+        let budget = budget(64, 1_000);
+        let mut shares: Vec<_> = (1..=20).rev().map(|mib| (mib, join(&budget, "192.0.2.1"))).collect();
+        let ended = |shares: &[(u64, QueueShare)]| {
+            shares.iter().filter(|(mib, share)| share.record(stalled(*mib)).is_err()).count()
+        };
+        assert_eq!(ended(&shares), 0, "those before have more");
+        shares.reverse();
+        assert_eq!(ended(&shares), 10, "the others have 55 MiB");
+        assert_eq!(budget.lock().all, stalled(55));
+    }
+
     #[test]
     fn many_networks_of_one_site_are_held_to_the_limit_of_the_site() {
         let budget = budget(10, 1_000);
@@ -371,7 +401,7 @@ mod tests {
         let blocked = |mib| StalledBytes { lasting: MIB * 0, blocked: MIB * mib };
         let [fast, slow] = ["192.0.2.1", "192.0.2.2"].map(|at| join(&budget, at));
         assert_eq!(fast.record(blocked(190)), Ok(()), "a program may pause");
-        assert_eq!(slow.record(blocked(100)), Ok(()), "another one has more");
+        assert_eq!(slow.record(blocked(100)), Ok(()), "it is enough that another one ends");
         let why = fast.record(blocked(190)).unwrap_err().to_string();
         assert!(why.contains("190 MiB") && why.contains("all clients"), "{why}");
         assert_eq!(slow.record(blocked(100)), Ok(()));
