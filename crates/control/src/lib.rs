@@ -37,7 +37,7 @@ mod raw_key;
 mod record_stream;
 mod records;
 #[cfg(test)]
-mod records_with_rustls;
+mod records_with_rustls_tests;
 mod refusals;
 mod unix_seconds;
 
@@ -50,7 +50,7 @@ pub use network::{Network, NetworkError, canonical, client_networks, client_pref
 pub use peers::{Peer, PeerTls};
 pub use pending::{PendingClients, PendingPlace};
 pub use pinned::PinnedTls;
-pub use places::{ClientPlace, ClientPlaces, NoPlace};
+pub use places::{ClientPlace, ClientPlaces, NoPlace, available_quota};
 pub use queue_budget::{
     QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueLimits, QueueSample, QueueShare, QueueWatch, StalledBytes,
 };

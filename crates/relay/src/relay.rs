@@ -159,7 +159,7 @@ impl Relay {
     fn new(options: &RelayOptions, workers: &Workers, events: UnboundedSender<RelayEvent>) -> Result<Self, RelayError> {
         let tls = |plain: bool| (!plain).then(PeerTls::new).transpose();
         let of_clients = |onward| {
-            let places = ClientPlaces::new(u32::MAX, options.max_connections_per_address);
+            let places = ClientPlaces::with_waiting(options.max_connections, options.max_connections_per_address);
             // There are as many as connections.
             Part::OfClients(Rc::new(onward), places, PendingClients::new(usize::MAX, 0))
         };

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fullpipe_control::{
-    Network, PendingClients, PendingPlace, QueueBudget, QueueShare, StalledBytes, client_networks, client_prefix,
+    Network, PendingClients, PendingPlace, QueueBudget, QueueShare, StalledBytes, available_quota, client_networks,
+    client_prefix,
 };
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_record::Request;
@@ -239,7 +240,7 @@ impl Admission {
         let usage = Usage { tests: 1, ..Usage::default() };
         let (all, own) = self.usage_with(address, usage);
         let (total, each) = (&self.limits.total, &self.limits.address);
-        let is_full = all.tests > available(total.tests, own.tests, all.tests == 1)
+        let is_full = all.tests > available_quota(total.tests, own.tests, all.tests == 1)
             || self.exceeds_site(address, each.tests, own.tests, |usage| usage.tests + 1);
         if is_full || own.tests > each.tests || self.lacks_descriptors(all) {
             return Err(Rejection::QuotaExceeded);
@@ -379,7 +380,7 @@ impl Admission {
             let why = format!("{} asked for; its network uses too many already", counted(streams, "stream"));
             return refuse(ErrorNumber::BUSY, why);
         }
-        if all.streams > available(total, own.streams, all.streams == streams) || self.lacks_descriptors(all) {
+        if all.streams > available_quota(total, own.streams, all.streams == streams) || self.lacks_descriptors(all) {
             let used = all.streams - streams;
             let why = format!("{} asked for; all tests together use {used} of {total}", counted(streams, "stream"));
             return refuse(ErrorNumber::BUSY, why);
@@ -393,7 +394,7 @@ impl Admission {
         let state = self.state.borrow();
         sites(address).any(|(site, share)| {
             let quota = each.saturating_mul(share);
-            state.sites.get(&site).is_some_and(|usage| used(usage) > available(quota, own, false))
+            state.sites.get(&site).is_some_and(|usage| used(usage) > available_quota(quota, own, false))
         })
     }
 
@@ -467,13 +468,6 @@ impl State {
 /// has.
 fn sites(address: IpAddr) -> impl Iterator<Item = (Network, u32)> {
     client_networks(address).skip(1)
-}
-
-/// Returns the part of the quota `total` that is available to an address which would use `own` of it. An eighth is a
-/// reserve, of which no address takes more than a sixteenth, unless nobody uses anything yet (`is_unused`).
-const fn available(total: u32, own: u32, is_unused: bool) -> u32 {
-    let reserve = total / 8;
-    if is_unused || own <= 1 || own <= reserve / 16 { total } else { total - reserve }
 }
 
 impl Usage {
