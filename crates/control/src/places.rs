@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::network::client_prefix;
 
+/// Places that any address may take of the reserve: the next client may come before the last one has gone.
+const FEW: u32 = 2;
+
 /// Places that clients take.
 #[derive(Debug)]
 pub struct ClientPlaces {
@@ -56,6 +59,14 @@ impl ClientPlaces {
     /// # Errors
     /// Fails if there is none.
     pub fn take(self: &Arc<Self>, address: IpAddr) -> Result<ClientPlace, NoPlace> {
+        self.take_besides(address, 0)
+    }
+
+    /// Does the same where clients with so many places give way to others, and so leave all a reserve.
+    ///
+    /// # Errors
+    /// Fails if there is none.
+    pub fn take_besides(self: &Arc<Self>, address: IpAddr, yielding: usize) -> Result<ClientPlace, NoPlace> {
         let mut taken = self.lock();
         let all = taken.values().sum::<u32>();
         if all >= self.max && !self.waits {
@@ -63,8 +74,9 @@ impl ClientPlaces {
         }
         let prefix = client_prefix(address.to_canonical());
         let of_one = taken.get(&prefix).copied().unwrap_or_default();
-        let available = available_quota(self.max, of_one + 1, self.max_each >= self.max);
-        if of_one >= self.max_each || available < self.max && all >= available {
+        let available = available_quota(self.max, of_one + 1, of_one < FEW || self.max_each >= self.max);
+        let kept = all.saturating_sub(u32::try_from(yielding).unwrap_or(u32::MAX));
+        if of_one >= self.max_each || available < self.max && kept >= available {
             return Err(NoPlace::ForAddress);
         }
         taken.insert(prefix, of_one + 1);
@@ -124,14 +136,16 @@ mod tests {
     /// Five addresses took all places of a relay, of which one might have a quarter.
     #[test]
     fn a_few_addresses_leave_places_to_others() {
-        for max in [64, 400, 4096] {
+        for max in [160, 400, 4096] {
             for places in [ClientPlaces::new(max, max / 4), ClientPlaces::with_waiting(max, max / 4)] {
                 let address = |network, last| IpAddr::from([192, 0, network, last]);
                 let take = |at| std::iter::from_fn(move || Some(at));
                 let taken: Vec<_> =
                     (1..=9).flat_map(|last| take(address(2, last)).map_while(|at| places.take(at).ok())).collect();
                 let reserve = max / 8;
-                assert!((max - reserve..max - reserve / 3).contains(&(taken.len() as u32)), "{max}: {}", taken.len());
+                assert!((max - reserve..max - reserve / 4).contains(&(taken.len() as u32)), "{max}: {}", taken.len());
+                // Those whose clients are silent are no reason to refuse anybody.
+                assert!(places.take(address(2, 9)).is_err() && places.take_besides(address(2, 9), 99).is_ok());
                 let newcomers: Vec<_> = (0..reserve / 4).map(|last| places.take(address(3, last as u8))).collect();
                 assert!(newcomers.iter().all(Result::is_ok), "{max}");
             }

@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn what_is_only_blocked_counts_once_all_have_too_much() {
         let budget = budget(64, 196);
-        let blocked = |mib| StalledBytes { lasting: MIB * 0, blocked: MIB * mib };
+        let blocked = |mib| StalledBytes { lasting: ByteCount::ZERO, blocked: MIB * mib };
         let [fast, slow] = ["192.0.2.1", "192.0.2.2"].map(|at| join(&budget, at));
         assert_eq!(fast.record(blocked(190)), Ok(()), "a program may pause");
         assert_eq!(slow.record(blocked(100)), Ok(()), "it is enough that another one ends");

@@ -6,6 +6,9 @@ use tokio::sync::OwnedSemaphorePermit;
 /// Callers of a far relay at once that have not yet proved who they are, or wait for room.
 pub(crate) const MAX_PENDING: usize = 1024;
 
+/// Reason for which a client that has a place loses it.
+pub(crate) const DISPLACED: &str = "it had sent nothing when another client needed its place";
+
 /// Shares of the limits that a client uses, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Quotas {

@@ -24,7 +24,7 @@ use crate::leg::Leg;
 use crate::near::{Pool, Ready};
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
 use crate::pipes::{MAX_PIPES, Pipes};
-use crate::quotas::{MAX_PENDING, Quotas};
+use crate::quotas::{DISPLACED, MAX_PENDING, Quotas};
 use crate::rules::Target;
 use crate::sockets::{CONNECT_DEADLINE, listen, prepare, raise_descriptors, reach, unless_reset};
 use crate::worker::{Inbox, Joint, Pair, Worker};
@@ -213,14 +213,17 @@ impl Relay {
         let relay = Rc::clone(self);
         match &self.part {
             Part::OfClients(onward, places, silent) => {
-                let Ok(place) = places.take(client.ip()) else {
+                let Ok(place) = places.take_besides(client.ip(), silent.places_taken()) else {
                     return self.reject(client, "its address has as many connections as one may have");
                 };
                 let (permit, silent) = self.permit_of_client(client, silent).await;
                 let (onward, mut quotas) = (Rc::clone(onward), Quotas::new(permit, Some(place), silent));
                 self.begin(client, async move {
-                    let sides = quotas.unless_displaced(relay.join(&onward, stream)).await.transpose()?;
-                    Ok(sides.map(|sides| (sides, quotas)))
+                    let Some(sides) = quotas.unless_displaced(relay.join(&onward, stream)).await else {
+                        relay.reject(client, DISPLACED);
+                        return Ok(None);
+                    };
+                    Ok(Some((sides?, quotas)))
                 });
             }
             Part::OfNearRelays(far, pending) => {

@@ -27,7 +27,7 @@ use crate::message::Status;
 use crate::options::RelayEvent;
 use crate::packer::Packer;
 use crate::pipes::Pipes;
-use crate::quotas::Quotas;
+use crate::quotas::{DISPLACED, Quotas};
 use crate::sockets::{CONNECT_DEADLINE, unpace};
 
 /// Two sides that are to be joined.
@@ -554,7 +554,7 @@ impl Worker {
             if let Some(joined) = &mut self.joined[slot]
                 && joined.quotas.is_displaced()
             {
-                let why = "it had sent nothing when another client needed its place".to_owned();
+                let why = DISPLACED.to_owned();
                 let refused = RefusedConnections { client: joined.who.ip(), why, connections: 1 };
                 let _ = self.events.send(RelayEvent::Rejected(refused));
                 self.remove(slot);

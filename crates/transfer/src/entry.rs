@@ -81,7 +81,7 @@ impl Identity {
 }
 
 impl Entry {
-    pub(crate) fn put(&self, into: &mut Vec<u8>) {
+    pub(crate) fn put_entry(&self, into: &mut Vec<u8>) {
         put_counted(into, self.path.as_bytes());
         match &self.kind {
             EntryKind::Folder { mode, modified } => {
@@ -107,7 +107,7 @@ impl Entry {
         self.attributes.put(into);
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, EntryError> {
+    pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<Self, EntryError> {
         let path = EntryPath::new(reader.counted()?)?;
         let kind = match reader.u8()? {
             0 => {
