@@ -1,11 +1,9 @@
 //! Both directions of a transfer, as frames: four bytes with the length of what follows, one with the kind, the rest by
 //! kind. Numbers are little-endian.
 
-use fullpipe_units::printable_bytes;
 use thiserror::Error;
 
-use crate::bytes::{Reader, Short, put_counted};
-use crate::entry::EntryError;
+use crate::bytes::{Field, Reader, Wrong, kinds, structure};
 use crate::{BLOCK, CHUNK, Chunks, Digest, Entry, EntryPath};
 
 /// Version of the messages. Ends of different versions do not understand each other.
@@ -28,9 +26,6 @@ pub const DATA_HEADER: usize = CHECKED + CHECK;
 
 /// Bytes of a frame at most, without its length.
 pub const MAX_FRAME: usize = DATA_HEADER - 4 + CHUNK;
-
-/// Bytes of a sentence at most.
-const MAX_SENTENCE: usize = 2048;
 
 /// A request of the near end, which its user started, to the far one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,7 +251,7 @@ pub struct MessageError {
 
 /// Kinds of messages that are not only read by kind.
 const HELLO: u8 = 0;
-const DATA: u8 = 16;
+pub(crate) const DATA: u8 = 16;
 
 /// Flags of a block.
 const REPORTS: u8 = 1;
@@ -293,7 +288,7 @@ impl DataHeader {
     }
 
     /// Reads what follows the kind, to its end.
-    fn read_block<'b>(reader: &mut Reader<'b>) -> Result<(Self, &'b [u8]), Wrong> {
+    pub(crate) fn read_block<'b>(reader: &mut Reader<'b>) -> Result<(Self, &'b [u8]), Wrong> {
         let header = Self::read(reader)?;
         let check: [u8; CHECK] = reader.array()?;
         let content = reader.take(reader.0.len())?;
@@ -363,83 +358,6 @@ impl<'b> Message<'b> {
         }
         Err(MessageError { kind, why: "it has bytes too many".to_owned() })
     }
-}
-
-#[derive(Debug, Error)]
-enum Wrong {
-    #[error("it ends too early")]
-    Short,
-    #[error(transparent)]
-    Entry(#[from] EntryError),
-    #[error(transparent)]
-    Path(#[from] crate::PathError),
-    #[error("{0} stands for nothing")]
-    Number(u8),
-    #[error("nothing has this kind")]
-    Kind,
-    #[error("a block of a chunk has more than 64 KiB")]
-    Length,
-    #[error("its head is damaged")]
-    Damaged,
-}
-
-impl From<Short> for Wrong {
-    fn from(_: Short) -> Self {
-        Self::Short
-    }
-}
-
-/// A value as it crosses.
-trait Field<'b>: Sized {
-    fn put(&self, into: &mut Vec<u8>);
-
-    /// Fails if the bytes are too few, or stand for no such value.
-    fn read(reader: &mut Reader<'b>) -> Result<Self, Wrong>;
-}
-
-/// Implements [`Field`] for a structure: its fields, in the order in which they cross.
-macro_rules! structure {
-    ($type:ident { $($field:ident),* }) => {
-        impl Field<'_> for $type {
-            fn put(&self, into: &mut Vec<u8>) {
-                $(self.$field.put(into);)*
-            }
-
-            fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-                Ok(Self { $($field: Field::read(reader)?),* })
-            }
-        }
-    };
-}
-
-/// Implements [`Field`] for kinds: the byte of each, which comes first, and its fields in their order. Blocks of files
-/// are written and read as they are.
-macro_rules! kinds {
-    (
-        $type:ident, $unknown:expr $(, blocks $blocks:ident)?;
-        $($kind:literal $variant:ident { $($field:tt $name:ident),* })*
-    ) => {
-        fn put(&self, into: &mut Vec<u8>) {
-            match self {
-                $(Self::$variant { $($field: $name),* } => {
-                    into.push($kind);
-                    $($name.put(into);)*
-                })*
-                $(Self::$blocks { header, content } => {
-                    into.extend(&header.frame(content.len())[4..]);
-                    into.extend(*content);
-                })?
-            }
-        }
-
-        fn read(reader: &mut Reader<'b>) -> Result<Self, Wrong> {
-            match reader.u8()? {
-                $($kind => Ok(Self::$variant { $($field: Field::read(reader)?),* }),)*
-                $(DATA => DataHeader::read_block(reader).map(|(header, content)| Self::$blocks { header, content }),)?
-                other => Err($unknown(other)),
-            }
-        }
-    };
 }
 
 structure!(Hello {
@@ -521,114 +439,10 @@ impl Hello {
     }
 }
 
-macro_rules! numbers {
-    ($($type:ident)*) => {
-        $(impl Field<'_> for $type {
-            fn put(&self, into: &mut Vec<u8>) {
-                into.extend(self.to_le_bytes());
-            }
-
-            fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-                Ok(Self::from_le_bytes(reader.array()?))
-            }
-        })*
-    };
-}
-
-numbers!(u8 u16 u32 u64);
-
-impl Field<'_> for bool {
-    fn put(&self, into: &mut Vec<u8>) {
-        into.push((*self).into());
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        match reader.u8()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            other => Err(Wrong::Number(other)),
-        }
-    }
-}
-
-impl Field<'_> for (u16, u16) {
-    fn put(&self, into: &mut Vec<u8>) {
-        self.0.put(into);
-        self.1.put(into);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        Ok((reader.u16()?, reader.u16()?))
-    }
-}
-
-impl Field<'_> for Digest {
-    fn put(&self, into: &mut Vec<u8>) {
-        into.extend(self);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        Ok(reader.array()?)
-    }
-}
-
-impl Field<'_> for Vec<u8> {
-    fn put(&self, into: &mut Vec<u8>) {
-        put_counted(into, self);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        Ok(reader.counted()?.to_vec())
-    }
-}
-
-impl Field<'_> for Vec<Vec<u8>> {
-    fn put(&self, into: &mut Vec<u8>) {
-        into.extend((self.len().min(u16::MAX.into()) as u16).to_le_bytes());
-        self.iter().take(u16::MAX.into()).for_each(|item| item.put(into));
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        let count = reader.u16()?;
-        (0..count).map(|_| Field::read(reader)).collect()
-    }
-}
-
-/// A sentence that a user will see, with its control characters escaped.
-impl Field<'_> for String {
-    fn put(&self, into: &mut Vec<u8>) {
-        put_counted(into, &self.as_bytes()[..self.floor_char_boundary(MAX_SENTENCE)]);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        let bytes = reader.counted()?;
-        Ok(printable_bytes(&bytes[..bytes.len().min(MAX_SENTENCE)]))
-    }
-}
-
-impl Field<'_> for EntryPath {
-    fn put(&self, into: &mut Vec<u8>) {
-        put_counted(into, self.as_bytes());
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        Ok(Self::new(reader.counted()?)?)
-    }
-}
-
-impl Field<'_> for Entry {
-    fn put(&self, into: &mut Vec<u8>) {
-        self.put_entry(into);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        Ok(Self::read_entry(reader)?)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::MAX_SENTENCE;
     use crate::{Attributes, EntryKind, Identity, ModificationTime};
     use fullpipe_units::ByteCount;
     use proptest::prelude::*;
