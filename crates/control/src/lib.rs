@@ -46,7 +46,7 @@ pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use handover::{HandedConnections, PinnedHandover, begins_pinned_tls};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{Authenticator, Login, LoginAttempt, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
-pub use network::{Network, NetworkError, canonical, client_networks, client_prefix};
+pub use network::{Network, NetworkError, canonical, client_networks, client_prefix, is_admitted};
 pub use peers::{Peer, PeerTls};
 pub use pending::{PendingClients, PendingPlace};
 pub use pinned::PinnedTls;

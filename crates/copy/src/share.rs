@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use fullpipe_control::{
     ClientPlace, ClientPlaces, Control, HandedConnections, ListenError, Network, NoPlace, PendingClients, PendingPlace,
     PinnedHandover, PinnedTls, QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueSample, QueueShare, QueueWatch,
-    RefusalCounts, RefusedConnections, StalledBytes, canonical, listen_tcp, most_descriptors,
+    RefusalCounts, RefusedConnections, StalledBytes, canonical, is_admitted, listen_tcp, most_descriptors,
 };
 use fullpipe_iperf::Key;
 use fullpipe_sys::tcp_info;
@@ -314,9 +314,7 @@ impl Shared {
 
     /// Returns true if clients at this address are served.
     fn serves(&self, address: IpAddr) -> bool {
-        let holds = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
-        let options = &self.options;
-        !holds(&options.deny) && (options.allow.is_empty() || holds(&options.allow))
+        is_admitted(address, &self.options.allow, &self.options.deny)
     }
 
     /// Begins the copy of a client that has proved that it has the key, or says why not.

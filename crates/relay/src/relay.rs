@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{
     ClientPlaces, Network, PeerTls, PendingClients, PendingPlace, RefusalCounts, RefusedConnections, canonical,
+    is_admitted,
 };
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
@@ -27,7 +28,7 @@ use crate::pipes::{MAX_PIPES, Pipes};
 use crate::quotas::{DISPLACED, MAX_PENDING, Quotas};
 use crate::rules::Target;
 use crate::sockets::{CONNECT_DEADLINE, listen, prepare, raise_descriptors, reach, unless_reset};
-use crate::worker::{Inbox, Joint, Pair, Worker};
+use crate::worker::{Inbox, Joint, Pair, Sides, Worker};
 
 /// Time between two checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -207,7 +208,7 @@ impl Relay {
         if prepare(&stream).is_err() {
             return;
         }
-        if !self.allow.is_empty() && !self.allow.iter().any(|network| network.contains(client.ip())) {
+        if !is_admitted(client.ip(), &self.allow, &[]) {
             return self.reject(client, "its address is not allowed to connect");
         }
         let relay = Rc::clone(self);
@@ -217,7 +218,7 @@ impl Relay {
                     return self.reject(client, "its address has as many connections as one may have");
                 };
                 let (permit, silent) = self.permit_of_client(client, silent).await;
-                let (onward, mut quotas) = (Rc::clone(onward), Quotas::new(permit, Some(place), silent));
+                let (onward, mut quotas) = (Rc::clone(onward), Quotas { _permit: permit, _place: Some(place), silent });
                 self.begin(client, async move {
                     let Some(sides) = quotas.unless_displaced(relay.join(&onward, stream)).await else {
                         relay.reject(client, DISPLACED);
@@ -313,7 +314,7 @@ impl Relay {
             return Ok(None);
         };
         place.prove()?;
-        let quotas = Quotas::new(Some(self.permit().await?), None, None);
+        let quotas = Quotas { _permit: Some(self.permit().await?), ..Quotas::default() };
         drop(place);
         let Some((peer, request, target)) = far.serve(peer).await? else { return Ok(None) };
         let (near, tls) = peer.control.into_records()?;
@@ -334,8 +335,7 @@ impl Relay {
 
     /// Gives a connection to the worker with the fewest.
     fn hand_over(&self, sides: Sides, who: SocketAddr, quotas: Quotas) {
-        let Sides { client, target, whither, joint } = sides;
-        let pair = Pair { client, target, who, whither, joint, quotas };
+        let pair = Pair { sides, who, quotas };
         if let Some(inbox) = self.inboxes.iter().min_by_key(|inbox| inbox.load()) {
             inbox.put(pair);
         }
@@ -344,14 +344,6 @@ impl Relay {
 
 fn plain(stream: TcpStream) -> io::Result<Leg> {
     stream.into_std().map(|stream| Leg::new(stream, None))
-}
-
-/// Both sides of a connection.
-struct Sides {
-    client: Leg,
-    target: Leg,
-    whither: String,
-    joint: Joint,
 }
 
 /// The threads that move data.

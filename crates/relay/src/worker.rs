@@ -33,12 +33,18 @@ use crate::sockets::{CONNECT_DEADLINE, unpace};
 /// Two sides that are to be joined.
 #[derive(Debug)]
 pub(crate) struct Pair {
+    pub(crate) sides: Sides,
+    pub(crate) who: SocketAddr,
+    pub(crate) quotas: Quotas,
+}
+
+/// Both sides of a connection.
+#[derive(Debug)]
+pub(crate) struct Sides {
     pub(crate) client: Leg,
     pub(crate) target: Leg,
-    pub(crate) who: SocketAddr,
     pub(crate) whither: String,
     pub(crate) joint: Joint,
-    pub(crate) quotas: Quotas,
 }
 
 /// The part that a relay plays for a connection.
@@ -312,7 +318,8 @@ impl Worker {
             self.joined.push(None);
             self.joined.len() - 1
         });
-        let legs = [pair.client, pair.target];
+        let Pair { sides: Sides { client, target, whither, joint }, who, quotas } = pair;
+        let legs = [client, target];
         if self.count() <= FEW {
             for leg in &legs {
                 unpace(&leg.socket);
@@ -320,18 +327,17 @@ impl Worker {
         }
         let mut joined = Joined {
             legs,
-            directions: pair.joint.directions(),
+            directions: joint.directions(),
             ending: Ending::new(),
             is_queued: false,
             resets: None,
-            who: pair.who,
-            whither: pair.whither,
+            who,
+            whither,
             began: Instant::now(),
             followed: None,
-            quotas: pair.quotas,
+            quotas,
             // A near relay has many clients, and counts them itself.
-            share: QueueBudget::of_this_process()
-                .join(Some(pair.who.ip()).filter(|_| !matches!(pair.joint, Joint::Far { .. }))),
+            share: QueueBudget::of_this_process().join(Some(who.ip()).filter(|_| !matches!(joint, Joint::Far { .. }))),
         };
         let flags = EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let watched = joined.legs.iter().zip(0..).all(|(leg, side)| {
@@ -708,7 +714,8 @@ mod tests {
 
     fn pair([client, target]: [Leg; 2], joint: Joint) -> Pair {
         let who = client.socket.peer_addr().unwrap();
-        Pair { client, target, who, whither: "host:22".to_owned(), joint, quotas: Quotas::new(None, None, None) }
+        let sides = Sides { client, target, whither: "host:22".to_owned(), joint };
+        Pair { sides, who, quotas: Quotas::default() }
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl Field<'_> for Digest {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        Ok(reader.array()?)
+        reader.array()
     }
 }
 

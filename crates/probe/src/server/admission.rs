@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use fullpipe_control::{
     Network, PendingClients, PendingPlace, QueueBudget, QueueShare, StalledBytes, available_quota, client_networks,
-    client_prefix,
+    client_prefix, is_admitted,
 };
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_record::Request;
@@ -179,8 +179,7 @@ impl Admission {
 
     /// Returns true if `address` may connect.
     pub(super) fn is_allowed(&self, address: IpAddr) -> bool {
-        let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
-        !is_in(&self.limits.deny) && (self.limits.allow.is_empty() || is_in(&self.limits.allow))
+        is_admitted(address, &self.limits.allow, &self.limits.deny)
     }
 
     /// Admits a connection that is not classified yet. At most a quarter of all connections may be pending, which
