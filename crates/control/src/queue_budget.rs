@@ -35,7 +35,7 @@ const MIN_PART: u64 = 16;
 /// no room: no loss and no path explains that.
 const BLOCKED_AFTER: Span = Span::from_millis(500);
 
-/// Time between two looks at the queues of a connection.
+/// Time between two snapshots of a connection.
 pub const QUEUE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A snapshot of a connection and of what waits for its other end.

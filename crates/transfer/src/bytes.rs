@@ -121,7 +121,9 @@ macro_rules! kinds {
         fn read(reader: &mut Reader<'b>) -> Result<Self, Wrong> {
             match reader.u8()? {
                 $($kind => Ok(Self::$variant { $($field: Field::read(reader)?),* }),)*
-                $($crate::message::DATA => DataHeader::read_block(reader).map(|(header, content)| Self::$blocks { header, content }),)?
+                $($crate::message::DATA => {
+                    DataHeader::read_block(reader).map(|(header, content)| Self::$blocks { header, content })
+                })?
                 other => Err($unknown(other)),
             }
         }
