@@ -39,8 +39,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Time between two reports that no connection can be accepted.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Time for the first byte of a client while calls of the far relay wait for each other: who sends something at once has
-/// its turn before those that do not.
+/// Time for the first byte of a client while calls of the far relay wait for each other: who sends something at once
+/// has its turn before those that do not.
 const FIRST_BYTE: Duration = Duration::from_millis(20);
 
 /// Callers of one address that wait for room, at most.

@@ -31,20 +31,21 @@ fn process_queues(process: &Running) -> u64 {
 }
 
 /// Serves each connection on a thread of its own.
-fn serve_each(listener: TcpListener, serve: fn(TcpStream) -> io::Result<()>) {
-    thread::spawn(move || listener.incoming().for_each(|served| drop(thread::spawn(move || serve(served?)))));
+fn serve_each(listener: TcpListener, serve: fn(&TcpStream) -> io::Result<()>) {
+    thread::spawn(move || listener.incoming().for_each(|served| drop(thread::spawn(move || serve(&served?)))));
 }
 
 /// Sends as much as the other end takes, after its first byte.
-fn send_endlessly(mut served: TcpStream) -> io::Result<()> {
+fn send_endlessly(mut served: &TcpStream) -> io::Result<()> {
     served.read_exact(&mut [0])?;
+    let block = vec![7; 1 << 18];
     loop {
-        served.write_all(&[7; 1 << 18])?;
+        served.write_all(&block)?;
     }
 }
 
-fn echo(served: TcpStream) -> io::Result<()> {
-    io::copy(&mut &served, &mut &served).map(drop)
+fn echo(mut served: &TcpStream) -> io::Result<()> {
+    io::copy(&mut { served }, &mut served).map(drop)
 }
 
 /// Reads `length` bytes of a new connection through the relay at `port`, and returns how long that took.
@@ -73,7 +74,9 @@ fn assert_serves_fresh(port: u16, usual: Duration) {
 /// Reads what has arrived on each connection, for so long.
 fn read_for(clients: &[TcpStream], time: Duration) {
     let (begun, mut block) = (Instant::now(), vec![0; 1 << 18]);
-    clients.iter().for_each(|client| client.set_nonblocking(true).unwrap());
+    for client in clients {
+        client.set_nonblocking(true).unwrap();
+    }
     while begun.elapsed() < time {
         for mut client in clients {
             let _ = client.read(&mut block);
@@ -92,7 +95,9 @@ fn relayed_downloads_that_nobody_reads_hold_little_memory() {
         let relays = Relays::start(kind, port);
         let address = SocketAddr::from((HONEST, relays.port));
         let clients: Vec<TcpStream> = (0..128).map(|_| connect(address, HOSTILE).unwrap()).collect();
-        clients.iter().for_each(|mut client| client.write_all(b"x").unwrap());
+        for mut client in &clients {
+            client.write_all(b"x").unwrap();
+        }
         read_for(&clients, Duration::from_secs(1));
         let (near, far) = (relays.processes.last().unwrap(), &relays.processes[0]);
         let before = [near, far].map(process_queues);
