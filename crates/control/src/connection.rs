@@ -240,6 +240,23 @@ impl Control {
         }
     }
 
+    /// Returns keying material of TLS (RFC 8446, section 7.5), by which a proof holds for this connection alone; zeros
+    /// in the clear.
+    ///
+    /// # Errors
+    /// Fails if the library does.
+    pub(crate) fn exported(&self, label: &[u8]) -> io::Result<[u8; 32]> {
+        let material = [0; 32];
+        let exported = match self {
+            Self::Plain(_) => return Ok(material),
+            Self::Encrypted(encrypted) => match &encrypted.stream {
+                TlsStream::Client(stream) => stream.get_ref().1.export_keying_material(material, label, None),
+                TlsStream::Server(stream) => stream.get_ref().1.export_keying_material(material, label, None),
+            },
+        };
+        exported.map_err(io::Error::other)
+    }
+
     /// Returns the TCP stream and, if the connection is encrypted, its records: their keys, and what came already.
     ///
     /// # Errors

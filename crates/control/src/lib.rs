@@ -11,7 +11,8 @@
 //!   nothing moves, and are opened and sealed in the buffers of the caller.
 //! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
 //! * In: the addresses of a host. Out: a connection to the first that answers ([`connect_to_first`]).
-//! * In: the bytes that clients leave in queues of the kernel. Out: who must end ([`QueueBudget`]).
+//! * In: snapshots of connections ([`QueueSample`]). Out: the bytes that wait in the kernel for clients which do not
+//!   take them ([`QueueWatch`]), and who must end for that ([`QueueBudget`]).
 //! * In: addresses, and lists of [`Network`]s. Out: which of them are meant, and whose quota each uses.
 //! * In: clients that have not yet proved themselves. Out: their places, and who loses one ([`PendingClients`]).
 //! * In: connections to one port. Out: those that another server of the process answers ([`PinnedHandover`]).
@@ -36,7 +37,7 @@ mod raw_key;
 mod record_stream;
 mod records;
 #[cfg(test)]
-mod records_with_rustls;
+mod records_with_rustls_tests;
 mod refusals;
 mod unix_seconds;
 
@@ -45,12 +46,14 @@ pub use connection::{Control, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use handover::{HandedConnections, PinnedHandover, begins_pinned_tls};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{Authenticator, Login, LoginAttempt, Padding, RsaError, RsaPrivateKey, RsaPublicKey};
-pub use network::{Network, NetworkError, canonical, client_networks, client_prefix};
+pub use network::{Network, NetworkError, canonical, client_networks, client_prefix, is_admitted};
 pub use peers::{Peer, PeerTls};
 pub use pending::{PendingClients, PendingPlace};
 pub use pinned::PinnedTls;
-pub use places::{ClientPlace, ClientPlaces, NoPlace};
-pub use queue_budget::{QueueBudget, QueueExcess, QueueLimits, QueueShare};
+pub use places::{ClientPlace, ClientPlaces, NoPlace, available_quota};
+pub use queue_budget::{
+    QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueLimits, QueueSample, QueueShare, QueueWatch, StalledBytes,
+};
 pub use record_stream::RecordStream;
 pub use records::{MAX_RECORD, RecordError, Records};
 pub use refusals::{RefusalCounts, RefusedConnections};

@@ -64,6 +64,12 @@ impl FromStr for Network {
     }
 }
 
+/// Returns true if an address is in none of the networks that `deny` names, and in one of `allow`, if that names any.
+pub fn is_admitted(address: IpAddr, allow: &[Network], deny: &[Network]) -> bool {
+    let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
+    !is_in(deny) && (allow.is_empty() || is_in(allow))
+}
+
 /// Returns an IPv4-mapped address as an IPv4 address: sockets for both families have clients as `::ffff:192.0.2.1`. Any
 /// other address stays as it is: without its scope, nobody could reach a link-local one.
 pub fn canonical(address: SocketAddr) -> SocketAddr {

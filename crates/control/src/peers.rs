@@ -13,7 +13,6 @@
 //! is made anew by each process and needs no certificate (RFC 7250), because the proof is about this very connection.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
@@ -21,21 +20,11 @@ use aws_lc_rs::signature::Ed25519KeyPair;
 use fullpipe_iperf::Key;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::client::Resumption;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
-use tokio_rustls::rustls::server::AlwaysResolvesServerRawPublicKeys;
-use tokio_rustls::rustls::{
-    CipherSuite, ClientConfig, ConnectionCommon, DigitallySignedStruct, Error as RustlsError, ServerConfig, SideData,
-    SignatureScheme,
-};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::rustls::CipherSuite;
+use tokio_rustls::rustls::crypto::CryptoProvider;
 
-use crate::connection::{VERSIONS, provider};
-use crate::raw_key::raw_key;
-use crate::record_stream::RecordStream;
-use crate::records::{Secrets, client_that_states, server_that_states};
+use crate::connection::provider;
+use crate::raw_key::{RawKeyTls, raw_key};
 use crate::{Control, TlsError};
 
 /// First bytes of a caller, with the version of the exchange.
@@ -55,11 +44,8 @@ const CALLER: &[u8] = b"caller";
 const LISTENER: &[u8] = b"listen";
 
 /// TLS 1.3 between programs that prove by their key who they are.
-#[derive(Clone)]
-pub struct PeerTls {
-    server: Arc<ServerConfig>,
-    client: Arc<ClientConfig>,
-}
+#[derive(Debug, Clone)]
+pub struct PeerTls(pub(crate) RawKeyTls);
 
 /// A connection whose other end has the same key.
 #[derive(Debug)]
@@ -86,10 +72,11 @@ impl Peer {
     }
 
     async fn called(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
-        let (mut control, binding) = match tls {
-            Some(tls) => tls.connect(stream).await?,
-            None => (Control::Plain(stream), [0; LENGTH]),
+        let mut control = match tls {
+            Some(tls) => tls.0.call(stream).await?,
+            None => Control::Plain(stream),
         };
+        let binding = control.exported(EXPORTER)?;
         let ours = random()?;
         control.send(&[&GREETING[..], &ours].concat()).await?;
         let nonces = [ours, receive(&mut control).await?];
@@ -113,10 +100,11 @@ impl Peer {
     }
 
     async fn answered(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
-        let (mut control, binding) = match tls {
-            Some(tls) => tls.accept(stream).await?,
-            None => (Control::Plain(stream), [0; LENGTH]),
+        let mut control = match tls {
+            Some(tls) => tls.0.answer(stream).await?,
+            None => Control::Plain(stream),
         };
+        let binding = control.exported(EXPORTER)?;
         if receive(&mut control).await? != *GREETING {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -190,109 +178,8 @@ impl PeerTls {
         let mut provider = CryptoProvider::clone(&provider());
         provider.cipher_suites.retain(|suite| suite.suite() == only);
         let provider = Arc::new(provider);
-        let certified = raw_key(Ed25519KeyPair::generate(), &provider)?;
-        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(VERSIONS)?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
-        // Nobody resumes a session. A listener that says nothing of its own accord can be seen to have gone.
-        server.send_tls13_tickets = 0;
-        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(VERSIONS)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyKey(provider.signature_verification_algorithms)))
-            .with_no_client_auth();
-        // Nor does a caller keep the tickets of a listener that has not proved the key.
-        client.resumption = Resumption::disabled();
-        Ok(Self { server: Arc::new(server), client: Arc::new(client) })
-    }
-
-    /// Answers a handshake. Returns keying material, too.
-    async fn accept(&self, stream: TcpStream) -> io::Result<(Control, [u8; LENGTH])> {
-        let secrets = Arc::default();
-        let stream = TlsAcceptor::from(self.server(&secrets)).accept(RecordStream::new(stream)).await?;
-        let binding = exported(stream.get_ref().1)?;
-        Ok((Control::encrypted(stream.into(), secrets), binding))
-    }
-
-    /// Begins a handshake. Returns keying material, too.
-    async fn connect(&self, stream: TcpStream) -> io::Result<(Control, [u8; LENGTH])> {
-        let secrets = Arc::default();
-        let stream =
-            TlsConnector::from(self.client(&secrets)).connect(unread_name(), RecordStream::new(stream)).await?;
-        let binding = exported(stream.get_ref().1)?;
-        Ok((Control::encrypted(stream.into(), secrets), binding))
-    }
-
-    /// Returns the configuration of a listener whose handshake states its `secrets`.
-    pub(crate) fn server(&self, secrets: &Arc<Secrets>) -> Arc<ServerConfig> {
-        server_that_states(&self.server, secrets)
-    }
-
-    /// Returns the configuration of a caller whose handshake states its `secrets`.
-    pub(crate) fn client(&self, secrets: &Arc<Secrets>) -> Arc<ClientConfig> {
-        client_that_states(&self.client, secrets)
-    }
-}
-
-impl std::fmt::Debug for PeerTls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PeerTls(…)")
-    }
-}
-
-/// Returns a name for a listener; nobody reads it.
-pub(crate) fn unread_name() -> ServerName<'static> {
-    ServerName::IpAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into())
-}
-
-fn exported<Data>(connection: &ConnectionCommon<Data>) -> io::Result<[u8; LENGTH]>
-where
-    Data: SideData,
-{
-    connection.export_keying_material([0; LENGTH], EXPORTER, None).map_err(io::Error::other)
-}
-
-/// Accepts any key that signs the handshake: the proof that follows is bound to the connection.
-#[derive(Debug)]
-struct AnyKey(WebPkiSupportedAlgorithms);
-
-impl ServerCertVerifier for AnyKey {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, RustlsError> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, RustlsError> {
-        Err(RustlsError::General("TLS 1.2 is not spoken".to_owned()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, RustlsError> {
-        verify_tls13_signature_with_raw_key(message, &SubjectPublicKeyInfoDer::from(key.as_ref()), signed, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
+        let listener = raw_key(Ed25519KeyPair::generate(), &provider)?;
+        Ok(Self(RawKeyTls::new(&provider, listener, None)?))
     }
 }
 

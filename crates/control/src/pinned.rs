@@ -11,24 +11,13 @@ use std::sync::Arc;
 use aws_lc_rs::hmac;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
-use tokio_rustls::rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
-use tokio_rustls::rustls::server::AlwaysResolvesServerRawPublicKeys;
-use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::sign::CertifiedKey;
-use tokio_rustls::rustls::{
-    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, DistinguishedName, Error as RustlsError,
-    ServerConfig, SignatureScheme,
-};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::rustls::{CipherSuite, ClientConfig, Error as RustlsError, ServerConfig};
 
-use crate::connection::{PART, VERSIONS, provider};
-use crate::peers::{before_proof, unread_name};
-use crate::raw_key::raw_key;
-use crate::record_stream::RecordStream;
-use crate::records::{client_that_states, server_that_states};
+use crate::connection::{PART, provider};
+use crate::peers::before_proof;
+use crate::raw_key::{RawKeyTls, raw_key};
 use crate::{Control, TlsError};
 
 /// Name of the protocol inside, for a program of another kind (RFC 7301).
@@ -38,11 +27,8 @@ const CALLER: &[u8] = b"fullpipe pinned 1 caller";
 const LISTENER: &[u8] = b"fullpipe pinned 1 listener";
 
 /// TLS 1.3 whose keys follow from a secret, at either end.
-#[derive(Clone)]
-pub struct PinnedTls {
-    server: Arc<ServerConfig>,
-    client: Arc<ClientConfig>,
-}
+#[derive(Debug, Clone)]
+pub struct PinnedTls(RawKeyTls);
 
 impl PinnedTls {
     /// Makes the keys of a secret of 32 bytes, which are random, or a digest of a key that nobody can guess: who calls
@@ -53,45 +39,34 @@ impl PinnedTls {
     pub fn of_secret(secret: &[u8; 32]) -> Result<Self, TlsError> {
         let provider = provider_for_records();
         let [caller, listener] = [CALLER, LISTENER].map(|role| key(secret, role, &provider));
-        let (caller, listener) = (caller?, listener?);
-        let only = |key: &CertifiedKey| {
-            let key = key.cert[0].as_ref().to_vec();
-            Arc::new(OnlyKey { key, algorithms: provider.signature_verification_algorithms })
-        };
-        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(VERSIONS)?
-            .dangerous()
-            .with_custom_certificate_verifier(only(&listener))
-            .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&caller))));
-        client.resumption = Resumption::disabled();
-        client.alpn_protocols = vec![PROTOCOL.to_vec()];
-        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(VERSIONS)?
-            .with_client_cert_verifier(only(&caller))
-            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(listener)));
-        server.send_tls13_tickets = 0;
-        server.alpn_protocols = vec![PROTOCOL.to_vec()];
-        Ok(Self { server: Arc::new(server), client: Arc::new(client) })
+        let tls = RawKeyTls::new(&provider, listener?, Some(caller?))?;
+        Ok(Self(tls).with_protocols(&[PROTOCOL], PROTOCOL))
+    }
+
+    /// Returns the same with these names of protocols: those that a listener answers, and that of a caller.
+    fn with_protocols(&self, answered: &[&[u8]], called: &[u8]) -> Self {
+        let RawKeyTls { server, client } = &self.0;
+        let (mut server, mut client) = (ServerConfig::clone(server), ClientConfig::clone(client));
+        server.alpn_protocols = answered.iter().map(|name| name.to_vec()).collect();
+        client.alpn_protocols = vec![called.to_vec()];
+        Self(RawKeyTls { server: Arc::new(server), client: Arc::new(client) })
     }
 
     /// Returns the same for parts: connections that belong to another one between the same ends. It calls as a part,
     /// and answers both kinds, which [`Control::is_part`] distinguishes.
     #[must_use]
     pub fn with_parts(&self) -> Self {
-        let (mut server, mut client) = (ServerConfig::clone(&self.server), ClientConfig::clone(&self.client));
-        server.alpn_protocols.push(PART.to_vec());
-        client.alpn_protocols = vec![PART.to_vec()];
-        Self { server: Arc::new(server), client: Arc::new(client) }
+        self.with_protocols(&[PROTOCOL, PART], PART)
     }
 
     /// Returns the configuration of the end that listens.
     pub fn server(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.server)
+        Arc::clone(&self.0.server)
     }
 
     /// Returns the configuration of the end that calls.
     pub fn client(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.client)
+        Arc::clone(&self.0.client)
     }
 
     /// Calls the program at the other end of `stream`, which has proved then that it knows the secret. It has not
@@ -102,10 +77,7 @@ impl PinnedTls {
     /// Fails with `PermissionDenied` if the other end does not know the secret, and if it closes the connection.
     pub async fn call(&self, stream: TcpStream) -> io::Result<Control> {
         stream.set_nodelay(true)?;
-        let secrets = Arc::default();
-        let connector = TlsConnector::from(client_that_states(&self.client, &secrets));
-        let stream = connector.connect(unread_name(), RecordStream::new(stream)).await.map_err(in_handshake)?;
-        Ok(Control::encrypted(stream.into(), secrets))
+        self.0.call(stream).await.map_err(in_handshake)
     }
 
     /// Answers the program that called, which has proved then that it knows the secret. Nothing but the handshake is
@@ -116,10 +88,7 @@ impl PinnedTls {
     /// program, and if it closes the connection.
     pub async fn answer(&self, stream: TcpStream) -> io::Result<Control> {
         stream.set_nodelay(true)?;
-        let secrets = Arc::default();
-        let acceptor = TlsAcceptor::from(server_that_states(&self.server, &secrets));
-        let stream = acceptor.accept(RecordStream::new(stream)).await.map_err(in_handshake)?;
-        Ok(Control::encrypted(stream.into(), secrets))
+        self.0.answer(stream).await.map_err(in_handshake)
     }
 }
 
@@ -138,12 +107,6 @@ fn in_handshake(error: io::Error) -> io::Error {
     }
 }
 
-impl std::fmt::Debug for PinnedTls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PinnedTls(…)")
-    }
-}
-
 /// Returns a provider whose first choice is the suite of which this room seals the records itself. QUIC needs others,
 /// too (RFC 9001, section 5.2).
 fn provider_for_records() -> Arc<CryptoProvider> {
@@ -157,121 +120,16 @@ fn key(secret: &[u8; 32], role: &[u8], provider: &CryptoProvider) -> Result<Arc<
     Ok(raw_key(Ed25519KeyPair::from_seed_unchecked(seed.as_ref()), provider)?)
 }
 
-/// Accepts one key.
-#[derive(Debug)]
-struct OnlyKey {
-    key: Vec<u8>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl OnlyKey {
-    fn check(&self, key: &CertificateDer<'_>) -> Result<(), RustlsError> {
-        if key.as_ref() == self.key {
-            return Ok(());
-        }
-        Err(RustlsError::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
-    }
-
-    fn verify(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, RustlsError> {
-        let key = SubjectPublicKeyInfoDer::from(key.as_ref());
-        verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
-    }
-}
-
-fn not_spoken() -> Result<HandshakeSignatureValid, RustlsError> {
-    Err(RustlsError::General("TLS 1.2 is not spoken".to_owned()))
-}
-
-impl ServerCertVerifier for OnlyKey {
-    fn verify_server_cert(
-        &self,
-        key: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, RustlsError> {
-        self.check(key).map(|()| ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, RustlsError> {
-        not_spoken()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, RustlsError> {
-        self.verify(message, key, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
-}
-
-impl ClientCertVerifier for OnlyKey {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        key: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, RustlsError> {
-        self.check(key).map(|()| ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, RustlsError> {
-        not_spoken()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, RustlsError> {
-        self.verify(message, key, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::VERSIONS;
     use crate::loopback::{connected, run};
+    use crate::raw_key::{RawKeyVerifier, unread_name};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::rustls::client::AlwaysResolvesClientRawPublicKeys;
+    use tokio_rustls::rustls::server::AlwaysResolvesServerRawPublicKeys;
     use tokio_rustls::rustls::{ClientConnection, ServerConnection};
 
     /// Runs a handshake in memory. Returns whether an end refused, and whether each is still in it.
@@ -311,18 +169,13 @@ mod tests {
     fn caller_with(key: Option<Arc<CertifiedKey>>, secret: &[u8; 32]) -> Arc<ClientConfig> {
         let listener = super::key(secret, LISTENER, &provider()).unwrap();
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS).unwrap();
-        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(only(&listener)));
+        let builder = builder.dangerous().with_custom_certificate_verifier(RawKeyVerifier::new(Some(&listener)));
         let mut config = match key {
             Some(key) => builder.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key))),
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         Arc::new(config)
-    }
-
-    fn only(key: &CertifiedKey) -> OnlyKey {
-        let algorithms = provider().signature_verification_algorithms;
-        OnlyKey { key: key.cert[0].as_ref().to_vec(), algorithms }
     }
 
     #[test]
@@ -340,7 +193,7 @@ mod tests {
         let caller = key(&[7; 32], CALLER, &provider()).unwrap();
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS).unwrap();
         let mut reflected = builder
-            .with_client_cert_verifier(Arc::new(only(&caller)))
+            .with_client_cert_verifier(RawKeyVerifier::new(Some(&caller)))
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(caller)));
         reflected.alpn_protocols = vec![PROTOCOL.to_vec()];
         let (refused, [caller_waits, _]) = shake_hands(pinned.client(), Arc::new(reflected));

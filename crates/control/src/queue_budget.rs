@@ -5,13 +5,18 @@
 //! queues of connections whose other ends have stopped to acknowledge, or to read.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use fullpipe_units::ByteCount;
+use fullpipe_record::{SocketMemory, TcpInfo};
+use fullpipe_sys::{socket_memory, tcp_info};
+use fullpipe_units::{ByteCount, Span};
 
-use crate::network::client_networks;
+use crate::network::{Network, client_networks};
 
 /// Bytes for one client where the host has plenty of memory.
 const MAX_OF_CLIENT: ByteCount = ByteCount::from_mib(64);
@@ -19,13 +24,124 @@ const MAX_OF_CLIENT: ByteCount = ByteCount::from_mib(64);
 /// Bytes for all clients where the host does not say how much memory TCP may take.
 const USUAL_TOTAL: ByteCount = ByteCount::from_mib(128);
 
+/// Time in which a part of what waits for a connection must move, on a path with a round trip of up to a quarter of it;
+/// if it does not, all of that counts.
+const STALLED_AFTER: Span = Span::from_secs(2);
+
+/// That part is one of so many. A queue that takes longer than half a minute is a store.
+const MIN_PART: u64 = 16;
+
+/// Time without any progress after which it counts for all clients together where the other end says itself that it has
+/// no room: no loss and no path explains that.
+const BLOCKED_AFTER: Span = Span::from_millis(500);
+
+/// Time between two snapshots of a connection.
+pub const QUEUE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A snapshot of a connection and of what waits for its other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueSample {
+    /// Bytes that the other end has acknowledged, or that have arrived from it.
+    pub carried: ByteCount,
+    /// Bytes in the queues of the socket.
+    pub queued: ByteCount,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// True if the window of the other end takes no segment.
+    pub is_closed: bool,
+}
+
+impl QueueSample {
+    /// Returns the snapshot of a connection on which this end sends, which holds this memory.
+    pub fn from_sender(info: &TcpInfo, memory: &SocketMemory) -> Self {
+        Self {
+            carried: info.bytes_acked.unwrap_or_default(),
+            queued: memory.wmem_queued,
+            rtt: info.rtt.unwrap_or_default(),
+            is_closed: info.snd_wnd.zip(info.snd_mss).is_some_and(|(window, segment)| window < segment),
+        }
+    }
+
+    /// Returns the snapshot of a socket on which this end sends.
+    ///
+    /// # Errors
+    /// Fails as `getsockopt` does.
+    pub fn from_socket(socket: impl AsFd) -> io::Result<Self> {
+        Ok(Self::from_sender(&tcp_info(&socket)?, &socket_memory(&socket)?))
+    }
+}
+
+/// Bytes that wait in the kernel for ends that do not take them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StalledBytes {
+    /// Those of connections that have hardly moved for two seconds and four round trips.
+    pub lasting: ByteCount,
+    /// Those, and those of connections whose other ends have closed their windows for half a second.
+    pub blocked: ByteCount,
+}
+
+impl StalledBytes {
+    /// Returns so many bytes of connections that have hardly moved for long.
+    pub const fn from_lasting(lasting: ByteCount) -> Self {
+        Self { lasting, blocked: lasting }
+    }
+
+    /// Returns the sum of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { lasting: self.lasting + other.lasting, blocked: self.blocked + other.blocked }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            lasting: self.lasting.saturating_sub(other.lasting),
+            blocked: self.blocked.saturating_sub(other.blocked),
+        }
+    }
+}
+
+/// The progress of one connection, by the snapshots so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct QueueWatch {
+    /// Bytes that were carried at last, and when they last grew.
+    carried: ByteCount,
+    grown: Span,
+    /// The same when a [`MIN_PART`] of the queue had moved, or it began.
+    moved: ByteCount,
+    moved_at: Span,
+    queued: ByteCount,
+}
+
+impl QueueWatch {
+    /// Records a snapshot of the time `at`, and returns the bytes that wait for an end that does not take them.
+    pub fn follow(&mut self, at: Span, sample: &QueueSample) -> StalledBytes {
+        if sample.carried > self.carried {
+            (self.carried, self.grown) = (sample.carried, at);
+        }
+        let is_new = std::mem::replace(&mut self.queued, sample.queued) == ByteCount::ZERO;
+        if is_new || self.carried.saturating_sub(self.moved) * MIN_PART >= sample.queued {
+            (self.moved, self.moved_at) = (self.carried, at);
+        }
+        let is_stalled = at.saturating_sub(self.moved_at) >= STALLED_AFTER.max(sample.rtt * 4);
+        let since = self.grown.max(self.moved_at);
+        let is_blocked = is_stalled || sample.is_closed && at.saturating_sub(since) >= BLOCKED_AFTER;
+        let bytes_if = |counts| if counts { sample.queued } else { ByteCount::ZERO };
+        StalledBytes { lasting: bytes_if(is_stalled), blocked: bytes_if(is_blocked) }
+    }
+
+    /// Returns the time without any progress up to `at`.
+    pub fn silence(&self, at: Span) -> Span {
+        at.saturating_sub(self.grown)
+    }
+}
+
 /// Limits of the bytes in queues that do not move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueLimits {
     /// Of one client: an IPv4 address, or a /64 network of IPv6. Wider networks of IPv6 may have twice as much (/56) or
     /// four times (/48).
     pub client: ByteCount,
-    /// Of all clients together.
+    /// Of all clients together, which includes what is only blocked: beyond it, others of this host suffer.
     pub total: ByteCount,
 }
 
@@ -39,18 +155,20 @@ impl QueueLimits {
         Self { client: MAX_OF_CLIENT.min(ByteCount::new(total.get() / 2)), total }
     }
 
-    /// Returns the limit that `users` exceed, if the one at `client` must end for it, which has `own` bytes.
-    fn excess(&self, users: &HashMap<u64, User>, client: IpAddr, own: ByteCount) -> Option<QueueExcess> {
-        if own == ByteCount::ZERO {
-            return None;
+    /// Returns the limit for which the user of `share`, who has `own` bytes, must end.
+    fn excess(&self, users: &Users, share: &QueueShare, own: StalledBytes) -> Option<QueueExcess> {
+        let all = [users.all.blocked, self.total];
+        if users.must_end(all, (own.blocked, share.number), |user| user.bytes.blocked) {
+            return Some(QueueExcess { own: own.blocked, whose: "all clients", limit: self.total });
         }
-        if is_excessive(users, own, self.total, |_| true) {
-            return Some(QueueExcess { own, whose: "all clients", limit: self.total });
-        }
-        client_networks(client).find_map(|(network, share)| {
-            let limit = self.client * u64::from(share);
-            let exceeds = is_excessive(users, own, limit, |user| network.contains(user.client));
-            exceeds.then_some(QueueExcess { own, whose: "a client", limit })
+        networks_of(share.client).find_map(|(network, times)| {
+            let limit = self.client * u64::from(times);
+            let own = (own.lasting, share.number);
+            let must_end = users.must_end([users.lasting_of(network), limit], own, |user| {
+                let is_within = user.client.is_some_and(|client| network.contains(client));
+                if is_within { user.bytes.lasting } else { ByteCount::ZERO }
+            });
+            must_end.then_some(QueueExcess { own: own.0, whose: "a client", limit })
         })
     }
 
@@ -64,16 +182,67 @@ impl QueueLimits {
 #[derive(Debug)]
 pub struct QueueBudget {
     limits: QueueLimits,
-    users: Mutex<HashMap<u64, User>>,
+    users: Mutex<Users>,
     /// The number of the next user.
     next: AtomicU64,
+}
+
+/// The users of a budget that have bytes in it, with sums: there may be thousands of them.
+#[derive(Debug, Default)]
+struct Users {
+    of_each: HashMap<u64, User>,
+    all: StalledBytes,
+    lasting: HashMap<Network, ByteCount>,
 }
 
 /// A test, a copy or a relayed connection.
 #[derive(Debug)]
 struct User {
-    client: IpAddr,
-    bytes: ByteCount,
+    client: Option<IpAddr>,
+    bytes: StalledBytes,
+}
+
+impl Users {
+    /// Replaces what a user has.
+    fn set(&mut self, number: u64, client: Option<IpAddr>, bytes: StalledBytes) {
+        let user = User { client, bytes };
+        let is_user = bytes != StalledBytes::default();
+        let before = if is_user { self.of_each.insert(number, user) } else { self.of_each.remove(&number) };
+        let before = before.map_or_else(StalledBytes::default, |user| user.bytes);
+        if bytes == before {
+            return;
+        }
+        self.all = self.all.plus(bytes).minus(before);
+        for (network, _) in networks_of(client) {
+            let lasting = (self.lasting_of(network) + bytes.lasting).saturating_sub(before.lasting);
+            match lasting {
+                ByteCount::ZERO => self.lasting.remove(&network),
+                _ => self.lasting.insert(network, lasting),
+            };
+        }
+    }
+
+    /// Returns true if `all` bytes exceed the `limit` even once those of users have gone who have more than `own` user,
+    /// or as many and came later.
+    fn must_end(
+        &self,
+        [all, limit]: [ByteCount; 2],
+        own: (ByteCount, u64),
+        bytes_of: impl Fn(&User) -> ByteCount,
+    ) -> bool {
+        let others = || self.of_each.iter().map(|(number, user)| (bytes_of(user), *number));
+        all > limit
+            && own.0 > ByteCount::ZERO
+            && all.saturating_sub(others().filter(|other| *other > own).map(|(bytes, _)| bytes).sum()) > limit
+    }
+
+    fn lasting_of(&self, network: Network) -> ByteCount {
+        self.lasting.get(&network).copied().unwrap_or_default()
+    }
+}
+
+fn networks_of(client: Option<IpAddr>) -> impl Iterator<Item = (Network, u32)> {
+    client.into_iter().flat_map(client_networks)
 }
 
 /// One user's part of a budget, until it is dropped.
@@ -81,6 +250,7 @@ struct User {
 pub struct QueueShare {
     budget: Arc<QueueBudget>,
     number: u64,
+    client: Option<IpAddr>,
 }
 
 /// The reason for which a user must end.
@@ -104,19 +274,12 @@ impl QueueBudget {
         Arc::clone(BUDGET.get_or_init(|| Self::new(QueueLimits::from_this_host())))
     }
 
-    /// Lets a user with a client at this address take part.
-    pub fn join(self: &Arc<Self>, client: IpAddr) -> QueueShare {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.lock().insert(number, User { client, bytes: ByteCount::ZERO });
-        QueueShare { budget: Arc::clone(self), number }
+    /// Lets a user with a client at this address take part; without one it counts only for all.
+    pub fn join(self: &Arc<Self>, client: Option<IpAddr>) -> QueueShare {
+        QueueShare { budget: Arc::clone(self), number: self.next.fetch_add(1, Ordering::Relaxed), client }
     }
 
-    /// Returns the bytes of all users.
-    pub fn used_bytes(&self) -> ByteCount {
-        self.lock().values().map(|user| user.bytes).sum()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, User>> {
+    fn lock(&self) -> MutexGuard<'_, Users> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -125,29 +288,24 @@ impl QueueShare {
     /// Records how many bytes this user's connections keep in queues that do not move.
     ///
     /// # Errors
-    /// Fails if the user must end and drop its connections: a limit is exceeded, and no other user within it has more.
-    pub fn record(&self, bytes: ByteCount) -> Result<(), QueueExcess> {
+    /// Fails if the user must end and drop its connections: a limit is exceeded, even without the users that have more.
+    pub fn record(&self, bytes: StalledBytes) -> Result<(), QueueExcess> {
         let mut users = self.budget.lock();
-        let Some(user) = users.get_mut(&self.number) else { return Ok(()) };
-        user.bytes = bytes;
-        let client = user.client;
-        let Some(excess) = self.budget.limits.excess(&users, client, bytes) else { return Ok(()) };
+        users.set(self.number, self.client, bytes);
+        if bytes == StalledBytes::default() {
+            return Ok(());
+        }
+        let Some(excess) = self.budget.limits.excess(&users, self, bytes) else { return Ok(()) };
         // It gives them back, so that no other need end for the same bytes.
-        users.entry(self.number).and_modify(|user| user.bytes = ByteCount::ZERO);
+        users.set(self.number, self.client, StalledBytes::default());
         Err(excess)
     }
 }
 
 impl Drop for QueueShare {
     fn drop(&mut self) {
-        self.budget.lock().remove(&self.number);
+        self.budget.lock().set(self.number, self.client, StalledBytes::default());
     }
-}
-
-/// Returns whether the users that are `meant` exceed `limit` together, and none of them has more than `own`.
-fn is_excessive(users: &HashMap<u64, User>, own: ByteCount, limit: ByteCount, meant: impl Fn(&User) -> bool) -> bool {
-    let bytes = || users.values().filter(|user| meant(user)).map(|user| user.bytes);
-    bytes().sum::<ByteCount>() > limit && bytes().all(|other| other <= own)
 }
 
 #[cfg(test)]
@@ -160,8 +318,12 @@ mod tests {
         QueueBudget::new(QueueLimits { client: MIB * client, total: MIB * total })
     }
 
+    fn stalled(mib: u64) -> StalledBytes {
+        StalledBytes::from_lasting(MIB * mib)
+    }
+
     fn join(budget: &Arc<QueueBudget>, address: &str) -> QueueShare {
-        budget.join(address.parse().unwrap())
+        budget.join(Some(address.parse().unwrap()))
     }
 
     #[test]
@@ -178,25 +340,42 @@ mod tests {
     fn the_user_with_most_bytes_ends_first_and_only_until_the_rest_is_within_the_limit() {
         let budget = budget(64, 1_000);
         let [small, large, other] = ["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"].map(|at| join(&budget, at));
-        assert_eq!(large.record(MIB * 50), Ok(()));
-        assert_eq!(other.record(MIB * 60), Ok(()), "another client has its own limit");
-        assert_eq!(small.record(MIB * 20), Ok(()), "the other one has more");
-        let why = large.record(MIB * 50).unwrap_err().to_string();
+        assert_eq!(large.record(stalled(50)), Ok(()));
+        assert_eq!(other.record(stalled(60)), Ok(()), "another client has its own limit");
+        assert_eq!(small.record(stalled(20)), Ok(()), "the other one has more");
+        let why = large.record(stalled(50)).unwrap_err().to_string();
         assert_eq!(
             why,
             "its client does not take 50 MiB that wait in this host's kernel; a client may leave 64 MiB there"
         );
         drop(large);
-        assert_eq!(small.record(MIB * 20), Ok(()));
-        assert_eq!(budget.used_bytes(), MIB * 80);
+        assert_eq!(small.record(stalled(20)), Ok(()));
+        assert_eq!(budget.lock().all, stalled(80));
+        drop((small, other));
+        let users = budget.lock();
+        assert!(users.of_each.is_empty() && users.lasting.is_empty() && users.all == stalled(0));
     }
 
     #[test]
     fn many_clients_are_held_to_the_limit_of_all() {
         let budget = budget(64, 100);
         let shares: Vec<QueueShare> = (1..=10).map(|last| join(&budget, &format!("192.0.2.{last}"))).collect();
-        let ended = shares.iter().filter(|share| share.record(MIB * 30).is_err()).count();
+        let ended = shares.iter().filter(|share| share.record(stalled(30)).is_err()).count();
         assert_eq!(ended, 7, "those that exceed the limit, and no more");
+    }
+
+    /// One of them ended in each round.
+    #[test]
+    fn all_that_must_end_do_so_in_one_round_whatever_their_order() {
+        let budget = budget(64, 1_000);
+        let mut shares: Vec<_> = (1..=20).rev().map(|mib| (mib, join(&budget, "192.0.2.1"))).collect();
+        let ended = |shares: &[(u64, QueueShare)]| {
+            shares.iter().filter(|(mib, share)| share.record(stalled(*mib)).is_err()).count()
+        };
+        assert_eq!(ended(&shares), 0, "those before have more");
+        shares.reverse();
+        assert_eq!(ended(&shares), 10, "the others have 55 MiB");
+        assert_eq!(budget.lock().all, stalled(55));
     }
 
     #[test]
@@ -204,14 +383,70 @@ mod tests {
         let budget = budget(10, 1_000);
         let shares: Vec<QueueShare> =
             (0..8).map(|network| join(&budget, &format!("2001:db8:0:{network}::1"))).collect();
-        let results: Vec<bool> = shares.iter().map(|share| share.record(MIB * 9).is_ok()).collect();
+        let results: Vec<bool> = shares.iter().map(|share| share.record(stalled(9)).is_ok()).collect();
         assert_eq!(results[..3], [true, true, false], "eight /64 are of one /56, which may leave 20 MiB");
     }
 
     #[test]
     fn what_moves_is_not_counted() {
         let budget = budget(1, 1);
-        let [stalled, moving] = ["192.0.2.1"; 2].map(|at| join(&budget, at));
-        assert!(stalled.record(MIB * 2).is_err() && moving.record(ByteCount::ZERO).is_ok());
+        let [waiting, moving] = ["192.0.2.1"; 2].map(|at| join(&budget, at));
+        assert!(waiting.record(stalled(2)).is_err() && moving.record(stalled(0)).is_ok());
+    }
+
+    /// Such a client held 360 MiB for up to three seconds.
+    #[test]
+    fn what_is_only_blocked_counts_once_all_have_too_much() {
+        let budget = budget(64, 196);
+        let blocked = |mib| StalledBytes { lasting: ByteCount::ZERO, blocked: MIB * mib };
+        let [fast, slow] = ["192.0.2.1", "192.0.2.2"].map(|at| join(&budget, at));
+        assert_eq!(fast.record(blocked(190)), Ok(()), "a program may pause");
+        assert_eq!(slow.record(blocked(100)), Ok(()), "it is enough that another one ends");
+        let why = fast.record(blocked(190)).unwrap_err().to_string();
+        assert!(why.contains("190 MiB") && why.contains("all clients"), "{why}");
+        assert_eq!(slow.record(blocked(100)), Ok(()));
+    }
+
+    #[test]
+    fn a_connection_stalls_after_two_seconds_and_is_blocked_after_half_a_second_with_a_closed_window() {
+        let sample = |carried: u64, rtt, is_closed| QueueSample {
+            carried: ByteCount::new(carried),
+            queued: MIB,
+            rtt: Span::from_millis(rtt),
+            is_closed,
+        };
+        let first_ms = |rtt, is_closed, bytes: fn(StalledBytes) -> ByteCount| {
+            let mut watch = QueueWatch::default();
+            (0..10_000_u64).step_by(250).find(|&ms| {
+                // It moves for a second.
+                let sample = sample(ms.min(1_000) * 1_000, rtt, is_closed);
+                bytes(watch.follow(Span::from_millis(ms), &sample)) == MIB
+            })
+        };
+        assert_eq!(first_ms(10, true, |bytes| bytes.blocked), Some(1_500));
+        for (rtt, is_closed, after) in [(10, true, 3_000), (10, false, 3_000), (1_000, false, 5_000)] {
+            assert_eq!(first_ms(rtt, is_closed, |bytes| bytes.lasting), Some(after), "{rtt} {is_closed}");
+        }
+        // A queue that begins late is not old.
+        let late = QueueWatch::default().follow(Span::from_secs(3_600), &sample(1, 10, true));
+        assert_eq!(late, StalledBytes::default());
+        assert_eq!(first_ms(10, false, |bytes| bytes.blocked), Some(3_000));
+    }
+
+    /// So a client kept any number of full queues.
+    #[test]
+    fn a_trickle_does_not_keep_a_queue_alive_and_a_slow_path_does() {
+        let lasts = |queued_kib, bytes_a_second: u64| {
+            let mut watch = QueueWatch::default();
+            let mut stalls = (0..60_000_u64).step_by(250).map(|ms| {
+                let carried = ByteCount::new(ms * bytes_a_second / 1000);
+                let queued = ByteCount::from_kib(queued_kib);
+                let sample = QueueSample { carried, queued, rtt: Span::from_millis(50), is_closed: false };
+                watch.follow(Span::from_millis(ms), &sample).lasting
+            });
+            stalls.all(|stalled| stalled == ByteCount::ZERO)
+        };
+        assert!(!lasts(3 << 10, 4 << 10) && !lasts(3 << 10, 64 << 10));
+        assert!(lasts(3 << 10, 200 << 10) && lasts(64, 4 << 10) && lasts(0, 0));
     }
 }

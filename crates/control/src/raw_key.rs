@@ -1,12 +1,29 @@
-//! A key pair as TLS takes it without a certificate (RFC 7250).
+//! TLS 1.3 between ends that have raw keys without a certificate (RFC 7250).
 
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
-use tokio_rustls::rustls::Error;
-use tokio_rustls::rustls::crypto::CryptoProvider;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
+use tokio_rustls::rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
+use tokio_rustls::rustls::pki_types::{
+    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
+use tokio_rustls::rustls::server::AlwaysResolvesServerRawPublicKeys;
+use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::connection::{VERSIONS, provider};
+use crate::record_stream::RecordStream;
+use crate::records::{client_that_states, server_that_states};
+use crate::{Control, TlsError};
 
 /// Returns the pair with its public key in place of a certificate. `pair` is the answer of the library that makes it.
 ///
@@ -22,4 +39,182 @@ pub(crate) fn raw_key<E>(
     let key = provider.key_provider.load_private_key(PrivatePkcs8KeyDer::from(der.as_ref().to_vec()).into())?;
     let public = key.public_key().ok_or_else(|| general("the key has no public part"))?;
     Ok(Arc::new(CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], key)))
+}
+
+/// Both configurations of connections between such ends, at either end.
+#[derive(Clone)]
+pub(crate) struct RawKeyTls {
+    pub(crate) server: Arc<ServerConfig>,
+    pub(crate) client: Arc<ClientConfig>,
+}
+
+impl RawKeyTls {
+    /// Returns TLS whose listener has the key `listener`. If there is a `caller`, each end accepts only the key of the
+    /// other one; if not, a caller has none and accepts any.
+    pub(crate) fn new(
+        provider: &Arc<CryptoProvider>,
+        listener: Arc<CertifiedKey>,
+        caller: Option<Arc<CertifiedKey>>,
+    ) -> Result<Self, TlsError> {
+        let client = ClientConfig::builder_with_provider(Arc::clone(provider)).with_protocol_versions(VERSIONS)?;
+        let accepted = caller.is_some().then_some(&*listener);
+        let client = client.dangerous().with_custom_certificate_verifier(RawKeyVerifier::new(accepted));
+        let server = ServerConfig::builder_with_provider(Arc::clone(provider)).with_protocol_versions(VERSIONS)?;
+        let (mut client, server) = match caller {
+            Some(caller) => {
+                let verifier = RawKeyVerifier::new(Some(&caller));
+                let resolver = AlwaysResolvesClientRawPublicKeys::new(caller);
+                (client.with_client_cert_resolver(Arc::new(resolver)), server.with_client_cert_verifier(verifier))
+            }
+            None => (client.with_no_client_auth(), server.with_no_client_auth()),
+        };
+        let mut server = server.with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(listener)));
+        // Nobody resumes a session. A listener that says nothing of its own accord can be seen to have gone.
+        server.send_tls13_tickets = 0;
+        // Nor does a caller keep the tickets of a listener that has not proved itself.
+        client.resumption = Resumption::disabled();
+        Ok(Self { server: Arc::new(server), client: Arc::new(client) })
+    }
+
+    /// Completes a handshake with the program at the other end of `stream`, as the caller.
+    pub(crate) async fn call(&self, stream: TcpStream) -> io::Result<Control> {
+        let secrets = Arc::default();
+        let connector = TlsConnector::from(client_that_states(&self.client, &secrets));
+        let stream = connector.connect(unread_name(), RecordStream::new(stream)).await?;
+        Ok(Control::encrypted(stream.into(), secrets))
+    }
+
+    /// Completes a handshake with the program that called.
+    pub(crate) async fn answer(&self, stream: TcpStream) -> io::Result<Control> {
+        let secrets = Arc::default();
+        let acceptor = TlsAcceptor::from(server_that_states(&self.server, &secrets));
+        let stream = acceptor.accept(RecordStream::new(stream)).await?;
+        Ok(Control::encrypted(stream.into(), secrets))
+    }
+}
+
+impl std::fmt::Debug for RawKeyTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RawKeyTls(…)")
+    }
+}
+
+/// Returns a name for a listener; nobody reads it.
+pub(crate) fn unread_name() -> ServerName<'static> {
+    ServerName::IpAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into())
+}
+
+/// Accepts one key, or any that signs the handshake.
+#[derive(Debug)]
+pub(crate) struct RawKeyVerifier {
+    key: Option<Vec<u8>>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl RawKeyVerifier {
+    pub(crate) fn new(key: Option<&CertifiedKey>) -> Arc<Self> {
+        let key = key.map(|key| key.cert[0].as_ref().to_vec());
+        Arc::new(Self { key, algorithms: provider().signature_verification_algorithms })
+    }
+
+    fn check(&self, key: &CertificateDer<'_>) -> Result<(), Error> {
+        if self.key.as_ref().is_none_or(|own| key.as_ref() == own) {
+            return Ok(());
+        }
+        Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+    }
+
+    fn verify(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+        verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
+    }
+}
+
+fn not_spoken() -> Result<HandshakeSignatureValid, Error> {
+    Err(Error::General("TLS 1.2 is not spoken".to_owned()))
+}
+
+impl ServerCertVerifier for RawKeyVerifier {
+    fn verify_server_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.check(key).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        not_spoken()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify(message, key, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for RawKeyVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.check(key).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        not_spoken()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify(message, key, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
 }

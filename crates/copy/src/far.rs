@@ -2,10 +2,10 @@
 //! does so within the folder that is shared.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -56,6 +56,8 @@ pub(crate) struct Scope {
     pub(crate) near: Option<SocketAddr>,
     /// Address of this host as the near end knows it.
     pub(crate) own: Option<IpAddr>,
+    /// The TCP connections that carry data, once they are known.
+    pub(crate) carrying: Arc<OnceLock<Arc<[TcpStream]>>>,
 }
 
 impl Scope {
@@ -76,6 +78,7 @@ impl Scope {
             bind: None,
             near: ssh_connection(0),
             own: ssh_connection(2).map(|own| own.ip()),
+            carrying: Arc::default(),
         }
     }
 }
@@ -163,7 +166,12 @@ fn serve<R: Read>(
     let connected = awaited.connect(frames, &end);
     drop(taking);
     match connected {
-        Ok(connections) => end.run(frames, connections, [settings, settings_of(&hello.settings)]).map(drop),
+        Ok(connections) => {
+            let carriers = end.carry(connections, [settings, settings_of(&hello.settings)]);
+            // It is set once.
+            let _ = scope.carrying.set(Arc::clone(&carriers.sockets));
+            end.end(end.follow(frames), &carriers).map(drop)
+        }
         Err(error) => {
             end.give_up();
             Err(error)

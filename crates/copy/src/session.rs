@@ -38,7 +38,7 @@ pub(crate) struct BothFigures {
 /// The connections that carry the data of a transfer, and the thread that watches them.
 #[derive(Default)]
 pub(crate) struct Carriers {
-    sockets: Arc<[TcpStream]>,
+    pub(crate) sockets: Arc<[TcpStream]>,
     quic: Option<Arc<QuicConnection>>,
     /// That of a sender.
     monitor: Option<Arc<Monitor>>,
@@ -103,6 +103,7 @@ impl End {
     ///
     /// # Errors
     /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be used at all.
+    #[cfg(test)]
     pub(crate) fn run<R: Read>(
         &self,
         frames: &mut Frames<R>,
@@ -125,7 +126,7 @@ impl End {
     ) -> Result<BothFigures, CopyError> {
         let figures = followed.map(|other| self.figures(other, carriers));
         match &figures {
-            Ok(_) => forget_unsent(&carriers.sockets),
+            Ok(_) => forget_unsent(&*carriers.sockets),
             Err(_) => self.give_up(),
         }
         shut_down(&carriers.sockets);
@@ -210,7 +211,7 @@ impl End {
 
 /// Lets nothing that is left in the buffers of these connections be sent once they are closed: everything has arrived,
 /// and what slow ones still carry has arrived on others.
-fn forget_unsent(sockets: &[TcpStream]) {
+pub(crate) fn forget_unsent<'s>(sockets: impl IntoIterator<Item = &'s TcpStream>) {
     for socket in sockets {
         // It may have ended by itself.
         let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));

@@ -5,15 +5,16 @@ use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream as Socket};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
     ClientPlace, ClientPlaces, Control, HandedConnections, ListenError, Network, NoPlace, PendingClients, PendingPlace,
-    PinnedHandover, PinnedTls, RefusalCounts, RefusedConnections, canonical, listen_tcp, most_descriptors,
+    PinnedHandover, PinnedTls, QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueSample, QueueShare, QueueWatch,
+    RefusalCounts, RefusedConnections, StalledBytes, canonical, is_admitted, listen_tcp, most_descriptors,
 };
 use fullpipe_iperf::Key;
 use fullpipe_sys::tcp_info;
@@ -37,6 +38,7 @@ use crate::options::CopyError;
 use crate::pulse::{FIRST_TIMEOUT, Pulse};
 use crate::root::Root;
 use crate::server::tls_of;
+use crate::session::forget_unsent;
 use crate::ssh::GREETING;
 use crate::tree::Tree;
 
@@ -312,9 +314,7 @@ impl Shared {
 
     /// Returns true if clients at this address are served.
     fn serves(&self, address: IpAddr) -> bool {
-        let holds = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
-        let options = &self.options;
-        !holds(&options.deny) && (options.allow.is_empty() || holds(&options.allow))
+        is_admitted(address, &self.options.allow, &self.options.deny)
     }
 
     /// Begins the copy of a client that has proved that it has the key, or says why not.
@@ -378,13 +378,15 @@ impl CopyOfOne {
         let socket = stream.socket().try_clone().map_err(&failed)?;
         let (from, to) = halves(stream).map_err(&failed)?;
         let (pulse, scope) = (Pulse::new(FIRST_TIMEOUT), self.scope(client));
+        let share = QueueBudget::of_this_process().join(Some(client.ip()));
+        let mut queues = CopyQueues::new(socket, Arc::clone(&scope.carrying), share, began);
         let serving = Arc::clone(&pulse);
         let (done, ended) = channel();
         let work = thread::Builder::new().name("copy".to_owned()).spawn(move || {
             let _ = done.send(serve_near_end(from, to, &serving, &scope, tally));
         });
         work.map_err(&failed)?;
-        self.wait(&ended, &pulse, &socket, began)
+        self.wait(&ended, &pulse, &mut queues, began)
     }
 
     /// Waits for the end of a copy, and ends it by its connection if it must.
@@ -392,7 +394,7 @@ impl CopyOfOne {
         &self,
         ended: &Receiver<Result<(), CopyError>>,
         pulse: &Pulse,
-        socket: &Socket,
+        queues: &mut CopyQueues,
         began: Instant,
     ) -> Result<(), CopyError> {
         let mut reason = None;
@@ -401,10 +403,9 @@ impl CopyOfOne {
                 Ok(served) => return reason.map_or(served, Err),
                 Err(RecvTimeoutError::Disconnected) => return Err(CopyError::Gone),
                 Err(RecvTimeoutError::Timeout) if reason.is_none() => {
-                    reason = self.reason_to_end(pulse, socket, began);
+                    reason = self.reason_to_end(pulse, queues, began);
                     if reason.is_some() {
-                        // It may have ended by itself.
-                        let _ = socket.shutdown(Shutdown::Both);
+                        queues.end();
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -412,11 +413,14 @@ impl CopyOfOne {
         }
     }
 
-    fn reason_to_end(&self, pulse: &Pulse, socket: &Socket, began: Instant) -> Option<CopyError> {
+    fn reason_to_end(&self, pulse: &Pulse, queues: &mut CopyQueues, began: Instant) -> Option<CopyError> {
         let longest = self.shared.options.duration;
+        if let Err(excess) = queues.check(Instant::now()) {
+            return Some(CopyError::Refused { code: 1, why: excess.to_string() });
+        }
         match () {
             // The one who would read may wait for a lock.
-            () if tcp_info(socket).is_ok_and(|info| info.is_silent(DEAD_AFTER.into())) => {
+            () if tcp_info(&queues.call).is_ok_and(|info| info.is_silent(DEAD_AFTER.into())) => {
                 Some(CopyError::Silent(DEAD_AFTER.into()))
             }
             () if pulse.is_silent() => Some(CopyError::Silent(pulse.timeout().into())),
@@ -439,7 +443,54 @@ impl CopyOfOne {
             bind: shared.options.bind,
             near: Some(canonical(client)),
             own: None,
+            carrying: Arc::default(),
         }
+    }
+}
+
+/// The connections of a copy, and what waits for its client in their queues.
+struct CopyQueues {
+    call: Socket,
+    /// Those that carry data, once they are known.
+    carrying: Arc<OnceLock<Arc<[Socket]>>>,
+    watches: Vec<QueueWatch>,
+    share: QueueShare,
+    began: Instant,
+    due: Instant,
+}
+
+impl CopyQueues {
+    fn new(call: Socket, carrying: Arc<OnceLock<Arc<[Socket]>>>, share: QueueShare, began: Instant) -> Self {
+        Self { call, carrying, watches: Vec::new(), share, began, due: began }
+    }
+
+    fn sockets(&self) -> impl Iterator<Item = &Socket> {
+        std::iter::once(&self.call).chain(self.carrying.get().into_iter().flat_map(|sockets| sockets.iter()))
+    }
+
+    /// Looks at the queues if it is time.
+    ///
+    /// # Errors
+    /// Fails if the copy must end because its client leaves too much there.
+    fn check(&mut self, now: Instant) -> Result<(), QueueExcess> {
+        if now < self.due {
+            return Ok(());
+        }
+        self.due = now + QUEUE_INTERVAL;
+        let at = Span::from(now.saturating_duration_since(self.began));
+        // One that has ended has no queue.
+        let samples: Vec<_> =
+            self.sockets().map(|socket| QueueSample::from_socket(socket).unwrap_or_default()).collect();
+        self.watches.resize(samples.len(), QueueWatch::default());
+        let watched = self.watches.iter_mut().zip(&samples).map(|(watch, sample)| watch.follow(at, sample));
+        self.share.record(watched.fold(StalledBytes::default(), StalledBytes::plus))
+    }
+
+    /// Ends the copy by its connections, and drops what waits in their queues.
+    fn end(&self) {
+        forget_unsent(self.sockets());
+        // It may have ended by itself.
+        let _ = self.call.shutdown(Shutdown::Both);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +30,11 @@ struct Scene {
 impl Scene {
     /// Shares the folder `shared`, with these flags.
     fn new(suffix: &str, flags: &[&str]) -> Self {
+        Self::start(fullpipe(), suffix, flags)
+    }
+
+    /// Does the same with a `command` that runs the program.
+    fn start(mut command: Command, suffix: &str, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["near", "shared", "outside"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -39,7 +44,6 @@ impl Scene {
         }
         let (tests, port) = (free_port().to_string(), free_port());
         let shared = format!("{}{suffix}", folder.path().join("shared").display());
-        let mut command = fullpipe();
         command.args(["serve", "--no-iperf2", "-p", &tests, "--share", &shared, "--share-port", &port.to_string()]);
         command.arg("--key-file").arg(folder.path().join("key")).args(flags);
         let server = Running::start(&mut command);
@@ -292,6 +296,80 @@ fn silent_connections_keep_nobody_from_copying() {
         longest.unwrap()
     });
     assert!(longest < usual + Duration::from_secs(1), "{longest:?}, {usual:?} before");
+}
+
+#[test]
+fn silent_connections_keep_nobody_from_copying_where_there_are_few_descriptors() {
+    // `prlimit` comes with it.
+    require!(Unshare);
+    let _slot = load_slot();
+    let mut command = Command::new("prlimit");
+    command.arg("--nofile=256:256").arg(fullpipe().get_program());
+    let scene = Scene::start(command, "", &[]);
+    fs::write(scene.path("shared/file"), content(100_000)).unwrap();
+    let copy = |index: u32| {
+        let began = Instant::now();
+        let (code, done) = scene.copy(&[&scene.far("file"), &scene.near(&format!("copy-{index}"))]);
+        assert_eq!(code, Some(0), "{done}");
+        began.elapsed()
+    };
+    let usual = copy(0);
+    let silent: Vec<_> = (0..12).flat_map(|_| 1..=4).map_while(|last| call(scene.port, last).ok()).collect();
+    assert_eq!(silent.len(), 48);
+    let longest = (1..=20).map(copy).max().unwrap();
+    assert!(longest < usual + Duration::from_secs(1), "{longest:?}, {usual:?} before");
+}
+
+/// Returns the bytes in send queues of all TCP sockets of a process.
+fn unsent_bytes(process: &Running) -> u64 {
+    let links = fs::read_dir(format!("/proc/{}/fd", process.pid())).unwrap();
+    let links: Vec<_> = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok()).collect();
+    let is_own = |inode: &str| links.iter().any(|link| link.to_str() == Some(&format!("socket:[{inode}]")));
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| fs::read_to_string(file).unwrap_or_default());
+    let sockets = tables.iter().flat_map(|table| table.lines().skip(1));
+    let sizes = sockets.map(|line| line.split_whitespace().collect()).filter_map(|fields: Vec<&str>| {
+        let unsent = u64::from_str_radix(fields[4].split_once(':')?.0, 16).unwrap();
+        is_own(fields[9]).then_some(unsent)
+    });
+    sizes.sum()
+}
+
+/// Returns the bytes that files of a folder take.
+fn stored_bytes(folder: &Path) -> u64 {
+    fs::read_dir(folder).unwrap().filter_map(|entry| Some(entry.ok()?.metadata().ok()?.blocks() * 512)).sum()
+}
+
+/// They held 700 MB, for as long as they liked.
+#[test]
+fn copies_whose_clients_stop_to_read_are_ended_once_too_much_waits_for_them() {
+    let _slot = load_slot();
+    allow_descriptors(4_000).unwrap();
+    let scene = Scene::new("", &[]);
+    fs::write(scene.path("shared/file"), random_bytes(1 << 30)).unwrap();
+    let clients: Vec<Running> = (0..3)
+        .map(|index| {
+            let mut command = fullpipe();
+            command.args(["copy", "--streams", "64", "--no-compress", "--transport", "tcp", "--key-file"]);
+            command.arg(scene.path("key"));
+            Running::start(command.args([scene.far("file"), scene.near(&format!("copy-{index}"))]))
+        })
+        .collect();
+    assert!(within(TIMEOUT, || stored_bytes(&scene.path("near")) > 60 << 20));
+    for client in &clients {
+        assert!(Command::new("kill").args(["-STOP", &client.pid().to_string()]).status().unwrap().success());
+    }
+    let before = unsent_bytes(&scene.server);
+    thread::sleep(Duration::from_secs(4));
+    let is_bounded = within(Duration::from_secs(10), || unsent_bytes(&scene.server) <= 64 << 20);
+    let after = unsent_bytes(&scene.server);
+    assert!(is_bounded, "{before} bytes wait when the clients stop, and {after} later");
+    drop(clients);
+    fs::write(scene.path("shared/small"), "small").unwrap();
+    assert_eq!(scene.copy(&[&scene.far("small"), &scene.near("small")]).0, Some(0));
+    scene.server.interrupt();
+    let output = scene.server.finish(TIMEOUT);
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(said.contains("wait in this host's kernel"), "{said}");
 }
 
 /// Passes one connection on to `port`, and returns its own port, and both directions once that has ended.

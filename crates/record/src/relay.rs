@@ -100,6 +100,8 @@ pub enum RelayEnding {
     Malformed,
     /// The relay stopped before the ends had closed.
     Stopped,
+    /// An end did not take what waited for it in the relay's kernel, and the client had too much there.
+    NotTaken,
 }
 
 /// One of the two TCP connections that a relay joins, as `TCP_INFO` of this host describes what it sent there.

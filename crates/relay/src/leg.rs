@@ -4,12 +4,12 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::mem::replace;
 use std::net::{Shutdown, TcpStream};
 
-use fullpipe_control::Records;
+use fullpipe_control::{QueueSample, QueueWatch, Records, StalledBytes};
 use fullpipe_model::improvement::LOSS_TOLERANT;
 use fullpipe_model::unqueued::{SenderSample, UnqueuedLoss};
 use fullpipe_record::TcpInfo;
-use fullpipe_sys::tcp_info;
-use fullpipe_units::{ByteCount, Ratio, Time};
+use fullpipe_sys::{socket_memory, tcp_info};
+use fullpipe_units::{ByteCount, Ratio, Span, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::io::ioctl_fionread;
 use socket2::SockRef;
@@ -39,6 +39,9 @@ pub(crate) struct Leg {
     /// Bytes that were given to the socket before, which count as acknowledged.
     before: u64,
     losses: Losses,
+    queue: QueueWatch,
+    /// Bytes that had been written when the other end last had acknowledged all of them.
+    settled: u64,
 }
 
 /// The losses on the way from a leg to its other end.
@@ -74,7 +77,29 @@ impl Leg {
             written: 0,
             before: sent_before(&info),
             losses: Losses::Watched(Box::default(), 0),
+            queue: QueueWatch::default(),
+            settled: 0,
         }
+    }
+
+    /// Returns true if something was written that the other end may not have acknowledged.
+    pub(crate) const fn is_unsettled(&self) -> bool {
+        self.settled < self.written
+    }
+
+    /// Looks at the queue to the other end, and returns the bytes that it does not take. Those in `source`, which is
+    /// read only as they are taken, count as well.
+    pub(crate) fn stalled_bytes(&mut self, source: &Self, at: Span) -> StalledBytes {
+        if !self.is_unsettled() {
+            return StalledBytes::default();
+        }
+        let Ok(mut sample) = QueueSample::from_socket(&self.socket) else { return StalledBytes::default() };
+        if sample.queued == ByteCount::ZERO {
+            self.settled = self.written;
+        } else {
+            sample.queued += socket_memory(&source.socket).map_or(ByteCount::ZERO, |memory| memory.rmem_alloc);
+        }
+        self.queue.follow(at, &sample)
     }
 
     /// Takes a sample, unless nothing was written since the last one, and changes to BBR once packets are lost without

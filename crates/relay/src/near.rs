@@ -57,6 +57,8 @@ pub(crate) struct Pool {
     coming: Cell<usize>,
     /// Calls at once.
     calls: Semaphore,
+    /// Those of them that may be for clients that have sent nothing, of which there may be thousands.
+    calls_of_silent: Semaphore,
     /// The time of the last call that was answered.
     answered: Cell<Option<Instant>>,
     /// Reasons for which the far relay cannot be used, since it could.
@@ -92,6 +94,7 @@ impl Pool {
             is_growing: Cell::default(),
             coming: Cell::default(),
             calls: Semaphore::new(CALLS),
+            calls_of_silent: Semaphore::new(CALLS / 8),
             answered: Cell::default(),
             reported: RefCell::default(),
         })
@@ -224,11 +227,18 @@ impl Pool {
         Ok(Ready { peer, compress, window: None })
     }
 
-    /// Returns a connection to the far relay that has been asked for `target`: one that waited, or a new one.
+    /// Returns true if a call would have to wait for others.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.calls.available_permits() == 0 || self.calls_of_silent.available_permits() == 0
+    }
+
+    /// Returns a connection to the far relay that has been asked for `target`: one that waited, or a new one. Who has
+    /// sent nothing (`is_silent`) gives way to others.
     ///
     /// # Errors
     /// Fails if the far relay cannot be reached, or does not have the key.
-    pub(crate) async fn ask(self: &Rc<Self>, target: &Target) -> io::Result<Ready> {
+    pub(crate) async fn ask(self: &Rc<Self>, target: &Target, is_silent: bool) -> io::Result<Ready> {
+        let _turn = if is_silent { self.calls_of_silent.acquire().await.ok() } else { None };
         let waited = self.take();
         self.fill();
         let Ready { mut peer, compress, window } = match waited {
@@ -305,7 +315,7 @@ mod tests {
             let (events, _) = tokio::sync::mpsc::unbounded_channel();
             let pool = Pool::new(via, key.clone(), None, compress, 0, events);
             let target = "host:22".parse().unwrap();
-            let (ready, requests) = tokio::join!(pool.ask(&target), far(&listener, &key, abilities));
+            let (ready, requests) = tokio::join!(pool.ask(&target, false), far(&listener, &key, abilities));
             let text = requests.last().cloned().unwrap_or_default();
             Ok((String::from_utf8(text).unwrap(), ready?.compress))
         })
@@ -404,7 +414,7 @@ mod tests {
                     yield_now().await;
                 }
                 assert_eq!((pool.idle.borrow().len(), pool.coming.get()), (1, 0));
-                pool.ask(&"host:22".parse().unwrap()).await.unwrap();
+                pool.ask(&"host:22".parse().unwrap(), true).await.unwrap();
                 assert_eq!(requests.await.unwrap(), expected);
             });
         }

@@ -6,25 +6,21 @@ use tokio::sync::OwnedSemaphorePermit;
 /// Callers of a far relay at once that have not yet proved who they are, or wait for room.
 pub(crate) const MAX_PENDING: usize = 1024;
 
+/// Reason for which a client that has a place loses it.
+pub(crate) const DISPLACED: &str = "it had sent nothing when another client needed its place";
+
 /// Shares of the limits that a client uses, until this is dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Quotas {
-    _permit: Option<OwnedSemaphorePermit>,
-    _place: Option<ClientPlace>,
-    silent: Option<PendingPlace>,
+    /// One of all connections.
+    pub(crate) _permit: Option<OwnedSemaphorePermit>,
+    /// One of those of a client's address. A far relay, which near ones call, counts by no address.
+    pub(crate) _place: Option<ClientPlace>,
+    /// Its place among clients that have sent nothing.
+    pub(crate) silent: Option<PendingPlace>,
 }
 
 impl Quotas {
-    /// Holds a share of all connections, and of clients those of the client's address, and a place among those that
-    /// have sent nothing; a far relay, which near ones call, counts by no address.
-    pub(crate) const fn new(
-        permit: Option<OwnedSemaphorePermit>,
-        place: Option<ClientPlace>,
-        silent: Option<PendingPlace>,
-    ) -> Self {
-        Self { _permit: permit, _place: place, silent }
-    }
-
     /// Notes that the client has sent something: it keeps its place from now on.
     pub(crate) fn note_first_byte(&mut self) {
         self.silent = None;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{
     ClientPlaces, Network, PeerTls, PendingClients, PendingPlace, RefusalCounts, RefusedConnections, canonical,
+    is_admitted,
 };
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,10 +25,10 @@ use crate::leg::Leg;
 use crate::near::{Pool, Ready};
 use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
 use crate::pipes::{MAX_PIPES, Pipes};
-use crate::quotas::{MAX_PENDING, Quotas};
+use crate::quotas::{DISPLACED, MAX_PENDING, Quotas};
 use crate::rules::Target;
 use crate::sockets::{CONNECT_DEADLINE, listen, prepare, raise_descriptors, reach, unless_reset};
-use crate::worker::{Inbox, Joint, Pair, Worker};
+use crate::worker::{Inbox, Joint, Pair, Sides, Worker};
 
 /// Time between two checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -37,6 +38,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Time between two reports that no connection can be accepted.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Time for the first byte of a client while calls of the far relay wait for each other: who sends something at once
+/// has its turn before those that do not.
+const FIRST_BYTE: Duration = Duration::from_millis(20);
 
 /// Callers of one address that wait for room, at most.
 const MAX_WAITING_OF_ONE: usize = 256;
@@ -159,7 +164,7 @@ impl Relay {
     fn new(options: &RelayOptions, workers: &Workers, events: UnboundedSender<RelayEvent>) -> Result<Self, RelayError> {
         let tls = |plain: bool| (!plain).then(PeerTls::new).transpose();
         let of_clients = |onward| {
-            let places = ClientPlaces::new(u32::MAX, options.max_connections_per_address);
+            let places = ClientPlaces::with_waiting(options.max_connections, options.max_connections_per_address);
             // There are as many as connections.
             Part::OfClients(Rc::new(onward), places, PendingClients::new(usize::MAX, 0))
         };
@@ -207,20 +212,23 @@ impl Relay {
         if prepare(&stream).is_err() {
             return;
         }
-        if !self.allow.is_empty() && !self.allow.iter().any(|network| network.contains(client.ip())) {
+        if !is_admitted(client.ip(), &self.allow, &[]) {
             return self.reject(client, "its address is not allowed to connect");
         }
         let relay = Rc::clone(self);
         match &self.part {
             Part::OfClients(onward, places, silent) => {
-                let Ok(place) = places.take(client.ip()) else {
+                let Ok(place) = places.take_besides(client.ip(), silent.places_taken()) else {
                     return self.reject(client, "its address has as many connections as one may have");
                 };
                 let (permit, silent) = self.permit_of_client(client, silent).await;
-                let (onward, mut quotas) = (Rc::clone(onward), Quotas::new(permit, Some(place), silent));
+                let (onward, mut quotas) = (Rc::clone(onward), Quotas { _permit: permit, _place: Some(place), silent });
                 self.begin(client, async move {
-                    let sides = quotas.unless_displaced(relay.join(&onward, stream)).await.transpose()?;
-                    Ok(sides.map(|sides| (sides, quotas)))
+                    let Some(sides) = quotas.unless_displaced(relay.join(&onward, stream)).await else {
+                        relay.reject(client, DISPLACED);
+                        return Ok(None);
+                    };
+                    Ok(Some((sides?, quotas)))
                 });
             }
             Part::OfNearRelays(far, pending) => {
@@ -288,7 +296,10 @@ impl Relay {
                 if self.inboxes.iter().filter(|inbox| inbox.take_unanswered()).count() > 0 {
                     pool.drop_idle();
                 }
-                let asked = async { pool.ask(to).await.map_err(unusable) };
+                let asked = async {
+                    let is_silent = pool.is_busy() && timeout(FIRST_BYTE, stream.readable()).await.is_err();
+                    pool.ask(to, is_silent).await.map_err(unusable)
+                };
                 let Ready { peer, compress, .. } = unless_reset(&stream, asked).await?;
                 let (far, tls) = peer.control.into_records()?;
                 let target = Leg::new(far.into_std()?, tls);
@@ -310,7 +321,7 @@ impl Relay {
             return Ok(None);
         };
         place.prove()?;
-        let quotas = Quotas::new(Some(self.permit().await?), None, None);
+        let quotas = Quotas { _permit: Some(self.permit().await?), ..Quotas::default() };
         drop(place);
         let Some((peer, request, target)) = far.serve(peer).await? else { return Ok(None) };
         let (near, tls) = peer.control.into_records()?;
@@ -331,8 +342,7 @@ impl Relay {
 
     /// Gives a connection to the worker with the fewest.
     fn hand_over(&self, sides: Sides, who: SocketAddr, quotas: Quotas) {
-        let Sides { client, target, whither, joint } = sides;
-        let pair = Pair { client, target, who, whither, joint, quotas };
+        let pair = Pair { sides, who, quotas };
         if let Some(inbox) = self.inboxes.iter().min_by_key(|inbox| inbox.load()) {
             inbox.put(pair);
         }
@@ -341,14 +351,6 @@ impl Relay {
 
 fn plain(stream: TcpStream) -> io::Result<Leg> {
     stream.into_std().map(|stream| Leg::new(stream, None))
-}
-
-/// Both sides of a connection.
-struct Sides {
-    client: Leg,
-    target: Leg,
-    whither: String,
-    joint: Joint,
 }
 
 /// The threads that move data.

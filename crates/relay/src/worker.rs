@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::RefusedConnections;
+use fullpipe_control::{QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueShare, RefusedConnections};
 use fullpipe_record::{
     RelayCompression, RelayEnding, RelayJoined, RelayProgress, RelayStretch, RelayedConnection, TcpInfo,
 };
@@ -27,18 +27,24 @@ use crate::message::Status;
 use crate::options::RelayEvent;
 use crate::packer::Packer;
 use crate::pipes::Pipes;
-use crate::quotas::Quotas;
+use crate::quotas::{DISPLACED, Quotas};
 use crate::sockets::{CONNECT_DEADLINE, unpace};
 
 /// Two sides that are to be joined.
 #[derive(Debug)]
 pub(crate) struct Pair {
+    pub(crate) sides: Sides,
+    pub(crate) who: SocketAddr,
+    pub(crate) quotas: Quotas,
+}
+
+/// Both sides of a connection.
+#[derive(Debug)]
+pub(crate) struct Sides {
     pub(crate) client: Leg,
     pub(crate) target: Leg,
-    pub(crate) who: SocketAddr,
     pub(crate) whither: String,
     pub(crate) joint: Joint,
-    pub(crate) quotas: Quotas,
 }
 
 /// The part that a relay plays for a connection.
@@ -96,9 +102,6 @@ const SILENCE: Span = Span::from_secs(120);
 /// Bytes that a target may send to a client that has sent nothing and is still taken for silent: the greeting of a
 /// server that speaks first.
 const GREETING: u64 = 64 << 10;
-
-/// Time between two samples of connections that send.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Time between two checks of connections that end, and of all of them.
 const SHORT: Duration = Duration::from_millis(10);
@@ -188,6 +191,7 @@ struct Joined {
     /// The last report, where an interval of reports was asked for.
     followed: Option<Box<Followed>>,
     quotas: Quotas,
+    share: QueueShare,
 }
 
 /// The wait for the acknowledgement of the last bytes.
@@ -211,6 +215,8 @@ pub(crate) struct Worker {
     resetting: Vec<usize>,
     shared: Shared,
     sampled: Instant,
+    /// Something was written since that may not be acknowledged.
+    has_unsettled: bool,
     checked: Instant,
     /// Time between two reports of a connection, and the time of the last ones.
     interval: Option<Span>,
@@ -236,6 +242,7 @@ impl Worker {
             resetting: Vec::new(),
             shared: Shared::new(pipes),
             sampled: Instant::now(),
+            has_unsettled: false,
             checked: Instant::now(),
             interval,
             reported: Instant::now(),
@@ -261,7 +268,7 @@ impl Worker {
                 }
             }
             self.finish_resets(Instant::now());
-            self.watch_losses();
+            self.take_samples();
             self.end_silent(Instant::now());
             self.report_progress();
             if self.has_stopped() {
@@ -274,7 +281,10 @@ impl Worker {
         let timeout = match () {
             () if !self.queue.is_empty() => Duration::ZERO,
             () if !self.resetting.is_empty() || self.inbox.deadline().is_some() => SHORT,
-            () => LONG.min(self.until_report().unwrap_or(LONG)),
+            () => {
+                let longest = if self.has_unsettled { QUEUE_INTERVAL } else { LONG };
+                longest.min(self.until_report().unwrap_or(LONG))
+            }
         };
         Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() }
     }
@@ -308,7 +318,8 @@ impl Worker {
             self.joined.push(None);
             self.joined.len() - 1
         });
-        let legs = [pair.client, pair.target];
+        let Pair { sides: Sides { client, target, whither, joint }, who, quotas } = pair;
+        let legs = [client, target];
         if self.count() <= FEW {
             for leg in &legs {
                 unpace(&leg.socket);
@@ -316,15 +327,17 @@ impl Worker {
         }
         let mut joined = Joined {
             legs,
-            directions: pair.joint.directions(),
+            directions: joint.directions(),
             ending: Ending::new(),
             is_queued: false,
             resets: None,
-            who: pair.who,
-            whither: pair.whither,
+            who,
+            whither,
             began: Instant::now(),
             followed: None,
-            quotas: pair.quotas,
+            quotas,
+            // A near relay has many clients, and counts them itself.
+            share: QueueBudget::of_this_process().join(Some(who.ip()).filter(|_| !matches!(joint, Joint::Far { .. }))),
         };
         let flags = EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let watched = joined.legs.iter().zip(0..).all(|(leg, side)| {
@@ -364,10 +377,11 @@ impl Worker {
         for side in Side::BOTH {
             again |= self.turn(slot, side);
         }
-        if let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut)
-            && (joined.directions[0].read > 0 || joined.directions[1].read > GREETING)
-        {
-            joined.quotas.note_first_byte();
+        if let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) {
+            self.has_unsettled |= joined.is_unsettled();
+            if joined.directions[0].read > 0 || joined.directions[1].read > GREETING {
+                joined.quotas.note_first_byte();
+            }
         }
         if again {
             self.enqueue(slot);
@@ -470,15 +484,22 @@ impl Worker {
         }
     }
 
-    /// Samples the connections, for those that lose packets without a queue.
-    fn watch_losses(&mut self) {
-        if self.sampled.elapsed() < SAMPLE_INTERVAL {
+    /// Samples the connections, for those that lose packets without a queue, and ends those whose clients have too much
+    /// in queues of the kernel.
+    fn take_samples(&mut self) {
+        if self.sampled.elapsed() < QUEUE_INTERVAL {
             return;
         }
         self.sampled = Instant::now();
-        for joined in self.joined.iter_mut().flatten() {
-            let at = Time::from_nanos(joined.began.elapsed().as_nanos() as u64);
-            joined.legs.iter_mut().for_each(|leg| leg.watch_losses(at));
+        self.has_unsettled = false;
+        for slot in 0..self.joined.len() {
+            let Some(joined) = &mut self.joined[slot] else { continue };
+            let checked = joined.take_sample();
+            self.has_unsettled |= joined.is_unsettled();
+            if let Err(excess) = checked {
+                tracing::info!(client = %joined.who, %excess, "reset");
+                self.end(slot, RelayEnding::NotTaken);
+            }
         }
     }
 
@@ -539,7 +560,7 @@ impl Worker {
             if let Some(joined) = &mut self.joined[slot]
                 && joined.quotas.is_displaced()
             {
-                let why = "it had sent nothing when another client needed its place".to_owned();
+                let why = DISPLACED.to_owned();
                 let refused = RefusedConnections { client: joined.who.ip(), why, connections: 1 };
                 let _ = self.events.send(RelayEvent::Rejected(refused));
                 self.remove(slot);
@@ -570,6 +591,24 @@ impl Joined {
     /// Returns whether the far relay has not said that it is connected.
     fn expects_status(&self) -> bool {
         self.directions[Side::Target as usize].expects_status()
+    }
+
+    fn is_unsettled(&self) -> bool {
+        self.legs.iter().any(Leg::is_unsettled)
+    }
+
+    /// Samples both sides.
+    ///
+    /// # Errors
+    /// Fails if too much waits for them in the kernel.
+    fn take_sample(&mut self) -> Result<(), QueueExcess> {
+        let at = self.began.elapsed();
+        let [client, target] = &mut self.legs;
+        let stalled = client.stalled_bytes(target, at.into()).plus(target.stalled_bytes(client, at.into()));
+        for leg in &mut self.legs {
+            leg.watch_losses(Time::from_nanos(at.as_nanos() as u64));
+        }
+        self.share.record(stalled)
     }
 
     fn turn(&mut self, side: Side, shared: &mut Shared) -> Turn {
@@ -675,7 +714,8 @@ mod tests {
 
     fn pair([client, target]: [Leg; 2], joint: Joint) -> Pair {
         let who = client.socket.peer_addr().unwrap();
-        Pair { client, target, who, whither: "host:22".to_owned(), joint, quotas: Quotas::new(None, None, None) }
+        let sides = Sides { client, target, whither: "host:22".to_owned(), joint };
+        Pair { sides, who, quotas: Quotas::default() }
     }
 
     #[test]

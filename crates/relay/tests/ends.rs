@@ -372,6 +372,36 @@ fn one_address_does_not_take_the_places_of_all() {
     assert!(relay.stop().iter().any(is_of_one));
 }
 
+/// They took all connections, and everybody else waited.
+#[test]
+fn a_few_addresses_that_take_all_they_get_keep_nobody_out() {
+    allow_descriptors(2000).unwrap();
+    let (listener, target) = listener();
+    let relay = Running::with_limits(Role::Alone { to: target.to_string().parse().unwrap() }, [160, 40]);
+    thread::spawn(move || {
+        for served in listener.incoming() {
+            let served = served.unwrap();
+            thread::spawn(move || std::io::copy(&mut &served, &mut &served));
+        }
+    });
+    let exchange = |mut client: &TcpStream| client.write_all(b"x").and_then(|()| client.read_exact(&mut [0]));
+    let taken: Vec<TcpStream> = (0..5 * 40)
+        .map(|call| connect_from(2 + (call % 5) as u8, &relay))
+        .filter(|client| exchange(client).is_ok())
+        .collect();
+    assert_eq!(taken.len(), 140, "all but the reserve");
+    let newcomers: Vec<TcpStream> = (0..20)
+        .map(|last| {
+            let (began, client) = (std::time::Instant::now(), connect_from(100 + last, &relay));
+            exchange(&client).unwrap();
+            assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+            client
+        })
+        .collect();
+    assert!(taken.iter().chain(&newcomers).all(|client| exchange(client).is_ok()), "nobody has to leave");
+    relay.stop();
+}
+
 #[test]
 fn a_client_that_closes_at_once_is_served_and_one_that_is_reset_takes_no_time() {
     // Nobody answers: the queue of connections is full.

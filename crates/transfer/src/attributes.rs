@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use fullpipe_units::ByteCount;
 use thiserror::Error;
 
-use crate::bytes::{Reader, Short, put_counted};
+use crate::bytes::{Field, Reader, Wrong, put_counted};
 
 /// Attributes of a file or folder at most.
 const MAX_COUNT: usize = 256;
@@ -100,8 +100,10 @@ impl Attributes {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
 
-    pub(crate) fn put(&self, into: &mut Vec<u8>) {
+impl Field<'_> for Attributes {
+    fn put(&self, into: &mut Vec<u8>) {
         into.extend((self.0.len() as u16).to_le_bytes());
         for (name, value) in &self.0 {
             put_counted(into, name);
@@ -109,28 +111,13 @@ impl Attributes {
         }
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
         let mut attributes = Self::default();
         for _ in 0..reader.u16()? {
             let (name, value) = (reader.counted()?, reader.counted()?);
             attributes.insert(name, value)?;
         }
         Ok(attributes)
-    }
-}
-
-/// The error of bytes that are no attributes.
-#[derive(Debug, Error)]
-pub(crate) enum Wrong {
-    #[error("it ends too early")]
-    Short,
-    #[error(transparent)]
-    Attribute(#[from] AttributeError),
-}
-
-impl From<Short> for Wrong {
-    fn from(_: Short) -> Self {
-        Self::Short
     }
 }
 

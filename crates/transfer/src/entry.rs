@@ -1,8 +1,6 @@
 use fullpipe_units::ByteCount;
-use thiserror::Error;
 
-use crate::attributes::Wrong;
-use crate::bytes::{Reader, Short, put_counted};
+use crate::bytes::{Field, Reader, Wrong, kinds, structure};
 use crate::{Attributes, Digest, EntryPath};
 
 /// A file, folder or link of the tree that is sent.
@@ -64,11 +62,6 @@ pub struct ModificationTime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity(pub Digest);
 
-/// The error of a number that stands for no kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("{0} is no kind of an entry")]
-pub struct UnknownKind(pub u8);
-
 /// Bits of a mode that are kept: not those that let a program run as somebody else.
 const PERMISSIONS: u16 = 0o777;
 
@@ -80,83 +73,33 @@ impl Identity {
     }
 }
 
-impl Entry {
-    pub(crate) fn put(&self, into: &mut Vec<u8>) {
-        put_counted(into, self.path.as_bytes());
-        match &self.kind {
-            EntryKind::Folder { mode, modified } => {
-                into.push(0);
-                put_attributes(into, *mode, *modified);
-            }
-            EntryKind::File { mode, modified, size, identity } => {
-                into.push(1);
-                put_attributes(into, *mode, *modified);
-                into.extend(size.get().to_le_bytes());
-                into.extend(identity.0);
-            }
-            EntryKind::SymbolicLink { target } => {
-                into.push(2);
-                put_counted(into, target);
-            }
-            EntryKind::HardLink { first } => {
-                into.push(3);
-                put_counted(into, first.as_bytes());
-            }
-            EntryKind::LeftOut => into.push(4),
-        }
+impl Field<'_> for Entry {
+    fn put(&self, into: &mut Vec<u8>) {
+        self.path.put(into);
+        self.kind.put(into);
         self.attributes.put(into);
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, EntryError> {
-        let path = EntryPath::new(reader.counted()?)?;
-        let kind = match reader.u8()? {
-            0 => {
-                let (mode, modified) = attributes(reader)?;
-                EntryKind::Folder { mode, modified }
-            }
-            1 => {
-                let (mode, modified) = attributes(reader)?;
-                let size = ByteCount::new(reader.u64()?);
-                EntryKind::File { mode, modified, size, identity: Identity(reader.array()?) }
-            }
-            2 => EntryKind::SymbolicLink { target: reader.counted()?.to_vec() },
-            3 => EntryKind::HardLink { first: EntryPath::new(reader.counted()?)? },
-            4 => EntryKind::LeftOut,
-            other => return Err(UnknownKind(other).into()),
-        };
-        Ok(Self { path, kind, attributes: Attributes::read(reader)? })
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+        let (path, mut kind) = (Field::read(reader)?, Field::read(reader)?);
+        if let EntryKind::Folder { mode, modified } | EntryKind::File { mode, modified, .. } = &mut kind {
+            *mode &= PERMISSIONS;
+            // The system takes a second or more for something else.
+            modified.nanoseconds = modified.nanoseconds.min(999_999_999);
+        }
+        Ok(Self { path, kind, attributes: Field::read(reader)? })
     }
 }
 
-/// The error of bytes that are no entry.
-#[derive(Debug, Error)]
-pub(crate) enum EntryError {
-    #[error("it ends too early")]
-    Short,
-    #[error(transparent)]
-    Path(#[from] crate::PathError),
-    #[error(transparent)]
-    Kind(#[from] UnknownKind),
-    #[error(transparent)]
-    Attributes(#[from] Wrong),
-}
-
-impl From<Short> for EntryError {
-    fn from(_: Short) -> Self {
-        Self::Short
+impl<'b> Field<'b> for EntryKind {
+    kinds! { EntryKind, Wrong::EntryKind;
+        0 Folder { mode mode, modified modified }
+        1 File { mode mode, modified modified, size size, identity identity }
+        2 SymbolicLink { target target }
+        3 HardLink { first first }
+        4 LeftOut {}
     }
 }
 
-fn put_attributes(into: &mut Vec<u8>, mode: u16, modified: ModificationTime) {
-    into.extend(mode.to_le_bytes());
-    into.extend(modified.seconds.to_le_bytes());
-    into.extend(modified.nanoseconds.to_le_bytes());
-}
-
-fn attributes(reader: &mut Reader<'_>) -> Result<(u16, ModificationTime), Short> {
-    let mode = reader.u16()? & PERMISSIONS;
-    let seconds = reader.u64()?.cast_signed();
-    // The system takes a second or more for something else.
-    let nanoseconds = reader.u32()?.min(999_999_999);
-    Ok((mode, ModificationTime { seconds, nanoseconds }))
-}
+structure!(ModificationTime { seconds, nanoseconds });
+structure!(Identity { 0 });

@@ -33,7 +33,7 @@ pub use chunks::{
 };
 pub use coupling::Coupling;
 pub use delay_bound::DelayBound;
-pub use entry::{Entry, EntryKind, Identity, ModificationTime, UnknownKind};
+pub use entry::{Entry, EntryKind, Identity, ModificationTime};
 pub use journal::{Journal, Recovered};
 pub use message::{
     AGAIN, ALIVE, DATA_HEADER, DataHeader, Head, Hello, MAX_FRAME, Message, MessageError, Outcome, Ready, VERSION,

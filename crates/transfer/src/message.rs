@@ -1,11 +1,9 @@
 //! Both directions of a transfer, as frames: four bytes with the length of what follows, one with the kind, the rest by
 //! kind. Numbers are little-endian.
 
-use fullpipe_units::printable_bytes;
 use thiserror::Error;
 
-use crate::bytes::{Reader, Short, put_counted};
-use crate::entry::EntryError;
+use crate::bytes::{Field, Reader, Wrong, kinds, structure};
 use crate::{BLOCK, CHUNK, Chunks, Digest, Entry, EntryPath};
 
 /// Version of the messages. Ends of different versions do not understand each other.
@@ -28,9 +26,6 @@ pub const DATA_HEADER: usize = CHECKED + CHECK;
 
 /// Bytes of a frame at most, without its length.
 pub const MAX_FRAME: usize = DATA_HEADER - 4 + CHUNK;
-
-/// Bytes of a sentence at most.
-const MAX_SENTENCE: usize = 2048;
 
 /// A request of the near end, which its user started, to the far one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -254,27 +249,9 @@ pub struct MessageError {
     why: String,
 }
 
+/// Kinds of messages that are not only read by kind.
 const HELLO: u8 = 0;
-const READY: u8 = 1;
-const REFUSED: u8 = 2;
-const DIAL: u8 = 3;
-const STREAMS: u8 = 4;
-const BEGIN: u8 = 5;
-const ENTRY: u8 = 6;
-const END_OF_LIST: u8 = 7;
-const WANT: u8 = 8;
-const GOT: u8 = 9;
-const OUTCOME: u8 = 10;
-const DELETED: u8 = 11;
-const UNREADABLE: u8 = 12;
-const NOTE: u8 = 13;
-const AGAIN_IN_ANOTHER_STATE: u8 = 14;
-const LOST: u8 = 15;
-const DATA: u8 = 16;
-const FINISHED: u8 = 17;
-const FIGURES: u8 = 18;
-const DIAL_QUIC: u8 = 19;
-const WOULD_COPY: u8 = 20;
+pub(crate) const DATA: u8 = 16;
 
 /// Flags of a block.
 const REPORTS: u8 = 1;
@@ -308,6 +285,20 @@ impl DataHeader {
         }
         let (reports, packed) = (flags & REPORTS != 0, flags & PACKED != 0);
         Ok(Self { file, chunk, block, reports, packed, hash: reader.array()? })
+    }
+
+    /// Reads what follows the kind, to its end.
+    pub(crate) fn read_block<'b>(reader: &mut Reader<'b>) -> Result<(Self, &'b [u8]), Wrong> {
+        let header = Self::read(reader)?;
+        let check: [u8; CHECK] = reader.array()?;
+        let content = reader.take(reader.0.len())?;
+        if content.len() > BLOCK {
+            return Err(Wrong::Length);
+        }
+        if header.frame(content.len())[CHECKED..] != check {
+            return Err(Wrong::Damaged);
+        }
+        Ok((header, content))
     }
 }
 
@@ -354,169 +345,76 @@ impl<'b> Message<'b> {
         frame
     }
 
-    fn put(&self, into: &mut Vec<u8>) {
-        into.push(self.kind());
-        match self {
-            Self::Hello(hello) => hello.put(into),
-            Self::Ready(ready) => {
-                into.extend(ready.port.to_le_bytes());
-                into.extend(ready.quic_port.to_le_bytes());
-                put_counted(into, &ready.address);
-                put_counted(into, &ready.settings);
-            }
-            Self::Refused { code, why } => {
-                into.push(*code);
-                put_sentence(into, why);
-            }
-            Self::Dial { port: number } | Self::DialQuic { port: number } | Self::Lost { index: number } => {
-                into.extend(number.to_le_bytes());
-            }
-            Self::Streams { count, active, quic } => {
-                into.extend([*count, *active, *quic].map(u16::to_le_bytes).concat());
-            }
-            Self::Begin { single, content } => into.extend([*single, *content].map(u8::from)),
-            Self::EndOfList { complete } => into.push((*complete).into()),
-            Self::Entry(entry) => entry.put(into),
-            Self::Want { file, chunks } => {
-                into.extend([*file, chunks.first, chunks.count].iter().flat_map(|number| number.to_le_bytes()));
-            }
-            Self::Got { file, chunk, missing } => {
-                into.extend([*file, *chunk].iter().flat_map(|number| number.to_le_bytes()));
-                into.extend(missing.to_le_bytes());
-            }
-            Self::Outcome { file, outcome } => {
-                into.extend(file.to_le_bytes());
-                outcome.put(into);
-            }
-            Self::Deleted { path } | Self::WouldCopy { path } => put_counted(into, path.as_bytes()),
-            Self::Unreadable { file, why } => {
-                into.extend(file.to_le_bytes());
-                put_sentence(into, why);
-            }
-            Self::Again { file, entry } => {
-                into.extend(file.to_le_bytes());
-                entry.put(into);
-            }
-            Self::Note { text } => put_sentence(into, text),
-            Self::Data { header, content } => {
-                into.extend(&header.frame(content.len())[5..]);
-                into.extend(*content);
-            }
-            Self::Figures(json) => put_counted(into, json),
-            Self::Finished => {}
-        }
-    }
-
     /// Reads the part of a frame that follows its length.
     ///
     /// # Errors
     /// Fails if it is no message of this version, or has bytes too many or too few.
     pub fn read(bytes: &'b [u8]) -> Result<Self, MessageError> {
-        let (kind, rest) = bytes.split_first().ok_or(MessageError { kind: 0, why: "it is empty".to_owned() })?;
-        let mut reader = Reader(rest);
-        let message =
-            parse(*kind, &mut reader).map_err(|error| MessageError { kind: *kind, why: error.to_string() })?;
+        let kind = *bytes.first().ok_or(MessageError { kind: 0, why: "it is empty".to_owned() })?;
+        let mut reader = Reader(bytes);
+        let message = Field::read(&mut reader).map_err(|error| MessageError { kind, why: error.to_string() })?;
         if reader.0.is_empty() {
             return Ok(message);
         }
-        Err(MessageError { kind: *kind, why: "it has bytes too many".to_owned() })
-    }
-
-    fn kind(&self) -> u8 {
-        match self {
-            Self::Hello(_) => HELLO,
-            Self::Ready(_) => READY,
-            Self::Refused { .. } => REFUSED,
-            Self::Dial { .. } => DIAL,
-            Self::DialQuic { .. } => DIAL_QUIC,
-            Self::Streams { .. } => STREAMS,
-            Self::Begin { .. } => BEGIN,
-            Self::Entry(_) => ENTRY,
-            Self::EndOfList { .. } => END_OF_LIST,
-            Self::Want { .. } => WANT,
-            Self::Got { .. } => GOT,
-            Self::Outcome { .. } => OUTCOME,
-            Self::Deleted { .. } => DELETED,
-            Self::WouldCopy { .. } => WOULD_COPY,
-            Self::Unreadable { .. } => UNREADABLE,
-            Self::Note { .. } => NOTE,
-            Self::Again { .. } => AGAIN_IN_ANOTHER_STATE,
-            Self::Lost { .. } => LOST,
-            Self::Data { .. } => DATA,
-            Self::Finished => FINISHED,
-            Self::Figures(_) => FIGURES,
-        }
+        Err(MessageError { kind, why: "it has bytes too many".to_owned() })
     }
 }
 
-#[derive(Debug, Error)]
-enum Wrong {
-    #[error("it ends too early")]
-    Short,
-    #[error(transparent)]
-    Entry(#[from] EntryError),
-    #[error(transparent)]
-    Path(#[from] crate::PathError),
-    #[error("{0} stands for nothing")]
-    Number(u8),
-    #[error("nothing has this kind")]
-    Kind,
-    #[error("a block of a chunk has more than 64 KiB")]
-    Length,
-    #[error("its head is damaged")]
-    Damaged,
-}
+structure!(Hello {
+    version,
+    far_sends,
+    dry_run,
+    delete,
+    verify_disk,
+    scavenge,
+    no_bbr,
+    no_compress,
+    attributes,
+    quic,
+    timeout,
+    secret,
+    ports,
+    limit,
+    paths,
+    excludes,
+    unencrypted,
+    settings
+});
+structure!(Ready { port, quic_port, address, settings });
+structure!(Chunks { first, count });
 
-impl From<Short> for Wrong {
-    fn from(_: Short) -> Self {
-        Self::Short
+impl<'b> Field<'b> for Message<'b> {
+    kinds! { Message, |_| Wrong::Kind, blocks Data;
+        0 Hello { 0 hello }
+        1 Ready { 0 ready }
+        2 Refused { code code, why why }
+        3 Dial { port port }
+        4 Streams { count count, active active, quic quic }
+        5 Begin { single single, content content }
+        6 Entry { 0 entry }
+        7 EndOfList { complete complete }
+        8 Want { file file, chunks chunks }
+        9 Got { file file, chunk chunk, missing missing }
+        10 Outcome { file file, outcome outcome }
+        11 Deleted { path path }
+        12 Unreadable { file file, why why }
+        13 Note { text text }
+        14 Again { file file, entry entry }
+        15 Lost { index index }
+        17 Finished {}
+        18 Figures { 0 json }
+        19 DialQuic { port port }
+        20 WouldCopy { path path }
     }
 }
 
-fn parse<'b>(kind: u8, reader: &mut Reader<'b>) -> Result<Message<'b>, Wrong> {
-    Ok(match kind {
-        HELLO => Message::Hello(Hello::read(reader)?),
-        READY => Message::Ready(Ready {
-            port: reader.u16()?,
-            quic_port: reader.u16()?,
-            address: reader.counted()?.to_vec(),
-            settings: reader.counted()?.to_vec(),
-        }),
-        REFUSED => Message::Refused { code: reader.u8()?, why: sentence(reader)? },
-        DIAL => Message::Dial { port: reader.u16()? },
-        DIAL_QUIC => Message::DialQuic { port: reader.u16()? },
-        STREAMS => Message::Streams { count: reader.u16()?, active: reader.u16()?, quic: reader.u16()? },
-        BEGIN => Message::Begin { single: flag(reader)?, content: flag(reader)? },
-        ENTRY => Message::Entry(Entry::read(reader)?),
-        END_OF_LIST => Message::EndOfList { complete: flag(reader)? },
-        WANT => {
-            let (file, first, count) = (reader.u32()?, reader.u32()?, reader.u32()?);
-            Message::Want { file, chunks: Chunks { first, count } }
-        }
-        GOT => Message::Got { file: reader.u32()?, chunk: reader.u32()?, missing: reader.u16()? },
-        OUTCOME => Message::Outcome { file: reader.u32()?, outcome: Outcome::read(reader)? },
-        DELETED => Message::Deleted { path: EntryPath::new(reader.counted()?)? },
-        WOULD_COPY => Message::WouldCopy { path: EntryPath::new(reader.counted()?)? },
-        UNREADABLE => Message::Unreadable { file: reader.u32()?, why: sentence(reader)? },
-        NOTE => Message::Note { text: sentence(reader)? },
-        AGAIN_IN_ANOTHER_STATE => Message::Again { file: reader.u32()?, entry: Entry::read(reader)? },
-        LOST => Message::Lost { index: reader.u16()? },
-        DATA => {
-            let header = DataHeader::read(reader)?;
-            let check: [u8; CHECK] = reader.array()?;
-            let content = reader.take(reader.0.len())?;
-            if content.len() > BLOCK {
-                return Err(Wrong::Length);
-            }
-            if header.frame(content.len())[CHECKED..] != check {
-                return Err(Wrong::Damaged);
-            }
-            Message::Data { header, content }
-        }
-        FINISHED => Message::Finished,
-        FIGURES => Message::Figures(reader.counted()?.to_vec()),
-        _ => return Err(Wrong::Kind),
-    })
+impl<'b> Field<'b> for Outcome {
+    kinds! { Outcome, Wrong::Number;
+        0 Copied { 0 digest }
+        1 Present {}
+        2 Wanted {}
+        3 Failed { 0 why }
+    }
 }
 
 impl Hello {
@@ -539,103 +437,12 @@ impl Hello {
         self.put(&mut written);
         written.len() <= MAX_FRAME
     }
-
-    /// Writes a request that fits.
-    fn put(&self, into: &mut Vec<u8>) {
-        into.extend(self.version.to_le_bytes());
-        let Self { far_sends, dry_run, delete, verify_disk, .. } = *self;
-        into.extend([far_sends, dry_run, delete, verify_disk].map(u8::from));
-        let Self { scavenge, no_bbr, no_compress, attributes, quic, .. } = *self;
-        into.extend([scavenge, no_bbr, no_compress, attributes, quic].map(u8::from));
-        into.extend(self.timeout.to_le_bytes());
-        into.extend(self.secret);
-        into.extend(self.ports.0.to_le_bytes());
-        into.extend(self.ports.1.to_le_bytes());
-        into.extend(self.limit.to_le_bytes());
-        for list in [&self.paths, &self.excludes, &self.unencrypted] {
-            into.extend((list.len().min(u16::MAX.into()) as u16).to_le_bytes());
-            list.iter().take(u16::MAX.into()).for_each(|item| put_counted(into, item));
-        }
-        put_counted(into, &self.settings);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        Ok(Self {
-            version: reader.u16()?,
-            far_sends: flag(reader)?,
-            dry_run: flag(reader)?,
-            delete: flag(reader)?,
-            verify_disk: flag(reader)?,
-            scavenge: flag(reader)?,
-            no_bbr: flag(reader)?,
-            no_compress: flag(reader)?,
-            attributes: flag(reader)?,
-            quic: flag(reader)?,
-            timeout: reader.u16()?,
-            secret: reader.array()?,
-            ports: (reader.u16()?, reader.u16()?),
-            limit: reader.u64()?,
-            paths: list(reader)?,
-            excludes: list(reader)?,
-            unencrypted: list(reader)?,
-            settings: reader.counted()?.to_vec(),
-        })
-    }
-}
-
-impl Outcome {
-    fn put(&self, into: &mut Vec<u8>) {
-        match self {
-            Self::Copied(digest) => {
-                into.push(0);
-                into.extend(digest);
-            }
-            Self::Present => into.push(1),
-            Self::Wanted => into.push(2),
-            Self::Failed(why) => {
-                into.push(3);
-                put_sentence(into, why);
-            }
-        }
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        Ok(match reader.u8()? {
-            0 => Self::Copied(reader.array()?),
-            1 => Self::Present,
-            2 => Self::Wanted,
-            3 => Self::Failed(sentence(reader)?),
-            other => return Err(Wrong::Number(other)),
-        })
-    }
-}
-
-fn flag(reader: &mut Reader<'_>) -> Result<bool, Wrong> {
-    match reader.u8()? {
-        0 => Ok(false),
-        1 => Ok(true),
-        other => Err(Wrong::Number(other)),
-    }
-}
-
-fn list(reader: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, Wrong> {
-    let count = reader.u16()?;
-    (0..count).map(|_| Ok(reader.counted()?.to_vec())).collect()
-}
-
-/// Reads a text that a user will see, with its control characters escaped.
-fn sentence(reader: &mut Reader<'_>) -> Result<String, Wrong> {
-    let bytes = reader.counted()?;
-    Ok(printable_bytes(&bytes[..bytes.len().min(MAX_SENTENCE)]))
-}
-
-fn put_sentence(into: &mut Vec<u8>, text: &str) {
-    put_counted(into, &text.as_bytes()[..text.floor_char_boundary(MAX_SENTENCE)]);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::MAX_SENTENCE;
     use crate::{Attributes, EntryKind, Identity, ModificationTime};
     use fullpipe_units::ByteCount;
     use proptest::prelude::*;

@@ -592,7 +592,7 @@ fn assert_serves_fresh_clients(server: &Server, usual: Duration) {
 }
 
 /// So many silent connections from each of so many addresses.
-fn silent_connections(server: SocketAddr, addresses: u8, each: usize) -> Vec<TcpStream> {
+pub(super) fn silent_connections(server: SocketAddr, addresses: u8, each: usize) -> Vec<TcpStream> {
     let from = (1..=addresses).map(|last| Ipv4Addr::new(127, 0, 9, last));
     from.flat_map(|from| (0..each).map_while(move |_| connect(server, from).ok())).collect()
 }

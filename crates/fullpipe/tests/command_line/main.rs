@@ -17,6 +17,7 @@ mod help;
 mod host;
 mod hostile;
 mod hostile_loads;
+mod hostile_relays;
 mod interop;
 mod iperf2;
 mod live;

@@ -3,7 +3,7 @@
 use std::fs::read_dir;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::Output;
+use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
@@ -86,10 +86,15 @@ impl Relays {
 }
 
 fn relay(port: u16, more: &[&str]) -> Running {
-    let listen = format!("127.0.0.1:{port}");
-    let relay = Running::start(fullpipe(&["relay", "--listen", &listen, "--drain", "0.3", "--json-lines"]).args(more));
+    let relay = Running::start(relay_command(port).args(more));
     wait_for_listener(port);
     relay
+}
+
+/// A relay that is to listen on this port.
+pub(crate) fn relay_command(port: u16) -> Command {
+    let listen = format!("127.0.0.1:{port}");
+    fullpipe(&["relay", "--listen", &listen, "--drain", "0.3", "--json-lines"])
 }
 
 fn connect(port: u16) -> TcpStream {
@@ -402,7 +407,7 @@ fn unknown_callers_are_dropped_in_time_and_others_are_served() {
 }
 
 /// The port on which a process listens, by its sockets.
-fn listening_port(pid: u32) -> u16 {
+pub(crate) fn listening_port(pid: u32) -> u16 {
     let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
     let own: Vec<String> = read_dir(format!("/proc/{pid}/fd"))
         .unwrap()

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fullpipe_control::{
-    Network, PendingClients, PendingPlace, QueueBudget, QueueShare, client_networks, client_prefix,
+    Network, PendingClients, PendingPlace, QueueBudget, QueueShare, StalledBytes, available_quota, client_networks,
+    client_prefix, is_admitted,
 };
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_record::Request;
@@ -149,7 +150,7 @@ pub(super) struct Activity {
     /// Time for which it has made hardly any progress.
     pub(super) idle: Span,
     /// Bytes in the queues of streams that make no progress.
-    pub(super) stalled: ByteCount,
+    pub(super) stalled: StalledBytes,
 }
 
 /// Idle time after which a load may be evicted.
@@ -178,8 +179,7 @@ impl Admission {
 
     /// Returns true if `address` may connect.
     pub(super) fn is_allowed(&self, address: IpAddr) -> bool {
-        let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
-        !is_in(&self.limits.deny) && (self.limits.allow.is_empty() || is_in(&self.limits.allow))
+        is_admitted(address, &self.limits.allow, &self.limits.deny)
     }
 
     /// Admits a connection that is not classified yet. At most a quarter of all connections may be pending, which
@@ -239,7 +239,7 @@ impl Admission {
         let usage = Usage { tests: 1, ..Usage::default() };
         let (all, own) = self.usage_with(address, usage);
         let (total, each) = (&self.limits.total, &self.limits.address);
-        let is_full = all.tests > available(total.tests, own.tests, all.tests == 1)
+        let is_full = all.tests > available_quota(total.tests, own.tests, all.tests == 1)
             || self.exceeds_site(address, each.tests, own.tests, |usage| usage.tests + 1);
         if is_full || own.tests > each.tests || self.lacks_descriptors(all) {
             return Err(Rejection::QuotaExceeded);
@@ -264,7 +264,7 @@ impl Admission {
             client_prefix: permit.client_prefix,
             streams,
             activity: Activity::default(),
-            queues: self.queues.join(address),
+            queues: self.queues.join(Some(address)),
             evicted: false,
         };
         self.state.borrow_mut().loads.insert(permit.number, load);
@@ -379,7 +379,7 @@ impl Admission {
             let why = format!("{} asked for; its network uses too many already", counted(streams, "stream"));
             return refuse(ErrorNumber::BUSY, why);
         }
-        if all.streams > available(total, own.streams, all.streams == streams) || self.lacks_descriptors(all) {
+        if all.streams > available_quota(total, own.streams, all.streams == streams) || self.lacks_descriptors(all) {
             let used = all.streams - streams;
             let why = format!("{} asked for; all tests together use {used} of {total}", counted(streams, "stream"));
             return refuse(ErrorNumber::BUSY, why);
@@ -393,7 +393,7 @@ impl Admission {
         let state = self.state.borrow();
         sites(address).any(|(site, share)| {
             let quota = each.saturating_mul(share);
-            state.sites.get(&site).is_some_and(|usage| used(usage) > available(quota, own, false))
+            state.sites.get(&site).is_some_and(|usage| used(usage) > available_quota(quota, own, false))
         })
     }
 
@@ -467,13 +467,6 @@ impl State {
 /// has.
 fn sites(address: IpAddr) -> impl Iterator<Item = (Network, u32)> {
     client_networks(address).skip(1)
-}
-
-/// Returns the part of the quota `total` that is available to an address which would use `own` of it. An eighth is a
-/// reserve, of which no address takes more than a sixteenth, unless nobody uses anything yet (`is_unused`).
-const fn available(total: u32, own: u32, is_unused: bool) -> u32 {
-    let reserve = total / 8;
-    if is_unused || own <= 1 || own <= reserve / 16 { total } else { total - reserve }
 }
 
 impl Usage {
@@ -668,7 +661,7 @@ mod tests {
     fn a_load_ends_whose_client_leaves_too_much_in_the_kernel() {
         let limits = fullpipe_control::QueueLimits { client: ByteCount::from_mib(64), total: ByteCount::from_mib(96) };
         let admission = Admission { queues: QueueBudget::new(limits), ..admission(|_| {}) };
-        let leaves = |mib| Activity { stalled: ByteCount::from_mib(mib), ..at(0) };
+        let leaves = |mib| Activity { stalled: StalledBytes::from_lasting(ByteCount::from_mib(mib)), ..at(0) };
         let loads = [HERE, HERE, THERE].map(|from| admission.admit_load(ip(from), &streams(128)).unwrap());
         assert!(admission.record_activity(&loads[0], leaves(40)).is_ok());
         let refusal = admission.record_activity(&loads[1], leaves(41)).unwrap_err();

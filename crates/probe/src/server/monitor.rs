@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
+use fullpipe_control::{QUEUE_INTERVAL, QueueSample};
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_load::{Role, Totals};
 use fullpipe_record::Sample;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::admission::Activity;
-use super::stall::{Progress, StallBounds, StallWatch, StreamProgress};
+use super::stall::{Progress, StallBounds, StallWatch};
 
 /// Maximum time over which a rate is averaged, as by iperf3's `--server-bitrate-limit`.
 const MAX_WINDOW: Span = Span::from_secs(5);
@@ -18,9 +19,6 @@ const MIN_WINDOW: Span = Span::from_secs(1);
 
 /// Minimum time between two counts that are kept.
 const COUNT_INTERVAL: Span = Span::from_millis(250);
-
-/// Time between two checks of the progress of each stream.
-const PROGRESS_INTERVAL: Span = Span::from_millis(500);
 
 /// Time for which the bytes of a burst may exceed a limit of the rate.
 const BURST_TIME: Span = Span::from_millis(500);
@@ -68,7 +66,7 @@ impl Monitor {
             counts: VecDeque::from([(Span::ZERO, ByteCount::ZERO)]),
             stall: StallWatch::new(bounds.stall, roles.len()),
             roles,
-            progress_due: PROGRESS_INTERVAL,
+            progress_due: QUEUE_INTERVAL.into(),
             progress: Progress::default(),
         }
     }
@@ -86,7 +84,7 @@ impl Monitor {
         let (at, bytes) = (totals.at, totals.streams.iter().map(|stream| stream.bytes).sum());
         self.check_bounds(at, bytes)?;
         if at >= self.progress_due {
-            self.progress_due = at + PROGRESS_INTERVAL;
+            self.progress_due = at + Span::from(QUEUE_INTERVAL);
             self.progress = self.stall.check(at, &stream_progress(totals, &self.roles, &samples()))?;
         }
         let Progress { idle, stalled } = self.progress;
@@ -125,17 +123,17 @@ impl Monitor {
 
 /// Returns what each stream has carried, and what waits for it in the kernel. Of a TCP stream on which this end sends,
 /// only what the other end has acknowledged counts.
-fn stream_progress(totals: &Totals, roles: &[Role], samples: &[Sample]) -> Vec<StreamProgress> {
-    let mut streams: Vec<StreamProgress> =
-        totals.streams.iter().map(|count| StreamProgress { carried: count.bytes, ..Default::default() }).collect();
+fn stream_progress(totals: &Totals, roles: &[Role], samples: &[Sample]) -> Vec<QueueSample> {
+    let mut streams: Vec<QueueSample> =
+        totals.streams.iter().map(|count| QueueSample { carried: count.bytes, ..Default::default() }).collect();
     for sample in samples {
         let index = usize::from(sample.stream);
         let (Some(stream), Some(role)) = (streams.get_mut(index), roles.get(index)) else { continue };
-        if let (Role::Sender, Some(acknowledged)) = (role, sample.tcp.bytes_acked) {
-            stream.carried = acknowledged;
-        }
-        stream.queued = sample.memory.as_ref().map_or(ByteCount::ZERO, |memory| memory.wmem_queued + memory.rmem_alloc);
-        stream.rtt = sample.tcp.rtt.unwrap_or_default();
+        let memory = sample.memory.unwrap_or_default();
+        let sender = QueueSample::from_sender(&sample.tcp, &memory);
+        let is_known = *role == Role::Sender && sample.tcp.bytes_acked.is_some();
+        let carried = if is_known { sender.carried } else { stream.carried };
+        *stream = QueueSample { carried, queued: memory.wmem_queued + memory.rmem_alloc, ..sender };
     }
     streams
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use fullpipe_control::{QueueSample, QueueWatch, StalledBytes};
 use fullpipe_iperf::{ErrorNumber, Refusal};
 use fullpipe_record::Request;
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -24,10 +25,6 @@ const MIN_RATE_PART: f64 = 16.0;
 
 /// Number of streams that may all stall for as long as one: more of them hold more, and get a quarter of the time.
 const FEW_STREAMS: u16 = 8;
-
-/// Time without progress after which the bytes in the queues of a stream count as stalled, on a path with a round trip
-/// of up to a quarter of it.
-const STALLED_AFTER: Span = Span::from_secs(2);
 
 /// The least progress of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,31 +56,20 @@ impl StallBounds {
     }
 }
 
-/// The progress of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct StreamProgress {
-    /// Bytes that the other end has acknowledged, or that have arrived from it.
-    pub(super) carried: ByteCount,
-    /// Bytes in the queues of its socket.
-    pub(super) queued: ByteCount,
-    pub(super) rtt: Span,
-}
-
 /// The progress of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Progress {
     /// Time since the transfer was last not idle.
     pub(super) idle: Span,
     /// Bytes in the queues of streams that make no progress.
-    pub(super) stalled: ByteCount,
+    pub(super) stalled: StalledBytes,
 }
 
 /// The recent progress of a transfer and of its streams.
 #[derive(Debug)]
 pub(super) struct StallWatch {
     bounds: StallBounds,
-    /// Of each stream, the bytes that it has carried, and when they last grew.
-    streams: Vec<(ByteCount, Span)>,
+    streams: Vec<QueueWatch>,
     /// Bytes of all streams at times of the last [`StallBounds::timeout`], oldest first.
     counts: VecDeque<(Span, ByteCount)>,
     /// The time at which the rate was last at least the idle rate.
@@ -94,7 +80,7 @@ impl StallWatch {
     pub(super) fn new(bounds: StallBounds, streams: usize) -> Self {
         Self {
             bounds,
-            streams: vec![(ByteCount::ZERO, Span::ZERO); streams],
+            streams: vec![QueueWatch::default(); streams],
             counts: VecDeque::from([(Span::ZERO, ByteCount::ZERO)]),
             last_busy: Span::ZERO,
         }
@@ -104,12 +90,9 @@ impl StallWatch {
     ///
     /// # Errors
     /// Fails if the transfer makes too little progress.
-    pub(super) fn check(&mut self, at: Span, streams: &[StreamProgress]) -> Result<Progress, Refusal> {
-        for ((carried, grown), stream) in self.streams.iter_mut().zip(streams) {
-            if stream.carried > *carried {
-                (*carried, *grown) = (stream.carried, at);
-            }
-        }
+    pub(super) fn check(&mut self, at: Span, streams: &[QueueSample]) -> Result<Progress, Refusal> {
+        let watched = self.streams.iter_mut().zip(streams).map(|(watch, stream)| watch.follow(at, stream));
+        let stalled = watched.fold(StalledBytes::default(), StalledBytes::plus);
         self.counts.push_back((at, streams.iter().map(|stream| stream.carried).sum()));
         while self.counts.get(1).is_some_and(|&(second, _)| at.saturating_sub(second) >= self.bounds.timeout) {
             self.counts.pop_front();
@@ -120,12 +103,12 @@ impl StallWatch {
         if recent.is_some_and(|(rate, _)| rate >= self.bounds.idle_rate) {
             self.last_busy = at;
         }
-        Ok(Progress { idle: at.saturating_sub(self.last_busy), stalled: self.stalled_bytes(at, streams) })
+        Ok(Progress { idle: at.saturating_sub(self.last_busy), stalled })
     }
 
     fn check_streams(&self, at: Span) -> Result<(), Refusal> {
         let limit = self.bounds.most_streams;
-        let silent = self.streams.iter().filter(|(_, grown)| at.saturating_sub(*grown) > limit).count();
+        let silent = self.streams.iter().filter(|watch| watch.silence(at) > limit).count();
         if silent * 2 <= self.streams.len() {
             return Ok(());
         }
@@ -156,14 +139,6 @@ impl StallWatch {
         let carried = bytes.saturating_sub(before);
         Some((BitRate::of(carried, at.saturating_sub(from).max(Span::from_nanos(1))), carried))
     }
-
-    /// Returns the bytes in queues of streams without recent progress.
-    fn stalled_bytes(&self, at: Span, streams: &[StreamProgress]) -> ByteCount {
-        let is_stalled =
-            |(_, grown): &(ByteCount, Span), rtt: Span| at.saturating_sub(*grown) >= STALLED_AFTER.max(rtt * 4);
-        let pairs = self.streams.iter().zip(streams);
-        pairs.filter(|(seen, stream)| is_stalled(seen, stream.rtt)).map(|(_, stream)| stream.queued).sum()
-    }
 }
 
 fn stalled(why: String) -> Refusal {
@@ -188,12 +163,13 @@ mod tests {
     ) -> Result<Progress, (u64, String)> {
         let mut last = Progress::default();
         for second in 1..=seconds {
-            let stream = |index| StreamProgress {
+            let stream = |index| QueueSample {
                 carried: ByteCount::new(carried(index, second)),
                 queued: ByteCount::from_mib(1),
                 rtt: Span::from_millis(100),
+                is_closed: false,
             };
-            let streams: Vec<StreamProgress> = (0..watch.streams.len()).map(stream).collect();
+            let streams: Vec<QueueSample> = (0..watch.streams.len()).map(stream).collect();
             last = watch.check(Span::from_secs(second), &streams).map_err(|refusal| (second, refusal.why))?;
         }
         Ok(last)
@@ -247,11 +223,13 @@ mod tests {
 
     #[test]
     fn only_the_queues_of_streams_without_progress_count_as_stalled() {
-        let half = |index: usize, second: u64| if index.is_multiple_of(2) { second * 100_000 } else { second.min(5) };
+        let half = |index: usize, second: u64| {
+            if index.is_multiple_of(2) { second * 100_000 } else { second.min(5) * 100_000 }
+        };
         let last = run(&mut watch(8, &Request::default()), 20, half).unwrap();
-        assert_eq!((last.stalled, last.idle), (ByteCount::from_mib(4), Span::ZERO));
+        assert_eq!((last.stalled.lasting, last.idle), (ByteCount::from_mib(4), Span::ZERO));
         let early = run(&mut watch(8, &Request::default()), 6, half).unwrap();
-        assert_eq!(early.stalled, ByteCount::ZERO, "a second is no stall");
+        assert_eq!(early.stalled, StalledBytes::default(), "a second is no stall");
     }
 
     #[test]

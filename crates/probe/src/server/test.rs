@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Authenticator, Control, LoginAttempt, canonical, client_prefix, unix_seconds};
+use fullpipe_control::{Authenticator, Control, LoginAttempt, StalledBytes, canonical, client_prefix, unix_seconds};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_iperf::{
     Cookie, ErrorNumber, KeyCheck, Parameters, Refusal, Results, ServerAction, ServerOutput, ServerSession, State,
@@ -224,7 +224,10 @@ impl Test {
         let activity = match &self.progress {
             Some(progress) => self.monitor.check(&progress.totals(), || progress.samples()),
             // Before the start, no client has anything to send.
-            None => Ok(Activity { stalled: received_early(&self.streams), ..Activity::default() }),
+            None => Ok(Activity {
+                stalled: StalledBytes::from_lasting(received_early(&self.streams)),
+                ..Activity::default()
+            }),
         };
         let checked = activity.and_then(|activity| self.server.admission.record_activity(load, activity));
         if let Err(refusal) = checked {

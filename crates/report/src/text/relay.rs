@@ -15,6 +15,7 @@ pub fn relayed(done: &RelayedConnection) -> String {
         RelayEnding::Unreachable => "reset: the far relay cannot reach the target",
         RelayEnding::Malformed => "reset: the other relay sent bytes that are not valid",
         RelayEnding::Stopped => "reset: this relay stopped",
+        RelayEnding::NotTaken => "reset: too much that one end does not take waited in this host's kernel",
     };
     let lost = match done.undelivered {
         ByteCount::ZERO => String::new(),

@@ -7,9 +7,9 @@ use tokio_rustls::rustls::{
     CipherSuite, ClientConnection, Connection, Error, HandshakeKind, PeerMisbehaved, ServerConfig, ServerConnection,
 };
 
-use crate::peers::unread_name;
+use crate::raw_key::unread_name;
 use crate::records::tests::{receive, sealed};
-use crate::records::{HEADER, Secrets};
+use crate::records::{HEADER, Secrets, client_that_states, server_that_states};
 use crate::{PeerTls, RecordError, Records};
 
 /// Types of content.
@@ -28,13 +28,13 @@ struct End {
 impl End {
     fn caller(tls: &PeerTls) -> Self {
         let secrets = Arc::default();
-        let tls = ClientConnection::new(tls.client(&secrets), unread_name()).unwrap();
+        let tls = ClientConnection::new(client_that_states(&tls.0.client, &secrets), unread_name()).unwrap();
         Self { tls: tls.into(), secrets }
     }
 
     fn listener(tls: &PeerTls, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let secrets = Arc::default();
-        let mut config = Arc::into_inner(tls.server(&secrets)).unwrap();
+        let mut config = Arc::into_inner(server_that_states(&tls.0.server, &secrets)).unwrap();
         change(&mut config);
         let tls = ServerConnection::new(Arc::new(config)).unwrap();
         Self { tls: tls.into(), secrets }
