@@ -7,6 +7,7 @@ mod captures;
 mod case;
 mod comparison;
 mod copying;
+mod corpus;
 mod diagnosis;
 mod emulated;
 mod figures;
@@ -43,6 +44,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Effort};
 use crate::copying::Copying;
+use crate::corpus::CorpusCheck;
 use crate::diagnosis::Judging;
 use crate::independent::{Drawing, Peer};
 use crate::link_virtual::VirtualLink;
@@ -112,6 +114,8 @@ enum Other {
     Diagnosis(Judging),
     /// Hold the program against limits drawn from a seed, over paths made by the kernel, with other programs
     Independent(Drawing),
+    /// Hold verdicts on a folder of captures against the packets themselves, and counts against tshark and tcptrace
+    Corpus(CorpusCheck),
     /// Compare how fast captures are read, with tcptrace and tshark
     Trace(Reading),
     /// Compare copies of files over emulated paths, with scp, rsync and curl
@@ -136,6 +140,7 @@ fn main() -> ExitCode {
     let work = |stop: &AtomicBool| match &cli.other {
         Some(Other::Diagnosis(judging)) => judging.run(&fullpipe(judging.selection.fullpipe.as_ref()), stop),
         Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop),
+        Some(Other::Corpus(check)) => check.run(stop),
         Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
         Some(Other::Copy(copying)) => copying.run(&fullpipe(copying.fullpipe.as_ref()), stop),
         Some(Other::LinkVirtual(link)) => link.run(),

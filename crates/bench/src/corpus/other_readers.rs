@@ -1,0 +1,255 @@
+//! What tshark and tcptrace read from the same captures.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use fullpipe_record::CaptureReport;
+
+use super::contradictions::parsed_addresses;
+use super::finding::FindingKind;
+use super::witness::{Witnesses, ordered_pair};
+use crate::process::Process;
+
+/// Longest that a reader may take for a file; the captures of collections are small.
+const TIMEOUT: Duration = Duration::from_mins(2);
+
+const TSHARK_FIELDS: [&str; 14] = [
+    "frame.protocols",
+    "tcp.stream",
+    "ip.src",
+    "ipv6.src",
+    "ip.dst",
+    "ipv6.dst",
+    "tcp.srcport",
+    "tcp.dstport",
+    "tcp.len",
+    "tcp.analysis.retransmission",
+    "tcp.analysis.fast_retransmission",
+    "tcp.analysis.spurious_retransmission",
+    "tcp.analysis.out_of_order",
+    "tcp.analysis.zero_window",
+];
+
+/// The figures of one direction that two readers can be compared in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ReadEnd {
+    pub(crate) bytes: u64,
+    /// Packets with data below what had been sent: retransmitted, or late.
+    pub(crate) repeated: u64,
+    pub(crate) zero_windows: u64,
+}
+
+/// The connections between two addresses, as a reader counts them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ReadPair {
+    pub(crate) connections: u64,
+    /// The end with the lesser address first.
+    pub(crate) ends: [ReadEnd; 2],
+}
+
+/// The content of a capture as a reader counts it.
+pub(crate) type ReadCapture = BTreeMap<[SocketAddr; 2], ReadPair>;
+
+/// A program that reads captures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OtherReader {
+    Tshark,
+    Tcptrace,
+}
+
+impl OtherReader {
+    pub(crate) const ALL: [Self; 2] = [Self::Tshark, Self::Tcptrace];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Tshark => "tshark",
+            Self::Tcptrace => "tcptrace",
+        }
+    }
+
+    /// Returns whether the program can be started.
+    pub(crate) fn is_installed(self, stop: &AtomicBool) -> bool {
+        let started = Process::start(Command::new(self.name()).arg("-v"));
+        started.is_ok_and(|process| process.finish(TIMEOUT, stop).is_ok())
+    }
+
+    /// Returns what it counts in a file; `None` where it cannot read it.
+    pub(crate) fn read_capture(self, path: &Path, stop: &AtomicBool) -> Option<ReadCapture> {
+        let mut command = Command::new(self.name());
+        match self {
+            Self::Tshark => {
+                command.args(["-n", "-r"]).arg(path).args(["-T", "fields", "-E", "occurrence=l"]);
+                command.args(["-o", "ip.defragment:FALSE", "-o", "ipv6.defragment:FALSE"]);
+                command.args(["-o", "tcp.desegment_tcp_streams:FALSE"]);
+                command.args(["-Y", "tcp && !icmp && !icmpv6"]);
+                command.args(TSHARK_FIELDS.iter().flat_map(|field| ["-e", field]));
+            }
+            Self::Tcptrace => {
+                command.args(["-ln", "--csv"]).arg(path);
+            }
+        }
+        let ended = Process::start(&mut command).ok()?.finish(TIMEOUT, stop).ok()?;
+        match self {
+            Self::Tshark if !ended.succeeded && ended.stdout.is_empty() => None,
+            Self::Tshark => Some(tshark_counts(&ended.stdout)),
+            Self::Tcptrace => tcptrace_counts(&ended.stdout),
+        }
+    }
+}
+
+fn tshark_counts(output: &str) -> ReadCapture {
+    let mut capture = ReadCapture::new();
+    let mut streams: BTreeMap<[SocketAddr; 2], BTreeSet<&str>> = BTreeMap::new();
+    for line in output.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let Some((pair, from)) = tshark_pair(&fields) else { continue };
+        let stream = fields[1];
+        streams.entry(pair).or_default().insert(stream);
+        let end = &mut capture.entry(pair).or_default().ends[from];
+        let bytes: u64 = fields[8].parse().unwrap_or(0);
+        end.bytes += bytes;
+        end.repeated += u64::from(bytes > 0 && fields[9..13].iter().any(|label| !label.is_empty()));
+        end.zero_windows += u64::from(!fields[13].is_empty());
+    }
+    for (pair, streams) in streams {
+        capture.entry(pair).or_default().connections = streams.len() as u64;
+    }
+    capture
+}
+
+/// Returns the two addresses of a packet by its innermost headers, and the index of its sender.
+fn tshark_pair(fields: &[&str]) -> Option<([SocketAddr; 2], usize)> {
+    if fields.len() != TSHARK_FIELDS.len() {
+        return None;
+    }
+    // Of a packet within another both versions of IP have addresses.
+    let version = fields[0].split(':').rfind(|protocol| ["ip", "ipv6"].contains(protocol))?;
+    let [source, destination] = if version == "ip" { [fields[2], fields[4]] } else { [fields[3], fields[5]] };
+    let socket = |address: &str, port: &str| {
+        let address: IpAddr = address.parse().ok()?;
+        Some(SocketAddr::new(address, port.parse().ok()?))
+    };
+    Some(ordered_pair(socket(source, fields[6])?, socket(destination, fields[7])?))
+}
+
+/// Returns what tcptrace counts; `None` where it printed no table, as of a file that it cannot read.
+fn tcptrace_counts(output: &str) -> Option<ReadCapture> {
+    let mut lines = output.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let names: Vec<&str> = lines.next()?.split(',').collect();
+    if names[0] != "conn_#" {
+        return None;
+    }
+    let mut capture = ReadCapture::new();
+    for line in lines {
+        let values: Vec<&str> = line.split(',').map(str::trim).collect();
+        let row = TcptraceRow { names: &names, values: &values };
+        row.add_to(&mut capture);
+    }
+    Some(capture)
+}
+
+struct TcptraceRow<'r> {
+    names: &'r [&'r str],
+    values: &'r [&'r str],
+}
+
+impl TcptraceRow<'_> {
+    fn text(&self, name: &str) -> Option<&str> {
+        let index = self.names.iter().position(|known| *known == name)?;
+        self.values.get(index).copied()
+    }
+
+    fn count(&self, name: &str, direction: &str) -> u64 {
+        self.text(&format!("{name}_{direction}")).and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
+    fn address(&self, end: &str) -> Option<SocketAddr> {
+        let address: IpAddr = self.text(&format!("host_{end}"))?.parse().ok()?;
+        Some(SocketAddr::new(address, self.text(&format!("port_{end}"))?.parse().ok()?))
+    }
+
+    fn add_to(&self, capture: &mut ReadCapture) -> Option<()> {
+        let (pair, first) = ordered_pair(self.address("a")?, self.address("b")?);
+        let read = capture.entry(pair).or_default();
+        read.connections += 1;
+        for (direction, index) in [("a2b", first), ("b2a", 1 - first)] {
+            let end = &mut read.ends[index];
+            end.bytes += self.count("actual_data_bytes", direction);
+            end.repeated += self.count("rexmt_data_pkts", direction) + self.count("outoforder_pkts", direction);
+            end.zero_windows += self.count("zero_win_adv", direction);
+        }
+        Some(())
+    }
+}
+
+/// Returns what `trace` counts, and the addresses of which no figure can be compared: packets that were captured twice
+/// are left out here alone.
+fn own_counts(report: &CaptureReport) -> (ReadCapture, BTreeSet<[SocketAddr; 2]>) {
+    let (mut capture, mut duplicated) = (ReadCapture::new(), BTreeSet::new());
+    for flow in &report.flows {
+        let Some([one, other]) = parsed_addresses(flow) else { continue };
+        let (pair, first) = ordered_pair(one, other);
+        let read = capture.entry(pair).or_default();
+        read.connections += 1;
+        for (index, end) in [first, 1 - first].into_iter().zip(&flow.ends) {
+            let read = &mut read.ends[index];
+            read.bytes += end.bytes.get();
+            read.repeated += end.retransmitted_packets + end.late_packets;
+            read.zero_windows += end.window.map_or(0, |window| window.zero);
+        }
+        if flow.ends.iter().any(|end| end.duplicates > 0) {
+            duplicated.insert(pair);
+        }
+    }
+    (capture, duplicated)
+}
+
+/// Returns the differences between the report and what another reader counts, with the figures of both.
+pub(crate) fn find_differences(
+    report: &CaptureReport,
+    witnesses: &Witnesses,
+    reader: OtherReader,
+    read: &ReadCapture,
+) -> Vec<(FindingKind, String)> {
+    let (own, duplicated) = own_counts(report);
+    let mut found = Vec::new();
+    let all = report.flows.len() as u64 + report.unanswered + report.left_out;
+    let theirs: u64 = read.values().map(|pair| pair.connections).sum();
+    if all != theirs {
+        let said = if report.notes.is_empty() { " and no note" } else { "" };
+        let why = format!("{all} connections{said}, {} {theirs}", reader.name());
+        let is_silent = all == 0 && report.notes.is_empty();
+        found.push((if is_silent { FindingKind::NotRead } else { FindingKind::Connections }, why));
+    }
+    for (pair, theirs) in read.iter().filter(|(pair, _)| !duplicated.contains(*pair)) {
+        let Some(own) = own.get(pair).filter(|own| own.connections == theirs.connections) else { continue };
+        for (index, (own, theirs)) in own.ends.iter().zip(&theirs.ends).enumerate() {
+            let probes = witnesses.get(pair).map_or(0, |connection| connection.ends[index].probes);
+            let of_end = end_differences(own, theirs, probes);
+            let name = reader.name();
+            let [from, to] = [pair[index], pair[1 - index]];
+            found.extend(
+                of_end.into_iter().map(|(kind, ours, theirs)| (kind, format!("{from} {to} {ours}, {name} {theirs}"))),
+            );
+        }
+    }
+    found
+}
+
+/// Returns what differs in one direction, with both figures. Readers may count `probes` as retransmissions or not.
+fn end_differences(own: &ReadEnd, theirs: &ReadEnd, probes: u64) -> Vec<(FindingKind, u64, u64)> {
+    let repeated_by_them = theirs.repeated.saturating_sub(probes)..=theirs.repeated + probes;
+    let same_repetitions = repeated_by_them.contains(&own.repeated);
+    [
+        (FindingKind::Bytes, own.bytes, theirs.bytes, own.bytes == theirs.bytes),
+        (FindingKind::Retransmissions, own.repeated, theirs.repeated, same_repetitions),
+        (FindingKind::ZeroWindows, own.zero_windows, theirs.zero_windows, own.zero_windows == theirs.zero_windows),
+    ]
+    .into_iter()
+    .filter_map(|(kind, ours, theirs, is_same)| (!is_same).then_some((kind, ours, theirs)))
+    .collect()
+}
