@@ -30,6 +30,8 @@ pub(crate) enum View {
 pub(crate) struct Case {
     /// Number, view, verdict and parameters.
     pub(crate) name: String,
+    /// From which it was drawn.
+    pub(crate) seed: u64,
     pub(crate) view: View,
     /// Kind and cause that the diagnosis must name.
     pub(crate) expected: &'static str,
@@ -114,6 +116,14 @@ pub(crate) enum Family {
     BothWays,
     Changing,
     Loopback,
+    /// A policer under BBR, which takes no notice of losses.
+    PolicedBbr,
+    /// A reader that leaves the window closed for most of the time.
+    ClosedWindow,
+    /// A device that makes segments so small that headers and their memory cost most.
+    ClampedMss,
+    /// A path that is interrupted so often that most of the time passes in timeouts.
+    Stalls,
 }
 
 /// Rate in bit/s, round-trip time in seconds.
