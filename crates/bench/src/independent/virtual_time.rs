@@ -1,6 +1,7 @@
 //! The families of limits in virtual time: each transfer is simulated once, and judged from every view.
 
 use std::io::{self, Cursor};
+use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -348,7 +349,7 @@ impl VirtualCase {
     ) -> io::Result<Vec<Judgement>> {
         let [sender, receiver] = ["sender.pcap", "receiver.pcap"].map(|name| scratch.join(name));
         for (path, file) in [&sender, &receiver].into_iter().zip(files) {
-            std::fs::write(path, without_cross_traffic(file, measurement)?)?;
+            std::fs::write(path, without_cross_traffic(file)?)?;
         }
         let captured = Captured {
             name: &self.name,
@@ -374,9 +375,11 @@ impl VirtualCase {
     }
 }
 
-/// Returns a capture with the packets of the first connection of a measurement alone: cross traffic passes other hosts.
-fn without_cross_traffic(file: &[u8], measurement: &Measurement) -> io::Result<Vec<u8>> {
-    let ends = measurement.connection();
+/// Port of the first connection of a simulation, at the end that opens it.
+const FIRST_PORT: u16 = 40_000;
+
+/// Returns a capture with the packets of its first connection alone: cross traffic passes other hosts.
+fn without_cross_traffic(file: &[u8]) -> io::Result<Vec<u8>> {
     let mut packets = PacketFile::new(Cursor::new(file.to_vec()), "capture").map_err(io::Error::other)?;
     let mut kept = Vec::new();
     while let Some(packet) = packets.next_packet().map_err(io::Error::other)? {
@@ -384,9 +387,9 @@ fn without_cross_traffic(file: &[u8], measurement: &Measurement) -> io::Result<V
             kept.extend(pcap_header(packet.link, SNAP_LENGTH));
         }
         let captured = read_captured(packet.link, packet.bytes, packet.original as usize);
-        let is_own = matches!(captured, Packet::Tcp(segment) if ends.is_none_or(|[one, other]| {
-            [(one, other), (other, one)].contains(&(segment.source, segment.destination))
-        }));
+        let is_first = |address: SocketAddr| address.port() == FIRST_PORT;
+        let is_own =
+            matches!(captured, Packet::Tcp(segment) if is_first(segment.source) || is_first(segment.destination));
         if is_own {
             kept.extend(pcap_record(packet.at, packet.bytes.len() as u32, packet.original));
             kept.extend(packet.bytes);
