@@ -6,7 +6,6 @@ mod accuracy;
 mod captures;
 mod case;
 mod comparison;
-mod copying;
 mod corpus;
 mod diagnosis;
 mod emulated;
@@ -17,20 +16,16 @@ mod lab_figures;
 mod link_virtual;
 mod machine;
 mod network;
-mod ns3;
 mod process;
 mod program;
 mod records;
 mod relay;
 mod report;
 mod shallow;
-mod simulator;
-mod simulator_speed;
 mod start;
 mod statistics;
 mod throughput;
 mod trace;
-mod transfer;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -43,7 +38,6 @@ use fullpipe_lab::{Awake, keeper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Effort};
-use crate::copying::Copying;
 use crate::corpus::CorpusCheck;
 use crate::diagnosis::Judging;
 use crate::independent::{Drawing, Peer};
@@ -51,8 +45,6 @@ use crate::link_virtual::VirtualLink;
 use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
-use crate::simulator::Simulating;
-use crate::simulator_speed::SimulatorSpeed;
 use crate::trace::Reading;
 
 const AFTER_HELP: &str = "\
@@ -118,14 +110,8 @@ enum Other {
     Corpus(CorpusCheck),
     /// Compare how fast captures are read, with tcptrace and tshark
     Trace(Reading),
-    /// Compare copies of files over emulated paths, with scp, rsync and curl
-    Copy(Copying),
     /// Count the packets that one direction of the emulated link carries in virtual time
     LinkVirtual(VirtualLink),
-    /// Hold simulated transfers against recorded ones of the same paths and hosts
-    Simulator(Simulating),
-    /// Measure how fast transfers are simulated, with ns-3
-    SimulatorSpeed(SimulatorSpeed),
     /// Send or receive as a program does that nobody tuned
     #[command(hide = true)]
     Peer(Peer),
@@ -142,10 +128,7 @@ fn main() -> ExitCode {
         Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop),
         Some(Other::Corpus(check)) => check.run(stop),
         Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
-        Some(Other::Copy(copying)) => copying.run(&fullpipe(copying.fullpipe.as_ref()), stop),
         Some(Other::LinkVirtual(link)) => link.run(),
-        Some(Other::Simulator(simulating)) => simulating.run(stop),
-        Some(Other::SimulatorSpeed(speed)) => speed.run(stop),
         Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };
