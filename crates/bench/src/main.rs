@@ -1,6 +1,7 @@
 //! Load engines that are installed here, side by side: alternating in one run, medians, and ratios with their 95 %
-//! interval. That prints, and gates nothing. `diagnosis` holds the verdicts against planted limits, and its exit code
-//! says whether enough are right.
+//! interval. That prints, and gates nothing. `diagnosis` and `independent` hold the verdicts against planted limits, and
+//! `corpus` against the packets of captures; the exit code of the first says whether enough are right, that of the last
+//! whether anything is wrong.
 
 mod accuracy;
 mod captures;
@@ -26,6 +27,7 @@ mod start;
 mod statistics;
 mod throughput;
 mod trace;
+mod views;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -59,7 +61,7 @@ to be called has not been verified. The path of shallow-queue keeps the
 processors awake whatever is asked for.
 
 Exit codes: 0 done, whatever came out; 1 of diagnosis: fewer verdicts are right
-than must be; 2 the command line is wrong; 3 there is no fullpipe to run, or no
+than must be, of corpus: there is a finding; 2 the command line is wrong; 3 there is no fullpipe to run, or no
 record to read; 130 interrupted.";
 
 /// The machine lacks what is needed.

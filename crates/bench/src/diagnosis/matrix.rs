@@ -8,7 +8,7 @@ use fullpipe_record::Verdict;
 
 use super::case_record::CaseRecord;
 use crate::accuracy::{Accuracy, Untouched};
-use crate::independent::without_receiver;
+use crate::views::without_receiver;
 
 /// Whose view the judgement has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use fullpipe_units::{BitRate, Ratio, Span};
 use serde::{Deserialize, Serialize};
 
 use super::network::{Host, PathPlan};
+use crate::views::JudgedView;
 
 /// Ports of the server, and of the receiver of cross traffic.
 pub(crate) const PORT: u16 = 5201;
@@ -23,6 +24,17 @@ pub(crate) enum View {
     Receiver,
     /// Other programs send and receive, and the near end is watched.
     Watched,
+}
+
+impl From<View> for JudgedView {
+    fn from(view: View) -> Self {
+        match view {
+            View::BothEnds => Self::BothEnds,
+            View::Sender => Self::Sender,
+            View::Receiver => Self::Receiver,
+            View::Watched => Self::Watched,
+        }
+    }
 }
 
 /// A transfer with one planted limit.

@@ -15,12 +15,12 @@ use super::record::Record;
 use super::run::Programs;
 use super::score::{harm_text, score_text};
 use super::side_by_side::side_by_side;
-use super::views::{JudgedView, Judgement};
 use super::virtual_time::{VirtualCase, draw_virtual_cases, judge_virtual_cases};
 use crate::accuracy::Accuracy;
 use crate::captures::{Seen, Taken};
 use crate::process::RunError;
 use crate::records::{Selection, read_all};
+use crate::views::{JudgedView, Judgement};
 use crate::{INTERRUPTED, LACKING, say};
 
 /// Runs of a case that may be invalid before it is left out.

@@ -20,9 +20,7 @@ mod record;
 mod run;
 mod score;
 mod side_by_side;
-mod views;
 mod virtual_time;
 
 pub(crate) use command::Drawing;
 pub(crate) use peer::Peer;
-pub(crate) use views::without_receiver;

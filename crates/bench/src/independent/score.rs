@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use super::others::MUST_KEEP;
 use super::record::Record;
-use super::views::{JudgedView, Judgement};
 use crate::statistics::{confusion, lower_bound};
+use crate::views::{JudgedView, Judgement};
 
 /// Cases of a bin whose confidence is held against the share that was right.
 const CASES_OF_A_BIN: usize = 40;

@@ -19,9 +19,9 @@ use fullpipe_wire::{Captured as Packet, pcap_header, pcap_record, read_captured}
 use super::case::{Family, PACKET, SEGMENT, Way};
 use super::draw::draw_way;
 use super::random::Random;
-use super::views::{JudgedView, Judgement};
 use crate::captures::{Captured, Taken};
 use crate::process::RunError;
+use crate::views::{JudgedView, Judgement};
 
 /// The families that can be simulated: what path, settings and load plant.
 const FAMILIES: [Family; 20] = [

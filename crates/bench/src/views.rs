@@ -4,8 +4,6 @@ use fullpipe_record::{Buffer, Direction, Evidence, Framing, Machine, Measurement
 use fullpipe_record::{steady, steady_of_receiver};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::case::View;
-
 /// A view from which a transfer is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum JudgedView {
@@ -16,17 +14,6 @@ pub(crate) enum JudgedView {
     CapturedAtSender,
     CapturedAtReceiver,
     CapturedAtBoth,
-}
-
-impl From<View> for JudgedView {
-    fn from(view: View) -> Self {
-        match view {
-            View::BothEnds => Self::BothEnds,
-            View::Sender => Self::Sender,
-            View::Receiver => Self::Receiver,
-            View::Watched => Self::Watched,
-        }
-    }
 }
 
 impl JudgedView {
