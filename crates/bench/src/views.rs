@@ -20,7 +20,7 @@ impl JudgedView {
     /// The views of a transfer by the kernels' figures.
     pub(crate) const OF_KERNEL: [Self; 4] = [Self::BothEnds, Self::Sender, Self::Receiver, Self::Watched];
 
-    /// Returns what the view holds of a transfer, with the bandwidth that the user states, if any.
+    /// Returns the evidence of a transfer in this view, with the bandwidth that the user states, if any.
     pub(crate) fn evidence(self, measurement: &Measurement, bandwidth: Option<BitRate>) -> Evidence {
         let whole = Evidence::of(measurement, bandwidth, Framing::Ethernet);
         match self {
@@ -31,16 +31,16 @@ impl JudgedView {
         }
     }
 
-    /// Returns whether a verdict names `expected`, as far as the view can tell causes apart. An `expected` kind without a
-    /// cause is named by each of its causes.
+    /// Returns true if a verdict names `expected`, as far as the view distinguishes causes. An `expected` kind
+    /// without a cause is named by each of its causes.
     pub(crate) fn is_named(self, expected: &str, named: &str) -> bool {
         let is_kind = !expected.contains('/') && named.split('/').next() == Some(expected);
         let mut alike = self.groups_alike().iter();
-        let looks_same = alike.any(|group| group.contains(&expected) && group.contains(&named));
-        expected == named || is_kind || looks_same
+        let is_alike = alike.any(|group| group.contains(&expected) && group.contains(&named));
+        expected == named || is_kind || is_alike
     }
 
-    /// Returns the causes that look the same in this view: no packet shows who asked for a buffer, and none which part
+    /// Returns the causes that are the same in this view: no packet shows who asked for a buffer, and none which part
     /// of the other host holds its sender back.
     fn groups_alike(self) -> &'static [&'static [&'static str]] {
         match self {
@@ -137,14 +137,14 @@ impl Judgement {
         self.verdict.as_ref().map_or("none", Verdict::name)
     }
 
-    /// Returns whether the verdict names what was planted, or has it among its candidates.
+    /// Returns true if the verdict names what was planted, or has it among its candidates.
     pub(crate) fn is_right(&self) -> bool {
         let named = |name: &str| self.view.is_named(&self.expected, name);
         let Some(verdict) = &self.verdict else { return false };
         named(verdict.name()) || verdict.candidates.iter().any(|candidate| named(candidate.name()))
     }
 
-    /// Returns whether the verdict is one of several candidates.
+    /// Returns true if the verdict is one of several candidates.
     pub(crate) fn is_set(&self) -> bool {
         self.verdict.as_ref().is_some_and(|verdict| !verdict.candidates.is_empty())
     }
@@ -161,5 +161,30 @@ impl Judgement {
         let set = if many > 0 { format!(" (one of {many})") } else { String::new() };
         let sentence = self.verdict.as_ref().map_or("", |verdict| &verdict.sentence);
         format!("{mark} {:?} {}: {}{set}: {sentence}\n", self.view, self.transfer, self.said())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_names_what_it_can_distinguish() {
+        let named = |view: JudgedView, expected, said| view.is_named(expected, said);
+        let [rcvbuf, maximum] = ["receive-window/so-rcvbuf", "receive-window/tcp-rmem-max"];
+        assert!(named(JudgedView::BothEnds, rcvbuf, rcvbuf) && !named(JudgedView::BothEnds, rcvbuf, maximum));
+        assert!(named(JudgedView::CapturedAtSender, rcvbuf, maximum) && !named(JudgedView::Receiver, rcvbuf, maximum));
+        assert!(!named(JudgedView::CapturedAtBoth, rcvbuf, "receive-window/no-window-scaling"));
+        let [pace, bucket] = ["pacing/max-pacing-rate", "pacing/qdisc"];
+        assert!(named(JudgedView::Receiver, bucket, pace) && !named(JudgedView::Sender, bucket, pace));
+        assert!(!named(JudgedView::Receiver, bucket, "send-buffer/so-sndbuf"));
+    }
+
+    #[test]
+    fn a_kind_without_a_cause_is_named_by_each_of_its_causes() {
+        assert!(JudgedView::BothEnds.is_named("loss", "loss/policer"));
+        assert!(!JudgedView::BothEnds.is_named("loss", "loss-less/policer"));
+        assert!(!JudgedView::BothEnds.is_named("loss", "unknown/evidence-missing"));
+        assert!(!JudgedView::BothEnds.is_named("loss/random", "loss/policer"));
     }
 }

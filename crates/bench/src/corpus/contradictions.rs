@@ -37,7 +37,7 @@ pub(crate) fn find_contradictions(report: &CaptureReport, witnesses: &Witnesses)
     found
 }
 
-/// Returns whether a verdict on so many packets with data claims more than they permit.
+/// Returns true if a verdict on so many packets with data claims more than they permit.
 pub(crate) fn is_too_sure(verdict: &Verdict, data_packets: u64) -> bool {
     data_packets < FEW_PACKETS && verdict.kind != Limit::Unknown && verdict.confidence.get() > CONFIDENCE_OF_FEW
 }
@@ -142,7 +142,7 @@ impl<'t> JudgedTransfer<'t> {
         Some((kind, format!("{time} of {whole}")))
     }
 
-    /// Returns whether the verdict or one of its candidates is of one of these kinds, or it claims nothing.
+    /// Returns true if the verdict or one of its candidates is of one of these kinds, or it claims nothing.
     fn names_one_of(&self, kinds: &[Limit]) -> bool {
         let verdict = self.verdict;
         let is_candidate = verdict.candidates.iter().any(|candidate| kinds.contains(&candidate.kind));
@@ -215,4 +215,79 @@ fn witness_of<'w>(
 pub(crate) fn parsed_addresses(flow: &FlowReport) -> Option<[SocketAddr; 2]> {
     let [first, second] = flow.ends.each_ref().map(|end| end.address.parse().ok());
     Some([first?, second?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::witness::read_witnesses;
+    use super::*;
+    use crate::corpus::simulated_capture;
+    use fullpipe_experiment::{Interrupt, Known, judge_files};
+    use fullpipe_record::LegalVerdict;
+    use fullpipe_trace::Explained;
+    use fullpipe_units::Ratio;
+    use std::sync::atomic::AtomicBool;
+
+    /// Returns the findings on a clean transfer of a megabyte at 20 Mbit/s under another verdict.
+    fn findings_on(change: impl FnOnce(&mut Verdict)) -> Vec<FindingKind> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), simulated_capture()).unwrap();
+        let never = AtomicBool::new(false);
+        let known = Known::default();
+        let judged = judge_files(file.path(), None, Explained::Largest(1), &known, Interrupt(&never));
+        let mut report = judged.unwrap();
+        change(&mut report.transfers[0].diagnosis.verdict);
+        let witnesses = read_witnesses(file.path()).unwrap();
+        find_contradictions(&report, &witnesses).into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    fn name_verdict(verdict: &mut Verdict, name: &str) {
+        let legal = LegalVerdict::named(name).unwrap();
+        (verdict.kind, verdict.cause, verdict.at) = (legal.kind(), legal.cause(), legal.at());
+        verdict.share = Ratio::ONE;
+        verdict.ceilings.clear();
+        verdict.candidates.clear();
+    }
+
+    #[test]
+    fn a_verdict_that_the_packets_contradict_is_found() {
+        let wrong = [
+            ("mtu/black-hole", FindingKind::BlackHoleDisproved),
+            ("loss/random", FindingKind::LossWithoutLoss),
+            ("receive-window/no-window-scaling", FindingKind::UnseenOptions),
+        ];
+        for (name, kind) in wrong {
+            assert_eq!(findings_on(|verdict| name_verdict(verdict, name)), [kind], "{name}");
+        }
+        assert_eq!(findings_on(|verdict| name_verdict(verdict, "capacity/link")), []);
+    }
+
+    #[test]
+    fn a_ceiling_must_be_that_of_the_rate() {
+        let with_ceiling = |mbps: f64| {
+            findings_on(|verdict| {
+                name_verdict(verdict, "receive-window/so-rcvbuf");
+                verdict.ceilings.insert(Limit::ReceiveWindow, BitRate::from_bps_f64(mbps * 1e6));
+            })
+        };
+        assert_eq!(with_ceiling(5.0), [FindingKind::CeilingBelowRate]);
+        assert_eq!(with_ceiling(20.0), []);
+        assert_eq!(with_ceiling(500.0), [FindingKind::CeilingAboveRate]);
+    }
+
+    #[test]
+    fn few_packets_permit_half_of_the_confidence() {
+        let judged_as = |name: &str, confidence: f64| {
+            let mut found = None;
+            findings_on(|verdict| {
+                name_verdict(verdict, name);
+                verdict.confidence = Ratio::new(confidence);
+                found = Some([9, 10].map(|packets| is_too_sure(verdict, packets)));
+            });
+            found.unwrap()
+        };
+        assert_eq!(judged_as("capacity/link", 0.96), [true, false]);
+        assert_eq!(judged_as("capacity/link", 0.5), [false, false]);
+        assert_eq!(judged_as("unknown/evidence-missing", 0.96), [false, false]);
+    }
 }

@@ -71,13 +71,13 @@ impl OtherReader {
         }
     }
 
-    /// Returns whether the program can be started.
+    /// Returns true if the program can be started.
     pub(crate) fn is_installed(self, stop: &AtomicBool) -> bool {
         let started = Process::start(Command::new(self.name()).arg("-v"));
         started.is_ok_and(|process| process.finish(TIMEOUT, stop).is_ok())
     }
 
-    /// Returns what it counts in a file; `None` where it cannot read it.
+    /// Returns the counts of a file; `None` if the program cannot read it.
     pub(crate) fn read_capture(self, path: &Path, stop: &AtomicBool) -> Option<ReadCapture> {
         let mut command = Command::new(self.name());
         match self {
@@ -136,7 +136,7 @@ fn tshark_pair(fields: &[&str]) -> Option<([SocketAddr; 2], usize)> {
     Some(ordered_pair(socket(source, fields[6])?, socket(destination, fields[7])?))
 }
 
-/// Returns what tcptrace counts; `None` where it printed no table, as of a file that it cannot read.
+/// Returns the counts of tcptrace; `None` if it printed no table, as of a file that it cannot read.
 fn tcptrace_counts(output: &str) -> Option<ReadCapture> {
     let mut lines = output.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let names: Vec<&str> = lines.next()?.split(',').collect();
@@ -186,8 +186,8 @@ impl TcptraceRow<'_> {
     }
 }
 
-/// Returns what `trace` counts, and the addresses of which no figure can be compared: packets that were captured twice
-/// are left out here alone.
+/// Returns the counts of `trace`, and the addresses of which no figure can be compared: packets that were captured
+/// twice are left out here alone.
 fn own_counts(report: &CaptureReport) -> (ReadCapture, BTreeSet<[SocketAddr; 2]>) {
     let (mut capture, mut duplicated) = (ReadCapture::new(), BTreeSet::new());
     for flow in &report.flows {
@@ -240,7 +240,7 @@ pub(crate) fn find_differences(
     found
 }
 
-/// Returns what differs in one direction, with both figures. Readers may count `probes` as retransmissions or not.
+/// Returns the differences in one direction, with both figures. Readers may count `probes` as retransmissions or not.
 fn end_differences(own: &ReadEnd, theirs: &ReadEnd, probes: u64) -> Vec<(FindingKind, u64, u64)> {
     let repeated_by_them = theirs.repeated.saturating_sub(probes)..=theirs.repeated + probes;
     let same_repetitions = repeated_by_them.contains(&own.repeated);
@@ -252,4 +252,52 @@ fn end_differences(own: &ReadEnd, theirs: &ReadEnd, probes: u64) -> Vec<(Finding
     .into_iter()
     .filter_map(|(kind, ours, theirs, is_same)| (!is_same).then_some((kind, ours, theirs)))
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::witness::read_witnesses;
+    use super::*;
+    use crate::corpus::simulated_capture;
+    use fullpipe_experiment::{Interrupt, Known, judge_files};
+    use fullpipe_testkit::require;
+    use fullpipe_trace::Explained;
+
+    #[test]
+    fn every_reader_counts_the_same_in_a_clean_transfer_and_a_difference_is_found() {
+        require!(Tshark, Tcptrace);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), simulated_capture()).unwrap();
+        let never = AtomicBool::new(false);
+        let judged = judge_files(file.path(), None, Explained::Largest(1), &Known::default(), Interrupt(&never));
+        let mut report = judged.unwrap();
+        let witnesses = read_witnesses(file.path()).unwrap();
+        let read = OtherReader::ALL.map(|reader| (reader, reader.read_capture(file.path(), &never).unwrap()));
+        for (reader, read) in &read {
+            assert_eq!(read.len(), 1, "{reader:?}");
+            assert_eq!(find_differences(&report, &witnesses, *reader, read), [], "{reader:?}");
+        }
+        report.unanswered += 1;
+        report.flows[0].ends[0].late_packets += 3;
+        for (reader, read) in &read {
+            let differences = find_differences(&report, &witnesses, *reader, read);
+            let kinds: Vec<FindingKind> = differences.iter().map(|(kind, _)| *kind).collect();
+            assert_eq!(kinds, [FindingKind::Connections, FindingKind::Retransmissions], "{differences:?}");
+        }
+    }
+
+    #[test]
+    fn the_innermost_addresses_are_those_of_the_connection() {
+        let of_tunnel = ["raw:ipv6:ip:tcp", "0", "192.0.2.1", "fe80::1", "192.0.2.2", "fe80::2", "4000", "80"];
+        let fields: Vec<&str> = of_tunnel.into_iter().chain(["100", "", "", "", "", ""]).collect();
+        let (pair, from) = tshark_pair(&fields).unwrap();
+        assert_eq!((pair, from), (["192.0.2.1:4000", "192.0.2.2:80"].map(|end| end.parse().unwrap()), 0));
+    }
+
+    #[test]
+    fn probes_count_as_either() {
+        let end = |repeated| ReadEnd { repeated, ..ReadEnd::default() };
+        assert_eq!(end_differences(&end(0), &end(2), 2), []);
+        assert_eq!(end_differences(&end(0), &end(3), 2), [(FindingKind::Retransmissions, 0, 3)]);
+    }
 }

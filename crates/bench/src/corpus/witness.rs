@@ -115,7 +115,7 @@ impl WitnessedEnd {
         }
     }
 
-    /// Returns whether a packet with data repeats what was sent, and is no probe.
+    /// Returns true if a packet with data repeats what was sent, and is no probe.
     fn is_repetition(&self, segment: &Segment) -> bool {
         let (Some(next), true) = (self.next, segment.payload > 0) else { return false };
         self.position(segment.sequence) < next && !self.is_probe(segment)
@@ -252,4 +252,117 @@ pub(crate) fn read_witnesses(path: &Path) -> Result<Witnesses, CaptureError> {
         }
     }
     Ok(witnesses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_wire::{LinkType, pcap_header, pcap_record};
+
+    const SENDER: [u8; 4] = [192, 0, 2, 1];
+    const RECEIVER: [u8; 4] = [192, 0, 2, 2];
+
+    /// A capture that is being written, of packets with IPv4 and no options.
+    struct CaptureWriter(Vec<u8>);
+
+    impl CaptureWriter {
+        fn new() -> Self {
+            Self(pcap_header(LinkType::RAW, 65_535).to_vec())
+        }
+
+        /// Adds a packet of the sender at so many milliseconds.
+        fn data(&mut self, at: u64, sequence: u32, payload: u16) -> &mut Self {
+            self.packet(at, [SENDER, RECEIVER], [4000, 80], [sequence, 1], 1000, payload)
+        }
+
+        /// Adds an acknowledgement of the receiver with a window.
+        fn acknowledgement(&mut self, at: u64, acknowledged: u32, window: u16) -> &mut Self {
+            self.packet(at, [RECEIVER, SENDER], [80, 4000], [1, acknowledged], window, 0)
+        }
+
+        fn packet(
+            &mut self,
+            at: u64,
+            [source, destination]: [[u8; 4]; 2],
+            ports: [u16; 2],
+            numbers: [u32; 2],
+            window: u16,
+            payload: u16,
+        ) -> &mut Self {
+            let mut packet = vec![0x45, 0];
+            packet.extend((40 + payload).to_be_bytes());
+            packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+            packet.extend(source.into_iter().chain(destination));
+            packet.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
+            packet.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+            packet.extend([0x50, 0x10]);
+            packet.extend(window.to_be_bytes());
+            packet.extend([0; 4]);
+            packet.resize(packet.len() + usize::from(payload), 0);
+            let at = Time::ZERO + Span::from_secs(1) + Span::from_millis(at);
+            self.0.extend(pcap_record(at, packet.len() as u32, packet.len() as u32));
+            self.0.extend(packet);
+            self
+        }
+
+        fn sender(&self) -> WitnessedEnd {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), &self.0).unwrap();
+            let mut witnesses = read_witnesses(file.path()).unwrap();
+            let (_, connection) = witnesses.pop_first().unwrap();
+            let [sender, _] = connection.ends;
+            sender
+        }
+    }
+
+    #[test]
+    fn each_use_of_time_is_booked_until_the_last_data() {
+        let mut capture = CaptureWriter::new();
+        capture.data(0, 100, 1000).acknowledgement(10, 1100, 1000);
+        // All is acknowledged: but for a second, the time is idle.
+        capture.data(3010, 1100, 1000);
+        // Nothing is acknowledged until it is sent again.
+        capture.data(3510, 1100, 1000).acknowledgement(3520, 2100, 0);
+        // The window is closed, and opens.
+        capture.acknowledgement(5520, 2100, 1000).data(5520, 2100, 1000);
+        // What follows the data does not count.
+        capture.acknowledgement(5530, 3100, 0).acknowledgement(9530, 3100, 0);
+        let sender = capture.sender();
+        let expected = WitnessedTime {
+            timeouts: Span::from_millis(500),
+            closed_window: Span::from_millis(2000),
+            idle: Span::from_millis(2000),
+        };
+        assert_eq!(sender.time, expected);
+        assert_eq!(sender.data_time(), Span::from_millis(5520));
+        assert_eq!((sender.data_packets, sender.repeated, sender.sequence_bytes()), (4, 1, 3000));
+    }
+
+    #[test]
+    fn a_keepalive_is_a_probe_and_no_repetition() {
+        let mut capture = CaptureWriter::new();
+        capture.data(0, 100, 1000).acknowledgement(10, 1100, 1000).data(5000, 1099, 1);
+        let sender = capture.sender();
+        assert_eq!((sender.probes, sender.repeated, sender.shows_loss), (1, 0, false));
+        assert_eq!(sender.largest_acknowledged, 1000);
+        assert_eq!(sender.data_time(), Span::ZERO);
+    }
+
+    #[test]
+    fn a_full_segment_counts_once_all_of_it_is_acknowledged() {
+        let mut capture = CaptureWriter::new();
+        capture.data(0, 100, 500).data(0, 600, 1400).acknowledgement(10, 1999, 1000);
+        assert_eq!((capture.sender().largest, capture.sender().largest_acknowledged), (1400, 500));
+        capture.acknowledgement(20, 2000, 1000);
+        assert_eq!(capture.sender().largest_acknowledged, 1400);
+    }
+
+    #[test]
+    fn sequence_numbers_may_wrap() {
+        let mut capture = CaptureWriter::new();
+        capture.data(0, u32::MAX - 499, 1000).acknowledgement(10, 500, 1000).data(20, 500, 1000);
+        let sender = capture.sender();
+        assert_eq!((sender.sequence_bytes(), sender.repeated, sender.shows_loss), (2000, 0, false));
+        assert_eq!(sender.largest_acknowledged, 1000);
+    }
 }

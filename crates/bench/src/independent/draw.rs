@@ -91,6 +91,7 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
             | Family::Policer
             | Family::PolicedBbr
             | Family::ClosedWindow
+            | Family::ClampedMss
             | Family::Stalls
             | Family::SenderQuota
             | Family::ReceiverQuota

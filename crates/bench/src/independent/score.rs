@@ -34,8 +34,8 @@ fn view_text(view: JudgedView, judged: &[&Judgement]) -> String {
     let sets = judged.iter().filter(|judgement| judgement.is_set()).count();
     let exact = judged.iter().filter(|judgement| judgement.said() == judgement.expected).count();
     let head = format!(
-        "\n{view:?}: {right} of {all} right ({:.1} %, at least {:.0} %), {exact} in kind and cause, {sets} with candidates \
-         ({:.0} %)\n\n",
+        "\n{view:?}: {right} of {all} right ({:.1} %, at least {:.0} %), {exact} in kind and cause, {sets} with \
+         candidates ({:.0} %)\n\n",
         right as f64 / all as f64 * 100.0,
         lower_bound(right, all) * 100.0,
         sets as f64 / all as f64 * 100.0,
@@ -97,8 +97,8 @@ fn contradiction(name: &str, views: &[&Judgement]) -> Option<String> {
     is_contradicted.then(|| format!("  {name}: {}\n", said.join(", ")))
 }
 
-/// Returns how many remedies that change a host leave other transfers their rate, and which do not; nothing where none
-/// was tried.
+/// Returns the number of remedies that change a host and leave other transfers their rate, and names those that do
+/// not; empty if none was tried.
 pub(crate) fn harm_text(records: &[Record]) -> String {
     let tried = records.iter().filter(|record| record.left_out().is_none());
     let tried: Vec<(&Record, f64)> = tried.filter_map(|one| Some((one, one.kept_by_others?.get()))).collect();
@@ -115,4 +115,58 @@ pub(crate) fn harm_text(records: &[Record]) -> String {
         let _ = writeln!(text, "  {}: it keeps {:.0} %", record.name, kept * 100.0);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_diagnose::diagnose;
+    use fullpipe_record::{Evidence, LegalVerdict, Measurement, Verdict};
+    use fullpipe_units::Ratio;
+
+    fn judgement(transfer: usize, view: JudgedView, said: &str, confidence: f64) -> Judgement {
+        let legal = LegalVerdict::named(said).unwrap();
+        let verdict = Verdict {
+            kind: legal.kind(),
+            cause: legal.cause(),
+            at: legal.at(),
+            confidence: Ratio::new(confidence),
+            ..diagnose(&evidence())
+        };
+        let (transfer, expected) = (transfer.to_string(), "loss/policer".to_owned());
+        Judgement { transfer, view, expected, verdict: Some(verdict) }
+    }
+
+    fn evidence() -> Evidence {
+        let record: serde_json::Value = serde_json::from_str(include_str!("../recorded/diagnosis.json")).unwrap();
+        let measurement: Measurement = serde_json::from_value(record["measurement"].clone()).unwrap();
+        JudgedView::BothEnds.evidence(&measurement, None)
+    }
+
+    #[test]
+    fn bins_have_forty_verdicts_of_one_view_from_the_least_sure_to_the_surest() {
+        let sure = (0..45).map(|index| judgement(index, JudgedView::Sender, "loss/policer", 0.9));
+        let unsure = (45..90).map(|index| judgement(index, JudgedView::Sender, "capacity/link", 0.3));
+        let text = score_text(&sure.chain(unsure).collect::<Vec<_>>());
+        assert!(text.contains("Sender: 45 of 90 right (50.0 %"), "{text}");
+        let bins: Vec<&str> = text.lines().filter(|line| line.contains("claimed")).collect();
+        assert!(bins.len() == 2 && bins[0].contains(" 45 cases: claimed  30 %, right   0 %"), "{text}");
+        assert!(bins[1].contains(" 45 cases: claimed  90 %, right 100 %"), "{text}");
+    }
+
+    #[test]
+    fn views_of_a_transfer_contradict_each_other_by_another_kind() {
+        let of = |transfer, view, said| judgement(transfer, view, said, 0.9);
+        let text = score_text(&[
+            of(1, JudgedView::Sender, "loss/policer"),
+            of(1, JudgedView::Receiver, "loss/random"),
+            of(2, JudgedView::Sender, "loss/policer"),
+            of(2, JudgedView::Receiver, "capacity/link"),
+            of(3, JudgedView::Sender, "loss/policer"),
+            of(3, JudgedView::Receiver, "unknown/evidence-missing"),
+            of(4, JudgedView::Sender, "capacity/link"),
+        ]);
+        assert!(text.contains("contradict each other: in 1 of 3 transfers (33.3 %)"), "{text}");
+        assert!(text.contains("\n  2: Sender loss/policer, Receiver capacity/link\n"), "{text}");
+    }
 }

@@ -83,7 +83,7 @@ struct VirtualDraw {
     way: Way,
     /// Share of the path's rate that the limit leaves.
     left: f64,
-    /// What is said of the path besides its rate and round-trip time.
+    /// The path besides its rate and round-trip time, as keys of `--path`.
     path: Vec<String>,
     sender: Vec<Change>,
     receiver: Vec<Change>,
@@ -365,7 +365,7 @@ impl VirtualCase {
         Ok(seen.into_iter().map(|(view, seen)| self.judgement(view, seen.and_then(|seen| seen.verdict))).collect())
     }
 
-    /// Returns whether the planted limit can have been the limit: a full path has none but its rate.
+    /// Returns true if the planted limit can have been the limit: a full path has none but its rate.
     fn is_planted(&self, measurement: &Measurement) -> bool {
         const FULL: f64 = 0.7;
         let path = self.plan.path.forward.rate.unwrap_or(BitRate::ZERO);
