@@ -154,13 +154,17 @@ impl Judgement {
         self.verdict.as_ref().map_or(0.0, |verdict| verdict.confidence.get())
     }
 
-    /// Returns the judgement in a line.
+    /// Returns the judgement in a line, with its mark.
+    pub(crate) fn marked_line(&self) -> String {
+        format!("{} {}", if self.is_right() { "right" } else { "WRONG" }, self.line())
+    }
+
+    /// Returns view, transfer and verdict in a line.
     pub(crate) fn line(&self) -> String {
-        let mark = if self.is_right() { "right" } else { "WRONG" };
         let many = self.verdict.as_ref().map_or(0, |verdict| verdict.candidates.len());
         let set = if many > 0 { format!(" (one of {many})") } else { String::new() };
         let sentence = self.verdict.as_ref().map_or("", |verdict| &verdict.sentence);
-        format!("{mark} {:?} {}: {}{set}: {sentence}\n", self.view, self.transfer, self.said())
+        format!("{:?} {}: {}{set}: {sentence}\n", self.view, self.transfer, self.said())
     }
 }
 

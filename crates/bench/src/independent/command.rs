@@ -92,7 +92,10 @@ impl Drawing {
         match judged {
             Ok(None) => ExitCode::SUCCESS,
             Ok(Some(judged)) => {
-                judged.iter().filter(|judgement| !judgement.is_right()).for_each(|wrong| say(false, &wrong.line()));
+                judged
+                    .iter()
+                    .filter(|judgement| !judgement.is_right())
+                    .for_each(|wrong| say(false, &wrong.marked_line()));
                 say(false, &score_text(&judged));
                 ExitCode::SUCCESS
             }
@@ -202,17 +205,8 @@ fn report(records: &[Record], seen: &[Judgement]) -> String {
     let mut accuracy = Accuracy::default();
     let counted = || records.iter().filter(|record| record.left_out().is_none());
     counted().for_each(|record| record.hold(&mut accuracy));
-    let judged: Vec<Judgement> = counted().map(record_judgement).chain(seen.iter().cloned()).collect();
+    let judged: Vec<Judgement> = counted().map(Record::judgement).chain(seen.iter().cloned()).collect();
     score_text(&judged) + &harm_text(records) + &accuracy.text()
-}
-
-fn record_judgement(record: &Record) -> Judgement {
-    Judgement {
-        transfer: record.stem(),
-        view: record.view.into(),
-        expected: record.expected.clone(),
-        verdict: record.verdict.clone(),
-    }
 }
 
 /// Returns the verdict on captures of a record; `None` of one from the middle.
@@ -223,7 +217,7 @@ fn capture_judgement(record: &Record, seen: Seen) -> Option<Judgement> {
         Taken::BothEnds => JudgedView::CapturedAtBoth,
         Taken::Middle => return None,
     };
-    Some(Judgement { transfer: record.stem(), view, expected: seen.expected, verdict: seen.verdict })
+    Some(Judgement { transfer: record.name.clone(), view, expected: seen.expected, verdict: seen.verdict })
 }
 
 fn run_until_valid(programs: &Programs<'_>, case: &Case, stop: &AtomicBool) -> Result<Record, RunError> {
@@ -237,18 +231,12 @@ fn run_until_valid(programs: &Programs<'_>, case: &Case, stop: &AtomicBool) -> R
     Ok(record)
 }
 
-/// A record in a line.
+/// Returns a record in a line.
 fn line(record: &Record) -> String {
-    let mark = match record.left_out() {
-        Some(_) => "left out",
-        None if record.said() == record.expected => "right",
-        None if record.is_right() => "among",
-        None => "WRONG",
-    };
-    let sentence = record.verdict.as_ref().map(|verdict| verdict.sentence.as_str()).unwrap_or_default();
-    let others = record.candidates().len().saturating_sub(1);
-    let others = (others > 0).then(|| format!("one of {}", others + 1));
-    let notes = others.iter().chain(record.left_out()).chain(&record.failed).map(|note| format!(" ({note})"));
-    let notes: String = notes.collect();
-    format!("{mark} {:?} {}: {}{notes}: {sentence}\n", record.view, record.name, record.said())
+    let judgement = record.judgement();
+    match (record.left_out(), &record.failed) {
+        (Some(why), _) => format!("left out ({why}) {}", judgement.line()),
+        (None, Some(why)) => format!("failed ({why}) {}", judgement.marked_line()),
+        (None, None) => judgement.marked_line(),
+    }
 }

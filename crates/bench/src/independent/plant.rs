@@ -406,6 +406,7 @@ impl Plan {
                 | Family::ReceiveBuffer
                 | Family::PausingSender
                 | Family::SlowReader
+                | Family::ClosedWindow
                 | Family::ShortTransfer
         );
         let target = format!("{FAR}:{PORT}");
