@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use fullpipe_record::{CaptureReport, CapturedTransfer, FlowReport, Limit, Verdict};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::finding::FindingKind;
 use super::witness::{WitnessedConnection, WitnessedEnd, WitnessedTime, Witnesses, ordered_pair};
@@ -165,13 +167,21 @@ impl<'t> JudgedTransfer<'t> {
         (OF_SCALE.contains(&self.verdict.name()) && !is_seen).then_some((FindingKind::UnseenOptions, why))
     }
 
-    /// Returns the finding where the verdict's own account of time gives less than a tenth of the time to it, if the
-    /// verdict has an account.
+    /// Returns the finding if the verdict's own account of time contradicts it: the limit holds for less than a
+    /// tenth of the time, or more than half of it went into something else.
     fn own_account(&self) -> Option<Contradiction> {
         const LEAST_SHARE: f64 = 0.1;
-        let is_of_time = self.verdict.kind != Limit::Unknown && self.verdict.share.get() < LEAST_SHARE;
-        let why = format!("holds for {} of the time", self.verdict.share);
-        is_of_time.then_some((FindingKind::OwnAccount, why))
+        if self.verdict.kind == Limit::Unknown {
+            return None;
+        }
+        if self.verdict.share.get() < LEAST_SHARE {
+            return Some((FindingKind::OwnAccount, format!("holds for {} of the time", self.verdict.share)));
+        }
+        let (used_for, share) = main_use_of_time(serde_json::to_value(self.verdict).ok()?)?;
+        let (_, kinds) = KINDS_BY_USE.iter().find(|(name, _)| *name == used_for)?;
+        let is_contradicted = share > MOST_OF_TIME && !self.names_one_of(kinds);
+        let why = format!("{:.0} % of its account is {used_for}", share * 100.0);
+        is_contradicted.then_some((FindingKind::OwnAccount, why))
     }
 
     fn too_sure(&self) -> Option<Contradiction> {
@@ -179,6 +189,34 @@ impl<'t> JudgedTransfer<'t> {
         let why = format!("{packets} packets with data");
         is_too_sure(self.verdict, packets).then_some((FindingKind::TooSure, why))
     }
+}
+
+/// The limits that a use of time shows, by its name in the account of a verdict.
+const KINDS_BY_USE: [(&str, &[Limit]); 6] = [
+    ("retransmission-timeout", &[Limit::Loss, Limit::Mtu]),
+    ("window-closed", &RECEIVER_SIDE),
+    ("nothing-to-send", &[Limit::SenderApplication, Limit::ApplicationWindow, Limit::Cpu]),
+    ("send-buffer", &[Limit::SendBuffer, Limit::ApplicationWindow]),
+    ("pacing", &[Limit::Pacing, Limit::Capacity, Limit::SenderApplication]),
+    ("path-queue", &[Limit::Capacity, Limit::Loss, Limit::CongestionWindow]),
+];
+
+/// Returns the largest use of time of the account in the JSON of a verdict, whose names only grow, and its share; `None`
+/// without an account.
+fn main_use_of_time(verdict: Value) -> Option<(String, f64)> {
+    #[derive(Deserialize)]
+    struct Account {
+        where_time_went: Vec<TimeUse>,
+    }
+    #[derive(Deserialize)]
+    struct TimeUse {
+        used_for: String,
+        share: f64,
+    }
+    let account: Account = serde_json::from_value(verdict).ok()?;
+    let uses = account.where_time_went.into_iter().filter(|one| one.used_for != "after-transfer");
+    let main = uses.max_by(|one, other| one.share.total_cmp(&other.share))?;
+    Some((main.used_for, main.share))
 }
 
 /// Limits whose sign is a window that closes.
@@ -273,6 +311,15 @@ mod tests {
         assert_eq!(with_ceiling(5.0), [FindingKind::CeilingBelowRate]);
         assert_eq!(with_ceiling(20.0), []);
         assert_eq!(with_ceiling(500.0), [FindingKind::CeilingAboveRate]);
+    }
+
+    #[test]
+    fn the_main_use_of_time_is_that_of_the_transfer() {
+        let one = |used_for: &str, share: f64| serde_json::json!({"used_for": used_for, "share": share, "time": 0});
+        let uses = [one("after-transfer", 9.0), one("pacing", 0.3), one("retransmission-timeout", 0.7)];
+        let verdict = serde_json::json!({"kind": "loss", "where_time_went": uses});
+        assert_eq!(main_use_of_time(verdict), Some(("retransmission-timeout".to_owned(), 0.7)));
+        assert_eq!(main_use_of_time(serde_json::json!({"kind": "loss"})), None);
     }
 
     #[test]

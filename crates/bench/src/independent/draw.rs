@@ -33,7 +33,6 @@ fn families(view: View) -> Vec<Family> {
             Family::PausingSender,
             Family::SlowReader,
             Family::ClosedWindow,
-            Family::SenderQuota,
             Family::BlackHole,
             Family::BothWays,
         ],
@@ -189,6 +188,10 @@ fn can_be_watched_receiving(family: Family) -> bool {
             | Family::StrippedScale
             | Family::SendMaximum
             | Family::SendBuffer
+            | Family::OwnShaper
+            | Family::OwnShortQueue
+            | Family::SenderQuota
+            | Family::ShallowQueue
             | Family::PausingSender
             | Family::ShortTransfer
     )

@@ -259,19 +259,12 @@ impl Plan {
     }
 
     fn own_shaper(&mut self) -> &'static str {
-        self.upload_unless_far();
         let held = self.left * self.way.rate;
         self.script(self.data_sender(), shaping(held));
         "pacing/qdisc"
     }
 
-    /// Lets the near end send, but for a case that is judged by the receiving end.
-    fn upload_unless_far(&mut self) {
-        self.downloads = self.case.view == View::Receiver;
-    }
-
     fn own_short_queue(&mut self, draw: &mut Random) -> &'static str {
-        self.upload_unless_far();
         let held = self.left * self.way.rate;
         let limit = draw.uniform(4.0, 10.0) * PACKET;
         self.script(
