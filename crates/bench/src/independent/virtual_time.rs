@@ -19,6 +19,7 @@ use fullpipe_wire::{Captured as Packet, pcap_header, pcap_record, read_captured}
 use super::case::{Family, PACKET, SEGMENT, Way};
 use super::draw::draw_way;
 use super::random::Random;
+use super::silent_tail::{append_keepalives, append_silence};
 use crate::captures::{Captured, Taken};
 use crate::process::RunError;
 use crate::views::{JudgedView, Judgement};
@@ -50,6 +51,9 @@ const FAMILIES: [Family; 20] = [
 /// Bytes of each packet in a simulated capture.
 const SNAP_LENGTH: u32 = 128;
 
+/// Share of the cases whose connection stays open after the data.
+const SHARE_OF_TAILS: f64 = 0.15;
+
 /// Time for which cross traffic runs before a load.
 const LEAD: Span = Span::from_secs(3);
 
@@ -62,6 +66,8 @@ pub(crate) struct VirtualCase {
     plan: Plan,
     /// The rate of the path, if the user states it.
     stated: Option<BitRate>,
+    /// True if the connection stays open for long after the data.
+    has_silent_tail: bool,
     /// True if the program was asked for the rate that it offers, false if it has that by itself.
     is_rate_asked: bool,
     /// Share of the path's rate that a transfer with this limit cannot exceed.
@@ -127,6 +133,7 @@ impl VirtualDraw {
 
     fn into_case(mut self, seed: u64, index: usize) -> Result<VirtualCase, FlagError> {
         let expected = self.plant_limit();
+        let has_silent_tail = self.random.chance(SHARE_OF_TAILS);
         let Way { rate, rtt } = self.way;
         let flag = format!("rate={:.0}k,rtt={:.0}us,{}", rate / 1e3, rtt * 1e6, self.path.join(","));
         let path = parse_path_flag(&flag, &PathSpec::demo())?;
@@ -135,10 +142,11 @@ impl VirtualDraw {
         let hosts = [host.changed_by(&self.sender), host.changed_by(&self.receiver)];
         let control = self.request.congestion.clone().unwrap_or_default();
         let name = format!(
-            "{seed}-{index:03} {expected} {:.0}M×{:.0}ms {control} {}",
+            "{seed}-{index:03} {expected} {:.0}M×{:.0}ms {control} {}{}",
             rate / 1e6,
             rtt * 1e3,
-            if stated.is_some() { "stated" } else { "unstated" }
+            if stated.is_some() { "stated" } else { "unstated" },
+            if has_silent_tail { " tail" } else { "" },
         );
         let lead = if self.cross_traffic.is_some() { LEAD } else { Span::ZERO };
         let cross_traffic = self.cross_traffic.map(|request| CrossTraffic { request, starts: Span::ZERO });
@@ -149,7 +157,15 @@ impl VirtualDraw {
             ..Plan::new(path, hosts, self.request, seed ^ index as u64)
         };
         let is_rate_asked = self.family != Family::PausingSender;
-        Ok(VirtualCase { name, expected, plan, stated, is_rate_asked, at_most: most_of_path(self.family) })
+        Ok(VirtualCase {
+            name,
+            expected,
+            plan,
+            stated,
+            is_rate_asked,
+            has_silent_tail,
+            at_most: most_of_path(self.family),
+        })
     }
 
     /// Bytes in flight that the limit leaves.
@@ -328,6 +344,10 @@ impl VirtualCase {
         for view in JudgedView::OF_KERNEL.into_iter().filter(|view| views.contains(view)) {
             let mut evidence = view.evidence(&measurement, self.stated);
             evidence.request.rate = evidence.request.rate.filter(|_| self.is_rate_asked);
+            // A load of its own closes its connections.
+            if self.has_silent_tail && view == JudgedView::Watched {
+                append_silence(&mut evidence.sender_samples);
+            }
             judged.push(self.judgement(view, Some(diagnose(&evidence))));
         }
         let scratch = tempfile::tempdir().map_err(RunError::failed)?;
@@ -349,7 +369,8 @@ impl VirtualCase {
     ) -> io::Result<Vec<Judgement>> {
         let [sender, receiver] = ["sender.pcap", "receiver.pcap"].map(|name| scratch.join(name));
         for (path, file) in [&sender, &receiver].into_iter().zip(files) {
-            std::fs::write(path, without_cross_traffic(file)?)?;
+            let file = without_cross_traffic(file)?;
+            std::fs::write(path, if self.has_silent_tail { append_keepalives(&file)? } else { file })?;
         }
         let captured = Captured {
             name: &self.name,
