@@ -140,11 +140,9 @@ fn check_file(path: &Path, readers: &[OtherReader], stop: &AtomicBool) -> Checke
             checked.confidences = confidences(report);
             let witnesses = read_witnesses(path).unwrap_or_default();
             checked.findings.extend(find_contradictions(report, &witnesses).into_iter().map(finding));
-            for reader in readers {
-                let Some(read) = reader.read_capture(path, stop) else { continue };
-                let differences = find_differences(report, &witnesses, *reader, &read);
-                checked.findings.extend(differences.into_iter().map(finding));
-            }
+            let reads = readers.iter().filter_map(|reader| Some((*reader, reader.read_capture(path, stop)?)));
+            let differences = find_differences(report, &witnesses, &reads.collect::<Vec<_>>());
+            checked.findings.extend(differences.into_iter().map(finding));
         }
         Err(error) => {
             for reader in readers {

@@ -211,42 +211,70 @@ fn own_counts(report: &CaptureReport) -> (ReadCapture, BTreeSet<[SocketAddr; 2]>
     (capture, duplicated)
 }
 
-/// Returns the differences between the report and what another reader counts, with the figures of both.
+/// A figure that another reader has otherwise.
+struct ReaderDifference {
+    kind: FindingKind,
+    /// The figure, or the direction of a connection that it is of.
+    subject: String,
+    ours: u64,
+    theirs: u64,
+}
+
+/// Returns the differences between the report and other readers, each with the figures of all readers that differ.
 pub(crate) fn find_differences(
+    report: &CaptureReport,
+    witnesses: &Witnesses,
+    reads: &[(OtherReader, ReadCapture)],
+) -> Vec<(FindingKind, String)> {
+    let mut differing: BTreeMap<(FindingKind, String, u64), Vec<String>> = BTreeMap::new();
+    for (reader, read) in reads {
+        for difference in differences_from(report, witnesses, *reader, read) {
+            let ReaderDifference { kind, subject, ours, theirs } = difference;
+            differing.entry((kind, subject, ours)).or_default().push(format!("{} {theirs}", reader.name()));
+        }
+    }
+    let differing = differing.into_iter();
+    differing
+        .map(|((kind, subject, ours), theirs)| (kind, format!("{subject}: {ours} here, {}", theirs.join(", "))))
+        .collect()
+}
+
+fn differences_from(
     report: &CaptureReport,
     witnesses: &Witnesses,
     reader: OtherReader,
     read: &ReadCapture,
-) -> Vec<(FindingKind, String)> {
-    let (own, duplicated) = own_counts(report);
-    let mut found = Vec::new();
+) -> Vec<ReaderDifference> {
     // Link types that it does not know are no error of tcptrace's.
     if reader == OtherReader::Tcptrace && read.is_empty() {
-        return found;
+        return Vec::new();
     }
-    let all = report.flows.len() as u64 + report.unanswered + report.left_out;
-    let theirs: u64 = read.values().map(|pair| pair.connections).sum();
-    if all != theirs {
-        let said = if report.notes.is_empty() { " and no note" } else { "" };
-        let why = format!("{all} connections{said}, {} {theirs}", reader.name());
-        let is_silent = all == 0 && report.notes.is_empty();
-        found.push((if is_silent { FindingKind::NotRead } else { FindingKind::Connections }, why));
-    }
+    let (own, duplicated) = own_counts(report);
+    let mut found: Vec<ReaderDifference> = connection_difference(report, read).into_iter().collect();
     for (pair, theirs) in read.iter().filter(|(pair, _)| !duplicated.contains(*pair)) {
         let Some(own) = own.get(pair).filter(|own| own.connections == theirs.connections) else { continue };
         for (index, (own, theirs)) in own.ends.iter().zip(&theirs.ends).enumerate() {
             let probes = witnesses.get(pair).map_or(0, |connection| connection.ends[index].probes);
             // Tcptrace takes a repeated SYN for repeated data.
             let openings = if reader == OtherReader::Tcptrace { own.repeated_openings } else { 0 };
-            let of_end = end_differences(own, theirs, [probes, openings]);
-            let name = reader.name();
-            let [from, to] = [pair[index], pair[1 - index]];
-            found.extend(
-                of_end.into_iter().map(|(kind, ours, theirs)| (kind, format!("{from} {to} {ours}, {name} {theirs}"))),
-            );
+            let subject = format!("{} {}", pair[index], pair[1 - index]);
+            for (kind, ours, theirs) in end_differences(own, theirs, [probes, openings]) {
+                found.push(ReaderDifference { kind, subject: subject.clone(), ours, theirs });
+            }
         }
     }
     found
+}
+
+/// Returns the difference in the number of connections, if there is one.
+fn connection_difference(report: &CaptureReport, read: &ReadCapture) -> Option<ReaderDifference> {
+    let ours = report.flows.len() as u64 + report.unanswered + report.left_out;
+    let theirs: u64 = read.values().map(|pair| pair.connections).sum();
+    let is_silent = ours == 0 && report.notes.is_empty();
+    let kind = if is_silent { FindingKind::NotRead } else { FindingKind::Connections };
+    let said = if report.notes.is_empty() { ", and no note" } else { "" };
+    let subject = format!("connections{said}");
+    (ours != theirs).then_some(ReaderDifference { kind, subject, ours, theirs })
 }
 
 /// Returns the differences in one direction, with both figures. Readers may count probes, of a byte each, as data and as
@@ -283,17 +311,14 @@ mod tests {
         let mut report = judged.unwrap();
         let witnesses = read_witnesses(file.path()).unwrap();
         let read = OtherReader::ALL.map(|reader| (reader, reader.read_capture(file.path(), &never).unwrap()));
-        for (reader, read) in &read {
-            assert_eq!(read.len(), 1, "{reader:?}");
-            assert_eq!(find_differences(&report, &witnesses, *reader, read), [], "{reader:?}");
-        }
+        assert!(read.iter().all(|(_, read)| read.len() == 1), "{read:?}");
+        assert_eq!(find_differences(&report, &witnesses, &read), []);
         report.unanswered += 1;
         report.flows[0].ends[0].late_packets += 3;
-        for (reader, read) in &read {
-            let differences = find_differences(&report, &witnesses, *reader, read);
-            let kinds: Vec<FindingKind> = differences.iter().map(|(kind, _)| *kind).collect();
-            assert_eq!(kinds, [FindingKind::Connections, FindingKind::Retransmissions], "{differences:?}");
-        }
+        let differences = find_differences(&report, &witnesses, &read);
+        let kinds: Vec<FindingKind> = differences.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, [FindingKind::Connections, FindingKind::Retransmissions], "{differences:?}");
+        assert_eq!(differences[0].1, "connections, and no note: 2 here, tshark 1, tcptrace 1");
     }
 
     #[test]
