@@ -14,7 +14,7 @@ use fullpipe_experiment::{Interrupt, Known, judge_files};
 use fullpipe_record::{CaptureReport, CapturedTransfer, Limit};
 use fullpipe_trace::{CaptureError, Explained};
 
-use super::contradictions::find_contradictions;
+use super::contradictions::{FEW_PACKETS, find_contradictions};
 use super::finding::{Finding, FindingKind, summary_text};
 use super::other_readers::{OtherReader, find_differences};
 use super::witness::read_witnesses;
@@ -41,6 +41,14 @@ struct CheckedFile {
     /// Confidence of each transfer, and whether it has fewer than ten packets with data.
     confidences: Vec<(f64, bool)>,
     is_capture: bool,
+}
+
+impl CheckedFile {
+    fn add(&mut self, path: &Path, found: impl IntoIterator<Item = (FindingKind, String)>) {
+        let file = path.display().to_string();
+        let findings = found.into_iter().map(|(kind, detail)| Finding { kind, file: file.clone(), detail });
+        self.findings.extend(findings);
+    }
 }
 
 impl CorpusCheck {
@@ -127,30 +135,23 @@ fn take_next<'f>(files: &'f [PathBuf], next: &AtomicUsize, stop: &AtomicBool) ->
 
 fn check_file(path: &Path, readers: &[OtherReader], stop: &AtomicBool) -> CheckedFile {
     let mut checked = CheckedFile::default();
-    let name = path.display().to_string();
-    let finding = |(kind, detail): (FindingKind, String)| Finding { kind, file: name.clone(), detail };
-    let judged = catch_unwind(AssertUnwindSafe(|| judge_every_transfer(path, stop)));
-    let Ok(read) = &judged else {
-        checked.findings.push(finding((FindingKind::Panic, "reading or judging panicked".to_owned())));
-        return checked;
-    };
-    match read {
-        Ok(report) => {
+    match catch_unwind(AssertUnwindSafe(|| judge_every_transfer(path, stop))) {
+        Ok(Ok(report)) => {
             checked.is_capture = true;
-            checked.confidences = confidences(report);
+            checked.confidences = report.transfers.iter().map(|one| confidence_of(one, &report)).collect();
             let witnesses = read_witnesses(path).unwrap_or_default();
-            checked.findings.extend(find_contradictions(report, &witnesses).into_iter().map(finding));
+            checked.add(path, find_contradictions(&report, &witnesses));
             let reads = readers.iter().filter_map(|reader| Some((*reader, reader.read_capture(path, stop)?)));
-            let differences = find_differences(report, &witnesses, &reads.collect::<Vec<_>>());
-            checked.findings.extend(differences.into_iter().map(finding));
+            checked.add(path, find_differences(&report, &witnesses, &reads.collect::<Vec<_>>()));
         }
-        Err(error) => {
+        Ok(Err(error)) => {
             for reader in readers {
                 let read = reader.read_capture(path, stop).filter(|read| !read.is_empty());
                 let why = read.map(|read| format!("{} reads {} pairs of ends: {error}", reader.name(), read.len()));
-                checked.findings.extend(why.map(|why| finding((FindingKind::NotRead, why))));
+                checked.add(path, why.map(|why| (FindingKind::NotRead, why)));
             }
         }
+        Err(_) => checked.add(path, [(FindingKind::Panic, "reading or judging panicked".to_owned())]),
     }
     checked
 }
@@ -159,34 +160,32 @@ fn judge_every_transfer(path: &Path, stop: &AtomicBool) -> Result<CaptureReport,
     judge_files(path, None, Explained::Largest(usize::MAX), &Known::default(), Interrupt(stop))
 }
 
-/// Returns the confidence of each transfer that has a limit, zero of one without, and whether its packets are few.
-fn confidences(report: &CaptureReport) -> Vec<(f64, bool)> {
-    const FEW_PACKETS: u64 = 10;
-    let of_transfer = |transfer: &CapturedTransfer| {
-        let flows = report.flows.iter().filter(|flow| transfer.flows.contains(&flow.number));
-        let packets: u64 = flows.map(|flow| flow.ends[flow.sender()].data_packets).sum();
-        let verdict = &transfer.diagnosis.verdict;
-        let is_unknown = verdict.kind == Limit::Unknown;
-        (if is_unknown { 0.0 } else { verdict.confidence.get() }, packets < FEW_PACKETS)
-    };
-    report.transfers.iter().map(of_transfer).collect()
+/// Returns the confidence in the limit of a transfer, zero of one without, and whether its packets are few.
+fn confidence_of(transfer: &CapturedTransfer, report: &CaptureReport) -> (f64, bool) {
+    let flows = report.flows.iter().filter(|flow| transfer.flows.contains(&flow.number));
+    let packets: u64 = flows.map(|flow| flow.ends[flow.sender()].data_packets).sum();
+    let verdict = &transfer.diagnosis.verdict;
+    let is_unknown = verdict.kind == Limit::Unknown;
+    (if is_unknown { 0.0 } else { verdict.confidence.get() }, packets < FEW_PACKETS)
+}
+
+/// Returns the median confidence of the transfers with few packets, or of the others, and their number.
+fn median_text(all: &[(f64, bool)], are_few: bool) -> String {
+    let values: Vec<f64> = all.iter().filter(|(_, few)| *few == are_few).map(|(value, _)| *value).collect();
+    let median = quantile(&values, 0.5).map_or_else(|| "none".to_owned(), |median| format!("{median:.2}"));
+    format!("{median} of {}", values.len())
 }
 
 /// Returns the number of files and transfers, and the median confidence of those with few packets and of the others.
 fn confidence_text(checked: &[CheckedFile]) -> String {
     let captures = checked.iter().filter(|file| file.is_capture).count();
     let all: Vec<(f64, bool)> = checked.iter().flat_map(|file| file.confidences.clone()).collect();
-    let median_of = |are_few: bool| {
-        let values: Vec<f64> = all.iter().filter(|(_, few)| *few == are_few).map(|(value, _)| *value).collect();
-        let median = quantile(&values, 0.5).map_or_else(|| "none".to_owned(), |median| format!("{median:.2}"));
-        format!("{median} of {}", values.len())
-    };
     format!(
         "{} files, {captures} captures, {} transfers\nmedian confidence (unknown is 0): {} with fewer than ten packets \
          with data, {} with more\n",
         checked.len(),
         all.len(),
-        median_of(true),
-        median_of(false),
+        median_text(&all, true),
+        median_text(&all, false),
     )
 }

@@ -11,7 +11,7 @@ use super::finding::FindingKind;
 use super::witness::{WitnessedConnection, WitnessedEnd, WitnessedTime, Witnesses, ordered_pair};
 
 /// Fewer packets with data permit no more than [`CONFIDENCE_OF_FEW`].
-const FEW_PACKETS: u64 = 10;
+pub(crate) const FEW_PACKETS: u64 = 10;
 const CONFIDENCE_OF_FEW: f64 = 0.5;
 
 /// A ceiling of so much of the rate is below it: the rate is a mean over a time that is known to a round trip.
@@ -161,8 +161,8 @@ impl<'t> JudgedTransfer<'t> {
     /// Returns the finding where a missing offer of scales is the cause, and no whole SYN without one was captured.
     fn unseen_options(&self) -> Option<Contradiction> {
         const OF_SCALE: [&str; 2] = ["receive-window/no-window-scaling", "receive-window/window-scale-stripped"];
-        let lacks_scale = |end: &&WitnessedEnd| end.syn.is_some_and(|syn| syn.is_whole && !syn.offers_scale);
-        let is_seen = self.ends.iter().flatten().any(lacks_scale);
+        let mut syns = self.ends.iter().flatten().filter_map(|end| end.syn);
+        let is_seen = syns.any(|syn| syn.is_whole && !syn.offers_scale);
         let why = "no whole SYN without a scale is in the capture".to_owned();
         (OF_SCALE.contains(&self.verdict.name()) && !is_seen).then_some((FindingKind::UnseenOptions, why))
     }
