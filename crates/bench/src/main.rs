@@ -1,12 +1,13 @@
 //! Load engines that are installed here, side by side: alternating in one run, medians, and ratios with their 95 %
-//! interval. That prints, and gates nothing. `diagnosis` holds the verdicts against planted limits, and its exit code
-//! says whether enough are right.
+//! interval. That prints, and gates nothing. `diagnosis` and `independent` hold the verdicts against planted limits,
+//! and `corpus` against the packets of captures; the exit code of the first says whether enough are right, that of the
+//! last whether anything is wrong.
 
 mod accuracy;
 mod captures;
 mod case;
 mod comparison;
-mod copying;
+mod corpus;
 mod diagnosis;
 mod emulated;
 mod figures;
@@ -16,20 +17,17 @@ mod lab_figures;
 mod link_virtual;
 mod machine;
 mod network;
-mod ns3;
 mod process;
 mod program;
 mod records;
 mod relay;
 mod report;
 mod shallow;
-mod simulator;
-mod simulator_speed;
 mod start;
 mod statistics;
 mod throughput;
 mod trace;
-mod transfer;
+mod views;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -42,15 +40,13 @@ use fullpipe_lab::{Awake, keeper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Effort};
-use crate::copying::Copying;
+use crate::corpus::CorpusCheck;
 use crate::diagnosis::Judging;
 use crate::independent::{Drawing, Peer};
 use crate::link_virtual::VirtualLink;
 use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
-use crate::simulator::Simulating;
-use crate::simulator_speed::SimulatorSpeed;
 use crate::trace::Reading;
 
 const AFTER_HELP: &str = "\
@@ -65,7 +61,7 @@ to be called has not been verified. The path of shallow-queue keeps the
 processors awake whatever is asked for.
 
 Exit codes: 0 done, whatever came out; 1 of diagnosis: fewer verdicts are right
-than must be; 2 the command line is wrong; 3 there is no fullpipe to run, or no
+than must be, of corpus: there is a finding; 2 the command line is wrong; 3 there is no fullpipe to run, or no
 record to read; 130 interrupted.";
 
 /// The machine lacks what is needed.
@@ -112,16 +108,12 @@ enum Other {
     Diagnosis(Judging),
     /// Hold the program against limits drawn from a seed, over paths made by the kernel, with other programs
     Independent(Drawing),
+    /// Hold verdicts on a folder of captures against the packets themselves, and counts against tshark and tcptrace
+    Corpus(CorpusCheck),
     /// Compare how fast captures are read, with tcptrace and tshark
     Trace(Reading),
-    /// Compare copies of files over emulated paths, with scp, rsync and curl
-    Copy(Copying),
     /// Count the packets that one direction of the emulated link carries in virtual time
     LinkVirtual(VirtualLink),
-    /// Hold simulated transfers against recorded ones of the same paths and hosts
-    Simulator(Simulating),
-    /// Measure how fast transfers are simulated, with ns-3
-    SimulatorSpeed(SimulatorSpeed),
     /// Send or receive as a program does that nobody tuned
     #[command(hide = true)]
     Peer(Peer),
@@ -136,11 +128,9 @@ fn main() -> ExitCode {
     let work = |stop: &AtomicBool| match &cli.other {
         Some(Other::Diagnosis(judging)) => judging.run(&fullpipe(judging.selection.fullpipe.as_ref()), stop),
         Some(Other::Independent(drawing)) => drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop),
+        Some(Other::Corpus(check)) => check.run(stop),
         Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
-        Some(Other::Copy(copying)) => copying.run(&fullpipe(copying.fullpipe.as_ref()), stop),
         Some(Other::LinkVirtual(link)) => link.run(),
-        Some(Other::Simulator(simulating)) => simulating.run(stop),
-        Some(Other::SimulatorSpeed(speed)) => speed.run(stop),
         Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };

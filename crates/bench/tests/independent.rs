@@ -1,5 +1,6 @@
 //! The independent half of the labelled bench: a case of each view over a path that is not the lab's.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
@@ -24,7 +25,7 @@ fn text(output: &Output) -> String {
 const CASES: [[&str; 3]; 4] = [
     ["both-ends", "11", "11-006 receive-window/tcp-rmem-max"],
     ["sender", "1", "1-009 send-buffer/tcp-wmem-max"],
-    ["receiver", "1", "1-014 capacity/link"],
+    ["receiver", "1", "1-000 capacity/link"],
     ["watched", "11", "11-014 pacing/qdisc"],
 ];
 
@@ -42,6 +43,34 @@ fn a_folder_that_is_none_is_named() {
     let output = independent(&["--from", "/nonexistent"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("No such file"), "{output:?}");
+}
+
+#[test]
+fn a_simulated_transfer_is_judged_from_seven_views_and_the_same_seed_gives_the_same_verdicts() {
+    let judge = |seed: &str| {
+        text(&independent(&["--virtual", "--seed", seed, "--count", "20", "--only", "receive-window/so-rcvbuf"]))
+    };
+    let said = judge("5");
+    let views =
+        ["BothEnds", "Sender", "Receiver", "Watched", "CapturedAtSender", "CapturedAtReceiver", "CapturedAtBoth"];
+    for view in views {
+        assert!(said.contains(&format!("\n{view}: 1 of 1 right")), "{view}: {said}");
+        assert!(said.contains(&format!("  {view:<18}   1 cases: claimed")), "{view}: {said}");
+    }
+    assert!(said.contains("contradict each other: in 0 of 1 transfers"), "{said}");
+    assert_eq!(said, judge("5"));
+}
+
+#[test]
+fn simulated_cases_of_two_seeds_are_pooled() {
+    let list = |seeds: &[&str]| {
+        let seeds = seeds.iter().flat_map(|seed| ["--seed", seed]);
+        text(&independent(&["--virtual", "--list", "--count", "20"].into_iter().chain(seeds).collect::<Vec<_>>()))
+    };
+    let both = list(&["7", "8"]);
+    assert_eq!(both, list(&["7"]) + &list(&["8"]));
+    let limits: BTreeSet<&str> = both.lines().filter_map(|name| name.split(' ').nth(1)).collect();
+    assert_eq!(limits.len(), 17, "{limits:?}");
 }
 
 /// Tests whose figures are judged.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{Evidence, Machine, Verdict};
+use fullpipe_record::Verdict;
 
 use super::case_record::CaseRecord;
 use crate::accuracy::{Accuracy, Untouched};
+use crate::views::without_receiver;
 
 /// Whose view the judgement has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,19 +63,8 @@ impl Column {
         let evidence = record.evidence(bandwidth);
         diagnose(&match self.view {
             View::BothEnds => evidence,
-            View::Sender => of_sender(evidence),
+            View::Sender => without_receiver(evidence),
         })
-    }
-}
-
-/// Returns the evidence of the sending end alone.
-fn of_sender(evidence: Evidence) -> Evidence {
-    Evidence {
-        receiver: None,
-        receiver_sockets: Vec::new(),
-        receiver_samples: Vec::new(),
-        receiver_machine: Machine::default(),
-        ..evidence
     }
 }
 
@@ -218,7 +208,7 @@ mod tests {
     fn the_sender_alone_knows_nothing_of_the_receiver() {
         let both = record().evidence(None);
         assert!(both.receiver.is_some() && !both.receiver_samples.is_empty());
-        let alone = of_sender(both.clone());
+        let alone = without_receiver(both.clone());
         assert!(alone.receiver.is_none() && alone.receiver_samples.is_empty() && alone.receiver_sockets.is_empty());
         assert_eq!((alone.sender, alone.sender_samples), (both.sender, both.sender_samples));
     }

@@ -6,6 +6,7 @@ use fullpipe_units::{BitRate, Ratio, Span};
 use serde::{Deserialize, Serialize};
 
 use super::network::{Host, PathPlan};
+use crate::views::JudgedView;
 
 /// Ports of the server, and of the receiver of cross traffic.
 pub(crate) const PORT: u16 = 5201;
@@ -25,11 +26,24 @@ pub(crate) enum View {
     Watched,
 }
 
+impl From<View> for JudgedView {
+    fn from(view: View) -> Self {
+        match view {
+            View::BothEnds => Self::BothEnds,
+            View::Sender => Self::Sender,
+            View::Receiver => Self::Receiver,
+            View::Watched => Self::Watched,
+        }
+    }
+}
+
 /// A transfer with one planted limit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Case {
     /// Number, view, verdict and parameters.
     pub(crate) name: String,
+    /// From which it was drawn.
+    pub(crate) seed: u64,
     pub(crate) view: View,
     /// Kind and cause that the diagnosis must name.
     pub(crate) expected: &'static str,
@@ -114,6 +128,14 @@ pub(crate) enum Family {
     BothWays,
     Changing,
     Loopback,
+    /// A policer under BBR, which takes no notice of losses.
+    PolicedBbr,
+    /// A reader that leaves the window closed for most of the time.
+    ClosedWindow,
+    /// A device that makes segments so small that headers and their memory cost most.
+    ClampedMss,
+    /// A path that is interrupted so often that most of the time passes in timeouts.
+    Stalls,
 }
 
 /// Rate in bit/s, round-trip time in seconds.

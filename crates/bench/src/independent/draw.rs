@@ -17,7 +17,7 @@ pub(crate) fn cases(view: View, seed: u64, count: usize) -> Vec<Case> {
             let family = families[index % families.len()];
             let mut draw = Random::new(seed.wrapping_mul(1_000_003) ^ (number_of_view << 32) ^ index as u64);
             let case = case(&mut draw, view, family);
-            Case { name: format!("{seed}-{index:03} {}", case.name), ..case }
+            Case { name: format!("{seed}-{index:03} {}", case.name), seed, ..case }
         })
         .collect()
 }
@@ -32,10 +32,7 @@ fn families(view: View) -> Vec<Family> {
             Family::SendBuffer,
             Family::PausingSender,
             Family::SlowReader,
-            Family::OwnShaper,
-            Family::OwnShortQueue,
-            Family::MaxPace,
-            Family::SenderQuota,
+            Family::ClosedWindow,
             Family::BlackHole,
             Family::BothWays,
         ],
@@ -47,7 +44,7 @@ fn families(view: View) -> Vec<Family> {
 }
 
 /// Draws rate and round-trip time until they suit `family`.
-fn way(draw: &mut Random, family: Family) -> Way {
+pub(crate) fn draw_way(draw: &mut Random, family: Family) -> Way {
     let (rates, packets) = match family {
         // Enough losses in a run need a small window.
         Family::RandomLoss => ((5e6, 100e6), 30.0..150.0),
@@ -59,7 +56,9 @@ fn way(draw: &mut Random, family: Family) -> Way {
         Family::SenderQuota | Family::ReceiverQuota => ((150e6, 500e6), 60.0..2000.0),
         // Lasts less than ten round trips.
         Family::ShortTransfer => ((20e6, 500e6), 400.0..4000.0),
-        Family::BlackHole => ((5e6, 100e6), 40.0..1000.0),
+        Family::BlackHole | Family::Stalls | Family::ClosedWindow => ((5e6, 100e6), 40.0..1000.0),
+        // A buffer full of small segments must be far less than the pipe, and small packets not too many.
+        Family::ClampedMss => ((4e6, 40e6), 20.0..40.0),
         // Two loads at once are too many packets for two processors.
         Family::SharedWithDatagrams | Family::SharedWithTcp | Family::BothWays => ((5e6, 150e6), 40.0..1500.0),
         // The limit must be reached soon after it has changed.
@@ -76,11 +75,12 @@ fn way(draw: &mut Random, family: Family) -> Way {
 
 /// Draws a case of `view` with a limit of `family`.
 fn case(draw: &mut Random, view: View, family: Family) -> Case {
-    let way = way(draw, family);
+    let way = draw_way(draw, family);
     let left = draw.uniform(0.25, 0.6);
     let control = match family {
         // BBR takes no notice of a few losses, and paces so that it does not overflow a queue of its own.
         Family::RandomLoss | Family::ShallowQueue | Family::OwnShortQueue => draw.pick(&["reno", "cubic"]),
+        Family::PolicedBbr => "bbr",
         _ => draw.pick(&["reno", "cubic", "bbr"]),
     };
     let may_have_many = !matches!(
@@ -88,6 +88,10 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
         Family::RandomLoss
             | Family::ShallowQueue
             | Family::Policer
+            | Family::PolicedBbr
+            | Family::ClosedWindow
+            | Family::ClampedMss
+            | Family::Stalls
             | Family::SenderQuota
             | Family::ReceiverQuota
             | Family::BlackHole
@@ -111,6 +115,7 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
     let queue = draw.uniform(0.8, 2.0) * way.bytes();
     let mut case = Case {
         name: String::new(),
+        seed: 0,
         view,
         expected: "",
         path: PathPlan {
@@ -156,8 +161,8 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
 fn at_most(family: Family, left: f64) -> f64 {
     match family {
         Family::FullLink | Family::BothWays | Family::Changing => 1.0,
-        // No part of the path carries it.
-        Family::Loopback => f64::INFINITY,
+        // No part of the path carries it, or a capacity that segments make small is one.
+        Family::Loopback | Family::ClampedMss => f64::INFINITY,
         // Next to others it may have most of the link, but not nearly all.
         Family::SharedWithDatagrams | Family::SharedWithTcp => 0.7,
         // A queue that is cut off takes the tops only.
@@ -176,8 +181,17 @@ fn can_be_watched_receiving(family: Family) -> bool {
             | Family::SharedWithTcp
             | Family::RandomLoss
             | Family::Policer
+            | Family::PolicedBbr
+            | Family::ClampedMss
+            | Family::Stalls
             | Family::NoScaling
             | Family::StrippedScale
+            | Family::SendMaximum
+            | Family::SendBuffer
+            | Family::OwnShaper
+            | Family::OwnShortQueue
+            | Family::SenderQuota
+            | Family::ShallowQueue
             | Family::PausingSender
             | Family::ShortTransfer
     )

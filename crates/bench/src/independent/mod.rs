@@ -20,6 +20,8 @@ mod record;
 mod run;
 mod score;
 mod side_by_side;
+mod silent_tail;
+mod virtual_time;
 
 pub(crate) use command::Drawing;
 pub(crate) use peer::Peer;

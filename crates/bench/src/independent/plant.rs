@@ -106,7 +106,7 @@ impl Plan {
             Family::SharedWithDatagrams => self.with_datagrams(draw),
             Family::SharedWithTcp => self.with_tcp(draw),
             Family::RandomLoss => self.random_loss(),
-            Family::Policer => self.policer(draw),
+            Family::Policer | Family::PolicedBbr => self.policer(draw),
             Family::ShallowQueue => self.shallow_queue(draw),
             Family::ReceiveMaximum => self.receive_maximum(),
             Family::ReceiveBuffer => self.receive_buffer(),
@@ -117,6 +117,7 @@ impl Plan {
             Family::OfferedRate => self.offered_rate(),
             Family::PausingSender => self.pausing_sender(draw),
             Family::SlowReader => self.slow_reader(draw),
+            Family::ClosedWindow => self.close_window(draw),
             Family::OwnShaper => self.own_shaper(),
             Family::OwnShortQueue => self.own_short_queue(draw),
             Family::MaxPace => self.max_pace(),
@@ -127,6 +128,8 @@ impl Plan {
             Family::BothWays => self.both_ways(),
             Family::Changing => self.changing(draw),
             Family::Loopback => self.loopback(draw),
+            Family::ClampedMss => self.clamp_segments(draw),
+            Family::Stalls => self.stall_path(draw),
         };
     }
 
@@ -228,19 +231,44 @@ impl Plan {
         "receiver-application/slow-reader"
     }
 
+    /// A reader that takes so little that the window is closed for most of the time.
+    fn close_window(&mut self, draw: &mut Random) -> &'static str {
+        self.left = draw.log_uniform(0.005, 0.05);
+        self.slow_reader(draw)
+    }
+
+    /// A device that makes segments so small that headers, and the memory that each takes of a buffer, cost most.
+    fn clamp_segments(&mut self, draw: &mut Random) -> &'static str {
+        let mss = draw.uniform(100.0, 160.0).floor();
+        let router = draw.pick(&[Host::NearRouter, Host::FarRouter]);
+        self.filter(router, "forward", &format!("tcp flags syn tcp option maxseg size set {mss}"));
+        "mtu/mss-clamped"
+    }
+
+    /// A path that is interrupted so often that most of the time passes in timeouts.
+    fn stall_path(&mut self, draw: &mut Random) -> &'static str {
+        self.case.states_rate = false;
+        let whole = self.seconds(Family::Stalls);
+        let (stalled, flows) = (whole * draw.uniform(0.2, 0.3), whole * draw.uniform(0.02, 0.06));
+        let router = self.data_router();
+        let drop = filtering("forward", "oifname path0 tcp dport != 0 drop");
+        let stall = format!("{drop}; sleep {stalled:.2}; nft delete table ip bench; sleep {flows:.2}");
+        let begun = data_flows("path0");
+        self.case.change = Some((router, format!("{begun}; sleep 0.5; for i in 1 2 3; do {stall}; done")));
+        "loss"
+    }
+
     fn own_shaper(&mut self) -> &'static str {
-        self.downloads = false;
         let held = self.left * self.way.rate;
-        self.script(Host::Near, shaping(held));
+        self.script(self.data_sender(), shaping(held));
         "pacing/qdisc"
     }
 
     fn own_short_queue(&mut self, draw: &mut Random) -> &'static str {
-        self.downloads = false;
         let held = self.left * self.way.rate;
         let limit = draw.uniform(4.0, 10.0) * PACKET;
         self.script(
-            Host::Near,
+            self.data_sender(),
             format!("tc qdisc add dev host0 root tbf rate {held:.0}bit burst 5000 limit {limit:.0}"),
         );
         "capacity/host-queue"
@@ -299,9 +327,8 @@ impl Plan {
             self.script(host, begin);
         }
         let device = if host == Host::Near { "host0" } else { "path0" };
-        // The load begins some time after the program.
-        let flows = format!("awk '/{device}/ {{ exit $2 + $10 < 200000 }}' /proc/net/dev");
-        self.case.change = Some((host, format!("until {flows}; do sleep 0.05; done; sleep {wait:.1}; {change}")));
+        let begun = data_flows(device);
+        self.case.change = Some((host, format!("{begun}; sleep {wait:.1}; {change}")));
         name
     }
 
@@ -372,6 +399,7 @@ impl Plan {
                 | Family::ReceiveBuffer
                 | Family::PausingSender
                 | Family::SlowReader
+                | Family::ClosedWindow
                 | Family::ShortTransfer
         );
         let target = format!("{FAR}:{PORT}");
@@ -454,6 +482,12 @@ impl Plan {
         let stated = self.case.states_rate.then(|| self.case.stated_rate().bps().to_string());
         stated.map(|rate| owned(&["--bandwidth", &rate])).unwrap_or_default()
     }
+}
+
+/// Returns the script that waits until data flows over a device: a load begins some time after its program.
+fn data_flows(device: &str) -> String {
+    let flows = format!("awk '/{device}/ {{ exit $2 + $10 < 200000 }}' /proc/net/dev");
+    format!("until {flows}; do sleep 0.05; done")
 }
 
 /// Returns the script that adds a rule of nftables to the packets that pass `hook`.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::case::View;
 use crate::accuracy::{Accuracy, Bandwidth, RemedyResult, Untouched};
 use crate::records::file_name;
+use crate::views::Judgement;
 
 /// A case, what the program printed of it, and the evidence that it printed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,19 +102,13 @@ impl Record {
         accuracy.hold_prediction(&Untouched { name: &self.name, expected, prediction, request, steady: *steady });
     }
 
-    /// Returns whether the verdict is what was planted, or names it among its candidates.
-    pub(crate) fn is_right(&self) -> bool {
-        self.said() == self.expected || self.candidates().contains(&self.expected.as_str())
-    }
-
-    /// Names of the candidates, where the verdict has some.
-    pub(crate) fn candidates(&self) -> Vec<&'static str> {
-        let all = self.verdict.iter().flat_map(|verdict| &verdict.candidates);
-        all.map(|candidate| candidate.name()).collect()
-    }
-
-    /// Kind and cause of the verdict.
-    pub(crate) fn said(&self) -> &str {
-        self.verdict.as_ref().map_or("none", Verdict::name)
+    /// Returns the verdict of its view.
+    pub(crate) fn judgement(&self) -> Judgement {
+        Judgement {
+            transfer: self.name.clone(),
+            view: self.view.into(),
+            expected: self.expected.clone(),
+            verdict: self.verdict.clone(),
+        }
     }
 }

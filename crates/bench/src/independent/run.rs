@@ -71,8 +71,8 @@ impl Programs<'_> {
     ///
     /// # Errors
     /// If it could not be planted, or the user stopped it.
-    pub(crate) fn run(&self, case: &Case, seed: u64, stop: &AtomicBool) -> Result<Record, RunError> {
-        let network = Network::make(&case.path, seed, self.kernel.is_some())?;
+    pub(crate) fn run(&self, case: &Case, stop: &AtomicBool) -> Result<Record, RunError> {
+        let network = Network::make(&case.path, case.seed, self.kernel.is_some())?;
         let is_elsewhere = |host: Host| host == Host::Near && self.kernel.is_some();
         for (host, script) in case.scripts.iter().filter(|(host, _)| !is_elsewhere(*host)) {
             network.shell(*host, script)?;

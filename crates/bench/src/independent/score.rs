@@ -1,28 +1,105 @@
-//! Share of right verdicts by view, with the lower end of the interval.
+//! Share of right verdicts by view, contradictions between the views of one transfer, and how far the confidence of a
+//! view is right.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
-use super::case::View;
 use super::others::MUST_KEEP;
 use super::record::Record;
 use crate::statistics::{confusion, lower_bound};
+use crate::views::{JudgedView, Judgement};
 
-/// The score of the records that count, as text.
-pub(crate) fn text(records: &[Record]) -> String {
-    let mut text = String::new();
-    for view in [View::BothEnds, View::Sender, View::Receiver, View::Watched] {
-        let counted: Vec<&Record> =
-            records.iter().filter(|record| record.view == view && record.left_out().is_none()).collect();
-        if !counted.is_empty() {
-            text += &of_view(view, &counted);
-        }
-    }
-    text + &calibration(records) + &harm(records)
+/// Cases of a bin whose confidence is held against the share that was right.
+const CASES_OF_A_BIN: usize = 40;
+
+/// Returns the score of verdicts as text.
+pub(crate) fn score_text(judged: &[Judgement]) -> String {
+    let by_view = by_view(judged);
+    let scores: String = by_view.iter().map(|(view, judged)| view_text(*view, judged)).collect();
+    let reliabilities: String = by_view.iter().map(|(view, judged)| reliability_text(*view, judged)).collect();
+    let title = "\nClaimed confidence and share of right verdicts, from the least sure to the surest\n\n";
+    format!("{scores}{}{title}{reliabilities}", contradictions_text(judged))
 }
 
-/// Returns how many remedies that change a host leave other transfers their rate, and which do not; nothing where none
-/// was tried.
-fn harm(records: &[Record]) -> String {
+fn by_view(judged: &[Judgement]) -> BTreeMap<JudgedView, Vec<&Judgement>> {
+    let mut by_view: BTreeMap<JudgedView, Vec<&Judgement>> = BTreeMap::new();
+    for judgement in judged {
+        by_view.entry(judgement.view).or_default().push(judgement);
+    }
+    by_view
+}
+
+fn view_text(view: JudgedView, judged: &[&Judgement]) -> String {
+    let (right, all) = (judged.iter().filter(|judgement| judgement.is_right()).count(), judged.len());
+    let sets = judged.iter().filter(|judgement| judgement.is_set()).count();
+    let exact = judged.iter().filter(|judgement| judgement.said() == judgement.expected).count();
+    let head = format!(
+        "\n{view:?}: {right} of {all} right ({:.1} %, at least {:.0} %), {exact} in kind and cause, {sets} with \
+         candidates ({:.0} %)\n\n",
+        right as f64 / all as f64 * 100.0,
+        lower_bound(right, all) * 100.0,
+        sets as f64 / all as f64 * 100.0,
+    );
+    let cases = judged.iter().map(|judgement| {
+        let said = if judgement.is_right() { &judgement.expected } else { judgement.said() };
+        (judgement.expected.as_str(), said.to_owned())
+    });
+    head + &confusion(cases)
+}
+
+/// Returns a line for each bin of at least [`CASES_OF_A_BIN`] verdicts of a view.
+fn reliability_text(view: JudgedView, judged: &[&Judgement]) -> String {
+    let mut cases: Vec<(f64, bool)> =
+        judged.iter().map(|judgement| (judgement.confidence(), judgement.is_right())).collect();
+    cases.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let bins = (cases.len() / CASES_OF_A_BIN).max(1);
+    let mut text = String::new();
+    for bin in 0..bins {
+        let part = &cases[bin * cases.len() / bins..(bin + 1) * cases.len() / bins];
+        let all = part.len() as f64;
+        let claimed = part.iter().map(|(confidence, _)| confidence).sum::<f64>() / all * 100.0;
+        let right = part.iter().filter(|(_, right)| *right).count() as f64 / all * 100.0;
+        let bar = "#".repeat((right / 2.5).round() as usize);
+        let view = format!("{view:?}");
+        let _ = writeln!(
+            text,
+            "  {view:<18} {:>3} cases: claimed {claimed:>3.0} %, right {right:>3.0} %  {bar}",
+            part.len()
+        );
+    }
+    text
+}
+
+/// Returns the number of transfers of which two views contradict each other, and each of them in a line.
+fn contradictions_text(judged: &[Judgement]) -> String {
+    let mut by_transfer: BTreeMap<&str, Vec<&Judgement>> = BTreeMap::new();
+    for judgement in judged {
+        by_transfer.entry(&judgement.transfer).or_default().push(judgement);
+    }
+    by_transfer.retain(|_, views| views.len() > 1);
+    if by_transfer.is_empty() {
+        return String::new();
+    }
+    let contradicted: Vec<String> = by_transfer.iter().filter_map(|(name, views)| contradiction(name, views)).collect();
+    let (count, all) = (contradicted.len(), by_transfer.len());
+    let share = count as f64 / all as f64 * 100.0;
+    let head = format!("\nViews that contradict each other: in {count} of {all} transfers ({share:.1} %)\n\n");
+    head + &contradicted.concat()
+}
+
+/// Returns the verdicts of all views of a transfer in a line, if two of them contradict each other.
+fn contradiction(name: &str, views: &[&Judgement]) -> Option<String> {
+    let mut verdicts = views.iter().filter_map(|judgement| judgement.verdict.as_ref());
+    let all: Vec<_> = verdicts.by_ref().collect();
+    let is_contradicted = all.iter().any(|one| all.iter().any(|other| one.agrees_with(other) == Some(false)));
+    let said: Vec<String> =
+        views.iter().map(|judgement| format!("{:?} {}", judgement.view, judgement.said())).collect();
+    is_contradicted.then(|| format!("  {name}: {}\n", said.join(", ")))
+}
+
+/// Returns the number of remedies that change a host and leave other transfers their rate, and names those that do
+/// not; empty if none was tried.
+pub(crate) fn harm_text(records: &[Record]) -> String {
     let tried = records.iter().filter(|record| record.left_out().is_none());
     let tried: Vec<(&Record, f64)> = tried.filter_map(|one| Some((one, one.kept_by_others?.get()))).collect();
     let lowered: Vec<_> = tried.iter().filter(|(_, kept)| *kept < MUST_KEEP).collect();
@@ -40,40 +117,56 @@ fn harm(records: &[Record]) -> String {
     text
 }
 
-/// Cases of a bin whose confidence is held against the share that was right.
-const CASES_OF_A_BIN: usize = 40;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_diagnose::diagnose;
+    use fullpipe_record::{Evidence, LegalVerdict, Measurement, Verdict};
+    use fullpipe_units::Ratio;
 
-/// Returns the claimed confidence and the share of right verdicts, in bins of the least sure cases to the surest.
-fn calibration(records: &[Record]) -> String {
-    let judged = records.iter().filter(|record| record.left_out().is_none());
-    let mut cases: Vec<(f64, bool)> =
-        judged.filter_map(|record| Some((record.verdict.as_ref()?.confidence.get(), record.is_right()))).collect();
-    cases.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let bins = (cases.len() / CASES_OF_A_BIN).max(usize::from(!cases.is_empty()));
-    let mut text = "\nConfidence, from the least sure verdicts to the surest\n\n".to_owned();
-    for bin in 0..bins {
-        let part = &cases[bin * cases.len() / bins..(bin + 1) * cases.len() / bins];
-        let all = part.len().max(1) as f64;
-        let claimed = part.iter().map(|(confidence, _)| confidence).sum::<f64>() / all * 100.0;
-        let right = part.iter().filter(|(_, right)| *right).count() as f64 / all * 100.0;
-        let _ = writeln!(text, "  {:>3} cases: claimed {claimed:.0} %, right {right:.0} %", part.len());
+    fn judgement(transfer: usize, view: JudgedView, said: &str, confidence: f64) -> Judgement {
+        let legal = LegalVerdict::named(said).unwrap();
+        let verdict = Verdict {
+            kind: legal.kind(),
+            cause: legal.cause(),
+            at: legal.at(),
+            confidence: Ratio::new(confidence),
+            ..diagnose(&evidence())
+        };
+        let (transfer, expected) = (transfer.to_string(), "loss/policer".to_owned());
+        Judgement { transfer, view, expected, verdict: Some(verdict) }
     }
-    text
-}
 
-fn of_view(view: View, records: &[&Record]) -> String {
-    let kind = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
-    let right = records.iter().filter(|record| record.is_right()).count();
-    let sets = records.iter().filter(|record| !record.candidates().is_empty()).count();
-    let kinds = records.iter().filter(|record| kind(record.said()) == kind(&record.expected)).count();
-    let all = records.len();
-    let mut text = format!(
-        "\n{view:?}: {right} of {all} right in kind and cause ({:.0} %, at least {:.0} %), {kinds} in kind, {sets} \
-         with candidates\n\n",
-        right as f64 / all as f64 * 100.0,
-        lower_bound(right, all) * 100.0,
-    );
-    let said = |record: &Record| if record.is_right() { record.expected.clone() } else { record.said().to_owned() };
-    text += &confusion(records.iter().map(|record| (record.expected.as_str(), said(record))));
-    text
+    fn evidence() -> Evidence {
+        let record: serde_json::Value = serde_json::from_str(include_str!("../recorded/diagnosis.json")).unwrap();
+        let measurement: Measurement = serde_json::from_value(record["measurement"].clone()).unwrap();
+        JudgedView::BothEnds.evidence(&measurement, None)
+    }
+
+    #[test]
+    fn bins_have_forty_verdicts_of_one_view_from_the_least_sure_to_the_surest() {
+        let sure = (0..45).map(|index| judgement(index, JudgedView::Sender, "loss/policer", 0.9));
+        let unsure = (45..90).map(|index| judgement(index, JudgedView::Sender, "capacity/link", 0.3));
+        let text = score_text(&sure.chain(unsure).collect::<Vec<_>>());
+        assert!(text.contains("Sender: 45 of 90 right (50.0 %"), "{text}");
+        let bins: Vec<&str> = text.lines().filter(|line| line.contains("claimed")).collect();
+        assert!(bins.len() == 2 && bins[0].contains(" 45 cases: claimed  30 %, right   0 %"), "{text}");
+        assert!(bins[1].contains(" 45 cases: claimed  90 %, right 100 %"), "{text}");
+    }
+
+    #[test]
+    fn views_of_a_transfer_contradict_each_other_by_another_kind() {
+        let of = |transfer, view, said| judgement(transfer, view, said, 0.9);
+        let text = score_text(&[
+            of(1, JudgedView::Sender, "loss/policer"),
+            of(1, JudgedView::Receiver, "loss/random"),
+            of(2, JudgedView::Sender, "loss/policer"),
+            of(2, JudgedView::Receiver, "capacity/link"),
+            of(3, JudgedView::Sender, "loss/policer"),
+            of(3, JudgedView::Receiver, "unknown/evidence-missing"),
+            of(4, JudgedView::Sender, "capacity/link"),
+        ]);
+        assert!(text.contains("contradict each other: in 1 of 3 transfers (33.3 %)"), "{text}");
+        assert!(text.contains("\n  2: Sender loss/policer, Receiver capacity/link\n"), "{text}");
+    }
 }

@@ -1,0 +1,191 @@
+//! `bench corpus`: reads every capture of a folder, and prints what is found.
+
+use std::fs;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use clap::Args;
+use fullpipe_experiment::{Interrupt, Known, judge_files};
+use fullpipe_record::{CaptureReport, CapturedTransfer, Limit};
+use fullpipe_trace::{CaptureError, Explained};
+
+use super::contradictions::{FEW_PACKETS, find_contradictions};
+use super::finding::{Finding, FindingKind, summary_text};
+use super::other_readers::{OtherReader, find_differences};
+use super::witness::read_witnesses;
+use crate::statistics::quantile;
+use crate::{INTERRUPTED, LACKING, say};
+
+/// The captures to read.
+#[derive(Debug, Args)]
+pub(crate) struct CorpusCheck {
+    /// Folder of captures, with all folders in it
+    folder: PathBuf,
+    /// Only files whose path contains this
+    #[arg(long, default_value = "", value_name = "PATTERN")]
+    only: String,
+    /// Ask neither tshark nor tcptrace, which take most of the time
+    #[arg(long)]
+    verdicts_only: bool,
+}
+
+/// What came of one file.
+#[derive(Debug, Default)]
+struct CheckedFile {
+    findings: Vec<Finding>,
+    /// Confidence of each transfer, and whether it has fewer than ten packets with data.
+    confidences: Vec<(f64, bool)>,
+    is_capture: bool,
+}
+
+impl CheckedFile {
+    fn add(&mut self, path: &Path, found: impl IntoIterator<Item = (FindingKind, String)>) {
+        let file = path.display().to_string();
+        let findings = found.into_iter().map(|(kind, detail)| Finding { kind, file: file.clone(), detail });
+        self.findings.extend(findings);
+    }
+}
+
+impl CorpusCheck {
+    /// Checks every file. The exit code is that of a failure if there is any finding.
+    pub(crate) fn run(&self, stop: &AtomicBool) -> ExitCode {
+        let files = match capture_files(&self.folder, &self.only) {
+            Ok(files) => files,
+            Err(error) => {
+                say(true, &format!("fullpipe-bench: cannot read {}: {error}\n", self.folder.display()));
+                return ExitCode::from(LACKING);
+            }
+        };
+        let readers = self.installed_readers(stop);
+        let checked = check_side_by_side(&files, &readers, stop);
+        let findings: Vec<Finding> = checked.iter().flat_map(|file| file.findings.clone()).collect();
+        for finding in &findings {
+            say(false, &finding.line());
+        }
+        say(false, &format!("\n{}{}", confidence_text(&checked), summary_text(&findings)));
+        match () {
+            () if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+            () if findings.is_empty() => ExitCode::SUCCESS,
+            () => ExitCode::FAILURE,
+        }
+    }
+
+    /// Returns the other readers that are there, and says which are not.
+    fn installed_readers(&self, stop: &AtomicBool) -> Vec<OtherReader> {
+        if self.verdicts_only {
+            return Vec::new();
+        }
+        let (present, absent): (Vec<_>, Vec<_>) =
+            OtherReader::ALL.into_iter().partition(|reader| reader.is_installed(stop));
+        for reader in absent {
+            say(true, &format!("{} is not installed: nothing is compared with it\n", reader.name()));
+        }
+        present
+    }
+}
+
+/// Returns every file in a folder and in those in it, sorted, whose path contains `only`.
+fn capture_files(folder: &Path, only: &str) -> io::Result<Vec<PathBuf>> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.is_file() && path.to_string_lossy().contains(only) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Checks files on all processors, and returns what came of each, in their order.
+fn check_side_by_side(files: &[PathBuf], readers: &[OtherReader], stop: &AtomicBool) -> Vec<CheckedFile> {
+    let next = AtomicUsize::new(0);
+    let checked = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((index, file)) = take_next(files, &next, stop) {
+                    let result = check_file(file, readers, stop);
+                    checked.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
+                }
+            });
+        }
+    });
+    let mut checked = checked.into_inner().unwrap_or_else(PoisonError::into_inner);
+    checked.sort_by_key(|(index, _)| *index);
+    checked.into_iter().map(|(_, result)| result).collect()
+}
+
+fn take_next<'f>(files: &'f [PathBuf], next: &AtomicUsize, stop: &AtomicBool) -> Option<(usize, &'f PathBuf)> {
+    if stop.load(Ordering::Relaxed) {
+        return None;
+    }
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    files.get(index).map(|file| (index, file))
+}
+
+fn check_file(path: &Path, readers: &[OtherReader], stop: &AtomicBool) -> CheckedFile {
+    let mut checked = CheckedFile::default();
+    match catch_unwind(AssertUnwindSafe(|| judge_every_transfer(path, stop))) {
+        Ok(Ok(report)) => {
+            checked.is_capture = true;
+            checked.confidences = report.transfers.iter().map(|one| confidence_of(one, &report)).collect();
+            let witnesses = read_witnesses(path).unwrap_or_default();
+            checked.add(path, find_contradictions(&report, &witnesses));
+            let reads = readers.iter().filter_map(|reader| Some((*reader, reader.read_capture(path, stop)?)));
+            checked.add(path, find_differences(&report, &witnesses, &reads.collect::<Vec<_>>()));
+        }
+        Ok(Err(error)) => {
+            for reader in readers {
+                let read = reader.read_capture(path, stop).filter(|read| !read.is_empty());
+                let why = read.map(|read| format!("{} reads {} pairs of ends: {error}", reader.name(), read.len()));
+                checked.add(path, why.map(|why| (FindingKind::NotRead, why)));
+            }
+        }
+        Err(_) => checked.add(path, [(FindingKind::Panic, "reading or judging panicked".to_owned())]),
+    }
+    checked
+}
+
+fn judge_every_transfer(path: &Path, stop: &AtomicBool) -> Result<CaptureReport, CaptureError> {
+    judge_files(path, None, Explained::Largest(usize::MAX), &Known::default(), Interrupt(stop))
+}
+
+/// Returns the confidence in the limit of a transfer, zero of one without, and whether its packets are few.
+fn confidence_of(transfer: &CapturedTransfer, report: &CaptureReport) -> (f64, bool) {
+    let flows = report.flows.iter().filter(|flow| transfer.flows.contains(&flow.number));
+    let packets: u64 = flows.map(|flow| flow.ends[flow.sender()].data_packets).sum();
+    let verdict = &transfer.diagnosis.verdict;
+    let is_unknown = verdict.kind == Limit::Unknown;
+    (if is_unknown { 0.0 } else { verdict.confidence.get() }, packets < FEW_PACKETS)
+}
+
+/// Returns the median confidence of the transfers with few packets, or of the others, and their number.
+fn median_text(all: &[(f64, bool)], are_few: bool) -> String {
+    let values: Vec<f64> = all.iter().filter(|(_, few)| *few == are_few).map(|(value, _)| *value).collect();
+    let median = quantile(&values, 0.5).map_or_else(|| "none".to_owned(), |median| format!("{median:.2}"));
+    format!("{median} of {}", values.len())
+}
+
+/// Returns the number of files and transfers, and the median confidence of those with few packets and of the others.
+fn confidence_text(checked: &[CheckedFile]) -> String {
+    let captures = checked.iter().filter(|file| file.is_capture).count();
+    let all: Vec<(f64, bool)> = checked.iter().flat_map(|file| file.confidences.clone()).collect();
+    format!(
+        "{} files, {captures} captures, {} transfers\nmedian confidence (unknown is 0): {} with fewer than ten packets \
+         with data, {} with more\n",
+        checked.len(),
+        all.len(),
+        median_text(&all, true),
+        median_text(&all, false),
+    )
+}
