@@ -5,6 +5,9 @@ use crate::svg::{cut, escape};
 /// Longest text of a cell, in characters.
 const MAX_CELL: usize = 480;
 
+/// Characters of a cell from which on its column is wide enough for a sentence, also on a narrow page.
+const LONG_CELL: usize = 60;
+
 /// The figures of a chart: heads of columns, and rows of as many cells.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Figures {
@@ -19,8 +22,9 @@ impl Figures {
     /// of all runs is the largest part of a page.
     pub fn html(&self) -> String {
         let mut html = "<table><thead><tr>".to_owned();
-        for head in &self.heads {
-            html += &format!("<th>{}", text(head));
+        for (column, head) in self.heads.iter().enumerate() {
+            html += if self.has_sentences(column) { "<th class=l>" } else { "<th>" };
+            html += &text(head);
         }
         html += "<tbody>";
         for row in &self.rows {
@@ -31,6 +35,12 @@ impl Figures {
             }
         }
         html + "</table>"
+    }
+
+    /// Returns true if a cell of the column is too long for a narrow one.
+    fn has_sentences(&self, column: usize) -> bool {
+        let mut cells = self.rows.iter().filter_map(|row| row.get(column));
+        cells.any(|cell| cell.chars().nth(LONG_CELL).is_some())
     }
 }
 

@@ -95,15 +95,22 @@ impl Servers {
     /// Returns what a program lacks: an executable of this host, or a URL.
     fn lacks(&self, program: Program) -> Option<String> {
         let missing = program.missing_here().map(|missing| format!("{missing} is not installed"));
-        let no_url = |kind: &str| format!("no {kind} URL was given with --url");
         missing.or_else(|| match program {
             Program::RsyncDaemon => Some("what it writes into a module would remain there".to_owned()),
             Program::CopyServer => Some("what it writes into a shared folder would remain there".to_owned()),
-            Program::Curl | Program::Aria2 => self.url(program).is_none().then(|| no_url("http")),
-            Program::CurlTls => self.url(program).is_none().then(|| no_url("https")),
-            Program::Ftp => self.url(program).is_none().then(|| no_url("ftp")),
-            Program::Iperf3 | Program::Copy | Program::Scp | Program::Rsync => None,
+            _ => self.lacks_url(program),
         })
+    }
+
+    /// Returns that no URL was given which a program fetches, if it fetches one.
+    fn lacks_url(&self, program: Program) -> Option<String> {
+        let kind = match program {
+            Program::Curl | Program::Aria2 => "http",
+            Program::CurlTls => "https",
+            Program::Ftp => "ftp",
+            _ => return None,
+        };
+        self.url(program).is_none().then(|| format!("no {kind} URL was given with --url"))
     }
 
     /// Returns the first URL that a program fetches.
@@ -315,7 +322,7 @@ mod tests {
         assert_eq!(servers.url(Program::Curl), Some("https://x/z"));
         assert_eq!(servers.url(Program::Ftp), Some("ftp://x/y"));
         let without = Servers { urls: Vec::new(), ..servers };
-        assert_eq!(without.lacks(Program::CurlTls).unwrap(), "no https URL was given with --url");
+        assert_eq!(without.lacks_url(Program::CurlTls).unwrap(), "no https URL was given with --url");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The paths that a request may name.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +12,9 @@ use fullpipe_transfer::EntryPath;
 use rustix::fs::{FileType, Stat};
 
 use crate::tree::{Tree, kind};
+
+/// Permissions with which the owner of a folder lists, searches and changes it (`S_IRWXU`).
+const OWNER_MAY_CHANGE: u32 = 0o700;
 
 /// The folders of an end.
 #[derive(Debug, Clone)]
@@ -64,15 +69,22 @@ impl Root {
         Ok(())
     }
 
-    /// Makes a folder in one that is there.
+    /// Makes a folder, which its owner may change, in one that is there. The umask, or the default access list of that
+    /// one, may withhold this from its owner.
     ///
     /// # Errors
     /// Fails if it cannot be made there.
     pub(crate) fn make_folder(&self, path: &Path) -> io::Result<()> {
         match self {
-            Self::User => std::fs::create_dir(path),
+            Self::User => {
+                std::fs::create_dir(path)?;
+                let mode = std::fs::metadata(path)?.mode();
+                let is_open = mode & OWNER_MAY_CHANGE == OWNER_MAY_CHANGE;
+                let opened = Permissions::from_mode(mode | OWNER_MAY_CHANGE);
+                if is_open { Ok(()) } else { std::fs::set_permissions(path, opened) }
+            }
             Self::Share(tree) => match beneath(path)? {
-                Some(path) => tree.within(&path)?.make_folder(),
+                Some(path) => tree.within(&path)?.make_folder().and_then(|()| tree.let_owner_in(&path)),
                 None => Ok(()),
             },
         }

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_testkit::{Running, SshServer, free_port, fullpipe, random_bytes, random_digits, require, within};
+use fullpipe_testkit::{
+    Running, SshServer, free_port, fullpipe, note_skipped, random_bytes, random_digits, require, within,
+};
 use serde_json::{Value, json};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -214,7 +216,7 @@ fn access_lists_and_attributes_cross_if_that_is_asked_for() {
     let scene = Scene::new();
     let (near, far) = (scene.path("near"), scene.path("far"));
     if !set_attributes(&near) {
-        return;
+        return note_skipped("copies: access lists", "this file system has no such attributes");
     }
     let source = text(&near.join("a")).to_owned();
     scene.copy(&[&source, &scene.far("far")]);
@@ -257,12 +259,13 @@ fn access_lists_and_attributes_cross_if_that_is_asked_for() {
 
 #[test]
 fn attributes_that_give_rights_stay_behind_which_is_said_once() {
+    require!(Root);
     let scene = Scene::new();
     for name in ["one", "two"] {
         let path = scene.path("near").join(name);
         fs::write(&path, name).unwrap();
-        if !(is_root() && set(&path, "trusted.x", b"x") && set(&path, "user.x", b"x")) {
-            return;
+        if !(set(&path, "trusted.x", b"x") && set(&path, "user.x", b"x")) {
+            return note_skipped("copies: attributes that give rights", "this file system has no such attributes");
         }
     }
     let arguments = ["-a".to_owned(), format!("{}/", text(&scene.path("near"))), scene.far("far")];
@@ -390,9 +393,7 @@ fn what_cannot_be_copied_is_named_and_the_rest_is_right() {
 
 #[test]
 fn a_full_disk_is_said_and_what_fits_is_right() {
-    if !is_root() {
-        return;
-    }
+    require!(Root, Unshare);
     let scene = Scene::new();
     let file = scene.file("near/file", 5);
     fs::write(scene.path("near/small"), "it fits").unwrap();
@@ -408,9 +409,7 @@ fn a_full_disk_is_said_and_what_fits_is_right() {
 
 #[test]
 fn a_folder_that_is_read_only_is_said_and_the_rest_is_right() {
-    if !is_root() {
-        return;
-    }
+    require!(Root, Unshare);
     let scene = Scene::new();
     for folder in ["near/a/fixed", "far/a/fixed"] {
         fs::create_dir_all(scene.path(folder)).unwrap();
@@ -491,15 +490,16 @@ fn a_folder_that_its_owner_has_closed_is_opened_for_the_copy_and_gets_the_mode_o
             assert_eq!(listing(&scene.path("near")), listing(&scene.path("far")), "{closed:o}");
         }
         // A mode of the source closes the folder behind the copy, and the next copy opens it again.
-        set_mode(&scene.path("near/in/deep"), closed);
         for (content, is_readable) in [("other", false), ("another", true)] {
-            if is_readable {
-                set_mode(&scene.path("near/in/deep"), 0o700);
+            // An ordinary owner may not write into the closed folder either.
+            set_mode(&scene.path("near/in/deep"), 0o700);
+            fs::write(scene.path("near/in/deep/new"), content).unwrap();
+            if !is_readable {
+                set_mode(&scene.path("near/in/deep"), closed);
             }
-            let written = fs::write(scene.path("near/in/deep/new"), content);
             let (code, done) = copy_as_owner(&scene, &arguments);
             assert_eq!(mode(&scene.path("far/in/deep")), mode(&scene.path("near/in/deep")), "{closed:o}: {done}");
-            assert!(written.is_ok() && (code == Some(0) || !is_readable && closed != 0o500), "{closed:o}: {done}");
+            assert!(code == Some(0) || !is_readable && closed != 0o500, "{closed:o}: {done}");
         }
         assert_eq!(listing(&scene.path("near")), listing(&scene.path("far")), "{closed:o}");
     }
@@ -829,11 +829,12 @@ fn a_copy_by_quic_has_the_streams_and_the_rate_that_are_asked_for() {
 fn digits_cross_compressed_over_a_slow_way_and_what_does_not_compress_as_it_is() {
     let scene = Scene::new();
     let [digits, random] = ["near/digits", "near/random"].map(|name| scene.path(name));
-    fs::write(&digits, random_digits(2 << 20)).unwrap();
+    fs::write(&digits, random_digits(1 << 20)).unwrap();
     fs::write(&random, random_bytes(1 << 20)).unwrap();
     let back = scene.path("near/back");
     let saved = |from: &str, to: &str, more: &[&str]| {
-        let done = scene.copy(&[&[from, to, "--bwlimit", "40Mbit/s"], more].concat());
+        // Slower than one processor with other work compresses, and than a disk with other work writes.
+        let done = scene.copy(&[&[from, to, "--bwlimit", "10Mbit/s"], more].concat());
         assert!(done["limit"] == "rate-limit" || done["transport"] == "quic", "{done}");
         done["saved"].as_u64().unwrap() * 100 / done["bytes"].as_u64().unwrap()
     };

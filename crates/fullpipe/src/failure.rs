@@ -8,6 +8,7 @@ use fullpipe_host::{ApplyError, JournalError, SysctlError};
 use fullpipe_lab::LabError;
 use fullpipe_observe::WatchError;
 use fullpipe_probe::ProbeError;
+use fullpipe_record::ErrorReport;
 use fullpipe_scenario::{FlagError, ScenarioError};
 use fullpipe_store::StoreError;
 use fullpipe_sweep::KeptError;
@@ -38,6 +39,18 @@ impl Failure {
     /// Returns a failure without a message: the result that was printed holds the reason.
     pub(crate) fn already_printed(code: u8) -> Self {
         Self::new(code, "")
+    }
+
+    /// Returns the result of a command whose report has been printed: a failure if that holds an error, if the user
+    /// interrupted the command, or if the report is not a good one.
+    pub(crate) fn after_report(error: Option<&ErrorReport>, interrupted: bool, is_good: bool) -> Result<(), Self> {
+        let code = match error {
+            Some(error) => error.exit_code,
+            None if interrupted => INTERRUPTED,
+            None if is_good => return Ok(()),
+            None => FAILED,
+        };
+        Err(Self::already_printed(code))
     }
 
     /// Returns the failure of a server that cannot listen; `flag` chooses another port.

@@ -35,7 +35,8 @@ fn main() -> ExitCode {
     match arguments::read::<Cli>(std::env::args_os()) {
         Ok(cli) => {
             verbosity::report_events(cli.verbose);
-            let terminal = Terminal::new(cli.command.format(), cli.quiet).with_page(cli.command.page());
+            let (format, page) = cli.command.output();
+            let terminal = Terminal::new(format, cli.quiet).with_page(page);
             finish(&terminal, cli.command.run(&terminal))
         }
         Err(error) => explain(&error),

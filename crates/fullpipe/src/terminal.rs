@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use fullpipe_record::{Document, ErrorReport, Event, EventLine};
+use fullpipe_record::{Content, Document, ErrorReport, Event, EventLine};
 use fullpipe_report::{DEFAULT_COLUMNS, Source, Style, document, html_page, set_columns};
 use fullpipe_units::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -117,6 +117,22 @@ impl Terminal {
             self.lacks_page.store(true, Ordering::Relaxed);
             Self::print_error(&failure.message);
         }
+    }
+
+    /// Prints what a command has found as JSON, and as a page.
+    pub(crate) fn print_content(&self, content: Content) {
+        self.document(&Document::new(content));
+    }
+
+    /// Prints what a command has found as JSON, with the error after which it ended, which is printed as text, too.
+    pub(crate) fn print_report(&self, content: Content, error: Option<&ErrorReport>) -> Document {
+        if let Some(error) = error {
+            Self::print_error(&error.message);
+            self.event(&Event::Error(error.clone()));
+        }
+        let document = Document::new(content).with_error(error.cloned());
+        self.document(&document);
+        document
     }
 
     fn json(&self, result: &Document) {

@@ -106,20 +106,20 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     /// Returns the handshake with a listener at `address`; `None` if this machine has no such address.
-    fn answer_at(address: &str) -> Option<Handshake> {
-        let listener = TcpListener::bind(address).ok()?;
+    fn answer_at(address: &str) -> Handshake {
+        let listener = TcpListener::bind((address, 0)).unwrap();
         let mut sniffer = SynAckSniffer::open(listener.local_addr().unwrap());
         let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let local = connection.local_addr().unwrap();
         let _other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let window = first_window(&connection);
-        Some(Handshake { window, options_overwritten: sniffer.options_overwritten(local) })
+        Handshake { window, options_overwritten: sniffer.options_overwritten(local) }
     }
 
     #[test]
     fn a_syn_ack_is_received_where_raw_sockets_are_permitted() {
         let permitted = rustix::process::geteuid().is_root();
-        for answer in ["127.0.0.1:0", "[::1]:0"].into_iter().filter_map(answer_at) {
+        for answer in fullpipe_testkit::loopback_addresses(module_path!()).into_iter().map(answer_at) {
             assert!(answer.window.is_some_and(|window| window.get() > 0 && window.get() < 65_536), "{answer:?}");
             assert_eq!(answer.options_overwritten, permitted.then_some(false));
         }
@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn the_syn_of_a_caller_is_returned_once_if_the_kernel_kept_it() {
-        for address in ["127.0.0.1:0", "[::1]:0"] {
-            let Ok(listener) = TcpListener::bind(address) else { continue };
+        for address in fullpipe_testkit::loopback_addresses(module_path!()) {
+            let listener = TcpListener::bind((address, 0)).unwrap();
             let accepted = || {
                 let _caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
                 listener.accept().unwrap().0

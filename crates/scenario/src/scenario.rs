@@ -134,7 +134,7 @@ fn lacks_no_more_than_one(root: &Section<'_>) -> Result<(), ScenarioError> {
     .into_iter()
     .filter_map(|(key, is_missing)| is_missing.then_some(key))
     .collect();
-    if missing.len() < 2 { Ok(()) } else { Err(root.error_at(&missing.join(", "), "they are missing")) }
+    if missing.len() < 2 { Ok(()) } else { Err(root.error_at("missing", missing.join(", "))) }
 }
 
 const ROOT_KEYS: &[&str] =

@@ -324,9 +324,10 @@ mod tests {
 
     #[test]
     fn both_families_are_reported() {
-        let (four, six) = (pairs("127.0.0.1", 2), pairs("::1", 2));
-        let wanted: Vec<_> = four.iter().chain(&six).map(|(client, _)| ends(client)).collect();
-        assert_eq!(Connections::open().unwrap().between(&wanted).unwrap().len(), 4);
+        let addresses = fullpipe_testkit::loopback_addresses(module_path!()).into_iter();
+        let pairs: Vec<_> = addresses.flat_map(|address| pairs(address, 2)).collect();
+        let wanted: Vec<_> = pairs.iter().map(|(client, _)| ends(client)).collect();
+        assert_eq!(Connections::open().unwrap().between(&wanted).unwrap().len(), pairs.len());
     }
 
     #[test]

@@ -94,8 +94,9 @@ mod tests {
     #[test]
     fn a_port_where_nobody_listens_is_reported_with_the_message_and_its_target() {
         const PORT_UNREACHABLE: [(u8, u8); 2] = [(3, 3), (1, 4)];
-        for (any, expected) in ["127.0.0.1:0", "[::1]:0"].into_iter().zip(PORT_UNREACHABLE) {
-            let Ok(closed) = UdpSocket::bind(any) else { continue };
+        let addresses = fullpipe_testkit::loopback_addresses(module_path!()).into_iter();
+        for (any, expected) in addresses.map(|address| (address, 0)).zip(PORT_UNREACHABLE) {
+            let closed = UdpSocket::bind(any).unwrap();
             let target = closed.local_addr().unwrap();
             drop(closed);
             let socket = UdpSocket::bind(any).unwrap();

@@ -88,9 +88,8 @@ mod tests {
 
     #[test]
     fn a_message_is_stamped_when_it_leaves_and_when_it_arrives() {
-        for any in ["127.0.0.1:0", "[::1]:0"] {
-            let Ok(left) = UdpSocket::bind(any) else { continue };
-            let right = UdpSocket::bind(any).unwrap();
+        for address in fullpipe_testkit::loopback_addresses(module_path!()) {
+            let [left, right] = [0; 2].map(|port| UdpSocket::bind((address, port)).unwrap());
             left.connect(right.local_addr().unwrap()).unwrap();
             stamp_passages(&left, true).unwrap();
             stamp_passages(&right, false).unwrap();

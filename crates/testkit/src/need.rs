@@ -93,12 +93,18 @@ pub fn missing(place: &str, needs: &[Need]) -> bool {
     if reasons.is_empty() {
         return false;
     }
-    let line = format!("skipped {place}: {}\n", reasons.join("; "));
-    assert!(std::env::var("FULLPIPE_REQUIRE").as_deref() != Ok("all"), "{line}");
+    let reason = reasons.join("; ");
+    assert!(std::env::var("FULLPIPE_REQUIRE").as_deref() != Ok("all"), "{place}: {reason}");
+    note_skipped(place, &reason);
+    true
+}
+
+/// Prints, and notes in `target/skipped.txt`, that a test at `place` is skipped, or a part of it, and the reason.
+pub fn note_skipped(place: &str, reason: &str) {
+    let line = format!("skipped {place}: {reason}\n");
     // Straight to the descriptor, because the test runner swallows what `eprintln!` says in a test that passes.
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
     let _ = note(&line);
-    true
 }
 
 fn note(line: &str) -> std::io::Result<()> {

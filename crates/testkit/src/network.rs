@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use crate::deadline::within;
+use crate::need::note_skipped;
 
 /// `st` of a socket that listens, in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
@@ -29,6 +30,17 @@ pub fn free_port() -> u16 {
         }
     }
     panic!("no port is free");
+}
+
+/// Returns the loopback addresses that a socket of this host can have: IPv4's, and IPv6's unless IPv6 is off, which is
+/// noted as a part of the test at `place` that is skipped.
+pub fn loopback_addresses(place: &str) -> Vec<&'static str> {
+    let mut addresses = vec!["127.0.0.1"];
+    match UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)) {
+        Ok(_) => addresses.push("::1"),
+        Err(error) => note_skipped(place, &format!("for ::1, which no socket can have: {error}")),
+    }
+    addresses
 }
 
 /// First of the ports that tests are given. The kernel gives clients those from 32 768 on by default

@@ -6,17 +6,16 @@ use std::thread;
 use fullpipe_calc::{Axes, Batch, BatchError, Hosts, InputError, Setting, WhatIfChange, calculate};
 use fullpipe_host::{SysctlTree, inspect};
 use fullpipe_model::kernel::defaults;
-use fullpipe_record::{
-    Change, Content, Document, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel,
-};
+use fullpipe_record::{Change, Content, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel};
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_units::{BitRate, Span};
 
 use crate::commands::Run;
+use crate::commands::output::{JsonArgument, OutputChoice};
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::input;
-use crate::terminal::{Format, Terminal};
+use crate::terminal::Terminal;
 use crate::values::{Values, duration, values, whole};
 
 /// Solve path equations for bandwidth, RTT, window, loss or streams
@@ -126,9 +125,8 @@ pub(crate) struct Arguments {
     /// Print one line of CSV for each combination
     #[arg(long, help_heading = "Output", conflicts_with = "json")]
     csv: bool,
-    /// Print one JSON document
-    #[arg(long, short = 'J', help_heading = "Output")]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgument,
 }
 
 const AFTER_HELP: &str = "\
@@ -181,29 +179,25 @@ fn parse_tunnel(name: &str) -> Result<Tunnel, String> {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        Format::of(self.json, false)
+    fn output(&self) -> OutputChoice<'_> {
+        self.json.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        run(self, terminal)
-    }
-}
-
-fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
-    let hosts = hosts(arguments)?;
-    let axes = Axes::new(said(arguments), lists(arguments))?;
-    let many = arguments.batch.is_some() || arguments.csv || axes.is_table();
-    if many && (arguments.rate.is_some() || arguments.time.is_some() || !arguments.what_if.is_empty()) {
-        let sentence = "--rate, --time and --what-if ask about one combination; leave them out of a table, or give \
-                        each quantity one value";
-        return Err(Failure::new(USAGE, sentence));
-    }
-    match &arguments.batch {
-        Some(file) => batch(file, &axes, &hosts),
-        None if arguments.csv => written(&Batch::of_lists(&axes, &hosts)?, "--csv"),
-        None if axes.is_table() => table(&axes, &hosts, terminal),
-        None => one(arguments, axes.fixed(), &hosts, terminal),
+        let hosts = hosts(self)?;
+        let axes = Axes::new(said(self), lists(self))?;
+        let many = self.batch.is_some() || self.csv || axes.is_table();
+        if many && (self.rate.is_some() || self.time.is_some() || !self.what_if.is_empty()) {
+            let sentence = "--rate, --time and --what-if ask about one combination; leave them out of a table, or give \
+                            each quantity one value";
+            return Err(Failure::new(USAGE, sentence));
+        }
+        match &self.batch {
+            Some(file) => batch(file, &axes, &hosts),
+            None if self.csv => written(&Batch::of_lists(&axes, &hosts)?, "--csv"),
+            None if axes.is_table() => table(&axes, &hosts, terminal),
+            None => one(self, axes.fixed(), &hosts, terminal),
+        }
     }
 }
 
@@ -237,14 +231,14 @@ fn lists(arguments: &Arguments) -> impl Iterator<Item = Vec<Setting>> {
 fn one(arguments: &Arguments, inputs: &Inputs, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure> {
     let calculation = calculate(inputs, hosts, &arguments.what_if)?;
     terminal.result(&report::calculation(&calculation, terminal.style()));
-    terminal.document(&Document::new(Content::Calculation { calculation: Box::new(calculation) }));
+    terminal.print_content(Content::Calculation { calculation: Box::new(calculation) });
     Ok(())
 }
 
 fn table(axes: &Axes, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure> {
     let rows = axes.table(hosts, MAX_ROWS)?;
     terminal.result(&report::table(&rows, terminal.style()));
-    terminal.document(&Document::new(Content::Table { table: rows }));
+    terminal.print_content(Content::Table { table: rows });
     Ok(())
 }
 

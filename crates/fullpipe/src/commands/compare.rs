@@ -1,21 +1,19 @@
 //! `fullpipe compare` and `fullpipe lab compare`: real programs side by side.
 
-use std::path::Path;
-
 use fullpipe_compare::{CompareError, Program, Servers, Wishes, compare, compare_with_servers};
 use fullpipe_experiment::Interrupt;
 use fullpipe_lab::Backend;
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{Content, Document, Event, ProgramsReport};
+use fullpipe_record::{Content, Event, ProgramsReport};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::lab::load_comparison;
 use crate::commands::Run;
 use crate::commands::keep::KeepArguments;
-use crate::commands::output::OutputArguments;
+use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING};
-use crate::terminal::{Format, Terminal};
+use crate::terminal::Terminal;
 use crate::values::{capacity, some_time, whole};
 
 /// The flags of a comparison in a lab.
@@ -116,10 +114,6 @@ impl CompareArguments {
         &self.output
     }
 
-    pub(super) fn page(&self) -> Option<&Path> {
-        self.output.page()
-    }
-
     /// Compares the programs in labs over `backend`.
     ///
     /// # Errors
@@ -135,12 +129,8 @@ impl CompareArguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        self.output.format()
-    }
-
-    fn page(&self) -> Option<&Path> {
-        self.output.page()
+    fn output(&self) -> OutputChoice<'_> {
+        self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
@@ -178,14 +168,9 @@ fn conclude(
     terminal.event(&Event::Programs(Box::new(done.clone())));
     let all_moved = done.batches.iter().flat_map(|batch| &batch.rows).all(|row| row.goodput.is_some());
     let interrupted = done.interrupted;
-    let document = Document::new(Content::Programs { programs: Box::new(done) });
-    terminal.document(&document);
+    let document = terminal.print_report(Content::Programs { programs: Box::new(done) }, None);
     keep.keep(&document, terminal);
-    match (interrupted, all_moved && skipped.is_empty()) {
-        (true, _) => Err(Failure::already_printed(INTERRUPTED)),
-        (false, false) => Err(Failure::already_printed(FAILED)),
-        (false, true) => Ok(()),
-    }
+    Failure::after_report(None, interrupted, all_moved && skipped.is_empty())
 }
 
 impl From<CompareError> for Failure {

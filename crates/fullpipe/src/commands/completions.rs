@@ -60,8 +60,13 @@ fn script(shell: Shell) -> String {
 fn listed(shell: Shell, words: &[OsString]) -> Result<String, Failure> {
     let mut command = candidates::with_candidates(Cli::command());
     let folder = std::env::current_dir().ok();
-    let found = complete(&mut command, words.to_vec(), words.len() - 1, folder.as_deref());
-    let found = found.map_err(|error| Failure::new(FAILED, format!("nothing completes these words: {error}")))?;
+    let found = match words {
+        [_, man, above @ .., last] if man == "man" && !last.as_encoded_bytes().starts_with(b"-") => {
+            candidates::pages_below(above, &last.to_string_lossy())
+        }
+        _ => complete(&mut command, words.to_vec(), words.len() - 1, folder.as_deref())
+            .map_err(|error| Failure::new(FAILED, format!("nothing completes these words: {error}")))?,
+    };
     let is_asked = |candidate: &&CompletionCandidate| {
         // Flags only where one is begun: what a shell lists unasked should be short.
         let is_flag = candidate.get_value().as_encoded_bytes().starts_with(b"-");

@@ -9,11 +9,12 @@ use fullpipe_control::Network;
 use fullpipe_copy::{CopyError, CopyEvent, CopyOptions, Place, Transport, copy, far_end};
 use fullpipe_iperf::Key;
 use fullpipe_record::event::CopyNote;
-use fullpipe_record::{Content, CopyReport, Document, Event};
+use fullpipe_record::{Content, CopyReport, Event};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
 
 use crate::commands::Run;
+use crate::commands::output::OutputChoice;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::{Format, Terminal};
 use crate::values::{duration, key};
@@ -246,8 +247,8 @@ impl Arguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        Format::of(self.json, self.json_lines)
+    fn output(&self) -> OutputChoice<'_> {
+        (Format::of(self.json, self.json_lines), None)
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
@@ -269,7 +270,7 @@ impl Run for Arguments {
 
 fn finish(done: &CopyReport, terminal: &Terminal) -> Result<(), Failure> {
     terminal.result(&report::copied(done));
-    terminal.document(&Document::new(Content::Copy { copy: Box::new(done.clone()) }));
+    terminal.print_content(Content::Copy { copy: Box::new(done.clone()) });
     terminal.event(&Event::Copy(Box::new(done.clone())));
     if done.is_complete() { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }

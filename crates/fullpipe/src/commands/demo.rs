@@ -1,16 +1,14 @@
-use std::path::Path;
-
 use fullpipe_experiment::{Interrupt, LabTarget, Target, VirtualTarget, run as run_loop};
 use fullpipe_lab::{Backend, Lab, Plan, check_congestion_control};
-use fullpipe_record::{Content, Document, Event, Experiment, Request, Steady};
+use fullpipe_record::{Content, Event, Experiment, Request, Steady};
 use fullpipe_report as report;
 use fullpipe_units::Span;
 
 use crate::commands::Run;
 use crate::commands::emulated::EmulatedArguments;
-use crate::commands::output::OutputArguments;
-use crate::failure::{FAILED, Failure, INTERRUPTED};
-use crate::terminal::{Format, Terminal};
+use crate::commands::output::{OutputArguments, OutputChoice};
+use crate::failure::Failure;
+use crate::terminal::Terminal;
 use crate::values::{backend, some_test_time, whole};
 
 /// The whole loop on an emulated path: predict, measure, fix, prove.
@@ -55,31 +53,23 @@ pub(crate) struct Arguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        self.output.format()
-    }
-
-    fn page(&self) -> Option<&Path> {
-        self.output.page()
+    fn output(&self) -> OutputChoice<'_> {
+        self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        run(self, terminal)
+        let path = self.emulated.path()?;
+        let [sender, receiver] = self.emulated.changes()?;
+        if self.is_virtual {
+            let target = VirtualTarget::new(path, [&sender, &receiver], self.seed);
+            return show_loop(self, &target, terminal);
+        }
+        check_congestion_control(&self.congestion)?;
+        terminal.progress(&report::begins(self.time, terminal.style()));
+        let backend = self.backend;
+        let lab = Lab::start(&Plan { path, seed: self.seed, sender, receiver, backend, interactive: false })?;
+        show_loop(self, &LabTarget::new(&lab), terminal)
     }
-}
-
-fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
-    let path = arguments.emulated.path()?;
-    let [sender, receiver] = arguments.emulated.changes()?;
-    if arguments.is_virtual {
-        let target = VirtualTarget::new(path, [&sender, &receiver], arguments.seed);
-        return show_loop(arguments, &target, terminal);
-    }
-    check_congestion_control(&arguments.congestion)?;
-    terminal.progress(&report::begins(arguments.time, terminal.style()));
-    let backend = arguments.backend;
-    let lab = Lab::start(&Plan { path, seed: arguments.seed, sender, receiver, backend, interactive: false })?;
-    show_loop(arguments, &LabTarget::new(&lab), terminal)
 }
 
 /// Runs the loop over `target` and prints its stages.
@@ -94,7 +84,7 @@ fn show_loop(arguments: &Arguments, target: &dyn Target, terminal: &Terminal) ->
     })?;
     terminal.result(&report::result(&experiment, terminal.style()));
     terminal.event(&Event::Experiment(Box::new(experiment.clone())));
-    terminal.document(&Document::new(Content::Experiment { experiment: Box::new(experiment.clone()) }));
+    terminal.print_content(Content::Experiment { experiment: Box::new(experiment.clone()) });
     outcome(&experiment)
 }
 
@@ -143,14 +133,7 @@ impl Progress<'_> {
 fn outcome(experiment: &Experiment) -> Result<(), Failure> {
     let measurements = [Some(&experiment.measurement), experiment.proof.as_ref().map(|proof| &proof.measurement)];
     let mut measurements = measurements.into_iter().flatten();
-    if experiment.interrupted {
-        return Err(Failure::already_printed(INTERRUPTED));
-    }
-    if experiment.undone.as_ref().is_some_and(|undone| !undone.restored) {
-        return Err(Failure::already_printed(FAILED));
-    }
-    if measurements.any(|measurement| !measurement.validity.is_valid()) {
-        return Err(Failure::already_printed(FAILED));
-    }
-    Ok(())
+    let is_restored = experiment.undone.as_ref().is_none_or(|undone| undone.restored);
+    let is_good = is_restored && measurements.all(|measurement| measurement.validity.is_valid());
+    Failure::after_report(None, experiment.interrupted, is_good)
 }

@@ -18,26 +18,25 @@ pub(crate) struct Arguments {
 
 impl Run for Arguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        run(self, terminal)
-    }
-}
-
-fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
-    let found = arguments.verdict.as_deref().map_or_else(all, matching);
-    match found.as_slice() {
-        [] => {
-            let wanted = arguments.verdict.as_deref().unwrap_or_default();
-            let near = nearest(wanted).map_or_else(String::new, |name| format!(", but there is {name}"));
-            Err(Failure::new(USAGE, format!("there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all")))
-        }
-        [one] => {
-            terminal.result(&report::markdown(one.page(), terminal.style()));
-            Ok(())
-        }
-        several => {
-            let rows = several.iter().map(|verdict| (verdict.name().to_owned(), in_one_line(*verdict)));
-            terminal.result(&report::name_list(&rows.collect::<Vec<_>>()));
-            Ok(())
+        let found = self.verdict.as_deref().map_or_else(all, matching);
+        match found.as_slice() {
+            [] => {
+                let wanted = self.verdict.as_deref().unwrap_or_default();
+                let near = nearest(wanted).map_or_else(String::new, |name| format!(", but there is {name}"));
+                Err(Failure::new(
+                    USAGE,
+                    format!("there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"),
+                ))
+            }
+            [one] => {
+                terminal.result(&report::markdown(one.page(), terminal.style()));
+                Ok(())
+            }
+            several => {
+                let rows = several.iter().map(|verdict| (verdict.name().to_owned(), in_one_line(*verdict)));
+                terminal.result(&report::name_list(&rows.collect::<Vec<_>>()));
+                Ok(())
+            }
         }
     }
 }

@@ -1,14 +1,15 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use fullpipe_record::{Content, Document};
+use fullpipe_record::Content;
 use fullpipe_report as report;
 use fullpipe_store::Store;
 use jiff::Timestamp;
 
 use super::keep::PlaceArgument;
 use crate::commands::Run;
+use crate::commands::output::{JsonArgument, OutputChoice};
 use crate::failure::Failure;
-use crate::terminal::{Format, Terminal};
+use crate::terminal::Terminal;
 use crate::values::ago;
 
 /// Show what changed on the way to a host, and when.
@@ -22,9 +23,8 @@ pub(crate) struct Arguments {
     /// Runs since this time: 30d, 12h, 2026-03-12
     #[arg(long, value_parser = ago, value_name = "TIME")]
     since: Option<Timestamp>,
-    /// Print one JSON document
-    #[arg(long, short = 'J', help_heading = "Output")]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgument,
     /// Write the result as one HTML file with charts
     #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
     html: Option<PathBuf>,
@@ -33,18 +33,14 @@ pub(crate) struct Arguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        Format::of(self.json, false)
-    }
-
-    fn page(&self) -> Option<&Path> {
-        self.html.as_deref()
+    fn output(&self) -> OutputChoice<'_> {
+        (self.json.output_choice().0, self.html.as_deref())
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let history = Store::open(&self.place.location()?)?.history(&self.host, self.since)?;
         terminal.result(&report::history(&history, terminal.style()));
-        terminal.document(&Document::new(Content::History { history: Box::new(history) }));
+        terminal.print_content(Content::History { history: Box::new(history) });
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use fullpipe_host::{
     ApplyOptions, JournalDir, JournalError, SysctlTree, System, advise, allowances, check, inspect, is_network_sysctl,
     managers, planned, show, usual_path, who_else,
 };
-use fullpipe_record::{Change, Content, Document, HostAdvice, HostApplied, HostUndone, Inputs};
+use fullpipe_record::{Change, Content, HostAdvice, HostApplied, HostUndone, Inputs};
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_sys::ignore_terminal_signals;
@@ -24,6 +24,7 @@ use fullpipe_units::{BitRate, SegCount, Span, is_one_line};
 
 use super::state::state_folder;
 use crate::commands::Run;
+use crate::commands::output::{JsonArgument, OutputChoice};
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::{Format, Terminal};
 use crate::values::{capacity, duration, whole};
@@ -51,9 +52,8 @@ enum Action {
     Show {
         #[command(flatten)]
         path: MaybePath,
-        /// Print one JSON document
-        #[arg(long, short = 'J', help_heading = "Output")]
-        json: bool,
+        #[command(flatten)]
+        json: JsonArgument,
     },
     /// List changes for a path, with the reason and the risk of each
     Advise {
@@ -74,9 +74,8 @@ enum Action {
             value_parser = whole(1..=128_u16)
         )]
         streams: u16,
-        /// Print one JSON document
-        #[arg(long, short = 'J', help_heading = "Output")]
-        json: bool,
+        #[command(flatten)]
+        json: JsonArgument,
     },
     /// Change settings, with a journal for the way back
     #[command(after_help = APPLY_HELP)]
@@ -102,9 +101,8 @@ enum Action {
         persist: bool,
         #[command(flatten)]
         journal: JournalFolder,
-        /// Print one JSON document
-        #[arg(long, short = 'J', help_heading = "Output")]
-        json: bool,
+        #[command(flatten)]
+        json: JsonArgument,
     },
     /// Keep the changes of `host apply --temporary`
     Confirm {
@@ -122,9 +120,8 @@ enum Action {
         forget: bool,
         #[command(flatten)]
         journal: JournalFolder,
-        /// Print one JSON document
-        #[arg(long, short = 'J', help_heading = "Output")]
-        json: bool,
+        #[command(flatten)]
+        json: JsonArgument,
     },
     /// Wait, and undo temporary changes; `host apply --temporary` starts it
     #[command(hide = true)]
@@ -192,52 +189,42 @@ impl JournalFolder {
     }
 }
 
-impl Arguments {
-    fn wants_json(&self) -> bool {
+impl Run for Arguments {
+    fn output(&self) -> OutputChoice<'_> {
         match self.action {
             Action::Show { json, .. }
             | Action::Advise { json, .. }
             | Action::Apply { json, .. }
-            | Action::Undo { json, .. } => json,
-            Action::Confirm { .. } | Action::Watch { .. } => false,
+            | Action::Undo { json, .. } => json.output_choice(),
+            Action::Confirm { .. } | Action::Watch { .. } => (Format::Text, None),
         }
-    }
-}
-
-impl Run for Arguments {
-    fn format(&self) -> Format {
-        Format::of(self.wants_json(), false)
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        run(self, terminal)
-    }
-}
-
-fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
-    match &arguments.action {
-        Action::Show { path, .. } => show_settings(path, terminal),
-        Action::Advise { rtt, bandwidth, streams, .. } => {
-            let advice = advice(*rtt, *bandwidth, *streams)?;
-            terminal.result(&report::host_advice(&advice, terminal.style()));
-            terminal.document(&Document::new(Content::HostAdvice { host_advice: Box::new(advice) }));
-            Ok(())
+        match &self.action {
+            Action::Show { path, .. } => show_settings(path, terminal),
+            Action::Advise { rtt, bandwidth, streams, .. } => {
+                let advice = advice(*rtt, *bandwidth, *streams)?;
+                terminal.result(&report::host_advice(&advice, terminal.style()));
+                terminal.print_content(Content::HostAdvice { host_advice: Box::new(advice) });
+                Ok(())
+            }
+            Action::Apply { settings, path, dry_run, temporary, persist, journal, .. } => {
+                let (changes, notes) = wanted(settings, path)?;
+                let options = ApplyOptions { persist: *persist, temporary: *temporary };
+                apply(&changes, notes, options, *dry_run, journal, terminal)
+            }
+            Action::Confirm { journal } => {
+                journal.open()?.confirm()?;
+                terminal.result("What was applied for a time stays; `fullpipe host undo` puts back what was.\n");
+                Ok(())
+            }
+            Action::Undo { forget, journal, .. } => {
+                let undone = journal.open()?.undo(*forget)?;
+                stated(undone, terminal)
+            }
+            Action::Watch { id, after, journal } => watch(id, *after, journal),
         }
-        Action::Apply { settings, path, dry_run, temporary, persist, journal, .. } => {
-            let (changes, notes) = wanted(settings, path)?;
-            let options = ApplyOptions { persist: *persist, temporary: *temporary };
-            apply(&changes, notes, options, *dry_run, journal, terminal)
-        }
-        Action::Confirm { journal } => {
-            journal.open()?.confirm()?;
-            terminal.result("What was applied for a time stays; `fullpipe host undo` puts back what was.\n");
-            Ok(())
-        }
-        Action::Undo { forget, journal, .. } => {
-            let undone = journal.open()?.undo(*forget)?;
-            stated(undone, terminal)
-        }
-        Action::Watch { id, after, journal } => watch(id, *after, journal),
     }
 }
 
@@ -249,7 +236,7 @@ fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
         shown.allows = allowances(&settings, &usual_path(rtt, bandwidth), path.streams);
     }
     terminal.result(&report::host_settings(&shown, path.stated(), terminal.style()));
-    terminal.document(&Document::new(Content::HostSettings { host_settings: Box::new(shown) }));
+    terminal.print_content(Content::HostSettings { host_settings: Box::new(shown) });
     Ok(())
 }
 
@@ -313,14 +300,14 @@ fn apply(
 
 fn stated_applied(applied: HostApplied, terminal: &Terminal) {
     terminal.result(&report::host_applied(&applied, terminal.style()));
-    terminal.document(&Document::new(Content::HostApplied { host_applied: Box::new(applied) }));
+    terminal.print_content(Content::HostApplied { host_applied: Box::new(applied) });
 }
 
 /// Fails if a setting was left as it is or a journal could not be read: then not all is as it was before.
 fn stated(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
     terminal.result(&report::host_undone(&undone, terminal.style()));
     let whole = undone.left.is_empty() && undone.unreadable.is_empty();
-    terminal.document(&Document::new(Content::HostUndone { host_undone: Box::new(undone) }));
+    terminal.print_content(Content::HostUndone { host_undone: Box::new(undone) });
     if whole { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 

@@ -20,8 +20,8 @@ use super::up::{Standing, described, up};
 use crate::commands::Run;
 use crate::commands::emulated::EmulatedArguments;
 use crate::commands::keep::KeepArguments;
-use crate::commands::output::OutputArguments;
-use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
+use crate::commands::output::{OutputArguments, OutputChoice};
+use crate::failure::{FAILED, Failure, USAGE};
 use crate::input::read_text;
 use crate::sibling::read_sibling;
 use crate::terminal::{Format, Terminal};
@@ -224,20 +224,12 @@ enum Against {
 }
 
 impl Action {
-    fn format(&self) -> Format {
+    fn output(&self) -> OutputChoice<'_> {
         match self {
-            Self::Run { output, .. } | Self::Grid { output, .. } | Self::Sweep { output, .. } => output.format(),
-            Self::Compare(compare) => compare.output().format(),
-            Self::Up { json_lines: true, .. } => Format::JsonLines,
-            _ => Format::Text,
-        }
-    }
-
-    fn page(&self) -> Option<&Path> {
-        match self {
-            Self::Run { output, .. } | Self::Grid { output, .. } | Self::Sweep { output, .. } => output.page(),
-            Self::Compare(compare) => compare.page(),
-            _ => None,
+            Self::Run { output, .. } | Self::Grid { output, .. } | Self::Sweep { output, .. } => output.output_choice(),
+            Self::Compare(compare) => compare.output().output_choice(),
+            Self::Up { json_lines, .. } => (Format::of(false, *json_lines), None),
+            _ => (Format::Text, None),
         }
     }
 }
@@ -274,64 +266,57 @@ fn host(name: &str) -> Result<Host, String> {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        self.action.format()
-    }
-
-    fn page(&self) -> Option<&Path> {
-        self.action.page()
+    fn output(&self) -> OutputChoice<'_> {
+        self.action.output()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        run(self, terminal)
-    }
-}
-
-fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
-    let backend = arguments.backend;
-    match &arguments.action {
-        Action::List => list(terminal),
-        Action::Run { scenarios, all, time_scale, is_virtual, capture, capture_size, keep, .. } => {
-            let all_names = || builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
-            let names = if *all { all_names() } else { scenarios.clone() };
-            let numbers = &CaptureNumbers::default();
-            let capture = capture.as_deref().map(|folder| CaptureTo { folder, max_size: *capture_size, numbers });
-            let place = if *is_virtual { Place::Virtual } else { Place::Lab { backend, capture } };
-            run_all(&names, *time_scale, place, keep, terminal)
+        let backend = self.backend;
+        match &self.action {
+            Action::List => list(terminal),
+            Action::Run { scenarios, all, time_scale, is_virtual, capture, capture_size, keep, .. } => {
+                let all_names = || builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
+                let names = if *all { all_names() } else { scenarios.clone() };
+                let numbers = &CaptureNumbers::default();
+                let capture = capture.as_deref().map(|folder| CaptureTo { folder, max_size: *capture_size, numbers });
+                let place = if *is_virtual { Place::Virtual } else { Place::Lab { backend, capture } };
+                run_all(&names, *time_scale, place, keep, terminal)
+            }
+            Action::Grid { grid, is_virtual: true, .. } => measure_grid(grid, GridPlace::Virtual, None, terminal),
+            Action::Grid { grid, against, record, .. } => {
+                let place = GridPlace::Lab { backend, simulated: against.is_some() };
+                measure_grid(grid, place, record.as_deref(), terminal)
+            }
+            Action::Sweep { scenario, is_virtual, sweep, .. } => {
+                let backend = (!is_virtual).then_some(backend);
+                sweep_scenario(&load(scenario)?, backend, sweep, terminal)
+            }
+            Action::Compare(compare) => compare.carry_out(backend, terminal),
+            Action::Up { scenario, emulated, name, interval, no_cross_traffic, .. } => {
+                let scenario = changed(load(scenario.as_deref().unwrap_or("demo"))?, emulated)?;
+                let name = name.as_ref().unwrap_or(&scenario.name);
+                up(
+                    &scenario,
+                    &Standing { name, backend, interval: *interval, no_cross_traffic: *no_cross_traffic },
+                    terminal,
+                )
+            }
+            Action::Ls => list_standing(terminal),
+            Action::Down { name } => {
+                StandingLab::named(name)?.end()?;
+                terminal.progress(&format!("{name} is down\n"));
+                Ok(())
+            }
+            Action::Shell { scenario, join, host } => {
+                let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+                let peer = host.peer();
+                let (name, peer, address) = (host.name(), peer.name(), peer.address());
+                let text =
+                    format!("shell on the {name}; the {peer} has the address {address}; `exit` leaves the shell");
+                enter(scenario, *join, backend, *host, &[shell], &|| terminal.notice(&text))
+            }
+            Action::Exec { scenario, join, host, command } => enter(scenario, *join, backend, *host, command, &|| {}),
         }
-        Action::Grid { grid, is_virtual: true, .. } => measure_grid(grid, GridPlace::Virtual, None, terminal),
-        Action::Grid { grid, against, record, .. } => {
-            let place = GridPlace::Lab { backend, simulated: against.is_some() };
-            measure_grid(grid, place, record.as_deref(), terminal)
-        }
-        Action::Sweep { scenario, is_virtual, sweep, .. } => {
-            let backend = (!is_virtual).then_some(backend);
-            sweep_scenario(&load(scenario)?, backend, sweep, terminal)
-        }
-        Action::Compare(compare) => compare.carry_out(backend, terminal),
-        Action::Up { scenario, emulated, name, interval, no_cross_traffic, .. } => {
-            let scenario = changed(load(scenario.as_deref().unwrap_or("demo"))?, emulated)?;
-            let name = name.as_ref().unwrap_or(&scenario.name);
-            up(
-                &scenario,
-                &Standing { name, backend, interval: *interval, no_cross_traffic: *no_cross_traffic },
-                terminal,
-            )
-        }
-        Action::Ls => list_standing(terminal),
-        Action::Down { name } => {
-            StandingLab::named(name)?.end()?;
-            terminal.progress(&format!("{name} is down\n"));
-            Ok(())
-        }
-        Action::Shell { scenario, join, host } => {
-            let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
-            let peer = host.peer();
-            let (name, peer, address) = (host.name(), peer.name(), peer.address());
-            let text = format!("shell on the {name}; the {peer} has the address {address}; `exit` leaves the shell");
-            enter(scenario, *join, backend, *host, &[shell], &|| terminal.notice(&text))
-        }
-        Action::Exec { scenario, join, host, command } => enter(scenario, *join, backend, *host, command, &|| {}),
     }
 }
 
@@ -444,18 +429,8 @@ fn run_all(
     terminal.result(&format!("\n{}", report::lab_summary(&reports, style)));
     let interrupted = flag.load(Ordering::Relaxed);
     let passed = !interrupted && reports.iter().all(|report| report.passed);
-    terminal.document(&Document::new(Content::Lab { lab: reports }));
-    command_result(passed, interrupted)
-}
-
-/// Returns the result of a command whose report has been printed: a failure without a message if the user interrupted
-/// the command or a bound was missed.
-fn command_result(passed: bool, interrupted: bool) -> Result<(), Failure> {
-    match (passed, interrupted) {
-        (true, _) => Ok(()),
-        (false, true) => Err(Failure::already_printed(INTERRUPTED)),
-        (false, false) => Err(Failure::already_printed(FAILED)),
-    }
+    terminal.print_content(Content::Lab { lab: reports });
+    Failure::after_report(None, interrupted, passed)
 }
 
 /// Measures every cell of the grid `name` in `place` and prints the report and the JSON document. Keeps each valid run
@@ -488,9 +463,9 @@ fn measure_grid(name: &str, place: GridPlace, record: Option<&Path>, terminal: &
     terminal.result(&report::grid_report(&report, terminal.style()));
     let (passed, interrupted) = (report.passed, report.interrupted);
     terminal.event(&Event::Grid(Box::new(report.clone())));
-    terminal.document(&Document::new(Content::Grid { grid: Box::new(report) }));
+    terminal.print_content(Content::Grid { grid: Box::new(report) });
     runs.map_or(Ok(()), GridRuns::result)?;
-    command_result(passed, interrupted)
+    Failure::after_report(None, interrupted && !passed, passed)
 }
 
 /// Prints an event of a grid. The event that a scenario begins is not printed, because each cell is a scenario with one

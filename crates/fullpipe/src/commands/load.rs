@@ -362,11 +362,6 @@ impl Load {
             (None, Some(size)) => Buffer::Window(size),
             (None, None) => Buffer::Automatic,
         };
-        let direction = match (self.amount.reverse, self.amount.bidir) {
-            (_, true) => Direction::Both,
-            (true, _) => Direction::Download,
-            _ => Direction::Upload,
-        };
         let gentle = self.amount.udp.then_some(DEFAULT_UDP_RATE);
         let rate = self.amount.bitrate.map_or(gentle, |offer| Some(offer.rate)).filter(|&rate| rate > BitRate::ZERO);
         // Whoever counts blocks means iperf3's.
@@ -374,7 +369,7 @@ impl Load {
         let block = self.amount.length.or(counted).unwrap_or(ByteCount::ZERO);
         Ok(Request {
             transport: if self.amount.udp { Transport::Udp } else { Transport::Tcp },
-            direction,
+            direction: data_direction(self.amount.reverse, self.amount.bidir),
             streams: self.amount.streams,
             duration: self.amount.time.unwrap_or(usual),
             omit: self.amount.omit,
@@ -382,7 +377,6 @@ impl Load {
             block,
             rate,
             burst: self.amount.bitrate.and_then(|offer| offer.burst),
-            catches_up_at_once: false,
             pacing: self.packet.fq_rate,
             buffer,
             congestion: self.tcp.congestion.clone(),
@@ -405,6 +399,7 @@ impl Load {
             interval: self.note.interval,
             title: self.note.title.clone(),
             extra_data: self.note.extra_data.clone(),
+            ..Request::default()
         })
     }
 
@@ -477,8 +472,17 @@ impl Access {
     }
 }
 
+/// Returns the direction of the data that these two flags ask for.
+pub(super) fn data_direction(reverse: bool, bidir: bool) -> Direction {
+    match (reverse, bidir) {
+        (_, true) => Direction::Both,
+        (true, _) => Direction::Download,
+        _ => Direction::Upload,
+    }
+}
+
 /// Returns the version of IP that these two flags ask for.
-fn family(ipv4: bool, ipv6: bool) -> Option<IpVersion> {
+pub(super) fn family(ipv4: bool, ipv6: bool) -> Option<IpVersion> {
     match (ipv4, ipv6) {
         (true, _) => Some(IpVersion::V4),
         (_, true) => Some(IpVersion::V6),

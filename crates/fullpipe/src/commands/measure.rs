@@ -1,13 +1,10 @@
 use std::net::IpAddr;
-use std::path::Path;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
 use fullpipe_live::MeasurementPage;
 use fullpipe_probe::{Destination, measure, measure_iperf2, trace};
-use fullpipe_record::{
-    Content, Document, ErrorReport, Event, Evidence, Framing, Interval, Measurement, Request, Transport,
-};
+use fullpipe_record::{Content, ErrorReport, Event, Evidence, Framing, Interval, Measurement, Request, Transport};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
 
@@ -17,10 +14,10 @@ use crate::commands::every::{interval, local_time, repeat};
 use crate::commands::keep::KeepArguments;
 use crate::commands::live::{Interrupts, LiveArgument, draw};
 use crate::commands::load::{Load, Reach};
-use crate::commands::output::OutputArguments;
+use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::commands::ramp::{self, RampArgument};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
-use crate::terminal::{Format, Terminal};
+use crate::terminal::Terminal;
 use crate::values::capacity;
 
 /// Largest rate of UDP load that needs no consent of the users of the path.
@@ -86,35 +83,27 @@ pub(crate) struct Arguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        self.output.format()
-    }
-
-    fn page(&self) -> Option<&Path> {
-        self.output.page()
+    fn output(&self) -> OutputChoice<'_> {
+        self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        run(self, terminal)
+        let interrupts = self.live.interrupts()?;
+        let flag = &interrupts.flag;
+        let usual = if self.ramp.is_some() { RAMP_STEP } else { USUAL_TIME };
+        let (destination, request) = (self.reach.destination()?, self.load.request(usual)?);
+        let consent = |request: &Request| if self.yes { Ok(()) } else { consent(&destination, request) };
+        if let Some(ramp) = self.ramp {
+            let live = (self.live, &interrupts);
+            return ramp::run(ramp, self.bandwidth, (&destination, &request), &consent, live, terminal);
+        }
+        consent(&request)?;
+        let Some(every) = self.every else {
+            return measure_once(self, &destination, &request, &interrupts, terminal);
+        };
+        self.archive.require()?;
+        repeat(every, flag, terminal, &|| measure_once(self, &destination, &request, &interrupts, terminal))
     }
-}
-
-fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
-    let interrupts = arguments.live.interrupts()?;
-    let flag = &interrupts.flag;
-    let usual = if arguments.ramp.is_some() { RAMP_STEP } else { USUAL_TIME };
-    let (destination, request) = (arguments.reach.destination()?, arguments.load.request(usual)?);
-    let consent = |request: &Request| if arguments.yes { Ok(()) } else { consent(&destination, request) };
-    if let Some(ramp) = arguments.ramp {
-        let live = (arguments.live, &interrupts);
-        return ramp::run(ramp, arguments.bandwidth, (&destination, &request), &consent, live, terminal);
-    }
-    consent(&request)?;
-    let Some(every) = arguments.every else {
-        return measure_once(arguments, &destination, &request, &interrupts, terminal);
-    };
-    arguments.archive.require()?;
-    repeat(every, flag, terminal, &|| measure_once(arguments, &destination, &request, &interrupts, terminal))
 }
 
 fn measure_once(
@@ -168,15 +157,15 @@ pub(super) fn consent(destination: &Destination, request: &Request) -> Result<()
          where the path carries less"
     );
     let question = format!("{warning}. Send it? [y/N] ");
-    ask(&question, &warning)
+    ask(&question, &format!("{warning}; add --yes if you mean it"))
 }
 
-/// Asks `question`; where nobody can be asked, the refusal begins with `warning`.
-pub(super) fn ask(question: &str, warning: &str) -> Result<(), Failure> {
+/// Asks `question`; where nobody can be asked, the sentence is `refusal`.
+pub(super) fn ask(question: &str, refusal: &str) -> Result<(), Failure> {
     match Terminal::ask(question) {
         Some(answer) if answer.trim().eq_ignore_ascii_case("y") => Ok(()),
         Some(_) => Err(Failure::new(USAGE, "nothing was sent")),
-        None => Err(Failure::new(USAGE, format!("{warning}; add --yes if you mean it"))),
+        None => Err(Failure::new(USAGE, refusal)),
     }
 }
 
@@ -205,26 +194,14 @@ fn finish(measurement: Measurement, arguments: &Arguments, terminal: &Terminal) 
         report::measurement(&measurement, terminal.style())
     });
     terminal.event(&Event::Measurement(Box::new(measurement.clone())));
-    if let Some(error) = &error {
-        Terminal::print_error(&error.message);
-    }
     let content = Content::Measurement { measurement: Box::new(measurement), path: None };
-    if let Some(error) = &error {
-        terminal.event(&Event::Error(error.clone()));
-    }
-    let document = Document::new(content).with_error(error.clone());
-    terminal.document(&document);
+    let document = terminal.print_report(content, error.as_ref());
     if is_repeated {
         arguments.archive.keep_as_asked(&document, terminal);
     } else {
         arguments.archive.keep(&document, terminal);
     }
-    match (error, interrupted) {
-        (Some(error), _) => Err(Failure::already_printed(error.exit_code)),
-        (None, true) => Err(Failure::already_printed(INTERRUPTED)),
-        (None, false) if !is_valid => Err(Failure::already_printed(FAILED)),
-        (None, false) => Ok(()),
-    }
+    Failure::after_report(error.as_ref(), interrupted, is_valid)
 }
 
 #[cfg(test)]

@@ -43,7 +43,6 @@ mod up;
 
 use std::fmt::Write as _;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -51,19 +50,15 @@ use clap::Subcommand;
 use clap::builder::StyledStr;
 use clap::builder::styling::Styles;
 
+use self::output::OutputChoice;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
 
 /// A command: its arguments, which carry it out.
 pub(crate) trait Run {
-    /// Returns the form of standard output that the arguments ask for.
-    fn format(&self) -> Format {
-        Format::Text
-    }
-
-    /// Returns the file for the result as a page, if the arguments ask for one.
-    fn page(&self) -> Option<&Path> {
-        None
+    /// Returns the form of the result that the arguments ask for.
+    fn output(&self) -> OutputChoice<'_> {
+        (Format::Text, None)
     }
 
     /// Carries out the command.
@@ -144,12 +139,8 @@ pub(crate) fn help_template(styles: &Styles) -> StyledStr {
 }
 
 impl Run for Command {
-    fn format(&self) -> Format {
-        self.arguments().format()
-    }
-
-    fn page(&self) -> Option<&Path> {
-        self.arguments().page()
+    fn output(&self) -> OutputChoice<'_> {
+        self.arguments().output()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

@@ -4,6 +4,23 @@ use std::path::{Path, PathBuf};
 
 use crate::terminal::Format;
 
+/// The form of standard output, and the file for the result as a page.
+pub(crate) type OutputChoice<'o> = (Format, Option<&'o Path>);
+
+/// The flag for JSON of commands that end at once.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct JsonArgument {
+    /// Print one JSON document
+    #[arg(long, short = 'J', help_heading = "Output")]
+    json: bool,
+}
+
+impl JsonArgument {
+    pub(crate) fn output_choice(self) -> OutputChoice<'static> {
+        (Format::of(self.json, false), None)
+    }
+}
+
 /// The flags for JSON.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Output")]
@@ -20,11 +37,7 @@ pub(crate) struct OutputArguments {
 }
 
 impl OutputArguments {
-    pub(crate) fn format(&self) -> Format {
-        Format::of(self.json, self.json_lines)
-    }
-
-    pub(crate) fn page(&self) -> Option<&Path> {
-        self.html.as_deref()
+    pub(crate) fn output_choice(&self) -> OutputChoice<'_> {
+        (Format::of(self.json, self.json_lines), self.html.as_deref())
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use fullpipe_experiment::{Ramp, RampLoads, run_ramp};
 use fullpipe_live::{MeasurementPage, MeasurementUpdate};
 use fullpipe_probe::{Destination, ProbeError, measure};
-use fullpipe_record::{Content, Document, ErrorReport, Event, Measurement, Request, Transport};
+use fullpipe_record::{Content, ErrorReport, Event, Measurement, Request, Transport};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
@@ -103,19 +103,8 @@ pub(crate) fn run(
     let interrupted = done.interrupted;
     let broken = done.steps.iter().find_map(|step| step.broken_off.clone());
     let error = broken.map(|message| ErrorReport { message, exit_code: FAILED });
-    if let Some(error) = &error {
-        Terminal::print_error(&error.message);
-    }
-    let content = Content::Ramp { ramp: Box::new(done) };
-    if let Some(error) = &error {
-        terminal.event(&Event::Error(error.clone()));
-    }
-    terminal.document(&Document::new(content).with_error(error.clone()));
-    match (interrupted, error) {
-        (true, _) => Err(Failure::already_printed(INTERRUPTED)),
-        (false, Some(error)) => Err(Failure::already_printed(error.exit_code)),
-        (false, None) => Ok(()),
-    }
+    terminal.print_report(Content::Ramp { ramp: Box::new(done) }, error.as_ref());
+    Failure::after_report(error.as_ref().filter(|_| !interrupted), interrupted, true)
 }
 
 /// Returns the rate that TCP reaches on the path.

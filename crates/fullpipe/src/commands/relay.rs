@@ -15,6 +15,7 @@ use super::every::interval;
 use super::log_thread::LogThread;
 use super::serve::{rejected_event, rejected_line};
 use crate::commands::Run;
+use crate::commands::output::OutputChoice;
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, USAGE};
 use crate::terminal::{Format, Terminal, event_line};
 use crate::values::{duration, key, whole};
@@ -169,8 +170,8 @@ impl Arguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        Format::of(false, self.json_lines)
+    fn output(&self) -> OutputChoice<'_> {
+        (Format::of(false, self.json_lines), None)
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use super::keep::PlaceArgument;
 use crate::commands::Run;
 use crate::commands::document::{name_of, read};
 use crate::commands::facts;
+use crate::commands::output::OutputChoice;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::{Format, Terminal, write_page};
 use crate::values::ago;
@@ -44,8 +45,8 @@ pub(crate) struct Arguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        Format::of(false, self.json_lines)
+    fn output(&self) -> OutputChoice<'_> {
+        (Format::of(false, self.json_lines), None)
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {

@@ -22,6 +22,7 @@ use super::pidfile::PidFile;
 use super::{daemon, server_text};
 use crate::commands::Run;
 use crate::commands::live::LiveArgument;
+use crate::commands::output::OutputChoice;
 use crate::failure::{FAILED, Failure, LACKING, USAGE};
 use crate::terminal::{Format, Terminal, event_line};
 use crate::values::{duration, key, rsa_private_key, tls_identity, users, whole};
@@ -324,11 +325,12 @@ impl Arguments {
     }
 
     /// Returns the line that says what is shared.
-    fn shared_line(&self, address: SocketAddr) -> String {
+    fn shared_line(&self, address: SocketAddr, own: Option<SocketAddr>) -> String {
         let share = self.share.share.as_ref();
         let folder = share.map(|share| share.folder.display().to_string()).unwrap_or_default();
         let rights = if share.is_some_and(|share| share.is_read_only) { "read-only" } else { "to read and change" };
-        format!("sharing {folder} on {address}, {rights}")
+        let own = own.map_or_else(String::new, |own| format!(" and {own}"));
+        format!("sharing {folder} on {address}{own}, {rights}")
     }
 }
 
@@ -364,8 +366,8 @@ impl LimitArguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        Format::of(false, self.log.json_lines)
+    fn output(&self) -> OutputChoice<'_> {
+        (Format::of(false, self.log.json_lines), None)
     }
 
     fn run(&self, _: &Terminal) -> Result<(), Failure> {
@@ -404,10 +406,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             picture.send(ServerUpdate { line: describe(&event), event: event.clone() });
         }
         let listening = if let ServerEvent::Listening(address) = event { Some(address) } else { None };
-        let shared = listening.and_then(|address| Some(sharing.take()?.unwrap_or(address)));
+        let shared = listening.zip(listening.and_then(|_| sharing.take()));
         log.note(Noted::Server(Box::new(event)));
-        if let Some(address) = shared {
-            log.note(Noted::Sharing(address, arguments.shared_line(address)));
+        if let Some((address, own)) = shared {
+            log.note(Noted::Sharing(own.unwrap_or(address), arguments.shared_line(address, own)));
         }
     };
     let stop = AtomicBool::new(false);

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgGroup;
 use clap::Subcommand;
-use fullpipe_record::{ArchiveReport, Content, Document, ErrorReport, ImportedFile, StoredDocument};
+use fullpipe_record::{ArchiveReport, Content, ErrorReport, ImportedFile, StoredDocument};
 use fullpipe_report as report;
 use fullpipe_store::{Filter, Location, Redaction, Store, StoreError, read_import};
 use jiff::Timestamp;
@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::facts;
 use super::keep::PlaceArgument;
 use crate::commands::Run;
+use crate::commands::output::{JsonArgument, OutputChoice};
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::input;
 use crate::terminal::{Format, Terminal};
@@ -110,14 +111,6 @@ enum Action {
     },
 }
 
-/// The format of the result.
-#[derive(Debug, Clone, Copy, clap::Args)]
-struct JsonArgument {
-    /// Print one JSON document
-    #[arg(long, short = 'J', help_heading = "Output")]
-    json: bool,
-}
-
 /// Names in the result.
 #[derive(Debug, Clone, Copy, clap::Args)]
 struct RedactArgument {
@@ -151,7 +144,7 @@ impl Which {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
+    fn output(&self) -> OutputChoice<'_> {
         match &self.action {
             Action::Create { json }
             | Action::Path { json }
@@ -159,8 +152,8 @@ impl Run for Arguments {
             | Action::Show { json, .. }
             | Action::Import { json, .. }
             | Action::Check { json, .. }
-            | Action::Thin { json, .. } => Format::of(json.json, false),
-            Action::Export { json_lines, .. } => Format::of(false, *json_lines),
+            | Action::Thin { json, .. } => json.output_choice(),
+            Action::Export { json_lines, .. } => (Format::of(false, *json_lines), None),
         }
     }
 
@@ -197,13 +190,13 @@ fn describe(place: &Location, terminal: &Terminal) -> Result<(), Failure> {
 
 fn print_archive(archive: ArchiveReport, terminal: &Terminal) {
     terminal.result(&report::archive(&archive));
-    terminal.document(&Document::new(Content::Archive { archive: Box::new(archive) }));
+    terminal.print_content(Content::Archive { archive: Box::new(archive) });
 }
 
 fn list(place: &Location, filter: &Filter, redact: RedactArgument, terminal: &Terminal) -> Result<(), Failure> {
     let stored = redact.applied(Store::open(place)?.list(filter)?);
     terminal.result(&report::stored(&stored, terminal.style()));
-    terminal.document(&Document::new(Content::Stored { stored }));
+    terminal.print_content(Content::Stored { stored });
     Ok(())
 }
 
@@ -228,7 +221,7 @@ fn show(place: &Location, id: &str, redact: RedactArgument, terminal: &Terminal)
     for document in &stored {
         terminal.result(&report::stored_document(document, terminal.style()));
     }
-    terminal.document(&Document::new(Content::Stored { stored }));
+    terminal.print_content(Content::Stored { stored });
     Ok(())
 }
 
@@ -260,7 +253,7 @@ fn check(place: &Location, repair: bool, terminal: &Terminal) -> Result<(), Fail
     let check = Store::open(place)?.check(repair)?;
     let is_good = check.damaged.is_empty() && check.database.is_empty();
     terminal.result(&report::archive_check(&check, terminal.style()));
-    terminal.document(&Document::new(Content::ArchiveCheck { archive_check: Box::new(check) }));
+    terminal.print_content(Content::ArchiveCheck { archive_check: Box::new(check) });
     if is_good { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 
@@ -272,7 +265,7 @@ fn thin(
 ) -> Result<(), Failure> {
     let thinned = Store::open(place)?.thin(samples, documents)?;
     terminal.result(&report::archive_thinned(&thinned));
-    terminal.document(&Document::new(Content::ArchiveThinned { archive_thinned: thinned }));
+    terminal.print_content(Content::ArchiveThinned { archive_thinned: thinned });
     Ok(())
 }
 
@@ -290,10 +283,8 @@ fn import(place: &Location, files: &[PathBuf], terminal: &Terminal) -> Result<()
     };
     let error = (refused > 0).then_some(ErrorReport { message, exit_code: USAGE });
     terminal.result(&report::imported(&imported, terminal.style()));
-    terminal.document(&Document::new(Content::Imported { imported }).with_error(error.clone()));
-    let Some(error) = error else { return Ok(()) };
-    Terminal::print_error(&error.message);
-    Err(Failure::already_printed(USAGE))
+    terminal.print_report(Content::Imported { imported }, error.as_ref());
+    Failure::after_report(error.as_ref(), false, true)
 }
 
 /// Keeps the documents in a file, in an archive that is made with the first of them.

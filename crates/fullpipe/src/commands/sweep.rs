@@ -1,7 +1,6 @@
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::path::Path as FilePath;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,13 +24,13 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use jiff::Zoned;
 
 use super::load::{Access, Server};
-use super::measure::stays_here;
+use super::measure::{ask, stays_here};
 use crate::commands::Run;
 use crate::commands::keep::KeepArguments;
 use crate::commands::live::{Interrupts, LiveArgument, Picture};
-use crate::commands::output::OutputArguments;
+use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
-use crate::terminal::{Format, Terminal};
+use crate::terminal::Terminal;
 use crate::values::{capacity, some_bytes, whole};
 
 /// Most bytes of a sweep that need no consent.
@@ -133,12 +132,8 @@ pub(crate) struct SweepArguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        self.output.format()
-    }
-
-    fn page(&self) -> Option<&FilePath> {
-        self.output.page()
+    fn output(&self) -> OutputChoice<'_> {
+        self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
@@ -226,7 +221,7 @@ impl SweepArguments {
         let sweep_plan = Content::SweepPlan { sweep_plan: Box::new(plan.fixed().clone()) };
         if self.dry_run {
             terminal.event(&Event::SweepPlan(Box::new(plan.fixed().clone())));
-            terminal.document(&Document::new(sweep_plan));
+            terminal.print_content(sweep_plan);
             return Ok(());
         }
         let mut archive = Archive::new(&self.archive, terminal);
@@ -257,17 +252,12 @@ impl SweepArguments {
         terminal.result(&report::sweep(&done, style));
         terminal.event(&Event::Sweep(Box::new(done.clone())));
         let (interrupted, has_answer) = (done.interrupted, done.answer.is_some());
-        let document = Document::new(Content::Sweep { sweep: Box::new(done) });
-        terminal.document(&document);
+        let document = terminal.print_report(Content::Sweep { sweep: Box::new(done) }, None);
         if archive.is_on {
             self.archive.keep_as_asked(&document, terminal);
         }
         archive.note_waiting(plan.fixed());
-        match (interrupted, has_answer) {
-            (true, _) => Err(Failure::already_printed(INTERRUPTED)),
-            (false, false) => Err(Failure::already_printed(FAILED)),
-            (false, true) => Ok(()),
-        }
+        Failure::after_report(None, interrupted, has_answer)
     }
 
     /// Returns the plan after a measurement under hardly any load.
@@ -313,11 +303,7 @@ impl SweepArguments {
             None => amount,
         };
         let warning = format!("the sweep sends {amount} to {}", place.target);
-        match Terminal::ask(&format!("{warning}. Begin? [y/N] ")) {
-            Some(answer) if answer.trim().eq_ignore_ascii_case("y") => Ok(()),
-            Some(_) => Err(Failure::new(USAGE, "nothing was sent")),
-            None => Err(Failure::new(USAGE, format!("{warning}; add --yes, or --max-bytes 1GiB"))),
-        }
+        ask(&format!("{warning}. Begin? [y/N] "), &format!("{warning}; add --yes, or --max-bytes 1GiB"))
     }
 }
 

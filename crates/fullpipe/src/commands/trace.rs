@@ -20,7 +20,7 @@ use fullpipe_units::{BitRate, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::commands::Run;
-use crate::commands::output::OutputArguments;
+use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::{Format, Terminal};
 use crate::values::{capacity, some_time, whole};
@@ -83,12 +83,8 @@ pub(crate) struct Arguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        self.output.format()
-    }
-
-    fn page(&self) -> Option<&Path> {
-        self.output.page()
+    fn output(&self) -> OutputChoice<'_> {
+        self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
@@ -214,12 +210,7 @@ impl Arguments {
             flows.chain(pairs).for_each(|event| terminal.event(&event));
         }
         let error = failure.map(|failure| ErrorReport { message: failure.message.clone(), exit_code: failure.code });
-        if let Some(error) = &error {
-            Terminal::print_error(&error.message);
-            terminal.event(&Event::Error(error.clone()));
-        }
-        let document = Document::new(Content::Capture { capture: Box::new(capture) }).with_error(error);
-        terminal.document(&document);
+        let document = terminal.print_report(Content::Capture { capture: Box::new(capture) }, error.as_ref());
         // To free a hundred thousand connections one by one takes longer than to end with them.
         std::mem::forget(document);
         Ok(())

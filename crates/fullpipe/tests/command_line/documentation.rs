@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::{fullpipe, pseudo_terminal, run};
+use fullpipe_testkit::note_skipped;
 use rustix::termios::{Winsize, tcsetwinsize};
 
 fn printed(arguments: &[&str]) -> String {
@@ -15,7 +16,11 @@ fn printed(arguments: &[&str]) -> String {
 }
 
 fn is_installed(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
+    let is_there = Command::new(program).arg("--version").output().is_ok();
+    if !is_there {
+        note_skipped("documentation", &format!("{program} is not installed"));
+    }
+    is_there
 }
 
 fn assert_accepted(program: &str, arguments: &[&str], file: &Path) {
@@ -171,6 +176,8 @@ fn bash_completes_values_hosts_and_the_commands_of_others() {
         ("fullpipe lab exec demo rec", &["receiver"]),
         ("fullpipe explain send-", &["send-buffer", "send-buffer/so-sndbuf", "send-buffer/tcp-wmem-max"]),
         ("fullpipe man hist", &["history"]),
+        ("fullpipe man host und", &["undo"]),
+        ("fullpipe copy alp", &["alpha.example:"]),
         ("fullpipe lab exec demo sender -- sha512s", &["sha512sum"]),
     ] {
         let found = completed(line, home.path());

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Running, document, free_port, require, wait_for_listener};
+use fullpipe_testkit::{Running, document, free_port, loopback_addresses, require, wait_for_listener};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_fullpipe");
@@ -213,7 +213,7 @@ fn loopback_is_one_hop() {
     let port = free_port().to_string();
     let _server = Running::start(&mut fullpipe(&["serve", "-p", &port]));
     wait_for_listener(port.parse().unwrap());
-    for target in ["127.0.0.1", "::1"] {
+    for target in loopback_addresses(module_path!()) {
         let arguments = ["measure", target, "-p", &port, "-t", "0.2", "-b", "10M", "--route", "--json"];
         let route = document(&run(&mut fullpipe(&arguments), TIMEOUT))["measurement"]["route"].clone();
         assert_eq!((addresses(&route), &route["reached"]), (vec![target.to_owned()], &true.into()), "{route}");

@@ -187,7 +187,10 @@ fn a_measurement_is_explained_at_length_and_a_remedy_for_people_is_not_tried() {
     let output = run(&mut fullpipe(&[&["diagnose", "--json", "--apply", "1"], &load[..]].concat()), TIMEOUT);
     let stated = document(&output);
     assert_eq!(output.status.code(), Some(FAILED));
-    assert_says(stated["error"]["message"].as_str().unwrap(), &["cannot be carried out here"]);
+    assert_says(
+        stated["error"]["message"].as_str().unwrap(),
+        &["there is nothing to apply", "no setting of the hosts"],
+    );
     assert_eq!(stated["measurement"]["limit"], stated["diagnosis"]["transfers"][0]["verdict"]);
     let output = run(&mut fullpipe(&[&["diagnose", "--json", "--apply", "nosuch"], &load[..]].concat()), TIMEOUT);
     assert_eq!(output.status.code(), Some(USAGE));

@@ -269,7 +269,9 @@ fn hosts_between_stretches_forward_packets_and_may_be_entered() {
     for (host, others) in [("sender", ["198.18.0.2", "198.18.0.22"]), ("far-relay", ["198.18.0.1", "198.18.0.21"])] {
         // A host that is reached refuses a connection at once.
         let knock = format!("uname -n; for a in {} {}; do echo >/dev/tcp/$a/9; done", others[0], others[1]);
-        let output = run(&mut fullpipe(&["lab", "exec", &file, host, "--", "bash", "-c", &knock]), TIMEOUT);
+        let mut knocking = fullpipe(&["lab", "exec", &file, host, "--", "bash", "-c", &knock]);
+        // The shell says it in the user's language.
+        let output = run(knocking.env("LC_ALL", "C"), TIMEOUT);
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{host}\n"), "{output:?}");
         let refused = String::from_utf8_lossy(&output.stderr).matches("connect: Connection refused").count();
         assert_eq!(refused, 2, "{output:?}");

@@ -31,7 +31,8 @@ fn serve() -> (Running, u16) {
 
 /// Returns the round trips of a measurement over loopback.
 fn over_loopback(port: u16, more: &[&str]) -> Value {
-    let arguments = ["measure", "127.0.0.1", "--json", "-C", "cubic", "-p", &port.to_string()];
+    // The one congestion control that ordinary users may choose on every host (tcp_allowed_congestion_control).
+    let arguments = ["measure", "127.0.0.1", "--json", "-C", "reno", "-p", &port.to_string()];
     let output = run(fullpipe(&arguments).args(more), TIMEOUT);
     document(&output)["measurement"]["rtt"].clone()
 }
@@ -252,7 +253,8 @@ mod tests_alone {
             let broken = starved(&rtt);
             (rtt, broken)
         });
-        assert_eq!(rtt["method"], "icmp", "{rtt}");
+        // Some hosts have no ping sockets for ordinary users (net.ipv4.ping_group_range): the server answers then.
+        assert!(["icmp", "udp-echo"].contains(&rtt["method"].as_str().unwrap()), "{rtt}");
         let (idle, loaded) = (figure(&rtt["idle"]["median"]), figure(&rtt["loaded"]["median"]));
         let during = &rtt["echoes"]["during"];
         assert!(figure(&during["sent"]) > 50.0 && figure(&during["lost"]) == 0.0, "{during}");

@@ -66,7 +66,7 @@ fn changes(report: &DifferenceReport) -> Section {
         quantity("rate", &report.rate, Hue::Blue),
         report.rtt_median.as_ref().and_then(|rtt| quantity("round trip under load", rtt, Hue::Plum)),
         report.rtt_p99.as_ref().and_then(|rtt| quantity("its 99th percentile", rtt, Hue::Plum)),
-        report.retransmits.as_ref().and_then(|count| quantity("segments sent again", count, Hue::Orange)),
+        report.retransmits.as_ref().and_then(|count| quantity("segments retransmitted", count, Hue::Orange)),
     ];
     let rows = all.into_iter().flatten().fold(Rows::new("Changes from A to B", ["quantity", "B to A"]), Rows::with);
     let title = match report.rate.conclusion {
@@ -153,6 +153,6 @@ fn table(runs: &[ComparedRun]) -> Section {
             run.limit.map_or_else(String::new, |limit| limit.name().to_owned()),
         ]
     };
-    let heads = ["run", "side", "pair", "rate", "RTT", "p99", "sent again", "limit"];
+    let heads = ["run", "side", "pair", "rate", "RTT", "p99", "retransmitted", "limit"];
     Section::new("The runs", "", figures(heads, runs.iter().enumerate().map(row).collect()))
 }

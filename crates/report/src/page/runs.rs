@@ -233,7 +233,7 @@ fn table(runs: &[Run<'_>]) -> Section {
             run.limit.name().to_owned(),
         ]
     };
-    let heads = ["", "from (UTC)", "host", "rate", "RTT", "sent again", "streams", "limit"];
+    let heads = ["", "from (UTC)", "host", "rate", "RTT", "retransmitted", "streams", "limit"];
     let title = if runs.len() > MAX_ROWS { format!("The first {MAX_ROWS} runs") } else { "The runs".to_owned() };
     Section::new(title, "", figures(heads, runs.iter().take(MAX_ROWS).map(row).collect()))
 }

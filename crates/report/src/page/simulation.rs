@@ -41,7 +41,7 @@ pub(super) fn article(transfers: &[SimulatedTransfer]) -> Article {
         best.and_then(|best| best.loaded_rtt).map(|rtt| (round_trip(rtt), "round trip of the best".to_owned())),
     );
     facts.extend(
-        best.map(|best| (best.retransmits.median.get().to_string(), "segments sent again by the best".to_owned())),
+        best.map(|best| (best.retransmits.median.get().to_string(), "segments retransmitted by the best".to_owned())),
     );
     Article {
         origin: "fullpipe simulate".to_owned(),

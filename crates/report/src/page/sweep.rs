@@ -79,17 +79,17 @@ fn round_trips(report: &SweepReport) -> Section {
     let of_kernel = counted().filter_map(|(rate, run)| Some((rate, run.load.as_ref()?.smoothed_rtt?)));
     let panel = Panel::new("round trip under load")
         .with(Series::new("smoothed by the sender's kernel", Mark::Dots, Hue::Grey, of_kernel))
-        .with(points("nothing sent again", Hue::Blue, false))
-        .with(points("segments sent again", Hue::Orange, true))
+        .with(points("nothing retransmitted", Hue::Blue, false))
+        .with(points("segments retransmitted", Hue::Orange, true))
         .level(report.plan.rtt, "idle");
     let again = counted().filter_map(|(rate, run)| Some((rate, run.retransmits?.get())));
-    let again = Panel::new("segments sent again").with(Series::new("sent again", Mark::Dots, Hue::Orange, again));
+    let again = Panel::new("segments retransmitted").with(Series::new("retransmitted", Mark::Dots, Hue::Orange, again));
     let title = match report.rtt.and_then(|rtt| rtt.climbs_from) {
         Some(from) => format!("Round trips are longer from {from} on"),
         None => "Round trips by rate".to_owned(),
     };
-    let method = "A dot a run: median round trip under load, orange where segments were sent again, and their number; \
-                  grey: the estimate of the sender's kernel.";
+    let method = "A dot a run: median round trip under load, orange where segments were retransmitted, and \
+                  their number; grey: the estimate of the sender's kernel.";
     let mut plot = Plot::new("Round trip by rate").axis("rate").with(panel).with(again);
     if let Some((from, top)) = published::climb(report) {
         plot = plot.shade(from, top, "2002: longer from here on, scaled");
@@ -125,7 +125,7 @@ fn runs(runs: &[SweepRun]) -> Section {
             run.broken.join(" "),
         ]
     };
-    let heads = ["run", "streams × window", "rate", "idle RTT", "RTT", "sent again", "sent", "does not count"];
+    let heads = ["run", "streams × window", "rate", "idle RTT", "RTT", "retransmitted", "sent", "does not count"];
     let table = figures(heads, runs.iter().enumerate().map(row).collect());
     Section { title: "The runs".to_owned(), method: "In their order.".to_owned(), view: super::View::Table(table) }
 }

@@ -126,7 +126,7 @@ fn facts(measured: &Measurement) -> Vec<(String, String)> {
     let mut facts = vec![(rate(measured).to_string(), format!("payload that arrived, {part}"))];
     facts.extend(inflation(measured).map(|growth| (growth, "round trip, idle and under load".to_owned())));
     if let Some(count) = measured.summary.retransmits {
-        facts.push((count.get().to_string(), "segments sent again".to_owned()));
+        facts.push((count.get().to_string(), "segments retransmitted".to_owned()));
     } else if let Some(seen) = measured.summary.datagrams {
         facts.push((seen.lost.to_string(), format!("datagrams lost, {} arrived", seen.received)));
     }
@@ -197,9 +197,9 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> Section 
         delay = delay.level(idle.median, &format!("idle {}", round_trip(idle.median)));
     }
     let again = sent_again(&of_end(measured, measured.sender()));
-    let again = Series::ranges("sent again", Hue::Orange, again.into_iter().map(|(at, segments)| (at, 0, segments)));
+    let again = Series::ranges("retransmitted", Hue::Orange, again.into_iter().map(|(at, segments)| (at, 0, segments)));
     let mut plot = Plot::new("Rate and round-trip time over time").with(rate_panel).with(delay);
-    plot = plot.with(Panel::new("segments sent again").with(again));
+    plot = plot.with(Panel::new("segments retransmitted").with(again));
     if let Some(steady) = steady.filter(|steady| steady.ramp > Span::ZERO) {
         plot = plot.shade(Span::ZERO, steady.ramp, &format!("ramp {}", seconds(steady.ramp)));
     }
@@ -322,7 +322,7 @@ fn streams(measured: &Measurement) -> Option<Section> {
     for stream in &measured.streams {
         let rate = BitRate::of(stream.received, duration);
         let again = stream.retransmits.filter(|count| count.get() > 0);
-        let again = again.map_or_else(String::new, |count| format!(", {} sent again", count.get()));
+        let again = again.map_or_else(String::new, |count| format!(", {} retransmitted", count.get()));
         rows = rows.with(Row::new(&stream.stream.to_string(), &format!("{rate}{again}"), Hue::Blue).bar(rate));
     }
     let all = measured.streams.iter().map(|stream| BitRate::of(stream.received, duration));
@@ -360,7 +360,7 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<S
     let plot = Plot::new("Rate and round-trip time over time")
         .with(rate)
         .with(delay)
-        .with(Panel::new("segments sent again").with(Series::ranges("sent again", Hue::Orange, again)));
+        .with(Panel::new("segments retransmitted").with(Series::ranges("retransmitted", Hue::Orange, again)));
     let title = match streams {
         1 => "Rate and round trips over time".to_owned(),
         many => format!("Rate and round trips of {many} connections over time"),

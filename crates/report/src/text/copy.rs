@@ -52,7 +52,7 @@ fn path(done: &CopyReport) -> String {
     let control = done.congestion_control.as_ref().map_or_else(String::new, |name| format!(", {name}"));
     let lost = match done.retransmitted {
         SegCount::ZERO => String::new(),
-        count => format!(", {count} sent again"),
+        count => format!(", {count} retransmitted"),
     };
     let saved = match done.saved {
         ByteCount::ZERO => String::new(),

@@ -52,7 +52,7 @@ pub(crate) fn course(samples: &[&Sample], style: Style) -> String {
     }
     let (again, packets) = bins.retransmitted();
     if packets > 0 {
-        row("sent again", again, counted(packets, "packet"));
+        row("retransmitted", again, counted(packets, "packet"));
     }
     let each = format!("Course: {:.1} s, {} a mark", duration.as_secs_f64(), span(bins.width));
     heading(style, &each) + &table.render(2, str::to_owned)
@@ -182,9 +182,9 @@ mod tests {
         let lines: Vec<&str> = text.lines().skip(1).collect();
         let half = MARKS / 2;
         assert_eq!(lines[0], "Course: 10.0 s, 294 ms a mark");
-        let rate = format!("  rate        {}{}  3.2 Mbit/s to 8 Mbit/s", "█".repeat(half), "▄".repeat(half));
+        let rate = format!("  rate           {}{}  3.2 Mbit/s to 8 Mbit/s", "█".repeat(half), "▄".repeat(half));
         assert_eq!(lines[1], rate);
-        assert!(lines[2].starts_with("  in flight   ▅") && lines[2].ends_with("▃  20000 B to 40000 B"), "{text}");
+        assert!(lines[2].starts_with("  in flight      ▅") && lines[2].ends_with("▃  20000 B to 40000 B"), "{text}");
         assert!(lines[3].ends_with("█  80000 B to 80000 B"), "drawn to the scale of the bytes in flight: {text}");
         assert!(lines[4].contains("▁▁") && lines[4].ends_with("40 ms to 40 ms"), "{text}");
         assert_eq!(lines[5].matches('×').count(), 1);

@@ -123,7 +123,7 @@ fn comparison(report: &GridReport, style: Style) -> String {
             or_dash(both.map(|(simulated, kernel)| format!("{} / {}", again(simulated), again(kernel)))),
         ]);
     }
-    let title = "The whole runs: rates in Mbit/s; segments sent again, simulated and by the kernel";
+    let title = "The whole runs: rates in Mbit/s; segments retransmitted, simulated and by the kernel";
     heading(style, title) + &table.render(0, |head| style.dim(head))
 }
 

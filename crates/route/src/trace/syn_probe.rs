@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn loopback_shows_no_device() {
-        for address in ["127.0.0.1:0", "[::1]:0"] {
-            let Ok(listener) = TcpListener::bind(address) else { continue };
+        for address in fullpipe_testkit::loopback_addresses(module_path!()) {
+            let listener = TcpListener::bind((address, 0)).unwrap();
             let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let socket = fullpipe_load::read_back(&(&connection).into(), 0).unwrap();
             let tcp = fullpipe_sys::tcp_info(&connection).unwrap();

@@ -236,10 +236,10 @@ fn unknown_keys_are_reported_with_those_there_are() {
 #[test]
 fn whole_files_that_are_none_are_reported_so() {
     for (text, sentence) in [
-        ("", "x.toml:1:1: name, title, [path] with rtt, [[step]] with name: they are missing"),
-        ("[path]\nrate = '1G'", "x.toml:1:1: name, title, rtt of [path], [[step]] with name: they are missing"),
+        ("", "x.toml:1:1: missing: name, title, [path] with rtt, [[step]] with name"),
+        ("[path]\nrate = '1G'", "x.toml:1:1: missing: name, title, rtt of [path], [[step]] with name"),
         ("title = 't'\n[path]\nrtt = '1s'\n[[step]]", "x.toml:1:1: name: it is missing"),
-        ("name = 'n'\ntitle = 't'", "x.toml:1:1: [path] with rtt, [[step]] with name: they are missing"),
+        ("name = 'n'\ntitle = 't'", "x.toml:1:1: missing: [path] with rtt, [[step]] with name"),
         ("name = 'n'\ntitle = 't'\n[[step]]\nname = 'a'", "x.toml:1:1: path: it is missing"),
         ("name = 'n'\ntitle = 't'\npath = 5", "x.toml:3:8: path: it must be a table"),
         ("name = 'n'\ntitle = 't'\n[path]\nrtt = '1s'", "x.toml:1:1: step: it is missing"),

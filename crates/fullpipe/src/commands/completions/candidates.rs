@@ -1,11 +1,14 @@
 //! Values that flags and arguments may have beyond those that their definitions list.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::PathBuf;
 
 use clap::{Arg, Command, CommandFactory};
-use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use clap_complete::engine::{
+    ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
+};
 use fullpipe_lab::StandingLab;
 use fullpipe_record::LegalVerdict;
 use fullpipe_scenario::{Scenario, builtin, builtin_comparisons, builtin_grids};
@@ -18,6 +21,7 @@ type Candidates = fn() -> Vec<CompletionCandidate>;
 pub(super) fn with_candidates(command: Command) -> Command {
     let name = command.get_name().to_owned();
     let add = |argument: Arg| match source(&name, &argument) {
+        _ if name == "copy" && argument.get_id() == "paths" => argument.add(ArgValueCompleter::new(files_and_hosts)),
         Some(candidates) => argument.add(ArgValueCandidates::new(candidates)),
         None => argument,
     };
@@ -32,7 +36,6 @@ fn source(command: &str, argument: &Arg) -> Option<Candidates> {
         ("compare", "scenario") => Some(comparisons),
         ("down", "name") => Some(labs),
         ("explain", "verdict") => Some(verdicts),
-        ("man", "command") => Some(commands),
         _ => None,
     };
     of_command.or(match argument.get_value_names()?.first()?.as_str() {
@@ -85,10 +88,24 @@ fn verdicts() -> Vec<CompletionCandidate> {
     names.chain(kinds).collect::<BTreeSet<_>>().into_iter().map(|name| named(name, "")).collect()
 }
 
-fn commands() -> Vec<CompletionCandidate> {
-    let command = Cli::command();
+/// Returns the commands below the one that `words` name, whose names begin with `begun`; each has a page.
+pub(super) fn pages_below(words: &[OsString], begun: &str) -> Vec<CompletionCandidate> {
+    let mut command = Cli::command();
+    for word in words {
+        let Some(inner) = command.find_subcommand(word) else { return Vec::new() };
+        command = inner.clone();
+    }
     let all = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let all = all.filter(|command| command.get_name().starts_with(begun));
     all.map(|command| CompletionCandidate::new(command.get_name()).help(command.get_about().cloned())).collect()
+}
+
+/// Returns the files and folders that begin with `current`, and the hosts that ssh knows with the colon behind them.
+fn files_and_hosts(current: &OsStr) -> Vec<CompletionCandidate> {
+    let begun = current.to_string_lossy();
+    let hosts = known_hosts().into_iter().map(|host| host.get_value().to_string_lossy().into_owned() + ":");
+    let hosts = hosts.filter(|host| host.starts_with(&*begun)).map(CompletionCandidate::new);
+    PathCompleter::any().complete(current).into_iter().chain(hosts).collect()
 }
 
 /// Returns the hosts that ssh has met and those of its configuration.

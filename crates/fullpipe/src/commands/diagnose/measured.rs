@@ -7,8 +7,8 @@ use fullpipe_experiment::{OwnPart, advice};
 use fullpipe_host::defects_behind;
 use fullpipe_probe::{Destination, measure, measure_iperf2};
 use fullpipe_record::{
-    At, Content, Diagnosis, DiagnosisReport, Direction, Document, ErrorReport, Event, Evidence, Framing, KernelVersion,
-    Measurement, Remedy, Request, Transport, Trial,
+    At, Content, Diagnosis, DiagnosisReport, Direction, ErrorReport, Event, Evidence, Framing, KernelVersion, Measurement,
+    Remedy, Request, Transport, Trial,
 };
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
@@ -105,8 +105,7 @@ impl Bench<'_> {
             return Err(for_other_end(remedy, here, &self.destination.host, &others));
         }
         if !part.does_something {
-            let message = format!("{} cannot be carried out here: it is for a person to do", remedy.id);
-            return Err(Failure::new(FAILED, message));
+            return Err(Failure::new(FAILED, nothing_to_apply(remedy)));
         }
         self.terminal.progress("\n");
         let (measurement, not_undone) =
@@ -125,6 +124,15 @@ impl Bench<'_> {
         };
         self.terminal.result(&report::trial(&trial, style));
         Ok(trial)
+    }
+}
+
+/// Returns why a remedy that changes nothing at this end cannot be tried.
+fn nothing_to_apply(remedy: &Remedy) -> String {
+    let why = remedy.why.trim_end_matches('.');
+    match remedy.id.as_str() {
+        "none" => format!("there is nothing to apply: {why}"),
+        id => format!("{id} cannot be carried out here, because it is for a person to do: {why}"),
     }
 }
 
@@ -199,23 +207,14 @@ fn finish(measurement: Measurement, diagnosis: Diagnosis, trial: Option<Trial>, 
     let message = last.broken_off.clone().or(not_undone);
     let (interrupted, is_valid) = (last.interrupted, last.validity.is_valid() && measurement.validity.is_valid());
     let error = message.map(|message| ErrorReport { message, exit_code });
-    if let Some(error) = &error {
-        Terminal::print_error(&error.message);
-    }
-    print(measurement, diagnosis, trial, error.clone(), out);
-    match (error, interrupted) {
-        (Some(error), _) => Err(Failure::already_printed(error.exit_code)),
-        (None, true) => Err(Failure::already_printed(INTERRUPTED)),
-        (None, false) if !is_valid => Err(Failure::already_printed(FAILED)),
-        (None, false) => Ok(()),
-    }
+    print(measurement, diagnosis, trial, error.as_ref(), out);
+    Failure::after_report(error.as_ref(), interrupted, is_valid)
 }
 
 /// Prints the diagnosis, which is valid although the remedy could not be tried.
 fn with_what_there_is(measurement: Measurement, diagnosis: Diagnosis, failure: Failure, out: Out<'_>) -> Failure {
-    Terminal::print_error(&failure.message);
     let error = ErrorReport { message: failure.message, exit_code: failure.code };
-    print(measurement, diagnosis, None, Some(error), out);
+    print(measurement, diagnosis, None, Some(&error), out);
     Failure::already_printed(failure.code)
 }
 
@@ -223,17 +222,13 @@ fn print(
     measurement: Measurement,
     diagnosis: Diagnosis,
     trial: Option<Trial>,
-    error: Option<ErrorReport>,
+    error: Option<&ErrorReport>,
     (keep, terminal): Out<'_>,
 ) {
     let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], trial, ..DiagnosisReport::default() });
     terminal.event(&Event::Diagnosis(diagnosis.clone()));
     let content = Content::Diagnosis { measurement: Some(Box::new(measurement)), diagnosis };
-    if let Some(error) = &error {
-        terminal.event(&Event::Error(error.clone()));
-    }
-    let document = Document::new(content).with_error(error);
-    terminal.document(&document);
+    let document = terminal.print_report(content, error);
     keep.keep(&document, terminal);
 }
 
@@ -242,9 +237,8 @@ mod tests {
     use super::*;
     use fullpipe_record::{Commands, Scope};
 
-    #[test]
-    fn a_remedy_is_chosen_by_number_or_name() {
-        let remedy = |id: &str| Remedy {
+    fn remedy(id: &str) -> Remedy {
+        Remedy {
             id: id.to_owned(),
             scope: Scope::Socket,
             at: At::Sender,
@@ -253,8 +247,19 @@ mod tests {
             predicted: None,
             rtt: None,
             command_time: None,
-            why: String::new(),
-        };
+            why: "The pipe is full.".to_owned(),
+        }
+    }
+
+    /// The message was "none cannot be carried out here: it is for a person to do".
+    #[test]
+    fn a_full_link_has_nothing_to_apply() {
+        assert_eq!(nothing_to_apply(&remedy("none")), "there is nothing to apply: The pipe is full");
+        assert!(nothing_to_apply(&remedy("share")).starts_with("share cannot be carried out here"));
+    }
+
+    #[test]
+    fn a_remedy_is_chosen_by_number_or_name() {
         let remedies = [remedy("raise-tcp-wmem"), remedy("parallel-streams")];
         for (wanted, id) in
             [("1", "raise-tcp-wmem"), ("2", "parallel-streams"), ("parallel-streams", "parallel-streams")]

@@ -7,7 +7,6 @@ mod seen;
 mod watched;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::str::FromStr;
 
 use fullpipe_observe::Subject;
@@ -19,9 +18,9 @@ use crate::commands::host::JournalFolder;
 use crate::commands::keep::KeepArguments;
 use crate::commands::live::LiveArgument;
 use crate::commands::load::{Load, Server, Way};
-use crate::commands::output::OutputArguments;
+use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{Failure, USAGE};
-use crate::terminal::{Format, Terminal};
+use crate::terminal::Terminal;
 use crate::values::{capacity, whole};
 
 use own_flags::OwnFlags;
@@ -94,41 +93,34 @@ pub(crate) struct Arguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        self.output.format()
-    }
-
-    fn page(&self) -> Option<&Path> {
-        self.output.page()
+    fn output(&self) -> OutputChoice<'_> {
+        self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        run(self, terminal)
-    }
-}
-
-fn run(arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
-    arguments.own_flags.check(arguments.target.as_ref())?;
-    match (&arguments.target, arguments.pid, arguments.connection.as_deref(), arguments.command.as_deref()) {
-        (Some(Target::Host(_)), ..) if arguments.live.is_wanted() => {
-            let message =
-                "--live draws what other programs do here; for a test of its own, use `fullpipe measure --live`";
-            Err(Failure::new(USAGE, message))
+        self.own_flags.check(self.target.as_ref())?;
+        match (&self.target, self.pid, self.connection.as_deref(), self.command.as_deref()) {
+            (Some(Target::Host(_)), ..) if self.live.is_wanted() => {
+                let message =
+                    "--live draws what other programs do here; for a test of its own, use `fullpipe measure --live`";
+                Err(Failure::new(USAGE, message))
+            }
+            (Some(Target::Host(host)), ..) => measured::run(self, host, terminal),
+            _ if self.apply.is_some() => {
+                let message = "--apply measures again, which takes a server at the far end: name its host";
+                Err(Failure::new(USAGE, message))
+            }
+            (Some(Target::Url(_)), ..) | (_, _, _, Some(_)) if self.capture.is_set() => {
+                let message =
+                    "--capture needs to know the connections before: name a server, or use --pid or --connection";
+                Err(Failure::new(USAGE, message))
+            }
+            (Some(Target::Url(url)), ..) => watched::run_download(self, url, terminal),
+            (_, Some(pid), ..) => watched::run(self, Subject::Process(pid), terminal),
+            (_, _, Some(&[local, remote]), _) => watched::run(self, Subject::Connection(local, remote), terminal),
+            (_, _, _, Some(words)) => watched::run_command(self, words, terminal),
+            _ => Err(Failure::new(USAGE, "nothing to diagnose is named")),
         }
-        (Some(Target::Host(host)), ..) => measured::run(arguments, host, terminal),
-        _ if arguments.apply.is_some() => {
-            let message = "--apply measures again, which takes a server at the far end: name its host";
-            Err(Failure::new(USAGE, message))
-        }
-        (Some(Target::Url(_)), ..) | (_, _, _, Some(_)) if arguments.capture.is_set() => {
-            let message = "--capture needs to know the connections before: name a server, or use --pid or --connection";
-            Err(Failure::new(USAGE, message))
-        }
-        (Some(Target::Url(url)), ..) => watched::run_download(arguments, url, terminal),
-        (_, Some(pid), ..) => watched::run(arguments, Subject::Process(pid), terminal),
-        (_, _, Some(&[local, remote]), _) => watched::run(arguments, Subject::Connection(local, remote), terminal),
-        (_, _, _, Some(words)) => watched::run_command(arguments, words, terminal),
-        _ => Err(Failure::new(USAGE, "nothing to diagnose is named")),
     }
 }
 

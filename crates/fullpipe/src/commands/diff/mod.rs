@@ -3,20 +3,18 @@
 mod documents;
 mod pairs;
 
-use std::path::Path;
-
 use clap::Arg;
 use fullpipe_experiment::{compare_samples, incomparable};
-use fullpipe_record::{Content, DifferenceReport, Document, ErrorReport, Event};
+use fullpipe_record::{Content, DifferenceReport, ErrorReport, Event};
 use fullpipe_report as report;
 use fullpipe_units::Span;
 
 use crate::commands::Run;
 use crate::commands::keep::PlaceArgument;
 use crate::commands::load::Access;
-use crate::commands::output::OutputArguments;
+use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{Failure, USAGE};
-use crate::terminal::{Format, Terminal};
+use crate::terminal::Terminal;
 use crate::values::{some_test_time, whole};
 
 /// The difference between two results or settings, with its interval.
@@ -66,12 +64,8 @@ pub(crate) struct Arguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        self.output.format()
-    }
-
-    fn page(&self) -> Option<&Path> {
-        self.output.page()
+    fn output(&self) -> OutputChoice<'_> {
+        self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
@@ -115,13 +109,8 @@ fn of_pairs(flag: Arg) -> Arg {
 }
 
 /// Prints the report.
-fn finish(compared: DifferenceReport, error: Option<ErrorReport>, terminal: &Terminal) {
+fn finish(compared: DifferenceReport, error: Option<&ErrorReport>, terminal: &Terminal) {
     terminal.result(&report::difference(&compared, terminal.style()));
     terminal.event(&Event::Difference(Box::new(compared.clone())));
-    if let Some(error) = &error {
-        Terminal::print_error(&error.message);
-        terminal.event(&Event::Error(error.clone()));
-    }
-    let content = Content::Difference { difference: Box::new(compared) };
-    terminal.document(&Document::new(content).with_error(error));
+    terminal.print_report(Content::Difference { difference: Box::new(compared) }, error);
 }

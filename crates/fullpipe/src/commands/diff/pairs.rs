@@ -66,14 +66,9 @@ fn nothing_complete(interrupted: bool) -> Failure {
 
 fn end(compared: DifferenceReport, error: Option<Failure>, terminal: &Terminal) -> Result<(), Failure> {
     let interrupted = compared.interrupted;
-    let code = error.as_ref().map(|failure| failure.code);
     let error = error.map(|Failure { code, message }| ErrorReport { message, exit_code: code });
-    super::finish(compared, error, terminal);
-    match (code, interrupted) {
-        (Some(code), _) => Err(Failure::already_printed(code)),
-        (None, true) => Err(Failure::already_printed(INTERRUPTED)),
-        (None, false) => Ok(()),
-    }
+    super::finish(compared, error.as_ref(), terminal);
+    Failure::after_report(error.as_ref(), interrupted, true)
 }
 
 /// Reads the flags of A and of B, with `--` between them.
@@ -127,7 +122,7 @@ fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result<(), 
         return Ok(());
     }
     let warning = format!("{} pairs send about {}", forecast.pairs, forecast.bytes);
-    ask(&format!("{warning}. Go on? [y/N] "), &warning)
+    ask(&format!("{warning}. Go on? [y/N] "), &format!("{warning}; add --yes if you mean it"))
 }
 
 /// Returns a random seed for the order of the pairs.

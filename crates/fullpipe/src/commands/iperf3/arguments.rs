@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use fullpipe_control::{Authenticator, Login, RsaPrivateKey};
+use fullpipe_control::{Authenticator, Login, Padding, RsaPrivateKey};
 use fullpipe_iperf::{DEFAULT_PORT, Users};
 use fullpipe_probe::{Destination, Limits, Local, Quota, ServeOptions};
-use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport};
+use fullpipe_record::{Buffer, Request, Transport};
 use fullpipe_report::iperf3::Unit;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::number;
-use crate::commands::load::padding;
+use crate::commands::load::{data_direction, family, padding};
 use crate::commands::login::login;
 use crate::values::{read, rsa_public_key};
 
@@ -121,26 +121,52 @@ pub(super) struct Arguments {
     #[arg(long, short)]
     version: bool,
 
+    /// IPv4 only
+    #[arg(long, short = '4')]
+    version4: bool,
+    /// IPv6 only
+    #[arg(long, short = '6')]
+    version6: bool,
+
     /// Be the server
     #[arg(long, short, help_heading = "Server")]
     server: bool,
+    #[command(flatten)]
+    server_flags: ServerFlags,
+    /// Be the client, of this server
+    #[arg(long, short, value_name = "HOST[%DEV]", help_heading = "Client")]
+    client: Option<String>,
+    #[command(flatten)]
+    client_flags: ClientFlags,
+    /// Either: PKCS#1 padding, as iperf3 before 3.17, not OAEP
+    #[arg(long, help_heading = "Users")]
+    use_pkcs1_padding: bool,
+
+    #[command(flatten)]
+    refused: Refused,
+    #[command(flatten)]
+    ignored: Ignored,
+}
+
+/// Flags that only a server has.
+#[derive(Debug, Default, PartialEq, clap::Args)]
+#[command(next_help_heading = "Server")]
+struct ServerFlags {
     /// Go on in the background
-    #[arg(long, short = 'D', help_heading = "Server")]
+    #[arg(long, short = 'D')]
     daemon: bool,
     /// End after one test
-    #[arg(long, short = '1', help_heading = "Server")]
+    #[arg(long, short = '1')]
     one_off: bool,
-
     /// Rate of all tests together
-    #[arg(long, value_name = "N[KMG]", value_parser = number::limit, help_heading = "Server")]
+    #[arg(long, value_name = "N[KMG]", value_parser = number::limit)]
     server_bitrate_limit: Option<BitRate>,
     /// Longest test, in seconds
-    #[arg(long, value_name = "N", value_parser = number::whole_seconds, help_heading = "Server")]
+    #[arg(long, value_name = "N", value_parser = number::whole_seconds)]
     server_max_duration: Option<Span>,
     /// With -1, end after so many seconds without a test
-    #[arg(long, value_name = "N", value_parser = number::whole_seconds, help_heading = "Server")]
+    #[arg(long, value_name = "N", value_parser = number::whole_seconds)]
     idle_timeout: Option<Span>,
-
     /// Server: RSA key that decrypts what users send, in PEM
     #[arg(long, value_name = "FILE", help_heading = "Users")]
     rsa_private_key_path: Option<String>,
@@ -150,18 +176,21 @@ pub(super) struct Arguments {
     /// Server: by how many seconds clocks may differ [default: 10]
     #[arg(long, value_name = "N", value_parser = number::whole, allow_hyphen_values = true, help_heading = "Users")]
     time_skew_threshold: Option<i64>,
+}
 
-    /// Be the client, of this server
-    #[arg(long, short, value_name = "HOST[%DEV]", help_heading = "Client")]
-    client: Option<String>,
+/// Flags that only a client has.
+#[derive(Debug, Default, PartialEq, clap::Args)]
+#[command(next_help_heading = "Client")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+struct ClientFlags {
     /// UDP rather than TCP
-    #[arg(long, short, help_heading = "Client")]
+    #[arg(long, short)]
     udp: bool,
     /// Multipath TCP rather than TCP
-    #[arg(long, short = 'm', help_heading = "Client")]
+    #[arg(long, short = 'm')]
     mptcp: bool,
     /// Longest time to connect, in milliseconds
-    #[arg(long, value_name = "N", value_parser = number::milliseconds, help_heading = "Client")]
+    #[arg(long, value_name = "N", value_parser = number::milliseconds)]
     connect_timeout: Option<Span>,
     /// Rate of each stream, 0 for as fast as it goes; blocks in a row [default: 1M with UDP, else 0]
     #[arg(
@@ -169,15 +198,14 @@ pub(super) struct Arguments {
         short,
         alias = "bandwidth",
         value_name = "N[KMG][/N]",
-        value_parser = number::offer,
-        help_heading = "Client"
+        value_parser = number::offer
     )]
     bitrate: Option<(BitRate, Option<u16>)>,
     /// Not needed: no timer is used for pacing
-    #[arg(long, value_name = "N[KMG]", value_parser = number::count, help_heading = "Client")]
+    #[arg(long, value_name = "N[KMG]", value_parser = number::count)]
     pacing_timer: Option<u64>,
     /// Rate at which the kernel paces each stream
-    #[arg(long, value_name = "N[KMG]", value_parser = number::rate, help_heading = "Client")]
+    #[arg(long, value_name = "N[KMG]", value_parser = number::rate)]
     fq_rate: Option<BitRate>,
     /// The same as --fq-rate=0
     #[arg(long, hide = true)]
@@ -188,107 +216,95 @@ pub(super) struct Arguments {
         short,
         value_name = "N",
         value_parser = number::whole,
-        allow_hyphen_values = true,
-        help_heading = "Client"
+        allow_hyphen_values = true
     )]
     time: Option<i64>,
     /// Send so many bytes instead
-    #[arg(long, short = 'n', value_name = "N[KMG]", value_parser = number::bytes, help_heading = "Client")]
+    #[arg(long, short = 'n', value_name = "N[KMG]", value_parser = number::bytes)]
     bytes: Option<ByteCount>,
     /// Send so many blocks instead
-    #[arg(long, short = 'k', value_name = "N[KMG]", value_parser = number::count, help_heading = "Client")]
+    #[arg(long, short = 'k', value_name = "N[KMG]", value_parser = number::count)]
     blockcount: Option<u64>,
     /// Bytes of a block or a datagram [default: 128K with TCP, what a packet holds with UDP]
-    #[arg(long, short, value_name = "N[KMG]", value_parser = number::bytes, help_heading = "Client")]
+    #[arg(long, short, value_name = "N[KMG]", value_parser = number::bytes)]
     length: Option<ByteCount>,
     /// Port of this end's data connections
-    #[arg(long, value_name = "N", value_parser = number::whole, help_heading = "Client")]
+    #[arg(long, value_name = "N", value_parser = number::whole)]
     cport: Option<i64>,
-    /// Parallel streams
+    /// Parallel streams [default: 1]
     #[arg(
         long,
         short = 'P',
         value_name = "N",
-        default_value_t = 1,
         value_parser = number::whole,
-        allow_hyphen_values = true,
-        help_heading = "Client"
+        allow_hyphen_values = true
     )]
-    parallel: i64,
+    parallel: Option<i64>,
     /// The server sends
-    #[arg(long, short = 'R', help_heading = "Client")]
+    #[arg(long, short = 'R')]
     reverse: bool,
     /// Both ends send
-    #[arg(long, help_heading = "Client")]
+    #[arg(long)]
     bidir: bool,
     /// Socket buffers at both ends
-    #[arg(long, short, value_name = "N[KMG]", value_parser = number::bytes, help_heading = "Client")]
+    #[arg(long, short, value_name = "N[KMG]", value_parser = number::bytes)]
     window: Option<ByteCount>,
     /// Congestion control
-    #[arg(long, short = 'C', alias = "linux-congestion", value_name = "NAME", help_heading = "Client")]
+    #[arg(long, short = 'C', alias = "linux-congestion", value_name = "NAME")]
     congestion: Option<String>,
     /// Largest segment
-    #[arg(long, short = 'M', value_name = "N", value_parser = number::whole, help_heading = "Client")]
+    #[arg(long, short = 'M', value_name = "N", value_parser = number::whole)]
     set_mss: Option<i64>,
     /// Send small writes at once
-    #[arg(long, short = 'N', help_heading = "Client")]
+    #[arg(long, short = 'N')]
     no_delay: bool,
-    /// IPv4 only
-    #[arg(long, short = '4')]
-    version4: bool,
-    /// IPv6 only
-    #[arg(long, short = '6')]
-    version6: bool,
     /// Type of service: 52, 064 and 0x34 are the same
     #[arg(
         long,
         short = 'S',
         value_name = "N",
         value_parser = number::type_of_service,
-        allow_hyphen_values = true,
-        help_heading = "Client"
+        allow_hyphen_values = true
     )]
     tos: Option<u8>,
     /// The same by its DSCP, a number or a name
-    #[arg(long, value_name = "N", value_parser = number::dscp, help_heading = "Client")]
+    #[arg(long, value_name = "N", value_parser = number::dscp)]
     dscp: Option<u8>,
     /// Send without copying
-    #[arg(long, short = 'Z', help_heading = "Client")]
+    #[arg(long, short = 'Z')]
     zerocopy: bool,
     /// Receive without copying
-    #[arg(long, help_heading = "Client")]
+    #[arg(long)]
     skip_rx_copy: bool,
     /// Hand the kernel many datagrams at once
-    #[arg(long, help_heading = "Client")]
+    #[arg(long)]
     gsro: bool,
-    /// Leave out so many seconds at the beginning
+    /// Leave out so many seconds at the beginning [default: 0]
     #[arg(
         long,
         short = 'O',
         value_name = "N",
-        default_value_t = 0,
         value_parser = number::whole,
-        allow_hyphen_values = true,
-        help_heading = "Client"
+        allow_hyphen_values = true
     )]
-    omit: i64,
+    omit: Option<i64>,
     /// Put this before each line
-    #[arg(long, short = 'T', value_name = "TEXT", help_heading = "Client")]
+    #[arg(long, short = 'T', value_name = "TEXT")]
     title: Option<String>,
     /// Put this into the JSON
-    #[arg(long, value_name = "TEXT", help_heading = "Client")]
+    #[arg(long, value_name = "TEXT")]
     extra_data: Option<String>,
     /// Print what the server printed
-    #[arg(long, help_heading = "Client")]
+    #[arg(long)]
     get_server_output: bool,
     /// Number datagrams in 64 bits
-    #[arg(long, help_heading = "Client")]
+    #[arg(long)]
     udp_counters_64bit: bool,
     /// Forbid routers to fragment datagrams
-    #[arg(long, help_heading = "Client")]
+    #[arg(long)]
     dont_fragment: bool,
     /// Send this file, or write to it what arrives
-    #[arg(long, short = 'F', value_name = "FILE", help_heading = "Client")]
+    #[arg(long, short = 'F', value_name = "FILE")]
     file: Option<PathBuf>,
     /// Client: the user; the password is in `IPERF3_PASSWORD`, or is asked for
     #[arg(long, value_name = "NAME", help_heading = "Users")]
@@ -296,14 +312,6 @@ pub(super) struct Arguments {
     /// Client: the server's public RSA key, in PEM
     #[arg(long, value_name = "FILE", help_heading = "Users")]
     rsa_public_key_path: Option<String>,
-    /// Either: PKCS#1 padding, as iperf3 before 3.17, not OAEP
-    #[arg(long, help_heading = "Users")]
-    use_pkcs1_padding: bool,
-
-    #[command(flatten)]
-    refused: Refused,
-    #[command(flatten)]
-    ignored: Ignored,
 }
 
 /// Flags of iperf3 that are known and not carried out.
@@ -413,143 +421,120 @@ impl Arguments {
             (Some(_), true) => Err("cannot be both server and client".to_owned()),
             (None, false) => Err("must either be a client (-c) or server (-s)".to_owned()),
             (Some(host), false) => {
-                if self.asks_for_a_server() {
+                if self.server_flags != ServerFlags::default() {
                     return Err("some option you are trying to set is server only".to_owned());
                 }
-                let plan =
-                    ClientPlan { destination: self.destination(host)?, request: self.request()?, shape: self.shape()? };
+                // `-A` pins the whole process, so that its threads need no processor of their own.
+                let request = self.client_flags.request(self.interval()?, self.processors()?.1)?;
+                let plan = ClientPlan { destination: self.destination(host)?, request, shape: self.shape()? };
                 Ok(Task::Client(Box::new(plan)))
             }
             (None, true) => {
-                if self.asks_for_a_test() {
+                if self.client_flags != ClientFlags::default() {
                     return Err("some option you are trying to set is client only".to_owned());
                 }
                 if self.rcv_timeout.is_some() {
                     return Err("--rcv-timeout of a server is not supported by fullpipe: it has its own".to_owned());
                 }
                 let options = self.serve_options()?;
-                Ok(Task::Server(Box::new(ServerPlan { options, daemon: self.daemon, shape: self.shape()? })))
+                Ok(Task::Server(Box::new(ServerPlan {
+                    options,
+                    daemon: self.server_flags.daemon,
+                    shape: self.shape()?,
+                })))
             }
         }
     }
 
     fn serve_options(&self) -> Result<ServeOptions, String> {
         let (bind, device) = self.local()?;
-        let limits = Limits { duration: self.server_max_duration, ..Limits::default() };
+        let flags = &self.server_flags;
+        let limits = Limits { duration: flags.server_max_duration, ..Limits::default() };
         // iperf3 answers a second client that it is busy; its output has no room for two tests at once either.
-        let total = Quota { rate: self.server_bitrate_limit, tests: 1, ..limits.total };
+        let total = Quota { rate: flags.server_bitrate_limit, tests: 1, ..limits.total };
         Ok(ServeOptions {
             bind,
             device,
             port: port(self.port)?,
             // iperf3 serves no others.
             iperf2: false,
-            one_off: self.one_off,
+            one_off: flags.one_off,
             // iperf3 reports each.
             counts_refusals: false,
             // Else iperf3 only starts anew, which leaves everything as it is.
-            idle_timeout: self.idle_timeout.filter(|_| self.one_off),
-            authenticator: self.authenticator()?,
+            idle_timeout: flags.idle_timeout.filter(|_| flags.one_off),
+            authenticator: flags.authenticator(padding(self.use_pkcs1_padding))?,
             limits: Limits { total, ..limits },
             interval: self.interval()?,
             ..ServeOptions::default()
         })
     }
 
-    /// Returns true if a flag is given that only a server has.
-    fn asks_for_a_server(&self) -> bool {
-        let values = [
-            self.server_bitrate_limit.is_some(),
-            self.server_max_duration.is_some(),
-            self.idle_timeout.is_some(),
-            self.rsa_private_key_path.is_some(),
-            self.authorized_users_path.is_some(),
-            self.time_skew_threshold.is_some(),
-        ];
-        self.daemon || self.one_off || values.contains(&true)
-    }
-
-    /// Returns true if a flag is given that only a client has.
-    fn asks_for_a_test(&self) -> bool {
-        let flags = [
-            self.udp,
-            self.mptcp,
-            self.reverse,
-            self.bidir,
-            self.no_delay,
-            self.zerocopy,
-            self.skip_rx_copy,
-            self.gsro,
-            self.get_server_output,
-            self.udp_counters_64bit,
-            self.dont_fragment,
-            self.parallel != 1,
-            self.omit != 0,
-        ];
-        let values = [
-            self.connect_timeout.is_some(),
-            self.bitrate.is_some(),
-            self.fq_rate.is_some(),
-            self.time.is_some(),
-            self.bytes.is_some(),
-            self.blockcount.is_some(),
-            self.length.is_some(),
-            self.cport.is_some(),
-            self.window.is_some(),
-            self.congestion.is_some(),
-            self.set_mss.is_some(),
-            self.tos.is_some(),
-            self.dscp.is_some(),
-            self.title.is_some(),
-            self.extra_data.is_some(),
-            self.username.is_some(),
-            self.rsa_public_key_path.is_some(),
-            self.file.is_some(),
-        ];
-        flags.into_iter().chain(values).any(|given| given)
-    }
-
     fn destination(&self, host: &str) -> Result<Destination, String> {
+        let flags = &self.client_flags;
         let (host, of_host) = split_device(host);
         let (local_address, device) = self.local()?;
         Ok(Destination {
             host: host.to_owned(),
             port: port(self.port)?,
-            family: match (self.version4, self.version6) {
-                (true, _) => Some(IpVersion::V4),
-                (_, true) => Some(IpVersion::V6),
-                _ => None,
-            },
+            family: family(self.version4, self.version6),
             local: Local {
                 address: local_address,
                 device: device.or(of_host.map(str::to_owned)),
-                port: self.cport.map(port).transpose()?,
+                port: flags.cport.map(port).transpose()?,
             },
-            connect_timeout: self.connect_timeout,
+            connect_timeout: flags.connect_timeout,
             receive_timeout: self.rcv_timeout,
-            server_output: self.get_server_output,
+            server_output: flags.get_server_output,
             // iperf3 sends none; where a firewall drops them, each test would begin later.
             without_echoes: true,
-            file: self.file.clone(),
-            key: None,
-            login: self.login()?,
-            tls: None,
+            file: flags.file.clone(),
+            login: flags.login(padding(self.use_pkcs1_padding))?,
+            ..Destination::default()
         })
     }
 
-    fn login(&self) -> Result<Option<Login>, String> {
-        const INCOMPLETE: &str = "you must specify a username, password, and path to a valid RSA public key";
-        let (user, path) = match (&self.username, &self.rsa_public_key_path) {
-            (None, None) => return Ok(None),
-            (Some(user), Some(path)) => (user, path),
-            _ => return Err(INCOMPLETE.to_owned()),
-        };
-        let made = rsa_public_key(path)
-            .and_then(|key| login(user, &key, padding(self.use_pkcs1_padding)).map_err(|failure| failure.message));
-        made.map(Some).map_err(|why| format!("{INCOMPLETE} ({why})"))
+    /// Returns the address and the device of this end. The scope of a link-local address is a device, too: a socket at
+    /// that device can have the address without its scope.
+    fn local(&self) -> Result<(Option<IpAddr>, Option<String>), String> {
+        let split = |text| str::split_once(text, '%').map_or((text, None), |(host, device)| (host, Some(device)));
+        let bound = self.bind.as_deref().map(split);
+        let address = bound.map(|(host, _)| address(host)).transpose()?;
+        let device = self.bind_dev.clone().or(bound.and_then(|(_, device)| device.map(str::to_owned)));
+        Ok((address, device))
     }
 
-    fn authenticator(&self) -> Result<Option<Authenticator>, String> {
+    fn interval(&self) -> Result<Span, String> {
+        let is_possible = self.interval == 0.0 || (0.1..=60.0).contains(&self.interval);
+        let refusal = || "invalid report interval (min = 0.1, max = 60 seconds)".to_owned();
+        is_possible.then(|| Span::from_secs_f64(self.interval)).ok_or_else(refusal)
+    }
+
+    /// Returns the processors of this end and of the server.
+    fn processors(&self) -> Result<(Option<usize>, Option<usize>), String> {
+        let Some(text) = &self.affinity else { return Ok((None, None)) };
+        let (here, there) = text.split_once(',').map_or((text.as_str(), None), |(here, there)| (here, Some(there)));
+        Ok((Some(processor(here)?), there.map(processor).transpose()?))
+    }
+
+    fn shape(&self) -> Result<Shape, String> {
+        let form = match (self.json, self.json_stream, self.json_stream_full_output) {
+            (_, true, true) => Form::JsonStreamAndDocument,
+            (_, true, false) => Form::JsonStream,
+            (true, ..) => Form::Json,
+            _ => Form::Text,
+        };
+        let unit = self.format.as_deref().map(str::parse::<Unit>).transpose()?.unwrap_or_default();
+        let (processor, of_server) = self.processors()?;
+        if self.server && of_server.is_some() {
+            return Err("some option you are trying to set is client only".to_owned());
+        }
+        Ok(Shape { form, unit, verbose: self.verbose, pidfile: self.pidfile.clone(), processor })
+    }
+}
+
+impl ServerFlags {
+    fn authenticator(&self, padding: Padding) -> Result<Option<Authenticator>, String> {
         const INCOMPLETE: &str = "you must specify a path to a valid RSA private key and a user credential file";
         let skew = match self.time_skew_threshold.map(u64::try_from) {
             None => USUAL_SKEW,
@@ -564,27 +549,27 @@ impl Arguments {
         // iperf3 does not ask who else may read them.
         let read = read(key, RsaPrivateKey::from_pem).and_then(|key| Ok((key, read(file, Users::from_file_content)?)));
         let (key, users) = read.map_err(|why| format!("{INCOMPLETE} ({why})"))?;
-        Ok(Some(Authenticator::new(users, key, padding(self.use_pkcs1_padding), skew)))
+        Ok(Some(Authenticator::new(users, key, padding, skew)))
     }
+}
 
-    /// Returns the address and the device of this end. The scope of a link-local address is a device, too: a socket at
-    /// that device can have the address without its scope.
-    fn local(&self) -> Result<(Option<IpAddr>, Option<String>), String> {
-        let split = |text| str::split_once(text, '%').map_or((text, None), |(host, device)| (host, Some(device)));
-        let bound = self.bind.as_deref().map(split);
-        let address = bound.map(|(host, _)| address(host)).transpose()?;
-        let device = self.bind_dev.clone().or(bound.and_then(|(_, device)| device.map(str::to_owned)));
-        Ok((address, device))
-    }
-
-    fn request(&self) -> Result<Request, String> {
-        let transport = if self.udp { Transport::Udp } else { Transport::Tcp };
-        let direction = match (self.reverse, self.bidir) {
-            (true, true) => return Err("cannot be both reverse and bidirectional".to_owned()),
-            (_, true) => Direction::Both,
-            (true, _) => Direction::Download,
-            _ => Direction::Upload,
+impl ClientFlags {
+    fn login(&self, padding: Padding) -> Result<Option<Login>, String> {
+        const INCOMPLETE: &str = "you must specify a username, password, and path to a valid RSA public key";
+        let (user, path) = match (&self.username, &self.rsa_public_key_path) {
+            (None, None) => return Ok(None),
+            (Some(user), Some(path)) => (user, path),
+            _ => return Err(INCOMPLETE.to_owned()),
         };
+        let made = rsa_public_key(path).and_then(|key| login(user, &key, padding).map_err(|failure| failure.message));
+        made.map(Some).map_err(|why| format!("{INCOMPLETE} ({why})"))
+    }
+
+    fn request(&self, interval: Span, far_processor: Option<usize>) -> Result<Request, String> {
+        let transport = if self.udp { Transport::Udp } else { Transport::Tcp };
+        if self.reverse && self.bidir {
+            return Err("cannot be both reverse and bidirectional".to_owned());
+        }
         if [self.time.is_some(), self.bytes.is_some(), self.blockcount.is_some()].iter().filter(|&&given| given).count()
             > 1
         {
@@ -595,7 +580,7 @@ impl Arguments {
         let above_zero = |rate: &BitRate| *rate > BitRate::ZERO;
         Ok(Request {
             transport,
-            direction,
+            direction: data_direction(self.reverse, self.bidir),
             streams: self.streams()?,
             duration: Span::from_secs(self.duration()?),
             omit: Span::from_secs(self.omitted()?),
@@ -612,16 +597,12 @@ impl Arguments {
             tos: self.tos.or(self.dscp).unwrap_or(0),
             multipath: self.mptcp,
             sendfile: self.zerocopy,
-            zero_copy: false,
-            // The whole process runs where it is renderer.
-            processor: None,
-            far_processor: self.processors()?.1.and_then(|number| u16::try_from(number).ok()),
-            near_device: false,
+            far_processor: far_processor.and_then(|number| u16::try_from(number).ok()),
             discard: self.skip_rx_copy,
             offload: self.gsro,
             wide_counters: self.udp_counters_64bit,
             dont_fragment: self.dont_fragment,
-            interval: self.interval()?,
+            interval,
             title: self.title.clone(),
             extra_data: self.extra_data.clone(),
             ..Request::default()
@@ -629,8 +610,9 @@ impl Arguments {
     }
 
     fn streams(&self) -> Result<u16, String> {
-        let streams =
-            u16::try_from(self.parallel).ok().filter(|streams| (1..=MAX_STREAMS).contains(&(*streams).into()));
+        let streams = u16::try_from(self.parallel.unwrap_or(1))
+            .ok()
+            .filter(|streams| (1..=MAX_STREAMS).contains(&(*streams).into()));
         streams.ok_or_else(|| format!("number of parallel streams too large (maximum = {MAX_STREAMS})"))
     }
 
@@ -645,14 +627,9 @@ impl Arguments {
     }
 
     fn omitted(&self) -> Result<u64, String> {
-        let is_possible = (0..=MAX_OMIT).contains(&self.omit);
-        if is_possible { Ok(self.omit.unsigned_abs()) } else { Err("bogus value for --omit".to_owned()) }
-    }
-
-    fn interval(&self) -> Result<Span, String> {
-        let is_possible = self.interval == 0.0 || (0.1..=60.0).contains(&self.interval);
-        let refusal = || "invalid report interval (min = 0.1, max = 60 seconds)".to_owned();
-        is_possible.then(|| Span::from_secs_f64(self.interval)).ok_or_else(refusal)
+        let omit = self.omit.unwrap_or(0);
+        let is_possible = (0..=MAX_OMIT).contains(&omit);
+        if is_possible { Ok(omit.unsigned_abs()) } else { Err("bogus value for --omit".to_owned()) }
     }
 
     /// Zero is whatever a packet holds.
@@ -697,28 +674,6 @@ impl Arguments {
             Some(mss) if (1..=MAX_MSS).contains(&mss) => Ok(Some(ByteCount::new(mss.unsigned_abs()))),
             Some(_) => Err(format!("TCP MSS too large (maximum = {MAX_MSS} bytes)")),
         }
-    }
-
-    /// Returns the processors of this end and of the server.
-    fn processors(&self) -> Result<(Option<usize>, Option<usize>), String> {
-        let Some(text) = &self.affinity else { return Ok((None, None)) };
-        let (here, there) = text.split_once(',').map_or((text.as_str(), None), |(here, there)| (here, Some(there)));
-        Ok((Some(processor(here)?), there.map(processor).transpose()?))
-    }
-
-    fn shape(&self) -> Result<Shape, String> {
-        let form = match (self.json, self.json_stream, self.json_stream_full_output) {
-            (_, true, true) => Form::JsonStreamAndDocument,
-            (_, true, false) => Form::JsonStream,
-            (true, ..) => Form::Json,
-            _ => Form::Text,
-        };
-        let unit = self.format.as_deref().map(str::parse::<Unit>).transpose()?.unwrap_or_default();
-        let (processor, of_server) = self.processors()?;
-        if self.server && of_server.is_some() {
-            return Err("some option you are trying to set is client only".to_owned());
-        }
-        Ok(Shape { form, unit, verbose: self.verbose, pidfile: self.pidfile.clone(), processor })
     }
 }
 
@@ -776,6 +731,7 @@ fn address(host: &str) -> Result<IpAddr, String> {
 mod tests {
     use super::*;
     use clap::{CommandFactory, Parser};
+    use fullpipe_record::{Direction, IpVersion};
 
     fn task(line: &str) -> Result<Task, String> {
         let words = std::iter::once("iperf3").chain(line.split_whitespace());
@@ -835,6 +791,8 @@ mod tests {
             ("", "must either be a client (-c) or server (-s)"),
             ("-s -c host", "cannot be both server and client"),
             ("-s -t 5", "some option you are trying to set is client only"),
+            ("-s -P 1", "some option you are trying to set is client only"),
+            ("-s --pacing-timer 1", "some option you are trying to set is client only"),
             ("-c host -1", "some option you are trying to set is server only"),
             ("-c host -t 5 -n 1M", "only one test end condition (-t, -n, -k) may be specified"),
             ("-c host -R --bidir", "cannot be both reverse and bidirectional"),

@@ -3,7 +3,6 @@ mod past;
 mod trace;
 
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::thread;
 
 use fullpipe_experiment::{
@@ -12,8 +11,7 @@ use fullpipe_experiment::{
 };
 use fullpipe_model::{kernel, predict};
 use fullpipe_record::{
-    Content, Direction, Document, Event, KernelVersion, Limit, Measurement, Quantity, Request, SimulatedTransfer,
-    Writer,
+    Content, Direction, Event, KernelVersion, Limit, Measurement, Quantity, Request, SimulatedTransfer, Writer,
 };
 use fullpipe_report as report;
 use fullpipe_scenario::{Scenario, Step};
@@ -26,7 +24,7 @@ use self::trace::TraceArguments;
 use super::load::Offer;
 use crate::commands::Run;
 use crate::commands::emulated::EmulatedArguments;
-use crate::commands::output::OutputArguments;
+use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::{Format, Terminal};
 use crate::values::{Values, duration, some_bytes, some_test_time, values, whole};
@@ -172,12 +170,8 @@ struct LoadArguments {
 }
 
 impl Run for Arguments {
-    fn format(&self) -> Format {
-        self.output.format()
-    }
-
-    fn page(&self) -> Option<&Path> {
-        self.output.page()
+    fn output(&self) -> OutputChoice<'_> {
+        self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
@@ -195,7 +189,7 @@ impl Run for Arguments {
             return print_measurement(measurement, &plan, terminal);
         }
         let work = Work { plans: &plans, seeds: self.seeds, jobs: self.jobs(), interrupt: Interrupt(&flag) };
-        let (is_one, format) = (plans.len() == 1 && self.seeds == 1, self.format());
+        let (is_one, (format, page)) = (plans.len() == 1 && self.seeds == 1, self.output());
         if self.csv {
             return work.print_csv();
         }
@@ -203,7 +197,7 @@ impl Run for Arguments {
             Format::JsonLines if !is_table => work.print_measurements(terminal),
             Format::JsonLines => work.each(&mut |done| terminal.event(&Event::Simulated(Box::new(done)))),
             // A page is of one document.
-            Format::Text if !is_table && self.seeds == 1 && self.page().is_none() => work.print_measurements(terminal),
+            Format::Text if !is_table && self.seeds == 1 && page.is_none() => work.print_measurements(terminal),
             Format::Text | Format::Json if is_one => work.print_measurements(terminal),
             Format::Text | Format::Json => work.print_summaries(is_table, terminal),
         }
@@ -216,7 +210,7 @@ fn print_measurement(measurement: Measurement, plan: &Plan, terminal: &Terminal)
     terminal.result(&report::measurement(&measurement, terminal.style()));
     terminal.event(&Event::Measurement(Box::new(measurement.clone())));
     let path = Some(Box::new(plan.path.clone()));
-    terminal.document(&Document::new(Content::Measurement { measurement: Box::new(measurement), path }));
+    terminal.print_content(Content::Measurement { measurement: Box::new(measurement), path });
     if is_valid { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 
@@ -255,7 +249,7 @@ impl Work<'_> {
         if !simulations.is_empty() {
             let text = if is_table { report::simulations } else { report::seeds };
             terminal.result(&text(&simulations, terminal.style()));
-            terminal.document(&Document::new(Content::Simulations { simulations }));
+            terminal.print_content(Content::Simulations { simulations });
         }
         ended
     }

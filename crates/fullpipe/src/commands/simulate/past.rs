@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fullpipe_experiment::{ExperimentError, Interrupt, PastChange, PastOptions, PastTransfer};
-use fullpipe_record::{Content, Document, Event};
+use fullpipe_record::{Content, Event};
 use fullpipe_report as report;
 
 use crate::commands::document;
@@ -71,7 +71,7 @@ impl PastArguments {
             terminal.event(&Event::WhatIf(Box::new(report.clone())));
             reports.push(report);
         }
-        terminal.document(&Document::new(Content::WhatIf { what_if: reports }));
+        terminal.print_content(Content::WhatIf { what_if: reports });
         if interrupted { Err(Failure::already_printed(INTERRUPTED)) } else { Ok(()) }
     }
 }
