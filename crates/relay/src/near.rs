@@ -57,8 +57,6 @@ pub(crate) struct Pool {
     coming: Cell<usize>,
     /// Calls at once.
     calls: Semaphore,
-    /// Those of them that may be for clients that have sent nothing, of which there may be thousands.
-    calls_of_silent: Semaphore,
     /// The time of the last call that was answered.
     answered: Cell<Option<Instant>>,
     /// Reasons for which the far relay cannot be used, since it could.
@@ -94,7 +92,6 @@ impl Pool {
             is_growing: Cell::default(),
             coming: Cell::default(),
             calls: Semaphore::new(CALLS),
-            calls_of_silent: Semaphore::new(CALLS / 8),
             answered: Cell::default(),
             reported: RefCell::default(),
         })
@@ -227,18 +224,11 @@ impl Pool {
         Ok(Ready { peer, compress, window: None })
     }
 
-    /// Returns true if a call would have to wait for others.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.calls.available_permits() == 0 || self.calls_of_silent.available_permits() == 0
-    }
-
-    /// Returns a connection to the far relay that has been asked for `target`: one that waited, or a new one. Who has
-    /// sent nothing (`is_silent`) gives way to others.
+    /// Returns a connection to the far relay that has been asked for `target`: one that waited, or a new one.
     ///
     /// # Errors
     /// Fails if the far relay cannot be reached, or does not have the key.
-    pub(crate) async fn ask(self: &Rc<Self>, target: &Target, is_silent: bool) -> io::Result<Ready> {
-        let _turn = if is_silent { self.calls_of_silent.acquire().await.ok() } else { None };
+    pub(crate) async fn ask(self: &Rc<Self>, target: &Target) -> io::Result<Ready> {
         let waited = self.take();
         self.fill();
         let Ready { mut peer, compress, window } = match waited {
@@ -315,7 +305,7 @@ mod tests {
             let (events, _) = tokio::sync::mpsc::unbounded_channel();
             let pool = Pool::new(via, key.clone(), None, compress, 0, events);
             let target = "host:22".parse().unwrap();
-            let (ready, requests) = tokio::join!(pool.ask(&target, false), far(&listener, &key, abilities));
+            let (ready, requests) = tokio::join!(pool.ask(&target), far(&listener, &key, abilities));
             let text = requests.last().cloned().unwrap_or_default();
             Ok((String::from_utf8(text).unwrap(), ready?.compress))
         })
@@ -414,7 +404,7 @@ mod tests {
                     yield_now().await;
                 }
                 assert_eq!((pool.idle.borrow().len(), pool.coming.get()), (1, 0));
-                pool.ask(&"host:22".parse().unwrap(), true).await.unwrap();
+                pool.ask(&"host:22".parse().unwrap()).await.unwrap();
                 assert_eq!(requests.await.unwrap(), expected);
             });
         }

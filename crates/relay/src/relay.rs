@@ -39,10 +39,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Time between two reports that no connection can be accepted.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Time for the first byte of a client while calls of the far relay wait for each other: who sends something at once
-/// has its turn before those that do not.
-const FIRST_BYTE: Duration = Duration::from_millis(20);
-
 /// Callers of one address that wait for room, at most.
 const MAX_WAITING_OF_ONE: usize = 256;
 
@@ -296,10 +292,7 @@ impl Relay {
                 if self.inboxes.iter().filter(|inbox| inbox.take_unanswered()).count() > 0 {
                     pool.drop_idle();
                 }
-                let asked = async {
-                    let is_silent = pool.is_busy() && timeout(FIRST_BYTE, stream.readable()).await.is_err();
-                    pool.ask(to, is_silent).await.map_err(unusable)
-                };
+                let asked = async { pool.ask(to).await.map_err(unusable) };
                 let Ready { peer, compress, .. } = unless_reset(&stream, asked).await?;
                 let (far, tls) = peer.control.into_records()?;
                 let target = Leg::new(far.into_std()?, tls);

@@ -127,10 +127,10 @@ mod tests_alone {
             serve_each(target, echo);
             let relays = Relays::start(kind, port);
             let usual = longest_of(5, relays.port);
-            let ports = relays.processes.iter().map(|relay| listening_port(relay.pid()));
-            let silent: Vec<_> =
-                ports.flat_map(|port| silent_connections(SocketAddr::from((HONEST, port)), 32, 128)).collect();
-            assert_eq!(silent.len(), relays.processes.len() * 32 * 128);
+            // The relay alone, or the far one of a pair. A near one makes a handshake with the far one for each client.
+            let port = listening_port(relays.processes[0].pid());
+            let silent = silent_connections(SocketAddr::from((HONEST, port)), 32, 128);
+            assert_eq!(silent.len(), 32 * 128);
             assert_serves_fresh(relays.port, usual);
         }
     }
