@@ -121,6 +121,14 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
+    /// Returns the bytes of a window as it stands in the header. Zero is zero under any scale.
+    fn apply_to(self, window: u16) -> Option<ByteCount> {
+        if window == 0 {
+            return Some(ByteCount::ZERO);
+        }
+        self.shift().map(|shift| ByteCount::new(u64::from(window) << shift))
+    }
+
     fn shift(self) -> Option<u8> {
         match self {
             Self::Agreed(shift) | Self::Inferred(shift) => Some(shift),
@@ -231,10 +239,7 @@ impl Point {
                 bytes_sent: Some(ByteCount::new(sent)),
                 bytes_retrans: Some(ByteCount::new(self.again_bytes)),
                 bytes_acked: two_way(self.acknowledged).map(ByteCount::new),
-                snd_wnd: view
-                    .window
-                    .zip(agreed.scale.shift())
-                    .map(|(window, shift)| ByteCount::new(u64::from(window) << shift)),
+                snd_wnd: view.window.and_then(|window| agreed.scale.apply_to(window)),
                 ..TcpInfo::default()
             },
             memory: None,

@@ -194,6 +194,15 @@ pub struct CaptureEvidence {
     /// Packets with data that the receiver sent.
     #[serde(default)]
     pub answers: u64,
+    /// True if the receiver acknowledged a full segment.
+    #[serde(default)]
+    pub full_segment_acknowledged: bool,
+    /// Packets of the receiver that close its window: zero is zero under any scale.
+    #[serde(default)]
+    pub closed_windows: u64,
+    /// Time after the last data was acknowledged, in which the sender had nothing on the way.
+    #[serde(default)]
+    pub silent_after: Span,
     /// The larger of the segment sizes that both SYNs offer (MSS), without options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_mss: Option<ByteCount>,

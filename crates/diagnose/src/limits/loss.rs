@@ -189,25 +189,19 @@ pub(crate) fn loss_window(figures: &Figures, loss: Ratio) -> Option<ByteCount> {
 pub(crate) struct Losses {
     verdict: LossVerdict,
     basics: Basics,
-    /// Share of the packets.
-    lost: Option<Ratio>,
+    lost: Option<Retransmitted>,
     shown: Vec<Row>,
 }
 
 impl Losses {
     pub(crate) fn of(verdict: LossVerdict, figures: &Figures) -> Self {
-        Self {
-            verdict,
-            basics: Basics::of(figures),
-            lost: figures.lost().map(Retransmitted::ratio),
-            shown: text::of_path(figures),
-        }
+        Self { verdict, basics: Basics::of(figures), lost: figures.lost(), shown: text::of_path(figures) }
     }
 }
 
 impl Facts for Losses {
     fn sentence(&self) -> String {
-        let share = self.lost.map_or_else(|| "some".to_owned(), |lost| lost.to_string());
+        let share = self.lost.map_or_else(|| "some".to_owned(), Retransmitted::text);
         let pattern = match self.verdict {
             LossVerdict::ShallowQueue => "always at the same amount in flight: a queue on the path is too short",
             LossVerdict::Policer => {
