@@ -372,6 +372,51 @@ impl Arrivals<'_> {
             LegalVerdict::ApplicationWindow(verdict) => {
                 application_window::Channel::seen(verdict, self.evidence, rate, self.rtt).sentence()
             }
+            LegalVerdict::Capacity(_)
+            | LegalVerdict::Loss(_)
+            | LegalVerdict::CongestionWindow(_)
+            | LegalVerdict::Mtu(_) => self.sentence_about_path(finding),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited) => {
+                format!(
+                    "The sender was asked for a rate and offered no more: {rate} arrives, and nothing holds it back."
+                )
+            }
+            LegalVerdict::Pacing(_) => {
+                format!("The sender was asked for a maximum pace, and {rate} arrives: it reaches that.")
+            }
+            LegalVerdict::Cpu(_) => format!(
+                "This end, which receives, lacks processor time for {} of the time, and only {rate} arrives.",
+                finding.share
+            ),
+            LegalVerdict::SendBuffer(_) => format!(
+                "Each round trip of {rtt} brings the same, {}, and then a pause, though this end would take more: a \
+                 buffer or window of the sender holds no more.",
+                self.rtt.map(|rtt| rate.bytes_in(rtt)).unwrap_or_default()
+            ),
+            LegalVerdict::SenderApplication(_) if comes_evenly => format!(
+                "{rate} arrives evenly, this end could take more, and nothing is lost: the sender has no more to send, \
+                 or its buffer holds no more."
+            ),
+            LegalVerdict::SenderApplication(_) if finding.other == Some(CpuVerdict::StolenOfSender.into()) => format!(
+                "The sender is silent for {} of the time, longer than any window explains: its program has nothing to \
+                 send, or gets no processor time.",
+                finding.share
+            ),
+            LegalVerdict::SenderApplication(_) => format!(
+                "The sender pauses for {} of the time, which a round trip of {rtt} does not explain: its program has \
+                 nothing to send, unless round trips take longer under load.",
+                finding.share
+            ),
+            LegalVerdict::Unknown(_) => format!(
+                "{rate} arrives, this end could take more, and nothing is lost: only the sender knows what holds it \
+                 back."
+            ),
+        }
+    }
+
+    fn sentence_about_path(&self, finding: &Finding) -> String {
+        let (rate, rtt) = (self.rate, self.rtt.unwrap_or_default());
+        match finding.verdict {
             LegalVerdict::Capacity(_) if finding.other == Some(PacingVerdict::Qdisc.into()) => format!(
                 "{rate} arrives evenly, and a queue stands before it: the pipe is full, or a queue of the sending host \
                  that is held to a rate."
@@ -414,49 +459,14 @@ impl Arrivals<'_> {
                 "The transfer was over before it had speeded up: a sender starts slowly and doubles each round trip \
                  ({rtt})."
             ),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited) => {
-                format!(
-                    "The sender was asked for a rate and offered no more: {rate} arrives, and nothing holds it back."
-                )
-            }
-            LegalVerdict::Pacing(_) => {
-                format!("The sender was asked for a maximum pace, and {rate} arrives: it reaches that.")
-            }
-            LegalVerdict::Cpu(_) => format!(
-                "This end, which receives, lacks processor time for {} of the time, and only {rate} arrives.",
-                finding.share
-            ),
-            LegalVerdict::SendBuffer(_) => format!(
-                "Each round trip of {rtt} brings the same, {}, and then a pause, though this end would take more: a \
-                 buffer or window of the sender holds no more.",
-                self.rtt.map(|rtt| rate.bytes_in(rtt)).unwrap_or_default()
-            ),
-            LegalVerdict::SenderApplication(_) if comes_evenly => format!(
-                "{rate} arrives evenly, this end could take more, and nothing is lost: the sender has no more to send, \
-                 or its buffer holds no more."
-            ),
-            LegalVerdict::SenderApplication(_) if finding.other == Some(CpuVerdict::StolenOfSender.into()) => format!(
-                "The sender is silent for {} of the time, longer than any window explains: its program has nothing to \
-                 send, or gets no processor time.",
-                finding.share
-            ),
-            LegalVerdict::SenderApplication(_) => format!(
-                "The sender pauses for {} of the time, which a round trip of {rtt} does not explain: its program has \
-                 nothing to send, unless round trips take longer under load.",
-                finding.share
-            ),
             LegalVerdict::Mtu(MtuVerdict::MssClamped) => format!(
                 "Segments hold only {}, though this end would take larger ones: their headers take a part of what the \
                  path carries, of which {rate} is data.",
                 text::size(self.mss())
             ),
-            LegalVerdict::Mtu(_) => "No packet of the data arrives, though the connection is open and small packets \
+            _ => "No packet of the data arrives, though the connection is open and small packets \
                                      pass: full ones vanish on the path, or the sender sends none."
                 .to_owned(),
-            LegalVerdict::Unknown(_) => format!(
-                "{rate} arrives, this end could take more, and nothing is lost: only the sender knows what holds it \
-                 back."
-            ),
         }
     }
 

@@ -107,7 +107,7 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
         Some(capture) => captured::find(&figures, capture, &signals),
         None => find(&figures, &signals),
     };
-    let found = signals.by_time(found, &time);
+    let found = time.decide(found);
     let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found);
     let facts = limits::facts(&finding, &figures);
     let mut ceilings = ceilings(&figures, &finding);

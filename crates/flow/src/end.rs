@@ -50,7 +50,7 @@ pub(crate) struct End {
     /// Packets of the other end that allow nothing.
     closed_windows: u64,
     /// Position at which its first full segment ends.
-    full_segment_end: Option<u64>,
+    full_segment_until: Option<u64>,
     /// The course of its data, once there is any.
     sending: Option<Box<Sending>>,
     /// Position of its first byte of data.
@@ -119,8 +119,8 @@ impl End {
         self.sequence.reach(end);
         // Without a handshake the largest segment may be small.
         let full = if agreement.is_scale_known { agreement.mss } else { agreement.mss.max(MIN_USUAL_SEGMENT) };
-        if self.full_segment_end.is_none() && u64::from(packet.payload) >= full {
-            self.full_segment_end = Some(end);
+        if self.full_segment_until.is_none() && u64::from(packet.payload) >= full {
+            self.full_segment_until = Some(end);
         }
         if packet.payload > 0 || packet.has(flags::SYN) {
             self.first_byte.get_or_insert(start + u64::from(packet.has(flags::SYN)));
@@ -370,7 +370,7 @@ impl End {
 
     /// Returns true if a full segment of its data was acknowledged.
     pub(crate) fn full_segment_acknowledged(&self) -> bool {
-        self.full_segment_end.is_some_and(|end| self.acknowledged >= Some(end))
+        self.full_segment_until.is_some_and(|end| self.acknowledged >= Some(end))
     }
 
     /// Returns the number of its packets that ask for an acknowledgement: without data, below what was acknowledged.

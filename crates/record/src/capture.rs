@@ -144,6 +144,7 @@ impl BurstRate {
 /// Figures of a transfer that a capture has and the sender's kernel has not. Samples made of a capture lack what no
 /// packet shows: congestion window, unsent data, buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub struct CaptureEvidence {
     /// Place of the capture: an end, or the path between them; `None` where the packets do not show it.
     pub point: Option<At>,

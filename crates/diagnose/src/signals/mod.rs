@@ -98,28 +98,6 @@ impl Signals {
         Err(lacking)
     }
 
-    /// Returns the limit that the largest use of time shows where `found` explains none of it: timers, or a window that
-    /// was closed, that took most of the transfer.
-    pub(crate) fn by_time(&self, found: Finding, time: &TransferTime) -> Finding {
-        let takes_most = |used_for| Some(time.share_of(used_for)).filter(|share| share.get() >= MIN_LIMIT_SHARE);
-        let of_receiver = matches!(
-            found.kind(),
-            Limit::ReceiveWindow | Limit::ReceiverApplication | Limit::ApplicationWindow | Limit::Cpu
-        );
-        if let Some(closed) = takes_most(TransferTimeUse::WindowClosed).filter(|_| !of_receiver) {
-            return Finding::new(ReceiverApplicationVerdict::SlowReader, closed).one_of_several();
-        }
-        // A program that has long had nothing to send, and asks at most whether the other end is there.
-        if time.share_of(TransferTimeUse::AfterTransfer).get() >= MIN_SILENCE_FACTOR && found.kind() != Limit::Mtu {
-            return Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several();
-        }
-        let explains_timers = of_receiver || matches!(found.kind(), Limit::Loss | Limit::Capacity | Limit::Mtu);
-        match takes_most(TransferTimeUse::RetransmissionTimeout).filter(|_| !explains_timers) {
-            Some(waited) => Finding::new(LossVerdict::Random, waited).one_of_several(),
-            None => found,
-        }
-    }
-
     /// Returns true if there are too few packets to show how fast the transfer could have been.
     fn is_too_little(&self, found: &Finding) -> bool {
         // Silence and what makes it show in few packets.
@@ -128,6 +106,30 @@ impl Signals {
             Limit::Mtu | Limit::ReceiverApplication | Limit::ReceiveWindow | Limit::SenderApplication | Limit::Unknown
         );
         !shows_in_few && self.data_segments.is_some_and(|all| all < MIN_DATA_SEGMENTS)
+    }
+}
+
+impl TransferTime {
+    /// Returns the limit that the largest use of time shows where `found` explains none of it: timers, or a window that
+    /// was closed, that took most of the transfer.
+    pub(crate) fn decide(&self, found: Finding) -> Finding {
+        let takes_most = |used_for| Some(self.share_of(used_for)).filter(|share| share.get() >= MIN_LIMIT_SHARE);
+        let of_receiver = matches!(
+            found.kind(),
+            Limit::ReceiveWindow | Limit::ReceiverApplication | Limit::ApplicationWindow | Limit::Cpu
+        );
+        if let Some(closed) = takes_most(TransferTimeUse::WindowClosed).filter(|_| !of_receiver) {
+            return Finding::new(ReceiverApplicationVerdict::SlowReader, closed).one_of_several();
+        }
+        // A program that has long had nothing to send, and asks at most whether the other end is there.
+        if self.share_of(TransferTimeUse::AfterTransfer).get() >= MIN_SILENCE_FACTOR && found.kind() != Limit::Mtu {
+            return Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several();
+        }
+        let explains_timers = of_receiver || matches!(found.kind(), Limit::Loss | Limit::Capacity | Limit::Mtu);
+        match takes_most(TransferTimeUse::RetransmissionTimeout).filter(|_| !explains_timers) {
+            Some(waited) => Finding::new(LossVerdict::Random, waited).one_of_several(),
+            None => found,
+        }
     }
 }
 
