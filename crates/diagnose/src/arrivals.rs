@@ -213,7 +213,7 @@ impl<'a> Arrivals<'a> {
     /// Returns true if more and more data arrives: clearly more in the last third of the judged part than in the first,
     /// and as much as in between in the second.
     pub(crate) fn grows(&self) -> bool {
-        let progress = Progress::of(&self.evidence.receiver_samples, Span::MAX);
+        let progress = Progress::of_receiver(&self.evidence.receiver_samples, Span::MAX);
         let times = || self.snapshots().map(|snapshot| snapshot.at);
         let (Some(begin), Some(end)) = (times().min(), times().max()) else { return false };
         let third = end.saturating_sub(begin) / 3;
@@ -221,7 +221,7 @@ impl<'a> Arrivals<'a> {
             let from = begin + third * index;
             progress.rate(from, from + third)
         });
-        last >= first.scaled(REGROWN_WINDOW_FACTOR) && second >= first && second <= last
+        first > BitRate::ZERO && last >= first.scaled(REGROWN_WINDOW_FACTOR) && second >= first && second <= last
     }
 
     /// Cause of the losses, where they show it, from the connection that had most of them.

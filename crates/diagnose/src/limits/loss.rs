@@ -221,10 +221,6 @@ impl Facts for Losses {
         self.shown.clone()
     }
 
-    fn other_end_would_show(&self) -> Option<&'static str> {
-        None
-    }
-
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
         let pace = match self.verdict {
             LossVerdict::Policer => pace_below_the_policer(advice),

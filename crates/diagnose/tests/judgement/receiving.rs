@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_record::{
     At, Basis, Buffer, Cause, Evidence, Limit, Request, RttStats, Sample, SocketMemory, SynQuote, TcpInfo, Verdict,
-    steady,
+    steady, steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -453,11 +453,13 @@ fn changing(course: impl Fn(f64) -> (f64, u64)) -> Evidence {
         late += out_of_order;
         sample.bytes = ByteCount::from_f64(arrived);
         sample.tcp.bytes_received = Some(sample.bytes);
+        // What the receiver itself sent, as the request for the load, says nothing.
+        sample.tcp.bytes_acked = Some(ByteCount::new(37));
         sample.tcp.data_segs_in = Some(SegCount::new(arrived as u64 / builder::MSS));
         sample.tcp.out_of_order_in = Some(SegCount::new(late));
     }
     let end = changed.receiver_samples.last().map_or(Span::ZERO, |last| last.at);
-    changed.steady = steady(&changed.receiver_samples, changed.idle_rtt, end);
+    changed.steady = steady_of_receiver(&changed.receiver_samples, changed.idle_rtt, end);
     changed
 }
 
