@@ -248,7 +248,8 @@ const OF_CAPTURE: [CandidateSet; 28] = [
             Pacing(PacingVerdict::Qdisc),
             Capacity(CapacityVerdict::HostQueue),
         ],
-        "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device with its drops (tc -s qdisc)",
+        "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
+         with its drops (tc -s qdisc)",
     ),
     set(
         &[

@@ -24,8 +24,8 @@ pub(crate) fn ceilings(figures: &Figures, finding: &Finding) -> BTreeMap<Limit, 
     all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?))).collect()
 }
 
-/// Returns those that speak for or against `finding`: a sender with a window of a few segments waits for timers, so that
-/// it has less than a window in each round trip.
+/// Returns those that speak for or against `finding`: a sender with a window of a few segments waits for timers, so
+/// that it has less than a window in each round trip.
 pub(crate) fn held_against(figures: &Figures, finding: &Finding) -> BTreeMap<Limit, BitRate> {
     let mut ceilings = ceilings(figures, finding);
     let window = figures.mean(|snapshot| snapshot.window).zip(figures.mss);

@@ -22,9 +22,9 @@ const fn odds_of_view(view: Basis) -> f64 {
     }
 }
 
-/// What the share of the time that a limit explains adds, if it is all.
+/// Odds that the share of the time which a limit explains adds, if it is all.
 const OF_TIME: f64 = 2.9;
-/// What many segments with data add, and the number of which half of that is added.
+/// Odds that many segments with data add, and the number of which half of that is added.
 const OF_SEGMENTS: [f64; 2] = [1.0, 100.0];
 /// The same of round trips.
 const OF_ROUND_TRIPS: [f64; 2] = [0.4, 20.0];

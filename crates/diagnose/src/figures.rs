@@ -39,12 +39,13 @@ impl Retransmitted {
         Ratio::of(self.again.min(self.sent) as f64, self.sent as f64)
     }
 
-    /// Returns the share, or the count where there are too few segments for one.
+    /// Returns the share of the packets, or their count where there are too few for a share.
     pub(crate) fn text(self) -> String {
-        if self.sent < MIN_SEGMENTS_OF_SHARE {
-            format!("{} of {}", self.again, self.sent)
+        let Self { again, sent, .. } = self;
+        if sent < MIN_SEGMENTS_OF_SHARE {
+            format!("{again} of {sent} packets")
         } else {
-            self.ratio().to_string()
+            format!("{} of the packets", self.ratio())
         }
     }
 

@@ -370,7 +370,8 @@ pub(crate) const NO_BURST_BEFORE_QUEUE: f64 = 1.35;
 /// Share of the stated bandwidth that data reaches for a round trip where no others use the link (measured: 0.97 and
 /// more; 0.64 to 0.89 next to others).
 pub(crate) const WHOLE_LINK_SHARE: f64 = 0.92;
-/// Highest rate before a loss ÷ the rate now, from which the loss has made the congestion window small (CUBIC keeps 0.7).
+/// Highest rate before a loss ÷ the rate now, from which the loss has made the congestion window small (CUBIC
+/// keeps 0.7).
 pub(crate) const LOWERED_BY_LOSS_FACTOR: f64 = 1.2;
 /// Share of all data from which what came later is next to nothing: probes, and segments of a few bytes.
 pub(crate) const STOPPED_SHARE: f64 = 0.9;

@@ -42,7 +42,7 @@ pub struct ConnectionSamples<'s> {
     pub samples: Vec<&'s Sample>,
 }
 
-/// What a moment of a transfer was used for: the accounts on which its time is booked, whatever view there is of it.
+/// Use of a moment of a transfer: the accounts on which its time is booked, whatever view there is of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransferTimeUse {

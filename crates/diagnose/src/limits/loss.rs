@@ -201,7 +201,7 @@ impl Losses {
 
 impl Facts for Losses {
     fn sentence(&self) -> String {
-        let share = self.lost.map_or_else(|| "some".to_owned(), Retransmitted::text);
+        let share = self.lost.map_or_else(|| "some of the packets".to_owned(), Retransmitted::text);
         let pattern = match self.verdict {
             LossVerdict::ShallowQueue => "always at the same amount in flight: a queue on the path is too short",
             LossVerdict::Policer => {
@@ -210,7 +210,7 @@ impl Facts for Losses {
             LossVerdict::Random => "without a queue that fills",
         };
         format!(
-            "Packet loss holds the sender back: {share} of the packets were lost, {pattern}; that leaves {} over {}{}.",
+            "Packet loss holds the sender back: {share} were lost, {pattern}; that leaves {} over {}{}.",
             self.basics.rate,
             time(self.basics.rtt),
             self.basics.could_carry(),

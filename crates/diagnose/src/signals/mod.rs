@@ -19,7 +19,7 @@ use crate::thresholds::{
 
 pub(crate) use transfer_time::TransferTime;
 
-/// How much evidence there is, and what it rules out.
+/// Amount of the evidence, and what it rules out.
 pub(crate) struct Signals {
     /// Mean rate of the judged part, all streams together.
     pub(crate) rate: BitRate,
@@ -80,8 +80,8 @@ impl Signals {
         }
     }
 
-    /// Returns the first of some findings that nothing speaks against, or else what spoke against the first; each with the
-    /// ceilings of its limits.
+    /// Returns the first of some findings that nothing speaks against, or else what spoke against the first; each with
+    /// the ceilings of its limits.
     pub(crate) fn first_possible(
         &self,
         found: impl Iterator<Item = Finding>,

@@ -172,7 +172,7 @@ impl<'w, 'a> SenderWalk<'w, 'a> {
 /// Returns of each step between two samples whether it is a part of a silence that a retransmission timer ended: data
 /// was on the way, none was acknowledged for longer than such a timer takes, and then something was sent again.
 ///
-/// Where `packets_show_silence`, samples are those of a capture, which has none in a silence.
+/// With `packets_show_silence`, samples are those of a capture, which has none in a silence.
 fn timeout_steps(samples: &[&Sample], rtt: Span, packets_show_silence: bool) -> Vec<bool> {
     let mut steps = vec![false; samples.len()];
     let least = MIN_RETRANSMISSION_TIMEOUT.max(rtt.scaled(SILENCE_ROUND_TRIPS));

@@ -471,7 +471,7 @@ fn what_grows_is_a_congestion_window_and_what_stands_still_a_buffer() {
 }
 
 #[test]
-fn buffers_and_devices_of_the_far_host_that_look_alike_are_named_together() {
+fn buffers_and_devices_of_the_far_host_that_are_alike_from_here_are_named_together() {
     let verdict = diagnose(&changing(|_| (60.0, 0)));
     assert_eq!(verdict.name(), "send-buffer/tcp-wmem-max");
     let others: Vec<&str> = verdict.candidates.iter().map(|one| one.name()).collect();

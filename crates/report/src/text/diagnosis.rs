@@ -69,8 +69,8 @@ fn limit(verdict: &Verdict, style: Style) -> String {
 
 /// Returns the uses of the time of the transfer that took most of it; nothing where it was not booked.
 fn where_time_went(verdict: &Verdict) -> String {
-    const MOST: usize = 4;
-    let longest = verdict.where_time_went.iter().take(MOST);
+    const MAX_USES: usize = 4;
+    let longest = verdict.where_time_went.iter().take(MAX_USES);
     let uses: Vec<String> = longest
         .map(|one| match one.used_for {
             TransferTimeUse::AfterTransfer => format!("{} {}", one.used_for.text(), rounded(one.time)),
