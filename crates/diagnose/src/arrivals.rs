@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{Evidence, LossVerdict, Sample, TcpInfo};
+use fullpipe_record::{Evidence, LossVerdict, Progress, Sample, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::figures::share;
@@ -14,8 +14,8 @@ use crate::path;
 use crate::snapshot::own_window;
 use crate::thresholds::{
     BURST_PAUSE, CLOCK_TICK, EXPLAINED_BY_LOSS_FACTOR, INFLATED_RTT_FACTOR, KEPT_BY_CUBIC, KEPT_BY_RENO, MAX_FRAME,
-    MIN_BURST_PAUSES_SHARE, MIN_RECOVERIES, MUCH_OUT_OF_ORDER, NO_BURST_BEFORE_QUEUE, SLIGHTLY_INFLATED_RTT_FACTOR,
-    WHOLE_LINK_SHARE,
+    MIN_BURST_PAUSES_SHARE, MIN_RECOVERIES, MUCH_OUT_OF_ORDER, NO_BURST_BEFORE_QUEUE, REGROWN_WINDOW_FACTOR,
+    SLIGHTLY_INFLATED_RTT_FACTOR, WHOLE_LINK_SHARE,
 };
 
 /// The figures of the receiving end's samples, over the part that is judged.
@@ -202,6 +202,26 @@ impl<'a> Arrivals<'a> {
         let highest = || Some((self.mss()? * self.most_lost()?.highest()).as_f64() * 8.0);
         let stated = self.stated_capacity().filter(|_| self.whole.len() == 1);
         stated.zip(highest()).is_some_and(|(stated, highest)| highest < stated.as_f64() * WHOLE_LINK_SHARE)
+    }
+
+    /// Returns true if data arrived so many times as fast before a loss, for about a round trip.
+    pub(crate) fn was_faster(&self, factor: f64) -> bool {
+        let highest = || Some((self.mss()? * self.most_lost()?.highest()).as_f64() * 8.0);
+        self.whole.len() == 1 && highest().is_some_and(|highest| highest >= self.rate.as_f64() * factor)
+    }
+
+    /// Returns true if more and more data arrives: clearly more in the last third of the judged part than in the first,
+    /// and as much as in between in the second.
+    pub(crate) fn grows(&self) -> bool {
+        let progress = Progress::of_receiver(&self.evidence.receiver_samples, Span::MAX);
+        let times = || self.snapshots().map(|snapshot| snapshot.at);
+        let (Some(begin), Some(end)) = (times().min(), times().max()) else { return false };
+        let third = end.saturating_sub(begin) / 3;
+        let [first, second, last] = [0, 1, 2].map(|index| {
+            let from = begin + third * index;
+            progress.rate(from, from + third)
+        });
+        first > BitRate::ZERO && last >= first.scaled(REGROWN_WINDOW_FACTOR) && second >= first && second <= last
     }
 
     /// Cause of the losses, where they show it, from the connection that had most of them.

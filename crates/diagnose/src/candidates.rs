@@ -6,351 +6,351 @@ use fullpipe_record::{
     SenderApplicationVerdict,
 };
 
+use LegalVerdict::{
+    ApplicationWindow, Capacity, CongestionWindow, Cpu, Loss, Mtu, Pacing, ReceiveWindow, ReceiverApplication,
+    SendBuffer, SenderApplication,
+};
+
 use crate::finding::Finding;
 
 /// A set of verdicts, one of which is right, and what would show which.
 struct CandidateSet {
-    view: Basis,
     /// At most three.
     verdicts: &'static [LegalVerdict],
     would_distinguish: &'static str,
 }
 
-/// Every set. A finding of [`Finding::one_of_several`] is in one of its view.
-const TABLE: [CandidateSet; 37] = [
-    CandidateSet {
-        view: Basis::Receiver,
-        verdicts: &[
-            LegalVerdict::Loss(LossVerdict::Random),
-            LegalVerdict::Loss(LossVerdict::Policer),
-            LegalVerdict::Loss(LossVerdict::ShallowQueue),
+const fn set(verdicts: &'static [LegalVerdict], would_distinguish: &'static str) -> CandidateSet {
+    CandidateSet { verdicts, would_distinguish }
+}
+
+/// Returns every set of a view. A finding of [`Finding::one_of_several`] is in one of its view.
+const fn sets_of(view: Basis) -> &'static [CandidateSet] {
+    match view {
+        Basis::BothEnds => &[],
+        Basis::Sender => &OF_SENDER,
+        Basis::Receiver => &OF_RECEIVER,
+        Basis::Capture => &OF_CAPTURE,
+    }
+}
+
+const OF_RECEIVER: [CandidateSet; 14] = [
+    set(
+        &[Loss(LossVerdict::Random), Loss(LossVerdict::Policer), Loss(LossVerdict::ShallowQueue)],
+        "the sender's congestion window before each loss, and how much was lost at once",
+    ),
+    set(
+        &[Loss(LossVerdict::Random), CongestionWindow(CongestionWindowVerdict::Reordering), Loss(LossVerdict::Policer)],
+        "what the sender sent again, and what of it had arrived already (DSACK)",
+    ),
+    set(
+        &[
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            SendBuffer(SendBufferVerdict::SoSndbuf),
+            SenderApplication(SenderApplicationVerdict::Idle),
         ],
-        would_distinguish: "the sender's congestion window before each loss, and how much was lost at once",
-    },
-    CandidateSet {
-        view: Basis::Receiver,
-        verdicts: &[
-            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-            LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        "what waits in the sender's buffer (ss -tnm)",
+    ),
+    set(
+        &[
+            SenderApplication(SenderApplicationVerdict::Idle),
+            Capacity(CapacityVerdict::Shared),
+            Capacity(CapacityVerdict::Link),
         ],
-        would_distinguish: "what waits in the sender's buffer (ss -tnm)",
-    },
-    CandidateSet {
-        view: Basis::Receiver,
-        verdicts: &[
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-            LegalVerdict::Capacity(CapacityVerdict::Shared),
-            LegalVerdict::Capacity(CapacityVerdict::Link),
+        "round-trip times next to the transfer (ping), or a capture at the sender",
+    ),
+    set(
+        &[
+            SenderApplication(SenderApplicationVerdict::Idle),
+            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+            ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
         ],
-        would_distinguish: "round-trip times next to the transfer (ping), or a capture at the sender",
-    },
-    CandidateSet {
-        view: Basis::Receiver,
-        verdicts: &[
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+        "round-trip times next to the transfer (ping), or a capture at the sender",
+    ),
+    set(
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
+            ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
         ],
-        would_distinguish: "round-trip times next to the transfer (ping), or a capture at the sender",
-    },
-    CandidateSet {
-        view: Basis::Receiver,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+        "tcp_window_scaling at the sender, or the SYN as it left one end and reached the other",
+    ),
+    set(
+        &[
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
         ],
-        would_distinguish: "tcp_window_scaling at the sender, or the SYN as it left one end and reached the other",
-    },
-    CandidateSet {
-        view: Basis::Sender,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+        "what waits in the sender's buffer (ss -tnm), and the windows that reach it: a capture at the sender",
+    ),
+    set(
+        &[
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            Pacing(PacingVerdict::Qdisc),
+            ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
         ],
-        would_distinguish: "tcp_window_scaling at the receiver, or the SYN as it left one end and reached the other",
-    },
-    CandidateSet {
-        view: Basis::Sender,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+        "the queueing discipline of the sender's device (tc -s qdisc), and what waits in its buffer (ss -tnm)",
+    ),
+    set(
+        &[Capacity(CapacityVerdict::Link), Pacing(PacingVerdict::Qdisc), Capacity(CapacityVerdict::Shared)],
+        "the rate of the path, and the queueing discipline of the sender's device (tc -s qdisc)",
+    ),
+    set(
+        &[Pacing(PacingVerdict::Qdisc), Capacity(CapacityVerdict::Shared)],
+        "the queueing discipline of the sender's device (tc -s qdisc)",
+    ),
+    set(
+        &[Loss(LossVerdict::ShallowQueue), Capacity(CapacityVerdict::HostQueue), Loss(LossVerdict::Policer)],
+        "the drops of the queue of the sender's device (tc -s qdisc), and its congestion window before each loss",
+    ),
+    set(
+        &[
+            SenderApplication(SenderApplicationVerdict::Idle),
+            SenderApplication(SenderApplicationVerdict::RateLimited),
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
         ],
-        would_distinguish: "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
-    },
-    CandidateSet {
-        view: Basis::Sender,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+        "what the sending program waits for, and what waits in its buffer (ss -tnm)",
+    ),
+    set(
+        &[
+            SenderApplication(SenderApplicationVerdict::Idle),
+            Cpu(CpuVerdict::StolenOfSender),
+            SenderApplication(SenderApplicationVerdict::Storage),
         ],
-        would_distinguish: "the window scale as it left the receiver and as it came, and whether its program sets \
-                            SO_RCVBUF",
-    },
-    CandidateSet {
-        view: Basis::Sender,
-        verdicts: &[
-            LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
-            LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::Storage),
-            LegalVerdict::Cpu(CpuVerdict::StolenOfReceiver),
+        "what the sending program waits for, and the processor time that it gets",
+    ),
+    set(
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+            SenderApplication(SenderApplicationVerdict::Idle),
         ],
-        would_distinguish: "what the receiving program waits for, and the processor time that it gets",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+        "the SYN as it left one end and reached the other: a capture of the other end",
+    ),
+];
+
+const OF_SENDER: [CandidateSet; 4] = [
+    set(
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
+            ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
         ],
-        would_distinguish: "the SYN as it left one end and reached the other: a capture of the other end",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
-            LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
+        "tcp_window_scaling at the receiver, or the SYN as it left one end and reached the other",
+    ),
+    set(
+        &[ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf), ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax)],
+        "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
+    ),
+    set(
+        &[ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten), ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf)],
+        "the window scale as it left the receiver and as it came, and whether its program sets SO_RCVBUF",
+    ),
+    set(
+        &[
+            ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
+            ReceiverApplication(ReceiverApplicationVerdict::Storage),
+            Cpu(CpuVerdict::StolenOfReceiver),
         ],
-        would_distinguish: "tcp_rmem at the receiver, whether its program sets SO_RCVBUF, and what it leaves unread",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+        "what the receiving program waits for, and the processor time that it gets",
+    ),
+];
+
+const OF_CAPTURE: [CandidateSet; 28] = [
+    set(
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
+            ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
         ],
-        would_distinguish: "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
-            LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::Storage),
-            LegalVerdict::Cpu(CpuVerdict::StolenOfReceiver),
+        "the SYN as it left one end and reached the other: a capture of the other end",
+    ),
+    set(
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+            ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+            ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
         ],
-        would_distinguish: "what the receiving program waits for, and the processor time that it gets",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-            LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
-            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        "tcp_rmem at the receiver, whether its program sets SO_RCVBUF, and what it leaves unread",
+    ),
+    set(
+        &[ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax), ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf)],
+        "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
+    ),
+    set(
+        &[
+            ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
+            ReceiverApplication(ReceiverApplicationVerdict::Storage),
+            Cpu(CpuVerdict::StolenOfReceiver),
         ],
-        would_distinguish: "what the sending program waits for, the processor time that it gets, and the drops of the \
-                            queue of its device",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
-            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        "what the receiving program waits for, and the processor time that it gets",
+    ),
+    set(
+        &[
+            SenderApplication(SenderApplicationVerdict::Idle),
+            Cpu(CpuVerdict::StolenOfSender),
+            Capacity(CapacityVerdict::HostQueue),
         ],
-        would_distinguish: "tcp_wmem at the sender, whether its program sets SO_SNDBUF, and the drops of its device's \
-                            queue (tc -s qdisc)",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::ApplicationWindow(ApplicationWindowVerdict::SshChannelOfReceiver),
-            LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        "what the sending program waits for, the processor time that it gets, and the drops of the queue of its device",
+    ),
+    set(
+        &[
+            SendBuffer(SendBufferVerdict::SoSndbuf),
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            Capacity(CapacityVerdict::HostQueue),
         ],
-        would_distinguish: "which programs these are, and what waits in the sender's buffer (ss -tnm)",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        "tcp_wmem at the sender, whether its program sets SO_SNDBUF, and the drops of its device's queue (tc -s qdisc)",
+    ),
+    set(
+        &[
+            ApplicationWindow(ApplicationWindowVerdict::SshChannelOfReceiver),
+            SendBuffer(SendBufferVerdict::SoSndbuf),
+            SenderApplication(SenderApplicationVerdict::Idle),
         ],
-        would_distinguish: "the queueing discipline of the sender's device and its drops, and what its program does",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[LegalVerdict::Mtu(MtuVerdict::MssClamped), LegalVerdict::Capacity(CapacityVerdict::Link)],
-        would_distinguish: "the MTU of both hosts' devices, or the SYN as it left one end and reached the other",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit),
-            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
-            LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
+        "which programs these are, and what waits in the sender's buffer (ss -tnm)",
+    ),
+    set(
+        &[
+            Capacity(CapacityVerdict::HostQueue),
+            SenderApplication(SenderApplicationVerdict::Idle),
+            Pacing(PacingVerdict::Qdisc),
         ],
-        would_distinguish: "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor time",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        "the queueing discipline of the sender's device and its drops, and what its program does",
+    ),
+    set(
+        &[Mtu(MtuVerdict::MssClamped), Capacity(CapacityVerdict::Link)],
+        "the MTU of both hosts' devices, or the SYN as it left one end and reached the other",
+    ),
+    set(
+        &[
+            CongestionWindow(CongestionWindowVerdict::EarlyExit),
+            Capacity(CapacityVerdict::HostQueue),
+            Cpu(CpuVerdict::StolenOfSender),
         ],
-        would_distinguish: "a capture at the sender, which shows the windows that reach it",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor time",
+    ),
+    set(
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+            SenderApplication(SenderApplicationVerdict::Idle),
         ],
-        would_distinguish: "a capture at the sender, and what waits in its buffer (ss -tnm)",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-            LegalVerdict::Pacing(PacingVerdict::Qdisc),
-            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        "a capture at the sender, which shows the windows that reach it",
+    ),
+    set(
+        &[
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            SenderApplication(SenderApplicationVerdict::Idle),
+            Pacing(PacingVerdict::Qdisc),
         ],
-        would_distinguish: "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
-                            with its drops (tc -s qdisc)",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        "a capture at the sender, and what waits in its buffer (ss -tnm)",
+    ),
+    set(
+        &[
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            Pacing(PacingVerdict::Qdisc),
+            Capacity(CapacityVerdict::HostQueue),
         ],
-        would_distinguish: "a capture at the sender, which shows the windows that reach it, and what waits in its \
-                            buffer (ss -tnm)",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
+         with its drops (tc -s qdisc)",
+    ),
+    set(
+        &[
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+            SenderApplication(SenderApplicationVerdict::Idle),
         ],
-        would_distinguish: "a capture at the sender, which shows the scale that reaches it",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        "a capture at the sender, which shows the windows that reach it, and what waits in its buffer (ss -tnm)",
+    ),
+    set(
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            SenderApplication(SenderApplicationVerdict::Idle),
         ],
-        would_distinguish: "a capture with the handshake, from both ends",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
-            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        "a capture at the sender, which shows the scale that reaches it",
+    ),
+    set(
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+            ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+            SenderApplication(SenderApplicationVerdict::Idle),
         ],
-        would_distinguish: "a capture with the handshake, which shows the scale of the windows",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-            LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-            LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        "a capture with the handshake, from both ends",
+    ),
+    set(
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            Pacing(PacingVerdict::Qdisc),
         ],
-        would_distinguish: "a capture with the handshake, which shows the scale of the windows",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
-            LegalVerdict::Pacing(PacingVerdict::Qdisc),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        "a capture with the handshake, which shows the scale of the windows",
+    ),
+    set(
+        &[
+            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            Pacing(PacingVerdict::Qdisc),
         ],
-        would_distinguish: "the queueing discipline of the sender's device, whether its program sets a pace, and what \
-                            it waits for",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::Capacity(CapacityVerdict::Link),
-            LegalVerdict::Pacing(PacingVerdict::Qdisc),
-            LegalVerdict::Loss(LossVerdict::Policer),
+        "a capture with the handshake, which shows the scale of the windows",
+    ),
+    set(
+        &[
+            Pacing(PacingVerdict::MaxPacingRate),
+            Pacing(PacingVerdict::Qdisc),
+            SenderApplication(SenderApplicationVerdict::Idle),
         ],
-        would_distinguish: "a capture at the sender",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::Loss(LossVerdict::Random),
-            LegalVerdict::Capacity(CapacityVerdict::Shared),
-            LegalVerdict::Capacity(CapacityVerdict::Link),
+        "the queueing discipline of the sender's device, whether its program sets a pace, and what it waits for",
+    ),
+    set(
+        &[Capacity(CapacityVerdict::Link), Pacing(PacingVerdict::Qdisc), Loss(LossVerdict::Policer)],
+        "a capture at the sender",
+    ),
+    set(
+        &[Loss(LossVerdict::Random), Capacity(CapacityVerdict::Shared), Capacity(CapacityVerdict::Link)],
+        "round-trip times under load: a capture at the sender, or one with timestamps",
+    ),
+    set(
+        &[
+            CongestionWindow(CongestionWindowVerdict::Recovering),
+            Capacity(CapacityVerdict::HostQueue),
+            Pacing(PacingVerdict::CongestionControl),
         ],
-        would_distinguish: "round-trip times under load: a capture at the sender, or one with timestamps",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
-            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
-            LegalVerdict::Pacing(PacingVerdict::CongestionControl),
+        "a capture at the sender",
+    ),
+    set(&[Capacity(CapacityVerdict::Shared), Pacing(PacingVerdict::Qdisc)], "a capture at the sender"),
+    set(
+        &[Loss(LossVerdict::ShallowQueue), Loss(LossVerdict::Policer), Capacity(CapacityVerdict::HostQueue)],
+        "a capture at the sender",
+    ),
+    set(
+        &[Loss(LossVerdict::Policer), Loss(LossVerdict::ShallowQueue), Capacity(CapacityVerdict::HostQueue)],
+        "a capture at the sender",
+    ),
+    set(
+        &[
+            SenderApplication(SenderApplicationVerdict::RateLimited),
+            SenderApplication(SenderApplicationVerdict::Idle),
+            Cpu(CpuVerdict::StolenOfSender),
         ],
-        would_distinguish: "a capture at the sender",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[LegalVerdict::Capacity(CapacityVerdict::Shared), LegalVerdict::Pacing(PacingVerdict::Qdisc)],
-        would_distinguish: "a capture at the sender",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::Loss(LossVerdict::ShallowQueue),
-            LegalVerdict::Loss(LossVerdict::Policer),
-            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        "what the sending program waits for, and the processor time that it gets",
+    ),
+    set(
+        &[
+            SenderApplication(SenderApplicationVerdict::RateLimited),
+            Pacing(PacingVerdict::MaxPacingRate),
+            Pacing(PacingVerdict::Qdisc),
         ],
-        would_distinguish: "a capture at the sender",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::Loss(LossVerdict::Policer),
-            LegalVerdict::Loss(LossVerdict::ShallowQueue),
-            LegalVerdict::Capacity(CapacityVerdict::HostQueue),
-        ],
-        would_distinguish: "a capture at the sender",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-            LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
-        ],
-        would_distinguish: "what the sending program waits for, and the processor time that it gets",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
-            LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
-            LegalVerdict::Pacing(PacingVerdict::Qdisc),
-        ],
-        would_distinguish: "whether the sender's program sets a pace, and the queueing discipline of its device",
-    },
-    CandidateSet {
-        view: Basis::Capture,
-        verdicts: &[
-            LegalVerdict::Mtu(MtuVerdict::BlackHole),
-            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-        ],
-        would_distinguish: "a capture at the other end",
-    },
+        "whether the sender's program sets a pace, and the queueing discipline of its device",
+    ),
+    set(&[Mtu(MtuVerdict::BlackHole), SenderApplication(SenderApplicationVerdict::Idle)], "a capture at the other end"),
 ];
 
 /// Returns the verdicts that `view` cannot distinguish from `found`, itself first, and what would show which is right;
 /// none where the evidence decides.
 pub(crate) fn candidates(view: Basis, found: &Finding) -> (Vec<Candidate>, Option<String>) {
-    let sets = || TABLE.iter().filter(|set| set.view == view && found.is_one_of_several);
+    let sets = || sets_of(view).iter().filter(|_| found.is_one_of_several);
     let has_other = |set: &&CandidateSet| found.other.is_none_or(|other| set.verdicts.contains(&other));
     let own = sets().find(|set| set.verdicts.first() == Some(&found.verdict) && has_other(set));
-    let Some(set) = own.or_else(|| sets().find(|set| set.verdicts.contains(&found.verdict))) else {
+    let named = |set: &&CandidateSet| set.verdicts.contains(&found.verdict) && has_other(set);
+    let Some(set) = own.or_else(|| sets().find(named)) else {
         return (Vec::new(), None);
     };
     let others = set.verdicts.iter().copied().filter(|verdict| *verdict != found.verdict);
@@ -365,14 +365,16 @@ mod tests {
 
     #[test]
     fn no_set_has_more_than_three_and_a_finding_has_one_of_a_view() {
-        for (index, set) in TABLE.iter().enumerate() {
-            assert!((2..=3).contains(&set.verdicts.len()));
-            for other in TABLE[index + 1..].iter().filter(|other| other.view == set.view) {
-                let differs = other.verdicts.iter().any(|verdict| !set.verdicts.contains(verdict));
-                assert!(differs || other.verdicts[0] != set.verdicts[0], "nothing chooses one of two sets of a view");
-                // Of these views the rules choose the set by its first verdict and another one.
-                let by_another = matches!(set.view, Basis::Capture | Basis::Receiver);
-                assert!(by_another || other.verdicts[0] != set.verdicts[0], "the first verdict alone chooses");
+        for view in [Basis::Sender, Basis::Receiver, Basis::Capture] {
+            for (index, set) in sets_of(view).iter().enumerate() {
+                assert!((2..=3).contains(&set.verdicts.len()));
+                for other in &sets_of(view)[index + 1..] {
+                    let differs = other.verdicts.iter().any(|verdict| !set.verdicts.contains(verdict));
+                    let is_other_first = other.verdicts[0] != set.verdicts[0];
+                    assert!(differs || is_other_first, "nothing chooses one of two sets of a view");
+                    // Of the other views the rules choose the set by its first verdict and another one.
+                    assert!(view != Basis::Sender || is_other_first, "the first verdict alone chooses");
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::limits::{loss, send_buffer};
 use crate::path;
+use crate::thresholds::INITIAL_WINDOW;
 
 /// Returns every ceiling that the evidence gives, of all streams together, as payload.
 pub(crate) fn ceilings(figures: &Figures, finding: &Finding) -> BTreeMap<Limit, BitRate> {
@@ -21,6 +22,17 @@ pub(crate) fn ceilings(figures: &Figures, finding: &Finding) -> BTreeMap<Limit, 
         (Limit::Loss, loss_ceiling(figures)),
     ];
     all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?))).collect()
+}
+
+/// Returns those that speak for or against `finding`: a sender with a window of a few segments waits for timers, so
+/// that it has less than a window in each round trip.
+pub(crate) fn held_against(figures: &Figures, finding: &Finding) -> BTreeMap<Limit, BitRate> {
+    let mut ceilings = ceilings(figures, finding);
+    let window = figures.mean(|snapshot| snapshot.window).zip(figures.mss);
+    if window.is_some_and(|(window, mss)| window < mss * INITIAL_WINDOW) {
+        ceilings.remove(&Limit::ReceiveWindow);
+    }
+    ceilings
 }
 
 /// Returns the rate that the send buffers of all streams leave: as measured where they are the limit; elsewhere what

@@ -4,7 +4,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::flow::Flow;
 use crate::snapshot::Snapshot;
-use crate::thresholds::{IGNORES_LOSS_FACTOR, MIN_LOSS_OF_PROBES};
+use crate::thresholds::{IGNORES_LOSS_FACTOR, MIN_LOSS_OF_PROBES, MIN_SEGMENTS_OF_SHARE};
 
 /// The figures of the sending end's samples, over the part of the transfer that is judged.
 pub(crate) struct Figures<'a> {
@@ -37,6 +37,16 @@ impl Retransmitted {
     /// Share of the segments that was sent again, at most all.
     pub(crate) fn ratio(self) -> Ratio {
         Ratio::of(self.again.min(self.sent) as f64, self.sent as f64)
+    }
+
+    /// Returns the share of the packets, or their count where there are too few for a share.
+    pub(crate) fn text(self) -> String {
+        let Self { again, sent, .. } = self;
+        if sent < MIN_SEGMENTS_OF_SHARE {
+            format!("{again} of {sent} packets")
+        } else {
+            format!("{} of the packets", self.ratio())
+        }
     }
 
     /// The same, with everything sent again in one recovery counted once; what was seen of recoveries may be less than

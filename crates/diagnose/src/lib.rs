@@ -27,6 +27,7 @@ mod remedies;
 mod rules;
 mod runner_up;
 mod seconds;
+mod signals;
 mod snapshot;
 mod spread;
 mod syn_quotes;

@@ -5,72 +5,50 @@ use std::collections::BTreeMap;
 use fullpipe_model::kernel;
 use fullpipe_model::window;
 use fullpipe_record::{
-    Basis, Buffer, CapacityVerdict, CongestionWindowVerdict, Evidence, LegalVerdict, Limit, LossVerdict, MtuVerdict,
+    Buffer, CapacityVerdict, CongestionWindowVerdict, CpuVerdict, LegalVerdict, Limit, LossVerdict, MtuVerdict,
     PacingVerdict, ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample, SendBufferVerdict,
-    SenderApplicationVerdict, Verdict,
+    SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::arrivals::{Arrivals, growth};
-use crate::candidates::candidates;
-use crate::confidence::confidence;
 use crate::figures::share;
 use crate::finding::Finding;
-use crate::limits::{Facts, application_window, cpu, receive_window};
+use crate::limits::{Facts, application_window, cpu, mtu, receive_window};
 use crate::path::{exceeds_the_pipe, queue_before_the_load};
 use crate::ramp::is_slow_start;
-use crate::runner_up::{once_lifted, runner_up};
+use crate::signals::Signals;
 use crate::syn_quotes;
 use crate::text;
 use crate::thresholds::{
-    FULL_PIPE_SHARE, FULLY_TUNED_SHARE, MIN_IDLE_SHARE, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES,
-    MIN_TIME_WITHOUT_PROGRESS, MIN_WINDOW_FILL, REACHED_RATE_SHARE, SHARED_PIPE_SHARE, SILENCE_ROUND_TRIPS,
-    TICK_TOLERANCE, UNREAD_BUFFER_SHARE, WHOLE_RATE_SHARE,
+    FEW_SEGMENTS, FULL_PIPE_SHARE, FULLY_TUNED_SHARE, LOWERED_BY_LOSS_FACTOR, MAX_FIRST_WINDOW, MIN_IDLE_SHARE,
+    MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES, MIN_TIME_WITHOUT_PROGRESS, MIN_WINDOW_FILL, MUCH_OUT_OF_ORDER,
+    REACHED_RATE_SHARE, SHARED_PIPE_SHARE, SILENCE_ROUND_TRIPS, STOPPED_SHARE, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
+    WHOLE_RATE_SHARE,
 };
 
 /// Returns the limit of a transfer of which the receiving end alone was seen.
-pub(crate) fn judge(evidence: &Evidence) -> Verdict {
-    let arrivals = Arrivals::of(evidence);
-    let finding = application_window::above_tcp(evidence, arrivals.rate, arrivals.rtt, find(&arrivals));
-    let (candidates, would_distinguish) = candidates(Basis::Receiver, &finding);
-    let mut shown = arrivals.shown();
-    shown.extend((!finding.missing.is_empty()).then(|| ("missing".to_owned(), finding.missing.join(", "))));
-    let ceilings = arrivals.ceilings();
-    let once_lifted = once_lifted(finding.kind(), [arrivals.rtt, evidence.idle_rtt], &ceilings);
-    Verdict {
-        runner_up: runner_up((finding.kind(), arrivals.rate), &once_lifted, &[], Ratio::ZERO),
-        kind: finding.kind(),
-        cause: finding.verdict.cause(),
-        at: finding.verdict.at(),
-        share: Ratio::new(finding.share.get().min(1.0)),
-        confidence: confidence(Basis::Receiver, &finding),
-        sentence: arrivals.sentence(&finding),
-        ceilings,
-        evidence: shown,
-        others: Vec::new(),
-        basis: Basis::Receiver,
-        candidates,
-        would_distinguish,
-        other_end_would_show: Some(OTHER_END.to_owned()),
-    }
-}
-
-fn find(arrivals: &Arrivals) -> Finding {
+pub(crate) fn find(arrivals: &Arrivals, signals: &Signals) -> Finding {
     let sought = [
         nothing_arrives,
         full_as_stated,
         ended_early,
         as_asked,
+        too_small_a_window_for_the_sender,
         slow_reader,
         own_window_in_use,
         own_processor,
         queue_on_the_path,
         out_of_order,
         nearly_as_asked,
+        growing_window,
         silent_sender,
         sender_itself,
     ];
-    sought.into_iter().find_map(|rule| rule(arrivals)).unwrap_or_else(|| Finding::unknown(vec![OTHER_END]))
+    let found = sought.into_iter().filter_map(|rule| rule(arrivals));
+    let found = signals.first_possible(found, |_| arrivals.ceilings());
+    let found = found.unwrap_or_else(|lacking| Finding::unknown(vec![lacking.unwrap_or(OTHER_END)]));
+    mtu::behind_arrivals(arrivals, &found).unwrap_or(found)
 }
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
@@ -166,6 +144,36 @@ fn own_processor(arrivals: &Arrivals) -> Option<Finding> {
     cpu::of_this_receiver(&arrivals.evidence.receiver_machine, streams, times().min()?, times().max()?)
 }
 
+/// Finds a sender that takes this end's window for less than a segment, as where a device removes or changes its scale:
+/// it sends what the handshake allows, whose window has none, and then next to nothing, though it always has data.
+fn too_small_a_window_for_the_sender(arrivals: &Arrivals) -> Option<Finding> {
+    let stopped = |flow: &Vec<&Sample>| {
+        let last = flow.last()?;
+        let all = last.tcp.bytes_received?;
+        let moving = flow.iter().filter(|sample| sample.tcp.bytes_received < Some(all.scaled(STOPPED_SHARE)));
+        let silent = last.at.saturating_sub(moving.map(|sample| sample.at).max().unwrap_or_default());
+        let is_long = silent >= MIN_TIME_WITHOUT_PROGRESS && silent * 2 >= last.at;
+        Some(is_long && all > ByteCount::ZERO && all <= MAX_FIRST_WINDOW)
+    };
+    let is_open = arrivals.window()? >= arrivals.mss()? * FEW_SEGMENTS;
+    let found = is_open && arrivals.is_own_load() && arrivals.whole.iter().all(|flow| stopped(flow) == Some(true));
+    found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE).one_of_several())
+}
+
+/// Finds a congestion window that grows, or that losses have made smaller than it was, of a sender that always has
+/// data: what comes in a round trip becomes more, or was more before them. Buffers and windows stand still.
+fn growing_window(arrivals: &Arrivals) -> Option<Finding> {
+    let has_lost = arrivals.losses() > 0;
+    let is_lower = has_lost && !arrivals.is_bbr() && arrivals.was_faster(LOWERED_BY_LOSS_FACTOR);
+    let found = arrivals.is_own_load() && (arrivals.grows() || is_lower);
+    let cause = match arrivals.evidence.steady {
+        _ if has_lost => CongestionWindowVerdict::Recovering,
+        Some(_) => CongestionWindowVerdict::EarlyExit,
+        None => CongestionWindowVerdict::RampUp,
+    };
+    found.then(|| Finding::new(cause, Ratio::ONE))
+}
+
 /// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load; or a little longer,
 /// and the data arrives at one rate throughout.
 fn queue_on_the_path(arrivals: &Arrivals) -> Option<Finding> {
@@ -178,7 +186,11 @@ fn queue_on_the_path(arrivals: &Arrivals) -> Option<Finding> {
         || queue_before_the_load(arrivals.evidence, arrivals.evidence.idle_rtt),
         |stated| arrivals.rate < stated.scaled(SHARED_PIPE_SHARE),
     );
-    Some(arrivals.full_path(if shared { CapacityVerdict::Shared } else { CapacityVerdict::Link }))
+    let found = arrivals.full_path(if shared { CapacityVerdict::Shared } else { CapacityVerdict::Link });
+    // A queue of the sending host, which a discipline holds to a rate, is one of the path from here.
+    let may_be_host =
+        !found.is_one_of_several && arrivals.is_flat() && (shared || arrivals.stated_capacity().is_none());
+    Some(if may_be_host { found.or(PacingVerdict::Qdisc) } else { found })
 }
 
 /// Finds data that arrives out of order again and again: packets before it were lost, or overtaken.
@@ -206,6 +218,12 @@ fn out_of_order(arrivals: &Arrivals) -> Option<Finding> {
         Some(LossVerdict::ShallowQueue) if arrivals.never_had_the_link() => {
             Finding::new(CapacityVerdict::Shared, Ratio::ONE)
         }
+        // A queue of a few packets of the sending host loses them as one of the path does.
+        Some(LossVerdict::ShallowQueue) => Finding::new(LossVerdict::ShallowQueue, Ratio::ONE).one_of_several(),
+        // As much is out of order where packets overtake each other and none is lost.
+        Some(LossVerdict::Random) if arrivals.share_out_of_order() >= Some(MUCH_OUT_OF_ORDER) => {
+            Finding::new(LossVerdict::Random, Ratio::ONE).or(CongestionWindowVerdict::Reordering)
+        }
         Some(cause) => Finding::new(cause, Ratio::ONE),
         None => Finding::new(LossVerdict::Random, Ratio::ONE).one_of_several(),
     })
@@ -217,7 +235,8 @@ fn silent_sender(arrivals: &Arrivals) -> Option<Finding> {
     let longest = arrivals.evidence.loaded_rtt.and(arrivals.rtt).or(arrivals.estimate)?;
     let silent = arrivals.silent_for(longest)?;
     if silent.get() > MIN_IDLE_SHARE {
-        return Some(Finding::new(SenderApplicationVerdict::Idle, silent));
+        // A program that gets no time sends nothing either.
+        return Some(Finding::new(SenderApplicationVerdict::Idle, silent).or(CpuVerdict::StolenOfSender));
     }
     let paused = arrivals.pauses?;
     // A program that makes load on request has data whenever a buffer has room for it.
@@ -244,14 +263,24 @@ fn sender_itself(arrivals: &Arrivals) -> Option<Finding> {
         let fixed = arrivals.evidence.request.buffer != Buffer::Automatic;
         let buffer = if fixed { SendBufferVerdict::SoSndbuf } else { SendBufferVerdict::TcpWmemMax };
         let found = Finding::new(buffer, Ratio::ONE);
-        return Some(if in_bursts { found } else { found.one_of_several() });
+        return Some(match (fixed, in_bursts) {
+            (true, true) => found,
+            (true, false) => found.one_of_several(),
+            (false, true) => found.or(ReceiveWindowVerdict::WindowClamped),
+            (false, false) => found.or(PacingVerdict::Qdisc),
+        });
     }
     let idle = || Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).or(SendBufferVerdict::TcpWmemMax);
-    let buffer = || Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE).one_of_several();
+    let buffer = || Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE).or(SendBufferVerdict::SoSndbuf);
     Some(if in_bursts { buffer() } else { idle() })
 }
 
 impl Arrivals<'_> {
+    /// Returns true if next to nothing arrives in the judged part.
+    fn moves_nothing(&self) -> bool {
+        self.mss().zip(self.rtt).is_none_or(|(mss, rtt)| self.rate.bytes_in(rtt) * 2 < mss)
+    }
+
     /// Returns the share of the snapshots in which nothing has come for longer than a round trip of `rtt` explains.
     fn silent_for(&self, rtt: Span) -> Option<Ratio> {
         let timeout = rtt.scaled(SILENCE_ROUND_TRIPS) + TICK_TOLERANCE;
@@ -309,7 +338,7 @@ impl Arrivals<'_> {
         }
     }
 
-    fn ceilings(&self) -> BTreeMap<Limit, BitRate> {
+    pub(crate) fn ceilings(&self) -> BTreeMap<Limit, BitRate> {
         let of_window = self.window().zip(self.rtt).map(|(size, rtt)| window::rate(size, rtt));
         let all = [
             (Limit::ReceiveWindow, of_window),
@@ -319,7 +348,7 @@ impl Arrivals<'_> {
         all.into_iter().filter_map(|(kind, rate)| Some((kind, rate?))).collect()
     }
 
-    fn sentence(&self, finding: &Finding) -> String {
+    pub(crate) fn sentence(&self, finding: &Finding) -> String {
         let (rate, rtt) = (self.rate, self.rtt.unwrap_or_default());
         let window = self.window().unwrap_or_default();
         let comes_evenly = finding.other == Some(SendBufferVerdict::TcpWmemMax.into());
@@ -328,6 +357,10 @@ impl Arrivals<'_> {
                 "The program here reads too slowly: data waits in its receive buffer for {} of the time, and only \
                  {rate} arrives.",
                 finding.share
+            ),
+            LegalVerdict::ReceiveWindow(_) if self.moves_nothing() => format!(
+                "Next to nothing arrives, though this end allows {window} and the sender has data: it takes the \
+                 window for less than a segment, as where a device on the way removes or changes its scale."
             ),
             LegalVerdict::ReceiveWindow(verdict) => {
                 let reason = receive_window::reason(verdict, &syn_quotes::place(self.evidence));
@@ -339,36 +372,10 @@ impl Arrivals<'_> {
             LegalVerdict::ApplicationWindow(verdict) => {
                 application_window::Channel::seen(verdict, self.evidence, rate, self.rtt).sentence()
             }
-            LegalVerdict::Capacity(_) if finding.is_one_of_several => format!(
-                "{rate} arrives, and round trips seem to take {rtt}, longer than those of the idle path: the pipe is \
-                 full, or the sender pauses."
-            ),
-            LegalVerdict::Capacity(CapacityVerdict::Shared) => format!(
-                "The pipe is full, but not with this transfer alone: {rate} arrives here, and others have the rest."
-            ),
-            LegalVerdict::Capacity(_) => {
-                format!("The pipe is full: {rate} of data arrives, and more would only lengthen the queue.")
-            }
-            LegalVerdict::Loss(_) if finding.is_one_of_several => format!(
-                "Data arrives out of order again and again: packets are lost or overtake each other on the path, and \
-                 {rate} arrives. Only the sender knows how many were lost."
-            ),
-            LegalVerdict::Loss(LossVerdict::Random) => format!(
-                "Packets are lost again and again, at high rates and at low ones, as by chance, and {rate} arrives. \
-                 Only the sender knows how many were lost."
-            ),
-            LegalVerdict::Loss(LossVerdict::Policer) => format!(
-                "Packets are lost again and again, though the path carries faster bursts: a device discards what \
-                 exceeds a rate, and {rate} arrives."
-            ),
-            LegalVerdict::Loss(LossVerdict::ShallowQueue) => format!(
-                "Packets are lost again and again, always at the same rate of arrival: a queue on the path is too \
-                 short, and {rate} arrives."
-            ),
-            LegalVerdict::CongestionWindow(_) => format!(
-                "The transfer was over before it had speeded up: a sender starts slowly and doubles each round trip \
-                 ({rtt})."
-            ),
+            LegalVerdict::Capacity(_)
+            | LegalVerdict::Loss(_)
+            | LegalVerdict::CongestionWindow(_)
+            | LegalVerdict::Mtu(_) => self.sentence_about_path(finding),
             LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited) => {
                 format!(
                     "The sender was asked for a rate and offered no more: {rate} arrives, and nothing holds it back."
@@ -390,19 +397,16 @@ impl Arrivals<'_> {
                 "{rate} arrives evenly, this end could take more, and nothing is lost: the sender has no more to send, \
                  or its buffer holds no more."
             ),
-            LegalVerdict::SenderApplication(_) if finding.is_one_of_several => format!(
+            LegalVerdict::SenderApplication(_) if finding.other == Some(CpuVerdict::StolenOfSender.into()) => format!(
+                "The sender is silent for {} of the time, longer than any window explains: its program has nothing to \
+                 send, or gets no processor time.",
+                finding.share
+            ),
+            LegalVerdict::SenderApplication(_) => format!(
                 "The sender pauses for {} of the time, which a round trip of {rtt} does not explain: its program has \
                  nothing to send, unless round trips take longer under load.",
                 finding.share
             ),
-            LegalVerdict::SenderApplication(_) => format!(
-                "The sender is silent for {} of the time, longer than any window explains: its program has nothing to \
-                 send.",
-                finding.share
-            ),
-            LegalVerdict::Mtu(_) => "No packet of the data arrives, though the connection is open and small packets \
-                                     pass: full ones vanish on the path, or the sender sends none."
-                .to_owned(),
             LegalVerdict::Unknown(_) => format!(
                 "{rate} arrives, this end could take more, and nothing is lost: only the sender knows what holds it \
                  back."
@@ -410,7 +414,63 @@ impl Arrivals<'_> {
         }
     }
 
-    fn shown(&self) -> BTreeMap<String, String> {
+    fn sentence_about_path(&self, finding: &Finding) -> String {
+        let (rate, rtt) = (self.rate, self.rtt.unwrap_or_default());
+        match finding.verdict {
+            LegalVerdict::Capacity(_) if finding.other == Some(PacingVerdict::Qdisc.into()) => format!(
+                "{rate} arrives evenly, and a queue stands before it: the pipe is full, or a queue of the sending host \
+                 that is held to a rate."
+            ),
+            LegalVerdict::Capacity(_) if finding.is_one_of_several => format!(
+                "{rate} arrives, and round trips seem to take {rtt}, longer than those of the idle path: the pipe is \
+                 full, or the sender pauses."
+            ),
+            LegalVerdict::Capacity(CapacityVerdict::Shared) => format!(
+                "The pipe is full, but not with this transfer alone: {rate} arrives here, and others have the rest."
+            ),
+            LegalVerdict::Capacity(_) => {
+                format!("The pipe is full: {rate} of data arrives, and more would only lengthen the queue.")
+            }
+            LegalVerdict::Loss(LossVerdict::Random) if finding.is_one_of_several => format!(
+                "Data arrives out of order again and again: packets are lost or overtake each other on the path, and \
+                 {rate} arrives. Only the sender knows how many were lost."
+            ),
+            LegalVerdict::Loss(LossVerdict::Random) => format!(
+                "Packets are lost again and again, at high rates and at low ones, as by chance, and {rate} arrives. \
+                 Only the sender knows how many were lost."
+            ),
+            LegalVerdict::Loss(LossVerdict::Policer) => format!(
+                "Packets are lost again and again, though the path carries faster bursts: a device discards what \
+                 exceeds a rate, and {rate} arrives."
+            ),
+            LegalVerdict::Loss(LossVerdict::ShallowQueue) => format!(
+                "Packets are lost again and again, always at the same rate of arrival: a queue on the path or of the \
+                 sending host is too short, and {rate} arrives."
+            ),
+            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => format!(
+                "The sender still recovers from an earlier loss: a round trip of {rtt} brings less than before it, and \
+                 {rate} arrives."
+            ),
+            LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit) => format!(
+                "Each round trip of {rtt} brings a little more than the one before, and nothing is lost: the sender \
+                 left slow start early, and adds slowly; {rate} arrives."
+            ),
+            LegalVerdict::CongestionWindow(_) => format!(
+                "The transfer was over before it had speeded up: a sender starts slowly and doubles each round trip \
+                 ({rtt})."
+            ),
+            LegalVerdict::Mtu(MtuVerdict::MssClamped) => format!(
+                "Segments hold only {}, though this end would take larger ones: their headers take a part of what the \
+                 path carries, of which {rate} is data.",
+                text::size(self.mss())
+            ),
+            _ => "No packet of the data arrives, though the connection is open and small packets \
+                                     pass: full ones vanish on the path, or the sender sends none."
+                .to_owned(),
+        }
+    }
+
+    pub(crate) fn shown(&self) -> BTreeMap<String, String> {
         let out_of_order =
             growth(&self.flows, |tcp| tcp.out_of_order_in).zip(growth(&self.flows, |tcp| tcp.data_segs_in));
         let memory = || self.snapshots().filter_map(|snapshot| snapshot.memory);
@@ -425,7 +485,6 @@ impl Arrivals<'_> {
                 "round trip with the sender's pauses",
                 self.estimate.filter(|_| self.pauses.is_some()).map(|rtt| rtt.to_string()),
             ),
-            ("SYN as quoted by routers", syn_quotes::stated(self.evidence)),
             ("own window", self.window().map(|window| window.to_string())),
             ("a round trip brings", self.rtt.map(|rtt| self.rate.bytes_in(rtt).to_string())),
             ("receive buffer", unread.zip(buffer).map(|(unread, buffer)| format!("{unread} of {buffer}"))),
@@ -439,4 +498,4 @@ impl Arrivals<'_> {
 }
 
 /// Figures that only the other end has.
-const OTHER_END: &str = "the sender's congestion window, its send buffer and what it sent again";
+pub(crate) const OTHER_END: &str = "the sender's congestion window, its send buffer and what it sent again";

@@ -4,7 +4,7 @@
 use fullpipe_record::Limit;
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::ceilings::ceilings;
+use crate::ceilings::held_against;
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::limits::{
@@ -12,15 +12,20 @@ use crate::limits::{
     sender_application,
 };
 use crate::path::UNSEEN;
-use crate::thresholds::{MAX_CEILING_FACTOR, MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
+use crate::signals::Signals;
+use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the limit of the part of a transfer that `figures` are of.
-pub(crate) fn find(figures: &Figures) -> Finding {
+pub(crate) fn find(figures: &Figures, signals: &Signals) -> Finding {
     if figures.flows.is_empty() {
         return Finding::unknown(vec!["samples of the sending end"]);
     }
     let found = mtu::without_progress(figures).unwrap_or_else(|| limit(figures));
-    traced(figures, found)
+    let found = traced(figures, found);
+    match signals.first_possible(std::iter::once(found), |found| held_against(figures, found)) {
+        Ok(found) => found,
+        Err(lacking) => Finding::unknown(lacking.into_iter().collect()),
+    }
 }
 
 /// Returns the limit that TCP alone shows.
@@ -57,23 +62,14 @@ fn of_hosts(figures: &Figures) -> Option<Finding> {
         sender_application::find,
     ];
     let found = order.into_iter().find_map(|rule| rule(figures))?;
+    let signals = Signals::from_sender(figures);
     if !matches!(found.kind(), Limit::ReceiveWindow | Limit::SendBuffer) {
         return Some(found);
     }
     match capacity::queue_behind_window(figures) {
         Some(queue) => Some(queue),
-        None => (!allows_far_more(figures, &found)).then_some(found),
+        None => signals.first_possible(std::iter::once(found), |found| held_against(figures, found)).ok(),
     }
-}
-
-/// Returns whether a window that seems full would allow so much more than was carried that something else held the
-/// transfer: data that comes in bursts fills a window for a moment. One below a segment allows hardly anything.
-fn allows_far_more(figures: &Figures, found: &Finding) -> bool {
-    if found.kind() == Limit::ReceiveWindow && receive_window::is_below_a_segment(figures) {
-        return false;
-    }
-    let ceiling = ceilings(figures, found).get(&found.kind()).copied();
-    ceiling.is_some_and(|ceiling| ceiling > figures.rate.scaled(MAX_CEILING_FACTOR))
 }
 
 /// Returns the limit that held the congestion window or the pace, if one of them held data back for most of the time.

@@ -27,6 +27,9 @@ pub(crate) const LOW_BUFFER_SHARE: f64 = 0.5;
 
 // Losses.
 
+/// Segments from which the lost ones are printed as a share.
+pub(crate) const MIN_SEGMENTS_OF_SHARE: u64 = 100;
+
 /// Recoveries of a stream that are recurring loss; a window grows back from a single one.
 pub(crate) const MIN_RECOVERIES: u64 = 2;
 /// Recoveries that are recurring loss where none is in the judged part.
@@ -145,7 +148,20 @@ pub(crate) const CLOSED_WINDOW_FACTOR: f64 = 2.0;
 pub(crate) const MIN_WINDOW_USE: f64 = 0.5;
 /// Multiple of the rate above which the ceiling of a window shows that something else held the transfer (a choice, not
 /// measured).
-pub(crate) const MAX_CEILING_FACTOR: f64 = 100.0;
+pub(crate) const MAX_CEILING_FACTOR: f64 = 10.0;
+/// Share of the rate below which the ceiling of a window shows that it held nothing back: round-trip times vary.
+pub(crate) const MIN_CEILING_SHARE: f64 = 0.67;
+/// Multiple of the time of a transfer from which the silence after it shows that its program has nothing to send (a
+/// choice, not measured).
+pub(crate) const MIN_SILENCE_FACTOR: f64 = 20.0;
+/// Segments with data from which a transfer shows how fast it could have been; fewer fit into one flight.
+pub(crate) const MIN_DATA_SEGMENTS: u64 = 5;
+/// Segments with data from which a verdict may be surer than [`MAX_CONFIDENCE_OF_FEW`]: an initial window (RFC 6928).
+pub(crate) const MIN_SURE_SEGMENTS: u64 = 10;
+/// Largest confidence of a verdict on fewer segments.
+pub(crate) const MAX_CONFIDENCE_OF_FEW: f64 = 0.5;
+/// Shortest time without an acknowledgement that a retransmission timer ends (RFC 6298; Linux has 200 ms).
+pub(crate) const MIN_RETRANSMISSION_TIMEOUT: Span = Span::from_millis(190);
 /// Share of its largest size below which the median of a window shows that it has fallen.
 pub(crate) const FALLEN_WINDOW_SHARE: f64 = 0.75;
 /// Share of itself by which a window falls from one snapshot to the next in a swing.
@@ -354,6 +370,11 @@ pub(crate) const NO_BURST_BEFORE_QUEUE: f64 = 1.35;
 /// Share of the stated bandwidth that data reaches for a round trip where no others use the link (measured: 0.97 and
 /// more; 0.64 to 0.89 next to others).
 pub(crate) const WHOLE_LINK_SHARE: f64 = 0.92;
+/// Highest rate before a loss ÷ the rate now, from which the loss has made the congestion window small (CUBIC
+/// keeps 0.7).
+pub(crate) const LOWERED_BY_LOSS_FACTOR: f64 = 1.2;
+/// Share of all data from which what came later is next to nothing: probes, and segments of a few bytes.
+pub(crate) const STOPPED_SHARE: f64 = 0.9;
 /// Share of a round trip without data that is a pause between bursts.
 pub(crate) const BURST_PAUSE: f64 = 0.15;
 /// Share of the snapshots in such a pause from which data comes in bursts.

@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Basis, Evidence, Limit, Verdict};
-use fullpipe_units::Ratio;
+use fullpipe_record::{Basis, Evidence, Limit, OtherLimit, Verdict};
+use fullpipe_units::{BitRate, Ratio, Span};
 
+use crate::arrivals::Arrivals;
 use crate::candidates::candidates;
 use crate::captured;
 use crate::ceilings::ceilings;
@@ -14,6 +15,7 @@ use crate::receiving;
 use crate::rules::find;
 use crate::runner_up::{once_lifted, runner_up};
 use crate::seconds;
+use crate::signals::{Signals, TransferTime};
 use crate::syn_quotes;
 use crate::text::{self, Row};
 
@@ -26,34 +28,104 @@ use crate::text::{self, Row};
 ///
 /// Never fails: evidence that shows nothing gives [`Limit::Unknown`], whose `missing` figure names what is lacking.
 pub fn diagnose(evidence: &Evidence) -> Verdict {
-    if evidence.sender_samples.is_empty() && !evidence.receiver_samples.is_empty() {
-        return receiving::judge(evidence);
-    }
-    let figures = Figures::of(evidence);
-    let found = evidence.capture.as_ref().map_or_else(|| find(&figures), |capture| captured::find(&figures, capture));
-    let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found);
     let basis = basis(evidence);
-    let (candidates, would_distinguish) = candidates(basis, &finding);
+    if basis == Basis::Receiver { of_receiver(evidence) } else { of_sender(evidence, basis) }.verdict(evidence)
+}
+
+/// A limit that was found, with all that a verdict says of it, from one view.
+struct Judgement {
+    basis: Basis,
+    finding: Finding,
+    signals: Signals,
+    time: TransferTime,
+    /// Round-trip times under load and of the idle path.
+    rtts: [Option<Span>; 2],
+    ceilings: BTreeMap<Limit, BitRate>,
+    others: Vec<OtherLimit>,
+    /// Share of the time of the limit itself, as the seconds show it.
+    of_the_time: Ratio,
+    sentence: String,
+    shown: BTreeMap<String, String>,
+    other_end_would_show: Option<String>,
+}
+
+impl Judgement {
+    fn verdict(self, evidence: &Evidence) -> Verdict {
+        let Self { basis, finding, signals, time, .. } = self;
+        let (kind, rate) = (finding.kind(), signals.rate);
+        let once_lifted = once_lifted(kind, self.rtts, &self.ceilings);
+        let runner_up = runner_up((kind, rate), &once_lifted, &self.others, self.of_the_time);
+        let (candidates, would_distinguish) = candidates(basis, &finding);
+        let mut shown = self.shown;
+        shown.extend(syn_quotes::stated(evidence).map(|text| ("SYN as quoted by routers".to_owned(), text)));
+        shown.extend((!finding.missing.is_empty()).then(|| ("missing".to_owned(), finding.missing.join(", "))));
+        Verdict {
+            kind,
+            cause: finding.verdict.cause(),
+            at: finding.verdict.at(),
+            share: Ratio::new(finding.share.get().min(1.0)),
+            confidence: confidence(basis, &finding, &signals),
+            sentence: self.sentence,
+            runner_up,
+            evidence: shown,
+            ceilings: self.ceilings,
+            others: self.others,
+            where_time_went: time.shares(),
+            basis,
+            candidates,
+            would_distinguish,
+            other_end_would_show: self.other_end_would_show,
+        }
+    }
+}
+
+fn of_receiver(evidence: &Evidence) -> Judgement {
+    let arrivals = Arrivals::of(evidence);
+    let (signals, time) = (Signals::from_receiver(&arrivals), TransferTime::from_receiver(&arrivals));
+    let found = receiving::find(&arrivals, &signals);
+    let finding = application_window::above_tcp(evidence, arrivals.rate, arrivals.rtt, found);
+    Judgement {
+        basis: Basis::Receiver,
+        rtts: [arrivals.rtt, evidence.idle_rtt],
+        ceilings: arrivals.ceilings(),
+        others: Vec::new(),
+        of_the_time: Ratio::ZERO,
+        sentence: arrivals.sentence(&finding),
+        shown: arrivals.shown(),
+        other_end_would_show: Some(receiving::OTHER_END.to_owned()),
+        finding,
+        signals,
+        time,
+    }
+}
+
+fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
+    let figures = Figures::of(evidence);
+    let time = TransferTime::from_sender(&Figures::over(evidence, None));
+    let signals = Signals::from_sender(&figures);
+    let found = match &evidence.capture {
+        Some(capture) => captured::find(&figures, capture, &signals),
+        None => find(&figures, &signals),
+    };
+    let found = time.decide(found);
+    let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found);
     let facts = limits::facts(&finding, &figures);
     let mut ceilings = ceilings(&figures, &finding);
     ceilings.extend(application_window::ceiling(evidence, figures.rtt).map(|rate| (Limit::ApplicationWindow, rate)));
     let (others, of_the_time) = seconds::others(evidence, &finding);
-    let once_lifted = once_lifted(finding.kind(), [figures.rtt, figures.idle_rtt], &ceilings);
-    Verdict {
-        kind: finding.kind(),
-        cause: finding.verdict.cause(),
-        at: finding.verdict.at(),
-        share: Ratio::new(finding.share.get().min(1.0)),
-        confidence: confidence(basis, &finding),
-        sentence: sentence(&figures, &finding, facts.as_ref()),
-        runner_up: runner_up((finding.kind(), figures.rate), &once_lifted, &others, of_the_time),
-        evidence: shown(&figures, &finding, facts.as_ref()),
+    let is_alone = basis == Basis::Sender;
+    Judgement {
+        basis,
+        rtts: [figures.rtt, figures.idle_rtt],
         ceilings,
         others,
-        basis,
-        candidates,
-        would_distinguish,
-        other_end_would_show: other_end_would_show(evidence, facts.as_ref()),
+        of_the_time,
+        sentence: sentence(&figures, &finding, facts.as_ref()),
+        shown: shown(&figures, facts.as_ref()),
+        other_end_would_show: facts.other_end_would_show().filter(|_| is_alone).map(str::to_owned),
+        finding,
+        signals,
+        time,
     }
 }
 
@@ -63,29 +135,23 @@ fn sentence(figures: &Figures, finding: &Finding, facts: &dyn Facts) -> String {
 }
 
 fn basis(evidence: &Evidence) -> Basis {
-    if evidence.capture.is_some() {
-        return Basis::Capture;
+    match (evidence.sender_samples.is_empty(), evidence.receiver_samples.is_empty()) {
+        (true, false) => Basis::Receiver,
+        _ if evidence.capture.is_some() => Basis::Capture,
+        (_, true) => Basis::Sender,
+        _ => Basis::BothEnds,
     }
-    if evidence.receiver_samples.is_empty() { Basis::Sender } else { Basis::BothEnds }
-}
-
-/// Returns what the view of the other end would add to a verdict that rests on one.
-fn other_end_would_show(evidence: &Evidence, facts: &dyn Facts) -> Option<String> {
-    let sender_alone = !evidence.sender_samples.is_empty() && basis(evidence) == Basis::Sender;
-    facts.other_end_would_show().filter(|_| sender_alone).map(str::to_owned)
 }
 
 /// Returns the figures that decided, by the names that they have on the screen.
-fn shown(figures: &Figures, finding: &Finding, facts: &dyn Facts) -> BTreeMap<String, String> {
+fn shown(figures: &Figures, facts: &dyn Facts) -> BTreeMap<String, String> {
     let lost = figures.retransmitted();
-    let always: [Row; 7] = [
+    let always: [Row; 5] = [
         ("rate", Some(figures.rate.to_string())),
         ("round trip", figures.rtt.map(|rtt| format!("{rtt}, idle {}", text::time(figures.idle_rtt)))),
         ("congestion control", figures.congestion().map(str::to_owned)),
         ("samples", Some(text::of_streams(figures.snapshots().count(), figures.flows.len()))),
         ("retransmitted", lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent))),
-        ("SYN as quoted by routers", syn_quotes::stated(figures.evidence)),
-        ("missing", (!finding.missing.is_empty()).then(|| finding.missing.join(", "))),
     ];
     let of_capture = figures.evidence.capture.iter().flat_map(captured::shown);
     always

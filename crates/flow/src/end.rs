@@ -18,6 +18,9 @@ use crate::spans::Spans;
 use crate::unacknowledged::Unacknowledged;
 use crate::windows::Windows;
 
+/// Payload of a segment that every link with IPv6 lets pass (RFC 8200, 5).
+const MIN_USUAL_SEGMENT: u64 = 1220;
+
 /// The packets of one end so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct End {
@@ -46,6 +49,10 @@ pub(crate) struct End {
     pub(crate) echoes: Echoes,
     /// The window that the other end allows, as it stands in the header.
     allowed: Option<u16>,
+    /// Packets of the other end that allow nothing.
+    closed_windows: u64,
+    /// Position at which its first full segment ends.
+    full_segment_until: Option<u64>,
     /// The course of its data, once there is any.
     sending: Option<Box<Sending>>,
     /// Position of its first byte of data.
@@ -137,6 +144,11 @@ impl End {
             return;
         }
         self.sequence.reach(end);
+        // Without a handshake the largest segment may be small.
+        let full = if agreement.is_scale_known { agreement.mss } else { agreement.mss.max(MIN_USUAL_SEGMENT) };
+        if self.full_segment_until.is_none() && u64::from(packet.payload) >= full {
+            self.full_segment_until = Some(end);
+        }
         if packet.payload > 0 || packet.has(flags::SYN) {
             self.first_byte.get_or_insert(start + u64::from(packet.has(flags::SYN)));
         }
@@ -261,6 +273,7 @@ impl End {
     /// Takes note of the window that the other end allows, as it stands in the header.
     pub(crate) fn is_allowed(&mut self, window: u16, at: Time) {
         self.allowed = Some(window);
+        self.closed_windows += u64::from(window == 0);
         if let Some(sending) = &mut self.sending {
             sending.is_allowed(window, at);
         }
@@ -395,6 +408,16 @@ impl End {
     /// Returns the data that it had sent when it sent its last packet, and of which nothing came here.
     pub(crate) fn unseen(&self) -> ByteCount {
         ByteCount::new(self.next.map_or(0, |next| self.ahead.saturating_sub(next)))
+    }
+
+    /// Returns the number of packets of the other end that allow it nothing.
+    pub(crate) fn closed_windows(&self) -> u64 {
+        self.closed_windows
+    }
+
+    /// Returns true if a full segment of its data was acknowledged.
+    pub(crate) fn full_segment_acknowledged(&self) -> bool {
+        self.full_segment_until.is_some_and(|end| self.acknowledged >= Some(end))
     }
 
     /// Returns the number of its packets that ask for an acknowledgement: without data, below what was acknowledged.

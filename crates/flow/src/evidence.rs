@@ -1,7 +1,7 @@
 //! Connections as evidence, which a verdict may rest on.
 
 use fullpipe_record::{At, CaptureEvidence, CapturePoint, Evidence, Framing, Machine, Request, Sample, steady};
-use fullpipe_units::{BitRate, ByteCount, Span, Time};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 
 use crate::end::End;
 use crate::flow::Flow;
@@ -51,7 +51,8 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
             |sending: &Sending| sending.course.samples(end.agreed(other, stream, by_echo), origin, by_echo, rest);
         end.sending().map(samples).unwrap_or_default()
     };
-    let samples: Vec<Sample> = flows.iter().zip(0..).flat_map(of_flow).collect();
+    let mut samples: Vec<Sample> = flows.iter().zip(0..).flat_map(of_flow).collect();
+    let silent_after = cut_silent_end(&mut samples);
     let idle_rtt = flows.iter().filter_map(|flow| flow.handshake_time()).min();
     let ended = samples.iter().map(|sample| sample.at).max().unwrap_or_default();
     let none = Sending::default();
@@ -82,7 +83,7 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
             only: largest.only(),
             by_echo,
             clocked: sending.clocked(by_echo).filter(|_| largest.only().is_none()),
-            idle: sending.idle(by_echo),
+            idle: without_silence(sending.idle(by_echo), ended, silent_after),
             train: sending.mean_train(),
             arrivals: sending.arrivals.mode(),
             departures: sending.departures.mode(),
@@ -96,6 +97,9 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
             closed: end.has_closed(),
             unseen: end.unseen(),
             probes: end.probes(),
+            full_segment_acknowledged: flows.iter().any(|flow| flow.ends().0.full_segment_acknowledged()),
+            closed_windows: end.closed_windows(),
+            silent_after,
             answers: flows.iter().map(|flow| flow.ends().1.data_packets()).sum(),
             largest_mss: end.offered_mss().max(other.offered_mss()),
             sender_opened: largest.sender() == 0,
@@ -106,6 +110,35 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
             clamped_mss: None,
         }),
     })
+}
+
+/// Removes the samples after all data had been acknowledged, and returns the time that they took. What a connection
+/// does after its data, such as asking whether the other end is there, is no part of the transfer.
+fn cut_silent_end(samples: &mut Vec<Sample>) -> Span {
+    let end = |samples: &[Sample]| samples.iter().map(|sample| sample.at).max().unwrap_or_default();
+    let moved = |sample: &Sample| (sample.tcp.bytes_sent, sample.tcp.bytes_acked);
+    let streams = samples.chunk_by(|one, next| one.stream == next.stream);
+    let ends: Vec<Sample> = streams.filter_map(<[_]>::last).cloned().collect();
+    // A sender whose window was closed at last may have more to send.
+    let may_go_on = |last: &Sample| {
+        let waits = last.tcp.bytes_acked.is_none() || last.outstanding() != Some(ByteCount::ZERO);
+        waits || last.tcp.snd_wnd == Some(ByteCount::ZERO)
+    };
+    if ends.iter().any(may_go_on) {
+        return Span::ZERO;
+    }
+    let before = end(samples);
+    let is_last = |one: &Sample| ends.iter().any(|last| last.stream == one.stream && moved(last) == moved(one));
+    // The first sample of each stream by which everything had moved stays.
+    samples.dedup_by(|later, earlier| later.stream == earlier.stream && is_last(later) && is_last(earlier));
+    before.saturating_sub(end(samples))
+}
+
+/// Returns the share of the time until `end` in which a sender had little in flight, of which `idle` is the share with
+/// the silence after it.
+fn without_silence(idle: Ratio, end: Span, silent_after: Span) -> Ratio {
+    let with_silence = (end + silent_after).as_secs_f64() * idle.get();
+    Ratio::of((with_silence - silent_after.as_secs_f64()).max(0.0), end.as_secs_f64())
 }
 
 /// Returns the highest rate of the first stream's data over any [`SUSTAINED`] or more; `None` if it is shorter.

@@ -239,6 +239,7 @@ mod tests {
             runner_up: None,
             evidence: std::collections::BTreeMap::default(),
             others: Vec::new(),
+            where_time_went: Vec::new(),
             basis: fullpipe_record::Basis::default(),
             candidates: Vec::new(),
             would_distinguish: None,

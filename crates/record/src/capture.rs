@@ -144,6 +144,7 @@ impl BurstRate {
 /// Figures of a transfer that a capture has and the sender's kernel has not. Samples made of a capture lack what no
 /// packet shows: congestion window, unsent data, buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub struct CaptureEvidence {
     /// Place of the capture: an end, or the path between them; `None` where the packets do not show it.
     pub point: Option<At>,
@@ -194,6 +195,15 @@ pub struct CaptureEvidence {
     /// Packets with data that the receiver sent.
     #[serde(default)]
     pub answers: u64,
+    /// True if the receiver acknowledged a full segment.
+    #[serde(default)]
+    pub full_segment_acknowledged: bool,
+    /// Packets of the receiver that close its window: zero is zero under any scale.
+    #[serde(default)]
+    pub closed_windows: u64,
+    /// Time after the last data was acknowledged, in which the sender had nothing on the way.
+    #[serde(default)]
+    pub silent_after: Span,
     /// The larger of the segment sizes that both SYNs offer (MSS), without options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_mss: Option<ByteCount>,

@@ -115,7 +115,7 @@ pub use sweep::{
     SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepRunRecord, SweepShape, SweepTraffic,
 };
 pub use thinning::{MAX_SAMPLES, Thinning};
-pub use time_account::{ConnectionSamples, TimeAccount};
+pub use time_account::{ConnectionSamples, TimeAccount, TransferTimeShare, TransferTimeUse};
 pub use truth::{DirectionTruth, EditTruth, Fate, PacketTruth, PathTruth, SegmentTruth};
 pub use verdict::{
     At, Basis, Candidate, CommandTimeForecast, Commands, Elsewhere, Forecast, OtherLimit, Remedy, RttForecast,

@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use fullpipe_units::Span;
+use fullpipe_units::{Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -40,4 +40,62 @@ pub struct ConnectionSamples<'s> {
     pub is_old: bool,
     /// In the order of time, since the watching began.
     pub samples: Vec<&'s Sample>,
+}
+
+/// Use of a moment of a transfer: the accounts on which its time is booked, whatever view there is of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TransferTimeUse {
+    /// Nothing moved between a loss and the timer that repaired it (RFC 6298).
+    RetransmissionTimeout,
+    /// The receiver allowed less than a segment.
+    WindowClosed,
+    /// All that the receiver allowed was in flight.
+    WindowFull,
+    /// The congestion window was in use, and grew.
+    WindowGrowth,
+    /// The congestion window was in use, and losses had made it small.
+    LossRecovery,
+    /// Data waited in a queue of the path.
+    PathQueue,
+    /// The send buffer was full, and all of it sent.
+    SendBuffer,
+    /// Data waited at the sender for its pace, though the windows had room.
+    Pacing,
+    /// The sender had nothing to send.
+    NothingToSend,
+    /// Silence after the last data, which is no part of the transfer.
+    AfterTransfer,
+    /// None of these shows.
+    Unknown,
+}
+
+impl TransferTimeUse {
+    /// Returns what it says in a sentence about time.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::RetransmissionTimeout => "waiting for a retransmission timeout",
+            Self::WindowClosed => "window of the receiver closed",
+            Self::WindowFull => "window of the receiver full",
+            Self::WindowGrowth => "congestion window growing",
+            Self::LossRecovery => "congestion window small after losses",
+            Self::PathQueue => "queue on the path",
+            Self::SendBuffer => "send buffer full",
+            Self::Pacing => "paced",
+            Self::NothingToSend => "nothing to send",
+            Self::AfterTransfer => "silent after the data",
+            Self::Unknown => "not known",
+        }
+    }
+}
+
+/// The time of a transfer that one use took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TransferTimeShare {
+    /// The use.
+    pub used_for: TransferTimeUse,
+    /// Its time, the mean of all streams.
+    pub time: Span,
+    /// Its share of the time of the transfer, silence after the data left out; of that silence, by the same time.
+    pub share: Ratio,
 }

@@ -4,7 +4,7 @@ use fullpipe_units::{BitRate, Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cause, Change, LegalVerdict, Limit};
+use crate::{Cause, Change, LegalVerdict, Limit, TransferTimeShare};
 
 /// The end, or the part of the path, that has the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -98,8 +98,8 @@ pub struct Verdict {
     pub at: At,
     /// Share of the judged time in which it held.
     pub share: Ratio,
-    /// Share of planted limits for which such a verdict, from the same view, named the right one, or named it among its
-    /// candidates.
+    /// Share of planted limits of which verdicts with as much evidence, from the same view, name the right one, or name
+    /// it among their candidates.
     #[serde(default)]
     pub confidence: Ratio,
     /// The whole in one sentence.
@@ -114,6 +114,9 @@ pub struct Verdict {
     /// Other limits, the largest share first: in other seconds, or as good as this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<OtherLimit>,
+    /// The use of the time of the transfer, the largest part first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub where_time_went: Vec<TransferTimeShare>,
     /// Whose view it rests on.
     #[serde(default)]
     pub basis: Basis,

@@ -2,9 +2,11 @@
 
 use fullpipe_record::{At, CaptureEvidence};
 
+use crate::ceilings::held_against;
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::limits::{capacity, congestion_window, mtu};
+use crate::signals::Signals;
 
 pub(crate) use sentence::{sentence, shown};
 use view::View;
@@ -17,7 +19,7 @@ mod view;
 mod window;
 
 /// Returns the limit that a capture shows.
-pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
+pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence, signals: &Signals) -> Finding {
     let view = View { figures, capture };
     if let Some(end) = capture.only {
         let missing = if end == At::Sender { ACKNOWLEDGEMENTS } else { DATA };
@@ -45,13 +47,15 @@ pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence) -> Finding {
         View::growth,
         View::of_sender,
     ];
-    let found = view
-        .unscaled_at_sender()
-        .or_else(|| view.hardly_anything())
-        .or_else(|| whole.into_iter().find_map(|rule| rule(figures)))
-        .or_else(|| congestion_window::ended_early(figures).filter(|_| !view.program_waits()))
-        .or_else(|| order.into_iter().find_map(|rule| rule(&view)))
-        .unwrap_or_else(|| Finding::unknown(vec![SENDER]));
+    let ended_early = |view: &View| congestion_window::ended_early(view.figures).filter(|_| !view.program_waits());
+    let found = [View::unscaled_at_sender, View::hardly_anything].into_iter().filter_map(|rule| rule(&view));
+    let found = found
+        .chain(whole.into_iter().filter_map(|rule| rule(figures)))
+        .chain(std::iter::once_with(|| ended_early(&view)).flatten())
+        .chain(order.into_iter().filter_map(|rule| rule(&view)));
+    let found = signals
+        .first_possible(found, |found| held_against(figures, found))
+        .unwrap_or_else(|lacking| Finding::unknown(vec![lacking.unwrap_or(SENDER)]));
     // The host itself may have asked for small segments.
     mtu::behind(figures, &found).map_or(found, Finding::one_of_several)
 }

@@ -89,10 +89,6 @@ impl Facts for Channel {
         self.shown.clone()
     }
 
-    fn other_end_would_show(&self) -> Option<&'static str> {
-        None
-    }
-
     /// Returns a program without such a window, with what TCP would let it carry over this path.
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
         let why = "`fullpipe copy` logs in by the same ssh and moves the data over connections of its own, encrypted. \

@@ -270,10 +270,6 @@ impl Facts for FullPipe {
         self.shown.clone()
     }
 
-    fn other_end_would_show(&self) -> Option<&'static str> {
-        None
-    }
-
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
         match self.verdict {
             CapacityVerdict::HostQueue => {

@@ -109,10 +109,6 @@ impl Facts for Growth {
         self.shown.clone()
     }
 
-    fn other_end_would_show(&self) -> Option<&'static str> {
-        None
-    }
-
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
         let bbr = match self.verdict {
             CongestionWindowVerdict::RampUp => None,

@@ -1,9 +1,8 @@
 //! Processors that have no more time to give.
 
-use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Limit, Machine, Remedy, Scope};
+use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Limit, Machine, Scope};
 use fullpipe_units::{Ratio, Span};
 
-use crate::advice::Advice;
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::limits::{Facts, capacity};
@@ -204,14 +203,6 @@ impl Facts for Processor {
 
     fn shown(&self) -> Vec<Row> {
         self.shown.clone()
-    }
-
-    fn other_end_would_show(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn settings(&self, _: &Advice) -> Vec<Remedy> {
-        Vec::new()
     }
 
     fn manual(&self) -> &'static [ManualRemedy] {

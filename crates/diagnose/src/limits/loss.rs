@@ -189,25 +189,19 @@ pub(crate) fn loss_window(figures: &Figures, loss: Ratio) -> Option<ByteCount> {
 pub(crate) struct Losses {
     verdict: LossVerdict,
     basics: Basics,
-    /// Share of the packets.
-    lost: Option<Ratio>,
+    lost: Option<Retransmitted>,
     shown: Vec<Row>,
 }
 
 impl Losses {
     pub(crate) fn of(verdict: LossVerdict, figures: &Figures) -> Self {
-        Self {
-            verdict,
-            basics: Basics::of(figures),
-            lost: figures.lost().map(Retransmitted::ratio),
-            shown: text::of_path(figures),
-        }
+        Self { verdict, basics: Basics::of(figures), lost: figures.lost(), shown: text::of_path(figures) }
     }
 }
 
 impl Facts for Losses {
     fn sentence(&self) -> String {
-        let share = self.lost.map_or_else(|| "some".to_owned(), |lost| lost.to_string());
+        let share = self.lost.map_or_else(|| "some of the packets".to_owned(), Retransmitted::text);
         let pattern = match self.verdict {
             LossVerdict::ShallowQueue => "always at the same amount in flight: a queue on the path is too short",
             LossVerdict::Policer => {
@@ -216,7 +210,7 @@ impl Facts for Losses {
             LossVerdict::Random => "without a queue that fills",
         };
         format!(
-            "Packet loss holds the sender back: {share} of the packets were lost, {pattern}; that leaves {} over {}{}.",
+            "Packet loss holds the sender back: {share} were lost, {pattern}; that leaves {} over {}{}.",
             self.basics.rate,
             time(self.basics.rtt),
             self.basics.could_carry(),
@@ -225,10 +219,6 @@ impl Facts for Losses {
 
     fn shown(&self) -> Vec<Row> {
         self.shown.clone()
-    }
-
-    fn other_end_would_show(&self) -> Option<&'static str> {
-        None
     }
 
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {

@@ -30,13 +30,19 @@ pub(crate) trait Facts {
     fn shown(&self) -> Vec<Row>;
 
     /// Returns what samples of the receiving end would add to a verdict from the sending end alone.
-    fn other_end_would_show(&self) -> Option<&'static str>;
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Returns the remedies that changes of the hosts or of the load carry out.
-    fn settings(&self, advice: &Advice) -> Vec<Remedy>;
+    fn settings(&self, _advice: &Advice) -> Vec<Remedy> {
+        Vec::new()
+    }
 
     /// Returns the remedies that only a person can carry out, the best first.
-    fn manual(&self) -> &'static [ManualRemedy];
+    fn manual(&self) -> &'static [ManualRemedy] {
+        &[]
+    }
 }
 
 /// Returns the figures of what was found.

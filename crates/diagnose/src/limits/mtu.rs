@@ -5,6 +5,7 @@ use fullpipe_record::{At, Buffer, Change, IpVersion, Limit, MtuVerdict, Remedy, 
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount};
 
 use crate::advice::Advice;
+use crate::arrivals::Arrivals;
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::flow::Flow;
@@ -27,6 +28,20 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
     let (got, possible) = (figures.mss?, possible_mss(figures)?);
     let efficiency = |mss: ByteCount| path::efficiency(figures.evidence, mss, figures.timestamps()).get();
     (efficiency(got) < efficiency(possible) * MSS_EFFICIENCY_SHARE).then(|| found.as_verdict(MtuVerdict::MssClamped))
+}
+
+/// Finds the same from the receiving end, whose device is known.
+pub(crate) fn behind_arrivals(arrivals: &Arrivals, found: &Finding) -> Option<Finding> {
+    let evidence = arrivals.evidence;
+    let device = evidence.receiver_machine.device.iter().map(|device| device.mtu);
+    let stated = arrivals.snapshots().filter_map(|snapshot| snapshot.tcp.path_mtu).max();
+    let mtu = device.chain(stated).filter(|mtu| *mtu > ByteCount::ZERO).min()?;
+    let timestamps = arrivals.snapshots().find_map(|snapshot| snapshot.tcp.timestamps).unwrap_or(true);
+    let possible = mtu.saturating_sub(framing::tcp_headers(IpVersion::V4, timestamps));
+    let efficiency = |mss: ByteCount| path::efficiency(evidence, mss, timestamps).get();
+    let is_small = efficiency(arrivals.mss()?) < efficiency(possible) * MSS_EFFICIENCY_SHARE;
+    let may_be = evidence.request.mss.is_none() && found.kind() == Limit::Capacity;
+    (may_be && is_small).then(|| found.as_verdict(MtuVerdict::MssClamped))
 }
 
 /// Returns the payload of the largest segment that both devices, as far as they are known, would let pass; of a

@@ -167,10 +167,6 @@ impl Facts for Pace {
         self.shown.clone()
     }
 
-    fn other_end_would_show(&self) -> Option<&'static str> {
-        None
-    }
-
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
         let remedies = match self.verdict {
             PacingVerdict::MaxPacingRate => [higher_pace(advice), None],

@@ -1,10 +1,9 @@
 //! A receiving program that is slow, by itself or for the file that it writes.
 
 use fullpipe_model::window;
-use fullpipe_record::{At, Limit, ReceiverApplicationVerdict, Remedy, Scope};
+use fullpipe_record::{At, Limit, ReceiverApplicationVerdict, Scope};
 use fullpipe_units::{ByteCount, Ratio, median};
 
-use crate::advice::Advice;
 use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
@@ -199,10 +198,6 @@ impl Facts for Reader {
 
     fn other_end_would_show(&self) -> Option<&'static str> {
         Some("whether its program, its disk or its processor is slow")
-    }
-
-    fn settings(&self, _: &Advice) -> Vec<Remedy> {
-        Vec::new()
     }
 
     fn manual(&self) -> &'static [ManualRemedy] {

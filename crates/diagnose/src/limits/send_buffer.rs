@@ -10,7 +10,6 @@ use crate::figures::{Figures, share};
 use crate::finding::Finding;
 use crate::flow::Flow;
 use crate::limits::Facts;
-use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Basics, Row, rate, size, time};
 use crate::thresholds::{
     FULLY_TUNED_SHARE, LATE_WRITER_SHARE, MAX_BUFFER_OF_ASKING_WRITER, MIN_BLOCKED_SHARE, MIN_BUFFER_CLOCK_SHARE,
@@ -145,18 +144,10 @@ impl Facts for SendBuffer {
         self.shown.clone()
     }
 
-    fn other_end_would_show(&self) -> Option<&'static str> {
-        None
-    }
-
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
         advice.for_window(match self.verdict {
             SendBufferVerdict::SoSndbuf => WindowConstraint::FixedBuffer,
             SendBufferVerdict::TcpWmemMax => WindowConstraint::SendMaximum,
         })
-    }
-
-    fn manual(&self) -> &'static [ManualRemedy] {
-        &[]
     }
 }

@@ -91,10 +91,6 @@ impl Facts for Writer {
         self.shown.clone()
     }
 
-    fn other_end_would_show(&self) -> Option<&'static str> {
-        None
-    }
-
     fn settings(&self, advice: &Advice) -> Vec<Remedy> {
         match self.verdict {
             SenderApplicationVerdict::RateLimited => higher_rate(advice).into_iter().collect(),

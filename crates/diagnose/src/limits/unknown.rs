@@ -1,12 +1,10 @@
 //! Evidence that shows no limit.
 
-use fullpipe_record::{Remedy, UnknownVerdict};
+use fullpipe_record::UnknownVerdict;
 
-use crate::advice::Advice;
 use crate::figures::Figures;
 use crate::finding::Finding;
 use crate::limits::Facts;
-use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row};
 
 /// The figures that are missing, and those that there are.
@@ -38,13 +36,5 @@ impl Facts for Missing {
 
     fn other_end_would_show(&self) -> Option<&'static str> {
         Some("its windows, buffers and processor")
-    }
-
-    fn settings(&self, _: &Advice) -> Vec<Remedy> {
-        Vec::new()
-    }
-
-    fn manual(&self) -> &'static [ManualRemedy] {
-        &[]
     }
 }

@@ -70,13 +70,14 @@ fn a_window_that_allows_far_more_than_is_carried_is_not_the_limit() {
     let carrying = |mbps: f64| {
         of("cubic", move |_| Moment { mbps, in_flight: 2.0 * MIB, cwnd: 3.0 * MIB, rwnd_limited: 0.99, ..unhindered() })
     };
-    assert_edge(Limit::ReceiveWindow, &carrying(2.0), &carrying(1.5));
+    assert_edge(Limit::ReceiveWindow, &carrying(20.0), &carrying(15.0));
 }
 
 #[test]
 fn of_a_small_window_a_quarter_may_seem_unused_and_of_a_large_one_a_sixteenth() {
     let used = |window: f64, share: f64| {
-        of("cubic", move |_| Moment { in_flight: window * share, window, cwnd: window * 2.0, ..unhindered() })
+        let mbps = window * share * 8.0 / 1e6 / 0.1;
+        of("cubic", move |_| Moment { mbps, in_flight: window * share, window, cwnd: window * 2.0, ..unhindered() })
     };
     assert_edge(Limit::ReceiveWindow, &used(65_536.0, 0.78), &used(65_536.0, 0.72));
     assert_edge(Limit::ReceiveWindow, &used(8.0 * MIB, 0.95), &used(8.0 * MIB, 0.92));
@@ -179,7 +180,15 @@ fn writes_larger_than_the_buffer_leave_data_unsent_and_the_kernels_clock_decides
     let limited = |share: f64| {
         of("bbr", move |t| {
             let unsent = if ((t / 0.05).round() as u64).is_multiple_of(3) { 0.0 } else { 60e3 };
-            Moment { in_flight: 50e3, unsent, sndbuf: 60e3, sndbuf_limited: share, cwnd: 300e3, ..unhindered() }
+            Moment {
+                mbps: 4.0,
+                in_flight: 50e3,
+                unsent,
+                sndbuf: 60e3,
+                sndbuf_limited: share,
+                cwnd: 300e3,
+                ..unhindered()
+            }
         })
     };
     assert_edge(Limit::SendBuffer, &limited(0.4), &limited(0.1));

@@ -4,6 +4,7 @@ mod builder;
 mod captured;
 mod cures;
 mod edges;
+mod gates;
 mod golden;
 mod limits;
 mod losses;

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use fullpipe_diagnose::{diagnose, remedies};
 use fullpipe_record::{
-    At, Basis, Buffer, Cause, Evidence, Limit, Request, RttStats, Sample, SocketMemory, SynQuote, TcpInfo, steady,
+    At, Basis, Buffer, Cause, Evidence, Limit, Request, RttStats, Sample, SocketMemory, SynQuote, TcpInfo, Verdict,
+    steady, steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -401,8 +402,12 @@ fn pauses_of_the_sender_are_no_queue_and_no_window() {
 #[test]
 fn a_queue_that_never_runs_empty_is_seen_without_echo_requests() {
     let full = evidence(Seen { rtt_ms: 200, window: 6_000_000, ..WELL });
+    let alone = diagnose(&stated(full.clone(), 105));
+    assert_eq!((alone.cause, alone.candidates.len()), (Cause::Link, 0), "{alone:#?}");
     let verdict = diagnose(&Evidence { program: Some("curl".to_owned()), ..full });
-    assert_eq!((verdict.cause, verdict.candidates.len()), (Cause::Link, 0), "{verdict:#?}");
+    assert_eq!(verdict.cause, Cause::Link, "{verdict:#?}");
+    let queue_of_host = |verdict: &Verdict| verdict.candidates.iter().any(|one| one.cause == Cause::Qdisc);
+    assert!(queue_of_host(&verdict), "a queue of the sending host may be what is full: {verdict:#?}");
 }
 
 #[test]
@@ -416,7 +421,8 @@ fn pauses_and_losses_are_of_a_path_that_others_fill_or_of_the_sender() {
     assert_eq!(verdict.kind, Limit::Capacity, "{verdict:#?}");
     assert!(verdict.candidates.iter().any(|one| one.cause == Cause::Idle), "{verdict:#?}");
     let echoes = Some(Span::from_millis(60));
-    assert!(diagnose(&Evidence { loaded_rtt: echoes, ..shared }).candidates.is_empty(), "echo requests wait as well");
+    let waiting = diagnose(&Evidence { loaded_rtt: echoes, ..shared });
+    assert!(waiting.candidates.iter().all(|one| one.cause != Cause::Idle), "echo requests wait as well: {waiting:#?}");
 }
 
 #[test]
@@ -435,4 +441,62 @@ fn echo_requests_show_how_long_a_round_trip_is() {
     let seen = Pausing { chunk: 900_000, pause: Span::from_millis(300), idle: MICROS_20, mss: 1448, window: 950_000 };
     let own = Evidence { loaded_rtt: Some(Span::from_micros(30)), program: None, ..pausing(&seen) };
     assert_eq!(named(&own), (Limit::SenderApplication, Cause::Idle));
+}
+
+/// The transfer of [`WELL`], whose rate and losses are as `course` has them at a time in seconds.
+fn changing(course: impl Fn(f64) -> (f64, u64)) -> Evidence {
+    let mut changed = evidence(WELL);
+    let (mut arrived, mut late) = (0.0, 0);
+    for sample in &mut changed.receiver_samples {
+        let (mbps, out_of_order) = course(sample.at.as_secs_f64());
+        arrived += mbps * 1e6 / 8.0 / 20.0;
+        late += out_of_order;
+        sample.bytes = ByteCount::from_f64(arrived);
+        sample.tcp.bytes_received = Some(sample.bytes);
+        // What the receiver itself sent, as the request for the load, says nothing.
+        sample.tcp.bytes_acked = Some(ByteCount::new(37));
+        sample.tcp.data_segs_in = Some(SegCount::new(arrived as u64 / builder::MSS));
+        sample.tcp.out_of_order_in = Some(SegCount::new(late));
+    }
+    let end = changed.receiver_samples.last().map_or(Span::ZERO, |last| last.at);
+    changed.steady = steady_of_receiver(&changed.receiver_samples, changed.idle_rtt, end);
+    changed
+}
+
+#[test]
+fn what_grows_is_a_congestion_window_and_what_stands_still_a_buffer() {
+    let kind = |growth: f64| named(&changing(|at| (60.0 + growth * at, 0)));
+    assert_eq!(kind(1.2), (Limit::CongestionWindow, Cause::EarlyExit));
+    assert_eq!(kind(0.2).0, Limit::SendBuffer, "less than a twentieth from the first third to the last");
+}
+
+#[test]
+fn buffers_and_devices_of_the_far_host_that_are_alike_from_here_are_named_together() {
+    let verdict = diagnose(&changing(|_| (60.0, 0)));
+    assert_eq!(verdict.name(), "send-buffer/tcp-wmem-max");
+    let others: Vec<&str> = verdict.candidates.iter().map(|one| one.name()).collect();
+    assert!(others.contains(&"receive-window/window-clamped") && others.contains(&"pacing/qdisc"), "{others:?}");
+}
+
+#[test]
+fn a_sender_that_stops_after_its_first_window_takes_the_next_for_less_than_a_segment() {
+    let stops = |bytes: f64| {
+        let mbps = bytes * 8.0 / 1e6 * 20.0;
+        changing(move |at| (if at < 0.051 { mbps } else { 0.0 }, 0))
+    };
+    let verdict = diagnose(&stops(14_480.0));
+    assert_eq!(verdict.name(), "receive-window/window-scale-stripped", "{verdict:#?}");
+    assert!(verdict.sentence.contains("less than a segment"), "{}", verdict.sentence);
+    assert_ne!(named(&stops(140_000.0)).0, Limit::ReceiveWindow, "more than a handshake allows");
+}
+
+#[test]
+fn small_segments_on_a_full_link_are_named_from_the_receiver_too() {
+    let mut full = evidence(Seen { rtt_ms: 200, window: 6_000_000, ..WELL });
+    assert_eq!(named(&full).1, Cause::Link);
+    for sample in &mut full.receiver_samples {
+        sample.tcp.rcv_mss = Some(ByteCount::new(216));
+        sample.tcp.path_mtu = Some(ByteCount::new(1500));
+    }
+    assert_eq!(named(&full), (Limit::Mtu, Cause::MssClamped));
 }

@@ -5,7 +5,7 @@ use fullpipe_record::{CaptureReport, CapturedTransfer, FlowDirection, FlowPair, 
 use fullpipe_units::{BitRate, ByteCount, Span, counted};
 
 use super::remedy::remedies;
-use super::transfer::{ceilings, evidence, of_evidence, phrase};
+use super::transfer::{ceilings, evidence, of_evidence, phrase, transfer_time};
 use super::{Article, Section, figures};
 use crate::text::{field, losses_between, round_trip};
 
@@ -58,6 +58,7 @@ fn explained(report: &CaptureReport, transfer: &CapturedTransfer) -> Vec<Section
     let course = transfer.diagnosis.evidence.as_ref().map(|evidence| of_evidence(evidence, Some(verdict)));
     let mut sections = course.unwrap_or_default();
     sections.extend(ceilings(verdict, rate(report, transfer).unwrap_or_default()));
+    sections.extend(transfer_time(verdict));
     sections.extend(remedies(&transfer.diagnosis.remedies));
     sections.extend(evidence(verdict));
     sections

@@ -3,7 +3,7 @@
 use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
 use fullpipe_record::{
     Diagnosis, DiagnosisReport, Evidence, Limit, Measurement, Prediction, RampReport, RttStats, Sample, TimeAccount,
-    Verdict,
+    TransferTimeShare, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Span, counted};
 
@@ -72,6 +72,18 @@ fn time_section(account: &TimeAccount, is_command: bool) -> Section {
     Section::new(main_use(account, is_command), method, rows)
 }
 
+/// Returns the account of the time of a transfer; `None` where it was not booked.
+pub(super) fn transfer_time(verdict: &Verdict) -> Option<Section> {
+    let longest = verdict.where_time_went.first()?;
+    let row = |one: &TransferTimeShare| Row::new(one.used_for.text(), &seconds(one.time), Hue::Blue).bar(one.time);
+    let rows = Rows::new("Where the time of the transfer went", ["use", "time"]);
+    let rows = verdict.where_time_went.iter().map(row).fold(rows, Rows::with);
+    let title = format!("Most of the transfer's time: {}", longest.used_for.text());
+    let method = "Each moment between two samples is booked once, by what held the data back then; the mean of all \
+                  streams.";
+    Some(Section::new(title, method, rows))
+}
+
 fn watched(diagnosis: &Diagnosis) -> Article {
     let transfer = diagnosis.transfer.as_ref();
     let rate = transfer.map_or(BitRate::ZERO, |transfer| transfer.rate);
@@ -80,6 +92,7 @@ fn watched(diagnosis: &Diagnosis) -> Article {
     let course = diagnosis.evidence.as_ref().map(|evidence| of_evidence(evidence, Some(&diagnosis.verdict)));
     let mut sections = course.unwrap_or_default();
     sections.extend(ceilings(&diagnosis.verdict, rate));
+    sections.extend(transfer_time(&diagnosis.verdict));
     Article {
         origin: format!("{program} ↔ {remote}"),
         headline: headline(rate, Some(&diagnosis.verdict)),
@@ -164,6 +177,7 @@ pub(super) fn sections(
     sections.extend(held_back(&sender, limit));
     sections.extend(ceilings_over_time(measured, limit));
     sections.extend(limit.and_then(|limit| ceilings(limit, rate(measured))));
+    sections.extend(limit.and_then(transfer_time));
     sections.extend(distributions(measured));
     sections.extend(streams(measured));
     sections.extend(processors(measured));

@@ -2,7 +2,7 @@
 
 use fullpipe_record::{
     At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, KernelDefect, Limit, Remedy,
-    RttForecast, RunnerUp, Transfer, Trial, Verdict,
+    RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
 };
 use fullpipe_units::{BitRate, Ratio, printable};
 use serde::Serialize;
@@ -72,7 +72,21 @@ fn limit(verdict: &Verdict, style: Style) -> String {
             str::to_owned,
         );
     }
+    text += &wrapped(&where_time_went(verdict), 2, str::to_owned);
     text + &wrapped(&basis(verdict), 2, |line| style.dim(line))
+}
+
+/// Returns the uses of the time of the transfer that took most of it; nothing where it was not booked.
+fn where_time_went(verdict: &Verdict) -> String {
+    const MAX_USES: usize = 4;
+    let longest = verdict.where_time_went.iter().take(MAX_USES);
+    let uses: Vec<String> = longest
+        .map(|one| match one.used_for {
+            TransferTimeUse::AfterTransfer => format!("{} {}", one.used_for.text(), rounded(one.time)),
+            used_for => format!("{} {:.0} %", used_for.text(), one.share.percent()),
+        })
+        .collect();
+    if uses.is_empty() { String::new() } else { format!("Where the time went: {}.", uses.join(", ")) }
 }
 
 /// Returns the limit in one sentence and, if the next limit is close, that one in another.

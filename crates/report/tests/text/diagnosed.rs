@@ -25,6 +25,7 @@ pub(crate) fn watched() -> Diagnosis {
             bits_per_second: Some(BitRate::from_mbps(350)),
             share: None,
         }),
+        where_time_went: Vec::new(),
         basis: Basis::Sender,
         candidates: Vec::new(),
         would_distinguish: None,
@@ -57,6 +58,7 @@ pub(crate) fn unknown() -> Diagnosis {
         at: At::None,
         sentence: "What limits this transfer cannot be said.".to_owned(),
         runner_up: None,
+        where_time_went: Vec::new(),
         basis: Basis::Receiver,
         ..watched().verdict
     };
