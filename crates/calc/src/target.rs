@@ -27,7 +27,7 @@ impl Target {
         }
     }
 
-    /// Returns whether the prediction for `inputs` meets it.
+    /// Returns true if the prediction for `inputs` meets it.
     pub(crate) fn is_met(self, inputs: &Inputs, hosts: &Hosts) -> bool {
         let case = Case::of(inputs);
         let got = case.estimate(hosts);

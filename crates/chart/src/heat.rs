@@ -99,7 +99,7 @@ impl HeatMap {
         Dimension::Rate.unit(self.best.as_f64())
     }
 
-    /// Returns whether a setting gives nearly the best rate.
+    /// Returns true if a setting gives nearly the best rate.
     fn is_nearly_best(&self, tile: &Tile) -> bool {
         let best = self.best.as_f64();
         best > 0.0 && tile.rate.as_f64() >= NEARLY * best

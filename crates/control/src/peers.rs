@@ -135,7 +135,7 @@ impl Peer {
         self.key.tag(&[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
     }
 
-    /// Returns whether `tag` is that of [`Peer::tag`], in constant time.
+    /// Returns true if `tag` is that of [`Peer::tag`], in constant time.
     pub fn verifies(&self, tag: &[u8], text: &[u8]) -> bool {
         self.key.verifies(tag, &[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
     }

@@ -107,7 +107,7 @@ impl PendingClients {
         lock(&self.places).taken
     }
 
-    /// Returns whether all places are taken.
+    /// Returns true if all places are taken.
     pub fn is_full(&self) -> bool {
         self.places_taken() >= self.max
     }

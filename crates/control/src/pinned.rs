@@ -295,7 +295,7 @@ mod tests {
         (refused, [client.is_handshaking(), server.is_handshaking()])
     }
 
-    /// Returns whether both ends came to the end of a handshake.
+    /// Returns true if both ends came to the end of a handshake.
     fn agree(caller: &[u8; 32], listener: &[u8; 32]) -> bool {
         let [caller, listener] = [caller, listener].map(|secret| PinnedTls::of_secret(secret).unwrap());
         shake_hands(caller.client(), listener.server()) == (false, [false; 2])

@@ -144,7 +144,7 @@ impl Drop for QueueShare {
     }
 }
 
-/// Returns whether the users that are `meant` exceed `limit` together, and none of them has more than `own`.
+/// Returns true if the users that are `meant` exceed `limit` together, and none of them has more than `own`.
 fn is_excessive(users: &HashMap<u64, User>, own: ByteCount, limit: ByteCount, meant: impl Fn(&User) -> bool) -> bool {
     let bytes = || users.values().filter(|user| meant(user)).map(|user| user.bytes);
     bytes().sum::<ByteCount>() > limit && bytes().all(|other| other <= own)

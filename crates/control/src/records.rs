@@ -232,7 +232,7 @@ impl Records {
         Ok(())
     }
 
-    /// Returns whether the other end has closed its direction, and all payload before that was returned.
+    /// Returns true if the other end has closed its direction, and all payload before that was returned.
     pub fn has_ended(&self) -> bool {
         self.has_ended && self.arrived.is_empty()
     }

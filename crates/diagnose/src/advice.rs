@@ -265,7 +265,7 @@ impl<'a> Advice<'a> {
         Forecast { bits_per_second: bound(bits_per_second), low: bound(low), high: bound(high), ..forecast }
     }
 
-    /// Returns whether a change that can be predicted is worth making; a remedy that only a person can carry out always
+    /// Returns true if a change that can be predicted is worth making; a remedy that only a person can carry out always
     /// is.
     pub(crate) fn gains(&self, remedy: &Remedy) -> bool {
         let present = self.outlook.as_ref().map_or(BitRate::ZERO, |outlook| outlook.present);
@@ -278,14 +278,14 @@ impl<'a> Advice<'a> {
     }
 }
 
-/// Returns whether a remedy makes round trips longer than one stream under BBR usually does.
+/// Returns true if a remedy makes round trips longer than one stream under BBR usually does.
 pub(crate) fn fills_a_queue(remedy: &Remedy) -> bool {
     let is_bbr = remedy.changes.contains(&tolerate_loss());
     let most = |idle| if is_bbr { longest_of_bbr(idle, 1) } else { usual_of_bbr(idle) };
     remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > most(rtt.low)))
 }
 
-/// Returns whether a change moves the ceiling `kind`, so that its measured figure says nothing about the time after.
+/// Returns true if a change moves the ceiling `kind`, so that its measured figure says nothing about the time after.
 fn lifts(change: &Change, kind: Limit) -> bool {
     match change {
         Change::Streams(_) => kind != Limit::Capacity,

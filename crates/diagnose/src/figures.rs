@@ -93,7 +93,7 @@ impl<'a> Figures<'a> {
         read_back.or_else(asked).or_else(default)
     }
 
-    /// Returns whether the sender paces by its own estimate of the path, and so leaves its window half empty.
+    /// Returns true if the sender paces by its own estimate of the path, and so leaves its window half empty.
     pub(crate) fn is_bbr(&self) -> bool {
         match self.congestion() {
             Some(name) => name.starts_with("bbr"),
@@ -101,7 +101,7 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Returns whether a capture shows a sender that has far more in flight than one that slows down for losses could
+    /// Returns true if a capture shows a sender that has far more in flight than one that slows down for losses could
     /// have with so many of them.
     fn ignores_loss(&self) -> bool {
         let of_capture = || {
@@ -167,12 +167,12 @@ impl<'a> Figures<'a> {
         self.flows.iter().filter_map(of_flow).fold(None, |sum, more| Some(sum.unwrap_or(0_u64).saturating_add(more)))
     }
 
-    /// Returns whether segments carry timestamps, as they do where nothing says otherwise.
+    /// Returns true if segments carry timestamps, as they do where nothing says otherwise.
     pub(crate) fn timestamps(&self) -> bool {
         self.snapshots().find_map(|snapshot| snapshot.sample.tcp.timestamps).unwrap_or(true)
     }
 
-    /// Returns whether anything was ever retransmitted, the ramp included.
+    /// Returns true if anything was ever retransmitted, the ramp included.
     pub(crate) fn ever_lost(&self) -> bool {
         self.sent_again_in_all().is_some_and(|again| again > 0)
     }

@@ -127,7 +127,7 @@ impl<'a> Outlook<'a> {
         Some(RttForecast { low: idle, high })
     }
 
-    /// Returns whether something bounds what the path carries: a stated bandwidth, or a policer's rate. Where nothing
+    /// Returns true if something bounds what the path carries: a stated bandwidth, or a policer's rate. Where nothing
     /// passes at all, the present rate bounds nothing either.
     fn knows_the_capacity(&self) -> bool {
         self.path.forward.rate.is_some() || self.is_black_hole
@@ -260,7 +260,7 @@ impl<'a> Outlook<'a> {
     }
 }
 
-/// Returns whether a change lifts a limit that has no relation to the path, so that the present rate says little of it:
+/// Returns true if a change lifts a limit that has no relation to the path, so that the present rate says little of it:
 /// 64 KiB in flight, or the rate of the host's own discipline.
 const fn hides_the_path(change: &Change) -> bool {
     matches!(change, Change::WindowScaling(true) | Change::Qdisc { .. } | Change::QueueLength { .. })
@@ -318,7 +318,7 @@ fn request(figures: &Figures) -> Request {
     Request { streams: asked.streams.max(1), congestion: figures.congestion().map(str::to_owned), ..asked.clone() }
 }
 
-/// Returns whether both ends are one host, where processors and memory decide, and no bandwidth.
+/// Returns true if both ends are one host, where processors and memory decide, and no bandwidth.
 fn is_within_a_host(evidence: &Evidence) -> bool {
     let devices = [&evidence.sender_machine.device, &evidence.receiver_machine.device];
     devices.into_iter().flatten().any(|device| device.name == "lo") && evidence.bandwidth.is_none()

@@ -66,7 +66,7 @@ fn of_hosts(figures: &Figures) -> Option<Finding> {
     }
 }
 
-/// Returns whether a window that seems full would allow so much more than was carried that something else held the
+/// Returns true if a window that seems full would allow so much more than was carried that something else held the
 /// transfer: data that comes in bursts fills a window for a moment. One below a segment allows hardly anything.
 fn allows_far_more(figures: &Figures, found: &Finding) -> bool {
     if found.kind() == Limit::ReceiveWindow && receive_window::is_below_a_segment(figures) {

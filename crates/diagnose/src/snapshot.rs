@@ -63,7 +63,7 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Returns whether anything was in flight or waiting.
+    /// Returns true if anything was in flight or waiting.
     pub(crate) fn busy(&self) -> bool {
         let nothing = |size: Option<ByteCount>| size == Some(ByteCount::ZERO);
         !(nothing(self.outstanding) && nothing(self.not_sent))

@@ -52,7 +52,7 @@ impl<'l> LabTarget<'l> {
         Self { lab }
     }
 
-    /// Returns whether captures of this name would replace others.
+    /// Returns true if captures of this name would replace others.
     pub(crate) fn would_replace(&self, folder: &Path, name: &str) -> bool {
         self.lab.would_replace(folder, name)
     }

@@ -401,7 +401,7 @@ impl Sending {
         self.scales.as_ref()?[usize::from(by_echo)].shift()
     }
 
-    /// Returns whether most of its segments echo timestamps whose acknowledgements were captured.
+    /// Returns true if most of its segments echo timestamps whose acknowledgements were captured.
     pub(crate) fn has_echoes(&self) -> bool {
         self.echoes * 2 > self.segments
     }

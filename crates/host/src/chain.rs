@@ -68,7 +68,7 @@ impl Chain {
         }
     }
 
-    /// Returns whether this text is of this chain, and not somebody else's.
+    /// Returns true if this text is of this chain, and not somebody else's.
     fn is_ours(&self, found: Option<&str>) -> bool {
         self.entries.iter().any(|Entry { before, wanted, made, .. }| {
             let is_as_made = match made {

@@ -30,7 +30,7 @@ pub enum SysctlError {
 }
 
 impl SysctlError {
-    /// Returns whether the setting does not exist, as some do not in a child namespace or on an older kernel, or went
+    /// Returns true if the setting does not exist, as some do not in a child namespace or on an older kernel, or went
     /// with its device.
     pub fn is_missing(&self) -> bool {
         let no_device = Some(rustix::io::Errno::NODEV.raw_os_error());
@@ -38,7 +38,7 @@ impl SysctlError {
         matches!(self, Self::Io { cause, .. } if is_gone(cause))
     }
 
-    /// Returns whether the kernel does not let this user write it.
+    /// Returns true if the kernel does not let this user write it.
     pub fn is_refused(&self) -> bool {
         let refusals = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
         matches!(self, Self::Io { cause, .. } if refusals.contains(&cause.kind()))
@@ -114,7 +114,7 @@ impl SysctlTree {
     }
 }
 
-/// Returns whether `name` is that of a sysctl of the network, and leads nowhere else.
+/// Returns true if `name` is that of a sysctl of the network, and leads nowhere else.
 pub fn is_network_sysctl(name: &str) -> bool {
     let known = |letter: char| letter.is_ascii_alphanumeric() || "._-/@:".contains(letter);
     let mut parts = name.split('.');
@@ -122,7 +122,7 @@ pub fn is_network_sysctl(name: &str) -> bool {
     name.len() <= MAX_NAME && name.chars().all(known) && parts.next() == Some("net") && parts.all(is_plain)
 }
 
-/// Returns whether writing `name` makes the kernel write others too, or take addresses or routes away, which nothing
+/// Returns true if writing `name` makes the kernel write others too, or take addresses or routes away, which nothing
 /// brings back (Linux: `inet_forward_change()`, `addrconf_sysctl_*()`). The defaults of IPv4 and of neighbours, which
 /// devices without a value of their own follow, are followed back.
 pub(crate) fn moves_others(name: &str) -> bool {

@@ -71,7 +71,7 @@ fn is_text(byte: u8) -> bool {
     byte == b' ' || byte.is_ascii_graphic()
 }
 
-/// Returns whether an iperf2 flags word may start so: it is zero, or has one of the two top bits (header with version
+/// Returns true if an iperf2 flags word may start so: it is zero, or has one of the two top bits (header with version
 /// 1, header with extension) and none of those that iperf2 does not know.
 fn may_start_flags(first: u8) -> bool {
     first == 0 || (first & 0b1100_0000 != 0 && first & 0b0010_0001 == 0)

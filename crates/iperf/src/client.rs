@@ -266,7 +266,7 @@ impl Client {
         }
     }
 
-    /// Returns whether what came too early is no more than a server may say before it waits for us.
+    /// Returns true if what came too early is no more than a server may say before it waits for us.
     fn may_wait(&self) -> bool {
         let report = if self.inbox.starts_with(&STARTED) { MAX_REPORT } else { 0 };
         self.inbox.len() as u64 <= MAX_HELD as u64 + report

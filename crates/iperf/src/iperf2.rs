@@ -191,7 +191,7 @@ impl Datagram {
         Some(Self { number, sent: time(payload, 4)? })
     }
 
-    /// Returns whether it says that there are no more.
+    /// Returns true if it says that there are no more.
     pub const fn is_last(&self) -> bool {
         self.number < 0
     }

@@ -82,7 +82,7 @@ impl Key {
         self.mac(cookie, nonce, parameters).finalize().into_bytes().into()
     }
 
-    /// Returns whether `proof` is that of [`Key::prove`], in constant time.
+    /// Returns true if `proof` is that of [`Key::prove`], in constant time.
     pub fn accepts(&self, proof: &[u8], cookie: &Cookie, nonce: &Nonce, parameters: &[u8]) -> bool {
         self.mac(cookie, nonce, parameters).verify_slice(proof).is_ok()
     }
@@ -97,7 +97,7 @@ impl Key {
         self.mac_of(parts).finalize().into_bytes().into()
     }
 
-    /// Returns whether `tag` is that of [`Key::tag`], in constant time.
+    /// Returns true if `tag` is that of [`Key::tag`], in constant time.
     pub fn verifies(&self, tag: &[u8], parts: &[&[u8]]) -> bool {
         self.mac_of(parts).verify_slice(tag).is_ok()
     }

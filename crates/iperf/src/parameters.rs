@@ -252,12 +252,12 @@ impl Parameters {
         }
     }
 
-    /// Returns whether the end that sent these understands our extension.
+    /// Returns true if the end that sent these understands our extension.
     pub fn speaks_fullpipe(&self) -> bool {
         self.speaks_fullpipe
     }
 
-    /// Returns whether the client wants the server's output with the results.
+    /// Returns true if the client wants the server's output with the results.
     pub fn wants_server_output(&self) -> bool {
         self.server_output
     }
@@ -267,12 +267,12 @@ impl Parameters {
         self.auth_token.as_deref()
     }
 
-    /// Returns whether the client can prove that it has a key: it is fullpipe, of version 2 or later.
+    /// Returns true if the client can prove that it has a key: it is fullpipe, of version 2 or later.
     pub fn proves_keys(&self) -> bool {
         self.proves_keys
     }
 
-    /// Returns whether the client sends the cookie of its test with the hello of each UDP stream: it is fullpipe, of
+    /// Returns true if the client sends the cookie of its test with the hello of each UDP stream: it is fullpipe, of
     /// version 3 or later.
     pub fn sends_cookies(&self) -> bool {
         self.sends_cookies
@@ -372,7 +372,7 @@ impl Parameters {
     }
 }
 
-/// Returns whether `name` can be a congestion control's. Names are printed, so they must not hold escape codes.
+/// Returns true if `name` can be a congestion control's. Names are printed, so they must not hold escape codes.
 pub(crate) fn is_congestion_name(name: &str) -> bool {
     name.len() <= MAX_CONGESTION_NAME && name.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -157,7 +157,7 @@ impl ServerSession {
         true
     }
 
-    /// Returns whether the client gets reports now: it is fullpipe, and data flows.
+    /// Returns true if the client gets reports now: it is fullpipe, and data flows.
     pub fn takes_reports(&self) -> bool {
         self.phase == Some(Step::Transfer) && self.wants_report()
     }

@@ -120,7 +120,7 @@ impl<T: Train> DelayLine<T> {
         self.keep_in_order(departed + self.delay, train);
     }
 
-    /// Returns whether no packet passes another.
+    /// Returns true if no packet passes another.
     pub(crate) fn keeps_order(&self) -> bool {
         self.calm || self.held_back.gap() == u64::MAX && self.jitter.as_ref().is_none_or(|jitter| !jitter.reorders)
     }
@@ -187,14 +187,14 @@ impl<T: Train> DelayLine<T> {
     }
 }
 
-/// Returns whether packets behind the link are delayed, and nothing else happens to them.
+/// Returns true if packets behind the link are delayed, and nothing else happens to them.
 pub(crate) fn only_delays(effects: &Effects) -> bool {
     let held_back = effects.reordering.map_or(Ratio::ZERO, |reordering| reordering.share);
     effects.jitter.is_none()
         && [effects.corrupted, effects.duplicated, held_back].iter().all(|share| *share == Ratio::ZERO)
 }
 
-/// Returns whether `chance` hits `train`, which is one packet or no more than it spares.
+/// Returns true if `chance` hits `train`, which is one packet or no more than it spares.
 fn hit<T: Train>(chance: &mut Chance, train: &T) -> bool {
     chance.passing(train.segments()) < train.segments()
 }

@@ -26,7 +26,7 @@ impl Limit {
         if backlog.segments == SegCount::ZERO { room.max(SegCount::new(1)) } else { room }
     }
 
-    /// Returns whether `backlog` is more than it allows.
+    /// Returns true if `backlog` is more than it allows.
     pub(crate) fn is_exceeded(self, backlog: Tally) -> bool {
         self.bytes.is_some_and(|limit| backlog.bytes > limit)
             || self.packets.is_some_and(|limit| backlog.segments > limit)

@@ -69,7 +69,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether a thread of this role is to end.
+    /// Returns true if a thread of this role is to end.
     pub(crate) fn stopped(&self, role: Role) -> bool {
         match role {
             Role::Sender => self.enough.load(Ordering::Relaxed),

@@ -117,7 +117,7 @@ impl Source {
         wait(socket, what, timeout);
     }
 
-    /// Returns whether `error` says that this socket does not take data by this method, in which case it is copied from
+    /// Returns true if `error` says that this socket does not take data by this method, in which case it is copied from
     /// now on.
     pub(crate) fn falls_back(&mut self, error: &io::Error, shared: &Shared) -> bool {
         let is = |errnos: &[Errno]| errnos.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));

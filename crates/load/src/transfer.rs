@@ -89,7 +89,7 @@ impl Sockets {
     }
 }
 
-/// Returns whether everything that was written to `socket` has been sent and acknowledged.
+/// Returns true if everything that was written to `socket` has been sent and acknowledged.
 fn is_delivered(socket: &TcpStream) -> bool {
     tcp_info(socket).is_ok_and(|info| {
         info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
@@ -161,7 +161,7 @@ impl Transfer {
         process_cpu_time().ok().map(|now| self.cpu_since_start(now, elapsed))
     }
 
-    /// Returns whether every stream has ended by itself: the budget is spent, or the other end is gone. A receiver of
+    /// Returns true if every stream has ended by itself: the budget is spent, or the other end is gone. A receiver of
     /// datagrams cannot know and never does.
     pub fn is_over(&self) -> bool {
         self.workers.iter().all(JoinHandle::is_finished)
@@ -172,12 +172,12 @@ impl Transfer {
         self.shared.storage()?.failure()
     }
 
-    /// Returns whether every sender of this end has ended by itself.
+    /// Returns true if every sender of this end has ended by itself.
     pub fn has_sent_all(&self) -> bool {
         self.have_ended(Role::Sender)
     }
 
-    /// Returns whether every receiver of this end has ended by itself: the other end has sent its last byte.
+    /// Returns true if every receiver of this end has ended by itself: the other end has sent its last byte.
     pub fn has_received_all(&self) -> bool {
         self.have_ended(Role::Receiver)
     }
@@ -186,7 +186,7 @@ impl Transfer {
         self.streams.iter().zip(&self.workers).all(|(stream, worker)| stream.role != role || worker.is_finished())
     }
 
-    /// Returns whether everything that was written has been sent and acknowledged. Datagrams are not acknowledged, and
+    /// Returns true if everything that was written has been sent and acknowledged. Datagrams are not acknowledged, and
     /// not waited for.
     pub fn is_drained(&self) -> bool {
         let is_empty = |stream: &Stream| match (&stream.channel, stream.role) {

@@ -117,7 +117,7 @@ impl Train {
         Ok(sent)
     }
 
-    /// Returns whether `error` may mean that this path takes no datagrams that are yet to be cut, and each will be sent
+    /// Returns true if `error` may mean that this path takes no datagrams that are yet to be cut, and each will be sent
     /// by itself from now on.
     fn falls_back(&mut self, socket: &UdpSocket, error: &io::Error, shared: &Shared) -> bool {
         let refused = [Errno::INVAL, Errno::IO, Errno::MSGSIZE].map(Errno::raw_os_error);
@@ -160,7 +160,7 @@ impl Absence {
     /// After how long a word has nothing to do with the one before. Hosts may say it only once a second.
     const FORGOTTEN: Duration = Duration::from_secs(3);
 
-    /// Returns whether `error` says that nobody is there, and that is not certain yet.
+    /// Returns true if `error` says that nobody is there, and that is not certain yet.
     fn may_pass(&mut self, error: &io::Error) -> bool {
         let absent = [ErrorKind::ConnectionRefused, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
         absent.contains(&error.kind()) && self.may_pass_at(Instant::now())

@@ -17,7 +17,7 @@ pub fn longest(rtt: Span) -> Distance {
     Distance::from_metres(whole(rtt.as_nanos(), METRES_PER_STEP, NANOS_PER_STEP))
 }
 
-/// Returns whether no fibre between two places `distance` apart has a round-trip time as short as `rtt`. Then something
+/// Returns true if no fibre between two places `distance` apart has a round-trip time as short as `rtt`. Then something
 /// nearer answers: a proxy, or not the end that was meant.
 pub fn below_floor(rtt: Span, distance: Distance) -> bool {
     rtt < fibre_floor(distance)

@@ -48,12 +48,12 @@ impl SenderSample {
         }
     }
 
-    /// Returns whether packets wait for less than a tenth of the propagation time ([`packets_wait`]).
+    /// Returns true if packets wait for less than a tenth of the propagation time ([`packets_wait`]).
     pub fn has_no_queue(self) -> bool {
         !packets_wait(self.rtt, self.min_rtt)
     }
 
-    /// Returns whether packets wait for more than half of it.
+    /// Returns true if packets wait for more than half of it.
     pub fn has_queue(self) -> bool {
         self.rtt > self.min_rtt.scaled(1.5) + Span::from_millis(5)
     }

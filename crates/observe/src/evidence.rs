@@ -72,7 +72,7 @@ fn keep_those_with_data(group: &mut Vec<Course>) {
     group.retain(|course| carries_data(course.offered, most));
 }
 
-/// Returns whether a connection of a transfer is one that carries its data, where it moved so many bytes, and the one
+/// Returns true if a connection of a transfer is one that carries its data, where it moved so many bytes, and the one
 /// that moved most moved `most`.
 pub fn carries_data(moved: ByteCount, most: ByteCount) -> bool {
     moved >= most.scaled(MIN_SHARE)

@@ -354,7 +354,7 @@ impl Progress {
         self.transfer.close_sending();
     }
 
-    /// Returns whether the other end has sent its last byte on every connection on which this end receives.
+    /// Returns true if the other end has sent its last byte on every connection on which this end receives.
     pub(crate) fn has_received_all(&self) -> bool {
         self.transfer.has_received_all()
     }

@@ -31,7 +31,7 @@ pub struct ImpairmentKey {
 }
 
 impl Impairment {
-    /// Returns whether the path does this.
+    /// Returns true if the path does this.
     pub fn is_in(&self, effects: &Effects) -> bool {
         (self.text)(effects).is_some()
     }

@@ -111,12 +111,12 @@ impl Direction {
         }
     }
 
-    /// Returns whether the far relay has not said that it is connected.
+    /// Returns true if the far relay has not said that it is connected.
     pub(crate) const fn expects_status(&self) -> bool {
         self.expects_status
     }
 
-    /// Returns whether bytes wait here until the destination takes them.
+    /// Returns true if bytes wait here until the destination takes them.
     pub(crate) const fn is_held_up(&self) -> bool {
         self.pipe.is_some() || !self.rest.is_empty()
     }

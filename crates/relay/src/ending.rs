@@ -57,7 +57,7 @@ impl Ending {
         Self { courses: [Course::Open; 2] }
     }
 
-    /// Returns whether bytes still move in the direction that begins at `side`.
+    /// Returns true if bytes still move in the direction that begins at `side`.
     pub(crate) const fn is_moving(&self, side: Side) -> bool {
         matches!(self.courses[side as usize], Course::Open)
     }

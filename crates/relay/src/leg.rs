@@ -108,7 +108,7 @@ impl Leg {
         self.writable |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
     }
 
-    /// Returns whether urgent data has come: reads end before it, and `splice(2)` never gets beyond.
+    /// Returns true if urgent data has come: reads end before it, and `splice(2)` never gets beyond.
     pub(crate) const fn has_urgent(&self) -> bool {
         self.noted.contains(EventFlags::PRI)
     }
@@ -193,7 +193,7 @@ impl Leg {
         }
     }
 
-    /// Returns whether the other end closed its direction of TLS, and everything before that has been read.
+    /// Returns true if the other end closed its direction of TLS, and everything before that has been read.
     pub(crate) fn tls_has_ended(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_ended())
     }

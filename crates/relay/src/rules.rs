@@ -105,7 +105,7 @@ impl AllowedTargets {
     }
 }
 
-/// Returns whether any of `rules` permits `address`. This host's loopback and link-local addresses are permitted only
+/// Returns true if any of `rules` permits `address`. This host's loopback and link-local addresses are permitted only
 /// by a rule that lists nothing else.
 pub(crate) fn permits(rules: &[AllowedTargets], address: SocketAddr) -> bool {
     rules.iter().any(|rule| rule.permits(address))

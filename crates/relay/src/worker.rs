@@ -133,7 +133,7 @@ impl Inbox {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a far relay has not answered a request since the last call.
+    /// Returns true if a far relay has not answered a request since the last call.
     pub(crate) fn take_unanswered(&self) -> bool {
         self.is_unanswered.swap(false, Ordering::Relaxed)
     }
@@ -567,7 +567,7 @@ impl Worker {
 }
 
 impl Joined {
-    /// Returns whether the far relay has not said that it is connected.
+    /// Returns true if the far relay has not said that it is connected.
     fn expects_status(&self) -> bool {
         self.directions[Side::Target as usize].expects_status()
     }
@@ -637,7 +637,7 @@ const fn reset_by(side: Side) -> RelayEnding {
     }
 }
 
-/// Returns whether everything was acknowledged, the FIN too.
+/// Returns true if everything was acknowledged, the FIN too.
 fn has_acknowledged(info: &TcpInfo) -> bool {
     let unacked = info.unacked.map_or(0, SegCount::get);
     unacked == 0 && info.not_sent.is_none_or(|bytes| bytes == ByteCount::ZERO)

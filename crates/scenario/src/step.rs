@@ -129,7 +129,7 @@ impl StepRamp {
         Self { from: Ratio::ZERO, to: Ratio::ZERO, loads: 0 }
     }
 
-    /// Returns whether it grows.
+    /// Returns true if it grows.
     pub(crate) fn grows(&self) -> bool {
         self.from > Ratio::ZERO && self.from < self.to && self.loads > 0
     }

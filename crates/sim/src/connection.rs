@@ -288,7 +288,7 @@ fn scales(plan: &Plan, offered: Option<u8>) -> [Option<u8>; 2] {
     }
 }
 
-/// Returns whether a device overwrites an option of the receiver's handshake segment with padding.
+/// Returns true if a device overwrites an option of the receiver's handshake segment with padding.
 pub(crate) fn overwrites_options(plan: &Plan) -> bool {
     let Plan { path, sender, receiver, request, .. } = plan;
     let opens = request.direction == Direction::Download;

@@ -195,7 +195,7 @@ impl Ranges {
         true
     }
 
-    /// Returns whether a connection is to receive more of what it was asked for.
+    /// Returns true if a connection is to receive more of what it was asked for.
     pub(crate) fn receives(&self, connection: usize) -> bool {
         self.asked.get(connection).is_some_and(|asked| !matches!(asked, Asked::Idle))
     }
@@ -206,7 +206,7 @@ impl Ranges {
         missing.map(|at| self.size(at, at + 1)).sum()
     }
 
-    /// Returns whether the file is there.
+    /// Returns true if the file is there.
     pub(crate) fn is_complete(&self) -> bool {
         self.left == 0
     }

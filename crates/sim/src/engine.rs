@@ -174,7 +174,7 @@ impl Simulation {
         self.is_over()
     }
 
-    /// Returns whether the time of the transfer has passed, or all its bytes have been read, and both ends know.
+    /// Returns true if the time of the transfer has passed, or all its bytes have been read, and both ends know.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over { .. })
     }
@@ -605,7 +605,7 @@ impl Simulation {
         }
     }
 
-    /// Returns whether all connections of the transfer that are open have given up.
+    /// Returns true if all connections of the transfer that are open have given up.
     pub(crate) fn is_broken(&self) -> bool {
         let mut open = self.own_flows().iter().filter(|flow| !flow.is_closed()).peekable();
         open.peek().is_some() && open.all(|flow| flow.sender.is_dead())
@@ -639,7 +639,7 @@ impl Simulation {
         matches!(&self.divided, Divided::Ranges(ranges) if ranges.is_complete())
     }
 
-    /// Returns whether a connection that has not given up is to receive more of what it was asked for.
+    /// Returns true if a connection that has not given up is to receive more of what it was asked for.
     fn receives_ranges(&self) -> bool {
         let Divided::Ranges(ranges) = &self.divided else { return false };
         let mut flows = self.own_flows().iter().enumerate();
@@ -678,7 +678,7 @@ fn longest_train(plan: &Plan) -> SegCount {
     }
 }
 
-/// Returns whether nobody notices when exactly programs wake, where trains are carried whole: they do so within a
+/// Returns true if nobody notices when exactly programs wake, where trains are carried whole: they do so within a
 /// fivehundredth of the round trip, where a train may take a hundredth of it, and before a second train arrives.
 fn wakes_early(plan: &Plan) -> bool {
     const PART_OF_ROUND_TRIP: u64 = 500;

@@ -166,7 +166,7 @@ impl Sampler {
     }
 }
 
-/// Returns whether an even number of whole periods have passed.
+/// Returns true if an even number of whole periods have passed.
 fn is_even(passed: Span, period: Span) -> bool {
     (passed.as_nanos() / period.as_nanos()).is_multiple_of(2)
 }

@@ -111,7 +111,7 @@ fn begun(campaign: &str) -> Option<String> {
 pub(crate) const KINDS_OF_DOCUMENTS: [&str; 9] =
     ["measurement", "diagnosis", "experiment", "lab", "sweep", "sweep-plan", SWEEP_RUN, "foreign", "other"];
 
-/// Returns whether documents may be of this kind.
+/// Returns true if documents may be of this kind.
 pub(crate) fn is_kind(kind: &str) -> bool {
     kind.split('/').next().is_some_and(|first| KINDS_OF_DOCUMENTS.contains(&first))
 }
@@ -305,7 +305,7 @@ fn of_ends(summary: &Summary, sender: &EndReport, receiver: &EndReport) -> Store
     }
 }
 
-/// Returns whether the figures may be compared with others.
+/// Returns true if the figures may be compared with others.
 fn is_whole(measurement: &Measurement) -> bool {
     measurement.validity.is_valid() && !measurement.interrupted && measurement.broken_off.is_none()
 }

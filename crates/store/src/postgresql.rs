@@ -162,7 +162,7 @@ impl From<postgres::Error> for EngineError {
     }
 }
 
-/// Returns whether the server refuses this user: a permission that it lacks, a wrong password, or a copy of a database
+/// Returns true if the server refuses this user: a permission that it lacks, a wrong password, or a copy of a database
 /// that can only be read.
 fn is_forbidden(code: &SqlState) -> bool {
     const LACKS: [SqlState; 2] = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::READ_ONLY_SQL_TRANSACTION];

@@ -277,13 +277,13 @@ impl Redaction {
     }
 }
 
-/// Returns whether the text of this field names hosts, users or files. A host of ours is an object with `name` and
+/// Returns true if the text of this field names hosts, users or files. A host of ours is an object with `name` and
 /// `kernel`.
 fn has_names(fields: &Map<String, Value>, field: &str) -> bool {
     NAMES.contains(&field.to_ascii_lowercase().as_str()) || (field == "name" && fields.contains_key("kernel"))
 }
 
-/// Returns whether a character is of a word, so that none ends before it and none begins behind it.
+/// Returns true if a character is of a word, so that none ends before it and none begins behind it.
 fn is_part(character: Option<char>) -> bool {
     character.is_some_and(char::is_alphanumeric)
 }
@@ -354,7 +354,7 @@ fn path(word: &str) -> Option<(&str, &str)> {
     Some(word.split_at(at))
 }
 
-/// Returns whether it is six bytes in hexadecimal with colons or dashes between.
+/// Returns true if it is six bytes in hexadecimal with colons or dashes between.
 fn is_mac(word: &str) -> bool {
     let is_byte = |byte: &str| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok();
     word.len() == 17 && [':', '-'].into_iter().any(|between| word.split(between).all(is_byte))

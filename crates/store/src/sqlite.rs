@@ -174,7 +174,7 @@ fn in_folder(file: &Path) -> PathBuf {
     Path::new(".").join(file)
 }
 
-/// Returns whether something of an archive is in its log, which a program that was killed has left.
+/// Returns true if something of an archive is in its log, which a program that was killed has left.
 fn has_log(file: &Path) -> bool {
     let log = PathBuf::from(format!("{}-wal", file.display()));
     std::fs::metadata(log).is_ok_and(|log| log.len() > 0)

@@ -51,7 +51,7 @@ impl Waiting {
         if was_started { std::mem::take(&mut self.0) } else { Vec::new() }
     }
 
-    /// Returns whether no run waits.
+    /// Returns true if no run waits.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

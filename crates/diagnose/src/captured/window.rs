@@ -152,7 +152,7 @@ impl View<'_> {
         Some(self.capture.partial.get() * segments >= MIN_CUT_PACKETS)
     }
 
-    /// Returns whether always as much is in flight as the field of the window allows if it is shifted by less than the
+    /// Returns true if always as much is in flight as the field of the window allows if it is shifted by less than the
     /// receiver means: to the whole segments that fit it, which are all that a sender sends into it if it waits for
     /// room for a full one (RFC 9293, 3.8.6.2.1). A buffer is as large by chance.
     fn fills_misread_window(&self) -> bool {

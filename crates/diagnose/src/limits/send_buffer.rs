@@ -73,7 +73,7 @@ pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
     (!used.is_empty()).then_some(waited && full)
 }
 
-/// Returns whether the program fixed the buffer by request, or it never changed and is not the kernel's largest size.
+/// Returns true if the program fixed the buffer by request, or it never changed and is not the kernel's largest size.
 fn send_buffer_is_fixed(figures: &Figures) -> bool {
     let evidence = figures.evidence;
     if evidence.request.buffer != Buffer::Automatic {

@@ -401,7 +401,7 @@ fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> 
 /// Time after which it finds out again whether the apply still waits.
 const CHECKS_EVERY: Duration = Duration::from_secs(1);
 
-/// Returns whether apply `id` is still to be confirmed. Who removes the folder gives the journal up.
+/// Returns true if apply `id` is still to be confirmed. Who removes the folder gives the journal up.
 fn waits(id: &str, folder: &Path) -> bool {
     let pending = || JournalDir::open(folder, System::of_this_host())?.is_pending(id);
     folder.exists() && pending().unwrap_or(true)

@@ -233,7 +233,7 @@ fn verdict(report: &SweepReport) -> Option<String> {
     Some(format!("Take {}: {certainty}; {interval}.{shape}", knee.cell))
 }
 
-/// Returns whether a sweep ended since its runs did not count any more.
+/// Returns true if a sweep ended since its runs did not count any more.
 pub(crate) fn ended_early(report: &SweepReport) -> bool {
     !report.interrupted && report.runs.last().is_some_and(|run| run.rate.is_none())
 }

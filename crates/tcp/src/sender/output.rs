@@ -78,7 +78,7 @@ impl Sender {
         self.burst(0, self.longest_burst().min(self.window.cwnd >> 1), now)
     }
 
-    /// Returns whether new data could be sent as far as the other end's window goes.
+    /// Returns true if new data could be sent as far as the other end's window goes.
     pub(super) fn has_sendable(&self) -> bool {
         self.has_unsent() && self.window_segments() > 0
     }
