@@ -9,7 +9,7 @@ use crate::critical::{Critical, least};
 /// A target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// That nothing but the bandwidth limits, and that losses cost next to nothing.
+    /// Nothing but the bandwidth limits the transfer, and losses cost next to nothing.
     Fill,
     /// A steady rate of payload.
     Rate(BitRate),

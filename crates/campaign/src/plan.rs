@@ -69,9 +69,9 @@ pub struct Plan {
 pub enum Next {
     /// A run.
     Run {
-        /// Its setting.
+        /// The setting to measure: window and number of streams.
         cell: SweepCell,
-        /// Its reason.
+        /// The reason for the run.
         reason: SweepReason,
     },
     /// The end.
@@ -206,8 +206,9 @@ impl Plan {
         State { judged, begins, segment }
     }
 
-    /// Returns where each segment begins, and the state of the last. A sweep over the whole grid has no reference, and
-    /// all its runs count: what it left out, it would not measure again.
+    /// Returns the index of each segment's first run, and the state of the last. A sweep over the
+    /// whole grid has no reference, and all its runs count: what it left out, it would not measure
+    /// again.
     fn course(&self, runs: &[SweepRun]) -> (Vec<usize>, Segment) {
         let (begins, segment) = segments(runs, self.anchors());
         (begins, if self.whole.is_some() { Segment::default() } else { segment })

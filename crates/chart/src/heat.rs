@@ -135,7 +135,7 @@ impl HeatMap {
         svg + &self.scale(ABOVE + tall) + "</svg></div>"
     }
 
-    /// Returns what `draw` gives for each tile with its row and its column, from the top.
+    /// Joins the texts that `draw` returns for each tile with its row and its column, from the top.
     fn each(&self, draw: impl Fn(&Tile, usize, usize) -> String) -> String {
         let drawn = |tile: &Tile| self.place(tile).map(|(row, column)| draw(tile, row, column));
         self.tiles.iter().filter_map(drawn).collect()

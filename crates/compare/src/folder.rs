@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::CompareError;
 
-/// Makes the folder, and removes it once nobody asks any more.
+/// The shell script that makes the folder, and removes it when its input ends.
 const SCRIPT: &str = include_str!("folder.sh");
 
 /// Maximum time for an answer: a file of many gigabytes takes minutes to make.

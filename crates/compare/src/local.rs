@@ -67,7 +67,8 @@ pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) ->
     Ok(Ended { is_late, document: text(documents), errors: text(errors) })
 }
 
-/// Returns what a program prints within this time, after which it is killed; nothing if it cannot be started.
+/// Returns the output of a program within this time, after which it is killed; empty if it cannot
+/// be started.
 pub(crate) fn printed_by(command: &mut Command, within: Duration) -> String {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     end_with_this_thread(command);

@@ -34,7 +34,7 @@ pub struct TlsTrust(Arc<ClientConfig>);
 /// The error of a certificate or key that cannot be used for TLS.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// It is no PEM, or holds nothing of the kind.
+    /// The file is no PEM, or has no object of the wanted kind.
     #[error("it holds no {wanted} in PEM: {cause}")]
     Pem {
         /// The kind of object that the file should hold.

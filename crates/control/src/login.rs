@@ -40,7 +40,7 @@ pub struct RsaPrivateKey(PrivateDecryptingKey);
 /// The error of a file that holds no RSA key of use.
 #[derive(Debug, Error)]
 pub enum RsaError {
-    /// It is no PEM, or holds nothing of the kind.
+    /// The file is no PEM, or has no key of the wanted kind.
     #[error("it holds no {wanted} in PEM: {cause}")]
     Pem {
         /// The kind of key that the file should hold.
@@ -48,7 +48,7 @@ pub enum RsaError {
         /// The error of the PEM reader.
         cause: PemError,
     },
-    /// It is a key of another kind, or of another size.
+    /// The key is none of RSA, or its size is not 2048 to 8192 bits.
     #[error("its key is none of RSA with 2048 to 8192 bits; make one with `openssl genrsa -out FILE 2048`")]
     Unfit,
 }

@@ -41,10 +41,11 @@ struct Places {
 /// The clients of one prefix.
 #[derive(Debug, Default)]
 struct PlacesOfOne {
-    /// Those that have sent nothing, and others that have not proved who they are: the first first.
+    /// Clients that have sent nothing, and others that have not proved who they are: the first
+    /// first.
     silent: VecDeque<UnprovenClient>,
     speaking: VecDeque<UnprovenClient>,
-    /// Those that have, and wait for room.
+    /// Number of clients that have proved who they are, and wait for a place.
     waiting: usize,
 }
 

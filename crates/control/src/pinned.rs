@@ -472,7 +472,7 @@ mod tests {
         });
     }
 
-    /// Its own handshake is over before it is verified.
+    /// The caller's own handshake is over before the listener verifies it.
     #[test]
     fn a_caller_that_is_refused_gets_no_answer_to_what_it_sends() {
         run(async {

@@ -19,7 +19,7 @@ pub struct ClientPlaces {
 pub enum NoPlace {
     /// All are taken.
     ForAll,
-    /// Those of the address are taken; of IPv6, those of its /64 network.
+    /// The places of this client's address are taken; of IPv6, those of its /64 network.
     ForAddress,
 }
 

@@ -494,7 +494,8 @@ pub(crate) mod tests {
         assert_eq!(receive(&mut far, &sealed(&mut ends()[0], DATA, b"payload")), Err(RecordError::Encrypted));
     }
 
-    /// Returns what becomes of `count` records of `content` in a row, each of them under the keys that it is due.
+    /// Receives `count` records of `content` in a row, each under the keys that it is due, and then
+    /// a payload.
     fn flooded(kind: u8, content: &[u8], count: usize) -> Result<Vec<u8>, RecordError> {
         let [mut near, mut far] = ends();
         let mut bytes = Vec::new();

@@ -19,9 +19,9 @@ pub(crate) struct Bounds {
     pub(crate) paces: Vec<Arc<Pace>>,
     /// Bytes of files at most.
     pub(crate) most: Option<ByteCount>,
-    /// Its connections give way to all other traffic.
+    /// The connections of the copy give way to all other traffic.
     pub(crate) scavenge: bool,
-    /// They never change to BBR.
+    /// The connections never change to BBR.
     pub(crate) no_bbr: bool,
     /// Nothing is compressed.
     pub(crate) no_compress: bool,
@@ -96,7 +96,7 @@ impl Directions {
         Self { sent: pace(), received: pace() }
     }
 
-    /// Returns what bounds a copy that sends, or receives.
+    /// Returns the rate limits of a copy that sends, or of one that receives.
     pub(crate) fn paces(&self, sends: bool) -> Vec<Arc<Pace>> {
         let pace = if sends { &self.sent } else { &self.received };
         pace.iter().cloned().collect()

@@ -173,7 +173,7 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
         let Ok(permit) = Arc::clone(&pending).try_acquire_owned() else { continue };
         let (credentials, streams, places) = (credentials.clone(), streams.clone(), Arc::clone(&places));
         spawn_local(async move {
-            // Who does not know the secret gets no answer.
+            // Clients that do not prove the secret are dropped without an answer.
             if let Ok(Ok(connection)) = timeout(CONNECT_DEADLINE, credentials.answer(stream)).await
                 && let Ok(stream) = DataStream::of(connection)
                 && let Ok(place) = places.try_acquire()
@@ -325,7 +325,7 @@ mod tests {
         took.join().unwrap();
     }
 
-    /// It was called for ever, as nothing answers from the unspecified address.
+    /// A host at the unspecified address was called for ever, as nothing answers from that address.
     #[test]
     fn a_host_without_the_secret_is_called_once_whatever_the_address_of_its_answer() {
         for host in [SocketAddr::from(([0; 4], 0)), LOOPBACK] {
@@ -351,7 +351,7 @@ mod tests {
         drop(made);
     }
 
-    /// It took all of a processor.
+    /// The accept loop took all of a processor.
     #[test]
     fn a_listener_that_cannot_accept_waits_before_it_tries_again() {
         const TIME: Duration = Duration::from_millis(400);

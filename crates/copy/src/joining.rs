@@ -1,8 +1,9 @@
 //! Connections for data at the port of a server's call: they are made while the server answers the call, and then join
 //! its copy by the secret of that.
 //!
-//! Their TLS is that of the call, so only who has the key gets so far. The secret crosses inside it, as it does inside
-//! the call: who has the key, and not the secret, joins no copy.
+//! These connections use the TLS key of the call, so only a client that has the key gets so far.
+//! The secret crosses inside it, as it does inside the call: a client with the key but without the
+//! secret joins no copy.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

@@ -64,7 +64,7 @@ impl<W: Write> Write for Metered<'_, W> {
 /// KiB. Each has room for a block.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
-    /// Those that nobody uses, made or not.
+    /// States that no thread uses; `None` where a state was not made yet.
     free: Mutex<Vec<Slot<T>>>,
     freed: Condvar,
 }

@@ -338,7 +338,7 @@ fn not_listed() -> CopyError {
 
 /// The reason for which a file cannot be read.
 enum Unread {
-    /// It is not in the state in which it was listed.
+    /// The file is not in the state in which it was listed.
     Changed,
     /// The system says so.
     Failed(String),

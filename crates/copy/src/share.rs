@@ -86,7 +86,7 @@ pub struct ShareOptions {
 /// The error of a folder that cannot be shared.
 #[derive(Debug, Error)]
 pub enum ShareError {
-    /// It cannot be opened.
+    /// The folder cannot be opened.
     #[error("{path} cannot be shared: {cause}")]
     Folder {
         /// The folder.

@@ -21,7 +21,7 @@ use crate::tree::{Tree, kind, modified, names};
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) tree: Tree,
-    /// Its name at the receiver; without one, what is in it is sent.
+    /// The name of the source at the receiver; without one, the content of the folder is sent.
     pub(crate) top: Option<EntryPath>,
 }
 
@@ -331,8 +331,9 @@ impl Walk<'_> {
     }
 }
 
-/// Returns what identifies a file and its state. The number of its device is not part of it: many file systems get
-/// another one with each mount, after which a copy is to be continued, too.
+/// Returns the digest that identifies a file and its state: inode, size, and times of change. The
+/// number of its device is not part of it: many file systems get another one with each mount, after
+/// which a copy must still be able to continue.
 pub(crate) fn identity(stat: &Stat) -> Identity {
     Identity::of(&[
         stat.st_ino,

@@ -31,11 +31,12 @@ pub(super) struct Connected {
 pub(super) struct Reached<'r> {
     pub(super) out: &'r Outgoing,
     pub(super) ready: &'r Ready,
-    /// Its name, and the way to it.
+    /// The name of the far host, and the way to it.
     pub(super) way: &'r FarHost,
-    /// Its addresses.
+    /// The addresses of the far host.
     pub(super) hosts: Vec<SocketAddr>,
-    /// That of a server that was called, which is the first of them, and the round-trip time to it.
+    /// The address of a server that was called, which is the first of `hosts`, and the round-trip
+    /// time to it.
     pub(super) server: Option<(SocketAddr, Span)>,
     pub(super) credentials: &'r Credentials,
     pub(super) secret: &'r [u8; 32],

@@ -29,7 +29,7 @@ const WAITING_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The work that is left for a file.
 enum Left {
-    /// These chunks of it are missing.
+    /// Chunks of the file that are missing.
     Missing(Vec<Chunks>),
     /// An earlier run has left it whole, but without its name.
     Whole(Whole),
@@ -171,7 +171,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Returns what is left to do for a file; `None` if that is settled.
+    /// Returns the work that is left for a file; `None` if the file is settled.
     fn missing(&self, place: &Destination, file: &Arc<Incoming>) -> io::Result<Option<Left>> {
         let Some(tree) = place.tree.as_ref().filter(|_| !self.is_vacant(&file.path)) else {
             self.report(file, Outcome::Wanted);
