@@ -127,7 +127,8 @@ impl<'a> Arrivals<'a> {
         self.flows.iter().all(|flow| path::is_flat(flow, |sample| sample.tcp.bytes_received, self.mss()))
     }
 
-    /// Returns whether the connections are silent for much of each round trip, though never for longer.
+    /// Returns true if the connections are silent for much of each round trip, though never for
+    /// longer; `None` if the samples do not show it.
     pub(crate) fn comes_in_bursts(&self) -> Option<bool> {
         let pause = self.rtt?.scaled(BURST_PAUSE) + CLOCK_TICK;
         let silent = share(self.snapshots().map(|now| Some(now.tcp.since_data_received? > pause)))?;
@@ -215,8 +216,9 @@ impl<'a> Arrivals<'a> {
         Some(late as f64 / (all as f64).max(1.0))
     }
 
-    /// Returns whether a loss-based congestion control makes about this rate of so many losses. Where much arrives out
-    /// of order, many are lost at once.
+    /// Returns true if a loss-based congestion control makes about this rate of so many losses, or
+    /// if much arrives out of order, as many segments are then lost at once. `None` if the samples
+    /// do not show it.
     pub(crate) fn loss_explains_the_rate(&self) -> Option<bool> {
         let (rtt, mss) = (self.rtt?, self.mss()?);
         let episodes: u64 = self.losses() * self.flows.len() as u64;

@@ -39,8 +39,8 @@ impl Retransmitted {
         Ratio::of(self.again.min(self.sent) as f64, self.sent as f64)
     }
 
-    /// The same, with everything sent again in one recovery counted once; what was seen of recoveries may be less than
-    /// there were.
+    /// Share of the segments that were retransmitted, with each recovery counted as one segment.
+    /// The samples may have missed some recoveries.
     pub(crate) fn episode_ratio(self) -> Ratio {
         Ratio::of(self.episodes.min(self.again) as f64, self.sent as f64)
     }

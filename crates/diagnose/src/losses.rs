@@ -251,9 +251,10 @@ pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
     flows.iter().map(of_flow).max().unwrap_or(0)
 }
 
-/// Returns how often in a row a stream lost several segments and took its window back though its round trips met no
-/// queue, as `is_empty` says: a policer takes packets again and again until the sender is below its rate; a queue that
-/// overflows has drained by then, and chance takes one at a time.
+/// Returns the number of times in a row that a stream lost several segments and took its window
+/// back though its round trips met no queue, as `is_empty` says: a policer takes packets again and
+/// again until the sender is below its rate; a queue that overflows has drained by then, and chance
+/// takes one at a time.
 pub(crate) fn cuts_without_queue(flows: &[Flow], round_trip: Span, is_empty: impl Fn(Span) -> bool) -> usize {
     let of_flow = |flow: &Flow| {
         let (mut longest, mut row, mut last) = (0, 0, Span::ZERO);

@@ -92,7 +92,8 @@ pub(crate) fn rtt_trend(figures: &Figures) -> Option<f64> {
     trend_of(figures, |snapshot| snapshot.sample.tcp.rtt.map(Span::as_secs_f64))
 }
 
-/// The same of any figure; of several streams, of the sum of their means.
+/// Mean of a figure in the last third of the judged part ÷ mean in the first; of several streams,
+/// of the sum of their means.
 fn trend_of(figures: &Figures, figure: impl Fn(&Snapshot) -> Option<f64>) -> Option<f64> {
     let third = |last: bool| -> f64 {
         let means = figures.flows.iter().filter_map(|flow| {

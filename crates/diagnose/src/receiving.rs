@@ -136,7 +136,8 @@ fn slow_reader(arrivals: &Arrivals) -> Option<Finding> {
 }
 
 /// Finds this end's window as the limit, where each round trip brings as much as it allows. A window that is larger
-/// than the pipe fills a queue with the rest. Into less than a segment of it nothing is sent.
+/// than the pipe fills a queue with the rest. Senders do not fill windows below one
+/// MSS (silly-window avoidance).
 fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
     let (window, rtt) = (arrivals.window()?, arrivals.rtt?);
     if !arrivals.fills(window, rtt) {

@@ -69,7 +69,8 @@ fn basis(evidence: &Evidence) -> Basis {
     if evidence.receiver_samples.is_empty() { Basis::Sender } else { Basis::BothEnds }
 }
 
-/// Returns what the view of the other end would add to a verdict that rests on one.
+/// Returns the evidence that the view of the other end would add to a verdict from the sender
+/// alone.
 fn other_end_would_show(evidence: &Evidence, facts: &dyn Facts) -> Option<String> {
     let sender_alone = !evidence.sender_samples.is_empty() && basis(evidence) == Basis::Sender;
     facts.other_end_would_show().filter(|_| sender_alone).map(str::to_owned)

@@ -97,7 +97,7 @@ impl Counts {
         self.packets == 0
     }
 
-    /// Returns how often its SYN was seen.
+    /// Returns the number of SYNs of this end that were seen.
     pub(crate) fn syns(&self) -> u64 {
         self.syns
     }
@@ -153,7 +153,7 @@ impl Counts {
         u64::from(announced).saturating_sub(self.option_bytes()).max(1)
     }
 
-    /// Returns them as the part of a report that they are.
+    /// Converts the counters to the [`FlowEnd`] of a report.
     pub(crate) fn report(&self) -> FlowEnd {
         let bytes = ByteCount::new;
         FlowEnd {

@@ -26,7 +26,7 @@ pub(crate) struct End {
     next: Option<u64>,
     /// Position at which it would have sent next, by the last packet that occupies nothing.
     ahead: u64,
-    /// Its packets without data from below what was acknowledged.
+    /// Packets of this end without data, from below what was acknowledged.
     probes: u64,
     /// Everything below this position was acknowledged.
     acknowledged: Option<u64>,
@@ -40,7 +40,7 @@ pub(crate) struct End {
     /// The way to this end and back.
     pub(crate) answers: Loop,
     windows: Windows,
-    /// Its own acknowledgements by their timestamps.
+    /// Acknowledgements of this end by their timestamps.
     pub(crate) echoes: Echoes,
     /// The window that the other end allows, as it stands in the header.
     allowed: Option<u16>,
@@ -51,7 +51,8 @@ pub(crate) struct End {
     recent: Recent,
     /// The begin of its sequence space, by the first packet with one of its positions.
     origin: Option<Origin>,
-    /// Its data, and the acknowledgements of it, which pass the other way; `None` if no other capture is compared.
+    /// Data of this end, and the acknowledgements of it, which pass the other way; `None` if no
+    /// other capture is compared.
     passages: Option<Box<[PassageGrids; 2]>>,
     /// Identification and timestamp of the segment with the highest bytes.
     newest: (Option<u16>, Option<u32>),
@@ -284,7 +285,7 @@ impl End {
         self.syns() > 0
     }
 
-    /// Returns how often its SYN was seen.
+    /// Returns the number of SYNs of this end that were seen.
     pub(crate) fn syns(&self) -> u64 {
         self.counts.syns()
     }
@@ -304,7 +305,8 @@ impl End {
         self.counts.has_closed()
     }
 
-    /// Returns what its data goes by, for a connection whose other end is `other`.
+    /// Returns the segment size that this end's data has, and whether the scale of windows is
+    /// known, for a connection whose other end is `other`.
     pub(crate) fn agreement(&self, other: &Self) -> Agreement {
         Agreement { mss: self.counts.segment_size(&other.counts), is_scale_known: self.has_syn() && other.has_syn() }
     }
@@ -319,7 +321,8 @@ impl End {
         ByteCount::new(self.counts.option_bytes())
     }
 
-    /// Returns what it and `other` agreed on for its data, which is stream number `stream`.
+    /// Returns the options and sizes that this end and `other` agreed on for this end's data, which
+    /// is stream number `stream`.
     pub(crate) fn agreed(&self, other: &Self, stream: u16, by_echo: bool) -> Agreed {
         let scale = match (self.has_syn() && other.has_syn(), self.window_scale(), other.window_scale()) {
             (true, Some(_), Some(shift)) => Scale::Agreed(shift),

@@ -25,7 +25,8 @@ pub(crate) struct Begin {
     pub(crate) at: Time,
     /// The sequence number of its SYN; of one that passed behind its answer, by that.
     initial_sequence: Option<u32>,
-    /// That of the other end's SYN, where both open it at the same time (RFC 9293, 3.5).
+    /// The sequence number of the other end's SYN, where both open the connection at the same time
+    /// (RFC 9293, 3.5).
     crossed_sequence: Option<u32>,
     /// True if its first packet is a SYN.
     has_syn: bool,
@@ -263,7 +264,8 @@ impl Flow {
         is_faster.then_some(bursts)
     }
 
-    /// Returns where it was captured: at an end that answers at once what passes.
+    /// Returns the place of the capture on the path: at an end that answers at once what passes, or
+    /// between. `None` if the round trip is too short to judge.
     pub(crate) fn point(&self) -> Option<CapturePoint> {
         let [first, second] = &self.ends;
         let (to_first, to_second) = (shortest(first, second)?, shortest(second, first)?);

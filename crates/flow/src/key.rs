@@ -58,7 +58,7 @@ impl Key {
         self.lower == self.higher && lower == higher
     }
 
-    /// Returns which of so many parts of a capture its connection is in.
+    /// Returns the index of the part that follows this connection, of so many `parts` of a capture.
     #[inline]
     pub(crate) fn part(&self, parts: usize) -> usize {
         /// 2^64 by the golden ratio: neighbours are spread evenly (Knuth, volume 3, 6.4).

@@ -9,7 +9,7 @@ use crate::key::Key;
 #[derive(Debug, Clone, Copy)]
 pub struct Numbered {
     pub(crate) key: Key,
-    /// Its number among those of all parts of the capture.
+    /// Number of the segment among those of all parts of the capture.
     pub(crate) number: u64,
     pub(crate) packet: Packet,
 }
@@ -22,7 +22,8 @@ impl Numbered {
         Self { key, number, packet: Packet::new(segment, at, is_from_lower) }
     }
 
-    /// Returns which of so many parts of [`crate::Flows::split`] follows its connection.
+    /// Returns the index of the part of [`crate::Flows::split`] that follows the segment's
+    /// connection, of so many `parts`.
     #[inline]
     pub fn part(&self, parts: usize) -> usize {
         self.key.part(parts)
@@ -63,7 +64,7 @@ pub(crate) struct Packet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sack {
     Absent,
-    /// They report data that arrived for the first time.
+    /// The blocks report data that arrived for the first time.
     New,
     /// The first reports data that had arrived before (DSACK).
     Duplicate,
@@ -149,8 +150,8 @@ fn sum(blocks: &[(u32, u32)]) -> u16 {
     (sum >> 16) as u16
 }
 
-/// Returns what the SACK blocks of a segment report: data that had arrived before if the first lies below what it
-/// acknowledges, or within the second (RFC 2883, 4).
+/// Returns the kind of data that the SACK blocks of a segment report: data that had arrived before
+/// if the first lies below what it acknowledges, or within the second (RFC 2883, 4).
 #[inline]
 fn sack(segment: &Segment) -> Sack {
     let options = &segment.options;

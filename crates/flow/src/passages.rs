@@ -253,7 +253,8 @@ impl Passages {
     }
 }
 
-/// The same positions of one connection in the nearer of two captures and in the other.
+/// Passages of one connection at the same positions, in the nearer of two captures and in the
+/// other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Compared<'p> {
     both: [&'p Passages; 2],

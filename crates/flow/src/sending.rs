@@ -107,7 +107,7 @@ fn horizon(round_trip: Span) -> Span {
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of the segment")]
 pub(crate) struct Sent {
     pub(crate) bytes: u64,
-    /// Those that were sent again.
+    /// Bytes of the segment that are retransmitted.
     pub(crate) again: u64,
     /// True if it begins at the first byte that is not acknowledged.
     pub(crate) is_first_open: bool,

@@ -66,13 +66,13 @@ pub struct Flows {
     /// The connection of the segment before.
     last: Option<Last>,
     followed: Vec<Followed>,
-    /// Their packets that wait.
+    /// Packets of the connections that wait.
     blocks: Blocks,
     /// Segments of another connection than the one before them, which wait for being followed.
     queue: Vec<Numbered>,
     /// Counts each change of the places of connections.
     changes: u64,
-    /// Those that were finished before the end.
+    /// Connections that were finished before the end.
     finished: Vec<Ended>,
     /// Bytes that the states of those that are followed take beyond their own size.
     room: usize,

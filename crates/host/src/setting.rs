@@ -97,7 +97,7 @@ impl Setting {
         *self != Self::Persisted || text.is_none_or(|text| text.lines().all(is_setting_or_comment))
     }
 
-    /// Its text, to the byte.
+    /// Reads the text of the setting, to the byte.
     pub(crate) fn read(&self, system: &System) -> Result<Option<String>, SysctlError> {
         let read = match self {
             Self::Sysctl(name) => return system.sysctls.read_whole(name).map(Some),
@@ -304,7 +304,8 @@ fn offload(found: &sys::Feature) -> String {
     }
 }
 
-/// Returns what is to be asked for, so that a feature reads `text`.
+/// Returns true if a feature must be requested on to read `text`, which is `on` or `off [requested
+/// on]` then.
 fn is_on(text: &str) -> bool {
     text.trim().trim_end_matches(']').ends_with("on")
 }

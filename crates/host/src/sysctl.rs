@@ -17,7 +17,7 @@ pub enum SysctlError {
         #[source]
         cause: io::Error,
     },
-    /// Its text is not what it should be.
+    /// The text of the setting does not have the expected form.
     #[error("{name} is \"{text}\", which is not {expected}")]
     Malformed {
         /// Dotted name.
@@ -73,7 +73,7 @@ impl SysctlTree {
         }
     }
 
-    /// The same to the byte, as it is to be put back one day.
+    /// The text of the sysctl to the byte, as an undo has to put it back.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -1,6 +1,6 @@
 use crate::{Cookie, iperf2, udp};
 
-/// Who opened a connection to the server's port, judged by what it said first.
+/// The program that opened a connection to the server's port, judged by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     /// More bytes are needed; never more than [`Cookie::LENGTH`].
@@ -30,8 +30,8 @@ pub fn classify_first_bytes(bytes: &[u8]) -> Caller {
     }
 }
 
-/// Who sent the first datagram of an address to the server's UDP port. Nothing proves who that is: what is answered
-/// must not be longer than what came.
+/// The program that sent the first datagram of an address to the server's UDP port. Nothing proves
+/// who that is: an answer must not be longer than that datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatagramCaller {
     /// An iperf3 client that opens a stream, of a test that it has agreed on over TCP.

@@ -105,7 +105,7 @@ impl Client {
         Self::with_parameters(Parameters::from_request(request)?, cookie, now, timeouts)
     }
 
-    /// The same for `parameters` that ask for more than a request can say.
+    /// Starts a test with `parameters` that ask for more than a request can say.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl Client {
         }
     }
 
-    /// It is `now`: whatever is overdue is given up.
+    /// Gives up whatever is overdue at `now`.
     pub fn tick(&mut self, now: Time) {
         if now < self.deadline {
             return;

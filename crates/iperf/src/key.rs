@@ -10,9 +10,9 @@ use crate::Cookie;
 
 /// A key shared by clients and a server.
 ///
-/// It authenticates the client and what it asks for, and nothing else: nothing is encrypted, later messages are not
-/// protected, and the server does not prove that it has the key. An attacker who can change packets on the path can
-/// take over a test that was admitted.
+/// The key authenticates the client and what it asks for, and nothing else: nothing is encrypted,
+/// later messages are not protected, and the server does not prove that it has the key. An attacker
+/// who can change packets on the path can take over a test that was admitted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 

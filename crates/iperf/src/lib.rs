@@ -31,7 +31,8 @@
 //!
 //! # Between two ends that are both fullpipe
 //!
-//! They know each other by the key `x_fullpipe`, which iperf3 ignores. In the client's parameters it is an object:
+//! Two ends that are fullpipe know each other by the key `x_fullpipe`, which iperf3 ignores. In the
+//! client's parameters it is an object:
 //!
 //! * `version`: 3. A server that reads a greater one takes it for this one with additions. Clients of version 1 proved
 //!   keys in a way that could be replayed; a server with a key refuses them. Those of version 3 send their cookie with

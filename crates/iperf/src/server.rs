@@ -120,7 +120,7 @@ impl ServerSession {
         self.actions.pop_front()
     }
 
-    /// Returns what the client asked for, once it has.
+    /// Returns the parameters that the client asked for; `None` before they have arrived.
     pub fn parameters(&self) -> Option<&Parameters> {
         self.parameters.as_ref()
     }
@@ -216,7 +216,7 @@ impl ServerSession {
         }
     }
 
-    /// It is `now`: whatever is overdue is given up, and the client informed why.
+    /// Gives up whatever is overdue at `now`, and informs the client why.
     pub fn tick(&mut self, now: Time) {
         if now < self.deadline {
             return;
@@ -415,7 +415,8 @@ mod tests {
         ServerSession::new(Time::ZERO, Timeouts::default()).with_key(check)
     }
 
-    /// Returns what a client with this key sends until nobody has more to send, and the server's last action.
+    /// Runs a client with this key against `server` until neither has more to send. Returns the
+    /// bytes that the client sent, and the server's last action.
     fn talk(client_key: Option<&str>, server: &mut ServerSession) -> (Vec<u8>, Option<ServerAction>) {
         let cookie = Cookie::from_random([7; 36]);
         let mut client = Client::new(&Request::default(), cookie, Time::ZERO, Timeouts::default()).unwrap();

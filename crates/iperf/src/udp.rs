@@ -53,7 +53,7 @@ pub struct Header {
     /// When it was sent, in whole microseconds on the sender's own clock: since an unknown moment from iperf3 3.7 on,
     /// since 1970 before. Only differences mean anything.
     pub sent: Span,
-    /// Its number in its stream, from 1. In 32 bits it begins again at 0 after 2³²−1.
+    /// Number of the datagram in its stream, from 1. In 32 bits it begins again at 0 after 2³²−1.
     pub sequence: u64,
 }
 

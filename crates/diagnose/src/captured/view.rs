@@ -72,7 +72,7 @@ impl View<'_> {
         self.is_beyond_sender(self.figures.retransmitted().map_or(0, |lost| lost.again))
     }
 
-    /// The same of the whole transfer.
+    /// Returns true if something was lost in the whole transfer, and not in the sending host.
     pub(super) fn ever_lost_on_path(&self) -> bool {
         self.is_beyond_sender(self.figures.sent_again_in_all().unwrap_or(0))
     }
@@ -85,8 +85,8 @@ impl View<'_> {
         capacity::full_bottleneck(self.figures, Ratio::ONE).is_some()
     }
 
-    /// Returns whether bursts pass the path clearly faster than the transfer; `None` where less than `share` of the
-    /// data comes at one rate.
+    /// Returns true if bursts pass the path clearly faster than the transfer; `None` where less
+    /// than `share` of the data comes at one rate.
     pub(super) fn bursts_are_faster(&self, share: f64) -> Option<bool> {
         Some(self.figures.rate < self.rate_of_bursts(share)?.scaled(MIN_USE_OF_FULL_PATH))
     }
@@ -102,7 +102,8 @@ impl View<'_> {
         Some(BurstRate::most_frequent(known)?.rate)
     }
 
-    /// Returns what is in flight for nine tenths of the time, as a share of the most that is usually in flight.
+    /// Returns the least bytes in flight for nine tenths of the time, as a share of the most that
+    /// is usually in flight.
     pub(super) fn plateau(&self) -> Option<f64> {
         Some(Ratio::of(self.in_flight(10)?.as_f64(), self.usual_most_in_flight()?.as_f64()).get())
     }
@@ -112,7 +113,8 @@ impl View<'_> {
         self.in_flight(95)
     }
 
-    /// Returns what is in flight at most for so many percent of the time, over the largest connection.
+    /// Returns the bytes in flight at most for so many percent of the time, over the largest
+    /// connection.
     pub(super) fn in_flight(&self, percent: usize) -> Option<ByteCount> {
         let flow = self.figures.flows.first()?;
         let mut sizes: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.outstanding).collect();

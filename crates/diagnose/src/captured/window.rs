@@ -146,7 +146,8 @@ impl View<'_> {
         may_be.then(|| Finding::new(cause, Ratio::ONE).one_of_several())
     }
 
-    /// Returns whether a packet in each round trip is cut short.
+    /// Returns true if a packet in each round trip is cut short; `None` if the samples do not show
+    /// it.
     pub(super) fn cuts_packets(&self) -> Option<bool> {
         let segments = self.figures.mean(|one| one.outstanding)?.as_f64() / self.figures.mss?.as_f64().max(1.0);
         Some(self.capture.partial.get() * segments >= MIN_CUT_PACKETS)

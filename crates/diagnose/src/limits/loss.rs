@@ -26,8 +26,8 @@ use crate::thresholds::{
 /// Finds loss that comes again and again, where the rate is not far below what the congestion control makes of so much
 /// loss.
 ///
-/// It may be far above: slow start leaves a window that takes a dozen losses to come down, and each of them is the
-/// limit's doing. A single loss is none, as the window grows back from it.
+/// The rate may be far above: slow start leaves a window that takes a dozen losses to come down,
+/// and each of them is the limit's doing. A single loss is none, as the window grows back from it.
 pub(crate) fn find(figures: &Figures, held: Ratio) -> Option<Finding> {
     let lost = figures.lost().filter(|lost| lost.again > 0)?;
     let (low, _) = rates_under_loss(figures, lost)?;
@@ -159,7 +159,8 @@ fn bbr_keeps_to_a_pace(figures: &Figures) -> bool {
     bbr_knows_the_rate(figures) && most > BitRate::ZERO && most <= least.scaled(SAME_PACE_FACTOR)
 }
 
-/// Returns whether a round trip of `rtt` shows no queue that fills before a loss.
+/// Returns true if a round trip of `rtt` shows no queue that fills before a loss; `None` if the
+/// idle path's is not known.
 fn is_without_queue(figures: &Figures, rtt: Span) -> Option<bool> {
     Some(rtt <= figures.idle_rtt?.scaled(MAX_RTT_WITHOUT_QUEUE) + time_on_the_line(figures)?)
 }

@@ -29,7 +29,8 @@ pub(crate) trait Facts {
     /// Returns the figures that decided.
     fn shown(&self) -> Vec<Row>;
 
-    /// Returns what samples of the receiving end would add to a verdict from the sending end alone.
+    /// Returns the evidence that samples of the receiving end would add to a verdict from the
+    /// sending end alone.
     fn other_end_would_show(&self) -> Option<&'static str>;
 
     /// Returns the remedies that changes of the hosts or of the load carry out.

@@ -561,7 +561,7 @@ impl FromStr for Offer {
 /// Processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Affinity {
-    /// Those near the network card if not set.
+    /// Processor of this end; near the network card if not set.
     here: Option<u16>,
     there: Option<u16>,
 }

@@ -107,7 +107,7 @@ pub(super) struct Arguments {
     /// Report each step on standard error, in detail
     #[arg(short)]
     debug: bool,
-    /// Likewise, up to this level: 1 or 2 for steps, 3 for details, 4 for everything
+    /// Level of debug output: 1 or 2 for steps, 3 for details, 4 for everything
     #[arg(
         long = "debug",
         value_name = "LEVEL",
@@ -179,7 +179,7 @@ pub(super) struct Arguments {
     /// Rate at which the kernel paces each stream
     #[arg(long, value_name = "N[KMG]", value_parser = number::rate, help_heading = "Client")]
     fq_rate: Option<BitRate>,
-    /// The same as --fq-rate=0
+    /// Do not pace in the kernel, as --fq-rate=0
     #[arg(long, hide = true)]
     no_fq_socket_pacing: bool,
     /// Seconds to send; 0 for a day [default: 10]
@@ -249,7 +249,7 @@ pub(super) struct Arguments {
         help_heading = "Client"
     )]
     tos: Option<u8>,
-    /// The same by its DSCP, a number or a name
+    /// Type of service by DSCP: number or name
     #[arg(long, value_name = "N", value_parser = number::dscp, help_heading = "Client")]
     dscp: Option<u8>,
     /// Send without copying
@@ -613,7 +613,7 @@ impl Arguments {
             multipath: self.mptcp,
             sendfile: self.zerocopy,
             zero_copy: false,
-            // The whole process runs where it is renderer.
+            // `-A` pins the whole process.
             processor: None,
             far_processor: self.processors()?.1.and_then(|number| u16::try_from(number).ok()),
             near_device: false,

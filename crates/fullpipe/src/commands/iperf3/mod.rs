@@ -1,7 +1,7 @@
 //! `fullpipe iperf3 …`: iperf3's flags, text and JSON, carried out by our own rooms, so that scripts and programs that
 //! drive iperf3 keep working.
 //!
-//! Its messages for errors, and its exit code for them, which is 1, are iperf3's too.
+//! Error messages, and the exit code 1 for them, are also those of iperf3.
 
 mod arguments;
 mod client;
