@@ -8,7 +8,8 @@ use crate::Direction;
 
 /// Figures of one direction of one run, derived from a document of the archive.
 ///
-/// They can be derived again from the document at any time. A figure that the document does not have is `None`.
+/// The figures can be derived again from the document at any time. A figure that the document does
+/// not have is `None`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StoredFacts {

@@ -11,7 +11,7 @@ pub struct CopyReport {
     pub dry_run: bool,
     /// Files that were copied, or would be.
     pub files: u64,
-    /// Their size.
+    /// Size of those files.
     pub bytes: ByteCount,
     /// The part of that which arrived in this run, verified.
     pub transferred: ByteCount,

@@ -11,7 +11,7 @@ use crate::{
     ResolvedRequest, Responsiveness, RouteReport, Sample, TcpInfo, Thinning, Transport, Verdict, Web100, Web100Report,
 };
 
-/// Which way the data goes, seen from the end that asked for the test.
+/// Direction of the data, seen from the end that asked for the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -24,7 +24,7 @@ pub enum Direction {
     Both,
 }
 
-/// Who was at the other end.
+/// The host at the other end of a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Peer {
     /// Host as it was named on the command line.
@@ -85,7 +85,7 @@ impl Cpu {
 /// Options read back from a data socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketReadback {
-    /// Which stream, from 0.
+    /// Number of the stream, from 0.
     pub stream: u16,
     /// `SO_SNDBUF`, as the kernel stores it (twice what was asked).
     pub sndbuf: ByteCount,
@@ -124,7 +124,7 @@ pub struct SynQuote {
 /// The other end's handshake segment as it arrived: its SYN-ACK, or its SYN if it opened the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Handshake {
-    /// Its window field, which is never scaled (RFC 7323, 2.2).
+    /// Window field of the segment, which is never scaled (RFC 7323, 2.2).
     pub window: Option<ByteCount>,
     /// True if an option had been overwritten with padding on the way; `None` without permission for raw sockets.
     pub options_overwritten: Option<bool>,
@@ -211,7 +211,7 @@ pub struct StorageUse {
 pub struct Datagrams {
     /// Different ones that arrived.
     pub received: u64,
-    /// That never arrived, up to the last of which this end knows.
+    /// Datagrams that never arrived, up to the last of which this end knows.
     pub lost: u64,
     /// Arrivals beyond the first of the same datagram.
     pub duplicated: u64,
@@ -282,9 +282,9 @@ impl Sum for Datagrams {
 /// Totals of one stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamSummary {
-    /// Which stream, from 0.
+    /// Number of the stream, from 0.
     pub stream: u16,
-    /// Which way it goes.
+    /// Direction of the stream.
     #[serde(default)]
     pub direction: Direction,
     /// Bytes that the sender wrote, after `omit`.
@@ -304,7 +304,7 @@ pub struct StreamSummary {
 /// One stream in one interval, as this end saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamInterval {
-    /// Which stream, from 0.
+    /// Number of the stream, from 0.
     pub stream: u16,
     /// Bytes written or read.
     pub bytes: ByteCount,
@@ -321,16 +321,16 @@ pub struct StreamInterval {
 /// One interval of the report, all streams of one direction together, as this end saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
-    /// Which way; where data goes both ways, every time has two intervals.
+    /// Direction of the data; where it goes both ways, every time has two intervals.
     #[serde(default)]
     pub direction: Direction,
-    /// From, since the data began to flow.
+    /// Begin of the interval, since the data began to flow.
     pub from: Span,
-    /// To.
+    /// End of the interval, since the data began to flow.
     pub to: Span,
     /// Bytes written or read in it.
     pub bytes: ByteCount,
-    /// Its rate.
+    /// Rate in the interval.
     pub rate: BitRate,
     /// Segments sent again in it, where this end is the sender.
     pub retransmits: Option<SegCount>,

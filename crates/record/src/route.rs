@@ -17,11 +17,11 @@ pub enum RouteMethod {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// It has no route there.
+    /// The router has no route to the target.
     NoRoute,
-    /// It is the last router, and the host does not answer it.
+    /// The router is the last one, and the target does not answer it.
     NoHost,
-    /// Its rules forbid it.
+    /// The router's rules forbid it.
     Prohibited,
 }
 
@@ -30,7 +30,8 @@ pub enum Refusal {
 pub struct Hop {
     /// Distance in hops: 1 is the first that forwards.
     pub number: u8,
-    /// Who answered: more than one where packets take turns between ways, nobody where it is silent.
+    /// Addresses that answered: more than one where packets take turns between ways, none where the
+    /// hop is silent.
     pub addresses: Vec<String>,
     /// Probes that were to end here.
     pub sent: u16,

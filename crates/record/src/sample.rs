@@ -205,7 +205,7 @@ pub struct SocketMemory {
 pub struct Sample {
     /// Since the data began to flow.
     pub at: Span,
-    /// Which stream, from 0.
+    /// Number of the stream, from 0.
     pub stream: u16,
     /// Bytes that the program has written to or read from the socket so far.
     pub bytes: ByteCount,
