@@ -78,7 +78,7 @@ impl<T: Train> DelayLine<T> {
         self.delay = delay;
     }
 
-    /// Returns how many of the next packets are treated alike, and may propagate as one train.
+    /// Returns the number of next packets that are treated alike, and may propagate as one train.
     pub(crate) fn alike(&self) -> SegCount {
         if self.calm {
             return SegCount::new(u64::MAX);
@@ -150,7 +150,8 @@ impl<T: Train> DelayLine<T> {
         Some(Delivery { due: next.due, train: next.train })
     }
 
-    /// Returns whether the next packet to arrive is one that others may pass; `None` if nothing is propagating.
+    /// Returns true if the next packet to arrive is one that others may pass; `None` if nothing is
+    /// propagating.
     fn next_is_free(&self) -> Option<bool> {
         match (self.ordered.front(), self.free.peek()) {
             (None, None) => None,

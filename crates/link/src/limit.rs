@@ -16,8 +16,8 @@ impl Limit {
         Self { bytes: path.queue, packets: path.effects.queue_packets }
     }
 
-    /// Returns how many packets of `load`, counted from its first, find room behind `backlog`. On an idle link one
-    /// always does.
+    /// Returns the number of packets of `load`, counted from its first, that find room behind
+    /// `backlog`. On an idle link one always does.
     #[inline]
     pub(crate) fn room(self, backlog: Tally, load: Load) -> SegCount {
         let by_bytes = self.bytes.map(|limit| load.packets_in(limit.saturating_sub(backlog.bytes)));

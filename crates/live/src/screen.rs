@@ -227,7 +227,7 @@ fn typed(keys: &[u8]) -> Vec<u8> {
     typed
 }
 
-/// Returns what a terminal must read to show these cells in place of what it shows.
+/// Returns the bytes for a terminal to show these cells in place of what it shows.
 fn bytes_of(cells: &[(u16, u16, &Cell)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let (mut place, mut style) = (None, String::new());

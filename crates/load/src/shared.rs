@@ -101,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// Returns what was noted.
+    /// Returns the notes so far, and forgets them.
     pub(crate) fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -27,7 +27,7 @@ const SHARED: usize = 1 << 20;
 /// The bytes that all streams send, while there are any.
 static DATA: Mutex<Weak<Pages>> = Mutex::new(Weak::new());
 
-/// The same as a file in memory.
+/// The bytes that all streams send, as a file in memory, while there are any.
 static FILE: Mutex<Weak<File>> = Mutex::new(Weak::new());
 
 /// The bytes that a stream sends.

@@ -228,7 +228,7 @@ impl Room {
         }
     }
 
-    /// Returns how much of `block` fits; looks only where it has to.
+    /// Returns the bytes of `block` that fit the send buffer; asks the kernel only where it has to.
     fn fitting(&mut self, socket: &TcpStream, block: u64) -> u64 {
         let Self::AtLeast(room, segment) = self else { return block };
         if *room < block {

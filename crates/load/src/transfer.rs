@@ -42,7 +42,7 @@ pub struct Totals {
 /// A transfer that is over.
 #[derive(Debug)]
 pub struct StreamTotals {
-    /// Its totals.
+    /// The totals of the transfer.
     pub totals: Totals,
     /// Every snapshot of every stream of TCP.
     pub samples: Vec<Sample>,
@@ -105,7 +105,8 @@ impl Transfer {
         Self::start_with(lanes, plan, None)
     }
 
-    /// The same with data from a file, or to one: what it is for decides whether senders or receivers use it.
+    /// Starts data on `lanes` that comes from a file, or goes to one: the purpose of `storage`
+    /// decides whether senders or receivers use it.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -128,7 +129,7 @@ impl Transfer {
         self.origin
     }
 
-    /// Returns what has been moved so far.
+    /// Returns the bytes and datagrams that each stream has moved so far.
     pub fn totals(&self) -> Totals {
         Totals { at: self.origin.elapsed().into(), streams: self.streams.iter().map(Stream::total).collect() }
     }
@@ -423,7 +424,7 @@ mod tests {
         assert!(sent.notes.is_empty() && received.notes.is_empty(), "{:?}", sent.notes);
     }
 
-    /// The same as over TCP, whatever of it the kernel does for Multipath TCP.
+    /// Data arrives as over TCP, whichever of the options the kernel supports for Multipath TCP.
     #[test]
     fn multipath_connections_carry_data_with_every_option() {
         let request = Request { multipath: true, sendfile: true, discard: true, ..Request::default() };

@@ -110,8 +110,8 @@ impl UnqueuedLoss {
 mod tests {
     use super::*;
 
-    /// Returns what is known after each tenth of a second with a thousand segments, with so many lost ones up to then
-    /// and this RTT, over a path of 50 ms.
+    /// Returns the loss without a queue, as far as it is known, after each tenth of a second with a
+    /// thousand segments, with so many lost ones up to then and this RTT, over a path of 50 ms.
     fn followed(tenths: &[(u64, u64)]) -> Vec<Option<Ratio>> {
         let mut loss = UnqueuedLoss::default();
         let samples = tenths.iter().zip(1..).map(|((lost, rtt), tenth)| {

@@ -85,7 +85,7 @@ struct Course<'w> {
     receives: bool,
     /// Bytes in the direction in which more were moved.
     moved: ByteCount,
-    /// The same, with those that were written and never arrived.
+    /// Bytes in that direction, with those that were written and never arrived.
     offered: ByteCount,
     samples: Vec<&'w Sample>,
 }

@@ -359,7 +359,7 @@ fn not_connected(host: String, address: SocketAddr, cause: io::Error) -> ProbeEr
     ProbeError::Connect { host, address, cause, hint }
 }
 
-/// Returns what `work` comes to, or [`ProbeError::Interrupted`] once the user interrupts it.
+/// Runs `work` to its result, or to [`ProbeError::Interrupted`] once the user interrupts it.
 async fn unless_interrupted<T, E: From<ProbeError>>(
     interrupt: &AtomicBool,
     work: impl Future<Output = Result<T, E>>,
@@ -432,7 +432,7 @@ impl Broken {
     }
 }
 
-/// Returns what a user can do who was not admitted; none where that is not why the test ended.
+/// Returns a hint for a user who was not admitted; none where that is not why the test ended.
 fn login_hint(cause: &Error, destination: &Destination) -> Option<&'static str> {
     let is_named = destination.login.is_some();
     match cause {

@@ -18,7 +18,8 @@ enum Course {
     Open,
     /// Everything and the FIN were passed on.
     Passed,
-    /// Its destination was reset after it had closed: what it carries, or carried last, is for nobody.
+    /// The destination was reset after it had closed: no peer reads the bytes that the direction
+    /// carries, or carried last.
     Broken,
 }
 

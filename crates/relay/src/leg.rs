@@ -221,7 +221,7 @@ impl Leg {
         Some(error.kind() == ErrorKind::BrokenPipe || self.has_closed())
     }
 
-    /// Returns whether the FIN of the other end has come, whether or not it was read.
+    /// Returns true if the FIN of the other end has come, read or not.
     fn has_closed(&self) -> bool {
         // The kernel counts it as one byte.
         bytes(self.info().bytes_received) > self.read + unread(&self.socket)
@@ -232,7 +232,7 @@ impl Leg {
         tcp_info(&self.socket).unwrap_or_default()
     }
 
-    /// Returns how many bytes the socket took that the other end has not acknowledged.
+    /// Returns the number of bytes that the socket took and the other end has not acknowledged.
     pub(crate) fn unacknowledged(&self, info: &TcpInfo) -> u64 {
         let acknowledged = info.bytes_acked.map_or(0, ByteCount::get);
         self.written.saturating_sub(acknowledged.saturating_sub(self.before))

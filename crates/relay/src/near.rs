@@ -49,7 +49,7 @@ pub(crate) struct Pool {
     compress: bool,
     /// Connections that are to wait.
     size: usize,
-    /// Those with a window that has grown come first.
+    /// Connections that wait for a client; those with a window that has grown come first.
     idle: RefCell<VecDeque<Ready>>,
     /// The windows of those that wait are growing, one after the other.
     is_growing: Cell<bool>,
@@ -68,7 +68,7 @@ pub(crate) struct Ready {
     pub(crate) peer: Peer,
     /// Bytes of both directions come in blocks.
     pub(crate) compress: bool,
-    /// Its window, once that has grown.
+    /// The window of the connection, once it has grown.
     window: Option<HeldWindow>,
 }
 

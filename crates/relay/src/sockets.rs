@@ -164,7 +164,7 @@ pub(crate) fn raise_descriptors(options: &RelayOptions) -> Result<(), RelayError
     Ok(())
 }
 
-/// Returns how many descriptors a relay needs.
+/// Returns the number of file descriptors that a relay needs.
 fn descriptors(options: &RelayOptions) -> u64 {
     let more = match options.role {
         Role::Alone { .. } => 0,

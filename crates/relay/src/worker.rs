@@ -178,7 +178,7 @@ struct Joined {
     legs: [Leg; 2],
     directions: [Direction; 2],
     ending: Ending,
-    /// It stands in the queue of those that can go on.
+    /// The connection stands in the queue of those that can go on.
     is_queued: bool,
     /// One side was reset after its FIN, and the other is waited for.
     resets: Option<LastBytes>,
@@ -578,7 +578,8 @@ impl Joined {
         self.directions[side as usize].turn(from, to, shared)
     }
 
-    /// Returns what was carried since the last report; `None` if nothing was, and nothing is held up.
+    /// Returns the bytes that were carried since the last report; `None` if there were none, and
+    /// nothing is held up.
     fn progress(&mut self) -> Option<RelayProgress> {
         let read = [self.directions[0].read, self.directions[1].read];
         let is_held_up = self.directions.iter().any(Direction::is_held_up);

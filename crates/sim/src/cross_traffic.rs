@@ -34,7 +34,7 @@ pub struct CrossTrafficResult {
 /// A load while the transfer runs.
 #[derive(Debug)]
 pub(crate) struct Load {
-    /// Its streams: connections, or streams of datagrams.
+    /// Streams of the load: connections, or streams of datagrams.
     pub(crate) streams: Range<usize>,
     pub(crate) transport: Transport,
     starts: Time,

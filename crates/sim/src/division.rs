@@ -36,7 +36,8 @@ impl Divided {
         }
     }
 
-    /// Returns what the first `connections` have to send at first; `None` where parts are equal.
+    /// Returns the bytes that each of the first `connections` has to send at first; `None` where
+    /// parts are equal.
     pub(crate) fn at_first(&mut self, connections: usize) -> Option<Vec<ByteCount>> {
         match self {
             Self::Equal => None,

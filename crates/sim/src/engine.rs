@@ -43,7 +43,7 @@ pub struct Simulation {
     reverse: Direction<Packet>,
     /// Of the transfer, and then of other loads.
     pub(crate) flows: Vec<Flow>,
-    /// Likewise.
+    /// Streams of datagrams of the transfer, and then of other loads.
     pub(crate) datagrams: Vec<DatagramStream>,
     pub(crate) loads: Vec<Load>,
     /// Echo requests, where the load itself has no round-trip time.

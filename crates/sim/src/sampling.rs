@@ -44,9 +44,9 @@ pub(crate) struct Sampler {
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub(crate) at: Span,
-    /// Their sum.
+    /// Counts of all streams together.
     pub(crate) all: Total,
-    /// Those of each; none where an interval of so many streams ends.
+    /// Counts of each stream; none where an interval of so many streams ends.
     pub(crate) streams: Vec<Total>,
     /// True if the counts of each stream are needed.
     is_kept: bool,

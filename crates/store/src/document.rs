@@ -19,9 +19,9 @@ pub struct NewDocument {
 }
 
 impl NewDocument {
-    /// Returns what is to be kept of a document that a command printed, or would print, at the time `now`: nothing of a
-    /// kind that measures nothing, as an error, a calculation, or settings of a host. A report of several scenarios
-    /// becomes one document for each.
+    /// Returns the documents to keep of one that a command printed, or would print, at the time
+    /// `now`: none of a kind that measures nothing, such as an error, a calculation, or settings of
+    /// a host. A report of several scenarios becomes one document for each.
     pub fn of(document: &Document, now: Timestamp) -> Vec<Self> {
         match &document.content {
             Content::Lab { lab } => lab.iter().map(|lab| Self::whole(&one_scenario(document, lab), now)).collect(),

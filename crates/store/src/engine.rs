@@ -70,7 +70,7 @@ pub(crate) struct EngineError {
 pub(crate) enum EngineErrorKind {
     /// This user lacks a permission.
     Forbidden,
-    /// It is no archive.
+    /// The database is no archive.
     NoArchive,
     /// The disk refuses: it is full, or broken.
     Disk,

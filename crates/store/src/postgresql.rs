@@ -79,8 +79,8 @@ impl Postgresql {
     }
 }
 
-/// Returns what `work` returns within `timeout`. It goes on in a thread of its own until then, which the end of the
-/// program ends: the library waits for a server without end.
+/// Returns the result of `work` within `timeout`. The work goes on in a thread of its own until
+/// then, which the end of the program ends: the library waits for a server without end.
 fn answer<T: Send + 'static>(timeout: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, EngineError> {
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new().name("postgresql".to_owned()).spawn(move || drop(sender.send(work())))?;

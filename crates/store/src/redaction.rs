@@ -345,8 +345,8 @@ fn candidates(run: &str) -> impl Iterator<Item = &str> {
     [run, run.trim_end_matches(['.', ':'])].into_iter().chain(without_port)
 }
 
-/// Returns what stands before a path, and the path: it begins the word, or follows the colon behind a host. The two
-/// colons at the end of a prefix of IPv6 are none behind a host.
+/// Returns the text before a path, and the path, which begins the word, or follows the colon behind
+/// a host. The two colons at the end of a prefix of IPv6 are none behind a host.
 fn path(word: &str) -> Option<(&str, &str)> {
     let begins = |text: &str| (text.starts_with('/') || text.starts_with("~/")) && text.len() > 2;
     let colons = word.match_indices(':').map(|(at, _)| at + 1).filter(|at| !word[..*at].ends_with("::"));

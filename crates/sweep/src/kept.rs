@@ -11,9 +11,9 @@ const RUN: &str = "sweep-run";
 /// A sweep that was kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
-    /// Its plan.
+    /// Plan of the sweep.
     pub plan: SweepPlan,
-    /// Its runs so far.
+    /// Runs of the sweep so far.
     pub runs: Vec<SweepRun>,
 }
 
@@ -29,7 +29,7 @@ pub enum KeptError {
     /// The document is of another kind.
     #[error("document {id} is no {what}")]
     Other {
-        /// Its identifier.
+        /// Identifier of the document.
         id: String,
         /// The kind of document that it should be.
         what: &'static str,

@@ -61,7 +61,7 @@ pub trait Measure {
 pub struct Sweep<'s> {
     /// The plan.
     pub plan: &'s Plan,
-    /// Its runs so far.
+    /// Runs of the sweep so far.
     pub runs: Vec<SweepRun>,
     /// Set when the user asks it to end.
     pub interrupt: &'s AtomicBool,

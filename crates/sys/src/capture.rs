@@ -53,9 +53,9 @@ pub const MAX_PEERS: usize = 12;
 pub struct CapturedFrame<'f> {
     /// The kernel's time, since 1970 in UTC.
     pub at: Time,
-    /// Its first bytes, from the IP header on.
+    /// First bytes of the packet, from the IP header on.
     pub bytes: &'f [u8],
-    /// Its length in bytes.
+    /// Length of the packet in bytes.
     pub original: u32,
 }
 
@@ -136,7 +136,7 @@ impl CaptureSocket {
         Ok(())
     }
 
-    /// Returns how many packets found the ring full so far.
+    /// Returns the number of packets that found the ring full so far.
     ///
     /// # Errors
     /// Fails as `getsockopt` does.

@@ -163,7 +163,7 @@ pub fn end_with_this_thread(command: &mut Command) {
     unsafe { command.pre_exec(before_exec) };
 }
 
-/// Which side of a fork this is.
+/// The side of a fork that a process is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fork {
     /// The process that forked; the child's PID as it sees it.

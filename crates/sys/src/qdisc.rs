@@ -17,9 +17,9 @@ pub struct RootQdisc {
     pub kind: String,
     /// True if the kernel put it there by itself, as it does where nobody asks for another.
     pub is_default: bool,
-    /// Its number, by which others refer to it.
+    /// Number of the discipline, by which others refer to it.
     pub handle: u32,
-    /// Its parameters, as the kernel reports them.
+    /// Parameters of the discipline, as the kernel reports them.
     pub options: Vec<u8>,
     /// The kinds of those that serve classes of it, which go where it goes; each once.
     pub inner: BTreeSet<String>,

@@ -38,7 +38,7 @@ pub struct Route {
     pub destination: String,
     /// The device that it leads to, where it is one alone.
     pub device: Option<String>,
-    /// Its metrics by name; those that the kernel knows by other names are left out.
+    /// Metrics of the route by name; those that the kernel knows by other names are left out.
     pub metrics: BTreeMap<String, String>,
     /// True if the kernel keeps it by router advertisements, with marks that nobody else can give a route.
     pub is_advertised: bool,

@@ -7,7 +7,7 @@ use crate::scoreboard::Delivered;
 pub(crate) struct Rack {
     /// When the segment was sent that was sent last of all that were delivered, and its end (`mstamp`, `end_seq`).
     pub(crate) newest: (u64, u64),
-    /// Its round-trip time.
+    /// Round-trip time of that segment in microseconds.
     pub(crate) rtt: u64,
     /// `rack.advanced`: something was delivered since losses were last sought.
     pub(crate) advanced: bool,
@@ -75,7 +75,8 @@ pub(crate) struct Tally {
     pub(crate) acked: Option<(u64, u64)>,
     /// `FLAG_RETRANS_DATA_ACKED`: its number covers segments that were sent again.
     pub(crate) again: bool,
-    /// The same of those selectively acknowledged.
+    /// When the first and the last of the selectively acknowledged segments was sent that was sent
+    /// only once.
     pub(crate) sacked: Option<(u64, u64)>,
     /// The lowest segment that arrived behind a later one (`reord`).
     pub(crate) reordered_from: u64,

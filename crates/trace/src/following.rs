@@ -20,7 +20,7 @@ const MAX_THREADS: usize = 8;
 const BATCH: usize = 4096;
 const WAITING: usize = 32;
 
-/// Those who follow the connections.
+/// The threads that follow the connections.
 pub(crate) enum Following {
     /// This thread, where as many others may take over.
     Here {

@@ -96,7 +96,7 @@ impl Input {
         self.is_cut
     }
 
-    /// Returns what was read and not taken, and the source of the rest.
+    /// Returns the bytes that were read and not taken, and the source of the rest.
     pub(crate) fn into_parts(self) -> (Vec<u8>, Source) {
         (self.unread().to_vec(), self.source)
     }

@@ -211,7 +211,7 @@ mod tests {
             self.delivered.iter().map(|(_, rate)| *rate).fold(100.0 * MSS, f64::max)
         }
 
-        /// Their pace, within a window of two bandwidth-delay products.
+        /// Returns the pace of the connections, within a window of two bandwidth-delay products.
         fn send(&self, link: &Link) -> f64 {
             let gain = |connection: u32| match (link.now / link.rtt() + 3.0 * f64::from(connection)) % 8.0 {
                 _ if self.starts => 2.89,

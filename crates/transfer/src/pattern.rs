@@ -278,7 +278,7 @@ mod tests {
         assert!(together.exclude(&EntryPath::new("only").unwrap(), true));
     }
 
-    /// The same without a bound on the time.
+    /// Matches a glob without a bound on the time.
     fn fits_slowly(glob: &[u8], text: &[u8]) -> bool {
         let later = |length: usize, may_pass: fn(u8) -> bool| {
             let ends = text.iter().position(|byte| !may_pass(*byte)).unwrap_or(text.len());

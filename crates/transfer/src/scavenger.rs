@@ -346,7 +346,8 @@ mod tests {
         }
     }
 
-    /// It may just have begun again next to them, with their queue as a part of the path.
+    /// The scavenger may just have begun again next to the others, with their queue as a part of
+    /// the path.
     #[test]
     fn whenever_the_others_end_it_has_the_link_soon() {
         for path in PATHS {

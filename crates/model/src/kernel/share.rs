@@ -44,9 +44,10 @@ impl Share {
         if settings.kernel < LEARNS { Self::at_first(settings) } else { Self::of_256(160) }
     }
 
-    /// The same of a socket that learns it from packets that carry `mss`. Those that do not fit into a page lie in as
-    /// many as their payload needs, behind a head of their own (`tun_alloc_skb`): 175/256 at MTU 9000. Network cards
-    /// place long packets in ways of their own.
+    /// Returns the share of a socket that learns it from packets that carry `mss`. Packets that do
+    /// not fit into a page lie in as many as their payload needs, behind a head of their own
+    /// (`tun_alloc_skb`): 175/256 at MTU 9000. Network cards place long packets in ways of their
+    /// own.
     ///
     /// Measured on Linux 6.18 through a TUN device that takes trains: 2 841 984 bytes advertised of 4 MiB, one percent
     /// less than this.

@@ -28,8 +28,8 @@ const BURST_TIME: Span = Span::from_millis(500);
 /// Burst that is permitted whatever the limit is: iperf3 writes as much at once by default.
 const MIN_BURST: ByteCount = ByteCount::from_kib(128);
 
-/// Returns how much of `burst` may exceed the `limit` of a rate. The client alone decides how much it writes at once:
-/// all of it would be without a limit.
+/// Returns the bytes of `burst` that may exceed the `limit` of a rate. The client alone decides how
+/// much it writes at once: all of it would be without a limit.
 pub(super) fn permitted_burst(burst: ByteCount, limit: Option<BitRate>) -> ByteCount {
     limit.map_or(burst, |limit| burst.min(limit.bytes_in(BURST_TIME).max(MIN_BURST)))
 }
@@ -123,8 +123,8 @@ impl Monitor {
     }
 }
 
-/// Returns what each stream has carried, and what waits for it in the kernel. Of a TCP stream on which this end sends,
-/// only what the other end has acknowledged counts.
+/// Returns the bytes that each stream has carried, and those that wait for it in the kernel. Of a
+/// TCP stream on which this end sends, only bytes that the other end has acknowledged count.
 fn stream_progress(totals: &Totals, roles: &[Role], samples: &[Sample]) -> Vec<StreamProgress> {
     let mut streams: Vec<StreamProgress> =
         totals.streams.iter().map(|count| StreamProgress { carried: count.bytes, ..Default::default() }).collect();

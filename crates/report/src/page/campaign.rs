@@ -162,7 +162,7 @@ fn of_window(report: &SweepReport, window: ByteCount) -> Panel {
         .with(Series::new("fastest", Mark::Line, Hue::Orange, most).labelled("fastest"))
 }
 
-/// Returns what `figure` gives for the values of each number of streams.
+/// Returns the result of `figure` for the values of each number of streams.
 fn by_number<T: Copy>(values: &[(u64, T)], figure: impl Fn(&[T]) -> T) -> Vec<(u64, T)> {
     let mut groups: BTreeMap<u64, Vec<T>> = BTreeMap::new();
     for (streams, value) in values {

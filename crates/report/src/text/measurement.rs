@@ -264,7 +264,8 @@ fn under_load(loaded: RttStats) -> String {
     format!("under load {} (p99 {})", round_trip(loaded.median), round_trip(loaded.p99))
 }
 
-/// Returns how an end's own machine limited the data: `At this end, tbf of eth0, at 40 Mbit/s, dropped 12 packets`.
+/// Returns a clause on how an end's own machine limited the data: `At this end, tbf of eth0, at 40
+/// Mbit/s, dropped 12 packets`.
 fn held_back(whose: &str, end: &EndReport) -> Option<String> {
     let mut causes = Vec::new();
     if let Some(device) = &end.device {
@@ -292,7 +293,7 @@ fn held_back(whose: &str, end: &EndReport) -> Option<String> {
     (!causes.is_empty()).then(|| format!("At {whose} end, {}", causes.join("; ")))
 }
 
-/// Returns how the ends handled the data, where programs that use it do more.
+/// Returns sentences on the handling of the data at both ends, where programs that use it do more.
 fn handling(measured: &Measurement) -> Vec<String> {
     let here = measured.local.storage.map(|used| format!("This end {}", storage(used)));
     let there = measured.remote.storage.map(|used| format!("The other end {}", storage(used)));

@@ -276,7 +276,8 @@ impl Receiver {
         SegCount::new(self.counts.segments)
     }
 
-    /// Returns what `TCP_INFO` would at `now`; fields that a receiver of bulk data does not change are `None`.
+    /// Returns the figures that `TCP_INFO` would at `now`; fields that a receiver of bulk data does
+    /// not change are `None`.
     pub fn info(&self, now: Time) -> TcpInfo {
         let bytes = |count: u64| Some(ByteCount::new(count));
         let segments = |count: u64| Some(SegCount::new(count));
