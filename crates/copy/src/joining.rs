@@ -1,8 +1,8 @@
 //! Connections for data at the port of a server's call: they are made while the server answers the call, and then join
 //! its copy by the secret of that.
 //!
-//! These connections use the TLS key of the call, so only a client that has the key gets so far.
-//! The secret crosses inside it, as it does inside the call: a client with the key but without the
+//! Data connections use the TLS key of the call, so only a client that has the key gets so far.
+//! The secret crosses inside TLS, as in the call: a client with the key but without the
 //! secret joins no copy.
 
 use std::collections::HashMap;

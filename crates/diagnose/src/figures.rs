@@ -25,7 +25,7 @@ pub(crate) struct Figures<'a> {
 /// Data segments of the judged part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retransmitted {
-    /// Sent again.
+    /// Retransmitted segments.
     pub(crate) again: u64,
     /// Sent in all.
     pub(crate) sent: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Retransmitted {
 }
 
 impl Retransmitted {
-    /// Share of the segments that was sent again, at most all.
+    /// Share of the segments that were retransmitted, at most all.
     pub(crate) fn ratio(self) -> Ratio {
         Ratio::of(self.again.min(self.sent) as f64, self.sent as f64)
     }
@@ -161,7 +161,7 @@ impl<'a> Figures<'a> {
         Some(Retransmitted { again: sum(|tcp| tcp.total_retrans)?, sent: sum(|tcp| tcp.data_segs_out)?, episodes })
     }
 
-    /// Segments sent again in the whole life of all streams.
+    /// Segments retransmitted in the whole life of all streams.
     pub(crate) fn sent_again_in_all(&self) -> Option<u64> {
         let of_flow = |flow: &Flow| flow.whole.last()?.tcp.total_retrans.map(SegCount::get);
         self.flows.iter().filter_map(of_flow).fold(None, |sum, more| Some(sum.unwrap_or(0_u64).saturating_add(more)))

@@ -182,7 +182,7 @@ fn lost_in_recoveries(flow: &Flow) -> Vec<(u64, u64)> {
     recoveries(&flow.whole).into_iter().skip(1).filter_map(|before| lost(&flow.whole, before)).collect()
 }
 
-/// Returns the segments that were sent again in the recovery that follows sample `before`.
+/// Returns the segments that were retransmitted in the recovery that follows sample `before`.
 fn lost_after(samples: &[&Sample], before: usize) -> Option<u64> {
     let rest = &samples[before + 1..];
     let calm = rest.windows(2).position(|pair| !recovering(pair[1]) && again(pair[1]) == again(pair[0]));
@@ -319,7 +319,7 @@ fn grown_windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
 }
 
 /// Returns the last sample before each recovery, by its index. A recovery shorter than the time between samples is
-/// known by what was sent again.
+/// known by the retransmissions.
 fn recoveries(samples: &[&Sample]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut in_trouble = samples.first().is_some_and(|sample| recovering(sample));

@@ -79,7 +79,7 @@ impl End {
     }
 
     /// Returns true for a segment that asks whether the other end is still there with the last byte of what was
-    /// acknowledged (RFC 9293, 3.8.4): it says nothing of a loss. A segment that has no other byte is sent again.
+    /// acknowledged (RFC 9293, 3.8.4): it says nothing of a loss. A segment that has no other byte is a retransmission.
     #[inline]
     pub(crate) fn keeps_alive(&self, packet: &Packet) -> bool {
         packet.payload == 1

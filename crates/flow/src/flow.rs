@@ -205,7 +205,7 @@ impl Flow {
     }
 
     /// Returns the time that the handshake took at the end that opened the connection, or as much of it as passed;
-    /// `None` if a part of it was sent again, since the time without an answer is no round trip.
+    /// `None` if a part of it was retransmitted, since the time without an answer is no round trip.
     pub(crate) fn handshake_time(&self) -> Option<Span> {
         let was_sent_once = self.ends.iter().all(|end| end.syns() <= 1);
         let opened = self.opened.filter(|_| self.has_handshake && was_sent_once)?;

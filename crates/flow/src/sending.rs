@@ -34,7 +34,7 @@ const LOW_FLIGHT: [u64; 2] = [2, 5];
 /// Multiple of the round trip from which a silence is none that a full window causes.
 const LONG_SILENCE: f64 = 1.25;
 
-/// Minimum time without a segment before one is sent again by timeout (RFC 6298; Linux has 200 ms).
+/// Minimum time without a segment before one is retransmitted by timeout (RFC 6298; Linux has 200 ms).
 const MIN_TIMEOUT: Span = Span::from_millis(190);
 
 /// The share of the data that follows acknowledgements at once.
@@ -195,7 +195,7 @@ impl Sending {
         !self.is_thinned || self.segments >= LARGE
     }
 
-    /// Takes note of a segment of new data, or of data that is sent again.
+    /// Takes note of a segment of new data, or of retransmitted data.
     pub(crate) fn sent(&mut self, sent: Sent, echo: Option<Echo>, at: Time) {
         self.pass(at);
         self.advance(at);

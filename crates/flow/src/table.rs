@@ -95,7 +95,7 @@ const MAX_REPEATS: usize = 16;
 #[derive(Debug)]
 struct Attempt {
     syn: Packet,
-    /// Times at which it was sent again.
+    /// Times at which the SYN was retransmitted.
     again: Vec<Time>,
 }
 
@@ -592,7 +592,7 @@ mod tests {
         let segments: Vec<(Segment, Time)> = (0..6_000_u32)
             .map(|number| {
                 let connection = 1 + (number * 41 % 97) as u16;
-                // Some are sent again, some go back, and some SYNs get no answer.
+                // Some are retransmitted, some go back, and some SYNs get no answer.
                 let segment = capture.segment(connection, number / 97 - number / 97 % 5 * u32::from(number % 7 == 0));
                 let [source, destination] = [segment.source, segment.destination];
                 let segment = match number % 11 {

@@ -43,7 +43,7 @@ pub struct StreamResult {
     pub stream: u16,
     /// Bytes sent or received, without the omitted time.
     pub bytes: ByteCount,
-    /// Segments sent again; `None` from a receiver, or where the sender's system does not report.
+    /// Retransmitted segments; `None` from a receiver, or where the sender's system does not report.
     pub retransmits: Option<SegCount>,
     /// When this end began to count, since the data began to flow; zero up to iperf3 3.1, which does not say.
     pub from: Span,

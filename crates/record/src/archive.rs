@@ -27,7 +27,7 @@ pub struct StoredFacts {
     pub rtt_loaded: Option<Span>,
     /// 99th percentile of the round-trip time under load.
     pub rtt_loaded_p99: Option<Span>,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmits: Option<SegCount>,
     /// Datagrams that were lost, as a share of those sent.
     pub loss: Option<Ratio>,

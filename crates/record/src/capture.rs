@@ -477,8 +477,8 @@ pub struct FlowDirection {
     /// Segments that were lost before the nearer capture, which has the repair alone.
     #[serde(default)]
     pub lost_before: u64,
-    /// Segments that passed the farther capture and were sent again: lost behind it, or sent again though they had
-    /// arrived.
+    /// Segments that passed the farther capture and were retransmitted: lost behind it, or
+    /// retransmitted though they had arrived.
     #[serde(default)]
     pub repeated: u64,
     /// True if the farther capture was taken at the receiver: what was repeated had arrived.

@@ -54,7 +54,7 @@ pub struct CopyReport {
     /// Congestion control of the connections at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmitted: SegCount,
     /// Part of the time for which it sent next to nothing, because others loaded the path; with `--scavenge` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]

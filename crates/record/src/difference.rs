@@ -55,7 +55,7 @@ pub struct ComparedRun {
     pub rtt_median: Option<Span>,
     /// 99th percentile of the round-trip time under load.
     pub rtt_p99: Option<Span>,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: Option<SegCount>,
     /// Limit of the transfer.
     pub limit: Option<Limit>,
@@ -143,7 +143,7 @@ pub struct DifferenceReport {
     pub rtt_median: Option<QuantityDifference<Span>>,
     /// 99th percentile of the round-trip time under load.
     pub rtt_p99: Option<QuantityDifference<Span>>,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: Option<QuantityDifference<SegCount>>,
     /// Limits of the runs.
     pub limits: Vec<LimitCount>,

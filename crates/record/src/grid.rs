@@ -11,7 +11,7 @@ pub struct GridRun {
     pub rate: BitRate,
     /// Rate of its steady part.
     pub steady: Option<BitRate>,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: Option<SegCount>,
 }
 

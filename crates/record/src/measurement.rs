@@ -59,9 +59,10 @@ pub struct RunTotals {
     pub written: ByteCount,
     /// Payload bytes that this end read from data connections.
     pub read: ByteCount,
-    /// Payload bytes that the path carried in the direction of the data on connections of TCP, the control connection's
-    /// included: those that left this end, those sent again too (`tcpi_bytes_sent`, Linux 4.19), or those that arrived
-    /// at an end that only receives. `None` where the kernel does not count them.
+    /// Payload bytes that the path carried in the direction of the data on connections of TCP, the
+    /// control connection's included: those that left this end, retransmitted ones too
+    /// (`tcpi_bytes_sent`, Linux 4.19), or those that arrived at an end that only receives. `None`
+    /// where the kernel does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<ByteCount>,
 }
@@ -291,7 +292,7 @@ pub struct StreamSummary {
     pub sent: ByteCount,
     /// Bytes that the receiver read, after `omit`.
     pub received: ByteCount,
-    /// Segments sent again; unknown where the sender did not say.
+    /// Retransmitted segments; unknown where the sender did not say.
     pub retransmits: Option<SegCount>,
     /// Datagrams that were sent, with UDP, where the sender said.
     #[serde(default)]
@@ -312,7 +313,7 @@ pub struct StreamInterval {
     pub datagrams_sent: Option<u64>,
     /// Counts of arrivals in this interval, where this end is the receiver of UDP.
     pub datagrams: Option<Datagrams>,
-    /// Segments sent again, where this end is the sender of TCP.
+    /// Retransmitted segments, where this end is the sender of TCP.
     pub retransmits: Option<SegCount>,
     /// The kernel's view at its end, with TCP.
     pub tcp: Option<Box<TcpInfo>>,
@@ -332,7 +333,7 @@ pub struct Interval {
     pub bytes: ByteCount,
     /// Rate in the interval.
     pub rate: BitRate,
-    /// Segments sent again in it, where this end is the sender.
+    /// Retransmitted segments, where this end is the sender.
     pub retransmits: Option<SegCount>,
     /// Smoothed round-trip time of the first stream at its end.
     pub rtt: Option<Span>,
@@ -446,7 +447,7 @@ pub struct Summary {
     pub received: ByteCount,
     /// Rate of the bytes received.
     pub rate: BitRate,
-    /// Segments sent again; unknown where the sender did not say.
+    /// Retransmitted segments; unknown where the sender did not say.
     pub retransmits: Option<SegCount>,
     /// Steady part; `None` where the test was too short to have one, or ended by itself.
     pub steady: Option<Steady>,

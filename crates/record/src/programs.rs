@@ -134,7 +134,7 @@ pub struct ProgramRun {
     pub connections: Option<u16>,
     /// Congestion control of the first.
     pub congestion: Option<String>,
-    /// Bytes that were sent again.
+    /// Retransmitted bytes.
     pub resent: Option<ByteCount>,
     /// True if the file that arrived is the one that was sent; `None` if the program writes none.
     pub is_intact: Option<bool>,

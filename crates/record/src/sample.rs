@@ -227,9 +227,10 @@ impl TcpInfo {
         Some(self.cwnd?.of_size(self.snd_mss?))
     }
 
-    /// Returns true if data was sent again and again, and nothing was acknowledged for longer than `silence`, or probes
-    /// of a closed window were not answered for long. A receiver that does not read answers probes, so it may take its
-    /// time; `TCP_USER_TIMEOUT` would end its connection.
+    /// Returns true if data was retransmitted again and again, and nothing was acknowledged for
+    /// longer than `silence`, or probes of a closed window were not answered for long. A receiver
+    /// that does not read answers probes, so it may take its time; `TCP_USER_TIMEOUT` would end its
+    /// connection.
     pub fn is_silent(&self, silence: Span) -> bool {
         let limit = match () {
             () if self.unacked > Some(SegCount::ZERO) && self.timeouts_in_a_row >= Some(MIN_TIMEOUTS) => silence,

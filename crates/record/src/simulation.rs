@@ -40,7 +40,7 @@ pub struct SimulatedTransfer {
     pub seeds: u32,
     /// Rate of the payload that arrived.
     pub rate: RateSpread,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: SegmentSpread,
     /// Median round-trip time under load, of the seed with the median rate.
     pub loaded_rtt: Option<Span>,
@@ -66,7 +66,7 @@ pub struct Inferred {
 pub struct MeasuredTransfer {
     /// Rate of the payload that arrived.
     pub rate: BitRate,
-    /// Segments sent again; `None` where the sender did not say.
+    /// Retransmitted segments; `None` where the sender did not say.
     pub retransmits: Option<SegCount>,
     /// Median round-trip time under load.
     pub loaded_rtt: Option<Span>,

@@ -108,7 +108,7 @@ pub struct SweepDevice {
     pub before: Option<SweepTraffic>,
     /// Traffic of the device during the run, set-up and drain included.
     pub during: SweepTraffic,
-    /// Bytes of the run itself among these, in the direction of the data: its payload, what was sent again, and
+    /// Bytes of the run itself among these, in the direction of the data: its payload, retransmissions, and
     /// headers, as far as they follow from sizes of packets. The rest is other traffic.
     pub own: ByteCount,
 }
@@ -137,7 +137,7 @@ pub struct SweepRun {
     pub idle_rtt: Option<Span>,
     /// Median round-trip time under load.
     pub loaded_rtt: Option<Span>,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmits: Option<SegCount>,
     /// Variance of the rate of all streams together over time, relative to the sum of the variances of each: below 1
     /// where others take up what one leaves, above 1 where they rise and fall together. `None` with a single stream.

@@ -237,7 +237,7 @@ impl Simulation {
         self.events
     }
 
-    /// Returns the segments that both ends of each connection of the transfer have counted: sent again, and
+    /// Returns the segments that both ends of each connection of the transfer have counted: retransmitted, and
     /// acknowledged.
     pub fn segments(&self) -> impl Iterator<Item = [u64; 2]> + '_ {
         self.own_flows().iter().map(|flow| [flow.sender.retransmits().get(), flow.sender.acknowledged_segments()])

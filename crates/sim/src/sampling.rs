@@ -57,7 +57,7 @@ pub(crate) struct Totals {
 pub(crate) struct Total {
     pub(crate) written: ByteCount,
     pub(crate) read: ByteCount,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub(crate) again: SegCount,
 }
 

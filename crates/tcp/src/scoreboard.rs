@@ -186,7 +186,7 @@ impl Scoreboard {
         (self.out() + self.retransmitted).saturating_sub(self.sacked + self.lost)
     }
 
-    /// Returns true if segments are lost that were not sent again.
+    /// Returns true if segments are lost that were not retransmitted.
     #[inline]
     pub(crate) fn has_to_resend(&self) -> bool {
         self.lost > self.retransmitted

@@ -19,7 +19,7 @@ const RENO_GROWTH: f64 = GROWTH * 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Connections whose growth the sum has.
 const GROWTH: f64 = 2.0;
 
-/// Rounds for which segments that one overflow has dropped are sent again.
+/// Rounds for which segments that one overflow has dropped are retransmitted.
 const ROUNDS_OF_RECOVERY: u32 = 2;
 
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.

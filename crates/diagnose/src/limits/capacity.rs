@@ -196,13 +196,13 @@ fn time_at(figures: &Figures, enough: BitRate) -> Ratio {
     share(votes).unwrap_or(Ratio::ONE)
 }
 
-/// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP sent again.
+/// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP retransmitted.
 pub(crate) fn behind_at_sender(figures: &Figures, found: &Finding) -> Option<Finding> {
     let device = machine::suspected_device(figures, found)?;
     // A discipline counts the drops of those within it too.
     let dropped = device.qdiscs.iter().map(|qdisc| qdisc.dropped).max().unwrap_or(0).max(device.dropped_out);
     let again = figures.sent_again_in_all().unwrap_or(0);
-    // What the host drops before it leaves is not sent again in the kernel's count, but shrinks the window: where
+    // What the host drops before it leaves is no retransmission in the kernel's count, but shrinks the window: where
     // nothing else was lost, a few are enough, unless they are the tops of a rate that is reached.
     let few_are_enough = again == 0 && dropped > 0 && pacing::behind(figures, found).is_none();
     let many = dropped >= MIN_OWN_DROPS && dropped as f64 >= again as f64 * MIN_OWN_DROPS_SHARE;

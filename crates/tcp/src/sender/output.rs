@@ -29,7 +29,7 @@ pub(super) struct Pass {
     pub(super) pending: bool,
     /// True if the other end is to be asked for its window.
     pub(super) window_probe: bool,
-    /// True if nothing is to be sent again in this pass.
+    /// True if nothing is to be retransmitted in this pass.
     pub(super) new_only: bool,
     /// New segments sent in this pass.
     sent: u64,

@@ -1,5 +1,5 @@
-//! `fullpipe iperf3 …`: iperf3's flags, text and JSON, carried out by our own rooms, so that scripts and programs that
-//! drive iperf3 keep working.
+//! `fullpipe iperf3 …`: iperf3's flags, text and JSON, carried out by the project's own crates, so
+//! that scripts and programs that drive iperf3 keep working.
 //!
 //! Error messages, and the exit code 1 for them, are also those of iperf3.
 
