@@ -283,7 +283,7 @@ impl Plan {
         let cells = self.grid.cells();
         let largest = judged.measured().map(|cell| cells[cell].product()).max();
         let flight = flight(self.fixed.rtt, judged);
-        // Where windows alone limit the fastest, nobody knows what would be ample.
+        // Where windows alone limit the fastest, no run shows what would be ample.
         let by_window = largest.is_none_or(|product| flight >= BY_WINDOW * product.as_f64());
         let ample = if by_window { f64::MAX } else { AMPLE * flight };
         let halved = (0..=streams).rev().step_by(STEPS_OF_DOUBLING);

@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_folder_is_gone_afterwards_though_its_script_had_still_to_work() {
         let mut folder = Folder::here(Medium::Memory).unwrap();
-        // A pipe that nobody empties never takes the whole file.
+        // A pipe without a reader never takes the whole file.
         let file = folder.file("file");
         assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
         writeln!(folder.requests.as_mut().unwrap(), "make 1000000").unwrap();

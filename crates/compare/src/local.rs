@@ -40,8 +40,8 @@ pub(crate) struct Ended {
     pub(crate) errors: String,
 }
 
-/// Runs a program under `fullpipe diagnose`, for at most `most`. It can ask for nothing: it has no input, and ssh
-/// knows that nobody types.
+/// Runs a program under `fullpipe diagnose`, for at most `most`. It can ask for nothing: it has no
+/// input, and ssh knows that no user types.
 pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) -> Result<Ended, CompareError> {
     let failed = |why: String| CompareError::Start { program: words[0].clone(), why };
     let watcher = std::env::current_exe().map_err(|error| failed(error.to_string()))?;

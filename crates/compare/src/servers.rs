@@ -119,7 +119,7 @@ impl Servers {
         self.urls.iter().find(is_its).map(String::as_str)
     }
 
-    /// Returns the words that start ssh; it asks nobody for anything.
+    /// Returns the words that start ssh; it asks the user for nothing.
     fn ssh(&self) -> Vec<String> {
         let mut words = located(&["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]);
         words.extend(self.ssh_config.iter().flat_map(|file| ["-F".to_owned(), file.clone()]));

@@ -215,7 +215,7 @@ pub enum Control {
 #[derive(Debug)]
 pub struct Encrypted {
     pub(crate) stream: TlsStream<RecordStream>,
-    /// The secrets that its handshake stated; none if nobody takes its records over.
+    /// The secrets that its handshake stated; none if no code takes its records over.
     secrets: Arc<Secrets>,
 }
 

@@ -165,7 +165,7 @@ impl Authenticator {
     /// Fails if there is none.
     pub fn open(&self, token: Option<&str>) -> Result<LoginAttempt, UserError> {
         let sealed = BASE64_STANDARD.decode(token.ok_or(UserError::Missing)?).unwrap_or_default();
-        // What cannot be decrypted goes the same way as a wrong password: nobody must be able to distinguish them.
+        // What cannot be decrypted goes the same way as a wrong password: no client must be able to distinguish them.
         let text = decrypt(&self.0.key, self.0.padding, &sealed).unwrap_or_default();
         Ok(LoginAttempt { authenticator: self.clone(), text })
     }

@@ -130,7 +130,7 @@ impl Peer {
         Ok(Self { control, key: key.clone(), nonces })
     }
 
-    /// Returns the tag of `text` on this connection: nobody without the key can make it, and it is valid on no other.
+    /// Returns the tag of `text` on this connection: no end without the key can make it, and it is valid on no other.
     pub fn tag(&self, text: &[u8]) -> [u8; Self::TAG] {
         self.key.tag(&[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
     }
@@ -195,7 +195,7 @@ impl PeerTls {
             .with_protocol_versions(VERSIONS)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
-        // Nobody resumes a session. A listener that says nothing of its own accord can be seen to have gone.
+        // No client resumes a session. A listener that says nothing of its own accord can be seen to have gone.
         server.send_tls13_tickets = 0;
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(VERSIONS)?
@@ -241,7 +241,7 @@ impl std::fmt::Debug for PeerTls {
     }
 }
 
-/// Returns a name for a listener; nobody reads it.
+/// Returns a name for a listener, which is not read.
 pub(crate) fn unread_name() -> ServerName<'static> {
     ServerName::IpAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into())
 }

@@ -45,7 +45,7 @@ pub struct PinnedTls {
 }
 
 impl PinnedTls {
-    /// Makes the keys of a secret of 32 bytes, which are random, or a digest of a key that nobody can guess: who calls
+    /// Makes the keys of a secret of 32 bytes, which are random, or a digest of an unguessable key: who calls
     /// sees the public key of the listener, and could try.
     ///
     /// # Errors

@@ -54,7 +54,7 @@ impl ClientPlaces {
         Ok(ClientPlace { places: Arc::clone(self), prefix })
     }
 
-    /// Returns true if nobody has one.
+    /// Returns true if no client has a place.
     pub fn are_free(&self) -> bool {
         self.lock().is_empty()
     }

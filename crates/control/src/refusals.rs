@@ -1,4 +1,4 @@
-//! Refusals of a server, counted by reason, so that nobody can fill its log.
+//! Refusals of a server, counted by reason, so that no client can fill its log.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -95,7 +95,7 @@ impl Early {
         let (sender, made) = channel();
         let calling = credentials.clone();
         let work = move || {
-            // Nobody waits for them if the call has failed.
+            // No thread waits for them if the call has failed.
             let _ = sender.send(dial_at_once(address, &calling, count).unwrap_or_default());
         };
         // Without a thread there are none.

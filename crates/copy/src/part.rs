@@ -434,7 +434,7 @@ impl Part {
         self.names.data.rename(&self.names.target)
     }
 
-    /// Removes the data, which nobody can use.
+    /// Removes the data, which no transfer can use.
     pub(crate) fn discard(self) {
         // What is left over is removed by the next run.
         if self.names.data.is(&self.data).unwrap_or(false) {

@@ -2,7 +2,7 @@
 //!
 //! A connection takes a chunk and sends its blocks one after the other. One that finds no other chunk takes the last
 //! blocks of those that others are sending, and then sends blocks again that are overdue: of many connections some are
-//! slow, and nobody waits for them at the end.
+//! slow, and the end of a copy does not wait for them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -185,7 +185,7 @@ impl Queue {
                 continue;
             }
             block.has_arrived = true;
-            // Of one that was sent twice nobody knows which has arrived.
+            // Of a block that was sent twice it is not known which copy has arrived.
             if !block.was_repeated {
                 let took = block.at.elapsed();
                 *lately = Some(lately.map_or(took, |before| (before * (SMOOTHING - 1) + took) / SMOOTHING));
@@ -262,7 +262,7 @@ impl Queue {
     }
 
     /// Returns the next block of a chunk of `count` blocks that `index` has taken; `None` if others have taken the
-    /// rest, or nobody waits for the chunk any more.
+    /// rest, or the chunk is not wanted any more.
     pub(crate) fn block(&self, index: u16, job: Job, count: u8) -> Option<Block> {
         let mut state = lock(&self.state);
         // One that is to rest ends its chunk before.
@@ -357,7 +357,7 @@ impl State {
         self.forgotten.get(&file).copied().unwrap_or(0)
     }
 
-    /// Takes the last block of the chunk with the most blocks that nobody has taken.
+    /// Takes the last block of the chunk with the most blocks that no connection has taken.
     fn take_free_block(&mut self, index: u16) -> Option<Next> {
         let free = |job: &&Job| {
             self.sent.get(job).map_or(0, |sent| sent.blocks.iter().filter(|block| block.is_none()).count())

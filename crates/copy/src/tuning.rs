@@ -24,7 +24,7 @@ use crate::quic::{QuicConnection, QuicWatch};
 use crate::sender::Sender;
 use crate::summary::Figures;
 
-/// The rate that connections should carry together, where nobody knows the path's.
+/// The rate that connections should carry together, where the path's is not known.
 const TARGET: BitRate = BitRate::from_mbps(1000);
 
 /// Connections at most that are chosen by prediction: each adds to the burst of the start.

@@ -48,7 +48,7 @@ pub(crate) trait List {
     fn left_out(&mut self, path: &EntryPath);
     /// Takes that the list is longer than both ends can remember.
     fn too_long(&mut self);
-    /// Returns true if nobody wants the rest.
+    /// Returns true if the rest is not wanted.
     fn is_over(&self) -> bool;
 }
 

@@ -175,8 +175,8 @@ impl<'a> Advice<'a> {
         (streams > present).then(|| self.remedy("parallel-streams", Scope::Application, At::Sender, changes, why))
     }
 
-    /// Returns a pair of relays, for hosts whose settings nobody may change; `None` where they would not help, or where
-    /// nothing can be predicted.
+    /// Returns a pair of relays, for hosts whose settings may not be changed; `None` where they
+    /// would not help, or where nothing can be predicted.
     fn relays(&self) -> Option<Remedy> {
         let outlook = self.outlook.as_ref()?;
         let predicted = outlook.forecast_with_relays()?;
@@ -229,7 +229,7 @@ impl<'a> Advice<'a> {
         self.evidence.sender_machine.device.as_ref()
     }
 
-    /// Returns a remedy that only a person can carry out, whose gain nobody can predict.
+    /// Returns a remedy that only a person can carry out, whose gain cannot be predicted.
     pub(crate) fn by_a_person(&self, manual: &ManualRemedy) -> Remedy {
         let at = manual.at.unwrap_or(self.verdict.at());
         let remedy = self.remedy(manual.id, manual.scope, at, Vec::new(), manual.why.to_owned());

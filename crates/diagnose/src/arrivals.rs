@@ -198,7 +198,7 @@ impl<'a> Arrivals<'a> {
     }
 
     /// Returns true if the data never arrived as fast as a path of the stated bandwidth carries it. A queue that is
-    /// short, but serves nobody else, passes it so before each loss.
+    /// short, but serves no other flow, passes it so before each loss.
     pub(crate) fn never_had_the_link(&self) -> bool {
         let highest = || Some((self.mss()? * self.most_lost()?.highest()).as_f64() * 8.0);
         let stated = self.stated_capacity().filter(|_| self.whole.len() == 1);

@@ -58,9 +58,9 @@ impl<'a> Outlook<'a> {
         })
     }
 
-    /// Returns the rate after `changes`: an interval that begins a little below the present rate where the path's
-    /// bandwidth or an end's settings are not known. `None` where the lowest ceiling would be one of an end that nobody
-    /// knows.
+    /// Returns the rate after `changes`: an interval that begins a little below the present rate
+    /// where the path's bandwidth or an end's settings are not known. `None` where the lowest
+    /// ceiling would be one of an end that is not known.
     pub(crate) fn forecast(&self, changes: &[Change]) -> Option<Forecast> {
         let prediction = self.predict(changes);
         if self.rests_on_the_unknown(prediction.limit, changes) {
@@ -146,7 +146,7 @@ impl<'a> Outlook<'a> {
     }
 
     /// Returns the rate of a sender that probes for a size of packets that passes: it begins with one that nearly
-    /// always does, and ends at one that nobody knows. Until it has found the first, nothing passes.
+    /// always does, and ends at one that is not known. Until it has found the first, nothing passes.
     pub(crate) fn forecast_of_probing(&self, changes: &[Change]) -> Option<Forecast> {
         let whole = self.forecast(changes)?;
         let mss = Some(self.request.mss.map_or(PROBING_MSS, |mss| mss.min(PROBING_MSS)));

@@ -32,7 +32,7 @@ pub struct Finished {
     pub flows: Vec<FlowReport>,
     /// The times of packets of each, in the same order; none of [`crate::Flows::alone`].
     pub times: Vec<PacketTimes>,
-    /// Connection attempts that nobody answered.
+    /// Connection attempts without an answer.
     pub unanswered: u64,
     /// The transfers that were asked for, those with most data first.
     pub transfers: Vec<TransferEvidence>,
@@ -213,7 +213,7 @@ fn in_order<T: Send, R: Send>(
     let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = |made: SyncSender<(usize, R)>| {
         while let Some((place, task)) = next() {
-            // Nobody takes it if this process is about to panic.
+            // No thread takes it if this process is about to panic.
             let _ = made.send((place, work(task)));
         }
     };

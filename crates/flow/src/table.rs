@@ -76,7 +76,7 @@ pub struct Flows {
     finished: Vec<Ended>,
     /// Bytes that the states of those that are followed take beyond their own size.
     room: usize,
-    /// SYNs that nobody answered yet: a flood of them must not take the room of connections.
+    /// SYNs without an answer so far: a flood of them must not take the room of connections.
     attempts: HashMap<Key, Attempt, RandomState>,
     /// Networks of the connections, the first [`MAX_NETWORKS`] of them: both directions of a connection may pass in
     /// different ones.
@@ -543,7 +543,7 @@ mod tests {
             self.flows.follow_queued();
         }
 
-        /// Adds a SYN that nobody answers.
+        /// Adds a SYN that gets no answer.
         fn syn(&mut self, connection: u16) {
             let segment = self.segment(connection, 0);
             self.flows.add(&Segment { flags: flags::SYN, payload: 0, ..segment }, self.at);

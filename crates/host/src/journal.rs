@@ -278,7 +278,7 @@ impl Journal {
     }
 }
 
-/// Opens a regular file, and waits for nobody if it is another one: a pipe opens when its other end does.
+/// Opens a regular file, and does not wait if it is another one: a pipe would open only when its other end does.
 ///
 /// # Errors
 /// Fails if it cannot be opened, or is none.

@@ -118,7 +118,7 @@ impl Header {
     /// Returns the header that a client that wants `request` sends first on each of its TCP
     /// connections, as a part of its data.
     ///
-    /// For an upload it is zero: a server that sees an extension sends an answer, which nobody would read.
+    /// For an upload it is zero: a server that sees an extension sends an answer, which no client would read.
     pub fn tcp(request: &Request) -> [u8; HEADER_LENGTH] {
         let mut header = [0; HEADER_LENGTH];
         let upper = match request.direction {

@@ -36,7 +36,7 @@
 //!
 //! * `version`: 3. A server that reads a greater one takes it for this one with additions. Clients of version 1 proved
 //!   keys in a way that could be replayed; a server with a key refuses them. Those of version 3 send their cookie with
-//!   the hello of each UDP stream, so that nobody else can open it.
+//!   the hello of each UDP stream, so that no other host can open it.
 //! * `settings`: the client's `HostSettings`, if there is room for them: iperf3 servers take no more than 8 KiB in all.
 //!
 //! A server with a [`Key`] answers the parameters with

@@ -41,11 +41,12 @@ pub enum ServerAction {
 
 /// The server's side of one test, from the moment its cookie was read.
 ///
-/// Every step has its deadline: one reply time, also for each next data connection, and for all of them together a
-/// results time and a second each, so that nobody keeps others of its address from opening theirs; a results time for
-/// the client's results; for the transfer what the client asked for, omitted time included, and 40 s, as iperf3 has it.
-/// A test that bytes limit, or nothing, may take 24 hours ([`crate::MAX_TEST`]), the longest that a client may ask for.
-/// After the test ended, in either way, calls do nothing.
+/// Every step has its deadline: one reply time, also for each next data connection, and for all of
+/// them together a results time and a second each, so that no client keeps others of its address
+/// from opening theirs; a results time for the client's results; for the transfer what the client
+/// asked for, omitted time included, and 40 s, as iperf3 has it. A test that bytes limit, or
+/// nothing, may take 24 hours ([`crate::MAX_TEST`]), the longest that a client may ask for. After
+/// the test ended, in either way, calls do nothing.
 ///
 /// A server that does not want the caller at all has no session: it answers the cookie with
 /// [`State::AccessDenied`] and closes.

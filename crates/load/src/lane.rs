@@ -99,7 +99,7 @@ impl Stream {
     pub(crate) fn total(&self) -> StreamCount {
         let mut total = *self.count();
         if self.role == Role::Receiver {
-            // What is dropped together counts as one, whereupon nobody knows how many they were.
+            // What is dropped together counts as one, which hides how many they were.
             let is_exact = |drops: &u64| *drops == 0 || !self.joins.load(Ordering::Relaxed);
             total.datagrams.dropped_here = self.drops().filter(is_exact);
         }

@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(shared.take_notes().len(), 1);
     }
 
-    /// Returns the time that `source` waits for more room, in which nobody reads.
+    /// Returns the time that `source` waits for more room, in which no peer reads.
     fn waited(source: &mut Source, socket: &TcpStream) -> Duration {
         let begun = Instant::now();
         source.wait(socket, Duration::from_millis(200));

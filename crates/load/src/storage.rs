@@ -155,7 +155,7 @@ impl Storage {
         let (file, begun) = (Arc::clone(&self.file), Instant::now());
         let (stated, end) = mpsc::channel();
         let worker = thread::Builder::new().name("storage".to_owned()).spawn(move || {
-            // Nobody listens any more if it took too long.
+            // No thread waits any more if it took too long.
             let _ = stated.send(file.sync_data());
         });
         let outcome = match worker {

@@ -243,7 +243,7 @@ impl Transfer {
             }
             used
         });
-        // All threads have ended, so that nobody else holds them.
+        // All threads have ended, so that no other owner holds them.
         let sent_on = Arc::into_inner(self.streams).map(Sockets::of_senders).unwrap_or_default();
         StreamTotals { totals, samples, sent_on, cpu, storage, failures, notes: self.shared.take_notes() }
     }
@@ -568,7 +568,7 @@ mod tests {
         let total = budget * 2;
         assert!(within(TIMEOUT, || moved(&here) == total && moved(&there) == total));
         assert!(within(TIMEOUT, || here.has_sent_all() && there.has_sent_all()));
-        // Receivers go on reading, as nobody has closed.
+        // Receivers go on reading, as no sender has closed.
         assert!(!here.is_over() && !there.is_over());
         assert!(within(TIMEOUT, || here.latest().len() == 4));
         here.stop_sending();

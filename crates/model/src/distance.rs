@@ -33,7 +33,7 @@ pub fn of_routes(distance: Distance) -> RangeInclusive<Span> {
     floor.scaled(1.3)..=floor.scaled(2.0)
 }
 
-/// A guess at the round-trip time over `distance` where nobody measured it: a published guide of 15 ms for 1000 km,
+/// A guess at the round-trip time over `distance` where it was not measured: a published guide of 15 ms for 1000 km,
 /// 50 ms for 4000 km and 120 ms for 8000 km, straight between its rows, and in proportion below and beyond them.
 pub fn guess(distance: Distance) -> Span {
     let (from, to) = match distance {

@@ -737,7 +737,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the measurement as if the test ended now; `None` if data does not flow, or nobody wants it.
+    /// Returns the measurement as if the test ended now; `None` if data does not flow, or no caller wants it.
     fn so_far(&self) -> Option<Measurement> {
         let (progress, schedule) = (self.progress.as_ref()?, self.schedule.as_ref()?);
         let test = Test {
@@ -822,7 +822,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// Returns addresses at which nobody listens.
+    /// Returns addresses at which no program listens.
     fn closed<const N: usize>() -> [SocketAddr; N] {
         // All at once, so that they differ.
         let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());

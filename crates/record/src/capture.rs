@@ -21,7 +21,7 @@ pub struct CaptureReport {
     pub duration: Span,
     /// Sentences about packets that the file lacks, and those that were left out.
     pub notes: Vec<String>,
-    /// Connection attempts that nobody answered, which are no flows.
+    /// Connection attempts without an answer, which are no flows.
     pub unanswered: u64,
     /// Packets that the capturing host had no room for, where the capture states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -194,7 +194,7 @@ impl Pool {
     /// Calls the far relay, once others that call it leave room.
     ///
     /// # Errors
-    /// Fails if it does not answer, and with `TimedOut` once it has answered nobody for so long.
+    /// Fails if it does not answer, and with `TimedOut` once it has answered no call for so long.
     async fn call_within(&self, limit: Duration) -> io::Result<Ready> {
         let began = Instant::now();
         let mut turn = pin!(self.calls.acquire());

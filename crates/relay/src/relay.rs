@@ -73,7 +73,7 @@ pub fn relay(
         report_until(interrupt, &mut received, &mut reporter).await;
         Ok(())
     });
-    // What the runtime holds is not joined yet: it is reset. Nobody waits for names that are being resolved.
+    // What the runtime holds is not joined yet: it is reset. No task waits for names that are being resolved.
     runtime.shutdown_background();
     if served.is_ok() {
         workers.stop(options.drain, &mut received, &mut reporter);

@@ -10,11 +10,11 @@ pub enum Division {
     Equal,
     /// The sender keeps one queue of chunks of this size: each connection takes the next when it has written one.
     Queue(ByteCount),
-    /// The receiver asks each connection for a range of chunks of this size, as aria2 does. The first request is for
-    /// all, and the others follow when it is answered; each later one is for the second half of the largest range that
-    /// nobody has begun. A connection that comes to a chunk of another one takes it where nothing of it has arrived.
-    /// Else it is closed, with what is still on its way, and opened again; one whose range ends there asks again at
-    /// once.
+    /// The receiver asks each connection for a range of chunks of this size, as aria2 does. The
+    /// first request is for all, and the others follow when it is answered; each later one is for
+    /// the second half of the largest range that no connection has begun. A connection that comes
+    /// to a chunk of another one takes it where nothing of it has arrived. Else it is closed, with
+    /// what is still on its way, and opened again; one whose range ends there asks again at once.
     Ranges(ByteCount),
 }
 
@@ -47,7 +47,7 @@ impl Divided {
     }
 }
 
-/// Chunks that nobody has taken.
+/// Chunks that no connection has taken.
 #[derive(Debug)]
 pub(crate) struct Queue {
     left: ByteCount,
@@ -62,7 +62,7 @@ impl Queue {
         (chunk > ByteCount::ZERO).then_some(chunk)
     }
 
-    /// Returns the bytes that nobody has taken.
+    /// Returns the bytes that no connection has taken.
     pub(crate) fn left(&self) -> ByteCount {
         self.left
     }
@@ -70,7 +70,7 @@ impl Queue {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chunk {
-    /// Nobody has begun it.
+    /// No connection has begun the chunk.
     Free,
     /// A connection receives it.
     Begun,
@@ -212,8 +212,8 @@ impl Ranges {
         self.left == 0
     }
 
-    /// Begins the second half of the largest range of free chunks, or all of it where nobody receives the chunk before
-    /// it (`BitfieldMan::getSparseMissingUnusedIndex`).
+    /// Begins the second half of the largest range of free chunks, or all of it where no connection
+    /// receives the chunk before it (`BitfieldMan::getSparseMissingUnusedIndex`).
     fn begin(&mut self) -> Option<usize> {
         let count = self.chunks.len();
         let (mut best, mut from) = (None, 0);

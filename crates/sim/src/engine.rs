@@ -678,8 +678,9 @@ fn longest_train(plan: &Plan) -> SegCount {
     }
 }
 
-/// Returns true if nobody notices when exactly programs wake, where trains are carried whole: they do so within a
-/// fivehundredth of the round trip, where a train may take a hundredth of it, and before a second train arrives.
+/// Returns true if the exact moments at which programs wake have no visible effect, where trains
+/// are carried whole: they do so within a fivehundredth of the round trip, where a train may take a
+/// hundredth of it, and before a second train arrives.
 fn wakes_early(plan: &Plan) -> bool {
     const PART_OF_ROUND_TRIP: u64 = 500;
     // Of 64 KiB (`sk_gso_max_size`).

@@ -28,11 +28,11 @@ pub(crate) struct Flow {
     reads_at: Option<Time>,
     /// When it last read.
     read_last: Time,
-    /// True if a read that nobody else notices may be made up for when something else happens at the receiving end, or
+    /// True if a read without a visible effect may be made up for when something else happens at the receiving end, or
     /// somebody asks for its state ([`Self::catch_up`]).
     defers_reads: bool,
-    /// True if nobody notices when exactly a program wakes: it reads as soon as something arrives, and tries to write
-    /// again when something is acknowledged.
+    /// True if the exact moment at which a program wakes has no visible effect: it reads as soon as
+    /// something arrives, and tries to write again when something is acknowledged.
     wakes_early: bool,
     random: Pcg64Mcg,
     /// The deadlines that are queued for it, the earliest first: those of both programs, of the receiver and of the
@@ -137,7 +137,7 @@ impl Flow {
         self.receiver.read(now, left.map_or(wanted, |left| wanted.min(left)))
     }
 
-    /// Lets the receiving program defer reads that nobody else notices, or no longer.
+    /// Lets the receiving program defer reads without a visible effect, or no longer.
     pub(crate) fn defer_reads(&mut self, defers: bool) {
         self.defers_reads = defers;
     }

@@ -138,7 +138,7 @@ impl Source {
             return true;
         }
         let retries = self.kind == Writer::Retrying && room == Room::Little;
-        // Before now, where nobody waited for that.
+        // Before now, where no program waited for that.
         let is_due = self.wakes.is_some_and(|known| known <= now);
         self.wakes = retries.then(|| self.next_try(since, now));
         retries && now > since && (is_due || self.wakes == Some(now))

@@ -12,8 +12,8 @@ use postgres::{Client, Config, NoTls};
 
 use crate::engine::{Engine, EngineError, EngineErrorKind, Row, Value, transaction};
 
-/// Time limit for a connection, where the URL gives none, for data that nobody acknowledges, and for another program
-/// that keeps a table for itself.
+/// Time limit for a connection, where the URL gives none, for data that the server does not
+/// acknowledge, and for another program that keeps a table for itself.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest wait for the answer to one statement.

@@ -189,7 +189,7 @@ fn with_hint(error: EngineError, file: &Path) -> EngineError {
     EngineError { cause: format!("{}; {hint}", error.cause), ..error }
 }
 
-/// Returns the URI by which SQLite reads a file that nobody changes, without locks and without files next to it.
+/// Returns the URI by which SQLite reads a file that no program changes, without locks and without files next to it.
 fn immutable(file: &Path) -> String {
     let escaped = |byte: &u8| match byte {
         b'%' | b'?' | b'#' => format!("%{byte:02x}").into_bytes(),

@@ -175,8 +175,8 @@ pub enum Fork {
 /// Forks a process that has one thread.
 ///
 /// # Errors
-/// Fails as `fork` does, and with `Other` if the process has more than one thread: the child would hold locks that
-/// nobody releases.
+/// Fails as `fork` does, and with `Other` if the process has more than one thread: the child would
+/// hold locks that no thread releases.
 pub fn fork_single_threaded() -> io::Result<Fork> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("a process with several threads cannot be forked safely"));

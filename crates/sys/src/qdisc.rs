@@ -15,7 +15,7 @@ use crate::route::{push_attribute, request, terminated};
 pub struct RootQdisc {
     /// `fq`, `pfifo_fast`, `mq`, `noqueue`…
     pub kind: String,
-    /// True if the kernel put it there by itself, as it does where nobody asks for another.
+    /// True if the kernel put it there by itself, as it does where no other was asked for.
     pub is_default: bool,
     /// Number of the discipline, by which others refer to it.
     pub handle: u32,

@@ -40,7 +40,7 @@ pub struct Route {
     pub device: Option<String>,
     /// Metrics of the route by name; those that the kernel knows by other names are left out.
     pub metrics: BTreeMap<String, String>,
-    /// True if the kernel keeps it by router advertisements, with marks that nobody else can give a route.
+    /// True if the kernel keeps it by router advertisements, with marks that no user can give a route.
     pub is_advertised: bool,
     raw: Vec<u8>,
 }

@@ -31,8 +31,8 @@ pub struct Completions {
 
 /// Bytes in pages of their own, page by page from the kernel.
 ///
-/// The kernel may go on sending them after they are dropped here: it holds the pages, and nobody else gets them before
-/// it lets go.
+/// The kernel may go on sending them after they are dropped here: it holds the pages, and no other
+/// allocation gets them before it lets go.
 #[derive(Debug)]
 pub struct Pages {
     start: std::ptr::NonNull<u8>,
@@ -66,7 +66,7 @@ impl Deref for Pages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping has `length` readable bytes until it is dropped, and nobody writes them meanwhile.
+        // SAFETY: the mapping has `length` readable bytes until it is dropped, and no thread writes them meanwhile.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }

@@ -137,7 +137,7 @@ fn follow(flows: &Receiver<Flows>, segments: &Receiver<Vec<Numbered>>, free: &Se
     for mut batch in segments {
         flows.add_all(&batch);
         batch.clear();
-        // At the end nobody takes it any more.
+        // At the end the reading thread takes no batch any more.
         let _ = free.send(batch);
     }
     flows.settle()

@@ -62,7 +62,7 @@ impl Coupling {
         self.rate(at, sample)
     }
 
-    /// Forgets the overflows up to now: nobody competes any more.
+    /// Forgets the overflows up to now: no other flow competes any more.
     pub(crate) fn forget(&mut self) {
         self.course = None;
     }

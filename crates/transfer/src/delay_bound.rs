@@ -39,7 +39,7 @@ const USED: f64 = 0.5;
 /// effect of the last time is seen.
 const ROUNDS_TO_SHRINK: u32 = 2;
 
-/// Rounds in a row without a queue after which nobody competes for it.
+/// Rounds in a row without a queue after which no other flow competes for it.
 const QUIET_WITHOUT_OTHERS: u32 = 5;
 
 /// Part of the highest rate up to now that is left to this transfer while queues stand, before they overflow.

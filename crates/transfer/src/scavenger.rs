@@ -11,7 +11,8 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
 use crate::rounds::{MIN_ROUND, Rounds, Seen, StreamsSample};
 
-/// Segments that cross in each [`MIN_ROUND`] while others load the path: without any, nobody would see that they stop.
+/// Segments that cross in each [`MIN_ROUND`] while others load the path: without any, this end
+/// would not see that they stop.
 const MIN_SEGMENTS: f64 = 4.0;
 
 /// Segments of the first window (RFC 6928).

@@ -77,7 +77,7 @@ impl Reached<'_> {
         let (hosts, port, secret) = (self.hosts.clone(), self.ready.quic_port, *self.secret);
         let work = move || {
             if let Ok(connection) = quic::dial(&hosts, port, &secret, HANDSHAKE_DEADLINE) {
-                // Nobody waits for it if TCP was quicker.
+                // No thread waits for it if TCP was quicker.
                 let _ = made.send(connection);
             }
         };

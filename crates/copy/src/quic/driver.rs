@@ -165,7 +165,7 @@ impl Driver {
             match self.endpoint.handle(now, self.remote, None, None, datagram, &mut answer) {
                 Some(DatagramEvent::ConnectionEvent(_, event)) => self.connection.handle_event(event),
                 Some(DatagramEvent::NewConnection(incoming)) => self.endpoint.ignore(incoming),
-                // Nobody else speaks with this socket any more.
+                // No other thread uses this socket any more.
                 Some(DatagramEvent::Response(_)) | None => {}
             }
         }
@@ -316,7 +316,7 @@ pub(super) fn next_event(
             connection.handle_event(answer);
         }
     }
-    // What is said of data that nobody reads is of no use before the handshake is over.
+    // What is said of data that is not read is of no use before the handshake is over.
     while let Some(event) = connection.poll() {
         if !matches!(event, Event::HandshakeDataReady) {
             return Some(event);

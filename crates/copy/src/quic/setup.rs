@@ -174,7 +174,7 @@ impl Attempts {
         let endpoint = Endpoint::new(endpoint_config(), None, true, None);
         let mut attempts = Self::new(connect(remote)?, endpoint, None);
         let began = Instant::now();
-        // Nobody reads the name.
+        // The name is not read.
         let made = attempts.endpoint.connect(began, config, remote, "fullpipe").map_err(io::Error::other)?;
         let (handle, connection) = made;
         attempts.pending.insert(handle, Pending { connection, signals, began, called: None });

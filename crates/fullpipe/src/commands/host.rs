@@ -351,7 +351,7 @@ fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<(
     let mut child = command.current_dir("/").spawn()?;
     let (sender, ready) = mpsc::channel();
     let stdout = child.stdout.take();
-    // Nobody waits for this thread: it ends with the line, or with the child.
+    // No other thread waits for this one: it ends with the line, or with the child.
     thread::spawn(move || sender.send(said_ready(stdout)));
     match ready.recv_timeout(TIMEOUT) {
         Ok(true) => Ok(()),
@@ -392,7 +392,7 @@ fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> 
     }
     let taken_back = take_back(id, &folder);
     if let Err(why) = &taken_back {
-        // Nobody reads what it prints.
+        // Its output is not read.
         log(Path::new("/dev/log"), why);
     }
     taken_back.map_err(|why| Failure::new(FAILED, why))

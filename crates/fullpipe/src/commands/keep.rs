@@ -212,7 +212,7 @@ fn interruptible<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + 
     let actions = [SIGINT, SIGTERM].map(|signal| signal_hook::flag::register(signal, Arc::clone(&asked)));
     let (sender, done) = channel();
     let mut until = None;
-    // Without a receiver nobody waits for it.
+    // Without a receiver no thread waits for it.
     let started = thread::Builder::new().name("archive".to_owned()).spawn(move || drop(sender.send(work())));
     let result = loop {
         let failed = |why: &str| Err(Failure::new(FAILED, format!("cannot work on the archive: {why}")));

@@ -171,7 +171,7 @@ pub(super) fn consent(destination: &Destination, request: &Request) -> Result<()
     ask(&question, &warning)
 }
 
-/// Asks `question`; where nobody can be asked, the refusal begins with `warning`.
+/// Asks `question`; where no user can be asked, the refusal begins with `warning`.
 pub(super) fn ask(question: &str, warning: &str) -> Result<(), Failure> {
     match Terminal::ask(question) {
         Some(answer) if answer.trim().eq_ignore_ascii_case("y") => Ok(()),

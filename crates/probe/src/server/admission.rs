@@ -471,7 +471,7 @@ fn sites(address: IpAddr) -> impl Iterator<Item = (Network, u32)> {
 }
 
 /// Returns the part of the quota `total` that is available to an address which would use `own` of it. An eighth is a
-/// reserve, of which no address takes more than a sixteenth, unless nobody uses anything yet (`is_unused`).
+/// reserve, of which no address takes more than a sixteenth, unless no address uses anything yet (`is_unused`).
 const fn available(total: u32, own: u32, is_unused: bool) -> u32 {
     let reserve = total / 8;
     if is_unused || own <= 1 || own <= reserve / 16 { total } else { total - reserve }
@@ -618,7 +618,7 @@ mod tests {
         );
     }
 
-    /// A fifth address took the whole reserve, and nobody else was served.
+    /// A fifth address took the whole reserve, and no other client was served.
     #[test]
     fn a_few_addresses_do_not_take_all_streams_or_tests() {
         for each in [256, 512, 2_048] {

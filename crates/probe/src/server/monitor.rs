@@ -221,7 +221,7 @@ mod tests {
         assert!(large.why.contains("100 MiB"), "{}", large.why);
     }
 
-    /// The bytes that this end wrote once counted, so that a download which nobody acknowledged was activity.
+    /// The bytes that this end wrote once counted, so that a download that no client acknowledged was activity.
     #[test]
     fn only_what_is_acknowledged_is_progress_of_a_download() {
         let sample = |acknowledged| Sample {

@@ -27,7 +27,7 @@ pub fn interval_head(request: &Request, style: Style) -> String {
 }
 
 /// Returns the line of an interval. Its round-trip time is that of the echo requests during the load, or that of the
-/// first connection if nobody answers them.
+/// first connection if they get no answer.
 pub fn interval_line(request: &Request, interval: &Interval, style: Style) -> String {
     let rtt = or_dash(interval.echo_rtt.or(interval.rtt).map(round_trip));
     let columns = match request.transport {
@@ -177,7 +177,7 @@ fn totals_of(way: Direction, summary: &Summary) -> String {
     text
 }
 
-/// Returns true if nobody has said what arrived of the datagrams that were sent: the test broke off.
+/// Returns true if no receiver has reported which of the sent datagrams arrived: the test broke off.
 fn has_unknown_arrival(summary: &Summary) -> bool {
     summary.datagrams_sent.is_some() && summary.datagrams.is_none()
 }

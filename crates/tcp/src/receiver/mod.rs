@@ -225,7 +225,7 @@ impl Receiver {
     }
 
     /// Returns true if a read is certain to give no acknowledgement before something else happens at this end, so that
-    /// nobody else notices when it comes.
+    /// no other end notices when it comes.
     #[inline]
     pub fn reads_silently(&self) -> bool {
         let unacknowledged = (self.next - self.acknowledged) * self.mss;

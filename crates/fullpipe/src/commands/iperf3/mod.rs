@@ -92,7 +92,7 @@ fn wrong(why: &str) -> Failure {
 /// Help is no failure; everything else that clap says is about the command line.
 fn explain(error: &clap::Error) -> Result<(), Failure> {
     if error.kind() == ErrorKind::DisplayHelp {
-        // An error here means that the terminal is gone: nobody can read a message.
+        // An error here means that the terminal is gone: no user can read a message.
         let _ = error.print();
         return Ok(());
     }
