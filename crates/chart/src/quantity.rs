@@ -26,7 +26,7 @@ pub trait Quantity: Copy {
     /// The dimension of the quantity, which selects the units of the axis.
     const DIMENSION: Dimension;
 
-    /// Returns its number: bits per second, seconds, bytes, a fraction, or a count.
+    /// Returns the quantity as a number: bits per second, seconds, bytes, a fraction, or a count.
     fn number(self) -> f64;
 }
 

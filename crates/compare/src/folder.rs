@@ -112,7 +112,7 @@ impl Folder {
         Path::new(&self.path).join(name).to_string_lossy().into_owned()
     }
 
-    /// Returns its full name.
+    /// Returns the full path of the folder.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }

@@ -78,7 +78,7 @@ impl Program {
         Self::Aria2,
     ];
 
-    /// Returns its name on the command line and in reports.
+    /// Returns the program's name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Iperf3 => "iperf3",
@@ -188,7 +188,7 @@ impl Program {
         }
     }
 
-    /// Returns true if it writes the file that it receives.
+    /// Returns true if the program writes the file that it receives.
     pub(crate) fn writes_a_copy(self) -> bool {
         self != Self::Iperf3
     }

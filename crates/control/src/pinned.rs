@@ -74,8 +74,9 @@ impl PinnedTls {
         Ok(Self { server: Arc::new(server), client: Arc::new(client) })
     }
 
-    /// Returns the same for parts: connections that belong to another one between the same ends. It calls as a part,
-    /// and answers both kinds, which [`Control::is_part`] distinguishes.
+    /// Returns the TLS configuration for parts: connections that belong to another one between the
+    /// same ends. It calls as a part, and answers both kinds, which [`Control::is_part`]
+    /// distinguishes.
     #[must_use]
     pub fn with_parts(&self) -> Self {
         let (mut server, mut client) = (ServerConfig::clone(&self.server), ClientConfig::clone(&self.client));

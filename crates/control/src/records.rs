@@ -167,7 +167,7 @@ impl Records {
     }
 
     /// Opens the records at the begin of `bytes`, which are [`Records::held`] and what came after it, and moves their
-    /// payload to the front. Returns its length. Keeps a record that is not complete.
+    /// payload to the front. Returns the length of the payload. Keeps a record that is not complete.
     ///
     /// # Errors
     /// Fails if they are no records of the other end. Then nothing that follows is read.

@@ -34,7 +34,8 @@ impl Bounds {
         Self { paces, most, ..Self::default() }
     }
 
-    /// Returns the same for connections that give way to all other traffic, never change to BBR, or compress nothing.
+    /// Returns these bounds for connections that give way to all other traffic, never change to
+    /// BBR, or compress nothing.
     pub(crate) fn of_options(self, scavenge: bool, no_bbr: bool, no_compress: bool) -> Self {
         Self { scavenge, no_bbr, no_compress, ..self }
     }

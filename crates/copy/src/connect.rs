@@ -55,7 +55,7 @@ impl Credentials {
         Ok(Self { key, tls, unencrypted: unencrypted.to_vec() })
     }
 
-    /// Returns those of connections that are always inside this TLS.
+    /// Returns the credentials of connections that are always inside this TLS.
     pub(crate) fn of_tls(key: &Key, tls: PinnedTls) -> Self {
         Self { key: key.clone(), tls, unencrypted: Vec::new() }
     }
@@ -126,7 +126,7 @@ impl Listener {
         Ok(Self { port, joined, streams: received, stopped })
     }
 
-    /// Returns one without a port, which takes only what comes to another one.
+    /// Returns a listener without a port, which takes only connections that come to another one.
     pub(crate) fn without_port() -> Self {
         let (joined, streams) = channel();
         Self { port: 0, joined, streams, stopped: Arc::default() }

@@ -41,7 +41,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Returns none at all.
+    /// Returns no connections at all.
     pub(crate) const fn none() -> Self {
         Self { streams: Vec::new(), active: 0, quic: None, rtt: Span::from_millis(1) }
     }

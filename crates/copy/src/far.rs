@@ -65,7 +65,7 @@ impl Scope {
         if self.joining.is_some() { asked.min(FIRST_TIMEOUT) } else { asked }
     }
 
-    /// Returns that of the user whom ssh has let in.
+    /// Returns the scope of the user whom ssh has let in.
     fn of_ssh() -> Self {
         Self {
             root: Root::User,

@@ -121,7 +121,7 @@ impl<'s> Packing<'s> {
         Self { pool, throughput, choice: Choice::default() }
     }
 
-    /// Compresses a block where it lies, if that saves time. Returns its new length.
+    /// Compresses a block where it lies, if that saves time. Returns the compressed length.
     pub(crate) fn pack(&mut self, block: &mut [u8]) -> Option<usize> {
         let level = self.choice.level(block.len())?;
         let began = Instant::now();

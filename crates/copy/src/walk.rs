@@ -71,7 +71,7 @@ impl Source {
         Ok(Self { tree, top: Some(top) })
     }
 
-    /// Returns true if it is one file or link.
+    /// Returns true if the source is one file or link.
     pub(crate) fn is_single(&self) -> bool {
         let stat = self.top.as_ref().and_then(|top| self.tree.within(top).and_then(|within| within.stat()).ok()?);
         stat.is_some_and(|stat| kind(&stat) != FileType::Directory)

@@ -107,7 +107,7 @@ impl<'a> Arrivals<'a> {
         self.is_longer_than_idle_by(INFLATED_RTT_FACTOR)
     }
 
-    /// Returns true if it shows a queue that comes and goes, or a short one.
+    /// Returns true if the round trip under load shows a queue that comes and goes, or a short one.
     pub(crate) fn is_a_little_inflated(&self) -> bool {
         self.is_longer_than_idle_by(SLIGHTLY_INFLATED_RTT_FACTOR)
     }

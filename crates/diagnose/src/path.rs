@@ -15,7 +15,7 @@ pub(crate) fn stated_capacity(figures: &Figures) -> Option<BitRate> {
     stated_payload(figures.evidence, figures.mss?, figures.timestamps())
 }
 
-/// Returns the same for segments of `mss`.
+/// Returns the payload in segments of `mss` that the stated bandwidth can carry; `None` where none was stated.
 pub(crate) fn stated_payload(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Option<BitRate> {
     let payload = evidence.bandwidth?.scaled(efficiency(evidence, mss, timestamps).get());
     Some(payload).filter(|capacity| *capacity > BitRate::ZERO)

@@ -102,7 +102,7 @@ impl Counts {
         self.syns
     }
 
-    /// Returns true if it sent a FIN.
+    /// Returns true if this end sent a FIN.
     pub(crate) fn has_closed(&self) -> bool {
         self.fins > 0
     }
@@ -112,17 +112,17 @@ impl Counts {
         self.window_scale
     }
 
-    /// Returns true if it offered SACK.
+    /// Returns true if this end offered SACK.
     pub(crate) fn sack_permitted(&self) -> bool {
         self.sack_permitted
     }
 
-    /// Returns true if its segments carry timestamps.
+    /// Returns true if the segments of this end carry timestamps.
     pub(crate) fn timestamps(&self) -> bool {
         self.timestamps
     }
 
-    /// Returns its data, each byte counted once.
+    /// Returns the bytes of data of this end, each counted once.
     pub(crate) fn unique_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.retransmitted_bytes)
     }

@@ -249,7 +249,7 @@ impl End {
         self.acknowledges.map(|(position, _)| position as u32)
     }
 
-    /// Returns true if it sent data that was not acknowledged.
+    /// Returns true if this end sent data that was not acknowledged.
     pub(crate) fn has_data_on_way(&self) -> bool {
         self.next.zip(self.acknowledged).is_some_and(|(next, below)| next > below)
     }
@@ -280,7 +280,7 @@ impl End {
         self.passages.iter_mut().flat_map(|both| both.iter_mut()).for_each(PassageGrids::thin);
     }
 
-    /// Returns true if its SYN was seen.
+    /// Returns true if a SYN of this end was seen.
     pub(crate) fn has_syn(&self) -> bool {
         self.syns() > 0
     }
@@ -300,7 +300,7 @@ impl End {
         self.counts.data_packets()
     }
 
-    /// Returns true if it sent a FIN.
+    /// Returns true if this end sent a FIN.
     pub(crate) fn has_closed(&self) -> bool {
         self.counts.has_closed()
     }
@@ -358,17 +358,18 @@ impl End {
         self.probes
     }
 
-    /// Returns its data, each byte counted once.
+    /// Returns the bytes of data of this end, each counted once.
     pub(crate) fn unique_bytes(&self) -> ByteCount {
         ByteCount::new(self.counts.unique_bytes())
     }
 
-    /// Returns its data, each byte counted once, and what did not come here.
+    /// Returns the bytes of data of this end, each counted once, with those that did not come here.
     pub(crate) fn sent_bytes(&self) -> ByteCount {
         self.moved() + self.unseen()
     }
 
-    /// Returns its data, each byte counted once; of an end without a packet here, what the other one acknowledged.
+    /// Returns the bytes of data of this end, each counted once; of an end without a packet here,
+    /// those that the other one acknowledged.
     fn moved(&self) -> ByteCount {
         if self.is_silent() { self.missing() } else { self.unique_bytes() }
     }

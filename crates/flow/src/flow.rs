@@ -37,7 +37,7 @@ pub(crate) struct Begin {
 }
 
 impl Begin {
-    /// Returns that of a connection whose first packet is `packet`.
+    /// Returns the begin of a connection whose first packet is `packet`.
     pub(crate) fn new(key: Key, packet: &Packet) -> Self {
         // The receiver of an answer to a SYN opened the connection, though its SYN was not captured.
         let is_answer = packet.has(flags::SYN | flags::ACK) && !key.is_to_itself();
@@ -68,7 +68,7 @@ impl Begin {
         }
     }
 
-    /// Returns true if its first packet is a SYN.
+    /// Returns true if the first packet is a SYN.
     pub(crate) fn has_syn(&self) -> bool {
         self.has_syn
     }
@@ -219,7 +219,7 @@ impl Flow {
         if by_echo { shortest(receiver, sender) } else { sender.answers.shortest() }
     }
 
-    /// Returns its figures without its number, and as if the capture began with it.
+    /// Returns the figures of the connection without its number, and as if the capture began with it.
     pub(crate) fn report(&self, begin: &Begin) -> FlowReport {
         let duration = self.duration();
         let point = self.point();

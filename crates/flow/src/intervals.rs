@@ -95,7 +95,7 @@ impl Intervals {
         self.given_up += joined - end;
     }
 
-    /// Returns them all in ascending order.
+    /// Returns all intervals in ascending order.
     fn all(&self) -> impl Iterator<Item = [u64; 2]> {
         self.lower.iter().map(|(start, end)| [*start, *end]).chain(self.highest)
     }

@@ -119,7 +119,7 @@ impl Packet {
         }
     }
 
-    /// Returns true if it has all of these flags.
+    /// Returns true if the packet has all of these flags.
     pub(crate) fn has(&self, flags: u16) -> bool {
         self.flags & flags == flags
     }
@@ -129,12 +129,12 @@ impl Packet {
         self.sequence.wrapping_add(self.payload)
     }
 
-    /// Returns true if it opens a connection.
+    /// Returns true if the packet opens a connection.
     pub(crate) fn is_first_syn(&self) -> bool {
         self.flags & (flags::SYN | flags::ACK | flags::RST) == flags::SYN
     }
 
-    /// Returns true if its window is one that data may fill.
+    /// Returns true if the packet's window is one that data may fill.
     pub(crate) fn is_scaled(&self) -> bool {
         self.flags & (flags::SYN | flags::RST) == 0
     }

@@ -163,7 +163,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Returns that of an end that has sent no data, for which the other end allows a window, as it stands in the
+    /// Returns the state of an end that has sent no data, for which the other end allows a window, as it stands in the
     /// header.
     pub(crate) fn new(window: Option<u16>) -> Self {
         let mut sending = Self::default();
@@ -418,7 +418,8 @@ impl Sending {
         Ratio::new(Ratio::of(idle.as_secs_f64(), self.duration().as_secs_f64()).get().min(1.0))
     }
 
-    /// Returns its round trips since the last loss. `rest` is the part of each on the other side of the capture.
+    /// Returns the sender's round trips since the last loss. `rest` is the part of each on the
+    /// other side of the capture.
     pub(crate) fn quiet(&self, by_echo: bool, rest: Span) -> Option<QuietRounds> {
         self.rounds[usize::from(by_echo)].quiet(rest)
     }

@@ -39,7 +39,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns those of one of so many parts.
+    /// Returns the limits of one of so many parts.
     fn of_one(self, parts: usize) -> Self {
         let share = |all: usize| (all / parts.max(1)).max(1);
         Self {
@@ -143,12 +143,13 @@ struct Last {
 }
 
 impl Last {
-    /// Returns that of the connection at a place, of which the last packet had this key.
+    /// Returns the entry of the connection at a place, of which the last packet had this key.
     fn new(place: usize, key: &Key) -> Self {
         Self { place, ends: key.ends(), network: key.network() }
     }
 
-    /// Returns its place, and true if its lower end sent `segment`; `None` for a segment of another connection.
+    /// Returns the connection's place, and true if its lower end sent `segment`; `None` for a
+    /// segment of another connection.
     #[inline]
     fn sender(&self, segment: &Segment) -> Option<(usize, bool)> {
         let [lower, higher] = &self.ends;
@@ -164,7 +165,7 @@ fn answers(attempts: &HashMap<Key, Attempt, RandomState>, key: &Key, packet: &Pa
 }
 
 impl Flows {
-    /// Returns those of a capture that is compared with no other: the times of their packets are not kept.
+    /// Returns the table of a capture that is compared with no other: the times of their packets are not kept.
     #[must_use]
     pub fn alone() -> Self {
         Self { is_alone: true, ..Self::default() }
@@ -457,8 +458,9 @@ impl Flows {
         self.count
     }
 
-    /// Returns it in so many parts, each with its share of the bounds. A part is given the further segments of its own
-    /// connections, see [`Numbered::part`], and what they find is joined by [`Settled::finish`].
+    /// Returns the table in so many parts, each with its share of the bounds. A part is given the
+    /// further segments of its own connections, see [`Numbered::part`], and what they find is
+    /// joined by [`Settled::finish`].
     pub fn split(mut self, parts: usize) -> Vec<Self> {
         self.follow_queued();
         let limits = self.limits.of_one(parts);
@@ -498,7 +500,7 @@ impl Flows {
         Settled::finish(vec![self.settle()], explained)
     }
 
-    /// Returns its connections once no further segment comes, see [`Settled::finish`].
+    /// Returns the connections once no further segment comes, see [`Settled::finish`].
     pub fn settle(mut self) -> Settled {
         self.follow_queued();
         // SYNs of other connections came between theirs and its answer, but most are in order.

@@ -83,7 +83,8 @@ impl fmt::Display for Setting {
 }
 
 impl Setting {
-    /// Returns true if it names nothing outside the network's settings, as a journal that somebody edited might.
+    /// Returns true if the setting names nothing outside the network's settings, as a journal that
+    /// somebody edited might.
     pub(crate) fn is_sane(&self) -> bool {
         match self {
             Self::Sysctl(name) => is_network_sysctl(name),

@@ -192,7 +192,7 @@ impl Datagram {
         Some(Self { number, sent: time(payload, 4)? })
     }
 
-    /// Returns true if it says that there are no more.
+    /// Returns true if the datagram is the last one of its stream.
     pub const fn is_last(&self) -> bool {
         self.number < 0
     }

@@ -130,7 +130,7 @@ impl<'l> Program<'l> {
         self.output()
     }
 
-    /// Returns its exit code, if it ends within `timeout`.
+    /// Returns the exit code of the program, if it ends within `timeout`.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<i32> {
         self.end = self.end.or_else(|| self.ended.wait_until(self.pid, Instant::now() + timeout));
         self.end.map(|end| end.code)

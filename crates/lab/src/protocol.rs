@@ -83,7 +83,7 @@ impl Host {
         self as usize
     }
 
-    /// Returns true if it is one of the two ends.
+    /// Returns true if the host is one of the two ends.
     pub(crate) const fn is_end(self) -> bool {
         matches!(self, Self::Sender | Self::Receiver)
     }

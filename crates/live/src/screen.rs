@@ -75,7 +75,7 @@ impl Screen {
         Self::on(Self::find()?)
     }
 
-    /// Returns that terminal, if it can show a picture.
+    /// Returns the terminal of this process, if it can show a picture.
     pub(crate) fn find() -> Result<File, LiveError> {
         let kind = std::env::var("TERM").unwrap_or_default();
         let file = terminal().ok_or(LiveError::NoTerminal)?;

@@ -63,7 +63,7 @@ pub struct StreamTotals {
 pub struct Sockets(Vec<TcpStream>);
 
 impl Sockets {
-    /// Returns those of the senders.
+    /// Returns the connections of the senders.
     fn of_senders(streams: Vec<Stream>) -> Self {
         let senders = streams.into_iter().filter(|stream| stream.role == Role::Sender);
         let sockets = senders.filter_map(|stream| match stream.channel {

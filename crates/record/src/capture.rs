@@ -353,7 +353,8 @@ pub struct FlowEnd {
 }
 
 impl FlowEnd {
-    /// Returns its data, each byte counted once; of an end without a packet, what the other one acknowledged.
+    /// Returns the bytes of data of this end, each counted once; of an end without a packet, those
+    /// that the other one acknowledged.
     pub fn moved(&self) -> ByteCount {
         if self.packets == 0 { self.missing_bytes } else { self.unique_bytes }
     }

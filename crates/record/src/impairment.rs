@@ -17,7 +17,7 @@ pub struct Impairment {
     pub plural: &'static str,
     /// The keys that set it; none where it follows from the queue, the loss or the trace of the path.
     pub keys: &'static [ImpairmentKey],
-    /// Returns it as its keys have it, or `None` where the path does not do it.
+    /// Returns the value as its keys have it, or `None` where the path does not do it.
     text: fn(&Effects) -> Option<String>,
 }
 

@@ -574,9 +574,10 @@ impl Measurement {
         Some([socket.local.parse().ok()?, socket.remote.parse().ok()?])
     }
 
-    /// Returns the same record with the variables of Web100 filled in and its samples thinned, so that it has a bounded
-    /// size: at most about `MAX_SAMPLES` samples of each end, by the rule that stands in `thinning`, and the kernel's
-    /// view in the intervals of streams only if there are at most 500 of those.
+    /// Returns this measurement with the variables of Web100 filled in and its samples thinned, so
+    /// that it has a bounded size: at most about `MAX_SAMPLES` samples of each end, by the rule
+    /// that stands in `thinning`, and the kernel's view in the intervals of streams only if there
+    /// are at most 500 of those.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.web100 = self.web100();

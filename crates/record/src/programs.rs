@@ -145,7 +145,7 @@ pub struct ProgramRun {
 }
 
 impl ProgramRun {
-    /// Returns true if its figures count: the program moved the file, and the lab kept up.
+    /// Returns true if the figures of the run count: the program moved the file, and the lab kept up.
     pub fn counts(&self) -> bool {
         self.failed.is_none() && self.validity.broken.is_empty()
     }

@@ -234,7 +234,7 @@ impl Relay {
     }
 
     /// Waits until there is room for a connection of a client, and makes it where one that has sent nothing can give
-    /// way. Returns its share of all connections, and its place among those that have sent nothing.
+    /// way. Returns the client's share of all connections, and its place among those that have sent nothing.
     async fn permit_of_client(
         &self,
         client: SocketAddr,

@@ -129,7 +129,7 @@ impl StepRamp {
         Self { from: Ratio::ZERO, to: Ratio::ZERO, loads: 0 }
     }
 
-    /// Returns true if it grows.
+    /// Returns true if the load grows from step to step.
     pub(crate) fn grows(&self) -> bool {
         self.from > Ratio::ZERO && self.from < self.to && self.loads > 0
     }

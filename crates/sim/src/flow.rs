@@ -274,7 +274,7 @@ impl Flow {
         self.source.stop(&self.sender);
     }
 
-    /// Returns true if it [is over](Self::is_over), the first time that this is so.
+    /// Returns true if the connection [is over](Self::is_over), the first time that this is so.
     pub(crate) fn ends_now(&mut self) -> bool {
         let is_over = self.is_over();
         let ends = is_over && !self.ended;

@@ -78,7 +78,7 @@ impl Source {
         self.finished = false;
     }
 
-    /// Returns true if it has written all that it has to.
+    /// Returns true if the program has written all that it has to.
     pub(crate) fn has_written_all(&self, sender: &Sender) -> bool {
         self.total.is_some_and(|total| sender.written() >= total)
     }
@@ -170,7 +170,7 @@ impl Sink {
         Self { pace: rate.map(|rate| Pace { rate, portion: Self::PORTION, start }) }
     }
 
-    /// Returns true if it sleeps until something arrives, and reads all of it then.
+    /// Returns true if the program sleeps until something arrives, and reads all of it then.
     pub(crate) fn sleeps(&self) -> bool {
         self.pace.is_none()
     }

@@ -137,7 +137,8 @@ fn ends(measurement: &Measurement) -> (String, String, String) {
     (host, host_of(&measurement.peer.host), ip_of(&measurement.peer.address))
 }
 
-/// Returns the same of a transfer of another program, of which the address is known only.
+/// Returns the name of this host, the other end as it was named, and its IP address, of a transfer
+/// of another program, of which only the address is known.
 fn ends_watched(document: &Document) -> (String, String, String) {
     let Content::Diagnosis { diagnosis, .. } = &document.content else { return Default::default() };
     let transfer = diagnosis.transfers.first().and_then(|diagnosis| diagnosis.transfer.as_ref());

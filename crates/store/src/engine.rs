@@ -92,7 +92,7 @@ impl EngineError {
         Self::other(cause.replace('\n', "; "))
     }
 
-    /// Returns true if it may come of a disk to which nothing can be written.
+    /// Returns true if the error may come of a disk to which nothing can be written.
     pub(crate) fn is_of_disk(&self) -> bool {
         matches!(self.kind, EngineErrorKind::Disk | EngineErrorKind::Forbidden)
     }

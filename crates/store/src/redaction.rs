@@ -354,7 +354,7 @@ fn path(word: &str) -> Option<(&str, &str)> {
     Some(word.split_at(at))
 }
 
-/// Returns true if it is six bytes in hexadecimal with colons or dashes between.
+/// Returns true if `word` is six bytes in hexadecimal with colons or dashes between.
 fn is_mac(word: &str) -> bool {
     let is_byte = |byte: &str| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok();
     word.len() == 17 && [':', '-'].into_iter().any(|between| word.split(between).all(is_byte))

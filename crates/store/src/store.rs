@@ -360,7 +360,7 @@ fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
 
-/// Returns true if it is an identifier in the one form that [`Store::find`] searches.
+/// Returns true if `text` is an identifier in the one form that [`Store::find`] searches.
 fn is_id(text: &str) -> bool {
     text.parse::<Uuid>().is_ok_and(|id| id.to_string() == text)
 }

@@ -44,7 +44,7 @@ pub enum KeptError {
 pub struct Waiting(Vec<SweepRunRecord>);
 
 impl Waiting {
-    /// Takes the next run. Returns those that are to be kept now, in their order.
+    /// Takes the next run. Returns the runs that are to be kept now, in their order.
     pub fn next(&mut self, record: SweepRunRecord) -> Vec<SweepRunRecord> {
         let was_started = record.measurement.is_some();
         self.0.push(record);

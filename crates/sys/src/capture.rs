@@ -146,8 +146,8 @@ impl CaptureSocket {
     }
 }
 
-/// Passes the packets of a block to `each`. Returns their number. The kernel wrote the block: lengths that do not fit
-/// end it.
+/// Passes the packets of a block to `each`. Returns the number of packets. The kernel wrote the
+/// block: lengths that do not fit end it.
 fn frames(block: &[u8], each: &mut dyn FnMut(CapturedFrame<'_>)) -> usize {
     const BLOCK_PACKETS: usize = 12;
     const BLOCK_FIRST: usize = 16;

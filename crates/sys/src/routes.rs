@@ -46,7 +46,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Returns true if it is a route of IPv6.
+    /// Returns true if the route is one of IPv6.
     pub fn is_ipv6(&self) -> bool {
         self.raw.first().copied().map(i32::from) == Some(libc::AF_INET6)
     }

@@ -200,7 +200,7 @@ impl Reading {
         self.report.flows.iter().find(|flow| flow.number == *number)
     }
 
-    /// Returns its connections for [`fullpipe_flow::pairs`].
+    /// Returns the connections of the capture for [`fullpipe_flow::pairs`].
     pub fn flows(&self) -> FlowsWithTimes<'_> {
         FlowsWithTimes { flows: &self.report.flows, times: &self.times }
     }

@@ -34,7 +34,7 @@ pub(crate) enum Following {
 }
 
 impl Following {
-    /// Returns those of a capture, which keep the times of packets if it is compared with another.
+    /// Returns the threads of a capture, which keep the times of packets if it is compared with another.
     pub(crate) fn new(is_compared: bool) -> Self {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let flows = if is_compared { Flows::default() } else { Flows::alone() };

@@ -57,7 +57,8 @@ impl Input {
         &self.buffer[self.unread.clone()]
     }
 
-    /// Takes `length` bytes that are there. Returns their place in the buffer, which is theirs until the next filling.
+    /// Takes `length` bytes that are there. Returns the place of these bytes in the buffer, which
+    /// is theirs until the next filling.
     #[inline]
     pub(crate) fn take(&mut self, length: usize) -> Range<usize> {
         let taken = self.unread.start..self.unread.start + length;

@@ -97,7 +97,7 @@ impl Attributes {
         ByteCount::new(self.0.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum())
     }
 
-    /// Returns true if there are none.
+    /// Returns true if there are no attributes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -41,7 +41,7 @@ struct Course {
 }
 
 impl Coupling {
-    /// Returns one for a path of this round-trip time.
+    /// Returns a coupling for a path of this round-trip time.
     pub fn new(rtt: Span) -> Self {
         Self { rounds: Rounds::new(rtt), last: None, course: None, since_overflow: ROUNDS_OF_RECOVERY }
     }
@@ -109,7 +109,7 @@ mod tests {
             Self { all: (0..count).map(|_| Cubic::new()).collect(), coupling, bound: None }
         }
 
-        /// Sends for so many seconds. Returns their share of the link.
+        /// Sends for so many seconds. Returns the streams' share of the link.
         fn run(&mut self, link: &mut Link, seconds: f64) -> f64 {
             link.run(seconds, |link, sample, overflows| {
                 if let (Some(coupling), Some(sample)) = (&mut self.coupling, sample) {

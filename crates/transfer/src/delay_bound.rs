@@ -66,7 +66,7 @@ pub struct DelayBound {
 }
 
 impl DelayBound {
-    /// Returns one for a path of this round-trip time.
+    /// Returns a delay bound for a path of this round-trip time.
     pub fn new(rtt: Span) -> Self {
         Self {
             rounds: Rounds::new(rtt),

@@ -527,8 +527,8 @@ impl Hello {
         (kind == HELLO).then_some(u16::from_le_bytes([low, high]))
     }
 
-    /// Returns true if it crosses whole: its lists, and what is in them, have no more than 65 535 entries or bytes, and
-    /// all fit into a frame.
+    /// Returns true if the message crosses whole: its lists, and what is in them, have no more than
+    /// 65 535 entries or bytes, and all fit into a frame.
     pub fn fits(&self) -> bool {
         let is_countable = |length: usize| u16::try_from(length).is_ok();
         let mut lists = [&self.paths, &self.excludes, &self.unencrypted].into_iter();

@@ -69,7 +69,7 @@ pub(crate) struct Seen {
 }
 
 impl Rounds {
-    /// Returns those over a path of this round-trip time.
+    /// Returns the rounds over a path of this round-trip time.
     pub(crate) fn new(rtt: Span) -> Self {
         let rtt = rtt.max(MIN_RTT);
         Self { base: VecDeque::from([(0, rtt)]), last: rtt, round: None }

@@ -93,7 +93,7 @@ enum Phase {
 }
 
 impl Scavenger {
-    /// Returns one for a path of this round-trip time and connections with segments of this payload.
+    /// Returns a scavenger for a path of this round-trip time and connections with segments of this payload.
     pub fn new(rtt: Span, mss: ByteCount) -> Self {
         Self {
             phase: Phase::Start,
@@ -309,7 +309,7 @@ mod tests {
             Self { rate: 10.0 * MSS / link.rtt(), scavenger }
         }
 
-        /// Sends for so many seconds. Returns its share of the link.
+        /// Sends for so many seconds. Returns the sender's share of the link.
         fn run(&mut self, link: &mut Link, seconds: f64) -> f64 {
             link.run(seconds, |link, sample, _| {
                 if let Some(sample) = sample {

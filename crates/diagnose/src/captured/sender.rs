@@ -52,8 +52,9 @@ impl View<'_> {
             && self.is_longer_than_a_pace(self.figures.rate)
     }
 
-    /// Returns true if its trains are longer than those of a pace at `rate`: the kernel makes them as long as the pace
-    /// sends in a millisecond, and of two segments at least (`tcp_tso_autosize`).
+    /// Returns true if the sender's trains are longer than those of a pace at `rate`: the kernel
+    /// makes them as long as the pace sends in a millisecond, and of two segments at least
+    /// (`tcp_tso_autosize`).
     fn is_longer_than_a_pace(&self, rate: BitRate) -> bool {
         let longest = rate.scaled(MAX_PACE_FACTOR).bytes_in(Span::from_millis(1));
         self.figures.mss.is_some_and(|mss| self.capture.train > longest.max(mss * FEW_SEGMENTS))

@@ -494,7 +494,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Returns its port, which may be that of a flag, too.
+    /// Returns the port of the host, which a flag may state, too.
     fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>, Failure> {
         match (self.port, flag) {
             (Some(one), Some(other)) if one != other => {

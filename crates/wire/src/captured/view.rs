@@ -33,7 +33,7 @@ impl<'p> View<'p> {
         Ok(Self { bytes, length: self.length - length, offset: self.offset + length })
     }
 
-    /// Returns it with the length that a header states: what was captured beyond that is padding of the link.
+    /// Returns this view with the length that a header states: what was captured beyond that is padding of the link.
     #[inline]
     pub(super) fn with_length(self, length: usize) -> Self {
         Self { bytes: &self.bytes[..self.bytes.len().min(length)], length, offset: self.offset }
