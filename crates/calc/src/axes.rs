@@ -43,7 +43,7 @@ impl Axes {
         &self.fixed
     }
 
-    /// Returns whether there is any list.
+    /// Returns true if there is any list.
     pub fn is_table(&self) -> bool {
         !self.lists.is_empty()
     }
@@ -86,7 +86,7 @@ impl Axes {
         Ok(())
     }
 
-    /// Returns whether every combination has a value of `quantity`.
+    /// Returns true if every combination has a value of `quantity`.
     pub(crate) fn has(&self, quantity: Quantity) -> bool {
         Setting::of(quantity, &self.fixed).is_some() || self.quantities().any(|listed| listed == quantity)
     }

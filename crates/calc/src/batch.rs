@@ -23,7 +23,7 @@ pub enum BatchError {
     Row {
         /// From 1, which is the header's.
         line: u64,
-        /// Which column, and what would be valid there.
+        /// The name of the bad column, and the values that would be valid there.
         why: String,
     },
     /// The output.

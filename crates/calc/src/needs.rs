@@ -267,7 +267,7 @@ const MIN_MTU: ByteCount = ByteCount::new(576);
 const JUMBO: ByteCount = ByteCount::new(9000);
 /// Largest size of a search: 4 EiB.
 const MAX_SIZE: u64 = 1 << 62;
-/// Those that have a formula.
+/// Congestion controls that the model has a formula for.
 const CONTROLS: [&str; 4] = ["cubic", "reno", "highspeed", "bbr"];
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ impl Setting {
         }
     }
 
-    /// Which quantity it is.
+    /// Returns the quantity that is set.
     pub const fn quantity(&self) -> Quantity {
         match self {
             Self::Bandwidth(_) => Quantity::Bandwidth,

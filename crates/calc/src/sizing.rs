@@ -27,8 +27,8 @@ pub(crate) fn lower_window(prediction: &Prediction) -> Option<&fullpipe_record::
 /// for a host recommend for the same path too. `None` if `constraint` is neither of these settings, or if the
 /// prediction yields no window.
 ///
-/// It is reckoned from the stream's share of the BDP, and not from what a congestion control may have in flight beyond
-/// it: the kernel's factor on the window covers that.
+/// The maximum is reckoned from the stream's share of the BDP, and not from what a congestion
+/// control may have in flight beyond it: the kernel's factor on the window covers that.
 pub(crate) fn maximum_for(
     constraint: WindowConstraint,
     rate: BitRate,

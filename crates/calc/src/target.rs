@@ -9,7 +9,7 @@ use crate::critical::{Critical, least};
 /// A target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// That nothing but the bandwidth limits, and that losses cost next to nothing.
+    /// Nothing but the bandwidth limits the transfer, and losses cost next to nothing.
     Fill,
     /// A steady rate of payload.
     Rate(BitRate),
@@ -27,7 +27,7 @@ impl Target {
         }
     }
 
-    /// Returns whether the prediction for `inputs` meets it.
+    /// Returns true if the prediction for `inputs` meets it.
     pub(crate) fn is_met(self, inputs: &Inputs, hosts: &Hosts) -> bool {
         let case = Case::of(inputs);
         let got = case.estimate(hosts);

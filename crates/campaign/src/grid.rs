@@ -86,7 +86,7 @@ impl Grid {
         streams * self.windows.len() + window
     }
 
-    /// Returns whether two cells are the same, or one step apart on one axis or both.
+    /// Returns true if two cells are the same, or one step apart on one axis or both.
     pub(crate) fn are_neighbours(&self, one: Index, other: Index) -> bool {
         let windows = self.windows.len();
         (one % windows).abs_diff(other % windows) <= 1 && (one / windows).abs_diff(other / windows) <= 1

@@ -115,17 +115,17 @@ impl Judged {
         &self.order
     }
 
-    /// Returns whether a cell may be measured now.
+    /// Returns true if a cell may be measured now.
     pub(crate) fn may_run(&self, cell: Index) -> bool {
         !self.skipped.contains(&cell)
     }
 
-    /// Returns whether any cell may be measured.
+    /// Returns true if any cell may be measured.
     pub(crate) fn can_go_on(&self) -> bool {
         self.skipped.len() < self.cells()
     }
 
-    /// Returns whether a run of a cell counts that is not left out.
+    /// Returns true if a run of a cell counts that is not left out.
     pub(crate) fn has_best(&self) -> bool {
         self.has_best
     }
@@ -175,7 +175,7 @@ fn observation(grid: &Grid, run: &SweepRun) -> Option<Observation> {
     Some((grid.index(run.cell)?, libm::log(run.rate?.as_f64().max(1.0))))
 }
 
-/// Returns whether a cell is next to one that is left out, and no run of it or next to it counts: it may be too much as
+/// Returns true if a cell is next to one that is left out, and no run of it or next to it counts: it may be too much as
 /// well.
 fn is_doubtful(grid: &Grid, cell: Index, counts: &[usize], left_out: &[Index]) -> bool {
     let near = |other: &Index| grid.are_neighbours(cell, *other);

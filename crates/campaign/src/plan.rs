@@ -69,9 +69,9 @@ pub struct Plan {
 pub enum Next {
     /// A run.
     Run {
-        /// Its setting.
+        /// The setting to measure: window and number of streams.
         cell: SweepCell,
-        /// Its reason.
+        /// The reason for the run.
         reason: SweepReason,
     },
     /// The end.
@@ -206,8 +206,9 @@ impl Plan {
         State { judged, begins, segment }
     }
 
-    /// Returns where each segment begins, and the state of the last. A sweep over the whole grid has no reference, and
-    /// all its runs count: what it left out, it would not measure again.
+    /// Returns the index of each segment's first run, and the state of the last. A sweep over the
+    /// whole grid has no reference, and all its runs count: what it left out, it would not measure
+    /// again.
     fn course(&self, runs: &[SweepRun]) -> (Vec<usize>, Segment) {
         let (begins, segment) = segments(runs, self.anchors());
         (begins, if self.whole.is_some() { Segment::default() } else { segment })
@@ -282,7 +283,7 @@ impl Plan {
         let cells = self.grid.cells();
         let largest = judged.measured().map(|cell| cells[cell].product()).max();
         let flight = flight(self.fixed.rtt, judged);
-        // Where windows alone limit the fastest, nobody knows what would be ample.
+        // Where windows alone limit the fastest, no run shows what would be ample.
         let by_window = largest.is_none_or(|product| flight >= BY_WINDOW * product.as_f64());
         let ample = if by_window { f64::MAX } else { AMPLE * flight };
         let halved = (0..=streams).rev().step_by(STEPS_OF_DOUBLING);

@@ -38,8 +38,9 @@ pub(crate) struct Segment {
     pub(crate) since_reference: usize,
 }
 
-/// Returns where each segment of `runs` begins, and the state of the last. `anchors` runs that count come before the
-/// first reference, which is the first of them that is about as fast as the fastest.
+/// Returns the index in `runs` of each segment's first run, and the state of the last. `anchors`
+/// runs that count come before the first reference, which is the first of them that is about as
+/// fast as the fastest.
 pub(crate) fn segments(runs: &[SweepRun], anchors: usize) -> (Vec<usize>, Segment) {
     let mut begins = vec![0];
     loop {

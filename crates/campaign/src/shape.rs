@@ -85,7 +85,7 @@ fn grows_to_the_end(grid: &Grid, judged: &Judged, last: Index) -> bool {
 
 /// A level below the best rate.
 pub(crate) struct Level {
-    /// Its cells.
+    /// The two cells of the level, as indices into the grid.
     pub(crate) cells: [Index; 2],
     /// True if both cells have enough runs.
     pub(crate) is_shown: bool,

@@ -99,7 +99,7 @@ impl HeatMap {
         Dimension::Rate.unit(self.best.as_f64())
     }
 
-    /// Returns whether a setting gives nearly the best rate.
+    /// Returns true if a setting gives nearly the best rate.
     fn is_nearly_best(&self, tile: &Tile) -> bool {
         let best = self.best.as_f64();
         best > 0.0 && tile.rate.as_f64() >= NEARLY * best
@@ -135,7 +135,7 @@ impl HeatMap {
         svg + &self.scale(ABOVE + tall) + "</svg></div>"
     }
 
-    /// Returns what `draw` gives for each tile with its row and its column, from the top.
+    /// Joins the texts that `draw` returns for each tile with its row and its column, from the top.
     fn each(&self, draw: impl Fn(&Tile, usize, usize) -> String) -> String {
         let drawn = |tile: &Tile| self.place(tile).map(|(row, column)| draw(tile, row, column));
         self.tiles.iter().filter_map(drawn).collect()

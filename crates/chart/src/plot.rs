@@ -277,8 +277,8 @@ impl Plot {
         if self.is_empty() { format!("{NOTHING}\n") } else { text::text(self, width.max(text::MIN_WIDTH), lines) }
     }
 
-    /// Returns what is drawn as a table: a row for each place on the axis, or for each fortieth of it if there are more
-    /// than 60 places, with the range of the values in it.
+    /// Returns the drawn values as a table: a row for each place on the axis, or for each fortieth
+    /// of it if there are more than 60 places, with the range of the values in it.
     pub fn figures(&self) -> Figures {
         table::figures(self)
     }

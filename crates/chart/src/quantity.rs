@@ -23,10 +23,10 @@ pub enum Dimension {
 
 /// A quantity that an axis can show.
 pub trait Quantity: Copy {
-    /// Its dimension.
+    /// The dimension of the quantity, which selects the units of the axis.
     const DIMENSION: Dimension;
 
-    /// Returns its number: bits per second, seconds, bytes, a fraction, or a count.
+    /// Returns the quantity as a number: bits per second, seconds, bytes, a fraction, or a count.
     fn number(self) -> f64;
 }
 
@@ -60,9 +60,9 @@ quantities! {
 /// A unit of a dimension.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Unit {
-    /// Its name; empty for numbers.
+    /// The name of the unit, such as `Mbit/s`; empty for plain numbers.
     pub(crate) name: &'static str,
-    /// Its size in the dimension's number.
+    /// The size of one unit, in the base unit of its dimension: 1e6 for `Mbit/s`.
     pub(crate) size: f64,
 }
 

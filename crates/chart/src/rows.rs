@@ -231,7 +231,7 @@ impl Scale {
         place.to_bits() == self.base().to_bits()
     }
 
-    /// Returns whether the label of a tick would be on that of no change.
+    /// Returns true if the label of a tick would be on that of no change.
     fn is_too_near(&self, place: f64) -> bool {
         const LABEL: f64 = 0.06;
         let is_change = self.dimension == Dimension::Change && !self.is_base(place);

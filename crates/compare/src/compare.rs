@@ -22,7 +22,7 @@ use crate::transfer::Predicted;
 /// A transfer that takes longer than this many times what its prediction says is ended.
 const MAX_SLOWNESS: f64 = 20.0;
 
-/// The same of a program whose rate is not predicted: it has the time of this rate.
+/// The rate that sets the time limit of a program whose rate is not predicted.
 const MIN_RATE: BitRate = BitRate::from_mbps(1);
 
 /// Time on top of that: for handshakes over long paths.

@@ -38,7 +38,8 @@ fn as_predicted(batches: &[ProgramBatch]) -> Vec<String> {
     limits.into_iter().chain(rates).chain(others).collect()
 }
 
-/// Returns what a row has and what was predicted, with its batch where there are several.
+/// Returns the steady rate of a row next to the predicted one, with its batch where there are
+/// several.
 fn off_by(batch: &ProgramBatch, row: &ProgramRow, batches: &[ProgramBatch]) -> Option<String> {
     let (steady, predicted) = (row.steady?, row.predicted?);
     let predicted = match row.predicted_range {
@@ -74,7 +75,8 @@ fn of_program(row: &ProgramRow, last: &ProgramBatch, batches: &[ProgramBatch]) -
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// Returns how far a program is behind the fastest, why, and what others move.
+/// Returns sentences on a program far behind the fastest: its rate, its limit, and the rates of
+/// faster programs.
 fn held_back(row: &ProgramRow, rate: BitRate, last: &ProgramBatch, batches: &[ProgramBatch]) -> Option<String> {
     let best = fastest(last)?;
     if rate >= best.scaled(HELD_BACK) {

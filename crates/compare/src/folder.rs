@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::CompareError;
 
-/// Makes the folder, and removes it once nobody asks any more.
+/// The shell script that makes the folder, and removes it when its input ends.
 const SCRIPT: &str = include_str!("folder.sh");
 
 /// Maximum time for an answer: a file of many gigabytes takes minutes to make.
@@ -112,7 +112,7 @@ impl Folder {
         Path::new(&self.path).join(name).to_string_lossy().into_owned()
     }
 
-    /// Returns its full name.
+    /// Returns the full path of the folder.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_folder_is_gone_afterwards_though_its_script_had_still_to_work() {
         let mut folder = Folder::here(Medium::Memory).unwrap();
-        // A pipe that nobody empties never takes the whole file.
+        // A pipe without a reader never takes the whole file.
         let file = folder.file("file");
         assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
         writeln!(folder.requests.as_mut().unwrap(), "make 1000000").unwrap();

@@ -40,8 +40,8 @@ pub(crate) struct Ended {
     pub(crate) errors: String,
 }
 
-/// Runs a program under `fullpipe diagnose`, for at most `most`. It can ask for nothing: it has no input, and ssh
-/// knows that nobody types.
+/// Runs a program under `fullpipe diagnose`, for at most `most`. It can ask for nothing: it has no
+/// input, and ssh knows that no user types.
 pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) -> Result<Ended, CompareError> {
     let failed = |why: String| CompareError::Start { program: words[0].clone(), why };
     let watcher = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
@@ -67,7 +67,8 @@ pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) ->
     Ok(Ended { is_late, document: text(documents), errors: text(errors) })
 }
 
-/// Returns what a program prints within this time, after which it is killed; nothing if it cannot be started.
+/// Returns the output of a program within this time, after which it is killed; empty if it cannot
+/// be started.
 pub(crate) fn printed_by(command: &mut Command, within: Duration) -> String {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     end_with_this_thread(command);

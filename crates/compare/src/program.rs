@@ -14,7 +14,7 @@ use crate::local::printed_by;
 /// The file that is moved, at the host of a lab that sends it.
 pub(crate) const SOURCE: &str = "/run/compare/from/file";
 
-/// The same at the host that receives it.
+/// The path of the copied file, at the host of a lab that receives it.
 pub(crate) const COPY: &str = "/run/compare/to/file";
 
 /// The folder of keys and configurations.
@@ -78,7 +78,7 @@ impl Program {
         Self::Aria2,
     ];
 
-    /// Returns its name on the command line and in reports.
+    /// Returns the program's name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Iperf3 => "iperf3",
@@ -188,7 +188,7 @@ impl Program {
         }
     }
 
-    /// Returns true if it writes the file that it receives.
+    /// Returns true if the program writes the file that it receives.
     pub(crate) fn writes_a_copy(self) -> bool {
         self != Self::Iperf3
     }
@@ -202,7 +202,7 @@ impl Program {
         }
     }
 
-    /// Returns how its connections divide the file.
+    /// Returns the rule by which the program divides the file among its connections.
     pub(crate) fn division(self) -> Division {
         match self {
             Self::Copy | Self::CopyServer => Division::Queue(ByteCount::new(fullpipe_copy::CHUNK as u64)),
@@ -211,8 +211,8 @@ impl Program {
         }
     }
 
-    /// Returns what is known of its way to write, and of the window that it keeps above TCP. `iperf3` is the version of
-    /// that program, if it is known.
+    /// Returns the known figures of the program's writes, and of the window that it keeps above
+    /// TCP. `iperf3` is the version of that program, if it is known.
     pub(crate) fn application(self, iperf3: Option<(u32, u32)>) -> Option<&'static Application> {
         application::named(match self {
             Self::Rsync => "rsync over ssh",

@@ -1,7 +1,7 @@
 //! Steady rates that were measured in the lab, next to what is predicted now.
 //!
-//! They are of machines with two processors, Linux 6.18, 250 MB a transfer; `docs/compare.md` has what came out of each
-//! comparison. No figure of a prediction was fitted to them.
+//! The rates are of machines with two processors, Linux 6.18, 250 MB a transfer; `docs/compare.md`
+//! has what came out of each comparison. No figure of a prediction was fitted to them.
 
 use std::sync::atomic::AtomicBool;
 

@@ -92,7 +92,8 @@ struct Folders {
 }
 
 impl Servers {
-    /// Returns what a program lacks: an executable of this host, or a URL.
+    /// Returns the reason for which a program cannot run here: a missing executable, no URL, or
+    /// files that would remain at the server.
     fn lacks(&self, program: Program) -> Option<String> {
         let missing = program.missing_here().map(|missing| format!("{missing} is not installed"));
         missing.or_else(|| match program {
@@ -125,14 +126,15 @@ impl Servers {
         self.urls.iter().find(is_its).map(String::as_str)
     }
 
-    /// Returns the words that start ssh; it asks nobody for anything.
+    /// Returns the words that start ssh; it asks the user for nothing.
     fn ssh(&self) -> Vec<String> {
         let mut words = located(&["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]);
         words.extend(self.ssh_config.iter().flat_map(|file| ["-F".to_owned(), file.clone()]));
         words
     }
 
-    /// The same for the call that keeps the folder, which is idle during a transfer: a firewall would forget it.
+    /// Returns the words that start ssh for the call that keeps the folder. That call is idle
+    /// during a transfer, so it sends keepalives: a firewall would forget it.
     fn ssh_of_folder(&self) -> Vec<String> {
         let mut words = self.ssh();
         words.extend(["-o", "ServerAliveInterval=15"].map(str::to_owned));
@@ -255,7 +257,8 @@ fn ended(end: Option<&CommandEnd>) -> String {
     }
 }
 
-/// Returns whether the copy at the other host is the file; `None` if there is none that has to be.
+/// Compares the digests of the copy and of the file. `None` if the program leaves no copy at the
+/// other host.
 fn is_intact(
     folders: &mut Folders,
     participant: &Participant,

@@ -30,7 +30,7 @@ const FILLED: f64 = 0.95;
 /// The outcome of simulated transfers.
 pub(crate) struct Simulated {
     pub(crate) median: BitRate,
-    /// Those between which four fifths lie.
+    /// The rates between which four fifths of the simulated transfers lie.
     pub(crate) range: [BitRate; 2],
     pub(crate) limit: Limit,
 }
@@ -69,9 +69,9 @@ impl Simulated {
     }
 }
 
-/// Returns what a program does to its connections while it runs: copy changes to BBR where they lose packets without a
-/// queue. Those that it adds where full buffers hold the others back, and the common bound of all from the first
-/// overflow on, are not simulated.
+/// Returns the action that a program takes on its connections while it runs: copy changes to BBR
+/// where they lose packets without a queue. Connections that it adds where full buffers hold the
+/// others back, and the common bound of all from the first overflow on, are not simulated.
 fn attendant(program: Program, plan: &Plan) -> Attendant {
     if !matches!(program, Program::Copy | Program::CopyServer) {
         return Box::new(|_| {});

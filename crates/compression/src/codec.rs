@@ -9,7 +9,7 @@ pub struct Compressor {
     level: Option<i32>,
 }
 
-/// The same, in the other direction.
+/// State of zstd that decompresses one block after the other.
 pub struct Decompressor(bulk::Decompressor<'static>);
 
 impl Compressor {

@@ -34,7 +34,7 @@ pub struct TlsTrust(Arc<ClientConfig>);
 /// The error of a certificate or key that cannot be used for TLS.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// It is no PEM, or holds nothing of the kind.
+    /// The file is no PEM, or has no object of the wanted kind.
     #[error("it holds no {wanted} in PEM: {cause}")]
     Pem {
         /// The kind of object that the file should hold.
@@ -215,7 +215,7 @@ pub enum Control {
 #[derive(Debug)]
 pub struct Encrypted {
     pub(crate) stream: TlsStream<RecordStream>,
-    /// The secrets that its handshake stated; none if nobody takes its records over.
+    /// The secrets that its handshake stated; none if no code takes its records over.
     secrets: Arc<Secrets>,
 }
 

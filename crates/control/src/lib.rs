@@ -5,7 +5,8 @@
 //! * In: a user name, a password and an RSA key. Out: the token of iperf3's login ([`Login`]), which the server checks
 //!   with an [`Authenticator`].
 //! * In: a connected TCP stream and a key that both ends share. Out: a [`Peer`] that has proved that it has the key.
-//! * In: a secret that both ends know and nobody can guess. Out: TLS 1.3 with keys that follow from it ([`PinnedTls`]),
+//! * In: a secret that both ends know and no third party can guess. Out: TLS 1.3 with keys that
+//! follow from it ([`PinnedTls`]),
 //!   for QUIC, and for TCP without a round trip for proofs.
 //! * In: the [`Control`] of either of these. Out: its socket and its [`Records`] of TLS, which take no memory while
 //!   nothing moves, and are opened and sealed in the buffers of the caller.

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 /// Maximum number of connections that wait to be accepted: in a burst, no client should have to send its SYN again.
 const BACKLOG: i32 = 4096;
 
-/// The error of an address on which nobody can listen.
+/// The error of an address on which this process cannot listen.
 #[derive(Debug, Error)]
 #[error("cannot listen on {address}: {cause}")]
 pub struct ListenError {

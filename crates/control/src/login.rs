@@ -40,7 +40,7 @@ pub struct RsaPrivateKey(PrivateDecryptingKey);
 /// The error of a file that holds no RSA key of use.
 #[derive(Debug, Error)]
 pub enum RsaError {
-    /// It is no PEM, or holds nothing of the kind.
+    /// The file is no PEM, or has no key of the wanted kind.
     #[error("it holds no {wanted} in PEM: {cause}")]
     Pem {
         /// The kind of key that the file should hold.
@@ -48,7 +48,7 @@ pub enum RsaError {
         /// The error of the PEM reader.
         cause: PemError,
     },
-    /// It is a key of another kind, or of another size.
+    /// The key is none of RSA, or its size is not 2048 to 8192 bits.
     #[error("its key is none of RSA with 2048 to 8192 bits; make one with `openssl genrsa -out FILE 2048`")]
     Unfit,
 }
@@ -165,7 +165,7 @@ impl Authenticator {
     /// Fails if there is none.
     pub fn open(&self, token: Option<&str>) -> Result<LoginAttempt, UserError> {
         let sealed = BASE64_STANDARD.decode(token.ok_or(UserError::Missing)?).unwrap_or_default();
-        // What cannot be decrypted goes the same way as a wrong password: nobody must be able to distinguish them.
+        // What cannot be decrypted goes the same way as a wrong password: no client must be able to distinguish them.
         let text = decrypt(&self.0.key, self.0.padding, &sealed).unwrap_or_default();
         Ok(LoginAttempt { authenticator: self.clone(), text })
     }

@@ -71,7 +71,7 @@ pub fn is_admitted(address: IpAddr, allow: &[Network], deny: &[Network]) -> bool
 }
 
 /// Returns an IPv4-mapped address as an IPv4 address: sockets for both families have clients as `::ffff:192.0.2.1`. Any
-/// other address stays as it is: without its scope, nobody could reach a link-local one.
+/// other address stays as it is: without its scope, a link-local one could not be reached.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(mapped) => {

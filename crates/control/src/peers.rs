@@ -118,12 +118,12 @@ impl Peer {
         Ok(Self { control, key: key.clone(), nonces })
     }
 
-    /// Returns the tag of `text` on this connection: nobody without the key can make it, and it is valid on no other.
+    /// Returns the tag of `text` on this connection: no end without the key can make it, and it is valid on no other.
     pub fn tag(&self, text: &[u8]) -> [u8; Self::TAG] {
         self.key.tag(&[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
     }
 
-    /// Returns whether `tag` is that of [`Peer::tag`], in constant time.
+    /// Returns true if `tag` is that of [`Peer::tag`], in constant time.
     pub fn verifies(&self, tag: &[u8], text: &[u8]) -> bool {
         self.key.verifies(tag, &[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
     }

@@ -2,7 +2,7 @@
 //! gives way.
 //!
 //! Once all places are taken, a client of the prefix that has most of them gives way. Honest clients send their first
-//! bytes at once, so silent ones give way first, and hosts that open connections and send nothing keep nobody out,
+//! bytes at once, so silent ones give way first, and hosts that open connections and send nothing keep no client out,
 //! whatever their address. Who has sent something has a second to prove itself.
 
 use std::collections::{HashMap, VecDeque};
@@ -17,9 +17,9 @@ use tokio::sync::oneshot;
 
 use crate::network::client_prefix;
 
-/// Time after which a client that has sent something gives way to others of its own prefix, and where nobody is silent
-/// to those of all. Were it none, more honest clients behind one address than there are places for would keep each
-/// other from ever proving themselves.
+/// Time after which a client that has sent something gives way to others of its own prefix, and
+/// where no client is silent to those of all. Were it none, more honest clients behind one address
+/// than there are places for would keep each other from ever proving themselves.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The pending clients of a server by prefix ([`client_prefix`]).
@@ -41,10 +41,11 @@ struct Places {
 /// The clients of one prefix.
 #[derive(Debug, Default)]
 struct PlacesOfOne {
-    /// Those that have sent nothing, and others that have not proved who they are: the first first.
+    /// Clients that have sent nothing, and others that have not proved who they are: the first
+    /// first.
     silent: VecDeque<UnprovenClient>,
     speaking: VecDeque<UnprovenClient>,
-    /// Those that have, and wait for room.
+    /// Number of clients that have proved who they are, and wait for a place.
     waiting: usize,
 }
 
@@ -79,7 +80,7 @@ impl PendingClients {
     }
 
     /// Does the same as [`PendingClients::admit`] at a server that says whether it `is_full`, and how many connections
-    /// it expects of a prefix: they give way to nobody.
+    /// it expects of a prefix: they give way to no other client.
     pub fn admit_expecting(
         &self,
         address: IpAddr,
@@ -107,7 +108,7 @@ impl PendingClients {
         lock(&self.places).taken
     }
 
-    /// Returns whether all places are taken.
+    /// Returns true if all places are taken.
     pub fn is_full(&self) -> bool {
         self.places_taken() >= self.max
     }

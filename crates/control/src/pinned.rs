@@ -31,7 +31,7 @@ const LISTENER: &[u8] = b"fullpipe pinned 1 listener";
 pub struct PinnedTls(RawKeyTls);
 
 impl PinnedTls {
-    /// Makes the keys of a secret of 32 bytes, which are random, or a digest of a key that nobody can guess: who calls
+    /// Makes the keys of a secret of 32 bytes, which are random, or a digest of an unguessable key: who calls
     /// sees the public key of the listener, and could try.
     ///
     /// # Errors
@@ -52,8 +52,9 @@ impl PinnedTls {
         Self(RawKeyTls { server: Arc::new(server), client: Arc::new(client) })
     }
 
-    /// Returns the same for parts: connections that belong to another one between the same ends. It calls as a part,
-    /// and answers both kinds, which [`Control::is_part`] distinguishes.
+    /// Returns the TLS configuration for parts: connections that belong to another one between the
+    /// same ends. It calls as a part, and answers both kinds, which [`Control::is_part`]
+    /// distinguishes.
     #[must_use]
     pub fn with_parts(&self) -> Self {
         self.with_protocols(&[PROTOCOL, PART], PART)
@@ -153,7 +154,7 @@ mod tests {
         (refused, [client.is_handshaking(), server.is_handshaking()])
     }
 
-    /// Returns whether both ends came to the end of a handshake.
+    /// Returns true if both ends came to the end of a handshake.
     fn agree(caller: &[u8; 32], listener: &[u8; 32]) -> bool {
         let [caller, listener] = [caller, listener].map(|secret| PinnedTls::of_secret(secret).unwrap());
         shake_hands(caller.client(), listener.server()) == (false, [false; 2])
@@ -325,7 +326,7 @@ mod tests {
         });
     }
 
-    /// Its own handshake is over before it is verified.
+    /// The caller's own handshake is over before the listener verifies it.
     #[test]
     fn a_caller_that_is_refused_gets_no_answer_to_what_it_sends() {
         run(async {

@@ -24,7 +24,7 @@ pub struct ClientPlaces {
 pub enum NoPlace {
     /// All are taken.
     ForAll,
-    /// Those of the address are taken; of IPv6, those of its /64 network.
+    /// The places of this client's address are taken; of IPv6, those of its /64 network.
     ForAddress,
 }
 
@@ -83,7 +83,7 @@ impl ClientPlaces {
         Ok(ClientPlace { places: Arc::clone(self), prefix })
     }
 
-    /// Returns true if nobody has one.
+    /// Returns true if no client has a place.
     pub fn are_free(&self) -> bool {
         self.lock().is_empty()
     }

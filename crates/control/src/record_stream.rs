@@ -26,7 +26,7 @@ impl RecordStream {
         Self { tcp, header: [0; HEADER], begun: 0, left: 0 }
     }
 
-    /// Returns whether the last record was read to its end.
+    /// Returns true if the last record was read to its end.
     pub(crate) const fn is_between_records(&self) -> bool {
         self.begun == 0 && self.left == 0
     }

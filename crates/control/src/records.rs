@@ -167,7 +167,7 @@ impl Records {
     }
 
     /// Opens the records at the begin of `bytes`, which are [`Records::held`] and what came after it, and moves their
-    /// payload to the front. Returns its length. Keeps a record that is not complete.
+    /// payload to the front. Returns the length of the payload. Keeps a record that is not complete.
     ///
     /// # Errors
     /// Fails if they are no records of the other end. Then nothing that follows is read.
@@ -232,7 +232,7 @@ impl Records {
         Ok(())
     }
 
-    /// Returns whether the other end has closed its direction, and all payload before that was returned.
+    /// Returns true if the other end has closed its direction, and all payload before that was returned.
     pub fn has_ended(&self) -> bool {
         self.has_ended && self.arrived.is_empty()
     }
@@ -494,7 +494,8 @@ pub(crate) mod tests {
         assert_eq!(receive(&mut far, &sealed(&mut ends()[0], DATA, b"payload")), Err(RecordError::Encrypted));
     }
 
-    /// Returns what becomes of `count` records of `content` in a row, each of them under the keys that it is due.
+    /// Receives `count` records of `content` in a row, each under the keys that it is due, and then
+    /// a payload.
     fn flooded(kind: u8, content: &[u8], count: usize) -> Result<Vec<u8>, RecordError> {
         let [mut near, mut far] = ends();
         let mut bytes = Vec::new();

@@ -44,7 +44,7 @@ impl End {
         Records::take_over(self.tls, &self.secrets)
     }
 
-    /// Returns what it writes after it was given `payload`.
+    /// Returns the TLS records that this end writes for `payload`.
     fn sealed(&mut self, payload: &[u8]) -> Vec<u8> {
         self.tls.writer().write_all(payload).unwrap();
         self.written()

@@ -1,4 +1,4 @@
-//! Refusals of a server, counted by reason, so that nobody can fill its log.
+//! Refusals of a server, counted by reason, so that no client can fill its log.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -46,12 +46,12 @@ impl RefusalCounts {
         false
     }
 
-    /// Returns what was counted for reasons that were last reported a minute ago.
+    /// Returns the refusals counted for reasons that were last reported a minute ago.
     pub fn take_due(&mut self, now: Instant) -> Vec<RefusedConnections> {
         self.take_if(now, |reason| now.saturating_duration_since(reason.reported) >= REPORT_INTERVAL)
     }
 
-    /// Returns what was counted and not reported, as a server does that ends.
+    /// Returns all refusals that were counted and not reported. A server calls this when it ends.
     pub fn take_all(&mut self, now: Instant) -> Vec<RefusedConnections> {
         self.take_if(now, |_| true)
     }

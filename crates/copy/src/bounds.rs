@@ -19,9 +19,9 @@ pub(crate) struct Bounds {
     pub(crate) paces: Vec<Arc<Pace>>,
     /// Bytes of files at most.
     pub(crate) most: Option<ByteCount>,
-    /// Its connections give way to all other traffic.
+    /// The connections of the copy give way to all other traffic.
     pub(crate) scavenge: bool,
-    /// They never change to BBR.
+    /// The connections never change to BBR.
     pub(crate) no_bbr: bool,
     /// Nothing is compressed.
     pub(crate) no_compress: bool,
@@ -34,7 +34,8 @@ impl Bounds {
         Self { paces, most, ..Self::default() }
     }
 
-    /// Returns the same for connections that give way to all other traffic, never change to BBR, or compress nothing.
+    /// Returns these bounds for connections that give way to all other traffic, never change to
+    /// BBR, or compress nothing.
     pub(crate) fn of_options(self, scavenge: bool, no_bbr: bool, no_compress: bool) -> Self {
         Self { scavenge, no_bbr, no_compress, ..self }
     }
@@ -96,7 +97,7 @@ impl Directions {
         Self { sent: pace(), received: pace() }
     }
 
-    /// Returns what bounds a copy that sends, or receives.
+    /// Returns the rate limits of a copy that sends, or of one that receives.
     pub(crate) fn paces(&self, sends: bool) -> Vec<Arc<Pace>> {
         let pace = if sends { &self.sent } else { &self.received };
         pace.iter().cloned().collect()

@@ -104,7 +104,7 @@ impl Common {
         }
     }
 
-    /// Returns the same within bounds.
+    /// Returns this state with other bounds.
     pub(crate) fn within(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
     }

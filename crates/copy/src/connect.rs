@@ -55,7 +55,7 @@ impl Credentials {
         Ok(Self { key, tls, unencrypted: unencrypted.to_vec() })
     }
 
-    /// Returns those of connections that are always inside this TLS.
+    /// Returns the credentials of connections that are always inside this TLS.
     pub(crate) fn of_tls(key: &Key, tls: PinnedTls) -> Self {
         Self { key: key.clone(), tls, unencrypted: Vec::new() }
     }
@@ -126,7 +126,7 @@ impl Listener {
         Ok(Self { port, joined, streams: received, stopped })
     }
 
-    /// Returns one without a port, which takes only what comes to another one.
+    /// Returns a listener without a port, which takes only connections that come to another one.
     pub(crate) fn without_port() -> Self {
         let (joined, streams) = channel();
         Self { port: 0, joined, streams, stopped: Arc::default() }
@@ -173,7 +173,7 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
         let Ok(permit) = Arc::clone(&pending).try_acquire_owned() else { continue };
         let (credentials, streams, places) = (credentials.clone(), streams.clone(), Arc::clone(&places));
         spawn_local(async move {
-            // Who does not know the secret gets no answer.
+            // Clients that do not prove the secret are dropped without an answer.
             if let Ok(Ok(connection)) = timeout(CONNECT_DEADLINE, credentials.answer(stream)).await
                 && let Ok(stream) = DataStream::of(connection)
                 && let Ok(place) = places.try_acquire()
@@ -325,7 +325,7 @@ mod tests {
         took.join().unwrap();
     }
 
-    /// It was called for ever, as nothing answers from the unspecified address.
+    /// A host at the unspecified address was called for ever, as nothing answers from that address.
     #[test]
     fn a_host_without_the_secret_is_called_once_whatever_the_address_of_its_answer() {
         for host in [SocketAddr::from(([0; 4], 0)), LOOPBACK] {
@@ -351,7 +351,7 @@ mod tests {
         drop(made);
     }
 
-    /// It took all of a processor.
+    /// The accept loop took all of a processor.
     #[test]
     fn a_listener_that_cannot_accept_waits_before_it_tries_again() {
         const TIME: Duration = Duration::from_millis(400);

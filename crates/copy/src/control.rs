@@ -84,7 +84,7 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     /// Starts the thread that writes: what is sent, and after a while without that, that this end is there. It ends
-    /// when nobody is left who sends, or when the stream breaks, which the one who reads the other direction notices.
+    /// when no sender is left, or when the stream breaks, which the one who reads the other direction notices.
     pub(crate) fn start(to: impl Write + Send + 'static, pulse: &Arc<Pulse>) -> io::Result<(Self, JoinHandle<()>)> {
         let (frames, receiver) = sync_channel(MAX_WAITING);
         let thread = thread::Builder::new().name("copy-control".to_owned());
@@ -114,7 +114,7 @@ impl Outgoing {
     }
 
     fn send_frame(&self, frame: Vec<u8>) {
-        // Nobody receives when the stream has broken.
+        // No thread receives when the stream has broken.
         let _ = self.frames.send(frame);
     }
 }

@@ -124,7 +124,7 @@ impl Buffers {
         }
     }
 
-    /// Returns whether full buffers held data back for most of the time up to `next`.
+    /// Returns true if full buffers held data back for most of the time up to `next`.
     fn hold_back(self, next: Self) -> bool {
         next.held.saturating_sub(self.held) * 2 > next.busy.saturating_sub(self.busy)
     }

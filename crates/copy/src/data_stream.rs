@@ -30,18 +30,18 @@ pub(crate) struct DataStream {
 
 /// Connections for data. Without any, the connection of the messages carries it.
 pub(crate) struct Connections {
-    /// Those of TCP.
+    /// The TCP connections.
     pub(crate) streams: Vec<DataStream>,
-    /// Those of them that carry data at first.
+    /// Number of TCP connections that carry data at first.
     pub(crate) active: u16,
-    /// That of QUIC, with the number of its streams. They carry data if there is no TCP connection, or when these are
-    /// given up.
+    /// The QUIC connection with the number of its streams, which carry data if there is no TCP
+    /// connection, or when those are given up.
     pub(crate) quic: Option<(Arc<QuicConnection>, u16)>,
     pub(crate) rtt: Span,
 }
 
 impl Connections {
-    /// Returns none at all.
+    /// Returns no connections at all.
     pub(crate) const fn none() -> Self {
         Self { streams: Vec::new(), active: 0, quic: None, rtt: Span::from_millis(1) }
     }

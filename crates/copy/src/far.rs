@@ -67,7 +67,7 @@ impl Scope {
         if self.joining.is_some() { asked.min(FIRST_TIMEOUT) } else { asked }
     }
 
-    /// Returns that of the user whom ssh has let in.
+    /// Returns the scope of the user whom ssh has let in.
     fn of_ssh() -> Self {
         Self {
             root: Root::User,
@@ -239,7 +239,7 @@ impl Awaited {
                 }
                 Message::Streams { count, active, quic: streams } => {
                     let quic = self.quic(quic.flatten(), streams);
-                    // If it carries nothing, nobody waits for it.
+                    // If it carries nothing, it is not waited for.
                     let dialled = dialling.filter(|_| count > 0).and_then(|made| made.recv().ok());
                     return Ok(self.connections(dialled, count, active, quic));
                 }
@@ -260,7 +260,7 @@ impl Awaited {
         active: u16,
         quic: Option<(Arc<QuicConnection>, u16)>,
     ) -> Connections {
-        // It ends here in any case: nobody is to come later.
+        // It ends here in any case: no connection is to come later.
         let listener = self.listener.take();
         let take = |listener: Listener| listener.take(count.into(), CONNECT_DEADLINE);
         let streams = match dialled {
@@ -296,7 +296,7 @@ impl Dialled {
         let credentials = credentials.clone();
         let work = move || {
             if let Ok((host, streams)) = dial(near.as_slice(), port, &credentials, &mut |_| 1) {
-                // Nobody waits for it if another way was found meanwhile.
+                // No thread waits for it if another way was found meanwhile.
                 let _ = made.send(Self { host, port, streams });
             }
         };

@@ -39,7 +39,8 @@ pub(crate) fn finish(receiver: &Arc<Receiver>) {
     receiver.common.out.send(&Message::Finished);
 }
 
-/// Returns whether the list was complete, once everything on it has come; `None` if the transfer fails before.
+/// Waits until everything on the list has come. Returns true if the list was complete; `None` if
+/// the transfer fails before.
 fn wait(receiver: &Receiver) -> Option<bool> {
     let mut list = lock(&receiver.list);
     loop {

@@ -1,8 +1,9 @@
 //! Connections for data at the port of a server's call: they are made while the server answers the call, and then join
 //! its copy by the secret of that.
 //!
-//! Their TLS is that of the call, so only who has the key gets so far. The secret crosses inside it, as it does inside
-//! the call: who has the key, and not the secret, joins no copy.
+//! Data connections use the TLS key of the call, so only a client that has the key gets so far.
+//! The secret crosses inside TLS, as in the call: a client with the key but without the
+//! secret joins no copy.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -94,7 +95,7 @@ impl Early {
         let (sender, made) = channel();
         let calling = credentials.clone();
         let work = move || {
-            // Nobody waits for them if the call has failed.
+            // No thread waits for them if the call has failed.
             let _ = sender.send(dial_at_once(address, &calling, count).unwrap_or_default());
         };
         // Without a thread there are none.

@@ -95,7 +95,7 @@ pub enum FarHost {
     Server {
         /// The host.
         name: String,
-        /// Its port.
+        /// The TCP port of the server.
         port: u16,
     },
 }
@@ -103,10 +103,10 @@ pub enum FarHost {
 /// The error of a text that is no place.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlaceError {
-    /// It is empty.
+    /// The path is empty.
     #[error("an empty path stands for nothing; write . for this folder")]
     Empty,
-    /// It is a URL of another kind.
+    /// The text is a URL of an unsupported scheme.
     #[error("{0} is a URL; write [USER@]HOST:PATH, or fullpipe://HOST[:PORT]/PATH")]
     Url(String),
     /// ssh would take the host for an option.
@@ -165,7 +165,7 @@ pub enum CopyError {
     Refused {
         /// Exit code.
         code: u8,
-        /// Its reason.
+        /// The reason that the other end gave.
         why: String,
     },
     /// The other end broke the rules.

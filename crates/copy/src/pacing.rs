@@ -22,7 +22,7 @@ pub(crate) const CUBIC: &str = "cubic";
 
 const BBR: &str = "bbr";
 
-/// A rate that bounds nobody.
+/// A rate that bounds no connection.
 const UNBOUNDED: BitRate = BitRate::from_bps(u64::MAX);
 
 /// Paces connections, which count as one.

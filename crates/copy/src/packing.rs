@@ -64,7 +64,7 @@ impl<W: Write> Write for Metered<'_, W> {
 /// KiB. Each has room for a block.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
-    /// Those that nobody uses, made or not.
+    /// States that no thread uses; `None` where a state was not made yet.
     free: Mutex<Vec<Slot<T>>>,
     freed: Condvar,
 }
@@ -121,7 +121,7 @@ impl<'s> Packing<'s> {
         Self { pool, throughput, choice: Choice::default() }
     }
 
-    /// Compresses a block where it lies, if that saves time. Returns its new length.
+    /// Compresses a block where it lies, if that saves time. Returns the compressed length.
     pub(crate) fn pack(&mut self, block: &mut [u8]) -> Option<usize> {
         let level = self.choice.level(block.len())?;
         let began = Instant::now();

@@ -120,7 +120,8 @@ fn left(within: &Within) -> io::Result<Option<(File, bool)>> {
     own_file(within, OFlags::RDWR).ok().map(|data| locked(within, data)).transpose()
 }
 
-/// Returns what was opened under a working name once it is locked, and whether the file system has locks.
+/// Locks a file that was opened under a working name. Returns it, and true if the file system has
+/// locks.
 ///
 /// # Errors
 /// Fails with `ResourceBusy` if another transfer writes it, or has removed it before it was locked.
@@ -246,7 +247,8 @@ fn lock(data: &File) -> io::Result<bool> {
     }
 }
 
-/// Returns whether there is a lock after an attempt; `None` if it is to be tried again.
+/// Judges an attempt to lock a file: true if it is locked, false if the file system has no locks,
+/// `None` if the attempt is to be repeated.
 fn attempted(attempt: rustix::io::Result<()>) -> io::Result<Option<bool>> {
     match attempt {
         Ok(()) => Ok(Some(true)),
@@ -432,7 +434,7 @@ impl Part {
         self.names.data.rename(&self.names.target)
     }
 
-    /// Removes the data, which nobody can use.
+    /// Removes the data, which no transfer can use.
     pub(crate) fn discard(self) {
         // What is left over is removed by the next run.
         if self.names.data.is(&self.data).unwrap_or(false) {

@@ -2,7 +2,7 @@
 //!
 //! A connection takes a chunk and sends its blocks one after the other. One that finds no other chunk takes the last
 //! blocks of those that others are sending, and then sends blocks again that are overdue: of many connections some are
-//! slow, and nobody waits for them at the end.
+//! slow, and the end of a copy does not wait for them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -79,9 +79,9 @@ struct State {
     lost: HashSet<u16>,
     /// Connections of which there may be data.
     all: u16,
-    /// Those of them from here on are streams of one connection.
+    /// Connections from this index on are streams of one QUIC connection.
     of_one: u16,
-    /// Those that may carry data now; others stand by.
+    /// Indices of the connections that may carry data now; others stand by.
     group: Range<u16>,
     /// The number of those of the group that may; more rest.
     active: usize,
@@ -101,7 +101,7 @@ struct State {
 struct Row {
     file: u32,
     chunks: Chunks,
-    /// They count no more if the file was forgotten more often than that.
+    /// The chunks count no more if the file was forgotten more often than this.
     forgotten: u32,
 }
 
@@ -109,7 +109,7 @@ struct Row {
 #[derive(Debug)]
 struct OnItsWay {
     by: u16,
-    /// Its blocks, those that somebody has taken with the one who has; none until their number is known.
+    /// The owner of each block, where one has taken it; empty until the number of blocks is known.
     blocks: Vec<Option<Taken>>,
 }
 
@@ -185,7 +185,7 @@ impl Queue {
                 continue;
             }
             block.has_arrived = true;
-            // Of one that was sent twice nobody knows which has arrived.
+            // Of a block that was sent twice it is not known which copy has arrived.
             if !block.was_repeated {
                 let took = block.at.elapsed();
                 *lately = Some(lately.map_or(took, |before| (before * (SMOOTHING - 1) + took) / SMOOTHING));
@@ -221,7 +221,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Returns how many connections carry data, and how many could.
+    /// Returns the number of connections that carry data, and the number that could.
     pub(crate) fn active(&self) -> (usize, usize) {
         let state = lock(&self.state);
         let live = state.live(&state.group);
@@ -262,7 +262,7 @@ impl Queue {
     }
 
     /// Returns the next block of a chunk of `count` blocks that `index` has taken; `None` if others have taken the
-    /// rest, or nobody waits for the chunk any more.
+    /// rest, or the chunk is not wanted any more.
     pub(crate) fn block(&self, index: u16, job: Job, count: u8) -> Option<Block> {
         let mut state = lock(&self.state);
         // One that is to rest ends its chunk before.
@@ -317,7 +317,7 @@ impl State {
         self.again.extend(ones.map(|(job, _)| job));
     }
 
-    /// Returns how many connections of a range are left.
+    /// Returns the number of connections of a range that are not lost.
     fn live(&self, range: &Range<u16>) -> usize {
         range.len() - self.lost.iter().filter(|lost| range.contains(lost)).count()
     }
@@ -357,7 +357,7 @@ impl State {
         self.forgotten.get(&file).copied().unwrap_or(0)
     }
 
-    /// Takes the last block of the chunk with the most blocks that nobody has taken.
+    /// Takes the last block of the chunk with the most blocks that no connection has taken.
     fn take_free_block(&mut self, index: u16) -> Option<Next> {
         let free = |job: &&Job| {
             self.sent.get(job).map_or(0, |sent| sent.blocks.iter().filter(|block| block.is_none()).count())
@@ -513,7 +513,7 @@ mod tests {
         assert_eq!(queue.next(SSH, true), Next::End);
     }
 
-    /// They were sent once more, and were not counted.
+    /// Chunks that arrived on a lost connection were sent once more, and were not counted.
     #[test]
     fn what_arrives_on_a_connection_that_was_given_up_is_not_sent_again() {
         for is_lost in [true, false] {
@@ -542,7 +542,7 @@ mod tests {
         assert_eq!(queue.next(0, false), Next::Nothing);
     }
 
-    /// It took time by the square of their number: hours for a million.
+    /// Forgetting files took time by the square of their number: hours for a million.
     #[test]
     fn many_files_that_fail_are_forgotten_quickly() {
         const FILES: u32 = 100_000;

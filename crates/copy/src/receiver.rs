@@ -92,7 +92,7 @@ pub(crate) struct Destination {
     pub(crate) tree: Option<Tree>,
     /// The name of a single file that gets another one.
     name: Option<EntryPath>,
-    /// It takes what is in a folder of the sender, and so mirrors that folder.
+    /// True if the folder takes the content of a folder of the sender, and so mirrors that folder.
     pub(crate) takes_content: bool,
 }
 

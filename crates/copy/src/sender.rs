@@ -266,7 +266,7 @@ impl Sender {
         }
     }
 
-    /// Sends the blocks of a chunk that nobody else has taken.
+    /// Sends the blocks of a chunk that no other connection has taken.
     fn send_chunk(&self, index: u16, job: Job, reader: &mut BlockReader<'_>, to: &mut dyn Write) -> io::Result<()> {
         let sent = match reader.content_of(job) {
             Ok(Content::Hole) => reader.hole(job),
@@ -338,7 +338,7 @@ fn not_listed() -> CopyError {
 
 /// The reason for which a file cannot be read.
 enum Unread {
-    /// It is not in the state in which it was listed.
+    /// The file is not in the state in which it was listed.
     Changed,
     /// The system says so.
     Failed(String),

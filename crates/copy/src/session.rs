@@ -40,7 +40,7 @@ pub(crate) struct BothFigures {
 pub(crate) struct Carriers {
     pub(crate) sockets: Arc<[TcpStream]>,
     quic: Option<Arc<QuicConnection>>,
-    /// That of a sender.
+    /// The thread that watches the connections; only at a sender.
     monitor: Option<Arc<Monitor>>,
 }
 

@@ -88,7 +88,7 @@ pub struct ShareOptions {
 /// The error of a folder that cannot be shared.
 #[derive(Debug, Error)]
 pub enum ShareError {
-    /// It cannot be opened.
+    /// The folder cannot be opened.
     #[error("{path} cannot be shared: {cause}")]
     Folder {
         /// The folder.
@@ -96,7 +96,7 @@ pub enum ShareError {
         /// The error of the system.
         cause: io::Error,
     },
-    /// Nobody can listen there.
+    /// The server cannot listen there.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// This host lacks something.
@@ -343,8 +343,8 @@ impl Shared {
     }
 }
 
-/// Says to a client why its copy does not begin, and waits until it has gone: what it has sent and nobody has read
-/// would break the connection before it reads that.
+/// Says to a client why its copy does not begin, and waits until it has gone: what it has sent and
+/// this end has not read would break the connection before it reads that.
 async fn refuse(mut connection: Control, why: &str) -> io::Result<()> {
     let said = Message::Refused { code: 1, why: why.to_owned() }.frame();
     connection.write_all(&[GREETING, &said].concat()).await?;

@@ -164,7 +164,7 @@ impl Held {
                 _ => ControlFlow::Continue(()),
             },
             Self::Connection(socket) => {
-                // Nobody else reads any more. What still comes has no use.
+                // No other thread reads any more. What still comes has no use.
                 let _ = socket.set_read_timeout(Some(Duration::from_millis(5)));
                 let is_open = match socket.read(&mut [0; 4096]) {
                     Ok(count) => count > 0,

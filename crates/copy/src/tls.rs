@@ -17,7 +17,7 @@ const RECEIVED: usize = (64 << 10) + MAX_RECORD;
 pub(crate) struct Reading {
     records: Arc<Mutex<Records>>,
     buffer: Vec<u8>,
-    /// Payload at the begin of `buffer` that nobody has read yet.
+    /// Payload at the begin of `buffer` that is not read yet.
     unread: Range<usize>,
 }
 

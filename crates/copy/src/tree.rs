@@ -103,7 +103,7 @@ impl Within {
         Self { folder: Arc::clone(&self.folder), name }
     }
 
-    /// Returns its state, that of the link if it is one; `None` if it is not there.
+    /// Returns the state of the entry, that of the link if it is one; `None` if it does not exist.
     pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
         match statat(&self.folder, self.name(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),

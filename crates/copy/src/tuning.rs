@@ -24,7 +24,7 @@ use crate::quic::{QuicConnection, QuicWatch};
 use crate::sender::Sender;
 use crate::summary::Figures;
 
-/// The rate that connections should carry together, where nobody knows the path's.
+/// The rate that connections should carry together, where the path's is not known.
 const TARGET: BitRate = BitRate::from_mbps(1000);
 
 /// Connections at most that are chosen by prediction: each adds to the burst of the start.
@@ -34,7 +34,8 @@ pub(crate) const MAX_CHOSEN: u16 = 8;
 /// little. They are made in any case, but carry nothing elsewhere.
 const MAX_UNDER_LOSS: u16 = MAX_CONNECTIONS;
 
-/// Those that begin to carry data at first on such a path. Nobody knows its rate: they are doubled while that helps.
+/// Connections that carry data at first on such a path. Its rate is not known: they are doubled
+/// while that helps.
 const FIRST_UNDER_LOSS: usize = 64;
 
 /// Growth of the rate from which twice as many connections have helped.
@@ -58,7 +59,7 @@ const LONG_UNDER_LOSS: Span = Span::from_millis(10);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) count: u16,
-    /// Those of them that carry data at first.
+    /// Number of connections that carry data at first.
     pub(crate) active: u16,
     pub(crate) reason: String,
 }
@@ -82,8 +83,9 @@ pub(crate) fn choose(asked: Option<u16>, may_use_bbr: bool, rtt: Span, ends: [&H
     Choice { count: MAX_UNDER_LOSS, active, reason }
 }
 
-/// Returns how many connections carry data at first, if the buffers let each carry that much. One more than the path
-/// needs makes its queue overflow while all of them find out its rate, which takes long where round trips are long.
+/// Returns the number of connections that carry data at first, if the buffers let each carry the
+/// rate `each`. One more than the path needs makes its queue overflow while all of them find out
+/// its rate, which takes long where round trips are long.
 fn active_at_first(rtt: Span, each: BitRate) -> u16 {
     if rtt < LONG {
         return MAX_CHOSEN;
@@ -91,7 +93,8 @@ fn active_at_first(rtt: Span, each: BitRate) -> u16 {
     TARGET.relative_to(each).round().clamp(1.0, f64::from(MAX_CHOSEN)) as u16
 }
 
-/// Returns how many connections of a copy carry data at first over a path of this round-trip time.
+/// Returns the number of connections of a copy that carry data at first over a path of this
+/// round-trip time.
 pub fn connections(rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> u16 {
     choose(None, true, rtt, [sender, receiver]).active
 }

@@ -21,7 +21,7 @@ use crate::tree::{Tree, kind, modified, names};
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) tree: Tree,
-    /// Its name at the receiver; without one, what is in it is sent.
+    /// The name of the source at the receiver; without one, the content of the folder is sent.
     pub(crate) top: Option<EntryPath>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) trait List {
     fn left_out(&mut self, path: &EntryPath);
     /// Takes that the list is longer than both ends can remember.
     fn too_long(&mut self);
-    /// Returns true if nobody wants the rest.
+    /// Returns true if the rest is not wanted.
     fn is_over(&self) -> bool;
 }
 
@@ -71,7 +71,7 @@ impl Source {
         Ok(Self { tree, top: Some(top) })
     }
 
-    /// Returns true if it is one file or link.
+    /// Returns true if the source is one file or link.
     pub(crate) fn is_single(&self) -> bool {
         let stat = self.top.as_ref().and_then(|top| self.tree.within(top).and_then(|within| within.stat()).ok()?);
         stat.is_some_and(|stat| kind(&stat) != FileType::Directory)
@@ -331,8 +331,9 @@ impl Walk<'_> {
     }
 }
 
-/// Returns what identifies a file and its state. The number of its device is not part of it: many file systems get
-/// another one with each mount, after which a copy is to be continued, too.
+/// Returns the digest that identifies a file and its state: inode, size, and times of change. The
+/// number of its device is not part of it: many file systems get another one with each mount, after
+/// which a copy must still be able to continue.
 pub(crate) fn identity(stat: &Stat) -> Identity {
     Identity::of(&[
         stat.st_ino,

@@ -175,8 +175,8 @@ impl<'a> Advice<'a> {
         (streams > present).then(|| self.remedy("parallel-streams", Scope::Application, At::Sender, changes, why))
     }
 
-    /// Returns a pair of relays, for hosts whose settings nobody may change; `None` where they would not help, or where
-    /// nothing can be predicted.
+    /// Returns a pair of relays, for hosts whose settings may not be changed; `None` where they
+    /// would not help, or where nothing can be predicted.
     fn relays(&self) -> Option<Remedy> {
         let outlook = self.outlook.as_ref()?;
         let predicted = outlook.forecast_with_relays()?;
@@ -229,7 +229,7 @@ impl<'a> Advice<'a> {
         self.evidence.sender_machine.device.as_ref()
     }
 
-    /// Returns a remedy that only a person can carry out, whose gain nobody can predict.
+    /// Returns a remedy that only a person can carry out, whose gain cannot be predicted.
     pub(crate) fn by_a_person(&self, manual: &ManualRemedy) -> Remedy {
         let at = manual.at.unwrap_or(self.verdict.at());
         let remedy = self.remedy(manual.id, manual.scope, at, Vec::new(), manual.why.to_owned());
@@ -265,7 +265,7 @@ impl<'a> Advice<'a> {
         Forecast { bits_per_second: bound(bits_per_second), low: bound(low), high: bound(high), ..forecast }
     }
 
-    /// Returns whether a change that can be predicted is worth making; a remedy that only a person can carry out always
+    /// Returns true if a change that can be predicted is worth making; a remedy that only a person can carry out always
     /// is.
     pub(crate) fn gains(&self, remedy: &Remedy) -> bool {
         let present = self.outlook.as_ref().map_or(BitRate::ZERO, |outlook| outlook.present);
@@ -278,14 +278,14 @@ impl<'a> Advice<'a> {
     }
 }
 
-/// Returns whether a remedy makes round trips longer than one stream under BBR usually does.
+/// Returns true if a remedy makes round trips longer than one stream under BBR usually does.
 pub(crate) fn fills_a_queue(remedy: &Remedy) -> bool {
     let is_bbr = remedy.changes.contains(&tolerate_loss());
     let most = |idle| if is_bbr { longest_of_bbr(idle, 1) } else { usual_of_bbr(idle) };
     remedy.rtt.is_some_and(|rtt| rtt.high.is_none_or(|high| high > most(rtt.low)))
 }
 
-/// Returns whether a change moves the ceiling `kind`, so that its measured figure says nothing about the time after.
+/// Returns true if a change moves the ceiling `kind`, so that its measured figure says nothing about the time after.
 fn lifts(change: &Change, kind: Limit) -> bool {
     match change {
         Change::Streams(_) => kind != Limit::Capacity,

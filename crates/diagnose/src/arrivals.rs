@@ -102,17 +102,17 @@ impl<'a> Arrivals<'a> {
             .filter(|silent| silent.get() >= MIN_BURST_PAUSES_SHARE)
     }
 
-    /// Returns whether the round trip under load shows a standing queue.
+    /// Returns true if the round trip under load shows a standing queue.
     pub(crate) fn is_inflated(&self) -> bool {
         self.is_longer_than_idle_by(INFLATED_RTT_FACTOR)
     }
 
-    /// Returns whether it shows a queue that comes and goes, or a short one.
+    /// Returns true if the round trip under load shows a queue that comes and goes, or a short one.
     pub(crate) fn is_a_little_inflated(&self) -> bool {
         self.is_longer_than_idle_by(SLIGHTLY_INFLATED_RTT_FACTOR)
     }
 
-    /// Returns whether the round trip under load is `factor` times the idle one, by the lower of two figures: echo
+    /// Returns true if the round trip under load is `factor` times the idle one, by the lower of two figures: echo
     /// requests, which also saw the ramp, and the kernel's own estimate, which counts in milliseconds.
     fn is_longer_than_idle_by(&self, factor: f64) -> bool {
         let on_the_line = self.mss().map_or(Span::ZERO, |mss| self.rate.time_for(mss * 2));
@@ -122,12 +122,13 @@ impl<'a> Arrivals<'a> {
         least.zip(idle).is_some_and(|(loaded, idle)| loaded > idle.scaled(factor) + on_the_line + CLOCK_TICK)
     }
 
-    /// Returns whether the data arrives at one rate throughout, as behind a bottleneck that never runs empty.
+    /// Returns true if the data arrives at one rate throughout, as behind a bottleneck that never runs empty.
     pub(crate) fn is_flat(&self) -> bool {
         self.flows.iter().all(|flow| path::is_flat(flow, |sample| sample.tcp.bytes_received, self.mss()))
     }
 
-    /// Returns whether the connections are silent for much of each round trip, though never for longer.
+    /// Returns true if the connections are silent for much of each round trip, though never for
+    /// longer; `None` if the samples do not show it.
     pub(crate) fn comes_in_bursts(&self) -> Option<bool> {
         let pause = self.rtt?.scaled(BURST_PAUSE) + CLOCK_TICK;
         let silent = share(self.snapshots().map(|now| Some(now.tcp.since_data_received? > pause)))?;
@@ -163,7 +164,7 @@ impl<'a> Arrivals<'a> {
         LossEpisodes::of(flow, self.rtt.unwrap_or_default())
     }
 
-    /// Returns whether the sender goes on at about its rate after the few losses that there are.
+    /// Returns true if the sender goes on at about its rate after the few losses that there are.
     pub(crate) fn keeps_its_rate(&self) -> bool {
         let Some(ramp) = self.evidence.steady.map(|steady| steady.ramp) else { return false };
         let kept = self.most_lost().and_then(|episodes| episodes.kept(ramp));
@@ -171,7 +172,7 @@ impl<'a> Arrivals<'a> {
         kept.is_some_and(|kept| kept >= if is_reno { KEPT_BY_RENO } else { KEPT_BY_CUBIC })
     }
 
-    /// Returns whether this program asked for the load: its far end always has data to send.
+    /// Returns true if this program asked for the load: its far end always has data to send.
     pub(crate) fn is_own_load(&self) -> bool {
         !self.evidence.is_of_another_program() && self.evidence.request.rate.is_none()
     }
@@ -180,14 +181,14 @@ impl<'a> Arrivals<'a> {
         self.whole.iter().map(|flow| self.episodes(flow)).max_by_key(LossEpisodes::rounds)
     }
 
-    /// Returns whether the path carried clearly faster data, until a repair that only a policer makes so long.
+    /// Returns true if the path carried clearly faster data, until a repair that only a policer makes so long.
     pub(crate) fn shows_a_policer_in_a_long_repair(&self) -> bool {
         let Some((lost, mss)) = self.most_lost().zip(self.mss()) else { return false };
         let highest = (mss * lost.highest()).as_f64() * 8.0;
         self.whole.len() == 1 && lost.has_a_long_repair() && highest >= self.rate.as_f64() * NO_BURST_BEFORE_QUEUE
     }
 
-    /// Returns whether data arrives about as fast as it did when BBR lost packets, at its start, and nothing is lost
+    /// Returns true if data arrives about as fast as it did when BBR lost packets, at its start, and nothing is lost
     /// since: the bottleneck's queue overflowed then. A policer would have let a faster burst pass.
     pub(crate) fn bbr_has_what_it_ever_had(&self) -> bool {
         let lost_at_first = self.most_rounds(&self.flows) == 0 && self.losses() > 0;
@@ -196,8 +197,8 @@ impl<'a> Arrivals<'a> {
         self.is_bbr() && is_single && lost_at_first && now().is_some_and(|now| now * NO_BURST_BEFORE_QUEUE >= 1.0)
     }
 
-    /// Returns whether the data never arrived as fast as a path of the stated bandwidth carries it. A queue that is
-    /// short, but serves nobody else, passes it so before each loss.
+    /// Returns true if the data never arrived as fast as a path of the stated bandwidth carries it. A queue that is
+    /// short, but serves no other flow, passes it so before each loss.
     pub(crate) fn never_had_the_link(&self) -> bool {
         let highest = || Some((self.mss()? * self.most_lost()?.highest()).as_f64() * 8.0);
         let stated = self.stated_capacity().filter(|_| self.whole.len() == 1);
@@ -235,8 +236,9 @@ impl<'a> Arrivals<'a> {
         Some(late as f64 / (all as f64).max(1.0))
     }
 
-    /// Returns whether a loss-based congestion control makes about this rate of so many losses. Where much arrives out
-    /// of order, many are lost at once.
+    /// Returns true if a loss-based congestion control makes about this rate of so many losses, or
+    /// if much arrives out of order, as many segments are then lost at once. `None` if the samples
+    /// do not show it.
     pub(crate) fn loss_explains_the_rate(&self) -> Option<bool> {
         let (rtt, mss) = (self.rtt?, self.mss()?);
         let episodes: u64 = self.losses() * self.flows.len() as u64;

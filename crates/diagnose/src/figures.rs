@@ -25,7 +25,7 @@ pub(crate) struct Figures<'a> {
 /// Data segments of the judged part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retransmitted {
-    /// Sent again.
+    /// Retransmitted segments.
     pub(crate) again: u64,
     /// Sent in all.
     pub(crate) sent: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Retransmitted {
 }
 
 impl Retransmitted {
-    /// Share of the segments that was sent again, at most all.
+    /// Share of the segments that were retransmitted, at most all.
     pub(crate) fn ratio(self) -> Ratio {
         Ratio::of(self.again.min(self.sent) as f64, self.sent as f64)
     }
@@ -103,7 +103,7 @@ impl<'a> Figures<'a> {
         read_back.or_else(asked).or_else(default)
     }
 
-    /// Returns whether the sender paces by its own estimate of the path, and so leaves its window half empty.
+    /// Returns true if the sender paces by its own estimate of the path, and so leaves its window half empty.
     pub(crate) fn is_bbr(&self) -> bool {
         match self.congestion() {
             Some(name) => name.starts_with("bbr"),
@@ -111,7 +111,7 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Returns whether a capture shows a sender that has far more in flight than one that slows down for losses could
+    /// Returns true if a capture shows a sender that has far more in flight than one that slows down for losses could
     /// have with so many of them.
     fn ignores_loss(&self) -> bool {
         let of_capture = || {
@@ -171,18 +171,18 @@ impl<'a> Figures<'a> {
         Some(Retransmitted { again: sum(|tcp| tcp.total_retrans)?, sent: sum(|tcp| tcp.data_segs_out)?, episodes })
     }
 
-    /// Segments sent again in the whole life of all streams.
+    /// Segments retransmitted in the whole life of all streams.
     pub(crate) fn sent_again_in_all(&self) -> Option<u64> {
         let of_flow = |flow: &Flow| flow.whole.last()?.tcp.total_retrans.map(SegCount::get);
         self.flows.iter().filter_map(of_flow).fold(None, |sum, more| Some(sum.unwrap_or(0_u64).saturating_add(more)))
     }
 
-    /// Returns whether segments carry timestamps, as they do where nothing says otherwise.
+    /// Returns true if segments carry timestamps, as they do where nothing says otherwise.
     pub(crate) fn timestamps(&self) -> bool {
         self.snapshots().find_map(|snapshot| snapshot.sample.tcp.timestamps).unwrap_or(true)
     }
 
-    /// Returns whether anything was ever retransmitted, the ramp included.
+    /// Returns true if anything was ever retransmitted, the ramp included.
     pub(crate) fn ever_lost(&self) -> bool {
         self.sent_again_in_all().is_some_and(|again| again > 0)
     }

@@ -29,7 +29,7 @@ impl Finding {
         Self { is_one_of_several: true, ..self }
     }
 
-    /// The same, of a set that has `other`.
+    /// Returns this finding as one of a set that also has the verdict `other`.
     pub(crate) fn or(self, other: impl Into<LegalVerdict>) -> Self {
         Self { other: Some(other.into()), ..self.one_of_several() }
     }

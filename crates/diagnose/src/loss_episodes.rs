@@ -63,7 +63,7 @@ impl LossEpisodes {
         self.episodes.iter().filter(|episode| !self.is_tail(episode)).map(|episode| episode.rounds).sum()
     }
 
-    /// Returns whether the sender was repairing for many round trips without a pause: it lost packets again although it
+    /// Returns true if the sender was repairing for many round trips without a pause: it lost packets again although it
     /// had become slower. Long enough a round trip is needed to see the pauses.
     pub(crate) fn has_a_long_repair(&self) -> bool {
         let repair = |episode: &Episode| episode.to.saturating_sub(episode.from);
@@ -88,7 +88,7 @@ impl LossEpisodes {
         self.cause_by_rates(ramp).or_else(|| self.falls_while_repairing().then_some(LossVerdict::Policer))
     }
 
-    /// Returns whether the rate of arrival fell from its highest while packets were missing, and stayed low.
+    /// Returns true if the rate of arrival fell from its highest while packets were missing, and stayed low.
     ///
     /// Chance takes single packets of a window; those behind them arrive as fast as before, and the sender becomes
     /// slower only when they have. A device that has let its burst pass discards what exceeds its rate at once.

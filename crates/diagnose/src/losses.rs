@@ -26,7 +26,7 @@ pub(crate) fn episodes_in_all(flow: &Flow) -> u64 {
     recoveries(&flow.whole).len() as u64
 }
 
-/// Returns whether the losses of every stream came at one and the same size of its congestion window: a queue was full.
+/// Returns true if the losses of every stream came at one and the same size of its congestion window: a queue was full.
 /// Independent losses come at any size, under Reno more so than under CUBIC, which dwells below its last peak. Needs
 /// some losses to decide, and fewer where packets before them were delayed, as `is_delayed` says.
 pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool, is_delayed: bool) -> bool {
@@ -45,7 +45,7 @@ pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool, is_delayed: bool
         && windows.iter().all(|windows| spread_of(windows) <= most(windows.len()) || mostly_at_the_top(windows))
 }
 
-/// Returns whether a stream had far more in flight for many samples of its whole life, and lost nothing then, than
+/// Returns true if a stream had far more in flight for many samples of its whole life, and lost nothing then, than
 /// where it usually lost in its judged part: no queue is too short for what it has held.
 pub(crate) fn larger_windows_pass(flows: &[Flow]) -> bool {
     let passes = |flow: &Flow| {
@@ -62,7 +62,7 @@ pub(crate) fn larger_windows_pass(flows: &[Flow]) -> bool {
     flows.iter().any(|flow| passes(flow) == Some(true))
 }
 
-/// Returns whether most losses came at the largest window of all: a burst may overflow a short queue sooner, but no
+/// Returns true if most losses came at the largest window of all: a burst may overflow a short queue sooner, but no
 /// window grows past it.
 fn mostly_at_the_top(windows: &[ByteCount]) -> bool {
     let top = windows.iter().copied().max().unwrap_or_default();
@@ -82,7 +82,7 @@ fn without_outlier(mut windows: Vec<ByteCount>) -> Vec<ByteCount> {
     windows
 }
 
-/// Returns whether round trips are longer before losses than usual: a queue fills then, and is too short for more.
+/// Returns true if round trips are longer before losses than usual: a queue fills then, and is too short for more.
 /// Independent losses and a policer come at any time.
 pub(crate) fn follow_a_queue(flows: &[Flow]) -> bool {
     let mut rises: Vec<f64> = flows.iter().flat_map(rises_before_loss).collect();
@@ -115,7 +115,7 @@ fn rises_before_loss(flow: &Flow) -> Vec<f64> {
     before.map(|rtt| Ratio::of(rtt, *low).get()).collect()
 }
 
-/// Returns whether a recovery usually begins with many lost segments: more than a few, and a share of the window before
+/// Returns true if a recovery usually begins with many lost segments: more than a few, and a share of the window before
 /// it. Of two recoveries the lesser counts: two losses by chance may fall into what seems one, and many where several
 /// round trips pass between two samples.
 pub(crate) fn come_many_at_once(flows: &[Flow]) -> bool {
@@ -132,7 +132,7 @@ pub(crate) fn come_many_at_once(flows: &[Flow]) -> bool {
         && usual(|(lost, window)| Ratio::of(*lost as f64, *window as f64).get()) >= Some(MANY_LOST_AT_ONCE)
 }
 
-/// Returns whether the losses between samples vary as little as by chance, where each sample is of many round trips.
+/// Returns true if the losses between samples vary as little as by chance, where each sample is of many round trips.
 fn come_as_by_chance(flow: &Flow) -> bool {
     let pairs = || flow.snapshots.windows(2).map(|pair| [pair[0].sample, pair[1].sample]);
     let apart = median(pairs().map(|[before, after]| after.at.saturating_sub(before.at)).collect());
@@ -143,7 +143,7 @@ fn come_as_by_chance(flow: &Flow) -> bool {
     many && spread(&lost).powi(2) * mean < MIN_DISPERSION_OF_BURSTS
 }
 
-/// Returns whether a stream loses packets at windows as different as no device makes them that discards what exceeds a
+/// Returns true if a stream loses packets at windows as different as no device makes them that discards what exceeds a
 /// rate.
 pub(crate) fn come_at_any_window(flows: &[Flow]) -> bool {
     let differ = |windows: Vec<ByteCount>| {
@@ -182,7 +182,7 @@ fn lost_in_recoveries(flow: &Flow) -> Vec<(u64, u64)> {
     recoveries(&flow.whole).into_iter().skip(1).filter_map(|before| lost(&flow.whole, before)).collect()
 }
 
-/// Returns the segments that were sent again in the recovery that follows sample `before`.
+/// Returns the segments that were retransmitted in the recovery that follows sample `before`.
 fn lost_after(samples: &[&Sample], before: usize) -> Option<u64> {
     let rest = &samples[before + 1..];
     let calm = rest.windows(2).position(|pair| !recovering(pair[1]) && again(pair[1]) == again(pair[0]));
@@ -190,7 +190,7 @@ fn lost_after(samples: &[&Sample], before: usize) -> Option<u64> {
     Some(again(end).saturating_sub(again(samples[before])))
 }
 
-/// Returns whether the first recovery of a stream repaired a burst, and its round trips were at most `longest` until
+/// Returns true if the first recovery of a stream repaired a burst, and its round trips were at most `longest` until
 /// the sender had noticed.
 pub(crate) fn began_with_a_burst(flows: &[Flow], longest: Span) -> bool {
     let of_flow = |flow: &Flow| {
@@ -251,9 +251,10 @@ pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
     flows.iter().map(of_flow).max().unwrap_or(0)
 }
 
-/// Returns how often in a row a stream lost several segments and took its window back though its round trips met no
-/// queue, as `is_empty` says: a policer takes packets again and again until the sender is below its rate; a queue that
-/// overflows has drained by then, and chance takes one at a time.
+/// Returns the number of times in a row that a stream lost several segments and took its window
+/// back though its round trips met no queue, as `is_empty` says: a policer takes packets again and
+/// again until the sender is below its rate; a queue that overflows has drained by then, and chance
+/// takes one at a time.
 pub(crate) fn cuts_without_queue(flows: &[Flow], round_trip: Span, is_empty: impl Fn(Span) -> bool) -> usize {
     let of_flow = |flow: &Flow| {
         let (mut longest, mut row, mut last) = (0, 0, Span::ZERO);
@@ -318,7 +319,7 @@ fn grown_windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
 }
 
 /// Returns the last sample before each recovery, by its index. A recovery shorter than the time between samples is
-/// known by what was sent again.
+/// known by the retransmissions.
 fn recoveries(samples: &[&Sample]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut in_trouble = samples.first().is_some_and(|sample| recovering(sample));

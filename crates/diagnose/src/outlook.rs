@@ -58,9 +58,9 @@ impl<'a> Outlook<'a> {
         })
     }
 
-    /// Returns the rate after `changes`: an interval that begins a little below the present rate where the path's
-    /// bandwidth or an end's settings are not known. `None` where the lowest ceiling would be one of an end that nobody
-    /// knows.
+    /// Returns the rate after `changes`: an interval that begins a little below the present rate
+    /// where the path's bandwidth or an end's settings are not known. `None` where the lowest
+    /// ceiling would be one of an end that is not known.
     pub(crate) fn forecast(&self, changes: &[Change]) -> Option<Forecast> {
         let prediction = self.predict(changes);
         if self.rests_on_the_unknown(prediction.limit, changes) {
@@ -127,7 +127,7 @@ impl<'a> Outlook<'a> {
         Some(RttForecast { low: idle, high })
     }
 
-    /// Returns whether something bounds what the path carries: a stated bandwidth, or a policer's rate. Where nothing
+    /// Returns true if something bounds what the path carries: a stated bandwidth, or a policer's rate. Where nothing
     /// passes at all, the present rate bounds nothing either.
     fn knows_the_capacity(&self) -> bool {
         self.path.forward.rate.is_some() || self.is_black_hole
@@ -146,7 +146,7 @@ impl<'a> Outlook<'a> {
     }
 
     /// Returns the rate of a sender that probes for a size of packets that passes: it begins with one that nearly
-    /// always does, and ends at one that nobody knows. Until it has found the first, nothing passes.
+    /// always does, and ends at one that is not known. Until it has found the first, nothing passes.
     pub(crate) fn forecast_of_probing(&self, changes: &[Change]) -> Option<Forecast> {
         let whole = self.forecast(changes)?;
         let mss = Some(self.request.mss.map_or(PROBING_MSS, |mss| mss.min(PROBING_MSS)));
@@ -260,7 +260,7 @@ impl<'a> Outlook<'a> {
     }
 }
 
-/// Returns whether a change lifts a limit that has no relation to the path, so that the present rate says little of it:
+/// Returns true if a change lifts a limit that has no relation to the path, so that the present rate says little of it:
 /// 64 KiB in flight, or the rate of the host's own discipline.
 const fn hides_the_path(change: &Change) -> bool {
     matches!(change, Change::WindowScaling(true) | Change::Qdisc { .. } | Change::QueueLength { .. })
@@ -318,7 +318,7 @@ fn request(figures: &Figures) -> Request {
     Request { streams: asked.streams.max(1), congestion: figures.congestion().map(str::to_owned), ..asked.clone() }
 }
 
-/// Returns whether both ends are one host, where processors and memory decide, and no bandwidth.
+/// Returns true if both ends are one host, where processors and memory decide, and no bandwidth.
 fn is_within_a_host(evidence: &Evidence) -> bool {
     let devices = [&evidence.sender_machine.device, &evidence.receiver_machine.device];
     devices.into_iter().flatten().any(|device| device.name == "lo") && evidence.bandwidth.is_none()

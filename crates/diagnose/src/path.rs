@@ -15,7 +15,7 @@ pub(crate) fn stated_capacity(figures: &Figures) -> Option<BitRate> {
     stated_payload(figures.evidence, figures.mss?, figures.timestamps())
 }
 
-/// Returns the same for segments of `mss`.
+/// Returns the payload in segments of `mss` that the stated bandwidth can carry; `None` where none was stated.
 pub(crate) fn stated_payload(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Option<BitRate> {
     let payload = evidence.bandwidth?.scaled(efficiency(evidence, mss, timestamps).get());
     Some(payload).filter(|capacity| *capacity > BitRate::ZERO)
@@ -32,7 +32,7 @@ pub(crate) fn time_on_the_line(figures: &Figures) -> Option<Span> {
     Some(if figures.rate > BitRate::ZERO { figures.rate.time_for(two) } else { Span::ZERO })
 }
 
-/// Returns whether so much more is in flight than is in the pipe that the rest keeps a queue filled. A single train of
+/// Returns true if so much more is in flight than is in the pipe that the rest keeps a queue filled. A single train of
 /// segments waits for itself on a slow link, and is no queue; but where the rate is even, and more waits than is in the
 /// pipe, that link is never idle either.
 pub(crate) fn exceeds_the_pipe(in_flight: ByteCount, in_the_pipe: ByteCount, is_even: impl Fn() -> bool) -> bool {
@@ -40,7 +40,7 @@ pub(crate) fn exceeds_the_pipe(in_flight: ByteCount, in_the_pipe: ByteCount, is_
     waiting > SEGMENT_TRAIN || (waiting > in_the_pipe && is_even())
 }
 
-/// Returns whether a connection carries data at one rate throughout, as one does that keeps a bottleneck busy: bursts
+/// Returns true if a connection carries data at one rate throughout, as one does that keeps a bottleneck busy: bursts
 /// and congestion windows that grow and fall make it uneven.
 ///
 /// Takes its samples by time, the bytes that each of them says were moved, and the payload of a segment.
@@ -68,7 +68,7 @@ pub(crate) fn is_flat(
 /// Fewest rates that show a course.
 const MIN_RATES: usize = 4;
 
-/// Returns whether the round-trip time of the idle path wandered as it does where a queue fills and empties; or was
+/// Returns true if the round-trip time of the idle path wandered as it does where a queue fills and empties; or was
 /// longer than `least_seen`, as it is while others keep that queue full.
 pub(crate) fn queue_before_the_load(evidence: &Evidence, least_seen: Option<Span>) -> bool {
     evidence.idle_spread.is_some_and(|idle| {
@@ -92,7 +92,8 @@ pub(crate) fn rtt_trend(figures: &Figures) -> Option<f64> {
     trend_of(figures, |snapshot| snapshot.sample.tcp.rtt.map(Span::as_secs_f64))
 }
 
-/// The same of any figure; of several streams, of the sum of their means.
+/// Mean of a figure in the last third of the judged part ÷ mean in the first; of several streams,
+/// of the sum of their means.
 fn trend_of(figures: &Figures, figure: impl Fn(&Snapshot) -> Option<f64>) -> Option<f64> {
     let third = |last: bool| -> f64 {
         let means = figures.flows.iter().filter_map(|flow| {

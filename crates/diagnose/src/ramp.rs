@@ -5,7 +5,7 @@ use fullpipe_units::{ByteCount, Span};
 
 use crate::thresholds::{INITIAL_WINDOW, SLOW_START_TOLERANCE};
 
-/// Returns whether a stream moved all of its data in hardly more round trips than slow start takes for so much: its
+/// Returns true if a stream moved all of its data in hardly more round trips than slow start takes for so much: its
 /// window doubles in each (RFC 5681, 3.1), from ten segments (RFC 6928).
 ///
 /// Takes the stream's samples by time, the bytes that each of them says were moved, and the payload of its segments.

@@ -93,7 +93,7 @@ fn nearly_as_asked(arrivals: &Arrivals) -> Option<Finding> {
         .then(|| Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
 }
 
-/// Returns whether the data arrives at `share` of the rate that each stream was asked for.
+/// Returns true if the data arrives at `share` of the rate that each stream was asked for.
 fn reaches(arrivals: &Arrivals, asked: Option<BitRate>, share: f64) -> bool {
     let streams = f64::from(arrivals.evidence.request.streams.max(1));
     asked.is_some_and(|rate| arrivals.rate >= rate.scaled(share * streams))
@@ -114,7 +114,8 @@ fn slow_reader(arrivals: &Arrivals) -> Option<Finding> {
 }
 
 /// Finds this end's window as the limit, where each round trip brings as much as it allows. A window that is larger
-/// than the pipe fills a queue with the rest. Into less than a segment of it nothing is sent.
+/// than the pipe fills a queue with the rest. Senders do not fill windows below one
+/// MSS (silly-window avoidance).
 fn own_window_in_use(arrivals: &Arrivals) -> Option<Finding> {
     let (window, rtt) = (arrivals.window()?, arrivals.rtt?);
     if !arrivals.fills(window, rtt) {
@@ -287,14 +288,14 @@ impl Arrivals<'_> {
         share(self.snapshots().map(|now| Some(now.tcp.since_data_received? > timeout)))
     }
 
-    /// Returns whether round trips of `rtt` bring as much as `window` allows, but for what is less than a segment, or
+    /// Returns true if round trips of `rtt` bring as much as `window` allows, but for what is less than a segment, or
     /// than half of a window that has room for none.
     fn fills(&self, window: ByteCount, rtt: Span) -> bool {
         let rest = self.mss().unwrap_or_default() * self.flows.len() as u64;
         self.rate.bytes_in(rtt) >= window.saturating_sub(rest).max(window.scaled(0.5)).scaled(MIN_WINDOW_FILL)
     }
 
-    /// Returns whether the round trip seems longer than that of the idle path, and pauses of the sender may be all that
+    /// Returns true if the round trip seems longer than that of the idle path, and pauses of the sender may be all that
     /// makes it so.
     fn may_only_pause(&self) -> bool {
         self.pauses.is_some() && self.evidence.loaded_rtt.is_none()

@@ -39,12 +39,12 @@ fn by_ceiling(kind: Limit, rate: BitRate, ceilings: &BTreeMap<Limit, BitRate>) -
     Some(RunnerUp { kind: *next, bits_per_second: Some(*ceiling), share: None })
 }
 
-/// Returns whether a ceiling follows from sizes, and not from the course of the transfer on the path.
+/// Returns true if a ceiling follows from sizes, and not from the course of the transfer on the path.
 const fn is_of_a_rule(kind: Limit) -> bool {
     matches!(kind, Limit::ReceiveWindow | Limit::SendBuffer | Limit::ApplicationWindow)
 }
 
-/// Returns whether ceiling `other` would stand if the limit `kind` were lifted. A congestion window follows whatever
+/// Returns true if ceiling `other` would stand if the limit `kind` were lifted. A congestion window follows whatever
 /// else holds the transfer; a full pipe or a growing window makes loss; and larger segments leave another share of the
 /// path than small ones.
 fn is_comparable(kind: Limit, other: Limit) -> bool {

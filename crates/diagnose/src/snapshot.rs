@@ -63,14 +63,15 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Returns whether anything was in flight or waiting.
+    /// Returns true if anything was in flight or waiting.
     pub(crate) fn busy(&self) -> bool {
         let nothing = |size: Option<ByteCount>| size == Some(ByteCount::ZERO);
         !(nothing(self.outstanding) && nothing(self.not_sent))
     }
 
-    /// Returns whether the advertised window was used up. Where the congestion window has nearly the same size, the
-    /// caller passes what the kernel's own clocks found.
+    /// Returns true if the advertised window was used up; `None` if its use is not known. Where the
+    /// congestion window has nearly the same size, the caller passes what the kernel's own clocks
+    /// found.
     pub(crate) fn fills_window(&self, clocks_say_window: bool) -> Option<bool> {
         let (outstanding, window) = (self.outstanding?, self.window?);
         let margin = self.window_margin(window);
@@ -81,16 +82,17 @@ impl<'a> Snapshot<'a> {
         Some(cwnd.is_none_or(|cwnd| cwnd >= window || (clocks_say_window && cwnd + margin >= window)))
     }
 
-    /// Returns whether a full send buffer left nothing to send though the windows had room. Only the course of the
-    /// whole stream shows that it is full: a sleeping writer lets it run down by a third.
+    /// Returns true if a full send buffer left nothing to send though the windows had room; `None`
+    /// if its use is not known. Only the course of the whole stream shows that it is full: a
+    /// sleeping writer lets it run down by a third.
     pub(crate) fn starved_by_buffer(&self) -> Option<bool> {
         let (not_sent, sndbuf) = (self.not_sent?, self.sndbuf?);
         let little = sndbuf.scaled(MAX_UNSENT_SHARE);
         Some(not_sent <= little.min(SEGMENT_TRAIN) || (not_sent <= little && self.has_room()?))
     }
 
-    /// Returns whether the writer left the send buffer largely empty; or, where that is never full (`buffer_is_full`),
-    /// both windows, with little to send at the moment.
+    /// Returns true if the writer left the send buffer largely empty; or, where that is never full
+    /// (`buffer_is_full`), both windows, with little to send at the moment.
     pub(crate) fn writer_behind(&self, buffer_is_full: bool) -> Option<bool> {
         let nothing_to_send = self.sample.tcp.app_limited.or_else(|| self.has_nothing_to_send())?;
         let left_empty = nothing_to_send && self.queued? < self.sndbuf?.scaled(LOW_BUFFER_SHARE);
@@ -103,7 +105,8 @@ impl<'a> Snapshot<'a> {
         Some(self.not_sent? <= self.sample.tcp.snd_mss.unwrap_or_default() && self.has_room()?)
     }
 
-    /// Returns whether the congestion window or the pace held data back, and not the receiver.
+    /// Returns true if the congestion window or the pace held data back, and not the receiver;
+    /// `None` if neither is known.
     pub(crate) fn held_by_path(&self, clocks_say_window: bool) -> Option<bool> {
         let full_pipe =
             self.sample.pipe().zip(self.cwnd).map(|(pipe, cwnd)| pipe >= cwnd.scaled(FULL_CONGESTION_WINDOW_SHARE));
@@ -120,7 +123,8 @@ impl<'a> Snapshot<'a> {
         self.sndbuf.map_or(SEGMENT_TRAIN, |sndbuf| sndbuf.scaled(MAX_UNSENT_SHARE).min(SEGMENT_TRAIN))
     }
 
-    /// Returns whether both windows would have allowed more in flight.
+    /// Returns true if both windows would have allowed more in flight; `None` if they are not
+    /// known.
     fn has_room(&self) -> Option<bool> {
         let window = match (self.cwnd, self.window) {
             (Some(cwnd), Some(window)) => cwnd.min(window),

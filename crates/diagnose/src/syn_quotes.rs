@@ -2,7 +2,7 @@
 
 use fullpipe_record::{Evidence, HostSettings, SynQuote};
 
-/// Returns whether the offer to scale windows does not reach the other end.
+/// Returns true if the offer to scale windows does not reach the other end.
 pub(crate) fn lose_their_scale(evidence: &Evidence) -> bool {
     SynQuotes::of(evidence).is_some_and(|quotes| quotes.lose_their_scale())
 }

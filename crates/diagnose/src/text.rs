@@ -79,7 +79,7 @@ pub(crate) fn idle(figures: &Figures) -> Row {
     ("idle", figures.idle().map(|idle| format!("{idle} of the judged time")))
 }
 
-/// Returns how often the streams went into recovery.
+/// Returns the row with the number of times that the streams went into recovery.
 fn recoveries(figures: &Figures) -> Row {
     ("recoveries seen", figures.retransmitted().map(|lost| lost.episodes.to_string()))
 }

@@ -57,8 +57,9 @@ pub(crate) const MIN_SHARE_AT_THE_TOP: f64 = 0.6;
 /// Median round-trip time before losses ÷ the usual one from which a queue that is too short drops packets (measured:
 /// 1.045 to 1.22 in 22 of 25 runs with one; at most 1.02 in 40 of 42 runs with random loss or a policer).
 pub(crate) const RTT_BEFORE_SHORT_QUEUE_DROPS: f64 = 1.04;
-/// The same ratio of the lower quarter of the losses (measured: 1.013 and more in 21 of those 22; 0.992 and 1.007 in
-/// the two others).
+/// Lower quartile of the round-trip time before losses ÷ the usual one, from which a queue that is
+/// too short drops packets (measured: 1.013 and more in 21 of those 22; 0.992 and 1.007 in the two
+/// others).
 pub(crate) const LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS: f64 = 1.01;
 /// Losses of a stream from which one that does not fit is left out.
 pub(crate) const MIN_EPISODES_WITH_OUTLIER: usize = 12;
@@ -68,8 +69,8 @@ pub(crate) const MANY_LOST_AT_ONCE: f64 = 0.02;
 /// Multiple of the idle round-trip time before losses from which a queue, and no policer, discards (measured: 1.065 to
 /// 1.18 before a queue of three packets; 1.00 to 1.045 before policers).
 pub(crate) const RTT_BEFORE_SHORT_QUEUE: f64 = 1.05;
-/// The same up to which the burst that ends slow start met no queue (measured: 1.03 to 1.05; 1.3 and more at a full
-/// link).
+/// Multiple of the idle round-trip time up to which the burst that ends slow start met no queue
+/// (measured: 1.03 to 1.05; 1.3 and more at a full link).
 pub(crate) const MAX_RTT_BEFORE_BURST: f64 = 1.1;
 /// Largest deviation ÷ mean of the windows before a policer's losses (measured: 0.03; 0.2 behind a queue of three
 /// packets that bursts overflow).
@@ -97,9 +98,12 @@ pub(crate) const MANY_EPISODES_SPREAD: f64 = 0.145;
 /// peak: a hundredth of the series of eight independent losses is as narrow (simulated round by round at p of 0.03 to
 /// 0.001, 1000 series each).
 pub(crate) const ONE_WINDOW_SPREAD_UNDER_RENO: f64 = 0.145;
-/// The same of twenty, of which a hundredth is as narrow too.
+/// Largest deviation ÷ mean of twenty windows before loss that are one window under Reno: a
+/// hundredth of the series of independent losses is as narrow.
 pub(crate) const MANY_EPISODES_SPREAD_UNDER_RENO: f64 = 0.2;
-/// The same where packets waited before them, which few of those do: a twentieth of the series is as narrow.
+/// Largest deviation ÷ mean of twenty windows before loss that are one window under Reno, where
+/// packets waited before the losses, as they do before few independent ones: a twentieth of the
+/// series is as narrow.
 pub(crate) const MANY_EPISODES_SPREAD_AFTER_DELAY_UNDER_RENO: f64 = 0.23;
 /// Segments lost in one round trip that are a burst.
 pub(crate) const MIN_BURST_SEGMENTS: u64 = 15;
@@ -266,7 +270,7 @@ pub(crate) const MIN_ECHOES: u64 = 10;
 ///
 /// BBR probes with a quarter more for one round trip in eight, which is a thirty-third of its segments.
 pub(crate) const MIN_LOSS_OF_PROBES: f64 = 0.02;
-/// The same from which more is discarded than its probes exceed a rate by.
+/// Share of the segments from which more is lost under BBR than its probes exceed a rate by.
 pub(crate) const MAX_LOSS_OF_PROBES: f64 = 0.05;
 /// Multiple of the idle round-trip time that nine tenths of the round trips under BBR must keep to where a policer
 /// discards (measured: 1.01 to 1.07 behind a policer, 1.16 and more at a full link).
@@ -289,8 +293,9 @@ pub(crate) const NEXT_SIZE_FACTOR: u64 = 4;
 /// Multiple of the present rate up to which a change may be promised to bring a path whose bandwidth is not known: as
 /// much as buffers and connections are then raised by.
 pub(crate) const MAX_GAIN_OF_UNKNOWN_PATH: f64 = NEXT_SIZE_FACTOR as f64;
-/// The same of a change that lifts a limit which the path has no part in, such as 64 KiB in flight (measured: 1.0 to
-/// 11.7 times as much, over paths that were drawn at random).
+/// Multiple of the present rate that a change may be promised to bring if it lifts a limit that the
+/// path has no part in, such as 64 KiB in flight (measured: 1.0 to 11.7 times as much, over paths
+/// that were drawn at random).
 pub(crate) const MAX_GAIN_BEHIND_A_FIXED_LIMIT: f64 = 16.0;
 /// Share of the rate of one measurement that the next one over the same path reaches at least (a choice; seen: 0.997
 /// and 0.98 where nothing had changed).
@@ -336,7 +341,8 @@ pub(crate) const SHORT_RATE_TIME: Span = Span::from_millis(50);
 /// Share of its rate that Reno keeps after a loss, from which something else than its window holds it (measured: up to
 /// 0.76 where losses limit, 0.82 and more behind a full send buffer).
 pub(crate) const KEPT_BY_RENO: f64 = 0.8;
-/// The same of CUBIC (measured: up to 0.88, and 0.91 and more).
+/// Share of its rate that CUBIC keeps after a loss, from which something else than its window holds
+/// it (measured: up to 0.88 where losses limit, 0.91 and more elsewhere).
 pub(crate) const KEPT_BY_CUBIC: f64 = 0.9;
 /// Losses of a connection that are enough to compare the rates before them.
 pub(crate) const MIN_EPISODES: usize = 4;
@@ -442,10 +448,11 @@ pub(crate) const SAME_RATE: f64 = 0.05;
 /// (`bbr_cwnd_gain`), and behind a token bucket, whose bursts raise its estimate, it has all of that in flight
 /// (measured: 1.0 to 2.0).
 pub(crate) const RTT_FACTOR_OF_BBR: f64 = 2.0;
-/// The same elsewhere: it probes with a quarter more than the path carries.
+/// Multiple of the idle round-trip time up to which that of one BBR stream is without a token
+/// bucket: BBR probes with a quarter more than the path carries.
 pub(crate) const USUAL_RTT_FACTOR_OF_BBR: f64 = 1.25;
-/// The same of several streams: each may have twice its share in flight, and takes the most that it ever got for its
-/// share (measured: 2.7).
+/// Multiple of the idle round-trip time up to which that of several BBR streams is: each may have
+/// twice its share in flight, and takes the most that it ever got for its share (measured: 2.7).
 pub(crate) const RTT_FACTOR_OF_BBR_STREAMS: f64 = 3.0;
 /// Time for which BBR has more in flight where acknowledgements come in bursts (`bbr_ack_aggregation_cwnd`, at most
 /// 100 ms; measured on busy hosts: 4 to 10 ms).
@@ -484,8 +491,9 @@ pub(crate) const CLOSE_LIMIT_SHARE: f64 = 0.1;
 pub(crate) const CLOCKED_SHARE: f64 = 0.1;
 /// Share of the time with little in flight, though nothing held it back, from which the sending program is the limit.
 pub(crate) const IDLE_CAPTURE_SHARE: f64 = 0.35;
-/// The same from which a program waits nearly all the time, and what it sends meanwhile cannot show how it would grow
-/// (measured: 0.93 of one short of processor time; up to 0.5 of short transfers).
+/// Share of the time with little in flight, though nothing held it back, from which a program waits
+/// nearly all the time, and what it sends meanwhile cannot show how it would grow (measured: 0.93
+/// of one short of processor time; up to 0.5 of short transfers).
 pub(crate) const IDLE_OF_WAITING_PROGRAM: f64 = 0.75;
 /// Share of the time in which a pace spaces the data of a sender that has one (measured: 0.32 and
 /// more).
@@ -502,11 +510,15 @@ pub(crate) const MANY_LOSSY_ROUND_TRIPS: usize = 8;
 /// Share of the packets without a whole number of full segments, from which the program had no more to send (measured:
 /// 0.09 to 0.98 of programs with a rate, at most 0.03 elsewhere).
 pub(crate) const MIN_PARTIAL_SHARE: f64 = 0.06;
-/// The same at the sender, where packets are trains, of which few end with what the program wrote unless it had no more
-/// (measured: 0.022 and more of most programs, at most 0.015 of buffers and paces).
+/// Share of the packets without a whole number of full segments, from which the program had no more
+/// to send, in a capture at the sender. Packets are trains there, of which few end with a write
+/// unless the program had no more (measured: 0.022 and more of most programs, at most 0.015 of
+/// buffers and paces).
 pub(crate) const MIN_PARTIAL_AT_SENDER: f64 = 0.02;
-/// The same of packets elsewhere, and at the sender where they hold one segment each, of which only the last one of a
-/// write is not full (measured: 0.005 and more of most programs, at most 0.002 of buffers and paces).
+/// Share of the packets without a whole number of full segments, from which the program had no more
+/// to send, in a capture elsewhere, and at the sender where packets hold one segment each: only the
+/// last one of a write is not full (measured: 0.005 and more of most programs, at most 0.002 of
+/// buffers and paces).
 pub(crate) const MIN_PARTIAL_OF_PROGRAM: f64 = 0.004;
 /// Ends of writes that show where data always waits at the sender: the first one, which begins a test, and the last.
 pub(crate) const FEW_ENDS_OF_WRITES: f64 = 3.0;
@@ -520,7 +532,9 @@ pub(crate) const MIN_CUT_PACKETS: f64 = 0.8;
 /// Share of what is usually in flight at most, which a full send buffer has in flight for nine tenths of the time
 /// (measured: 0.85 and more, where a third may be free when its writer is woken; 0.5 of a program that pauses).
 pub(crate) const MIN_PLATEAU: f64 = 0.6;
-/// The same of one that never wavers: losses and queues make a sender's window swing (measured: at most 0.78).
+/// Share of what is usually in flight at most, which a full send buffer that never wavers has in
+/// flight for nine tenths of the time: losses and queues make a sender's window swing (measured: at
+/// most 0.78).
 pub(crate) const FLAT_PLATEAU: f64 = 0.85;
 /// Share of the rate at which bursts come that a transfer must have where the path is full.
 pub(crate) const MIN_USE_OF_FULL_PATH: f64 = 0.8;
@@ -532,17 +546,19 @@ pub(crate) const IGNORES_LOSS_FACTOR: f64 = 3.0;
 pub(crate) const FEW_SEGMENTS: u64 = 3;
 /// Largest window of a receiver ÷ its first one up to which its kernel never tuned it.
 pub(crate) const MIN_TUNED_GROWTH: f64 = 1.5;
-/// The same where the path would be full, whose bursts are faster (measured: 0.21 and more of senders short of
-/// processor time, at most 0.2 of full links).
+/// Share of the time with little in flight from which the sending program is the limit, where
+/// bursts are faster than the transfer and the path would be full (measured: 0.21 and more of
+/// senders short of processor time, at most 0.2 of full links).
 pub(crate) const IDLE_SHARE_OF_PATH: f64 = 0.2;
 /// Share of the data that follows acknowledgements at once where a buffer sends in bursts.
 pub(crate) const CLOCKED_BURSTS: f64 = 0.8;
-/// The same of a window, behind a bottleneck or BBR's pace (measured: 0.49 and more; 0.18 of a pace).
+/// Share of the data that follows acknowledgements at once where a window sends, behind a
+/// bottleneck or BBR's pace (measured: 0.49 and more; 0.18 of a pace).
 pub(crate) const CLOCKED_BY_WINDOW: f64 = 0.3;
 /// Share of the round trips since the last loss from which they show what limits.
 pub(crate) const MIN_QUIET_SHARE: f64 = 0.35;
-/// The same from which a congestion window would have grown again (measured: 0.9 of a pace; 0.36 of BBR that keeps to a
-/// policer's rate).
+/// Share of the round trips since the last loss from which a congestion window would have grown
+/// again (measured: 0.9 of a pace; 0.36 of BBR that keeps to a policer's rate).
 pub(crate) const LONG_QUIET_SHARE: f64 = 0.7;
 /// Most in flight of the round trips with little, by that of those with much, where a buffer or a pace holds as much in
 /// flight (measured: 0.91 and more, at most 0.86 of links with a queue that empties).
@@ -550,8 +566,8 @@ pub(crate) const MIN_LEVEL: f64 = 0.88;
 /// Share of the round trips in which a packet met no queue, from which the path is not full (measured: 0.76 and more of
 /// buffers and paces).
 pub(crate) const MIN_FREE_SHARE: f64 = 0.75;
-/// The same below which its queue is no short one (measured: at most 0.35 of full links, 0.71 and more of short
-/// queues).
+/// Share of the round trips in which a packet met no queue, below which the queue of the path is no
+/// short one (measured: at most 0.35 of full links, 0.71 and more of short queues).
 pub(crate) const MAX_FREE_SHARE: f64 = 0.5;
 /// Round-trip time by the idle one, from which packets wait on the path.
 pub(crate) const MIN_WAIT: f64 = 1.1;
@@ -565,7 +581,8 @@ pub(crate) const GROWING_SHARE: f64 = 0.45;
 /// is written in other portions takes more of its memory (measured: 0.81 and more of buffers, 0.28 to 0.34 of programs
 /// that caught up with their rate).
 pub(crate) const MIN_SHARE_OF_FULL_BUFFER: f64 = 0.75;
-/// The same after a loss, of which a congestion window keeps 0.7 (CUBIC) or half (Reno) and grows back slowly.
+/// Most in flight of late, by the most ever, from which a send buffer may hold as much after a
+/// loss: a congestion window keeps 0.7 (CUBIC) or half (Reno), and grows back slowly.
 pub(crate) const MIN_SHARE_BEFORE_LOSS: f64 = 0.9;
 /// Most in flight of the round trips with little, by that of those with much, where a buffer swings by the third that
 /// is free when its writer is woken.

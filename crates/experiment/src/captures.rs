@@ -53,8 +53,9 @@ pub fn judge_capture(reading: Reading, known: &Known) -> CaptureReport {
     CaptureReport { transfers, ..reading.report }
 }
 
-/// Returns the same of the first of two captures of the same time, with what was lost and changed between both. The
-/// verdict rests on the capture that was taken at the sender, if one was, and on the work of devices between them.
+/// Returns the connections of the first of two captures of the same time, judged, with losses and
+/// changes between both. The verdict rests on the capture that was taken at the sender, if one was,
+/// and on the work of devices between them.
 pub fn judge_captures(first: Reading, second: Reading, known: &Known) -> CaptureReport {
     let pairs = pairs(first.flows(), second.flows());
     let evidence = of_both(first.transfers, &second.transfers, &first.report.flows, &pairs);

@@ -24,7 +24,7 @@ pub enum ExperimentError {
     /// One of several transfers in virtual time.
     #[error("{name}: {cause}")]
     Named {
-        /// Its name.
+        /// The name of the transfer.
         name: String,
         /// The reason.
         cause: NotModelled,

@@ -25,7 +25,7 @@ const PORT: u16 = 5201;
 /// Port of the far relay.
 const RELAY_PORT: u16 = 8443;
 
-/// The key of both relays. Nobody else reaches them.
+/// The key of both relays. No other host reaches them.
 const RELAY_KEY: &str = "relays of a lab, which nobody else can reach";
 
 /// Maximum time for the far end to come up, and for either program to end after its work.
@@ -52,7 +52,7 @@ impl<'l> LabTarget<'l> {
         Self { lab }
     }
 
-    /// Returns whether captures of this name would replace others.
+    /// Returns true if captures of this name would replace others.
     pub(crate) fn would_replace(&self, folder: &Path, name: &str) -> bool {
         self.lab.would_replace(folder, name)
     }
@@ -163,7 +163,7 @@ impl<'l> LabTarget<'l> {
     ) -> Result<Measurement, ExperimentError> {
         let server = self.serve(near_end(request).peer(), &["--one-off"])?;
         let measured = self.watched(|| self.send_to(address, request, &[], interrupt, progress));
-        // One that nobody measured against still waits for a client.
+        // A server without a measurement still waits for a client.
         let ended = server.finish(if measured.is_ok() { LAST_WORDS } else { Duration::ZERO });
         let measured = measured?;
         ended?;

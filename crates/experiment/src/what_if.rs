@@ -25,7 +25,7 @@ const MIN_INTERVAL: Span = Span::from_millis(100);
 /// A measurement that was read, with its path where that was emulated.
 #[derive(Debug, Clone)]
 pub struct PastTransfer {
-    /// Its name, where a document has several.
+    /// The name of the measurement, where a document has several.
     pub name: Option<String>,
     /// The measurement.
     pub measurement: Box<Measurement>,

@@ -59,7 +59,7 @@ pub(crate) fn changes([near, far]: [&FlowEnd; 2], same_scales: bool) -> Vec<Flow
     changes
 }
 
-/// Returns what was done on the way to the windows of the receiver of most data.
+/// Returns the change that devices on the path made to the windows of the receiver of most data.
 pub fn window_edit(pair: &FlowPair, sender: usize) -> WindowEdit {
     let changed = |end: usize, field| pair.directions[end].changes.iter().find(move |change| change.field == field);
     let scales = [0, 1].map(|end| changed(end, ChangedField::WindowScale));

@@ -11,7 +11,7 @@ const TIME_WAIT: Span = Span::from_secs(60);
 /// Maximum time by which the packets of a handshake pass in another order.
 const REORDERED: Span = Span::from_millis(10);
 
-/// Maximum distance of a number from the last one of its end: nobody has more in flight.
+/// Maximum distance of a number from the last one of its end: no sender has more in flight.
 const NEAR: i32 = 1 << 28;
 
 /// The handshake and the end of a connection, as far as they passed.

@@ -121,7 +121,7 @@ fn by_hops(both: &Both<'_>) -> Option<usize> {
     None
 }
 
-/// Returns it where a capture was taken at one of the ends.
+/// Returns the index of the capture that is nearer to the first end, where a capture was taken at one of the ends.
 fn by_place(both: &Both<'_>) -> Option<usize> {
     match (both.taken_at(0), both.taken_at(1)) {
         (Some(end), _) => Some(end),

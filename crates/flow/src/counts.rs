@@ -108,12 +108,12 @@ impl Counts {
         self.packets == 0
     }
 
-    /// Returns how often its SYN was seen.
+    /// Returns the number of SYNs of this end that were seen.
     pub(crate) fn syns(&self) -> u64 {
         self.syns
     }
 
-    /// Returns true if it sent a FIN.
+    /// Returns true if this end sent a FIN.
     pub(crate) fn has_closed(&self) -> bool {
         self.fins > 0
     }
@@ -139,7 +139,7 @@ impl Counts {
         (self.timestamps || !self.options_are_cut).then_some(self.timestamps)
     }
 
-    /// Returns its data, each byte counted once.
+    /// Returns the bytes of data of this end, each counted once.
     pub(crate) fn unique_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.retransmitted_bytes)
     }
@@ -170,7 +170,7 @@ impl Counts {
         u64::from(announced).saturating_sub(self.option_bytes()).max(1)
     }
 
-    /// Returns them as the part of a report that they are.
+    /// Converts the counters to the [`FlowEnd`] of a report.
     pub(crate) fn report(&self) -> FlowEnd {
         let bytes = ByteCount::new;
         FlowEnd {

@@ -64,10 +64,10 @@ impl View {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Point {
     at: Time,
-    /// Segments with data, all and those that were sent again.
+    /// Segments with data, all and those that were retransmitted.
     pub(crate) segments: u64,
     pub(crate) again: u64,
-    /// Bytes that were sent again.
+    /// Retransmitted bytes.
     pub(crate) again_bytes: u64,
     /// Acknowledgements of data that had arrived already (DSACK).
     pub(crate) needless: u64,

@@ -77,8 +77,9 @@ impl Echoes {
         }
     }
 
-    /// Returns what the sender of `packet` had seen; `None` where it echoes nothing that was captured. Without
-    /// timestamps it had seen what passed here as long ago as its fastest answer takes, `least`.
+    /// Returns the newest data that the sender of `packet` had seen; `None` where it echoes nothing
+    /// that was captured. Without timestamps it had seen the data that passed here as long ago as
+    /// its fastest answer takes, `least`.
     pub(crate) fn seen_by(&mut self, packet: &Packet, least: Option<Span>) -> Option<Echo> {
         let at = packet.at;
         let Some((_, echo)) = packet.timestamps else { return self.seen_before(least?, at) };

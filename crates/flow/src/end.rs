@@ -45,7 +45,7 @@ pub(crate) struct End {
     /// The way to this end and back.
     pub(crate) answers: Loop,
     windows: Windows,
-    /// Its own acknowledgements by their timestamps.
+    /// Acknowledgements of this end by their timestamps.
     pub(crate) echoes: Echoes,
     /// The window that the other end allows, as it stands in the header.
     allowed: Option<u16>,
@@ -60,7 +60,8 @@ pub(crate) struct End {
     recent: Recent,
     /// The begin of its sequence space, by the first packet with one of its positions.
     origin: Option<Origin>,
-    /// Its data, and the acknowledgements of it, which pass the other way; `None` if no other capture is compared.
+    /// Data of this end, and the acknowledgements of it, which pass the other way; `None` if no
+    /// other capture is compared.
     passages: Option<Box<[PassageGrids; 2]>>,
     /// Identification and timestamp of the segment with the highest bytes.
     newest: (Option<u16>, Option<u32>),
@@ -289,7 +290,7 @@ impl End {
         self.acknowledges.map(|(position, _)| position as u32)
     }
 
-    /// Returns true if it sent data that was not acknowledged.
+    /// Returns true if this end sent data that was not acknowledged.
     pub(crate) fn has_data_on_way(&self) -> bool {
         self.next.zip(self.acknowledged).is_some_and(|(next, below)| next > below)
     }
@@ -335,12 +336,13 @@ impl End {
         self.counts.data_packets()
     }
 
-    /// Returns true if it sent a FIN.
+    /// Returns true if this end sent a FIN.
     pub(crate) fn has_closed(&self) -> bool {
         self.counts.has_closed()
     }
 
-    /// Returns what its data goes by, for a connection whose other end is `other`.
+    /// Returns the segment size that this end's data has, and whether the scale of windows is
+    /// known, for a connection whose other end is `other`.
     pub(crate) fn agreement(&self, other: &Self) -> Agreement {
         let is_scale_known = self.syn_scale(other) != Scale::Unknown;
         Agreement { mss: self.counts.segment_size(&other.counts), is_scale_known }
@@ -356,7 +358,8 @@ impl End {
         ByteCount::new(self.counts.option_bytes())
     }
 
-    /// Returns what it and `other` agreed on for its data, which is stream number `stream`.
+    /// Returns the options and sizes that this end and `other` agreed on for this end's data, which
+    /// is stream number `stream`.
     pub(crate) fn agreed(&self, other: &Self, stream: u16, by_echo: bool) -> Agreed {
         let inferred = || self.sending().and_then(|sending| sending.scale(by_echo)).map(Scale::Inferred);
         let scale = match other.syn_scale(self) {
@@ -425,17 +428,18 @@ impl End {
         self.probes
     }
 
-    /// Returns its data, each byte counted once.
+    /// Returns the bytes of data of this end, each counted once.
     pub(crate) fn unique_bytes(&self) -> ByteCount {
         ByteCount::new(self.counts.unique_bytes())
     }
 
-    /// Returns its data, each byte counted once, and what did not come here.
+    /// Returns the bytes of data of this end, each counted once, with those that did not come here.
     pub(crate) fn sent_bytes(&self) -> ByteCount {
         self.moved() + self.unseen()
     }
 
-    /// Returns its data, each byte counted once; of an end without a packet here, what the other one acknowledged.
+    /// Returns the bytes of data of this end, each counted once; of an end without a packet here,
+    /// those that the other one acknowledged.
     fn moved(&self) -> ByteCount {
         if self.is_silent() { self.missing() } else { self.unique_bytes() }
     }

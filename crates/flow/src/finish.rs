@@ -32,7 +32,7 @@ pub struct Finished {
     pub flows: Vec<FlowReport>,
     /// The times of packets of each, in the same order; none of [`crate::Flows::alone`].
     pub times: Vec<PacketTimes>,
-    /// Connection attempts that nobody answered.
+    /// Connection attempts without an answer.
     pub unanswered: u64,
     /// The transfers that were asked for, those with most data first.
     pub transfers: Vec<TransferEvidence>,
@@ -43,20 +43,21 @@ pub struct Finished {
 /// Connections of which less is known, or nothing, because there were too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LeftOut {
-    /// Those that are missing: each had less data than those that are there.
+    /// Number of connections that are missing: each had less data than those that are there.
     pub missing: u64,
-    /// Those that were finished when they had been silent longest; what they sent later counts as another one.
+    /// Number of connections that were finished early, when they had been silent longest; packets
+    /// that they sent later count as another connection.
     pub finished_early: u64,
-    /// Those that lack round-trip times and the course of their data.
+    /// Number of connections without round-trip times and the course of their data.
     pub thinned: u64,
 }
 
 /// Connections that carried one transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferEvidence {
-    /// Their numbers, the one with most data first.
+    /// Numbers of the connections, the one with most data first.
     pub flows: Vec<u64>,
-    /// Their evidence.
+    /// Evidence of the transfer for a verdict.
     pub evidence: Evidence,
 }
 
@@ -97,9 +98,9 @@ pub struct Settled {
     /// Number and time of the first segment.
     pub(crate) begin: Option<(u64, Time)>,
     pub(crate) followed: Vec<Followed>,
-    /// Their packets that wait.
+    /// Packets of the connections that wait.
     pub(crate) blocks: Blocks,
-    /// Those that were finished before the end.
+    /// Connections that were finished before the end.
     pub(crate) finished: Vec<Ended>,
     pub(crate) unanswered: u64,
     pub(crate) left_out: LeftOut,
@@ -174,7 +175,7 @@ const WAITING: usize = 16;
 /// Figures of connections, and the times of their packets if they are kept.
 type Reports = (Vec<FlowReport>, Vec<PacketTimes>);
 
-/// Returns what `report` makes of connections and their numbers, on so many threads.
+/// Returns the results of `report` for connections and their numbers, on so many threads.
 fn reports<R>(followed: &mut [Followed], numbers: &[u64], threads: usize, report: R) -> Reports
 where
     R: Fn(&mut Followed, u64) -> (FlowReport, Option<PacketTimes>) + Sync,
@@ -212,7 +213,7 @@ fn in_order<T: Send, R: Send>(
     let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = |made: SyncSender<(usize, R)>| {
         while let Some((place, task)) = next() {
-            // Nobody takes it if this process is about to panic.
+            // No thread takes it if this process is about to panic.
             let _ = made.send((place, work(task)));
         }
     };

@@ -25,7 +25,8 @@ pub(crate) struct Begin {
     pub(crate) at: Time,
     /// The sequence number of its SYN; of one that passed behind its answer, by that.
     initial_sequence: Option<u32>,
-    /// That of the other end's SYN, where both open it at the same time (RFC 9293, 3.5).
+    /// The sequence number of the other end's SYN, where both open the connection at the same time
+    /// (RFC 9293, 3.5).
     crossed_sequence: Option<u32>,
     /// True if its first packet is a SYN.
     has_syn: bool,
@@ -36,7 +37,7 @@ pub(crate) struct Begin {
 }
 
 impl Begin {
-    /// Returns that of a connection whose first packet is `packet`.
+    /// Returns the begin of a connection whose first packet is `packet`.
     pub(crate) fn new(key: Key, packet: &Packet) -> Self {
         // The receiver of an answer to a SYN opened the connection, though its SYN was not captured.
         let is_answer = packet.has(flags::SYN | flags::ACK) && !key.is_to_itself();
@@ -67,7 +68,7 @@ impl Begin {
         }
     }
 
-    /// Returns true if its first packet is a SYN.
+    /// Returns true if the first packet is a SYN.
     pub(crate) fn has_syn(&self) -> bool {
         self.has_syn
     }
@@ -204,7 +205,7 @@ impl Flow {
     }
 
     /// Returns the time that the handshake took at the end that opened the connection, or as much of it as passed;
-    /// `None` if a part of it was sent again, since the time without an answer is no round trip.
+    /// `None` if a part of it was retransmitted, since the time without an answer is no round trip.
     pub(crate) fn handshake_time(&self) -> Option<Span> {
         let was_sent_once = self.ends.iter().all(|end| end.syns() <= 1);
         let opened = self.opened.filter(|_| self.begins_with_syn && was_sent_once)?;
@@ -218,7 +219,7 @@ impl Flow {
         if by_echo { shortest(receiver, sender) } else { sender.answers.shortest() }
     }
 
-    /// Returns its figures without its number, and as if the capture began with it.
+    /// Returns the figures of the connection without its number, and as if the capture began with it.
     pub(crate) fn report(&self, begin: &Begin) -> FlowReport {
         let duration = self.duration();
         let point = self.point();
@@ -274,7 +275,8 @@ impl Flow {
         is_faster.then_some(bursts)
     }
 
-    /// Returns where it was captured: at an end that answers at once what passes.
+    /// Returns the place of the capture on the path: at an end that answers at once what passes, or
+    /// between. `None` if the round trip is too short to judge.
     pub(crate) fn point(&self) -> Option<CapturePoint> {
         let [first, second] = &self.ends;
         let (to_first, to_second) = (shortest(first, second)?, shortest(second, first)?);

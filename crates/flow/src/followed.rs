@@ -117,7 +117,7 @@ impl Followed {
         self.room.cast_signed() - before.cast_signed()
     }
 
-    /// Returns its state with all packets that waited.
+    /// Returns the state of the connection with all packets that waited.
     fn caught_up(&mut self, blocks: &Blocks) -> &mut Flow {
         let flow = self.flow.get_or_insert_with(|| Box::new(Flow::new(&self.begin, self.keeps_times)));
         self.waiting.packets(blocks).for_each(|packet| flow.add(packet));
@@ -130,12 +130,12 @@ impl Followed {
         self.waiting.forget();
     }
 
-    /// Returns its state as it was after [`Followed::catch_up`].
+    /// Returns the state of the connection as it was after [`Followed::catch_up`].
     pub(crate) fn flow(&self) -> Option<&Flow> {
         self.flow.as_deref()
     }
 
-    /// Returns its packets that wait.
+    /// Returns the packets of the connection that wait.
     #[inline]
     pub(crate) fn waiting(&self) -> &Waiting {
         &self.waiting
@@ -173,8 +173,9 @@ impl Followed {
         !std::mem::replace(&mut self.is_thinned, true)
     }
 
-    /// Returns its figures without its number, and as if the capture began with it; and the times of its packets, if
-    /// they are kept. The state of a small connection is forgotten again: its packets take less room.
+    /// Returns the figures of the connection without its number, and as if the capture began with
+    /// it; and the times of its packets, if they are kept. The state of a small connection is
+    /// forgotten again: its packets take less room.
     pub(crate) fn report(&mut self, blocks: &Blocks) -> (FlowReport, Option<PacketTimes>) {
         let mut small;
         let begin = self.begin;
@@ -237,7 +238,7 @@ impl Followed {
         sent[0].max(sent[1])
     }
 
-    /// Returns its key.
+    /// Returns the key of the connection.
     #[inline]
     pub(crate) fn key(&self) -> &Key {
         &self.begin.key
@@ -288,7 +289,7 @@ impl Followed {
         (first.ip(), second.ip(), second.port())
     }
 
-    /// Returns true if its ends are these, in either order.
+    /// Returns true if the connection has these ends, in either order.
     pub(crate) fn is_between(&self, ends: [SocketAddr; 2]) -> bool {
         let [one, other] = ends;
         [[one, other], [other, one]].contains(&self.begin.addresses())

@@ -13,7 +13,7 @@ const KEPT: usize = 256;
 pub(crate) struct Intervals {
     /// The highest of them. Nearly every connection has no other.
     highest: Option<[u64; 2]>,
-    /// Those below it: the end of each by its begin.
+    /// Intervals below the highest one: the end of each by its begin.
     lower: BTreeMap<u64, u64>,
     /// Bytes of gaps that were given up.
     given_up: u64,
@@ -95,7 +95,7 @@ impl Intervals {
         self.given_up += joined - end;
     }
 
-    /// Returns them all in ascending order.
+    /// Returns all intervals in ascending order.
     fn all(&self) -> impl Iterator<Item = [u64; 2]> {
         self.lower.iter().map(|(start, end)| [*start, *end]).chain(self.highest)
     }

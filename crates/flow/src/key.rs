@@ -15,7 +15,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Returns that of the connection of `segment`, and true if its lower end sent it.
+    /// Returns the key of the connection of `segment`, and true if its lower end sent the segment.
     #[inline]
     pub(crate) fn of(segment: &Segment) -> (Self, bool) {
         let [one, other] = [place(segment.source), place(segment.destination)];
@@ -25,7 +25,7 @@ impl Key {
         (Self { lower: lower.0, higher: higher.0, ports, network: segment.network, is_v6 }, is_from_lower)
     }
 
-    /// Returns its lower end and the higher one.
+    /// Returns both ends of the connection, the lower first.
     pub(crate) fn ends(&self) -> [SocketAddr; 2] {
         let [lower, higher] = self.ports;
         [(self.lower, lower), (self.higher, higher)].map(|(number, port)| {
@@ -47,7 +47,7 @@ impl Key {
         Self { network, ..self }
     }
 
-    /// Returns true if its addresses are those of IPv6.
+    /// Returns true if the addresses are of IPv6.
     pub(crate) fn is_v6(&self) -> bool {
         self.is_v6
     }
@@ -58,7 +58,7 @@ impl Key {
         self.lower == self.higher && lower == higher
     }
 
-    /// Returns which of so many parts of a capture its connection is in.
+    /// Returns the index of the part that follows this connection, of so many `parts` of a capture.
     #[inline]
     pub(crate) fn part(&self, parts: usize) -> usize {
         /// 2^64 by the golden ratio: neighbours are spread evenly (Knuth, volume 3, 6.4).

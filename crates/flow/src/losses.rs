@@ -73,8 +73,8 @@ struct CertainTimes {
 }
 
 impl CertainTimes {
-    /// Returns it by the times at which packets passed both captures, of which the `other` lasted from the first to the
-    /// second time of its own clock. `None` without any.
+    /// Returns the certain times by those at which packets passed both captures, of which the
+    /// `other` lasted from the first to the second time of its own clock. `None` without any.
     ///
     /// Two rules hold, each alone: what passed between two packets that passed both did so, too, but for those that
     /// overtook others; and all packets take times between the least and the most that were seen, clocks included.

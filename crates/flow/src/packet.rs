@@ -9,7 +9,7 @@ use crate::key::Key;
 #[derive(Debug, Clone, Copy)]
 pub struct Numbered {
     pub(crate) key: Key,
-    /// Its number among those of all parts of the capture.
+    /// Number of the segment among those of all parts of the capture.
     pub(crate) number: u64,
     pub(crate) packet: Packet,
 }
@@ -22,7 +22,8 @@ impl Numbered {
         Self { key, number, packet: Packet::new(segment, at, is_from_lower) }
     }
 
-    /// Returns which of so many parts of [`crate::Flows::split`] follows its connection.
+    /// Returns the index of the part of [`crate::Flows::split`] that follows the segment's
+    /// connection, of so many `parts`.
     #[inline]
     pub fn part(&self, parts: usize) -> usize {
         self.key.part(parts)
@@ -120,7 +121,7 @@ impl Packet {
         }
     }
 
-    /// Returns true if it has all of these flags.
+    /// Returns true if the packet has all of these flags.
     pub(crate) fn has(&self, flags: u16) -> bool {
         self.flags & flags == flags
     }
@@ -130,12 +131,12 @@ impl Packet {
         self.sequence.wrapping_add(self.payload)
     }
 
-    /// Returns true if it opens a connection.
+    /// Returns true if the packet opens a connection.
     pub(crate) fn is_first_syn(&self) -> bool {
         self.flags & (flags::SYN | flags::ACK | flags::RST) == flags::SYN
     }
 
-    /// Returns true if its window is one that data may fill.
+    /// Returns true if the packet's window is one that data may fill.
     pub(crate) fn is_scaled(&self) -> bool {
         self.flags & (flags::SYN | flags::RST) == 0
     }
@@ -151,8 +152,8 @@ fn sum(blocks: &[(u32, u32)]) -> u16 {
     (sum >> 16) as u16
 }
 
-/// Returns what the SACK blocks of a segment report: data that had arrived before if the first lies below what it
-/// acknowledges, or within the second (RFC 2883, 4).
+/// Returns the kind of data that the SACK blocks of a segment report: data that had arrived before
+/// if the first lies below what it acknowledges, or within the second (RFC 2883, 4).
 #[inline]
 fn sack(segment: &Segment) -> Sack {
     let options = &segment.options;

@@ -32,7 +32,7 @@ pub(crate) fn number_of(flow: &FlowReport, flows: &[FlowReport]) -> Option<u64> 
 /// The connections of a capture.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowsWithTimes<'c> {
-    /// Their figures.
+    /// Figures of the connections.
     pub flows: &'c [FlowReport],
     /// The times of packets of each, in the same order; without them, clocks and delays are not compared.
     pub times: &'c [PacketTimes],

@@ -98,7 +98,7 @@ impl Passage {
         self.at != Self::NONE.at
     }
 
-    /// Returns it with the data from the next position on to the one behind that.
+    /// Returns this passage with the data from the next position on to the one behind that.
     fn with_next(self, next: Self) -> Self {
         let bytes = self.bytes.saturating_add(next.bytes);
         Self { bytes, last: self.last.max(next.last), ..self }
@@ -134,7 +134,8 @@ struct OutermostPosition {
 }
 
 impl OutermostPosition {
-    /// Returns that with a further packet, which begins or ends at `position`. `is_beyond` compares that with another.
+    /// Returns the outermost position with a further packet, which begins or ends at `position`.
+    /// `is_beyond` compares that with another.
     fn after_packet(known: Option<Self>, position: u64, at: Time, is_beyond: impl Fn(u64) -> bool) -> Self {
         match known {
             Some(known) if known.position == position => Self { count: known.count.saturating_add(1), ..known },
@@ -199,7 +200,8 @@ impl Passages {
         FIRST_STRIDE_BITS + self.doublings
     }
 
-    /// Doubles the distance until there is room for the positions from `start` to `end`. Returns it as a power of two.
+    /// Doubles the distance until there is room for the positions from `start` to `end`. Returns
+    /// the exponent of the distance, which is a power of two.
     fn make_room(&mut self, [start, end]: [u64; 2]) -> u32 {
         if self.kept.is_empty() {
             // At the SYN itself there is nothing to compare.
@@ -253,7 +255,8 @@ impl Passages {
     }
 }
 
-/// The same positions of one connection in the nearer of two captures and in the other.
+/// Passages of one connection at the same positions, in the nearer of two captures and in the
+/// other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Compared<'p> {
     both: [&'p Passages; 2],

@@ -32,7 +32,7 @@ impl Mark {
     /// Any mark, for a place that waits for one.
     pub(crate) const ZERO: Self = Self(0);
 
-    /// Returns it spread over the bits that a table goes by: the lowest and the uppermost.
+    /// Returns the mark spread over the bits that a table goes by: the lowest and the uppermost.
     fn spread(self) -> u64 {
         /// 2^64 by the golden ratio (Knuth, volume 3, 6.4).
         const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -42,7 +42,7 @@ impl Recent {
 
     /// Returns true if `packet` was captured before, and remembers it otherwise.
     pub(crate) fn repeats(&mut self, packet: &Packet) -> bool {
-        // Without an identification (IPv6, or zero) only the checksum could show that a segment was sent again.
+        // Without an identification (IPv6, or zero) only the checksum could show that a segment was retransmitted.
         let is_known = packet.identification.is_some_and(|id| id != 0) || packet.timestamps.is_some();
         let hash = if is_known { hash(packet) } else { UNKNOWN };
         let packets = self.packets.get_or_insert_default();

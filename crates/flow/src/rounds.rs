@@ -18,7 +18,7 @@ const GROWTH: f64 = 1.25;
 struct Round {
     most: u64,
     least_rtt: Option<Span>,
-    /// True if something was sent again.
+    /// True if something was retransmitted.
     repairs: bool,
 }
 

@@ -20,7 +20,7 @@ const MIN_FULL: f64 = 0.3;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Scales {
     least: [u32; MAX_SHIFT + 1],
-    /// Those of them that nearly filled the window of that shift.
+    /// Segments that nearly filled the window of that shift.
     full: [u32; MAX_SHIFT + 1],
 }
 

@@ -35,7 +35,7 @@ const LOW_FLIGHT: [u64; 2] = [2, 5];
 /// Multiple of the round trip from which a silence is none that a full window causes.
 const LONG_SILENCE: f64 = 1.25;
 
-/// Minimum time without a segment before one is sent again by timeout (RFC 6298; Linux has 200 ms).
+/// Minimum time without a segment before one is retransmitted by timeout (RFC 6298; Linux has 200 ms).
 const MIN_TIMEOUT: Span = Span::from_millis(190);
 
 /// The share of the data that follows acknowledgements at once.
@@ -108,7 +108,7 @@ fn horizon(round_trip: Span) -> Span {
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of the segment")]
 pub(crate) struct Sent {
     pub(crate) bytes: u64,
-    /// Those that were sent again.
+    /// Bytes of the segment that are retransmitted.
     pub(crate) again: u64,
     /// True if it begins at the first byte that is not acknowledged.
     pub(crate) is_first_open: bool,
@@ -165,7 +165,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Returns that of an end that has sent no data, for which the other end allows a window, as it stands in the
+    /// Returns the state of an end that has sent no data, for which the other end allows a window, as it stands in the
     /// header.
     pub(crate) fn new(window: Option<u16>) -> Self {
         let mut sending = Self::default();
@@ -197,7 +197,7 @@ impl Sending {
         !self.is_thinned || self.segments >= LARGE
     }
 
-    /// Takes note of a segment of new data, or of data that is sent again.
+    /// Takes note of a segment of new data, or of retransmitted data.
     pub(crate) fn sent(&mut self, sent: Sent, echo: Option<Echo>, at: Time) {
         let quiet = self.last_at.map_or(Span::ZERO, |last| at.since(last));
         self.pass(at);
@@ -420,7 +420,7 @@ impl Sending {
         self.scales.as_ref()?[usize::from(by_echo)].shift()
     }
 
-    /// Returns whether most of its segments echo timestamps whose acknowledgements were captured.
+    /// Returns true if most of its segments echo timestamps whose acknowledgements were captured.
     pub(crate) fn has_echoes(&self) -> bool {
         self.echoes * 2 > self.segments
     }
@@ -437,7 +437,8 @@ impl Sending {
         Ratio::new(Ratio::of(idle.as_secs_f64(), self.duration().as_secs_f64()).get().min(1.0))
     }
 
-    /// Returns its round trips since the last loss. `rest` is the part of each on the other side of the capture.
+    /// Returns the sender's round trips since the last loss. `rest` is the part of each on the
+    /// other side of the capture.
     pub(crate) fn quiet(&self, by_echo: bool, rest: Span) -> Option<QuietRounds> {
         self.rounds[usize::from(by_echo)].quiet(rest)
     }

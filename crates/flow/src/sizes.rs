@@ -75,7 +75,7 @@ impl Sizes {
         self.segment.into()
     }
 
-    /// Returns that of an end without data.
+    /// Returns the size of full segments that is assumed of an end without data.
     pub(crate) const fn usual() -> u64 {
         USUAL as u64
     }

@@ -39,7 +39,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns those of one of so many parts.
+    /// Returns the limits of one of so many parts.
     fn of_one(self, parts: usize) -> Self {
         let share = |all: usize| (all / parts.max(1)).max(1);
         Self {
@@ -66,17 +66,17 @@ pub struct Flows {
     /// The connection of the segment before.
     last: Option<Last>,
     followed: Vec<Followed>,
-    /// Their packets that wait.
+    /// Packets of the connections that wait.
     blocks: Blocks,
     /// Segments of another connection than the one before them, which wait for being followed.
     queue: Vec<Numbered>,
     /// Counts each change of the places of connections.
     changes: u64,
-    /// Those that were finished before the end.
+    /// Connections that were finished before the end.
     finished: Vec<Ended>,
     /// Bytes that the states of those that are followed take beyond their own size.
     room: usize,
-    /// SYNs that nobody answered yet: a flood of them must not take the room of connections.
+    /// SYNs without an answer so far: a flood of them must not take the room of connections.
     attempts: HashMap<Key, Attempt, RandomState>,
     /// Networks of the connections, the first [`MAX_NETWORKS`] of them: both directions of a connection may pass in
     /// different ones.
@@ -95,7 +95,7 @@ const MAX_REPEATS: usize = 16;
 #[derive(Debug)]
 struct Attempt {
     syn: Packet,
-    /// Times at which it was sent again.
+    /// Times at which the SYN was retransmitted.
     again: Vec<Time>,
 }
 
@@ -143,12 +143,13 @@ struct Last {
 }
 
 impl Last {
-    /// Returns that of the connection at a place, of which the last packet had this key.
+    /// Returns the entry of the connection at a place, of which the last packet had this key.
     fn new(place: usize, key: &Key) -> Self {
         Self { place, ends: key.ends(), network: key.network() }
     }
 
-    /// Returns its place, and true if its lower end sent `segment`; `None` for a segment of another connection.
+    /// Returns the connection's place, and true if its lower end sent `segment`; `None` for a
+    /// segment of another connection.
     #[inline]
     fn sender(&self, segment: &Segment) -> Option<(usize, bool)> {
         let [lower, higher] = &self.ends;
@@ -164,7 +165,7 @@ fn answers(attempts: &HashMap<Key, Attempt, RandomState>, key: &Key, packet: &Pa
 }
 
 impl Flows {
-    /// Returns those of a capture that is compared with no other: the times of their packets are not kept.
+    /// Returns the table of a capture that is compared with no other: the times of their packets are not kept.
     #[must_use]
     pub fn alone() -> Self {
         Self { is_alone: true, ..Self::default() }
@@ -457,8 +458,9 @@ impl Flows {
         self.count
     }
 
-    /// Returns it in so many parts, each with its share of the bounds. A part is given the further segments of its own
-    /// connections, see [`Numbered::part`], and what they find is joined by [`Settled::finish`].
+    /// Returns the table in so many parts, each with its share of the bounds. A part is given the
+    /// further segments of its own connections, see [`Numbered::part`], and what they find is
+    /// joined by [`Settled::finish`].
     pub fn split(mut self, parts: usize) -> Vec<Self> {
         self.follow_queued();
         let limits = self.limits.of_one(parts);
@@ -498,7 +500,7 @@ impl Flows {
         Settled::finish(vec![self.settle()], explained)
     }
 
-    /// Returns its connections once no further segment comes, see [`Settled::finish`].
+    /// Returns the connections once no further segment comes, see [`Settled::finish`].
     pub fn settle(mut self) -> Settled {
         self.follow_queued();
         // SYNs of other connections came between theirs and its answer, but most are in order.
@@ -543,7 +545,7 @@ mod tests {
             self.flows.follow_queued();
         }
 
-        /// Adds a SYN that nobody answers.
+        /// Adds a SYN that gets no answer.
         fn syn(&mut self, connection: u16) {
             let segment = self.segment(connection, 0);
             self.flows.add(&Segment { flags: flags::SYN, payload: 0, ..segment }, self.at);
@@ -592,7 +594,7 @@ mod tests {
         let segments: Vec<(Segment, Time)> = (0..6_000_u32)
             .map(|number| {
                 let connection = 1 + (number * 41 % 97) as u16;
-                // Some are sent again, some go back, and some SYNs get no answer.
+                // Some are retransmitted, some go back, and some SYNs get no answer.
                 let segment = capture.segment(connection, number / 97 - number / 97 % 5 * u32::from(number % 7 == 0));
                 let [source, destination] = [segment.source, segment.destination];
                 let segment = match number % 11 {

@@ -20,7 +20,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// Takes note that some of its bytes were sent again.
+    /// Takes note that some of its bytes were retransmitted.
     fn mark_repeated(&mut self, at: Time) {
         (self.at, self.is_ambiguous) = (at, true);
     }
@@ -79,8 +79,9 @@ impl Unacknowledged {
         near.take_while(|segment| segment.end > start).for_each(|segment| segment.mark_repeated(at));
     }
 
-    /// Takes note of an acknowledgement of everything below `position`. Returns its round-trip time where that is sure:
-    /// for the segment that ends there, unless it or one below it was sent again.
+    /// Takes note of an acknowledgement of everything below `position`. Returns the round-trip time
+    /// of the acknowledgement where it is sure: for the segment that ends there, unless it or one
+    /// below it was retransmitted.
     pub(crate) fn acknowledged(&mut self, position: u64, at: Time) -> Option<Span> {
         let mut latest_below = Time::ZERO;
         let mut last: Option<Sent> = None;

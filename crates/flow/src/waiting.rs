@@ -128,7 +128,7 @@ impl Waiting {
         }
     }
 
-    /// Returns the same packets in blocks of `other`.
+    /// Returns the waiting packets, moved to blocks of `other`.
     pub(crate) fn moved(&self, blocks: &Blocks, other: &mut Blocks) -> Self {
         let mut moved = Self::default();
         self.packets(blocks).for_each(|packet| moved.push(*packet, other));

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Largest file that is read: more than any archive prints, and no capture of hours.
 const MAX: u64 = 512 << 20;
 
-/// Returns what is in a file; `-` is standard input.
+/// Reads the content of a file; `-` is standard input.
 ///
 /// # Errors
 /// Fails if the file cannot be read, or is larger than 512 MiB.

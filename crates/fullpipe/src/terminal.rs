@@ -206,7 +206,7 @@ impl Terminal {
         }
     }
 
-    /// Returns the user's answer; `None` if nobody can be asked.
+    /// Returns the user's answer; `None` if no user can be asked.
     pub(crate) fn ask(question: &str) -> Option<String> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
@@ -217,7 +217,7 @@ impl Terminal {
         Some(answer)
     }
 
-    /// Returns the user's answer without showing it; `None` if nobody can be asked, or on an interrupt.
+    /// Returns the user's answer without showing it; `None` if no user can be asked, or on an interrupt.
     pub(crate) fn ask_secretly(question: &str, interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
         let _unseen = Unseen::begin()?;
         print(Stream::Error, question);
@@ -270,8 +270,8 @@ pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !is_dumb() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Returns the columns of the terminal that shows standard output, or the default where no terminal does: also where
-/// nobody has set the width of one, which is 0 then.
+/// Returns the columns of the terminal that shows standard output, or the default where no terminal
+/// does, or where its width is 0 (not set).
 pub(crate) fn columns() -> usize {
     let columns = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col));
     if columns == 0 { DEFAULT_COLUMNS } else { columns }
@@ -320,7 +320,7 @@ impl Keys {
         let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
         let input = stdin();
         let mut waiting = [PollFd::new(&input, PollFlags::IN)];
-        // Nobody types at an input that has ended: the wait remains.
+        // No user types at an input that has ended: the wait remains.
         let watched = if self.is_open { &mut waiting[..] } else { &mut [] };
         if poll(watched, Some(&timeout)).unwrap_or(0) == 0 {
             return None;

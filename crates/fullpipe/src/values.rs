@@ -188,8 +188,8 @@ fn read_protected<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<
     from(&content).map_err(|error| error.to_string())
 }
 
-/// Returns what is in a file, unless every user of this host may read or change it. A group may: services have files
-/// of root that their group reads.
+/// Returns the content of a file, unless every user of this host may read or change it. A group
+/// may: services have files of root that their group reads.
 fn protected(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
     const OF_OTHERS: u32 = 0o006;
     /// Bytes that are read: more than a chain of certificates has. No copy is left by a buffer that grows.

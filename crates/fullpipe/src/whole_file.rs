@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 /// A file that gets its name when it is whole. What is no regular file, such as a pipe, is written directly.
 pub(crate) struct WholeFile {
     pub(crate) file: File,
-    /// Its name until then, and its name.
+    /// The temporary name of the file, ending in `.partial`, and the name that it gets when it is
+    /// whole.
     names: Option<[PathBuf; 2]>,
 }
 

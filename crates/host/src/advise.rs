@@ -121,7 +121,8 @@ fn believed(report: &HostReport) -> Option<String> {
     })
 }
 
-/// Who else sets the settings called `names`, or any while it runs, as remarks.
+/// Returns remarks on the managers that also set the settings called `names`, or may set any while
+/// they run.
 pub fn who_else(managers: &[HostManager], names: &[&str]) -> Vec<String> {
     let sets = |manager: &&HostManager| names.iter().any(|name| manager.sets.contains_key(*name));
     // What moves interrupts changes none of these.

@@ -24,7 +24,8 @@ pub enum ApplyError {
         /// The text that was read back.
         found: String,
     },
-    /// It was not put back, as the sentence states: somebody else changed it since, it is gone, or the kernel refused.
+    /// A setting was not put back, as the sentence states: somebody else changed it since, the
+    /// setting is gone, or the kernel refused.
     #[error("{0}")]
     NotPutBack(String),
 }

@@ -68,7 +68,7 @@ impl Chain {
         }
     }
 
-    /// Returns whether this text is of this chain, and not somebody else's.
+    /// Returns true if this text is of this chain, and not somebody else's.
     fn is_ours(&self, found: Option<&str>) -> bool {
         self.entries.iter().any(|Entry { before, wanted, made, .. }| {
             let is_as_made = match made {
@@ -83,7 +83,8 @@ impl Chain {
         self.setting.is_same(now, before) || self.setting.are_defaults([now, before])
     }
 
-    /// That it is as somebody else made it.
+    /// Returns the sentence that the setting was left alone, because another program or user
+    /// changed it to `found`.
     pub(crate) fn left_alone(&self, found: Option<&str>) -> String {
         let setting = &self.setting;
         let [ours, found] = [self.latest(), found].map(|text| shown(text.map(|text| setting.stated(text)).as_deref()));
@@ -109,7 +110,8 @@ impl Chain {
         Err(format!("{} was put back to \"{first}\" and reads back as \"{now}\"", self.setting))
     }
 
-    /// Returns what became of it: `found` at first, and then, if it was ours, `put_back`.
+    /// Returns the outcome of an undo. `found` is the text before it, `put_back` the result of the
+    /// write.
     fn outcome(&self, system: &System, found: Option<Text>, put_back: Result<(), String>) -> Result<Back, String> {
         let (Some(found), Some(now)) = (found, self.read(system)?) else { return Ok(Back::Vanished) };
         if !self.is_put_back(now.as_deref(), self.first()) {

@@ -1,4 +1,4 @@
-//! The same changes as text for hosts that run another system: nothing here is carried out.
+//! Changes as text for hosts that run another system: nothing here is carried out.
 
 use fullpipe_record::{Buffer, Change, Elsewhere, System};
 use fullpipe_units::ByteCount;

@@ -15,7 +15,7 @@ pub fn inspect(tree: &SysctlTree) -> Result<HostSettings, SysctlError> {
     settings(kernel_version()?, &|name| tree.read(name))
 }
 
-/// Returns the same of a host that [`show`](crate::show) has read.
+/// Returns the settings that bear on bulk TCP of a host that [`show`](crate::show) has read.
 ///
 /// # Errors
 /// Fails if a setting that every kernel has is missing, or is not what it should be.

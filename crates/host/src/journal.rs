@@ -30,7 +30,8 @@ pub(crate) struct Origin {
     boot: String,
     /// Inode of the network namespace.
     namespace: u64,
-    /// Its cookie: inodes are used again, cookies are not. Zero before Linux 5.14.
+    /// Cookie of the network namespace: inodes are used again, cookies are not. Zero before Linux
+    /// 5.14.
     cookie: u64,
     /// True if it is the namespace of the machine's, or the container's, first process: there again after a boot.
     initial: bool,
@@ -277,7 +278,7 @@ impl Journal {
     }
 }
 
-/// Opens a regular file, and waits for nobody if it is another one: a pipe opens when its other end does.
+/// Opens a regular file, and does not wait if it is another one: a pipe would open only when its other end does.
 ///
 /// # Errors
 /// Fails if it cannot be opened, or is none.
@@ -372,7 +373,7 @@ mod tests {
         }
     }
 
-    /// It was opened until somebody would write into it.
+    /// Such a pipe was opened, which blocked until somebody would write into it.
     #[test]
     fn a_pipe_with_the_name_of_a_journal_is_no_journal() {
         let folder = tempfile::tempdir().unwrap();

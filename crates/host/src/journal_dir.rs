@@ -205,7 +205,7 @@ impl JournalDir {
         self.take_back(&mut journal, Some(id))
     }
 
-    /// Returns whether apply `id` still waits to be confirmed.
+    /// Returns true if apply `id` still waits to be confirmed.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -247,7 +247,8 @@ impl JournalDir {
         entries
     }
 
-    /// That all of it may be written before any of it is. What is gone needs no writing.
+    /// Checks that all entries may be written, before any of them is. Settings that are gone need
+    /// no writing.
     fn check_writable(&self, entries: &[Entry]) -> Result<(), JournalError> {
         for entry in entries {
             match entry.setting.check_writable(&self.system) {
@@ -308,7 +309,8 @@ fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
 /// Longest time for which another process may hold the lock.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns what `changes` would write here, in order, without what is so already.
+/// Returns the writes that `changes` would make here, in order, without settings that have the
+/// wanted value already.
 ///
 /// # Errors
 /// If a setting cannot be read, or could not be put back.

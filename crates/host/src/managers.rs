@@ -1,4 +1,4 @@
-//! Who else sets this host's settings.
+//! Programs and files that also set this host's settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

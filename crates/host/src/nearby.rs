@@ -1,4 +1,4 @@
-//! Which processors are near a network device.
+//! Processors near a network device.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

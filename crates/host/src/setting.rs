@@ -83,7 +83,8 @@ impl fmt::Display for Setting {
 }
 
 impl Setting {
-    /// Returns whether it names nothing outside the network's settings, as a journal that somebody edited might.
+    /// Returns true if the setting names nothing outside the network's settings, as a journal that
+    /// somebody edited might.
     pub(crate) fn is_sane(&self) -> bool {
         match self {
             Self::Sysctl(name) => is_network_sysctl(name),
@@ -91,13 +92,13 @@ impl Setting {
         }
     }
 
-    /// Returns whether a journal may say that it had this text, or was to have it: what is in our file of `sysctl.d` is
+    /// Returns true if a journal may say that it had this text, or was to have it: what is in our file of `sysctl.d` is
     /// carried out at the next boot.
     pub(crate) fn may_have(&self, text: Option<&str>) -> bool {
         *self != Self::Persisted || text.is_none_or(|text| text.lines().all(is_setting_or_comment))
     }
 
-    /// Its text, to the byte.
+    /// Reads the text of the setting, to the byte.
     pub(crate) fn read(&self, system: &System) -> Result<Option<String>, SysctlError> {
         let read = match self {
             Self::Sysctl(name) => return system.sysctls.read_whole(name).map(Some),
@@ -178,7 +179,7 @@ impl Setting {
         }
     }
 
-    /// Returns whether two texts that were read mean the same: the kernel prints tabs where people write spaces.
+    /// Returns true if two texts that were read mean the same: the kernel prints tabs where people write spaces.
     pub(crate) fn is_same(&self, left: Option<&str>, right: Option<&str>) -> bool {
         match (self, left, right) {
             (Self::Persisted, ..) => left == right,
@@ -195,12 +196,12 @@ impl Setting {
         }
     }
 
-    /// Returns whether both are queueing disciplines that the kernel put there by itself. Which that is may change.
+    /// Returns true if both are queueing disciplines that the kernel put there by itself. Which that is may change.
     pub(crate) fn are_defaults(&self, texts: [Option<&str>; 2]) -> bool {
         matches!(self, Self::Qdisc(_)) && texts.iter().flatten().filter(|text| text.starts_with(DEFAULT)).count() == 2
     }
 
-    /// Returns whether what was read is what was asked for: who asks for a discipline asks for no parameters.
+    /// Returns true if what was read is what was asked for: who asks for a discipline asks for no parameters.
     pub(crate) fn is_as_asked(&self, found: Option<&str>, asked: Option<&str>) -> bool {
         match (self, found, asked) {
             (Self::Offload { .. }, ..) => found == asked,
@@ -216,7 +217,7 @@ impl Setting {
     }
 }
 
-/// Returns whether a line of a file of `sysctl.d` sets nothing outside the network's settings.
+/// Returns true if a line of a file of `sysctl.d` sets nothing outside the network's settings.
 fn is_setting_or_comment(line: &str) -> bool {
     let line = line.trim();
     let is_setting = |(name, _): (&str, &str)| is_network_sysctl(name.trim().trim_start_matches('-'));
@@ -304,7 +305,8 @@ fn offload(found: &sys::Feature) -> String {
     }
 }
 
-/// Returns what is to be asked for, so that a feature reads `text`.
+/// Returns true if a feature must be requested on to read `text`, which is `on` or `off [requested
+/// on]` then.
 fn is_on(text: &str) -> bool {
     text.trim().trim_end_matches(']').ends_with("on")
 }

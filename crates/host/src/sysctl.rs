@@ -17,7 +17,7 @@ pub enum SysctlError {
         #[source]
         cause: io::Error,
     },
-    /// Its text is not what it should be.
+    /// The text of the setting does not have the expected form.
     #[error("{name} is \"{text}\", which is not {expected}")]
     Malformed {
         /// Dotted name.
@@ -43,7 +43,7 @@ impl SysctlError {
         matches!(self, Self::Io { cause, .. } if is_gone(cause))
     }
 
-    /// Returns whether the kernel does not let this user write it.
+    /// Returns true if the kernel does not let this user write it.
     pub fn is_refused(&self) -> bool {
         let refusals = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
         matches!(self, Self::Io { cause, .. } if refusals.contains(&cause.kind()))
@@ -75,7 +75,7 @@ impl SysctlTree {
         self.read_whole(name).map(|text| text.trim().to_owned())
     }
 
-    /// The same to the byte, as it is to be put back one day.
+    /// The text of the sysctl to the byte, as an undo has to put it back.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -111,7 +111,7 @@ impl SysctlTree {
     }
 }
 
-/// Returns whether `name` is that of a sysctl of the network, and leads nowhere else.
+/// Returns true if `name` is that of a sysctl of the network, and leads nowhere else.
 pub fn is_network_sysctl(name: &str) -> bool {
     let known = |letter: char| letter.is_ascii_alphanumeric() || "._-/@:".contains(letter);
     let mut parts = name.split('.');
@@ -119,7 +119,7 @@ pub fn is_network_sysctl(name: &str) -> bool {
     name.len() <= MAX_NAME && name.chars().all(known) && parts.next() == Some("net") && parts.all(is_plain)
 }
 
-/// Returns whether writing `name` makes the kernel write others too, or take addresses or routes away, which nothing
+/// Returns true if writing `name` makes the kernel write others too, or take addresses or routes away, which nothing
 /// brings back (Linux: `inet_forward_change()`, `addrconf_sysctl_*()`). The defaults of IPv4 and of neighbours, which
 /// devices without a value of their own follow, are followed back.
 pub(crate) fn moves_others(name: &str) -> bool {

@@ -1,6 +1,6 @@
 use crate::{Cookie, iperf2, udp};
 
-/// Who opened a connection to the server's port, judged by what it said first.
+/// The program that opened a connection to the server's port, judged by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     /// More bytes are needed; never more than [`Cookie::LENGTH`].
@@ -30,8 +30,8 @@ pub fn classify_first_bytes(bytes: &[u8]) -> Caller {
     }
 }
 
-/// Who sent the first datagram of an address to the server's UDP port. Nothing proves who that is: what is answered
-/// must not be longer than what came.
+/// The program that sent the first datagram of an address to the server's UDP port. Nothing proves
+/// who that is: an answer must not be longer than that datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatagramCaller {
     /// An iperf3 client that opens a stream, of a test that it has agreed on over TCP.
@@ -71,7 +71,7 @@ fn is_text(byte: u8) -> bool {
     byte == b' ' || byte.is_ascii_graphic()
 }
 
-/// Returns whether an iperf2 flags word may start so: it is zero, or has one of the two top bits (header with version
+/// Returns true if an iperf2 flags word may start so: it is zero, or has one of the two top bits (header with version
 /// 1, header with extension) and none of those that iperf2 does not know.
 fn may_start_flags(first: u8) -> bool {
     first == 0 || (first & 0b1100_0000 != 0 && first & 0b0010_0001 == 0)

@@ -105,7 +105,7 @@ impl Client {
         Self::with_parameters(Parameters::from_request(request)?, cookie, now, timeouts)
     }
 
-    /// The same for `parameters` that ask for more than a request can say.
+    /// Starts a test with `parameters` that ask for more than a request can say.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl Client {
         }
     }
 
-    /// It is `now`: whatever is overdue is given up.
+    /// Gives up whatever is overdue at `now`.
     pub fn tick(&mut self, now: Time) {
         if now < self.deadline {
             return;
@@ -266,7 +266,7 @@ impl Client {
         }
     }
 
-    /// Returns whether what came too early is no more than a server may say before it waits for us.
+    /// Returns true if what came too early is no more than a server may say before it waits for us.
     fn may_wait(&self) -> bool {
         let report = if self.inbox.starts_with(&STARTED) { MAX_REPORT } else { 0 };
         self.inbox.len() as u64 <= MAX_HELD as u64 + report

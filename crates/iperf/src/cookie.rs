@@ -32,7 +32,7 @@ impl Cookie {
 }
 
 impl fmt::Display for Cookie {
-    /// Its characters; whatever does not print is escaped.
+    /// Writes the characters of the cookie; whatever does not print is escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0[..36].escape_ascii())
     }

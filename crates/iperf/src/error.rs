@@ -74,7 +74,7 @@ pub enum Error {
     /// A message announces more than its kind may have.
     #[error("the other end announced {message} of {length}; at most {limit} are accepted")]
     Oversized {
-        /// Which message.
+        /// The kind of the message.
         message: Message,
         /// The length it announced.
         length: ByteCount,
@@ -84,7 +84,7 @@ pub enum Error {
     /// A message that cannot be understood.
     #[error("cannot read the other end's {message}: {why}")]
     Malformed {
-        /// Which message.
+        /// The kind of the message.
         message: Message,
         /// The reason why it is invalid.
         why: String,
@@ -113,7 +113,7 @@ pub struct Refusal {
 /// The numbers that a server sent after the state byte that announces an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerError {
-    /// Its reason; `None` where the connection ended before the number came.
+    /// The reason for the error; `None` where the connection ended before the number came.
     pub number: Option<ErrorNumber>,
     /// The operating system's `errno` on the server; `None` where there was none, or where it was not sent (iperf3 3.2
     /// to 3.18 leave it out when they refuse a user).

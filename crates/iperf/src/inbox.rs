@@ -99,7 +99,7 @@ impl Inbox {
         self.take_behind(0, message, limit)
     }
 
-    /// The same of a `message` behind the state byte that announces it.
+    /// [`Inbox::take_message`] for a `message` behind the state byte that announces it.
     pub(crate) fn take_behind_state(&mut self, message: Message) -> Result<Option<Vec<u8>>, Error> {
         self.take_behind(1, message, message.limit())
     }

@@ -115,9 +115,10 @@ impl Header {
         Self { kind: kind(flags, extension), waits_for_answer: false }
     }
 
-    /// Returns what a client that wants `request` sends first on each of its TCP connections, as a part of its data.
+    /// Returns the header that a client that wants `request` sends first on each of its TCP
+    /// connections, as a part of its data.
     ///
-    /// For an upload it is zero: a server that sees an extension sends an answer, which nobody would read.
+    /// For an upload it is zero: a server that sees an extension sends an answer, which no client would read.
     pub fn tcp(request: &Request) -> [u8; HEADER_LENGTH] {
         let mut header = [0; HEADER_LENGTH];
         let upper = match request.direction {
@@ -159,8 +160,8 @@ fn amount(request: &Request) -> u32 {
 /// The header of each datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram {
-    /// Its number in its stream, from 1. One that is negative says that there are no more; it is itself the next of the
-    /// stream, and counted: −93 follows 92.
+    /// Number of the datagram in its stream, from 1. A negative number marks the last datagram,
+    /// which is itself the next of the stream, and counted: −93 follows 92.
     pub number: i64,
     /// When it was sent, in whole microseconds since 1970 by the sender's clock.
     pub sent: Span,
@@ -191,7 +192,7 @@ impl Datagram {
         Some(Self { number, sent: time(payload, 4)? })
     }
 
-    /// Returns whether it says that there are no more.
+    /// Returns true if the datagram is the last one of its stream.
     pub const fn is_last(&self) -> bool {
         self.number < 0
     }
@@ -221,8 +222,9 @@ impl Report {
     /// Bytes of it that every version reads.
     const SHORT: usize = 56;
 
-    /// Returns what a server sends that received `last`, the datagram that ends a stream: never longer than that, so
-    /// that nobody can make it send more than he sent himself. `None` where that leaves no room.
+    /// Returns the answer of a server to `last`, the datagram that ends a stream. The answer is
+    /// never longer, so that no client can make the server send more than it sent itself. `None`
+    /// where that leaves no room.
     ///
     /// A last datagram shorter than 128 bytes gets the short form, which has 32 bits for each count: more is given as
     /// 2³²−1.
@@ -283,7 +285,8 @@ impl Report {
         })
     }
 
-    /// The same in the record's words. iperf2 does not distinguish duplicates from what is out of order.
+    /// Converts the counts to [`Datagrams`]. iperf2 does not distinguish duplicates from datagrams
+    /// out of order.
     pub fn as_seen(&self) -> Datagrams {
         Datagrams {
             received: self.datagrams.saturating_sub(self.lost),

@@ -51,7 +51,7 @@ impl Extension {
     }
 }
 
-/// Returns how many objects a JSON text has, at most.
+/// Returns an upper bound on the number of objects in a JSON text.
 pub(crate) fn objects(json: &[u8]) -> usize {
     json.iter().copied().filter(|byte| *byte == b'{').count()
 }

@@ -10,9 +10,9 @@ use crate::Cookie;
 
 /// A key shared by clients and a server.
 ///
-/// It authenticates the client and what it asks for, and nothing else: nothing is encrypted, later messages are not
-/// protected, and the server does not prove that it has the key. An attacker who can change packets on the path can
-/// take over a test that was admitted.
+/// The key authenticates the client and what it asks for, and nothing else: nothing is encrypted,
+/// later messages are not protected, and the server does not prove that it has the key. An attacker
+/// who can change packets on the path can take over a test that was admitted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 
@@ -82,7 +82,7 @@ impl Key {
         self.mac(cookie, nonce, parameters).finalize().into_bytes().into()
     }
 
-    /// Returns whether `proof` is that of [`Key::prove`], in constant time.
+    /// Returns true if `proof` is that of [`Key::prove`], in constant time.
     pub fn accepts(&self, proof: &[u8], cookie: &Cookie, nonce: &Nonce, parameters: &[u8]) -> bool {
         self.mac(cookie, nonce, parameters).verify_slice(proof).is_ok()
     }
@@ -97,7 +97,7 @@ impl Key {
         self.mac_of(parts).finalize().into_bytes().into()
     }
 
-    /// Returns whether `tag` is that of [`Key::tag`], in constant time.
+    /// Returns true if `tag` is that of [`Key::tag`], in constant time.
     pub fn verifies(&self, tag: &[u8], parts: &[&[u8]]) -> bool {
         self.mac_of(parts).verify_slice(tag).is_ok()
     }

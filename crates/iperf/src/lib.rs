@@ -31,11 +31,12 @@
 //!
 //! # Between two ends that are both fullpipe
 //!
-//! They know each other by the key `x_fullpipe`, which iperf3 ignores. In the client's parameters it is an object:
+//! Two ends that are fullpipe know each other by the key `x_fullpipe`, which iperf3 ignores. In the
+//! client's parameters it is an object:
 //!
 //! * `version`: 3. A server that reads a greater one takes it for this one with additions. Clients of version 1 proved
 //!   keys in a way that could be replayed; a server with a key refuses them. Those of version 3 send their cookie with
-//!   the hello of each UDP stream, so that nobody else can open it.
+//!   the hello of each UDP stream, so that no other host can open it.
 //! * `settings`: the client's `HostSettings`, if there is room for them: iperf3 servers take no more than 8 KiB in all.
 //!
 //! A server with a [`Key`] answers the parameters with

@@ -65,7 +65,7 @@ impl ErrorNumber {
         self.0
     }
 
-    /// Returns what the server means by it, as the end of a sentence; `None` for a number without a known meaning.
+    /// Returns the meaning of the number, as the end of a sentence; `None` if it is not known.
     pub const fn meaning(self) -> Option<&'static str> {
         Some(match self.0 {
             5 => "the test would last longer than it permits",

@@ -61,7 +61,7 @@ enum Carrier {
     Sctp,
 }
 
-/// Which way the data goes, seen from the client.
+/// Direction of the data, seen from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Heading {
     Up,
@@ -85,9 +85,9 @@ const MAX_CONGESTION_NAME: usize = 15;
 const MAX_PARAMETERS: usize = 8 * 1024;
 
 impl Parameters {
-    /// Returns what to send for `request`. Durations are rounded up to whole seconds, which is all that the protocol
-    /// has: the client ends the test, the server's clock is only a backstop. The peer learns that we understand our
-    /// extension.
+    /// Returns the parameters that a client sends for `request`. Durations are rounded up to whole
+    /// seconds, which is all that the protocol has: the client ends the test, the server's clock is
+    /// only a backstop. The peer learns that we understand our extension.
     ///
     /// # Errors
     ///
@@ -162,14 +162,14 @@ impl Parameters {
         parameters.if_it_fits()
     }
 
-    /// The same, asking the server for what it prints about the test.
+    /// Returns these parameters, with a request for the server's output about the test.
     #[must_use]
     pub fn with_server_output(self) -> Self {
         Self { server_output: true, ..self }
     }
 
-    /// The same, with the token by which the server knows the user: base64 of what iperf3 encrypts with the server's
-    /// RSA key.
+    /// Returns these parameters with the token by which the server knows the user: base64 of the
+    /// text that iperf3 encrypts with the server's RSA key.
     ///
     /// # Errors
     ///
@@ -252,12 +252,12 @@ impl Parameters {
         }
     }
 
-    /// Returns whether the end that sent these understands our extension.
+    /// Returns true if the end that sent these understands our extension.
     pub fn speaks_fullpipe(&self) -> bool {
         self.speaks_fullpipe
     }
 
-    /// Returns whether the client wants the server's output with the results.
+    /// Returns true if the client wants the server's output with the results.
     pub fn wants_server_output(&self) -> bool {
         self.server_output
     }
@@ -267,12 +267,12 @@ impl Parameters {
         self.auth_token.as_deref()
     }
 
-    /// Returns whether the client can prove that it has a key: it is fullpipe, of version 2 or later.
+    /// Returns true if the client can prove that it has a key: it is fullpipe, of version 2 or later.
     pub fn proves_keys(&self) -> bool {
         self.proves_keys
     }
 
-    /// Returns whether the client sends the cookie of its test with the hello of each UDP stream: it is fullpipe, of
+    /// Returns true if the client sends the cookie of its test with the hello of each UDP stream: it is fullpipe, of
     /// version 3 or later.
     pub fn sends_cookies(&self) -> bool {
         self.sends_cookies
@@ -283,8 +283,9 @@ impl Parameters {
         self.settings.as_ref()
     }
 
-    /// Returns what a client sends: four bytes of length and JSON, never longer than the 8 KiB that iperf3 servers
-    /// accept since 3.18. Whatever is off or zero is left out, but for the keys that iperf3 always sends.
+    /// Returns the message of a client: four bytes of length and JSON, never longer than the 8 KiB
+    /// that iperf3 servers accept since 3.18. Whatever is off or zero is left out, but for the keys
+    /// that iperf3 always sends.
     pub(crate) fn encode(&self) -> Vec<u8> {
         framed(&Sent(self))
     }
@@ -372,7 +373,7 @@ impl Parameters {
     }
 }
 
-/// Returns whether `name` can be a congestion control's. Names are printed, so they must not hold escape codes.
+/// Returns true if `name` can be a congestion control's. Names are printed, so they must not hold escape codes.
 pub(crate) fn is_congestion_name(name: &str) -> bool {
     name.len() <= MAX_CONGESTION_NAME && name.bytes().all(|byte| byte.is_ascii_graphic())
 }

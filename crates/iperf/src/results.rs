@@ -19,7 +19,7 @@ pub struct Results {
     pub cpu: Cpu,
     /// Congestion control of its data sockets; known since iperf3 3.2.
     pub congestion: Option<String>,
-    /// Its streams.
+    /// The counts of each stream of that end.
     pub streams: Vec<StreamResult>,
     /// The output of a server about the test, if it was asked for.
     pub server_output: Option<ServerOutput>,
@@ -39,17 +39,17 @@ pub enum ServerOutput {
 /// The counts of one end for one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamResult {
-    /// Which stream, from 0, in the order in which the connections were opened.
+    /// Number of the stream, from 0, in the order in which the connections were opened.
     pub stream: u16,
     /// Bytes sent or received, without the omitted time.
     pub bytes: ByteCount,
-    /// Segments sent again; `None` from a receiver, or where the sender's system does not report.
+    /// Retransmitted segments; `None` from a receiver, or where the sender's system does not report.
     pub retransmits: Option<SegCount>,
     /// When this end began to count, since the data began to flow; zero up to iperf3 3.1, which does not say.
     pub from: Span,
     /// When it ceased; zero up to iperf3 3.1.
     pub to: Span,
-    /// Its datagrams; all zero with TCP.
+    /// Counts of the stream's datagrams; all zero with TCP.
     pub datagrams: DatagramCounts,
 }
 
@@ -106,8 +106,8 @@ impl DatagramCounts {
         }
     }
 
-    /// The same from a receiver, as far as its counts go: iperf3 does not report which datagrams were duplicated or out
-    /// of order.
+    /// Converts the counts of a receiver to [`Datagrams`], as far as they go: iperf3 does not
+    /// report which datagrams were duplicated or out of order.
     pub fn as_seen(&self) -> Datagrams {
         let DatagramCount { packets, lost } = self.counted();
         Datagrams {

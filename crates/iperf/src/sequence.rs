@@ -1,4 +1,4 @@
-//! Which datagrams of a stream have arrived.
+//! Record of the datagrams of a stream that have arrived.
 
 use std::collections::VecDeque;
 
@@ -57,7 +57,7 @@ impl Sequence {
         if number > self.highest { self.in_front(number) } else { self.behind(number) }
     }
 
-    /// Returns what has arrived so far, but for what needs a clock or the kernel.
+    /// Returns the counts of the datagrams so far, but for figures that need a clock or the kernel.
     pub fn counts(&self) -> Datagrams {
         Datagrams { lost: self.highest.saturating_sub(self.counts.received), ..self.counts }
     }
@@ -87,8 +87,9 @@ impl Sequence {
         }
     }
 
-    /// Returns how many different datagrams ago the first came that has a higher number than this, which has not come
-    /// yet. That one was the highest so far, and so begins a run.
+    /// Returns the reordering extent of `number`, which arrives late: the number of different
+    /// datagrams since the first with a higher number came. That one was the highest so far, and so
+    /// begins a run.
     fn extent(&self, number: u64) -> u64 {
         let later = self.runs.partition_point(|run| run.first < number);
         self.runs.get(later).map_or(0, |run| self.counts.received - run.position)

@@ -41,11 +41,12 @@ pub enum ServerAction {
 
 /// The server's side of one test, from the moment its cookie was read.
 ///
-/// Every step has its deadline: one reply time, also for each next data connection, and for all of them together a
-/// results time and a second each, so that nobody keeps others of its address from opening theirs; a results time for
-/// the client's results; for the transfer what the client asked for, omitted time included, and 40 s, as iperf3 has it.
-/// A test that bytes limit, or nothing, may take 24 hours ([`crate::MAX_TEST`]), the longest that a client may ask for.
-/// After the test ended, in either way, calls do nothing.
+/// Every step has its deadline: one reply time, also for each next data connection, and for all of
+/// them together a results time and a second each, so that no client keeps others of its address
+/// from opening theirs; a results time for the client's results; for the transfer what the client
+/// asked for, omitted time included, and 40 s, as iperf3 has it. A test that bytes limit, or
+/// nothing, may take 24 hours ([`crate::MAX_TEST`]), the longest that a client may ask for. After
+/// the test ended, in either way, calls do nothing.
 ///
 /// A server that does not want the caller at all has no session: it answers the cookie with
 /// [`State::AccessDenied`] and closes.
@@ -120,7 +121,7 @@ impl ServerSession {
         self.actions.pop_front()
     }
 
-    /// Returns what the client asked for, once it has.
+    /// Returns the parameters that the client asked for; `None` before they have arrived.
     pub fn parameters(&self) -> Option<&Parameters> {
         self.parameters.as_ref()
     }
@@ -157,7 +158,7 @@ impl ServerSession {
         true
     }
 
-    /// Returns whether the client gets reports now: it is fullpipe, and data flows.
+    /// Returns true if the client gets reports now: it is fullpipe, and data flows.
     pub fn takes_reports(&self) -> bool {
         self.phase == Some(Step::Transfer) && self.wants_report()
     }
@@ -216,7 +217,7 @@ impl ServerSession {
         }
     }
 
-    /// It is `now`: whatever is overdue is given up, and the client informed why.
+    /// Gives up whatever is overdue at `now`, and informs the client why.
     pub fn tick(&mut self, now: Time) {
         if now < self.deadline {
             return;
@@ -415,7 +416,8 @@ mod tests {
         ServerSession::new(Time::ZERO, Timeouts::default()).with_key(check)
     }
 
-    /// Returns what a client with this key sends until nobody has more to send, and the server's last action.
+    /// Runs a client with this key against `server` until neither has more to send. Returns the
+    /// bytes that the client sent, and the server's last action.
     fn talk(client_key: Option<&str>, server: &mut ServerSession) -> (Vec<u8>, Option<ServerAction>) {
         let cookie = Cookie::from_random([7; 36]);
         let mut client = Client::new(&Request::default(), cookie, Time::ZERO, Timeouts::default()).unwrap();

@@ -1,13 +1,14 @@
 use fullpipe_record::{Direction, Request};
 
-/// Returns how many data connections a test has: one a stream and direction.
+/// Returns the number of data connections of a test: one per stream and direction.
 pub fn data_connections(request: &Request) -> u16 {
     if request.direction == Direction::Both { request.streams.saturating_mul(2) } else { request.streams }
 }
 
-/// Which way data goes, seen from the client, on data connection `stream`, from 0 in the order in which they were
-/// opened: in a test of both directions, those on which the client sends come first. The order is all that joins the
-/// two ends of a stream, so connections are opened and accepted one after the other.
+/// Returns the direction, seen from the client, of data connection `stream`, numbered from 0 in the
+/// order in which they were opened: in a test of both directions, those on which the client sends
+/// come first. The order is all that joins the two ends of a stream, so connections are opened and
+/// accepted one after the other.
 pub fn direction_of(request: &Request, stream: u16) -> Direction {
     match request.direction {
         Direction::Both if stream < request.streams => Direction::Upload,

@@ -30,18 +30,18 @@ pub fn hello_with(cookie: &Cookie) -> Vec<u8> {
     [&HELLO[..], cookie.as_bytes()].concat()
 }
 
-/// Returns whether `datagram` may open a stream: four bytes, which no iperf3 server looks at, and which changed with
+/// Returns true if `datagram` may open a stream: four bytes, which no iperf3 server looks at, and which changed with
 /// 3.12; or a hello with a cookie.
 pub fn is_hello(datagram: &[u8]) -> bool {
     datagram.len() == HELLO.len() || (datagram.len() == OWN_HELLO && datagram.starts_with(&HELLO))
 }
 
-/// Returns whether the hello `datagram` has this `cookie`.
+/// Returns true if the hello `datagram` has this `cookie`.
 pub fn has_cookie(datagram: &[u8], cookie: &Cookie) -> bool {
     datagram.get(HELLO.len()..) == Some(cookie.as_bytes())
 }
 
-/// Returns whether `datagram` is the answer of an iperf3 server, of whatever age, to a [`HELLO`].
+/// Returns true if `datagram` is the answer of an iperf3 server, of whatever age, to a [`HELLO`].
 pub fn is_reply(datagram: &[u8]) -> bool {
     // Up to 3.17 a machine with the greatest byte first sends them the other way round.
     [REPLY, OLD_REPLY].iter().any(|reply| datagram.iter().eq(reply) || datagram.iter().rev().eq(reply))
@@ -53,7 +53,7 @@ pub struct Header {
     /// When it was sent, in whole microseconds on the sender's own clock: since an unknown moment from iperf3 3.7 on,
     /// since 1970 before. Only differences mean anything.
     pub sent: Span,
-    /// Its number in its stream, from 1. In 32 bits it begins again at 0 after 2³²−1.
+    /// Number of the datagram in its stream, from 1. In 32 bits it begins again at 0 after 2³²−1.
     pub sequence: u64,
 }
 

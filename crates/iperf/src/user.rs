@@ -28,7 +28,7 @@ pub struct Users(Vec<(String, Digested)>);
 /// A file that is none of users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum UsersError {
-    /// It is binary.
+    /// The file is binary.
     #[error("it is not text in UTF-8")]
     NotText,
     /// A line has something else where the digest should be.
@@ -37,7 +37,7 @@ pub enum UsersError {
          `echo \"NAME,$(printf '%s' '{{NAME}}PASSWORD' | sha256sum | cut -d' ' -f1)\"`"
     )]
     Line {
-        /// Which, from one.
+        /// Number of the line, from 1.
         line: usize,
     },
     /// No line names a user.
@@ -63,7 +63,7 @@ pub enum UserError {
     /// The clocks differ too much, or the token is an old one that somebody recorded.
     #[error("the clock of user {user:?} differs from ours by {apart}, more than {permitted}")]
     Stale {
-        /// Who.
+        /// Name of the user.
         user: String,
         /// By how much.
         apart: Span,
@@ -90,7 +90,8 @@ impl Credentials {
         Ok(Self { user, password })
     }
 
-    /// Returns what iperf3 encrypts for the server, `now` seconds after the beginning of 1970.
+    /// Returns the text that iperf3 encrypts for the server, `now` seconds after the beginning of
+    /// 1970.
     pub fn to_text(&self, now: u64) -> Zeroizing<String> {
         Zeroizing::new(format!("{USER}{}\n{PASSWORD}{}\n{TIME}{now}", self.user, *self.password))
     }
@@ -150,11 +151,12 @@ impl Users {
         self.0.iter().position(|(name, _)| *name == credentials.user)
     }
 
-    /// Returns whether the user who sent `text`, decrypted, may come in `now` seconds after the beginning of 1970, on
-    /// clocks that may differ by `skew`. Whatever is wrong, every user's digest is compared with one, to the end.
+    /// Checks that the user who sent `text`, decrypted, may come in `now` seconds after the
+    /// beginning of 1970, on clocks that may differ by `skew`. Whatever is wrong, every user's
+    /// digest is compared with one, to the end.
     ///
     /// # Errors
-    /// Why not.
+    /// Fails with the reason why the user may not come in.
     pub fn check(&self, text: &[u8], now: u64, skew: Span) -> Result<(), UserError> {
         let read = Credentials::from_text(text);
         let nobody = Credentials { user: String::new(), password: Zeroizing::default() };
@@ -217,7 +219,7 @@ mod tests {
         users(FILE).unwrap().check(text.as_bytes(), now, SKEW)
     }
 
-    /// Returns what iperf3 3.12 encrypts, decrypted with openssl.
+    /// The expected text is the one that iperf3 3.12 encrypts, decrypted with openssl.
     #[test]
     fn the_text_is_iperf3s() {
         let text = "user: mario\npwd:  ros si\nts:   1795291439";

@@ -22,7 +22,7 @@ impl Awake {
         Self(device.ok().filter(|mut device| device.write_all(&MAX_WAKING_MICROSECONDS.to_ne_bytes()).is_ok()))
     }
 
-    /// Returns whether they are kept awake.
+    /// Returns true if the processors are kept awake.
     pub fn is_held(&self) -> bool {
         self.0.is_some()
     }

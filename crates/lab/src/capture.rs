@@ -148,7 +148,7 @@ impl StretchCapture {
     fn finish(mut self) -> Result<Captured, LabError> {
         let writer = self.writer.take();
         let Self { files, missed, truth, taps, .. } = self;
-        // The writer ends once nobody can send to it.
+        // The writer ends once no thread can send to it.
         drop(taps);
         let written = writer.and_then(|writer| writer.join().ok()).unwrap_or(Ok(()));
         written.map_err(LabError::io("write the capture"))?;
@@ -193,7 +193,7 @@ impl Tap {
     }
 }
 
-/// Sorts what comes and writes it, until nobody can send any more. Packets of the same moment stay in the order in
+/// Sorts what comes and writes it, until no thread can send any more. Packets of the same moment stay in the order in
 /// which their direction sent them.
 fn write_all(waiting: &Receiver<Record>, files: &mut [CaptureFile; 2]) -> io::Result<()> {
     let mut held = BinaryHeap::new();

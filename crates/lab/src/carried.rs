@@ -15,7 +15,7 @@ pub(crate) struct Carried {
     pub(crate) overflowed: u64,
     /// Packets that were lost on purpose.
     pub(crate) lost: u64,
-    /// Packets that later ones passed; `None` where nobody counts them.
+    /// Packets that later ones passed; `None` where they are not counted.
     pub(crate) reordered: Option<u64>,
     /// Time in which the bottleneck was sending; nothing where the path has no rate.
     pub(crate) busy: Span,

@@ -14,7 +14,8 @@ pub(crate) type PathCounts = Vec<[Carried; 2]>;
 pub(crate) struct UnreadCounts(Mutex<BTreeMap<u64, Option<PathCounts>>>);
 
 impl UnreadCounts {
-    /// Adds a reader, from whose start on the counts of `take_newest` belong to it, too. Returns its number.
+    /// Adds a reader, from whose start on the counts of `take_newest` belong to it, too. Returns
+    /// the number of the reader.
     ///
     /// # Errors
     /// Fails as `take_newest` does.

@@ -72,7 +72,7 @@ fn keep(control: &OwnedFd) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(refusal) => {
-            // If the parent is gone too, nobody is left to read it.
+            // If the parent is gone too, no process is left to read it.
             let _ = send(control, &refusal.into_reply(), &[]);
             ExitCode::FAILURE
         }

@@ -222,7 +222,7 @@ impl Lab {
         }
     }
 
-    /// Returns whether `folder` has a file of this name that [`Lab::capture`] would replace.
+    /// Returns true if `folder` has a file of this name that [`Lab::capture`] would replace.
     pub fn would_replace(&self, folder: &std::path::Path, name: &str) -> bool {
         self.capture_names(name).any(|name| capture::files(folder, &name).iter().any(|file| file.exists()))
     }

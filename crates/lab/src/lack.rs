@@ -57,7 +57,7 @@ pub(crate) fn lacking(what: Lack, backend: Backend, reason: &str, errno: Option<
     })
 }
 
-/// Returns what makes a TUN device available if `open` failed with `errno`.
+/// Returns advice that makes a TUN device available if `open` failed with `errno`.
 fn advice_for_tun(errno: Option<i32>) -> &'static str {
     if errno == Some(rustix::io::Errno::NOENT.raw_os_error()) {
         "load it with `sudo modprobe tun`, or give a container `--device /dev/net/tun`, or leave `--backend tun` out"

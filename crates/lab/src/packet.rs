@@ -34,7 +34,7 @@ impl Packet {
         (kept, (headers.len() + payload.len()) as u32)
     }
 
-    /// Returns its TCP header; `None` of other protocols.
+    /// Returns the TCP header of the packet; `None` of other protocols.
     pub(crate) fn segment(&self) -> Option<SegmentTruth> {
         const SNAP: usize = 128;
         let (kept, length) = self.captured(SNAP);

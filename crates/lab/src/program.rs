@@ -62,7 +62,7 @@ pub struct Program<'l> {
     /// The process itself, whose end the kernel shows even while the keeper is stopped.
     process: OwnedFd,
     name: String,
-    /// Its end, once it is known: the keeper reports each end once.
+    /// The end of the program, once it is known: the keeper reports each end once.
     end: Option<End>,
     lines: Option<Receiver<String>>,
     stderr: Option<LastOutput>,
@@ -130,7 +130,7 @@ impl<'l> Program<'l> {
         self.output()
     }
 
-    /// Returns its exit code, if it ends within `timeout`.
+    /// Returns the exit code of the program, if it ends within `timeout`.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<i32> {
         self.end = self.end.or_else(|| self.ended.wait_until(self.pid, Instant::now() + timeout));
         self.end.map(|end| end.code)
@@ -146,7 +146,8 @@ impl<'l> Program<'l> {
         self.output()
     }
 
-    /// Returns what is known of a program that has ended or ends.
+    /// Waits for the end of the program, and returns its exit code, its processor time and its
+    /// output.
     fn output(mut self) -> Result<Output, LabError> {
         self.wait_for(LAST_END);
         let reporting = || self.remote.give_up(&format!("report the end of `{}`", self.name));
@@ -246,7 +247,8 @@ impl LastOutput {
         Self { kept, reader }
     }
 
-    /// Returns what was written until its end or `deadline`: a child that is left behind may hold it open.
+    /// Returns the last output up to its end or `deadline`: a child that is left behind may hold it
+    /// open.
     pub fn until(self, deadline: Instant) -> String {
         while !self.reader.is_finished() && Instant::now() < deadline {
             thread::sleep(POLL_INTERVAL);

@@ -43,7 +43,7 @@ impl Host {
     /// All hosts of a path with stretches, in its order.
     pub(crate) const CHAIN: [Self; 4] = [Self::Sender, Self::NearRelay, Self::FarRelay, Self::Receiver];
 
-    /// Its name, in scenarios and as the host name that its programs see.
+    /// The name of the host, in scenarios and as the host name that its programs see.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sender => "sender",
@@ -58,7 +58,7 @@ impl Host {
         Self::CHAIN.into_iter().find(|host| host.name() == name)
     }
 
-    /// Its address on the path, from the block that RFC 2544 reserves for benchmarks.
+    /// The address of the host on the path, from the block that RFC 2544 reserves for benchmarks.
     pub const fn address(self) -> Ipv4Addr {
         match self {
             Self::Sender => Ipv4Addr::new(198, 18, 0, 1),
@@ -83,7 +83,7 @@ impl Host {
         self as usize
     }
 
-    /// Returns whether it is one of the two ends.
+    /// Returns true if the host is one of the two ends.
     pub(crate) const fn is_end(self) -> bool {
         matches!(self, Self::Sender | Self::Receiver)
     }
@@ -188,7 +188,7 @@ pub(crate) enum Reply {
     Device(DeviceCounts),
     /// Counts of each direction, forward first.
     Counts([Counts; 2]),
-    /// It could not be done; one sentence says why.
+    /// The request could not be done; one sentence says why.
     Failed { message: String },
     /// The hosts cannot be built because this machine lacks something; what the kernel said, and with which number.
     Lacking { what: Lack, message: String, errno: Option<i32> },

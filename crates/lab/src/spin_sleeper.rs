@@ -65,7 +65,7 @@ impl SpinSleeper {
         if left == cost { Rest::None } else { Rest::Sleep(left.saturating_sub(cost)) }
     }
 
-    /// It woke at `now`, `early` if something else than its moment woke it.
+    /// Takes note that the thread woke at `now`, `early` if something else than its moment woke it.
     pub(crate) fn woke(&mut self, now: Time, early: bool) {
         let Some((due, cost)) = self.held else { return };
         if early {

@@ -40,7 +40,7 @@ impl<T: Train> Bottleneck<T> {
         }
     }
 
-    /// Returns whether packets are sent at once, so that none ever waits.
+    /// Returns true if packets are sent at once, so that none ever waits.
     pub(crate) fn is_unlimited(&self) -> bool {
         self.server.is_none()
     }

@@ -35,8 +35,8 @@ impl Chance {
         self.gap
     }
 
-    /// Returns how many of the next `segments` pass before one is hit. If that is not all of them, the one after them
-    /// is hit, and the next call is about those after it.
+    /// Returns the number of the next `segments` that pass before one is hit. If that is not all of
+    /// them, the one after them is hit, and the next call is about those after it.
     #[inline]
     pub(crate) fn passing(&mut self, segments: SegCount) -> SegCount {
         if self.gap >= segments.get() {
@@ -87,7 +87,7 @@ pub(crate) fn uniform(random: &mut Pcg64Mcg) -> f64 {
 mod tests {
     use super::*;
 
-    /// Which of the first `packets` are lost.
+    /// Returns the numbers of the packets that are lost, of the first `packets`.
     fn lost(loss: &mut Chance, packets: u64) -> Vec<u64> {
         (0..packets).filter(|_| loss.passing(SegCount::new(1)) == SegCount::ZERO).collect()
     }

@@ -67,7 +67,7 @@ impl Codel {
         self.drop_next = self.control_law(now);
     }
 
-    /// Returns whether packets have waited too long for an interval (`ok_to_drop`).
+    /// Returns true if packets have waited too long for an interval (`ok_to_drop`).
     fn stands<T: Train>(&mut self, now: Time, fifo: &Fifo<T>) -> bool {
         let above = fifo.next().is_some_and(|next| {
             let behind = fifo.held().bytes.saturating_sub(next.bytes);

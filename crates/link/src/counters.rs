@@ -8,7 +8,7 @@ use crate::Train;
 pub struct Tally {
     /// Packets on the wire.
     pub segments: SegCount,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: ByteCount,
 }
 

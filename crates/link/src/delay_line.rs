@@ -78,7 +78,7 @@ impl<T: Train> DelayLine<T> {
         self.delay = delay;
     }
 
-    /// Returns how many of the next packets are treated alike, and may propagate as one train.
+    /// Returns the number of next packets that are treated alike, and may propagate as one train.
     pub(crate) fn alike(&self) -> SegCount {
         if self.calm {
             return SegCount::new(u64::MAX);
@@ -120,7 +120,7 @@ impl<T: Train> DelayLine<T> {
         self.keep_in_order(departed + self.delay, train);
     }
 
-    /// Returns whether no packet passes another.
+    /// Returns true if no packet passes another.
     pub(crate) fn keeps_order(&self) -> bool {
         self.calm || self.held_back.gap() == u64::MAX && self.jitter.as_ref().is_none_or(|jitter| !jitter.reorders)
     }
@@ -150,7 +150,8 @@ impl<T: Train> DelayLine<T> {
         Some(Delivery { due: next.due, train: next.train })
     }
 
-    /// Returns whether the next packet to arrive is one that others may pass; `None` if nothing is propagating.
+    /// Returns true if the next packet to arrive is one that others may pass; `None` if nothing is
+    /// propagating.
     fn next_is_free(&self) -> Option<bool> {
         match (self.ordered.front(), self.free.peek()) {
             (None, None) => None,
@@ -187,14 +188,14 @@ impl<T: Train> DelayLine<T> {
     }
 }
 
-/// Returns whether packets behind the link are delayed, and nothing else happens to them.
+/// Returns true if packets behind the link are delayed, and nothing else happens to them.
 pub(crate) fn only_delays(effects: &Effects) -> bool {
     let held_back = effects.reordering.map_or(Ratio::ZERO, |reordering| reordering.share);
     effects.jitter.is_none()
         && [effects.corrupted, effects.duplicated, held_back].iter().all(|share| *share == Ratio::ZERO)
 }
 
-/// Returns whether `chance` hits `train`, which is one packet or no more than it spares.
+/// Returns true if `chance` hits `train`, which is one packet or no more than it spares.
 fn hit<T: Train>(chance: &mut Chance, train: &T) -> bool {
     chance.passing(train.segments()) < train.segments()
 }

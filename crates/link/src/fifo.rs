@@ -61,7 +61,7 @@ impl<T: Train> Fifo<T> {
         Some(Next { came: second.came, bytes: Load::of(&second.train, self.framing).packet() })
     }
 
-    /// Returns whether the next packet belongs to the train of which others have begun.
+    /// Returns true if the next packet belongs to the train of which others have begun.
     pub(crate) fn goes_on(&self) -> bool {
         self.trains.front().is_some_and(|first| self.begun < first.train.segments())
     }

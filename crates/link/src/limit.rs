@@ -16,8 +16,8 @@ impl Limit {
         Self { bytes: path.queue, packets: path.effects.queue_packets }
     }
 
-    /// Returns how many packets of `load`, counted from its first, find room behind `backlog`. On an idle link one
-    /// always does.
+    /// Returns the number of packets of `load`, counted from its first, that find room behind
+    /// `backlog`. On an idle link one always does.
     #[inline]
     pub(crate) fn room(self, backlog: Tally, load: Load) -> SegCount {
         let by_bytes = self.bytes.map(|limit| load.packets_in(limit.saturating_sub(backlog.bytes)));
@@ -26,7 +26,7 @@ impl Limit {
         if backlog.segments == SegCount::ZERO { room.max(SegCount::new(1)) } else { room }
     }
 
-    /// Returns whether `backlog` is more than it allows.
+    /// Returns true if `backlog` is more than it allows.
     pub(crate) fn is_exceeded(self, backlog: Tally) -> bool {
         self.bytes.is_some_and(|limit| backlog.bytes > limit)
             || self.packets.is_some_and(|limit| backlog.segments > limit)

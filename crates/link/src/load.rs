@@ -28,7 +28,7 @@ impl Load {
         Tally { segments: self.segments, bytes: self.total }
     }
 
-    /// Returns how many whole packets `bytes` cover, counted from the first.
+    /// Returns the number of whole packets that `bytes` cover, counted from the first.
     #[inline]
     pub(crate) fn packets_in(self, bytes: ByteCount) -> SegCount {
         if bytes >= self.total {

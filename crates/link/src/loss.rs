@@ -9,7 +9,7 @@ use crate::Train;
 use crate::chance::{Chance, gap, log_pass};
 use crate::load::Load;
 
-/// Which packets are lost.
+/// The choice of the packets that are lost.
 #[derive(Debug)]
 pub(crate) struct Loss {
     independent: Chance,
@@ -42,8 +42,8 @@ impl Loss {
         self.independent.set(probability);
     }
 
-    /// Returns how many packets of `train` pass before one is lost. If that is not all of them, the one after them is
-    /// lost, and the next call is about those after it.
+    /// Returns the number of packets of `train` that pass before one is lost. If that is not all of
+    /// them, the one after them is lost, and the next call is about those after it.
     #[inline]
     pub(crate) fn passing<T: Train>(&mut self, train: &T) -> SegCount {
         match &mut self.pattern {
@@ -184,7 +184,8 @@ impl ListedData {
         Self { numbers: next_last(numbers), least: mtu.scaled(FULL), seen: HashMap::new() }
     }
 
-    /// Returns how many packets of `train` pass before one is lost; `None` if none of them is.
+    /// Returns the number of packets of `train` that pass before one is lost; `None` if none of
+    /// them is.
     fn passing<T: Train>(&mut self, train: &T) -> Option<SegCount> {
         let next = *self.numbers.last()?;
         let data = self.data_packets(train);
@@ -199,7 +200,7 @@ impl ListedData {
         Some(SegCount::new(passing))
     }
 
-    /// Returns how many packets of `train` count, from the first.
+    /// Returns the number of packets of `train` that count as data, from the first.
     fn data_packets<T: Train>(&self, train: &T) -> u64 {
         let load = Load::of(train, Framing::Ip);
         let first = if load.packet() >= self.least { load.segments.get() } else { 0 };

@@ -19,7 +19,7 @@ impl Policer {
         Self { bucket, tokens: full(bucket), filled: Time::ZERO }
     }
 
-    /// Returns how many packets of `load` pass at `at`, counted from the first.
+    /// Returns the number of packets of `load` that pass at `at`, counted from the first.
     pub(crate) fn pass(&mut self, at: Time, load: Load) -> SegCount {
         let came = u128::from(self.bucket.rate.bps()) * u128::from(at.since(self.filled).as_nanos());
         self.tokens = self.tokens.saturating_add(came).min(full(self.bucket));

@@ -78,7 +78,7 @@ impl<T: Train> Queue<T> {
         self.fifo(0).push(at, train);
     }
 
-    /// Returns whether a full queue accepts a packet all the same, and drops others.
+    /// Returns true if a full queue accepts a packet all the same, and drops others.
     pub(crate) fn drops_from_fattest(&self) -> bool {
         matches!(self.discipline, Discipline::FqCodel(_))
     }

@@ -24,9 +24,10 @@ pub(crate) enum Capacity {
 
 /// The sending end of a link: turns bytes into moments.
 ///
-/// Its work falls into busy periods. Within one, bytes are numbered from its first, and at a constant rate byte n has
-/// been sent n × 8 ÷ rate after the period began: no rounding error adds up from packet to packet, however long the
-/// period, and none at a change of the rate, up to which the work done is known exactly.
+/// The work of a server falls into busy periods. Within one, bytes are numbered from its first, and
+/// at a constant rate byte n has been sent n × 8 ÷ rate after the period began: no rounding error
+/// adds up from packet to packet, however long the period, and none at a change of the rate, up to
+/// which the work done is known exactly.
 #[derive(Debug)]
 pub(crate) struct Server {
     capacity: Capacity,

@@ -58,9 +58,9 @@ pub trait Train: Clone {
 pub enum Edited {
     /// The packets have nothing to edit.
     Unchanged,
-    /// They were changed.
+    /// The packets were changed.
     Changed,
-    /// They go no further, as a router finds no hops left.
+    /// The packets go no further, as a router finds no hops left.
     Stopped,
 }
 

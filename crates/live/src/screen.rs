@@ -75,7 +75,7 @@ impl Screen {
         Self::on(Self::find()?)
     }
 
-    /// Returns that terminal, if it can show a picture.
+    /// Returns the terminal of this process, if it can show a picture.
     pub(crate) fn find() -> Result<File, LiveError> {
         let kind = std::env::var("TERM").unwrap_or_default();
         let file = terminal().ok_or(LiveError::NoTerminal)?;
@@ -227,7 +227,7 @@ fn typed(keys: &[u8]) -> Vec<u8> {
     typed
 }
 
-/// Returns what a terminal must read to show these cells in place of what it shows.
+/// Returns the bytes for a terminal to show these cells in place of what it shows.
 fn bytes_of(cells: &[(u16, u16, &Cell)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let (mut place, mut style) = (None, String::new());

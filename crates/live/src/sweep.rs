@@ -34,9 +34,9 @@ const SHADES: [u8; 5] = [17, 18, 24, 31, 38];
 pub enum SweepUpdate {
     /// A run begins.
     Next {
-        /// Its setting.
+        /// The setting that is measured.
         cell: SweepCell,
-        /// Its reason.
+        /// The reason for the run.
         reason: SweepReason,
     },
     /// A tenth of a second of a run has passed.

@@ -65,7 +65,7 @@ pub fn open_file(path: &Path, direction: Direction) -> io::Result<(Storage, Opti
 
 /// A file with something in it.
 fn to_send(path: &Path) -> io::Result<(File, ByteCount)> {
-    // A pipe that nobody writes to would be waited for.
+    // A pipe without a writer would be waited for.
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
@@ -77,7 +77,7 @@ fn to_send(path: &Path) -> io::Result<(File, ByteCount)> {
     Ok((file, ByteCount::new(found.len())))
 }
 
-/// A new file, or a device that is there: nobody's file is overwritten.
+/// A new file, or a device that is there: no file is overwritten.
 fn to_keep(path: &Path) -> io::Result<File> {
     match std::fs::metadata(path) {
         Ok(found) if found.file_type().is_char_device() || found.file_type().is_block_device() => {

@@ -10,12 +10,12 @@ use fullpipe_sys::socket_memory;
 use fullpipe_units::ByteCount;
 use socket2::SockRef;
 
-/// Which part this end plays.
+/// The part that this end plays in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It writes.
+    /// This end writes.
     Sender,
-    /// It reads.
+    /// This end reads.
     Receiver,
 }
 
@@ -59,7 +59,7 @@ pub struct StreamCount {
 }
 
 impl StreamCount {
-    /// Returns what was counted since `earlier`, as [`Datagrams::since`] has it.
+    /// Returns the counts since `earlier`, as [`Datagrams::since`] has it.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -95,11 +95,11 @@ impl Stream {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what was counted so far, with what the kernel reports.
+    /// Returns the counts so far, with the drops that the kernel reports.
     pub(crate) fn total(&self) -> StreamCount {
         let mut total = *self.count();
         if self.role == Role::Receiver {
-            // What is dropped together counts as one, whereupon nobody knows how many they were.
+            // What is dropped together counts as one, which hides how many they were.
             let is_exact = |drops: &u64| *drops == 0 || !self.joins.load(Ordering::Relaxed);
             total.datagrams.dropped_here = self.drops().filter(is_exact);
         }

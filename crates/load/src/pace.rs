@@ -152,7 +152,7 @@ impl Pace {
         grant
     }
 
-    /// Returns whether the time that may be made up for is long enough to be slept through.
+    /// Returns true if the time that may be made up for is long enough to be slept through.
     fn sleeps(&self) -> bool {
         self.rate.time_for(self.burst * self.catch_up.at_once) >= OVERSLEEP
     }

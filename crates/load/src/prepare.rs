@@ -43,7 +43,7 @@ impl PrepareError {
 /// bring while a busy machine has other things to do.
 const DATAGRAM_ROOM: usize = 16 << 20;
 
-/// The same of one of many streams.
+/// The least receive buffer that one of many streams asks for where datagrams arrive.
 const MIN_ROOM: usize = 1 << 20;
 
 /// The near end of a connection, as far as that is not left to the kernel.
@@ -58,7 +58,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// The same for stream `index`: each has a port of its own, one above the last.
+    /// The near end of stream `index`: each stream has a port of its own, one above the last.
     #[must_use]
     pub fn of_stream(&self, index: u16) -> Self {
         Self { port: self.port.map(|first| first.saturating_add(index)), ..self.clone() }

@@ -69,7 +69,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether a thread of this role is to end.
+    /// Returns true if a thread of this role is to end.
     pub(crate) fn stopped(&self, role: Role) -> bool {
         match role {
             Role::Sender => self.enough.load(Ordering::Relaxed),
@@ -101,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// Returns what was noted.
+    /// Returns the notes so far, and forgets them.
     pub(crate) fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }

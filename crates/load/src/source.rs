@@ -27,7 +27,7 @@ const SHARED: usize = 1 << 20;
 /// The bytes that all streams send, while there are any.
 static DATA: Mutex<Weak<Pages>> = Mutex::new(Weak::new());
 
-/// The same as a file in memory.
+/// The bytes that all streams send, as a file in memory, while there are any.
 static FILE: Mutex<Weak<File>> = Mutex::new(Weak::new());
 
 /// The bytes that a stream sends.
@@ -117,7 +117,7 @@ impl Source {
         wait(socket, what, timeout);
     }
 
-    /// Returns whether `error` says that this socket does not take data by this method, in which case it is copied from
+    /// Returns true if `error` says that this socket does not take data by this method, in which case it is copied from
     /// now on.
     pub(crate) fn falls_back(&mut self, error: &io::Error, shared: &Shared) -> bool {
         let is = |errnos: &[Errno]| errnos.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(shared.take_notes().len(), 1);
     }
 
-    /// Returns the time that `source` waits for more room, in which nobody reads.
+    /// Returns the time that `source` waits for more room, in which no peer reads.
     fn waited(source: &mut Source, socket: &TcpStream) -> Duration {
         let begun = Instant::now();
         source.wait(socket, Duration::from_millis(200));

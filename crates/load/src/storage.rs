@@ -55,7 +55,7 @@ impl Storage {
         Self::new(file, Purpose::Once(length.get()))
     }
 
-    /// The same, over and over, for as long as somebody wants it.
+    /// Returns storage that is sent over and over, for as long as the load lasts.
     pub fn repeat(file: File) -> Self {
         Self::new(file, Purpose::Repeat)
     }
@@ -107,7 +107,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Returns what storage did, after what was written has been laid down, or could not be within [`TIMEOUT`].
+    /// Returns the use of the storage, once written data is on the disk, or could not be within
+    /// [`TIMEOUT`].
     pub(crate) fn finish(&self) -> (StorageUse, Option<String>) {
         let (sync, note) = if self.is_read() { (Span::ZERO, None) } else { self.lay_down() };
         let busy = Span::from_nanos(self.busy.load(Ordering::Relaxed));
@@ -154,7 +155,7 @@ impl Storage {
         let (file, begun) = (Arc::clone(&self.file), Instant::now());
         let (stated, end) = mpsc::channel();
         let worker = thread::Builder::new().name("storage".to_owned()).spawn(move || {
-            // Nobody listens any more if it took too long.
+            // No thread waits any more if it took too long.
             let _ = stated.send(file.sync_data());
         });
         let outcome = match worker {

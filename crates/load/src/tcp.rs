@@ -228,7 +228,7 @@ impl Room {
         }
     }
 
-    /// Returns how much of `block` fits; looks only where it has to.
+    /// Returns the bytes of `block` that fit the send buffer; asks the kernel only where it has to.
     fn fitting(&mut self, socket: &TcpStream, block: u64) -> u64 {
         let Self::AtLeast(room, segment) = self else { return block };
         if *room < block {
@@ -295,7 +295,7 @@ impl Sink {
     fn new(plan: &TransferPlan, shared: &Shared) -> io::Result<Self> {
         let storage = shared.storage().filter(|storage| !storage.is_read()).map(Arc::clone);
         let discard = plan.discard && storage.is_none();
-        // Pages that nobody writes take no memory.
+        // Pages that no thread writes take no memory.
         let bytes = if discard { DISCARDED } else { plan.block.get().min(COPIED) };
         Ok(Self { data: Pages::new(length(bytes))?, discard, storage })
     }

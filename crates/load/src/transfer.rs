@@ -42,7 +42,7 @@ pub struct Totals {
 /// A transfer that is over.
 #[derive(Debug)]
 pub struct StreamTotals {
-    /// Its totals.
+    /// The totals of the transfer.
     pub totals: Totals,
     /// Every snapshot of every stream of TCP.
     pub samples: Vec<Sample>,
@@ -63,7 +63,7 @@ pub struct StreamTotals {
 pub struct Sockets(Vec<TcpStream>);
 
 impl Sockets {
-    /// Returns those of the senders.
+    /// Returns the connections of the senders.
     fn of_senders(streams: Vec<Stream>) -> Self {
         let senders = streams.into_iter().filter(|stream| stream.role == Role::Sender);
         let sockets = senders.filter_map(|stream| match stream.channel {
@@ -89,7 +89,7 @@ impl Sockets {
     }
 }
 
-/// Returns whether everything that was written to `socket` has been sent and acknowledged.
+/// Returns true if everything that was written to `socket` has been sent and acknowledged.
 fn is_delivered(socket: &TcpStream) -> bool {
     tcp_info(socket).is_ok_and(|info| {
         info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
@@ -105,7 +105,8 @@ impl Transfer {
         Self::start_with(lanes, plan, None)
     }
 
-    /// The same with data from a file, or to one: what it is for decides whether senders or receivers use it.
+    /// Starts data on `lanes` that comes from a file, or goes to one: the purpose of `storage`
+    /// decides whether senders or receivers use it.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -128,7 +129,7 @@ impl Transfer {
         self.origin
     }
 
-    /// Returns what has been moved so far.
+    /// Returns the bytes and datagrams that each stream has moved so far.
     pub fn totals(&self) -> Totals {
         Totals { at: self.origin.elapsed().into(), streams: self.streams.iter().map(Stream::total).collect() }
     }
@@ -161,7 +162,7 @@ impl Transfer {
         process_cpu_time().ok().map(|now| self.cpu_since_start(now, elapsed))
     }
 
-    /// Returns whether every stream has ended by itself: the budget is spent, or the other end is gone. A receiver of
+    /// Returns true if every stream has ended by itself: the budget is spent, or the other end is gone. A receiver of
     /// datagrams cannot know and never does.
     pub fn is_over(&self) -> bool {
         self.workers.iter().all(JoinHandle::is_finished)
@@ -172,12 +173,12 @@ impl Transfer {
         self.shared.storage()?.failure()
     }
 
-    /// Returns whether every sender of this end has ended by itself.
+    /// Returns true if every sender of this end has ended by itself.
     pub fn has_sent_all(&self) -> bool {
         self.have_ended(Role::Sender)
     }
 
-    /// Returns whether every receiver of this end has ended by itself: the other end has sent its last byte.
+    /// Returns true if every receiver of this end has ended by itself: the other end has sent its last byte.
     pub fn has_received_all(&self) -> bool {
         self.have_ended(Role::Receiver)
     }
@@ -186,7 +187,7 @@ impl Transfer {
         self.streams.iter().zip(&self.workers).all(|(stream, worker)| stream.role != role || worker.is_finished())
     }
 
-    /// Returns whether everything that was written has been sent and acknowledged. Datagrams are not acknowledged, and
+    /// Returns true if everything that was written has been sent and acknowledged. Datagrams are not acknowledged, and
     /// not waited for.
     pub fn is_drained(&self) -> bool {
         let is_empty = |stream: &Stream| match (&stream.channel, stream.role) {
@@ -242,7 +243,7 @@ impl Transfer {
             }
             used
         });
-        // All threads have ended, so that nobody else holds them.
+        // All threads have ended, so that no other owner holds them.
         let sent_on = Arc::into_inner(self.streams).map(Sockets::of_senders).unwrap_or_default();
         StreamTotals { totals, samples, sent_on, cpu, storage, failures, notes: self.shared.take_notes() }
     }
@@ -423,7 +424,7 @@ mod tests {
         assert!(sent.notes.is_empty() && received.notes.is_empty(), "{:?}", sent.notes);
     }
 
-    /// The same as over TCP, whatever of it the kernel does for Multipath TCP.
+    /// Data arrives as over TCP, whichever of the options the kernel supports for Multipath TCP.
     #[test]
     fn multipath_connections_carry_data_with_every_option() {
         let request = Request { multipath: true, sendfile: true, discard: true, ..Request::default() };
@@ -567,7 +568,7 @@ mod tests {
         let total = budget * 2;
         assert!(within(TIMEOUT, || moved(&here) == total && moved(&there) == total));
         assert!(within(TIMEOUT, || here.has_sent_all() && there.has_sent_all()));
-        // Receivers go on reading, as nobody has closed.
+        // Receivers go on reading, as no sender has closed.
         assert!(!here.is_over() && !there.is_over());
         assert!(within(TIMEOUT, || here.latest().len() == 4));
         here.stop_sending();

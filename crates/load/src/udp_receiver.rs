@@ -60,7 +60,8 @@ pub(crate) fn receive(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan
     Ok(())
 }
 
-/// A signal, or word of something that this end sent and nobody received: a greeting, say.
+/// Returns true for an error that passes: a signal, or the ICMP error of a datagram that found no
+/// receiver, such as a greeting.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionRefused)
 }

@@ -26,7 +26,7 @@ const MAX_PAYLOAD: usize = 65_507;
 /// Time to wait if the kernel has no room for a datagram, and does not say when it will.
 const NO_ROOM: Duration = Duration::from_micros(100);
 
-/// Sends numbered datagrams until it is stopped, or the budget is spent, or nobody is there.
+/// Sends numbered datagrams until it is stopped, or the budget is spent, or no receiver is there.
 pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let stopped = || shared.stopped(Role::Sender);
@@ -117,7 +117,7 @@ impl Train {
         Ok(sent)
     }
 
-    /// Returns whether `error` may mean that this path takes no datagrams that are yet to be cut, and each will be sent
+    /// Returns true if `error` may mean that this path takes no datagrams that are yet to be cut, and each will be sent
     /// by itself from now on.
     fn falls_back(&mut self, socket: &UdpSocket, error: &io::Error, shared: &Shared) -> bool {
         let refused = [Errno::INVAL, Errno::IO, Errno::MSGSIZE].map(Errno::raw_os_error);
@@ -146,7 +146,7 @@ fn now() -> Span {
     Span::from_secs(time.tv_sec.unsigned_abs()) + Span::from_nanos(time.tv_nsec.unsigned_abs())
 }
 
-/// The time since which the network has reported that nobody receives.
+/// The time since which the network has reported that no receiver is there.
 #[derive(Debug, Default)]
 struct Absence {
     /// When it first said so, and last.
@@ -160,7 +160,7 @@ impl Absence {
     /// After how long a word has nothing to do with the one before. Hosts may say it only once a second.
     const FORGOTTEN: Duration = Duration::from_secs(3);
 
-    /// Returns whether `error` says that nobody is there, and that is not certain yet.
+    /// Returns true if `error` says that no receiver is there, and that is not certain yet.
     fn may_pass(&mut self, error: &io::Error) -> bool {
         let absent = [ErrorKind::ConnectionRefused, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
         absent.contains(&error.kind()) && self.may_pass_at(Instant::now())

@@ -48,7 +48,7 @@ impl Ceilings {
         self.without_chance().chain(&self.loss)
     }
 
-    /// Those that a rule gives.
+    /// The ceilings that a rule gives.
     pub(crate) fn without_chance(&self) -> impl Iterator<Item = &Figures> {
         let asked = self.offered.iter().chain(&self.pacing);
         [&self.receive_window, &self.send_buffer].into_iter().chain(&self.capacity).chain(asked)
@@ -130,8 +130,8 @@ fn arriving(connection: &Connection) -> f64 {
 /// Returns the rate of the congestion control on the link if the queue is known to be too short for its back-off and
 /// the windows are large enough to overflow it.
 ///
-/// It lowers only `low`: CUBIC does better than the sawtooth of the formula, several streams seldom back off together,
-/// and a link that the window cannot overfill loses nothing.
+/// The queue lowers only `low`: CUBIC does better than the sawtooth of the formula, several streams
+/// seldom back off together, and a link that the window cannot overfill loses nothing.
 fn drop_tail_utilisation(connection: &Connection) -> Ratio {
     let (Some(bdp), Some(queue)) = (connection.bdp(), connection.path.forward.queue) else {
         return Ratio::ONE;

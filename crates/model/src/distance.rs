@@ -17,7 +17,7 @@ pub fn longest(rtt: Span) -> Distance {
     Distance::from_metres(whole(rtt.as_nanos(), METRES_PER_STEP, NANOS_PER_STEP))
 }
 
-/// Returns whether no fibre between two places `distance` apart has a round-trip time as short as `rtt`. Then something
+/// Returns true if no fibre between two places `distance` apart has a round-trip time as short as `rtt`. Then something
 /// nearer answers: a proxy, or not the end that was meant.
 pub fn below_floor(rtt: Span, distance: Distance) -> bool {
     rtt < fibre_floor(distance)
@@ -33,7 +33,7 @@ pub fn of_routes(distance: Distance) -> RangeInclusive<Span> {
     floor.scaled(1.3)..=floor.scaled(2.0)
 }
 
-/// A guess at the round-trip time over `distance` where nobody measured it: a published guide of 15 ms for 1000 km,
+/// A guess at the round-trip time over `distance` where it was not measured: a published guide of 15 ms for 1000 km,
 /// 50 ms for 4000 km and 120 ms for 8000 km, straight between its rows, and in proportion below and beyond them.
 pub fn guess(distance: Distance) -> Span {
     let (from, to) = match distance {

@@ -104,7 +104,7 @@ pub fn tolerate_loss() -> Change {
     Change::CongestionControl(LOSS_TOLERANT.to_owned())
 }
 
-/// Returns whether a host can use the congestion control that tolerates loss.
+/// Returns true if a host can use the congestion control that tolerates loss.
 pub fn can_tolerate_loss(sender: &HostSettings) -> bool {
     sender.available_congestion_controls.iter().any(|name| name == LOSS_TOLERANT)
 }

@@ -7,7 +7,7 @@ use crate::improvement::{LOSS_TOLERANT, can_tolerate_loss};
 use crate::predict::predict;
 use crate::unqueued::LOSSY;
 
-/// Round-trip time between a relay and its host where nobody states one: that of two machines in one building.
+/// Round-trip time between a relay and its host where the user states none: that of two machines in one building.
 pub const USUAL_RELAY_RTT: Span = Span::from_millis(1);
 
 /// Returns the prediction for `request` over the `stretches` from a sender to the near relay, from there to the far

@@ -8,7 +8,7 @@
 pub struct System {
     /// Name, with the range of versions.
     pub name: &'static str,
-    /// True if connections that it opens have scaled windows, if nobody changed a setting.
+    /// True if connections that it opens have scaled windows under default settings.
     pub scales_windows: bool,
     /// One sentence on what is particular.
     pub note: &'static str,

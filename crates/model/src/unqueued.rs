@@ -13,7 +13,7 @@ pub const LOSSY: f64 = 5e-5;
 /// CUBIC has slowed down by two thirds by then.
 pub const MIN_EVENTS: u32 = 3;
 
-/// Round trips for which a sender may send again what a queue has dropped.
+/// Round trips for which a sender may retransmit what a queue has dropped.
 const RECOVERY: f64 = 5.0;
 
 /// Figures of a connection, or of several together, up to now.
@@ -21,7 +21,7 @@ const RECOVERY: f64 = 5.0;
 pub struct SenderSample {
     /// Segments with data.
     pub segments: u64,
-    /// Segments that were sent again because they were lost.
+    /// Segments that were retransmitted because they were lost.
     pub retransmitted: u64,
     /// Bytes that were acknowledged.
     pub acknowledged: u64,
@@ -40,7 +40,7 @@ impl SenderSample {
         let count = |of: fn(&TcpInfo) -> Option<SegCount>| infos.iter().filter_map(of).map(SegCount::get).sum();
         Self {
             segments: count(|info| info.data_segs_out),
-            // Probes of the tail may send again what has arrived, and the receiver says so (RFC 2883).
+            // Probes of the tail may retransmit what has arrived, and the receiver says so (RFC 2883).
             retransmitted: count(|info| info.total_retrans).saturating_sub(count(|info| info.dsack_dups)),
             acknowledged: infos.iter().filter_map(|info| info.bytes_acked).map(ByteCount::get).sum(),
             rtt: rtt.or_else(|| infos.iter().filter_map(|info| info.rtt).min()).unwrap_or_default(),
@@ -48,12 +48,12 @@ impl SenderSample {
         }
     }
 
-    /// Returns whether packets wait for less than a tenth of the propagation time ([`packets_wait`]).
+    /// Returns true if packets wait for less than a tenth of the propagation time ([`packets_wait`]).
     pub fn has_no_queue(self) -> bool {
         !packets_wait(self.rtt, self.min_rtt)
     }
 
-    /// Returns whether packets wait for more than half of it.
+    /// Returns true if packets wait for more than half of it.
     pub fn has_queue(self) -> bool {
         self.rtt > self.min_rtt.scaled(1.5) + Span::from_millis(5)
     }
@@ -63,7 +63,7 @@ impl SenderSample {
 #[derive(Debug, Default)]
 pub struct UnqueuedLoss {
     last: Option<(Time, SenderSample)>,
-    /// Until then segments may be sent again because a queue had no room for them.
+    /// Until then segments may be retransmitted because a queue had no room for them.
     recovers_until: Time,
     /// Intervals with loss that no queue explains, and the segments that were sent and lost in those without a queue.
     events: u32,
@@ -110,8 +110,8 @@ impl UnqueuedLoss {
 mod tests {
     use super::*;
 
-    /// Returns what is known after each tenth of a second with a thousand segments, with so many lost ones up to then
-    /// and this RTT, over a path of 50 ms.
+    /// Returns the loss without a queue, as far as it is known, after each tenth of a second with a
+    /// thousand segments, with so many lost ones up to then and this RTT, over a path of 50 ms.
     fn followed(tenths: &[(u64, u64)]) -> Vec<Option<Ratio>> {
         let mut loss = UnqueuedLoss::default();
         let samples = tenths.iter().zip(1..).map(|((lost, rtt), tenth)| {
@@ -146,7 +146,7 @@ mod tests {
     fn loss_by_a_full_queue_is_not_found() {
         let overflow = [(0, 55), (0, 95), (500, 99), (510, 52), (520, 51), (530, 51), (530, 50), (530, 51)];
         assert_eq!(followed(&overflow), [None; 8]);
-        // It sends again what the receiver misses as long as that acknowledges nothing else.
+        // The sender retransmits what the receiver misses as long as that acknowledges nothing else.
         let mut loss = UnqueuedLoss::default();
         let share = (0..9).map(|tenth| {
             let sample = SenderSample {

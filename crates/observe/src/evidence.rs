@@ -72,7 +72,7 @@ fn keep_those_with_data(group: &mut Vec<Course>) {
     group.retain(|course| carries_data(course.offered, most));
 }
 
-/// Returns whether a connection of a transfer is one that carries its data, where it moved so many bytes, and the one
+/// Returns true if a connection of a transfer is one that carries its data, where it moved so many bytes, and the one
 /// that moved most moved `most`.
 pub fn carries_data(moved: ByteCount, most: ByteCount) -> bool {
     moved >= most.scaled(MIN_SHARE)
@@ -85,7 +85,7 @@ struct Course<'w> {
     receives: bool,
     /// Bytes in the direction in which more were moved.
     moved: ByteCount,
-    /// The same, with those that were written and never arrived.
+    /// Bytes in that direction, with those that were written and never arrived.
     offered: ByteCount,
     samples: Vec<&'w Sample>,
 }

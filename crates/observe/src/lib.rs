@@ -4,7 +4,8 @@
 //!   connections from `/proc` and `sock_diag` until the caller ends it.
 //! * Out: [`Watched`], from which [`transfers`] makes the evidence of each transfer, for `diagnose` to judge.
 //!
-//! It needs permission to read the process's descriptors ([`WatchError::Forbidden`] where there is none).
+//! Watching needs permission to read the process's descriptors ([`WatchError::Forbidden`] where
+//! there is none).
 
 mod error;
 mod evidence;

@@ -58,7 +58,8 @@ impl Machines {
         }
     }
 
-    /// Returns what was measured for a connection of `pid` with `remote`, in times since `begin`.
+    /// Returns the figures of this machine for a connection of `pid` with `remote`, in times since
+    /// `begin`.
     pub(crate) fn of(&self, pid: Option<u32>, remote: IpAddr, begin: Span) -> Machine {
         let samples = pid.and_then(|pid| self.processes.get(&pid)).map(|(_, samples)| samples.as_slice());
         let since = |sample: &CpuSample| CpuSample { at: sample.at.saturating_sub(begin), ..sample.clone() };

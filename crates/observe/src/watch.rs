@@ -125,12 +125,12 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Returns true if it is asked for in the next snapshot.
+    /// Returns true if the connection is asked for in the next snapshot.
     fn is_open(&self) -> bool {
         self.misses < MISSES
     }
 
-    /// Returns true if it was not in the last snapshot.
+    /// Returns true if the connection was not in the last snapshot.
     pub(crate) fn is_missing(&self) -> bool {
         self.misses > 0
     }
@@ -149,7 +149,7 @@ impl Owner {
         Self { pid: Some(pid), program: process::name(pid), descriptor: Some(descriptor) }
     }
 
-    /// Returns true if it fixed the receive buffer of its socket; false also if that cannot be read.
+    /// Returns true if the process fixed the receive buffer of its socket; false also if that cannot be read.
     fn fixed_the_receive_buffer(&self) -> bool {
         let stated = self.pid.zip(self.descriptor).and_then(|(pid, descriptor)| fixed_buffers(pid, descriptor).ok());
         stated.is_some_and(|[_, receive]| receive)

@@ -359,7 +359,7 @@ fn not_connected(host: String, address: SocketAddr, cause: io::Error) -> ProbeEr
     ProbeError::Connect { host, address, cause, hint }
 }
 
-/// Returns what `work` comes to, or [`ProbeError::Interrupted`] once the user interrupts it.
+/// Runs `work` to its result, or to [`ProbeError::Interrupted`] once the user interrupts it.
 async fn unless_interrupted<T, E: From<ProbeError>>(
     interrupt: &AtomicBool,
     work: impl Future<Output = Result<T, E>>,
@@ -432,7 +432,7 @@ impl Broken {
     }
 }
 
-/// Returns what a user can do who was not admitted; none where that is not why the test ended.
+/// Returns a hint for a user who was not admitted; none where that is not why the test ended.
 fn login_hint(cause: &Error, destination: &Destination) -> Option<&'static str> {
     let is_named = destination.login.is_some();
     match cause {
@@ -737,7 +737,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the measurement as if the test ended now; `None` if data does not flow, or nobody wants it.
+    /// Returns the measurement as if the test ended now; `None` if data does not flow, or no caller wants it.
     fn so_far(&self) -> Option<Measurement> {
         let (progress, schedule) = (self.progress.as_ref()?, self.schedule.as_ref()?);
         let test = Test {
@@ -822,7 +822,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// Returns addresses at which nobody listens.
+    /// Returns addresses at which no program listens.
     fn closed<const N: usize>() -> [SocketAddr; N] {
         // All at once, so that they differ.
         let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());

@@ -671,7 +671,7 @@ mod tests {
 
     #[test]
     fn an_upload_of_bytes_that_nobody_reads_breaks_off() {
-        // Its backlog takes the connection, and nobody reads.
+        // Its backlog takes the connection, and no program reads.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let destination = Destination { without_echoes: true, ..Destination::default() };

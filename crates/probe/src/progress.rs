@@ -39,7 +39,8 @@ pub(crate) struct Progress {
     limits_bytes: bool,
     /// Bytes received at the latest update, and the time at which they last grew.
     arrivals: (ByteCount, Span),
-    /// The same of what the other end has acknowledged, in a test of a number of bytes over TCP.
+    /// Bytes that the other end has acknowledged, and the time at which they last grew, in a test
+    /// of a number of bytes over TCP.
     acknowledged: (ByteCount, Span),
     ended: Option<Mark>,
 }
@@ -56,7 +57,7 @@ struct Boundaries {
 pub(crate) struct Finished {
     /// Time at which its data began to flow.
     pub(crate) origin: Instant,
-    /// The same by the wall clock.
+    /// Time at which its data began to flow, by the wall clock.
     pub(crate) wall_start: SystemTime,
     /// Direction of each stream, seen from this end.
     pub(crate) ways: Vec<Direction>,
@@ -101,8 +102,9 @@ impl Progress {
         }
     }
 
-    /// The same at the end that ends the transfer, the client: the other one sends until then, if the omitted time does
-    /// not count, which is over a little earlier or later there.
+    /// Returns the progress at the end that ends the transfer, the client: the other end sends
+    /// until then, if the omitted time does not count, which is over a little earlier or later
+    /// there.
     pub(crate) fn limiting_bytes(self) -> Self {
         Self { limits_bytes: true, ..self }
     }
@@ -354,7 +356,7 @@ impl Progress {
         self.transfer.close_sending();
     }
 
-    /// Returns whether the other end has sent its last byte on every connection on which this end receives.
+    /// Returns true if the other end has sent its last byte on every connection on which this end receives.
     pub(crate) fn has_received_all(&self) -> bool {
         self.transfer.has_received_all()
     }

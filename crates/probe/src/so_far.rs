@@ -52,7 +52,8 @@ impl Schedule {
         Self { asked: asked.clone(), begun, settings: settings.clone(), next_snapshot, next_so_far }
     }
 
-    /// Returns whether a snapshot and a measurement are due, `elapsed` after data began to flow.
+    /// Returns two marks, true if a snapshot and if a measurement is due, `elapsed` after data
+    /// began to flow.
     pub(crate) fn due(&mut self, elapsed: Span) -> (bool, bool) {
         let snapshot = is_due(&mut self.next_snapshot, SNAPSHOT_PERIOD, elapsed);
         (snapshot, is_due(&mut self.next_so_far, SO_FAR_PERIOD, elapsed))

@@ -261,7 +261,8 @@ async fn send_again(socket: &UdpSocket, hello: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Returns whether an answer was `awaited` with success; if not, the hello is to be sent again.
+/// Returns true if an answer was `awaited` with success; if not, the caller sends the hello once
+/// more.
 async fn is_answered(awaited: Result<io::Result<()>, Elapsed>, begun: Instant) -> io::Result<bool> {
     match awaited {
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused && begun.elapsed() < REFUSED_TIMEOUT => {

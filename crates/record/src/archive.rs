@@ -8,7 +8,8 @@ use crate::Direction;
 
 /// Figures of one direction of one run, derived from a document of the archive.
 ///
-/// They can be derived again from the document at any time. A figure that the document does not have is `None`.
+/// The figures can be derived again from the document at any time. A figure that the document does
+/// not have is `None`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StoredFacts {
@@ -26,7 +27,7 @@ pub struct StoredFacts {
     pub rtt_loaded: Option<Span>,
     /// 99th percentile of the round-trip time under load.
     pub rtt_loaded_p99: Option<Span>,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmits: Option<SegCount>,
     /// Datagrams that were lost, as a share of those sent.
     pub loss: Option<Ratio>,

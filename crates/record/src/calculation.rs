@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Change, Encapsulation, Framing, IpVersion, Limit, Prediction};
 
-/// Which quantity followed from the others.
+/// The quantity that followed from the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Solved {
@@ -215,7 +215,7 @@ pub struct Improvement {
     pub after: Estimate,
 }
 
-/// Which of the three connections in series that a pair of relays makes of one.
+/// One of the three connections in series that a pair of relays makes of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Leg {
@@ -257,7 +257,7 @@ pub struct Combination {
 /// Bandwidth, round trip and window, one of them from the others, and what the hosts make of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Calculation {
-    /// Which one followed.
+    /// The quantity that followed from the others.
     pub solved: Solved,
     /// Rate of the path, if it was given.
     pub bandwidth: Option<BitRate>,

@@ -21,7 +21,7 @@ pub struct CaptureReport {
     pub duration: Span,
     /// Sentences about packets that the file lacks, and those that were left out.
     pub notes: Vec<String>,
-    /// Connection attempts that nobody answered, which are no flows.
+    /// Connection attempts without an answer, which are no flows.
     pub unanswered: u64,
     /// Packets that the capturing host had no room for, where the capture states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,11 +117,11 @@ pub struct CapturedTransfer {
 pub enum WindowEdit {
     /// Nothing.
     Nothing,
-    /// It took the offer to scale windows out of a SYN.
+    /// The device took the offer to scale windows out of a SYN.
     ScaleStripped,
-    /// It changed the scale in a SYN.
+    /// The device changed the scale in a SYN.
     ScaleRewritten,
-    /// It lowered the windows.
+    /// The device lowered the windows.
     Lowered,
 }
 
@@ -164,7 +164,8 @@ pub struct CaptureEvidence {
     pub train: ByteCount,
     /// Most frequent rate of a packet with data: its size by the time since the one before.
     pub arrivals: Option<BurstRate>,
-    /// The same by the size of the packet before, as a sender that paces itself spaces them.
+    /// Most frequent rate of a packet with data: the size of the packet before by the time since
+    /// it, as a sender that paces itself spaces packets.
     pub departures: Option<BurstRate>,
     /// The highest rate of its data over any 200 ms. Bursts may be faster, as offloads make them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,7 +212,7 @@ pub struct CaptureEvidence {
     pub sender_opened: bool,
     /// True if the sender's SYN offers to scale windows, `None` where it was not captured.
     pub sender_offers_scale: Option<bool>,
-    /// The same of the receiver's.
+    /// True if the receiver's SYN offers to scale windows, `None` where it was not captured.
     pub receiver_offers_scale: Option<bool>,
     /// The work of a device on the receiver's windows between two captures; `None` of one capture.
     pub window_edit: Option<WindowEdit>,
@@ -226,7 +227,7 @@ pub struct CaptureEvidence {
 /// The round trips of a transfer since its last loss.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QuietRounds {
-    /// Their share of all round trips.
+    /// Share of these round trips in all round trips.
     pub share: Ratio,
     /// Most bytes in flight of a round trip: of the tenth with least by that of the twentieth with most, in their later
     /// half. A buffer or a window holds always as much.
@@ -293,19 +294,19 @@ pub struct FlowEnd {
     pub address: String,
     /// Packets that it sent.
     pub packets: u64,
-    /// Those that carry data.
+    /// Packets that carry data.
     pub data_packets: u64,
     /// Bytes of data in them.
     pub bytes: ByteCount,
-    /// The same, each byte counted once.
+    /// Bytes of data, each counted once.
     pub unique_bytes: ByteCount,
     /// Packets with bytes that had been captured before.
     pub retransmitted_packets: u64,
-    /// Those bytes.
+    /// Bytes that had been captured before, in those packets.
     pub retransmitted_bytes: ByteCount,
     /// Packets with new bytes that end below bytes that had been captured before.
     pub late_packets: u64,
-    /// Those of them that their sender had sent in order, so that the network reordered them.
+    /// Late packets that their sender had sent in order, so that the network reordered them.
     pub reordered_packets: u64,
     /// Segments that filled a gap and were sent later than what followed it: their first copies were lost before they
     /// came to the place of the capture.
@@ -329,7 +330,7 @@ pub struct FlowEnd {
     pub duplicate_acks: u64,
     /// Acknowledgements with SACK blocks.
     pub sack_packets: u64,
-    /// Its SYN as it passed, where it was captured.
+    /// The SYN of this end as it passed, where it was captured.
     pub syn: Option<SynReport>,
     /// The first segment's largest size, as it was announced.
     pub mss: Option<ByteCount>,
@@ -371,7 +372,8 @@ pub struct FlowEnd {
 }
 
 impl FlowEnd {
-    /// Returns its data, each byte counted once; of an end without a packet, what the other one acknowledged.
+    /// Returns the bytes of data of this end, each counted once; of an end without a packet, those
+    /// that the other one acknowledged.
     pub fn moved(&self) -> ByteCount {
         if self.packets == 0 { self.missing_bytes } else { self.unique_bytes }
     }
@@ -381,7 +383,7 @@ impl FlowEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct SynReport {
-    /// Its sequence number.
+    /// Sequence number of the SYN.
     pub sequence: u32,
     /// The largest segment that it announces.
     pub mss: Option<ByteCount>,
@@ -409,7 +411,7 @@ pub struct SynReport {
 /// A connection in two captures: what was lost and changed between them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowPair {
-    /// Its number in each capture.
+    /// Number of the connection in each capture.
     pub numbers: [u64; 2],
     /// The index of the capture that is nearer to the first end, where hop limits, times or places show it.
     pub nearer_to_first: Option<usize>,
@@ -484,7 +486,7 @@ pub struct FlowDirection {
     pub in_both: bool,
     /// Data that passed the nearer capture and not the other: lost between them, unless a capture lacks packets.
     pub lost_bytes: ByteCount,
-    /// The same in full segments.
+    /// Lost data in full segments.
     pub lost_segments: u64,
     /// Share of the segments that were lost, of those that must have passed both captures.
     pub lost: Ratio,
@@ -498,8 +500,8 @@ pub struct FlowDirection {
     /// Segments that were lost before the nearer capture, which has the repair alone.
     #[serde(default)]
     pub lost_before: u64,
-    /// Segments that passed the farther capture and were sent again: lost behind it, or sent again though they had
-    /// arrived.
+    /// Segments that passed the farther capture and were retransmitted: lost behind it, or
+    /// retransmitted though they had arrived.
     #[serde(default)]
     pub repeated: u64,
     /// True if the farther capture was taken at the receiver: what was repeated had arrived.
@@ -522,9 +524,9 @@ pub struct FlowDirection {
 pub struct FlowChange {
     /// The field.
     pub field: ChangedField,
-    /// Its value in the capture nearer to the sender of the packet.
+    /// Value of the field in the capture nearer to the sender of the packet.
     pub before: String,
-    /// Its value in the other capture.
+    /// Value of the field in the other capture.
     pub after: String,
 }
 

@@ -11,7 +11,7 @@ pub struct CopyReport {
     pub dry_run: bool,
     /// Files that were copied, or would be.
     pub files: u64,
-    /// Their size.
+    /// Size of those files.
     pub bytes: ByteCount,
     /// The part of that which arrived in this run, verified.
     pub transferred: ByteCount,
@@ -54,7 +54,7 @@ pub struct CopyReport {
     /// Congestion control of the connections at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmitted: SegCount,
     /// Part of the time for which it sent next to nothing, because others loaded the path; with `--scavenge` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]

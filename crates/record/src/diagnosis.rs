@@ -20,7 +20,7 @@ pub struct Transfer {
     pub remote: String,
     /// Connections that were judged together.
     pub streams: u16,
-    /// Which way most of the data went, seen from here.
+    /// Direction of most of the data, seen from here.
     pub direction: Direction,
     /// Bytes that arrived at their end that way while they were watched.
     pub bytes: ByteCount,
@@ -53,7 +53,7 @@ pub struct Diagnosis {
 /// A remedy that was carried out on real hosts, and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// Its name.
+    /// Name of the remedy.
     pub remedy: String,
     /// The predicted effect, fixed before.
     pub predicted: Option<Forecast>,
@@ -78,7 +78,7 @@ pub struct Trial {
 pub struct CommandEnd {
     /// The program and its arguments.
     pub words: Vec<String>,
-    /// Its exit code; `None` where a signal ended it.
+    /// Exit code of the command; `None` where a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,

@@ -30,7 +30,7 @@ pub enum ComparisonDesign {
 pub enum DifferenceConclusion {
     /// A and B differ.
     Different,
-    /// They are the same within 2 %.
+    /// A and B are the same within 2 %.
     Same,
     /// A difference may be there and was not shown.
     NoneShown,
@@ -41,7 +41,7 @@ pub enum DifferenceConclusion {
 /// The figures of one run that are compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedRun {
-    /// Which of the two it is of.
+    /// The side of the comparison, A or B, that the run is of.
     pub side: ComparedSide,
     /// Number of its pair, from 1; `None` if it is in none.
     pub pair: Option<u32>,
@@ -55,7 +55,7 @@ pub struct ComparedRun {
     pub rtt_median: Option<Span>,
     /// 99th percentile of the round-trip time under load.
     pub rtt_p99: Option<Span>,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: Option<SegCount>,
     /// Limit of the transfer.
     pub limit: Option<Limit>,
@@ -131,7 +131,7 @@ pub struct DifferenceReport {
     pub b: ComparedRuns,
     /// The statement about the rate.
     pub conclusion: DifferenceConclusion,
-    /// The same as a sentence.
+    /// The statement about the rate as a sentence.
     pub sentence: String,
     /// Difference of the rate that four of five such comparisons would have shown, as a share; `None` of too few runs.
     pub detectable: Option<Ratio>,
@@ -143,7 +143,7 @@ pub struct DifferenceReport {
     pub rtt_median: Option<QuantityDifference<Span>>,
     /// 99th percentile of the round-trip time under load.
     pub rtt_p99: Option<QuantityDifference<Span>>,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: Option<QuantityDifference<SegCount>>,
     /// Limits of the runs.
     pub limits: Vec<LimitCount>,

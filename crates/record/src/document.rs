@@ -51,7 +51,7 @@ impl Document {
     }
 }
 
-// The code that reads and writes a document is large. It is compiled here, once, in place of once for each room that
+// The code that reads and writes a document is large. It is compiled here, once, in place of once for each crate that
 // reads or writes one.
 impl Document {
     /// Returns the document that `json` holds.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Effects {
-    /// Which packets are lost. Where this says so, the path's `loss` is only its mean.
+    /// Pattern of lost packets. If there is one, the path's `loss` is only its mean.
     pub losses: Option<LossPattern>,
     /// Edits of a middlebox, in this order.
     pub edits: Vec<Edit>,
@@ -114,9 +114,9 @@ pub struct NarrowLink {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TooBig {
-    /// It drops it and notifies the sender (RFC 1191, RFC 8201).
+    /// The router drops the packet and notifies the sender (RFC 1191, RFC 8201).
     Answered,
-    /// It drops it and says nothing: a black hole (RFC 2923, 2.1).
+    /// The router drops the packet and says nothing: a black hole (RFC 2923, 2.1).
     Swallowed,
 }
 
@@ -136,8 +136,8 @@ pub enum Queueing {
     /// Drops packets that find the queue full.
     #[default]
     DropTail,
-    /// The same; and a packet that finds more than so many bytes waiting gets an ECN mark, as DCTCP asks (RFC 8257,
-    /// 3.1).
+    /// Drops packets that find the queue full; and a packet that finds more than so many bytes
+    /// waiting gets an ECN mark, as DCTCP asks (RFC 8257, 3.1).
     Threshold(ByteCount),
     /// RFC 8289: one queue.
     Codel(Codel),
@@ -187,18 +187,18 @@ pub enum Distribution {
     Uniform(Span),
     /// Of Gauss.
     Normal {
-        /// Its mean.
+        /// Mean of the delay.
         mean: Span,
-        /// Its standard deviation.
+        /// Standard deviation of the delay.
         deviation: Span,
     },
     /// With this mean.
     Exponential(Span),
     /// Longer than x with probability (least ÷ x)^shape.
     Pareto {
-        /// Its smallest value.
+        /// Smallest delay.
         least: Span,
-        /// Its exponent; the mean is least × shape ÷ (shape − 1), and is finite above one.
+        /// Exponent; the mean is least × shape ÷ (shape − 1), and is finite above one.
         shape: Ratio,
     },
     /// Each of these as often as it stands here.

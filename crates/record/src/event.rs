@@ -46,7 +46,7 @@ pub enum Event {
 
     /// A connection of a capture.
     Flow(Box<FlowReport>),
-    /// The same connection in two captures.
+    /// A connection in two captures.
     FlowPair(Box<FlowPair>),
 
     /// The prediction for a path is fixed, before the first measurement.

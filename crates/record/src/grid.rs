@@ -11,7 +11,7 @@ pub struct GridRun {
     pub rate: BitRate,
     /// Rate of its steady part.
     pub steady: Option<BitRate>,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: Option<SegCount>,
 }
 
@@ -38,7 +38,7 @@ pub struct GridCell {
     /// The first valid run of this machine's kernel; `None` in a grid that ran in virtual time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<GridRun>,
-    /// The same path, load and settings in virtual time, where that was asked for.
+    /// A run of this path, load and settings in virtual time, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<GridRun>,
     /// Why runs did not count.
@@ -52,7 +52,7 @@ pub struct GridAccuracy {
     pub cells: u32,
     /// Median of |measured ÷ predicted − 1|.
     pub median: Ratio,
-    /// Its 95th percentile, by nearest rank.
+    /// 95th percentile of |measured ÷ predicted − 1|, by nearest rank.
     pub p95: Ratio,
     /// Share of the cells within their interval.
     pub inside: Ratio,
@@ -66,31 +66,33 @@ pub struct GridAgreement {
     pub cells: u32,
     /// Median error of the rate over the whole run.
     pub rate_median: Ratio,
-    /// Its 90th percentile.
+    /// 90th percentile of the error of the rate.
     pub rate_p90: Ratio,
     /// Median error of the retransmissions; a kernel without any counts as one.
     pub retransmits_median: Ratio,
-    /// Its 90th percentile.
+    /// 90th percentile of the error of the retransmissions.
     pub retransmits_p90: Ratio,
 }
 
 /// A grid of paths, measured and held against the prediction of each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GridReport {
-    /// Its name.
+    /// Name of the grid.
     pub name: String,
     /// One line on what it shows.
     pub title: String,
     /// The cells, in order.
     pub cells: Vec<GridCell>,
-    /// Those that a rule limits: receive window, send buffer, capacity; `None` where there are none.
+    /// Accuracy on cells that a rule limits: receive window, send buffer, capacity; `None` where
+    /// there are none.
     pub by_rule: Option<GridAccuracy>,
-    /// Those that loss limits; `None` where there are none.
+    /// Accuracy on cells that loss limits; `None` where there are none.
     pub by_loss: Option<GridAccuracy>,
     /// The simulation against the kernel on paths without random loss; `None` where there are no such cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated_without_loss: Option<GridAgreement>,
-    /// The same on paths with random loss, where single runs differ by their chance.
+    /// The simulation against the kernel on paths with random loss, where single runs differ by
+    /// their chance; `None` where there are no such cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated_with_loss: Option<GridAgreement>,
     /// True if the grid ran in virtual time, without a kernel.

@@ -28,7 +28,7 @@ pub struct HostReport {
     pub routes: Vec<HostRoute>,
     /// The kernel's cached metrics of other hosts, for the next connection to each.
     pub remembered: Vec<HostMemory>,
-    /// Who else sets these settings.
+    /// Programs and files that also set these settings.
     pub managers: Vec<HostManager>,
     /// Rate that each buffer setting allows on the given path; empty if none is given.
     pub allows: Vec<Allowance>,
@@ -53,15 +53,15 @@ pub struct KernelDefect {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HostDevice {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Its kind if it is virtual: `veth`, `tun`…
+    /// Kind of the device if it is virtual: `veth`, `tun`…
     pub kind: Option<String>,
     /// True if it is up.
     pub is_up: bool,
     /// Largest IP packet.
     pub mtu: ByteCount,
-    /// Its stated speed.
+    /// Speed that the driver states.
     pub speed: Option<BitRate>,
     /// Queueing discipline at its root.
     pub qdisc: String,
@@ -73,7 +73,8 @@ pub struct HostDevice {
     pub rings: Option<[SegCount; 4]>,
     /// Offloads that can be switched, on or off, by the kernel's names.
     pub offloads: BTreeMap<String, bool>,
-    /// Which processors its interrupts go to, as the kernel lists them, one entry for each interrupt.
+    /// Processors that the interrupts of the device go to, as the kernel lists them, one entry for
+    /// each interrupt.
     pub interrupts: Vec<String>,
 }
 

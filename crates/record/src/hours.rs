@@ -12,9 +12,9 @@ const DAY: Span = Span::from_secs(86_400);
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub struct DailyHours {
-    /// Their begin, as time since midnight.
+    /// Begin of the hours, as time since midnight.
     from: Span,
-    /// Their end, which is another time.
+    /// End of the hours, as time since midnight: not the begin.
     to: Span,
 }
 

@@ -13,32 +13,32 @@ use crate::{Distribution, Effects, Jitter, Queueing};
 pub struct Impairment {
     /// The field of [`Effects`], as JSON has it.
     pub field: &'static str,
-    /// Its name in the plural, for messages: "policers".
+    /// Name of the impairment in the plural, for messages: "policers".
     pub plural: &'static str,
     /// The keys that set it; none where it follows from the queue, the loss or the trace of the path.
     pub keys: &'static [ImpairmentKey],
-    /// Returns it as its keys have it, or `None` where the path does not do it.
+    /// Returns the value as its keys have it, or `None` where the path does not do it.
     text: fn(&Effects) -> Option<String>,
 }
 
 /// A key of a scenario's `[path]` and of `--path`.
 #[derive(Debug)]
 pub struct ImpairmentKey {
-    /// Its name.
+    /// Name of the key.
     pub name: &'static str,
     /// Sets the value that is given as text; fails with a sentence without the key's name.
     pub set: fn(&mut Effects, &str) -> Result<(), String>,
 }
 
 impl Impairment {
-    /// Returns whether the path does this.
+    /// Returns true if the path does this.
     pub fn is_in(&self, effects: &Effects) -> bool {
         (self.text)(effects).is_some()
     }
 }
 
 impl Effects {
-    /// Returns what the path does, each as text: `policer=20Mbit/s 64KiB`.
+    /// Returns the impairments of the path, each as text: `policer=20Mbit/s 64KiB`.
     pub fn texts(&self) -> Vec<String> {
         IMPAIRMENTS.iter().filter_map(|impairment| (impairment.text)(self)).collect()
     }

@@ -59,11 +59,11 @@ pub struct LabCrossTraffic {
 /// One step of a scenario, done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabStep {
-    /// Its name in the file.
+    /// Name of the step in the file.
     pub name: String,
     /// The load.
     pub request: Request,
-    /// Its own path, where it is not that of the scenario.
+    /// Path of the step, where it is not that of the scenario.
     #[serde(default)]
     pub path: Option<Path>,
     /// Figures that the source printed.
@@ -97,7 +97,7 @@ pub struct LabStep {
     pub ramp: Option<RampReport>,
     /// True if the bounds of the file hold: `None` if the step has none or no run was valid.
     pub passed: Option<bool>,
-    /// Which bound was missed, and by how much.
+    /// Bounds that were missed, each with the difference.
     pub missed: Vec<String>,
 }
 

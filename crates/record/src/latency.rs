@@ -9,7 +9,7 @@ use crate::{RttMethod, RttReport, RttStats};
 pub struct Echo {
     /// When it was sent, since the first.
     pub at: Span,
-    /// Its round-trip time; `None` if no answer came.
+    /// Round-trip time of the request; `None` if no answer came.
     pub rtt: Option<Span>,
     /// Delay that this host added to that, and which is not in it: the time from the program to the wire and back,
     /// where the kernel stamped both passages.

@@ -1,4 +1,4 @@
-//! The records that the rooms exchange, and that `--json` prints.
+//! The records that the crates exchange, and that `--json` prints.
 //!
 //! Everything here is data: what was asked ([`Request`]), over what ([`Path`]), between which settings
 //! ([`HostSettings`]), what was expected ([`Prediction`]), seen ([`Sample`], [`Measurement`]) and concluded

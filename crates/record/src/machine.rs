@@ -85,7 +85,7 @@ pub struct DeviceReport {
 /// Counts of a network device in both directions, since it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DeviceCounts {
-    /// Its name, such as `eth0`.
+    /// Name of the device, such as `eth0`.
     pub name: String,
     /// Speed of its link; `None` if the driver reports none.
     pub speed: Option<BitRate>,
@@ -95,11 +95,11 @@ pub struct DeviceCounts {
     pub link_header: ByteCount,
     /// Packets that it sent; some drivers count a train of segments as one.
     pub sent_packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets that it sent.
     pub sent: ByteCount,
     /// Packets that it received, likewise.
     pub received_packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets that it received.
     pub received: ByteCount,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     ResolvedRequest, Responsiveness, RouteReport, Sample, TcpInfo, Thinning, Transport, Verdict, Web100, Web100Report,
 };
 
-/// Which way the data goes, seen from the end that asked for the test.
+/// Direction of the data, seen from the end that asked for the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -24,7 +24,7 @@ pub enum Direction {
     Both,
 }
 
-/// Who was at the other end.
+/// The host at the other end of a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Peer {
     /// Host as it was named on the command line.
@@ -59,9 +59,10 @@ pub struct RunTotals {
     pub written: ByteCount,
     /// Payload bytes that this end read from data connections.
     pub read: ByteCount,
-    /// Payload bytes that the path carried in the direction of the data on connections of TCP, the control connection's
-    /// included: those that left this end, those sent again too (`tcpi_bytes_sent`, Linux 4.19), or those that arrived
-    /// at an end that only receives. `None` where the kernel does not count them.
+    /// Payload bytes that the path carried in the direction of the data on connections of TCP, the
+    /// control connection's included: those that left this end, retransmitted ones too
+    /// (`tcpi_bytes_sent`, Linux 4.19), or those that arrived at an end that only receives. `None`
+    /// where the kernel does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<ByteCount>,
 }
@@ -85,7 +86,7 @@ impl Cpu {
 /// Options read back from a data socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketReadback {
-    /// Which stream, from 0.
+    /// Number of the stream, from 0.
     pub stream: u16,
     /// `SO_SNDBUF`, as the kernel stores it (twice what was asked).
     pub sndbuf: ByteCount,
@@ -124,7 +125,7 @@ pub struct SynQuote {
 /// The other end's handshake segment as it arrived: its SYN-ACK, or its SYN if it opened the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Handshake {
-    /// Its window field, which is never scaled (RFC 7323, 2.2).
+    /// Window field of the segment, which is never scaled (RFC 7323, 2.2).
     pub window: Option<ByteCount>,
     /// True if an option had been overwritten with padding on the way; `None` without permission for raw sockets.
     pub options_overwritten: Option<bool>,
@@ -211,7 +212,7 @@ pub struct StorageUse {
 pub struct Datagrams {
     /// Different ones that arrived.
     pub received: u64,
-    /// That never arrived, up to the last of which this end knows.
+    /// Datagrams that never arrived, up to the last of which this end knows.
     pub lost: u64,
     /// Arrivals beyond the first of the same datagram.
     pub duplicated: u64,
@@ -282,16 +283,16 @@ impl Sum for Datagrams {
 /// Totals of one stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamSummary {
-    /// Which stream, from 0.
+    /// Number of the stream, from 0.
     pub stream: u16,
-    /// Which way it goes.
+    /// Direction of the stream.
     #[serde(default)]
     pub direction: Direction,
     /// Bytes that the sender wrote, after `omit`.
     pub sent: ByteCount,
     /// Bytes that the receiver read, after `omit`.
     pub received: ByteCount,
-    /// Segments sent again; unknown where the sender did not say.
+    /// Retransmitted segments; unknown where the sender did not say.
     pub retransmits: Option<SegCount>,
     /// Datagrams that were sent, with UDP, where the sender said.
     #[serde(default)]
@@ -304,7 +305,7 @@ pub struct StreamSummary {
 /// One stream in one interval, as this end saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamInterval {
-    /// Which stream, from 0.
+    /// Number of the stream, from 0.
     pub stream: u16,
     /// Bytes written or read.
     pub bytes: ByteCount,
@@ -312,7 +313,7 @@ pub struct StreamInterval {
     pub datagrams_sent: Option<u64>,
     /// Counts of arrivals in this interval, where this end is the receiver of UDP.
     pub datagrams: Option<Datagrams>,
-    /// Segments sent again, where this end is the sender of TCP.
+    /// Retransmitted segments, where this end is the sender of TCP.
     pub retransmits: Option<SegCount>,
     /// The kernel's view at its end, with TCP.
     pub tcp: Option<Box<TcpInfo>>,
@@ -321,18 +322,18 @@ pub struct StreamInterval {
 /// One interval of the report, all streams of one direction together, as this end saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
-    /// Which way; where data goes both ways, every time has two intervals.
+    /// Direction of the data; where it goes both ways, every time has two intervals.
     #[serde(default)]
     pub direction: Direction,
-    /// From, since the data began to flow.
+    /// Begin of the interval, since the data began to flow.
     pub from: Span,
-    /// To.
+    /// End of the interval, since the data began to flow.
     pub to: Span,
     /// Bytes written or read in it.
     pub bytes: ByteCount,
-    /// Its rate.
+    /// Rate in the interval.
     pub rate: BitRate,
-    /// Segments sent again in it, where this end is the sender.
+    /// Retransmitted segments, where this end is the sender.
     pub retransmits: Option<SegCount>,
     /// Smoothed round-trip time of the first stream at its end.
     pub rtt: Option<Span>,
@@ -446,7 +447,7 @@ pub struct Summary {
     pub received: ByteCount,
     /// Rate of the bytes received.
     pub rate: BitRate,
-    /// Segments sent again; unknown where the sender did not say.
+    /// Retransmitted segments; unknown where the sender did not say.
     pub retransmits: Option<SegCount>,
     /// Steady part; `None` where the test was too short to have one, or ended by itself.
     pub steady: Option<Steady>,
@@ -573,9 +574,10 @@ impl Measurement {
         Some([socket.local.parse().ok()?, socket.remote.parse().ok()?])
     }
 
-    /// Returns the same record with the variables of Web100 filled in and its samples thinned, so that it has a bounded
-    /// size: at most about `MAX_SAMPLES` samples of each end, by the rule that stands in `thinning`, and the kernel's
-    /// view in the intervals of streams only if there are at most 500 of those.
+    /// Returns this measurement with the variables of Web100 filled in and its samples thinned, so
+    /// that it has a bounded size: at most about `MAX_SAMPLES` samples of each end, by the rule
+    /// that stands in `thinning`, and the kernel's view in the intervals of streams only if there
+    /// are at most 500 of those.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.web100 = self.web100();

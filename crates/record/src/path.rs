@@ -175,7 +175,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// The same in both directions, with half of `rtt` each way.
+    /// A path that is the same in both directions, with half of `rtt` each way.
     pub fn symmetric(direction: &PathDirection, rtt: Span) -> Self {
         let half = rtt / 2;
         Self {

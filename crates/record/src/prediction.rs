@@ -67,7 +67,7 @@ pub struct Ceiling {
     pub high: BitRate,
     /// The window behind it, where there is one, of each stream.
     pub window: Option<ByteCount>,
-    /// Its formula, for a reader: `tcp_wmem 4 MiB × 95.75 % ÷ 100.2 ms`.
+    /// Formula of the ceiling, for a reader: `tcp_wmem 4 MiB × 95.75 % ÷ 100.2 ms`.
     pub formula: String,
 }
 

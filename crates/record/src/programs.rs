@@ -29,7 +29,7 @@ pub struct ProgramsReport {
 /// A program that did not take part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramLeftOut {
-    /// Its name.
+    /// Name of the program.
     pub program: String,
     /// The reason.
     pub why: String,
@@ -94,7 +94,8 @@ pub struct ProgramRow {
     /// Processor time of all processes at the end that sends ÷ time of the transfer: one processor is 1.
     #[serde(default)]
     pub sender_cpu: Option<Ratio>,
-    /// The same at the end that receives.
+    /// Processor time of all processes at the end that receives ÷ time of the transfer: one
+    /// processor is 1.
     #[serde(default)]
     pub receiver_cpu: Option<Ratio>,
     /// Limit of the run whose goodput is the median.
@@ -127,13 +128,13 @@ pub struct ProgramRun {
     pub least_rtt: Option<Span>,
     /// Processor time of all processes at the end that sends, the server's with the start of it.
     pub sender_cpu: Option<Span>,
-    /// The same at the end that receives.
+    /// Processor time of all processes at the end that receives, the server's with the start of it.
     pub receiver_cpu: Option<Span>,
     /// Connections that carried the file.
     pub connections: Option<u16>,
     /// Congestion control of the first.
     pub congestion: Option<String>,
-    /// Bytes that were sent again.
+    /// Retransmitted bytes.
     pub resent: Option<ByteCount>,
     /// True if the file that arrived is the one that was sent; `None` if the program writes none.
     pub is_intact: Option<bool>,
@@ -144,7 +145,7 @@ pub struct ProgramRun {
 }
 
 impl ProgramRun {
-    /// Returns true if its figures count: the program moved the file, and the lab kept up.
+    /// Returns true if the figures of the run count: the program moved the file, and the lab kept up.
     pub fn counts(&self) -> bool {
         self.failed.is_none() && self.validity.broken.is_empty()
     }

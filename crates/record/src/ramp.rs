@@ -13,7 +13,7 @@ pub struct RampStep {
     pub carried: BitRate,
     /// Round-trip times meanwhile.
     pub rtt: Option<RttStats>,
-    /// Datagrams that were lost, or bytes that TCP sent again, as a share of all that were sent; unknown where the
+    /// Datagrams that were lost, or bytes that TCP retransmitted, as a share of all that were sent; unknown where the
     /// sender does not state it.
     pub loss: Option<Ratio>,
     /// Why its test broke off, if it did: the rest is then of the time before.

@@ -110,7 +110,7 @@ pub struct RelayStretch {
     /// Smoothed round-trip time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Span>,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted: Option<SegCount>,
     /// Share of packets that were lost without a queue, if that is so. This host has used BBR since, if its kernel

@@ -48,7 +48,7 @@ pub enum Transport {
 pub struct Request {
     /// The transport protocol.
     pub transport: Transport,
-    /// Which end sends.
+    /// Direction of the data, which decides the end that sends.
     pub direction: Direction,
     /// Parallel streams, in each direction.
     pub streams: u16,
@@ -104,7 +104,8 @@ pub struct Request {
     pub dont_fragment: bool,
     /// Processor that this end's data threads run on, all of them; the kernel's choice if not set.
     pub processor: Option<u16>,
-    /// The same of the other end, where it takes such wishes.
+    /// Processor that the other end's data threads run on, where it takes such wishes; the kernel's
+    /// choice if not set.
     pub far_processor: Option<u16>,
     /// True if this end's data threads run near the network device that they use, where that makes a difference.
     pub near_device: bool,

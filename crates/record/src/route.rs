@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum RouteMethod {
     /// Echo requests of ICMP.
     IcmpEcho,
-    /// Datagrams to ports where nobody listens, where echo requests are not permitted. Hosts answer only a few of them
-    /// a second.
+    /// Datagrams to ports where no program listens, where echo requests are not permitted. Hosts
+    /// answer only a few of them a second.
     Udp,
 }
 
@@ -17,11 +17,11 @@ pub enum RouteMethod {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// It has no route there.
+    /// The router has no route to the target.
     NoRoute,
-    /// It is the last router, and the host does not answer it.
+    /// The router is the last one, and the target does not answer it.
     NoHost,
-    /// Its rules forbid it.
+    /// The router's rules forbid it.
     Prohibited,
 }
 
@@ -30,7 +30,8 @@ pub enum Refusal {
 pub struct Hop {
     /// Distance in hops: 1 is the first that forwards.
     pub number: u8,
-    /// Who answered: more than one where packets take turns between ways, nobody where it is silent.
+    /// Addresses that answered: more than one where packets take turns between ways, none where the
+    /// hop is silent.
     pub addresses: Vec<String>,
     /// Probes that were to end here.
     pub sent: u16,
@@ -52,7 +53,7 @@ impl Hop {
 /// Size of the largest packet that passes the whole route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RouteMtu {
-    /// The largest of which nobody said that it is too large, with its IP header.
+    /// The largest that no router reported as too large, with its IP header.
     pub size: ByteCount,
     /// True if the target answered a packet of that size; if it did answer small ones, something on the way drops large
     /// ones and does not say so.
@@ -62,7 +63,7 @@ pub struct RouteMtu {
     pub reported_by: Option<String>,
 }
 
-/// The way of packets to a target. What the way back is, nobody here can see.
+/// The way of packets to a target. The way back cannot be seen from here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RouteReport {
     /// The target's address.

@@ -205,7 +205,7 @@ pub struct SocketMemory {
 pub struct Sample {
     /// Since the data began to flow.
     pub at: Span,
-    /// Which stream, from 0.
+    /// Number of the stream, from 0.
     pub stream: u16,
     /// Bytes that the program has written to or read from the socket so far.
     pub bytes: ByteCount,
@@ -215,7 +215,7 @@ pub struct Sample {
     pub memory: Option<SocketMemory>,
 }
 
-/// Returns whether packets wait in a queue: a round trip takes a tenth more than the `base` without one, and 2 ms on
+/// Returns true if packets wait in a queue: a round trip takes a tenth more than the `base` without one, and 2 ms on
 /// top of that for the variation of any path.
 pub fn packets_wait(rtt: Span, base: Span) -> bool {
     rtt > base.scaled(1.1) + Span::from_millis(2)
@@ -227,9 +227,10 @@ impl TcpInfo {
         Some(self.cwnd?.of_size(self.snd_mss?))
     }
 
-    /// Returns whether data was sent again and again, and nothing was acknowledged for longer than `silence`, or probes
-    /// of a closed window were not answered for long. A receiver that does not read answers probes, so it may take its
-    /// time; `TCP_USER_TIMEOUT` would end its connection.
+    /// Returns true if data was retransmitted again and again, and nothing was acknowledged for
+    /// longer than `silence`, or probes of a closed window were not answered for long. A receiver
+    /// that does not read answers probes, so it may take its time; `TCP_USER_TIMEOUT` would end its
+    /// connection.
     pub fn is_silent(&self, silence: Span) -> bool {
         let limit = match () {
             () if self.unacked > Some(SegCount::ZERO) && self.timeouts_in_a_row >= Some(MIN_TIMEOUTS) => silence,

@@ -162,7 +162,7 @@ pub enum Change {
     Sysctl {
         /// Dotted name.
         name: String,
-        /// Its text, as it is written.
+        /// Text of the value, as it is written.
         value: String,
     },
     /// A metric of a route in the main table.

@@ -29,7 +29,7 @@ pub struct SegmentSpread {
 /// A transfer in virtual time, with one seed or several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimulatedTransfer {
-    /// Its name: the step of a scenario, or the change of a what-if question.
+    /// Name of the transfer: the step of a scenario, or the change of a what-if question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The path.
@@ -40,7 +40,7 @@ pub struct SimulatedTransfer {
     pub seeds: u32,
     /// Rate of the payload that arrived.
     pub rate: RateSpread,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: SegmentSpread,
     /// Median round-trip time under load, of the seed with the median rate.
     pub loaded_rtt: Option<Span>,
@@ -66,7 +66,7 @@ pub struct Inferred {
 pub struct MeasuredTransfer {
     /// Rate of the payload that arrived.
     pub rate: BitRate,
-    /// Segments sent again; `None` where the sender did not say.
+    /// Retransmitted segments; `None` where the sender did not say.
     pub retransmits: Option<SegCount>,
     /// Median round-trip time under load.
     pub loaded_rtt: Option<Span>,
@@ -90,8 +90,8 @@ pub struct WhatIfReport {
     pub inferred: Vec<Inferred>,
     /// As measured.
     pub measured: MeasuredTransfer,
-    /// The same transfer in virtual time, then with each change, then with all changes if there are several, then with
-    /// each remedy for the limit if they were asked for, the best first.
+    /// The measured transfer in virtual time, then with each change, then with all changes if there
+    /// are several, then with each remedy for the limit if they were asked for, the best first.
     pub simulations: Vec<SimulatedTransfer>,
     /// Remedies for the limit, by their names, that change nothing that is modelled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

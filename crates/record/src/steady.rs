@@ -43,8 +43,8 @@ pub fn steady(samples: &[Sample], base_rtt: Option<Span>, ended_at: Span) -> Opt
     split(&Progress::of(samples, ended_at), base_rtt.or_else(|| least_rtt(samples)))
 }
 
-/// Returns the same as [`steady`] from the samples of the receiving end: by what it received, since what it sent is not
-/// the transfer.
+/// Returns the steady part, as [`steady`] does, from the samples of the receiving end: by what it
+/// received, since what it sent is not the transfer.
 pub fn steady_of_receiver(samples: &[Sample], base_rtt: Option<Span>, ended_at: Span) -> Option<Steady> {
     split(&Progress::of_receiver(samples, ended_at), base_rtt.or_else(|| least_rtt(samples)))
 }

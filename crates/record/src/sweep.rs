@@ -35,17 +35,17 @@ impl fmt::Display for SweepCell {
 pub enum SweepReason {
     /// One of the first settings, which span the grid.
     Anchor,
-    /// It may be the fastest of all.
+    /// The setting may be the fastest of all.
     Best,
-    /// It is cheap, and may be as good as the fastest.
+    /// The setting is cheap, and may be as good as the fastest.
     Edge,
     /// The answer depends on it, and it has few runs.
     Repeat,
-    /// It was measured before, and shows if the path is still the same.
+    /// The setting was measured before, and shows if the path is still the same.
     Reference,
     /// The run before did not count.
     Again,
-    /// It shows if the rate stays at a lower level for a while.
+    /// The setting shows if the rate stays at a lower level for a while.
     Level,
     /// The whole grid is measured.
     Grid,
@@ -99,15 +99,16 @@ impl SweepTraffic {
 /// The network device of this end that carries the data of a sweep, and what else it carried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepDevice {
-    /// Its name, such as `eth0`.
+    /// Name of the device, such as `eth0`.
     pub name: String,
     /// Speed of its link, or the rate of an emulated path; `None` if it is not known.
     pub speed: Option<BitRate>,
-    /// Its traffic since the end of the run before; `None` before the first run, and where the sweep was resumed.
+    /// Traffic of the device since the end of the run before; `None` before the first run, and
+    /// where the sweep was resumed.
     pub before: Option<SweepTraffic>,
-    /// Its traffic during the run, set-up and drain included.
+    /// Traffic of the device during the run, set-up and drain included.
     pub during: SweepTraffic,
-    /// Bytes of the run itself among these, in the direction of the data: its payload, what was sent again, and
+    /// Bytes of the run itself among these, in the direction of the data: its payload, retransmissions, and
     /// headers, as far as they follow from sizes of packets. The rest is other traffic.
     pub own: ByteCount,
 }
@@ -136,12 +137,13 @@ pub struct SweepRun {
     pub idle_rtt: Option<Span>,
     /// Median round-trip time under load.
     pub loaded_rtt: Option<Span>,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmits: Option<SegCount>,
     /// Variance of the rate of all streams together over time, relative to the sum of the variances of each: below 1
     /// where others take up what one leaves, above 1 where they rise and fall together. `None` with a single stream.
     pub together: Option<Ratio>,
-    /// Its course over time, the kernel's round-trip time and the processors; `None` where they were not recorded.
+    /// Load over time, the kernel's round-trip time and the processors; `None` where they were not
+    /// recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<SweepLoad>,
     /// The device that carried its data, with other traffic before and during the run; `None` where it is not counted,
@@ -370,7 +372,7 @@ pub struct SweepDips {
     pub dips_beyond: u32,
     /// Dips whose setting has other runs too.
     pub repeated: u32,
-    /// Those of them of which another run is a dip too.
+    /// Dips whose setting has another run that is a dip too.
     pub again: u32,
     /// Spearman's rank correlation of each run with the next one of its setting, by their depths, among the settings
     /// that fill the path; `None` if hardly any of them has several runs.
@@ -399,9 +401,9 @@ pub struct SweepRtt {
     pub with_rate: f64,
     /// Spearman's partial rank correlation with the window, at the same rate.
     pub with_window: f64,
-    /// The same with the number of streams.
+    /// Spearman's partial rank correlation with the number of streams, at the same rate.
     pub with_streams: f64,
-    /// The same with streams × window.
+    /// Spearman's partial rank correlation with streams × window, at the same rate.
     pub with_product: f64,
 }
 
@@ -445,7 +447,7 @@ pub struct SweepRunRecord {
     pub sweep: String,
     /// Number of the run, from 0.
     pub number: u32,
-    /// Its figures.
+    /// Figures of the run.
     pub run: SweepRun,
     /// The measurement, with few of its samples; `None` if there was none.
     pub measurement: Option<Box<Measurement>>,

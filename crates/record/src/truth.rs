@@ -56,7 +56,7 @@ pub struct PacketTruth {
     /// CoDel, those of its queue alone that waited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<ByteCount>,
-    /// Its TCP header; `None` of other protocols.
+    /// TCP header of the packet; `None` of other protocols.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segment: Option<SegmentTruth>,
 }

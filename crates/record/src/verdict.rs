@@ -42,7 +42,7 @@ pub enum Basis {
 pub struct OtherLimit {
     /// The limit.
     pub kind: Limit,
-    /// Its cause.
+    /// Cause of the limit.
     pub cause: Cause,
     /// The end, or the part of the path, that has it.
     pub at: At,
@@ -68,7 +68,7 @@ pub struct RunnerUp {
 pub struct Candidate {
     /// The limit.
     pub kind: Limit,
-    /// Its cause.
+    /// Cause of the limit.
     pub cause: Cause,
     /// The end, or the part of the path, that has it.
     pub at: At,
@@ -92,7 +92,7 @@ impl From<LegalVerdict> for Candidate {
 pub struct Verdict {
     /// The limit.
     pub kind: Limit,
-    /// Its cause.
+    /// Cause of the limit.
     pub cause: Cause,
     /// The end, or the part of the path, that has it.
     pub at: At,
@@ -138,8 +138,8 @@ impl Verdict {
         LegalVerdict::of(self.kind, self.cause, self.at)
     }
 
-    /// Returns whether it and `other` name the same limit, or one that is among the candidates of the other; `None`
-    /// where one of both names none.
+    /// Returns true if this verdict and `other` name the same limit, or one that is among the
+    /// candidates of the other; `None` where one of both names none.
     pub fn agrees_with(&self, other: &Self) -> Option<bool> {
         let allows = |one: &Self, kind| one.kind == kind || one.candidates.iter().any(|one| one.kind == kind);
         let are_known = self.kind != Limit::Unknown && other.kind != Limit::Unknown;
@@ -187,7 +187,7 @@ pub struct Forecast {
 /// The round-trip time under load that a remedy should lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RttForecast {
-    /// That of the path while its queues are empty.
+    /// Round-trip time of the path while its queues are empty.
     pub low: Span,
     /// The most that is likely; `None` where nothing but the length of the bottleneck's queue bounds it.
     pub high: Option<Span>,
@@ -245,7 +245,7 @@ pub struct Commands {
     pub apply: Vec<String>,
     /// To undo it.
     pub undo: Vec<String>,
-    /// The same at an end that does not run Linux.
+    /// Commands of the remedy at an end that does not run Linux.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<Elsewhere>,
 }
@@ -255,13 +255,13 @@ pub struct Commands {
 pub struct Remedy {
     /// A name for `--apply`: `raise-tcp-wmem`.
     pub id: String,
-    /// Its scope.
+    /// Scope of the remedy.
     pub scope: Scope,
-    /// Which end it changes.
+    /// The end that the remedy changes.
     pub at: At,
     /// The settings that it changes; empty where only a person can carry it out.
     pub changes: Vec<Change>,
-    /// The same as commands, filled in by the room that knows how settings are written.
+    /// Commands that make the changes, filled in by the crate that knows how settings are written.
     pub commands: Commands,
     /// The predicted rate, where there is a prediction.
     pub predicted: Option<Forecast>,
@@ -276,7 +276,8 @@ pub struct Remedy {
 }
 
 impl Remedy {
-    /// Its changes by the end that makes them; what is the program's to make is made where the remedy is.
+    /// Changes of the remedy by the end that makes them; a program's own changes are made where the
+    /// remedy is.
     pub fn by_end(&self) -> Vec<(At, Vec<Change>)> {
         let mut by_end: Vec<(At, Vec<Change>)> = Vec::new();
         for change in &self.changes {

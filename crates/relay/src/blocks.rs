@@ -103,7 +103,7 @@ impl BlockReader {
         self.held.extend_from_slice(bytes);
     }
 
-    /// Returns whether every block was complete and has been returned.
+    /// Returns true if every block was complete and has been returned.
     pub const fn is_empty(&self) -> bool {
         self.held.is_empty()
     }

@@ -44,9 +44,9 @@ pub(crate) enum Blocks {
     /// There are none.
     #[default]
     None,
-    /// Its destination is the other relay.
+    /// The direction leads to the other relay, so blocks are made.
     Made(Packer),
-    /// Its source is the other relay.
+    /// The direction comes from the other relay, so blocks are read.
     Read(BlockReader),
 }
 
@@ -70,9 +70,9 @@ pub(crate) struct Direction {
 /// The result of the turn of a direction.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// It waits for an event.
+    /// The direction waits for an event.
     Waits,
-    /// It could go on, but others have their turn.
+    /// The direction could go on, but others have their turn.
     Again,
     /// Everything was passed on, and the source has closed.
     Ended,
@@ -111,12 +111,12 @@ impl Direction {
         }
     }
 
-    /// Returns whether the far relay has not said that it is connected.
+    /// Returns true if the far relay has not said that it is connected.
     pub(crate) const fn expects_status(&self) -> bool {
         self.expects_status
     }
 
-    /// Returns whether bytes wait here until the destination takes them.
+    /// Returns true if bytes wait here until the destination takes them.
     pub(crate) const fn is_held_up(&self) -> bool {
         self.pipe.is_some() || !self.rest.is_empty()
     }

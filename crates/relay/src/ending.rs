@@ -18,7 +18,8 @@ enum Course {
     Open,
     /// Everything and the FIN were passed on.
     Passed,
-    /// Its destination was reset after it had closed: what it carries, or carried last, is for nobody.
+    /// The destination was reset after it had closed: no peer reads the bytes that the direction
+    /// carries, or carried last.
     Broken,
 }
 
@@ -57,7 +58,7 @@ impl Ending {
         Self { courses: [Course::Open; 2] }
     }
 
-    /// Returns whether bytes still move in the direction that begins at `side`.
+    /// Returns true if bytes still move in the direction that begins at `side`.
     pub(crate) const fn is_moving(&self, side: Side) -> bool {
         matches!(self.courses[side as usize], Course::Open)
     }

@@ -74,7 +74,7 @@ mod tests {
         let legs = connected();
         let mut followed = Followed::begin(&legs);
         legs[0].socket.set_nonblocking(true).unwrap();
-        // Nobody reads at the other end, so data stays on its way.
+        // No program reads at the other end, so data stays on its way.
         while (&legs[0].socket).write(&[0; 8_192]).is_ok() {}
         thread::sleep(Duration::from_millis(300));
         assert!(followed.part([0, 0], false, &legs).is_none());

@@ -133,7 +133,7 @@ impl Leg {
         self.writable |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
     }
 
-    /// Returns whether urgent data has come: reads end before it, and `splice(2)` never gets beyond.
+    /// Returns true if urgent data has come: reads end before it, and `splice(2)` never gets beyond.
     pub(crate) const fn has_urgent(&self) -> bool {
         self.noted.contains(EventFlags::PRI)
     }
@@ -218,7 +218,7 @@ impl Leg {
         }
     }
 
-    /// Returns whether the other end closed its direction of TLS, and everything before that has been read.
+    /// Returns true if the other end closed its direction of TLS, and everything before that has been read.
     pub(crate) fn tls_has_ended(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_ended())
     }
@@ -246,7 +246,7 @@ impl Leg {
         Some(error.kind() == ErrorKind::BrokenPipe || self.has_closed())
     }
 
-    /// Returns whether the FIN of the other end has come, whether or not it was read.
+    /// Returns true if the FIN of the other end has come, read or not.
     fn has_closed(&self) -> bool {
         // The kernel counts it as one byte.
         bytes(self.info().bytes_received) > self.read + unread(&self.socket)
@@ -257,7 +257,7 @@ impl Leg {
         tcp_info(&self.socket).unwrap_or_default()
     }
 
-    /// Returns how many bytes the socket took that the other end has not acknowledged.
+    /// Returns the number of bytes that the socket took and the other end has not acknowledged.
     pub(crate) fn unacknowledged(&self, info: &TcpInfo) -> u64 {
         let acknowledged = info.bytes_acked.map_or(0, ByteCount::get);
         self.written.saturating_sub(acknowledged.saturating_sub(self.before))

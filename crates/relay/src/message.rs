@@ -35,10 +35,10 @@ const ZSTD: &str = "zstd ";
 /// The error of a request that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// It is not text.
+    /// The request is not text.
     #[error("the target is no text")]
     NotText,
-    /// It is no target.
+    /// The text is no target.
     #[error(transparent)]
     Rule(#[from] RuleError),
 }

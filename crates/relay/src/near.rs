@@ -49,7 +49,7 @@ pub(crate) struct Pool {
     compress: bool,
     /// Connections that are to wait.
     size: usize,
-    /// Those with a window that has grown come first.
+    /// Connections that wait for a client; those with a window that has grown come first.
     idle: RefCell<VecDeque<Ready>>,
     /// The windows of those that wait are growing, one after the other.
     is_growing: Cell<bool>,
@@ -68,7 +68,7 @@ pub(crate) struct Ready {
     pub(crate) peer: Peer,
     /// Bytes of both directions come in blocks.
     pub(crate) compress: bool,
-    /// Its window, once that has grown.
+    /// The window of the connection, once it has grown.
     window: Option<HeldWindow>,
 }
 
@@ -194,7 +194,7 @@ impl Pool {
     /// Calls the far relay, once others that call it leave room.
     ///
     /// # Errors
-    /// Fails if it does not answer, and with `TimedOut` once it has answered nobody for so long.
+    /// Fails if it does not answer, and with `TimedOut` once it has answered no call for so long.
     async fn call_within(&self, limit: Duration) -> io::Result<Ready> {
         let began = Instant::now();
         let mut turn = pin!(self.calls.acquire());

@@ -35,12 +35,12 @@ pub struct RelayOptions {
 /// The part that a relay plays.
 #[derive(Debug, Clone)]
 pub enum Role {
-    /// It connects to the target itself.
+    /// The relay connects to the target itself.
     Alone {
         /// The target.
         to: Target,
     },
-    /// It asks the far relay to connect to the target.
+    /// The relay asks the far relay to connect to the target.
     Near {
         /// The target, as the far relay resolves it.
         to: Target,
@@ -48,20 +48,20 @@ pub enum Role {
         via: Target,
         /// The key that both have.
         key: Key,
-        /// Without TLS.
+        /// True if TLS is disabled.
         plain: bool,
-        /// With compression, where it wins, if the far relay can do that, too.
+        /// True if blocks are compressed where that wins, if the far relay can do that, too.
         compress: bool,
         /// Connections to the far relay that wait for clients.
         pool: u16,
     },
-    /// It connects to targets for near relays.
+    /// The relay connects to targets for near relays.
     Far {
         /// Targets that it connects to.
         targets: Vec<AllowedTargets>,
         /// The key that both have.
         key: Key,
-        /// Without TLS.
+        /// True if TLS is disabled.
         plain: bool,
     },
 }
@@ -69,7 +69,7 @@ pub enum Role {
 /// Something that happened at a relay.
 #[derive(Debug, Clone)]
 pub enum RelayEvent {
-    /// It listens.
+    /// The relay listens.
     Listening(SocketAddr),
     /// A connection begins, where an interval of reports was asked for.
     Joined(RelayJoined),
@@ -96,7 +96,7 @@ pub enum RelayEvent {
         /// The reason, with the address.
         why: String,
     },
-    /// It stops: connections may still end by themselves.
+    /// The relay stops: connections may still end by themselves.
     Stopping {
         /// Connections that are left.
         connections: u32,
@@ -108,7 +108,7 @@ pub enum RelayEvent {
 /// The error of a relay that cannot run.
 #[derive(Debug, Error)]
 pub enum RelayError {
-    /// It cannot listen.
+    /// The relay cannot listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The process may hold too few files.

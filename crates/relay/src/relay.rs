@@ -74,7 +74,7 @@ pub fn relay(
         report_until(interrupt, &mut received, &mut reporter).await;
         Ok(())
     });
-    // What the runtime holds is not joined yet: it is reset. Nobody waits for names that are being resolved.
+    // What the runtime holds is not joined yet: it is reset. No task waits for names that are being resolved.
     runtime.shutdown_background();
     if served.is_ok() {
         workers.stop(options.drain, &mut received, &mut reporter);
@@ -238,7 +238,7 @@ impl Relay {
     }
 
     /// Waits until there is room for a connection of a client, and makes it where one that has sent nothing can give
-    /// way. Returns its share of all connections, and its place among those that have sent nothing.
+    /// way. Returns the client's share of all connections, and its place among those that have sent nothing.
     async fn permit_of_client(
         &self,
         client: SocketAddr,

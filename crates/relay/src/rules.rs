@@ -28,10 +28,10 @@ pub struct AllowedTargets {
 /// The error of a text that is no target, or no list of permitted targets.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RuleError {
-    /// It is not `HOST:PORT`.
+    /// The text is not `HOST:PORT`.
     #[error("`{0}` is no target: write HOST:PORT, as 192.0.2.1:22 or [2001:db8::1]:22")]
     Target(String),
-    /// It is not `NETWORK:PORTS`.
+    /// The text is not `NETWORK:PORTS`.
     #[error("`{0}` permits no targets: write NETWORK:PORTS, as 10.0.0.0/8:22,443 or [2001:db8::/32]:*")]
     Allowed(String),
 }
@@ -105,7 +105,7 @@ impl AllowedTargets {
     }
 }
 
-/// Returns whether any of `rules` permits `address`. This host's loopback and link-local addresses are permitted only
+/// Returns true if any of `rules` permits `address`. This host's loopback and link-local addresses are permitted only
 /// by a rule that lists nothing else.
 pub(crate) fn permits(rules: &[AllowedTargets], address: SocketAddr) -> bool {
     rules.iter().any(|rule| rule.permits(address))

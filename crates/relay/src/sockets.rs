@@ -69,7 +69,7 @@ pub(crate) fn unpace(stream: &std::net::TcpStream) {
     }
 }
 
-/// Returns whether two ends of a connection are at this host: who calls one of its addresses has the same one, or one
+/// Returns true if two ends of a connection are at this host: who calls one of its addresses has the same one, or one
 /// of loopback, unless it chose another.
 fn are_within_host(own: SocketAddr, other: SocketAddr) -> bool {
     let [own, other] = [own, other].map(|address| canonical(address).ip());
@@ -164,7 +164,7 @@ pub(crate) fn raise_descriptors(options: &RelayOptions) -> Result<(), RelayError
     Ok(())
 }
 
-/// Returns how many descriptors a relay needs.
+/// Returns the number of file descriptors that a relay needs.
 fn descriptors(options: &RelayOptions) -> u64 {
     let more = match options.role {
         Role::Alone { .. } => 0,

@@ -136,7 +136,7 @@ impl Inbox {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a far relay has not answered a request since the last call.
+    /// Returns true if a far relay has not answered a request since the last call.
     pub(crate) fn take_unanswered(&self) -> bool {
         self.is_unanswered.swap(false, Ordering::Relaxed)
     }
@@ -181,7 +181,7 @@ struct Joined {
     legs: [Leg; 2],
     directions: [Direction; 2],
     ending: Ending,
-    /// It stands in the queue of those that can go on.
+    /// The connection stands in the queue of those that can go on.
     is_queued: bool,
     /// One side was reset after its FIN, and the other is waited for.
     resets: Option<LastBytes>,
@@ -588,7 +588,7 @@ impl Worker {
 }
 
 impl Joined {
-    /// Returns whether the far relay has not said that it is connected.
+    /// Returns true if the far relay has not said that it is connected.
     fn expects_status(&self) -> bool {
         self.directions[Side::Target as usize].expects_status()
     }
@@ -617,7 +617,8 @@ impl Joined {
         self.directions[side as usize].turn(from, to, shared)
     }
 
-    /// Returns what was carried since the last report; `None` if nothing was, and nothing is held up.
+    /// Returns the bytes that were carried since the last report; `None` if there were none, and
+    /// nothing is held up.
     fn progress(&mut self) -> Option<RelayProgress> {
         let read = [self.directions[0].read, self.directions[1].read];
         let is_held_up = self.directions.iter().any(Direction::is_held_up);
@@ -676,7 +677,7 @@ const fn reset_by(side: Side) -> RelayEnding {
     }
 }
 
-/// Returns whether everything was acknowledged, the FIN too.
+/// Returns true if everything was acknowledged, the FIN too.
 fn has_acknowledged(info: &TcpInfo) -> bool {
     let unacked = info.unacked.map_or(0, SegCount::get);
     unacked == 0 && info.not_sent.is_none_or(|bytes| bytes == ByteCount::ZERO)

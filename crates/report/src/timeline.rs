@@ -15,7 +15,7 @@ const HARDLY: f64 = 0.02;
 pub(crate) struct Placed<'r> {
     /// The run.
     pub(crate) run: &'r SweepRun,
-    /// Its begin, since that of the first.
+    /// Begin of the run, since that of the first.
     pub(crate) from: Span,
     /// The end of its load, where its rest begins.
     pub(crate) to: Span,
@@ -38,9 +38,9 @@ pub(crate) fn placed(report: &SweepReport) -> Vec<Placed<'_>> {
 
 /// A part of a sweep over which the traffic of the device was counted: a run or a rest.
 pub(crate) struct Part {
-    /// Its begin.
+    /// Begin of the part, since that of the first run.
     pub(crate) from: Span,
-    /// Its end.
+    /// End of the part, since the begin of the first run.
     pub(crate) to: Span,
     /// Rate of all that the device carried in the direction of the data.
     pub(crate) all: BitRate,
@@ -54,7 +54,7 @@ pub(crate) struct Part {
 pub(crate) struct Traffic {
     /// Name of the device.
     pub(crate) device: String,
-    /// Its speed, if it is known and may be right.
+    /// Speed of the device, if it is known and may be right.
     pub(crate) speed: Option<BitRate>,
     /// Runs and rests in their order.
     pub(crate) parts: Vec<Part>,

@@ -82,7 +82,7 @@ pub(crate) fn positive(text: &str) -> Result<Ratio, String> {
 }
 
 impl Bound {
-    /// Returns whether measured ÷ predicted is within the bound.
+    /// Returns true if measured ÷ predicted is within the bound.
     pub fn holds(self, accuracy: Ratio) -> bool {
         match self {
             Self::Within(tolerance) => (accuracy.get() - 1.0).abs() <= tolerance.get(),
@@ -127,7 +127,7 @@ fn named<V: DeserializeOwned>(name: &str) -> Option<V> {
 }
 
 impl RatioBound {
-    /// Returns whether the measured rates of the two steps are within the bound, if those of `expected` are to be
+    /// Returns true if the measured rates of the two steps are within the bound, if those of `expected` are to be
     /// expected; never if the second is zero.
     pub fn holds(&self, [numerator, denominator]: [BitRate; 2], expected: Ratio) -> bool {
         denominator > BitRate::ZERO && self.bound.holds(Ratio::new(numerator.relative_to(denominator) / expected.get()))

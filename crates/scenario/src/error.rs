@@ -25,7 +25,7 @@ pub struct ScenarioError {
 }
 
 impl Place {
-    /// That of byte `offset` of `text`.
+    /// The place of byte `offset` of `text`.
     pub(crate) fn new(file: &str, text: &str, offset: usize) -> Self {
         Self { file: file.to_owned(), line: 1, column: 1 }.behind(text.get(..offset).unwrap_or(text))
     }

@@ -11,7 +11,7 @@ use crate::{Control, Place, Scenario, ScenarioError, Step};
 /// A checked grid: many paths, each with one measurement, that together show how good the predictions are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grid {
-    /// Its name, for the command line.
+    /// Name of the grid, for the command line.
     pub name: String,
     /// One line on what it shows.
     pub title: String,

@@ -60,7 +60,7 @@ enum Queue {
     Bdp(Ratio),
 }
 
-/// Which direction of a path cannot be, by which key, and why.
+/// A direction of a path that cannot be, with the key that sets it and the reason.
 #[derive(Debug)]
 pub(crate) struct BadDirection {
     pub(crate) reverse: bool,

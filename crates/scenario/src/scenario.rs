@@ -15,7 +15,7 @@ use crate::{Place, ScenarioError, StepBounds};
 /// A checked scenario: everything needed to run it and to judge the result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// Its name, for the command line.
+    /// Name of the scenario, for the command line.
     pub name: String,
     /// One line on what it shows.
     pub title: String,
@@ -44,7 +44,7 @@ pub struct Scenario {
 /// A congestion control that a load runs with; the file does not show whether a kernel has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Control {
-    /// Its name.
+    /// Name of the congestion control.
     pub name: String,
     /// The place in the file: the load, if it leaves the choice.
     pub place: Place,

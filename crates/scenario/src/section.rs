@@ -17,7 +17,7 @@ pub(crate) struct Source<'a> {
 pub(crate) struct Section<'a> {
     source: Source<'a>,
     table: &'a DeTable<'a>,
-    /// Its beginning, in bytes.
+    /// Begin of the table in the file, in bytes.
     at: usize,
 }
 

@@ -9,7 +9,7 @@ use crate::{CrossTraffic, StepBounds};
 /// One measurement of a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Its name, unlike that of every other step.
+    /// Name of the step, unlike that of every other step.
     pub name: String,
     /// The load. The congestion control of TCP is set: `cubic` if the file does not say.
     pub request: Request,
@@ -17,7 +17,7 @@ pub struct Step {
     pub ramp: Option<StepRamp>,
     /// The cross traffic.
     pub cross_traffic: Vec<CrossTraffic>,
-    /// Its own whole path, where it is not that of the scenario.
+    /// Whole path of the step, where it is not that of the scenario.
     pub path: Option<Path>,
     /// The stretches of its own path.
     pub stretches: Option<Stretches>,
@@ -129,7 +129,7 @@ impl StepRamp {
         Self { from: Ratio::ZERO, to: Ratio::ZERO, loads: 0 }
     }
 
-    /// Returns whether it grows.
+    /// Returns true if the load grows from step to step.
     pub(crate) fn grows(&self) -> bool {
         self.from > Ratio::ZERO && self.from < self.to && self.loads > 0
     }

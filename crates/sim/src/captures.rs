@@ -252,7 +252,7 @@ impl Offer {
         options
     }
 
-    /// Returns it as it arrives over `way`.
+    /// Returns the offer as it arrives over `way`.
     fn over(self, way: &PathDirection) -> Self {
         way.effects.edits.iter().fold(self, |offer, edit| match edit {
             Edit::StripWindowScale => Self { scale: None, ..offer },

@@ -13,7 +13,8 @@ pub(crate) struct Wire {
     /// IP bytes of a full segment, of one without payload, and of an acknowledgement without blocks; a tunnel's headers
     /// included.
     pub(crate) segment: ByteCount,
-    /// The same once the sender knows of a narrow link, where one answers to what is too big for it.
+    /// IP bytes of a full segment once the sender knows of a narrow link, where a router answers to
+    /// packets that are too big for it.
     pub(crate) narrow_segment: Option<ByteCount>,
     pub(crate) empty: ByteCount,
     pub(crate) acknowledgement: ByteCount,
@@ -27,7 +28,8 @@ pub(crate) struct Connection {
     /// Payload of a segment. Before a narrow link that answers, the first flight counts with this payload, too, though
     /// its packets are larger.
     pub(crate) mss: ByteCount,
-    /// The same as packets of the path have room for it, however small the receiver's window is.
+    /// Payload of a segment that packets of the path have room for, however small the receiver's
+    /// window is.
     pub(crate) advmss: ByteCount,
     /// Payload of a segment before the sender knows of a narrow link.
     first_mss: ByteCount,
@@ -288,7 +290,7 @@ fn scales(plan: &Plan, offered: Option<u8>) -> [Option<u8>; 2] {
     }
 }
 
-/// Returns whether a device overwrites an option of the receiver's handshake segment with padding.
+/// Returns true if a device overwrites an option of the receiver's handshake segment with padding.
 pub(crate) fn overwrites_options(plan: &Plan) -> bool {
     let Plan { path, sender, receiver, request, .. } = plan;
     let opens = request.direction == Direction::Download;

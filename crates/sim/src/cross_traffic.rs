@@ -34,7 +34,7 @@ pub struct CrossTrafficResult {
 /// A load while the transfer runs.
 #[derive(Debug)]
 pub(crate) struct Load {
-    /// Its streams: connections, or streams of datagrams.
+    /// Streams of the load: connections, or streams of datagrams.
     pub(crate) streams: Range<usize>,
     pub(crate) transport: Transport,
     starts: Time,
@@ -94,7 +94,7 @@ impl Load {
         }
     }
 
-    /// Counts what has arrived, unless that is done. Returns it.
+    /// Returns the counts of what has arrived, which are taken once.
     pub(crate) fn count(&mut self, now: Time, flows: &[Flow], datagrams: &[DatagramStream]) -> CrossTrafficResult {
         let sending = self.stopped.unwrap_or(now).since(self.starts);
         let of_streams = || match self.transport {

@@ -109,7 +109,7 @@ impl DatagramStream {
         self.total = Some(self.counts.sent);
     }
 
-    /// Returns whether it has sent everything that it has to send.
+    /// Returns true if the stream has sent everything that it has to send.
     pub(crate) fn has_sent_all(&self) -> bool {
         self.total.is_some_and(|total| self.counts.sent >= total)
     }

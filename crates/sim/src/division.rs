@@ -10,11 +10,11 @@ pub enum Division {
     Equal,
     /// The sender keeps one queue of chunks of this size: each connection takes the next when it has written one.
     Queue(ByteCount),
-    /// The receiver asks each connection for a range of chunks of this size, as aria2 does. The first request is for
-    /// all, and the others follow when it is answered; each later one is for the second half of the largest range that
-    /// nobody has begun. A connection that comes to a chunk of another one takes it where nothing of it has arrived.
-    /// Else it is closed, with what is still on its way, and opened again; one whose range ends there asks again at
-    /// once.
+    /// The receiver asks each connection for a range of chunks of this size, as aria2 does. The
+    /// first request is for all, and the others follow when it is answered; each later one is for
+    /// the second half of the largest range that no connection has begun. A connection that comes
+    /// to a chunk of another one takes it where nothing of it has arrived. Else it is closed, with
+    /// what is still on its way, and opened again; one whose range ends there asks again at once.
     Ranges(ByteCount),
 }
 
@@ -36,7 +36,8 @@ impl Divided {
         }
     }
 
-    /// Returns what the first `connections` have to send at first; `None` where parts are equal.
+    /// Returns the bytes that each of the first `connections` has to send at first; `None` where
+    /// parts are equal.
     pub(crate) fn at_first(&mut self, connections: usize) -> Option<Vec<ByteCount>> {
         match self {
             Self::Equal => None,
@@ -46,7 +47,7 @@ impl Divided {
     }
 }
 
-/// Chunks that nobody has taken.
+/// Chunks that no connection has taken.
 #[derive(Debug)]
 pub(crate) struct Queue {
     left: ByteCount,
@@ -61,7 +62,7 @@ impl Queue {
         (chunk > ByteCount::ZERO).then_some(chunk)
     }
 
-    /// Returns the bytes that nobody has taken.
+    /// Returns the bytes that no connection has taken.
     pub(crate) fn left(&self) -> ByteCount {
         self.left
     }
@@ -69,7 +70,7 @@ impl Queue {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chunk {
-    /// Nobody has begun it.
+    /// No connection has begun the chunk.
     Free,
     /// A connection receives it.
     Begun,
@@ -195,7 +196,7 @@ impl Ranges {
         true
     }
 
-    /// Returns whether a connection is to receive more of what it was asked for.
+    /// Returns true if a connection is to receive more of what it was asked for.
     pub(crate) fn receives(&self, connection: usize) -> bool {
         self.asked.get(connection).is_some_and(|asked| !matches!(asked, Asked::Idle))
     }
@@ -206,13 +207,13 @@ impl Ranges {
         missing.map(|at| self.size(at, at + 1)).sum()
     }
 
-    /// Returns whether the file is there.
+    /// Returns true if the file is there.
     pub(crate) fn is_complete(&self) -> bool {
         self.left == 0
     }
 
-    /// Begins the second half of the largest range of free chunks, or all of it where nobody receives the chunk before
-    /// it (`BitfieldMan::getSparseMissingUnusedIndex`).
+    /// Begins the second half of the largest range of free chunks, or all of it where no connection
+    /// receives the chunk before it (`BitfieldMan::getSparseMissingUnusedIndex`).
     fn begin(&mut self) -> Option<usize> {
         let count = self.chunks.len();
         let (mut best, mut from) = (None, 0);

@@ -43,7 +43,7 @@ pub struct Simulation {
     reverse: Direction<Packet>,
     /// Of the transfer, and then of other loads.
     pub(crate) flows: Vec<Flow>,
-    /// Likewise.
+    /// Streams of datagrams of the transfer, and then of other loads.
     pub(crate) datagrams: Vec<DatagramStream>,
     pub(crate) loads: Vec<Load>,
     /// Echo requests, where the load itself has no round-trip time.
@@ -174,7 +174,7 @@ impl Simulation {
         self.is_over()
     }
 
-    /// Returns whether the time of the transfer has passed, or all its bytes have been read, and both ends know.
+    /// Returns true if the time of the transfer has passed, or all its bytes have been read, and both ends know.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over { .. })
     }
@@ -237,7 +237,7 @@ impl Simulation {
         self.events
     }
 
-    /// Returns the segments that both ends of each connection of the transfer have counted: sent again, and
+    /// Returns the segments that both ends of each connection of the transfer have counted: retransmitted, and
     /// acknowledged.
     pub fn segments(&self) -> impl Iterator<Item = [u64; 2]> + '_ {
         self.own_flows().iter().map(|flow| [flow.sender.retransmits().get(), flow.sender.acknowledged_segments()])
@@ -605,7 +605,7 @@ impl Simulation {
         }
     }
 
-    /// Returns whether all connections of the transfer that are open have given up.
+    /// Returns true if all connections of the transfer that are open have given up.
     pub(crate) fn is_broken(&self) -> bool {
         let mut open = self.own_flows().iter().filter(|flow| !flow.is_closed()).peekable();
         open.peek().is_some() && open.all(|flow| flow.sender.is_dead())
@@ -639,7 +639,7 @@ impl Simulation {
         matches!(&self.divided, Divided::Ranges(ranges) if ranges.is_complete())
     }
 
-    /// Returns whether a connection that has not given up is to receive more of what it was asked for.
+    /// Returns true if a connection that has not given up is to receive more of what it was asked for.
     fn receives_ranges(&self) -> bool {
         let Divided::Ranges(ranges) = &self.divided else { return false };
         let mut flows = self.own_flows().iter().enumerate();
@@ -678,8 +678,9 @@ fn longest_train(plan: &Plan) -> SegCount {
     }
 }
 
-/// Returns whether nobody notices when exactly programs wake, where trains are carried whole: they do so within a
-/// fivehundredth of the round trip, where a train may take a hundredth of it, and before a second train arrives.
+/// Returns true if the exact moments at which programs wake have no visible effect, where trains
+/// are carried whole: they do so within a fivehundredth of the round trip, where a train may take a
+/// hundredth of it, and before a second train arrives.
 fn wakes_early(plan: &Plan) -> bool {
     const PART_OF_ROUND_TRIP: u64 = 500;
     // Of 64 KiB (`sk_gso_max_size`).

@@ -28,11 +28,11 @@ pub(crate) struct Flow {
     reads_at: Option<Time>,
     /// When it last read.
     read_last: Time,
-    /// True if a read that nobody else notices may be made up for when something else happens at the receiving end, or
+    /// True if a read without a visible effect may be made up for when something else happens at the receiving end, or
     /// somebody asks for its state ([`Self::catch_up`]).
     defers_reads: bool,
-    /// True if nobody notices when exactly a program wakes: it reads as soon as something arrives, and tries to write
-    /// again when something is acknowledged.
+    /// True if the exact moment at which a program wakes has no visible effect: it reads as soon as
+    /// something arrives, and tries to write again when something is acknowledged.
     wakes_early: bool,
     random: Pcg64Mcg,
     /// The deadlines that are queued for it, the earliest first: those of both programs, of the receiver and of the
@@ -74,7 +74,7 @@ impl Flow {
         }
     }
 
-    /// Returns whether the sending end has something to do at `now` of its own accord.
+    /// Returns true if the sending end has something to do at `now` of its own accord.
     pub(crate) fn sends_at(&self, now: Time) -> bool {
         now <= self.starts || self.sending_deadline().is_some_and(|due| due <= now)
     }
@@ -137,7 +137,7 @@ impl Flow {
         self.receiver.read(now, left.map_or(wanted, |left| wanted.min(left)))
     }
 
-    /// Lets the receiving program defer reads that nobody else notices, or no longer.
+    /// Lets the receiving program defer reads without a visible effect, or no longer.
     pub(crate) fn defer_reads(&mut self, defers: bool) {
         self.defers_reads = defers;
     }
@@ -162,7 +162,7 @@ impl Flow {
         self.reads_at.filter(|_| !(self.defers_reads && self.receiver.reads_silently()))
     }
 
-    /// Returns whether the receiving program has been woken by what waits for it, and lets it sleep again then.
+    /// Returns true if the receiving program has been woken by what waits for it, and lets it sleep again then.
     fn is_awake(&mut self, now: Time) -> bool {
         if self.receiver.unread_bytes() == ByteCount::ZERO {
             return false;
@@ -205,7 +205,7 @@ impl Flow {
         Some(due)
     }
 
-    /// Returns whether a queued deadline still counts, and forgets it.
+    /// Returns true if a queued deadline still counts, and forgets it.
     pub(crate) fn disarm(&mut self, queued: Time) -> bool {
         let counts = self.queued[0] == Some(queued);
         if counts {
@@ -228,17 +228,17 @@ impl Flow {
         self.source.grant(bytes, self.sender.mss());
     }
 
-    /// Returns whether the sending program has written all that it has to.
+    /// Returns true if the sending program has written all that it has to.
     pub(crate) fn has_written_all(&self) -> bool {
         self.source.has_written_all(&self.sender)
     }
 
-    /// Returns whether all that the sending program has to write has been read.
+    /// Returns true if all that the sending program has to write has been read.
     pub(crate) fn has_arrived(&self) -> bool {
         self.source.total().is_some_and(|total| self.receiver.bytes_read() >= total)
     }
 
-    /// Returns whether everything that the program has to send has been read, or never will be.
+    /// Returns true if everything that the program has to send has been read, or never will be.
     pub(crate) fn is_over(&self) -> bool {
         self.has_arrived() || self.sender.is_dead()
     }
@@ -259,12 +259,12 @@ impl Flow {
         self.closes = Some(at);
     }
 
-    /// Returns whether the receiving program has closed the connection.
+    /// Returns true if the receiving program has closed the connection.
     pub(crate) fn is_closed(&self) -> bool {
         self.closes.is_some()
     }
 
-    /// Returns whether the connection is closed at both ends.
+    /// Returns true if the connection is closed at both ends.
     pub(crate) fn is_gone(&self, now: Time) -> bool {
         self.closes.is_some_and(|at| at <= now)
     }
@@ -274,7 +274,7 @@ impl Flow {
         self.source.stop(&self.sender);
     }
 
-    /// Returns whether it [is over](Self::is_over), the first time that this is so.
+    /// Returns true if the connection [is over](Self::is_over), the first time that this is so.
     pub(crate) fn ends_now(&mut self) -> bool {
         let is_over = self.is_over();
         let ends = is_over && !self.ended;

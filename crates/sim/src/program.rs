@@ -78,7 +78,7 @@ impl Source {
         self.finished = false;
     }
 
-    /// Returns whether it has written all that it has to.
+    /// Returns true if the program has written all that it has to.
     pub(crate) fn has_written_all(&self, sender: &Sender) -> bool {
         self.total.is_some_and(|total| sender.written() >= total)
     }
@@ -130,7 +130,7 @@ impl Source {
         self.total.map_or(due, |total| total.min(due)).saturating_sub(written)
     }
 
-    /// Returns whether the program tries now, and notes when it does otherwise.
+    /// Returns true if the program tries now, and notes when it does otherwise.
     fn may_write(&mut self, now: Time, sender: &Sender) -> bool {
         let Some(since) = self.blocked_since else { return true };
         let room = sender.room();
@@ -138,7 +138,7 @@ impl Source {
             return true;
         }
         let retries = self.kind == Writer::Retrying && room == Room::Little;
-        // Before now, where nobody waited for that.
+        // Before now, where no program waited for that.
         let is_due = self.wakes.is_some_and(|known| known <= now);
         self.wakes = retries.then(|| self.next_try(since, now));
         retries && now > since && (is_due || self.wakes == Some(now))
@@ -170,7 +170,7 @@ impl Sink {
         Self { pace: rate.map(|rate| Pace { rate, portion: Self::PORTION, start }) }
     }
 
-    /// Returns whether it sleeps until something arrives, and reads all of it then.
+    /// Returns true if the program sleeps until something arrives, and reads all of it then.
     pub(crate) fn sleeps(&self) -> bool {
         self.pace.is_none()
     }

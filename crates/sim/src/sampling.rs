@@ -44,9 +44,9 @@ pub(crate) struct Sampler {
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub(crate) at: Span,
-    /// Their sum.
+    /// Counts of all streams together.
     pub(crate) all: Total,
-    /// Those of each; none where an interval of so many streams ends.
+    /// Counts of each stream; none where an interval of so many streams ends.
     pub(crate) streams: Vec<Total>,
     /// True if the counts of each stream are needed.
     is_kept: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Totals {
 pub(crate) struct Total {
     pub(crate) written: ByteCount,
     pub(crate) read: ByteCount,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub(crate) again: SegCount,
 }
 
@@ -166,7 +166,7 @@ impl Sampler {
     }
 }
 
-/// Returns whether an even number of whole periods have passed.
+/// Returns true if an even number of whole periods have passed.
 fn is_even(passed: Span, period: Span) -> bool {
     (passed.as_nanos() / period.as_nanos()).is_multiple_of(2)
 }

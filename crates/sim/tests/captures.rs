@@ -35,7 +35,7 @@ fn read(file: &[u8]) -> Finished {
     flows.finish(Explained::Largest(1))
 }
 
-/// Runs a transfer and returns its captures, and the segments that were sent again.
+/// Runs a transfer and returns its captures, and the number of retransmitted segments.
 fn run(plan: Plan) -> ([Finished; 2], u64) {
     let mut simulation = Simulation::captured(plan).unwrap();
     simulation.run_until(Time::from_nanos(u64::MAX));

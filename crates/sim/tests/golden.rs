@@ -27,7 +27,7 @@ fn plan(control: &str, queue: f64, loss: f64, granularity: Granularity) -> Plan 
     Plan { granularity, ..Plan::new(path, [host.clone(), host], request, 1) }
 }
 
-/// Mbit/s, and segments sent again.
+/// Mbit/s, and retransmitted segments.
 fn cell(plan: Plan) -> String {
     let summary = Simulation::new(plan).unwrap().measure().summary;
     format!("{:6.2} {:5}", summary.rate.as_mbps(), summary.retransmits.unwrap().get())

@@ -26,7 +26,7 @@ pub enum Conclusion {
     NoneShown,
 }
 
-/// Differences up to this share matter to nobody: 2 %.
+/// Differences up to this share have no consequence: 2 %.
 pub const SAME_WITHIN: f64 = 0.02;
 
 impl Difference {

@@ -14,8 +14,8 @@ pub(crate) fn located(a: &[f64], b: &[f64]) -> Option<Located> {
     interval(differences, cut(a.len(), b.len())?)
 }
 
-/// Returns how many of the sorted differences lie outside the interval at each end: the largest U with a probability
-/// of 2.5 % or less below or at it.
+/// Returns the number of sorted differences that lie outside the interval at each end: the largest
+/// U with a probability of 2.5 % or less below or at it.
 fn cut(a: usize, b: usize) -> Option<usize> {
     if a.max(b) > MAX_COUNTED && a.min(b) > 5 {
         let (n, m) = (a as f64, b as f64);

@@ -19,9 +19,9 @@ pub struct NewDocument {
 }
 
 impl NewDocument {
-    /// Returns what is to be kept of a document that a command printed, or would print, at the time `now`: nothing of a
-    /// kind that measures nothing, as an error, a calculation, or settings of a host. A report of several scenarios
-    /// becomes one document for each.
+    /// Returns the documents to keep of one that a command printed, or would print, at the time
+    /// `now`: none of a kind that measures nothing, such as an error, a calculation, or settings of
+    /// a host. A report of several scenarios becomes one document for each.
     pub fn of(document: &Document, now: Timestamp) -> Vec<Self> {
         match &document.content {
             Content::Lab { lab } => lab.iter().map(|lab| Self::whole(&one_scenario(document, lab), now)).collect(),
@@ -111,7 +111,7 @@ fn begun(campaign: &str) -> Option<String> {
 pub(crate) const KINDS_OF_DOCUMENTS: [&str; 9] =
     ["measurement", "diagnosis", "experiment", "lab", "sweep", "sweep-plan", SWEEP_RUN, "foreign", "other"];
 
-/// Returns whether documents may be of this kind.
+/// Returns true if documents may be of this kind.
 pub(crate) fn is_kind(kind: &str) -> bool {
     kind.split('/').next().is_some_and(|first| KINDS_OF_DOCUMENTS.contains(&first))
 }
@@ -137,7 +137,8 @@ fn ends(measurement: &Measurement) -> (String, String, String) {
     (host, host_of(&measurement.peer.host), ip_of(&measurement.peer.address))
 }
 
-/// Returns the same of a transfer of another program, of which the address is known only.
+/// Returns the name of this host, the other end as it was named, and its IP address, of a transfer
+/// of another program, of which only the address is known.
 fn ends_watched(document: &Document) -> (String, String, String) {
     let Content::Diagnosis { diagnosis, .. } = &document.content else { return Default::default() };
     let transfer = diagnosis.transfers.first().and_then(|diagnosis| diagnosis.transfer.as_ref());
@@ -305,7 +306,7 @@ fn of_ends(summary: &Summary, sender: &EndReport, receiver: &EndReport) -> Store
     }
 }
 
-/// Returns whether the figures may be compared with others.
+/// Returns true if the figures may be compared with others.
 fn is_whole(measurement: &Measurement) -> bool {
     measurement.validity.is_valid() && !measurement.interrupted && measurement.broken_off.is_none()
 }

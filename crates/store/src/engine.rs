@@ -70,7 +70,7 @@ pub(crate) struct EngineError {
 pub(crate) enum EngineErrorKind {
     /// This user lacks a permission.
     Forbidden,
-    /// It is no archive.
+    /// The database is no archive.
     NoArchive,
     /// The disk refuses: it is full, or broken.
     Disk,
@@ -92,7 +92,7 @@ impl EngineError {
         Self::other(cause.replace('\n', "; "))
     }
 
-    /// Returns whether it may come of a disk to which nothing can be written.
+    /// Returns true if the error may come of a disk to which nothing can be written.
     pub(crate) fn is_of_disk(&self) -> bool {
         matches!(self.kind, EngineErrorKind::Disk | EngineErrorKind::Forbidden)
     }

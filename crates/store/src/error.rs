@@ -36,7 +36,7 @@ pub enum StoreError {
     Newer {
         /// The archive.
         location: String,
-        /// Its version.
+        /// Version of the archive.
         found: u32,
         /// Newest version that this program knows.
         known: u32,
@@ -64,7 +64,7 @@ pub enum StoreError {
     /// A document is not as it was written.
     #[error("document {id} is damaged: {why}; other documents are not affected")]
     Damaged {
-        /// Its identifier.
+        /// Identifier of the document.
         id: String,
         /// Description of the damage.
         why: String,

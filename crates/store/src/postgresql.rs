@@ -12,8 +12,8 @@ use postgres::{Client, Config, NoTls};
 
 use crate::engine::{Engine, EngineError, EngineErrorKind, Row, Value, transaction};
 
-/// Time limit for a connection, where the URL gives none, for data that nobody acknowledges, and for another program
-/// that keeps a table for itself.
+/// Time limit for a connection, where the URL gives none, for data that the server does not
+/// acknowledge, and for another program that keeps a table for itself.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest wait for the answer to one statement.
@@ -79,8 +79,8 @@ impl Postgresql {
     }
 }
 
-/// Returns what `work` returns within `timeout`. It goes on in a thread of its own until then, which the end of the
-/// program ends: the library waits for a server without end.
+/// Returns the result of `work` within `timeout`. The work goes on in a thread of its own until
+/// then, which the end of the program ends: the library waits for a server without end.
 fn answer<T: Send + 'static>(timeout: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, EngineError> {
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new().name("postgresql".to_owned()).spawn(move || drop(sender.send(work())))?;
@@ -162,7 +162,7 @@ impl From<postgres::Error> for EngineError {
     }
 }
 
-/// Returns whether the server refuses this user: a permission that it lacks, a wrong password, or a copy of a database
+/// Returns true if the server refuses this user: a permission that it lacks, a wrong password, or a copy of a database
 /// that can only be read.
 fn is_forbidden(code: &SqlState) -> bool {
     const LACKS: [SqlState; 2] = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::READ_ONLY_SQL_TRANSACTION];

@@ -277,13 +277,13 @@ impl Redaction {
     }
 }
 
-/// Returns whether the text of this field names hosts, users or files. A host of ours is an object with `name` and
+/// Returns true if the text of this field names hosts, users or files. A host of ours is an object with `name` and
 /// `kernel`.
 fn has_names(fields: &Map<String, Value>, field: &str) -> bool {
     NAMES.contains(&field.to_ascii_lowercase().as_str()) || (field == "name" && fields.contains_key("kernel"))
 }
 
-/// Returns whether a character is of a word, so that none ends before it and none begins behind it.
+/// Returns true if a character is of a word, so that none ends before it and none begins behind it.
 fn is_part(character: Option<char>) -> bool {
     character.is_some_and(char::is_alphanumeric)
 }
@@ -345,8 +345,8 @@ fn candidates(run: &str) -> impl Iterator<Item = &str> {
     [run, run.trim_end_matches(['.', ':'])].into_iter().chain(without_port)
 }
 
-/// Returns what stands before a path, and the path: it begins the word, or follows the colon behind a host. The two
-/// colons at the end of a prefix of IPv6 are none behind a host.
+/// Returns the text before a path, and the path, which begins the word, or follows the colon behind
+/// a host. The two colons at the end of a prefix of IPv6 are none behind a host.
 fn path(word: &str) -> Option<(&str, &str)> {
     let begins = |text: &str| (text.starts_with('/') || text.starts_with("~/")) && text.len() > 2;
     let colons = word.match_indices(':').map(|(at, _)| at + 1).filter(|at| !word[..*at].ends_with("::"));
@@ -354,7 +354,7 @@ fn path(word: &str) -> Option<(&str, &str)> {
     Some(word.split_at(at))
 }
 
-/// Returns whether it is six bytes in hexadecimal with colons or dashes between.
+/// Returns true if `word` is six bytes in hexadecimal with colons or dashes between.
 fn is_mac(word: &str) -> bool {
     let is_byte = |byte: &str| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok();
     word.len() == 17 && [':', '-'].into_iter().any(|between| word.split(between).all(is_byte))

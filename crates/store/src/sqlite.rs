@@ -174,7 +174,7 @@ fn in_folder(file: &Path) -> PathBuf {
     Path::new(".").join(file)
 }
 
-/// Returns whether something of an archive is in its log, which a program that was killed has left.
+/// Returns true if something of an archive is in its log, which a program that was killed has left.
 fn has_log(file: &Path) -> bool {
     let log = PathBuf::from(format!("{}-wal", file.display()));
     std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
@@ -189,7 +189,7 @@ fn with_hint(error: EngineError, file: &Path) -> EngineError {
     EngineError { cause: format!("{}; {hint}", error.cause), ..error }
 }
 
-/// Returns the URI by which SQLite reads a file that nobody changes, without locks and without files next to it.
+/// Returns the URI by which SQLite reads a file that no program changes, without locks and without files next to it.
 fn immutable(file: &Path) -> String {
     let escaped = |byte: &u8| match byte {
         b'%' | b'?' | b'#' => format!("%{byte:02x}").into_bytes(),

@@ -53,7 +53,7 @@ pub struct Filter {
 /// A document that was given to the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// Its identifier.
+    /// Identifier of the document.
     pub id: String,
     /// False if the archive had it already.
     pub is_new: bool,
@@ -265,8 +265,8 @@ pub(crate) fn migrate(engine: &mut dyn Engine, from: u32, to: u32) -> Result<u32
     })
 }
 
-/// Returns what an archive has once: the bytes of a document; and each run of a sweep, even if two programs go on with
-/// that sweep at the same time.
+/// Returns the key of a document that an archive has only once: the hash of its bytes; of a run of
+/// a sweep its campaign and setting, even if two programs go on with that sweep at the same time.
 fn origin(head: &StoredDocument) -> String {
     if head.kind == SWEEP_RUN { format!("{}/{}", head.campaign, head.cell) } else { head.blake3.clone() }
 }
@@ -360,7 +360,7 @@ fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
 
-/// Returns whether it is an identifier in the one form that [`Store::find`] searches.
+/// Returns true if `text` is an identifier in the one form that [`Store::find`] searches.
 fn is_id(text: &str) -> bool {
     text.parse::<Uuid>().is_ok_and(|id| id.to_string() == text)
 }

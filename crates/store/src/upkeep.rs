@@ -37,7 +37,8 @@ impl Store {
         Ok(check)
     }
 
-    /// Returns what belongs to no document, in words, if there is anything.
+    /// Returns a clause with the number of bodies and facts that belong to no document, if there
+    /// are any.
     fn stray(&mut self) -> Result<Option<String>, StoreError> {
         let mut count = |table: &str| {
             let document = format!("SELECT 1 FROM document WHERE document.id = {table}.document");
@@ -49,7 +50,8 @@ impl Store {
         Ok((bodies + facts > 0).then_some(words))
     }
 
-    /// Returns whether the facts of a document differ from those that its body has.
+    /// Returns true if the facts of a document differ from those that its body has. With `repair`,
+    /// they are replaced.
     fn is_stale(&mut self, document: &StoredDocument, body: &[u8], repair: bool) -> Result<bool, StoreError> {
         let rows = |facts: &[StoredFacts]| facts.iter().map(facts_row).collect::<Vec<_>>();
         let Some(derived) = facts_of(body).filter(|derived| rows(derived) != rows(&document.facts)) else {

@@ -17,8 +17,8 @@ pub(crate) struct Account {
 type Passed = (Span, DeviceCounts);
 
 impl Account {
-    /// Takes the counts of `now`. Returns those since the last call; `None` if the device was not known then or is not
-    /// now, or is another.
+    /// Takes the counts of `now`. Returns the counts since the last call; `None` if the device was
+    /// not known then or is not now, or is another.
     pub(crate) fn passed(&mut self, now: Option<DeviceCounts>) -> Option<Passed> {
         let before = replace(&mut self.last, now.map(|counts| (Instant::now(), counts)));
         let ((since, earlier), (at, counts)) = (before?, self.last.as_ref()?);

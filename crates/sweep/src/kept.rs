@@ -11,9 +11,9 @@ const RUN: &str = "sweep-run";
 /// A sweep that was kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
-    /// Its plan.
+    /// Plan of the sweep.
     pub plan: SweepPlan,
-    /// Its runs so far.
+    /// Runs of the sweep so far.
     pub runs: Vec<SweepRun>,
 }
 
@@ -29,7 +29,7 @@ pub enum KeptError {
     /// The document is of another kind.
     #[error("document {id} is no {what}")]
     Other {
-        /// Its identifier.
+        /// Identifier of the document.
         id: String,
         /// The kind of document that it should be.
         what: &'static str,
@@ -44,14 +44,14 @@ pub enum KeptError {
 pub struct Waiting(Vec<SweepRunRecord>);
 
 impl Waiting {
-    /// Takes the next run. Returns those that are to be kept now, in their order.
+    /// Takes the next run. Returns the runs that are to be kept now, in their order.
     pub fn next(&mut self, record: SweepRunRecord) -> Vec<SweepRunRecord> {
         let was_started = record.measurement.is_some();
         self.0.push(record);
         if was_started { std::mem::take(&mut self.0) } else { Vec::new() }
     }
 
-    /// Returns whether no run waits.
+    /// Returns true if no run waits.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

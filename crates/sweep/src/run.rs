@@ -61,7 +61,7 @@ pub trait Measure {
 pub struct Sweep<'s> {
     /// The plan.
     pub plan: &'s Plan,
-    /// Its runs so far.
+    /// Runs of the sweep so far.
     pub runs: Vec<SweepRun>,
     /// Set when the user asks it to end.
     pub interrupt: &'s AtomicBool,
@@ -199,9 +199,9 @@ impl Sweep<'_> {
     }
 }
 
-/// Returns the bytes that the path carried, what was sent again included. What was written is no measure of it, since
+/// Returns the bytes that the path carried, retransmissions included. What was written is no measure of it, since
 /// large send buffers hold much of that when a run ends; nor is what arrived in time, since a window more is under way
-/// then. The kernel of a receiver does not know what was sent again.
+/// then. The kernel of a receiver does not know what was retransmitted.
 fn sent(measurement: &Measurement) -> ByteCount {
     let carried = measurement.run.and_then(|run| run.carried);
     let Summary { received, retransmits, .. } = measurement.summary;

@@ -54,9 +54,9 @@ pub const MAX_PEERS: usize = 12;
 pub struct CapturedFrame<'f> {
     /// The kernel's time, since 1970 in UTC.
     pub at: Time,
-    /// Its first bytes, from the IP header on.
+    /// First bytes of the packet, from the IP header on.
     pub bytes: &'f [u8],
-    /// Its length in bytes.
+    /// Length of the packet in bytes.
     pub original: u32,
 }
 
@@ -137,7 +137,7 @@ impl CaptureSocket {
         Ok(())
     }
 
-    /// Returns how many packets found the ring full so far.
+    /// Returns the number of packets that found the ring full so far.
     ///
     /// # Errors
     /// Fails as `getsockopt` does.
@@ -147,8 +147,8 @@ impl CaptureSocket {
     }
 }
 
-/// Passes the packets of a block to `each`. Returns their number. The kernel wrote the block: lengths that do not fit
-/// end it.
+/// Passes the packets of a block to `each`. Returns the number of packets. The kernel wrote the
+/// block: lengths that do not fit end it.
 fn frames(block: &[u8], each: &mut dyn FnMut(CapturedFrame<'_>)) -> usize {
     const BLOCK_PACKETS: usize = 12;
     const BLOCK_FIRST: usize = 16;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Time between two checks of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Returns whether a child process ends within this time. It is waited for then, so that its status is known.
+/// Returns true if a child process ends within this time. It is waited for then, so that its status is known.
 pub fn ends_within(child: &mut Child, time: Duration) -> bool {
     let deadline = Instant::now() + time;
     while matches!(child.try_wait(), Ok(None)) {

@@ -71,8 +71,8 @@ impl Connections {
         Ok(found)
     }
 
-    /// Those of `ends` (this end and the other) that there still are. The kernel picks them, so that thousands of
-    /// others cost next to nothing.
+    /// Returns the connections between `ends` (this end and the other) that still exist. The kernel
+    /// picks them, so that thousands of others cost next to nothing.
     ///
     /// # Errors
     /// As [`Connections::all`].

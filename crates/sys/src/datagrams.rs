@@ -34,7 +34,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// Returns whether it is more than one datagram.
+    /// Returns true if the message is more than one datagram.
     pub fn is_joined(&self) -> bool {
         self.segment.is_some_and(|segment| segment < self.length)
     }

@@ -20,7 +20,7 @@ const CONTROL_LENGTH: usize = 40;
 pub struct Received {
     /// Bytes of it that are in the buffer.
     pub length: usize,
-    /// Its source.
+    /// Source of the datagram.
     pub from: SocketAddr,
     /// The address of this host that it was sent to, where [`report_destinations`] asked for it. A socket of both
     /// families reports one of IPv4 as an IPv6 address that stands for it, as it does with the source.

@@ -11,19 +11,19 @@ use crate::route::{ask, get_link_request};
 /// A device as it is now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeviceState {
-    /// Its number.
+    /// Number of the device (ifindex).
     pub index: u32,
-    /// Its MTU.
+    /// MTU of the device.
     pub mtu: ByteCount,
     /// Bytes of the header of the link that its counts include with each packet: 14 of Ethernet, else none.
     pub link_header: ByteCount,
     /// Packets that it has sent; some drivers count a train of segments as one.
     pub sent_packets: u64,
-    /// Their bytes, with the headers of the link.
+    /// Bytes of the packets that it has sent, with the headers of the link.
     pub sent: ByteCount,
     /// Packets that it has received, likewise.
     pub received_packets: u64,
-    /// Their bytes, with the headers of the link.
+    /// Bytes of the packets that it has received, with the headers of the link.
     pub received: ByteCount,
     /// Packets that may wait for it (`txqueuelen`).
     pub queue_length: SegCount,
@@ -36,7 +36,7 @@ pub struct DeviceState {
 /// A queueing discipline for packets on their way out, as it is now. The counts wrap around.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QueueState {
-    /// Its own number; zero for those that the kernel made by itself.
+    /// Number of the discipline; zero for those that the kernel made by itself.
     pub handle: u32,
     /// The class that it serves, the device's root among them.
     pub parent: u32,
@@ -52,7 +52,8 @@ pub struct QueueState {
     pub requeues: u32,
     /// Bytes that wait in it.
     pub backlog: ByteCount,
-    /// Its parameters as the kernel reports them (`TCA_OPTIONS`), which are what it takes to make another like it.
+    /// Parameters as the kernel reports them (`TCA_OPTIONS`), which are what it takes to make
+    /// another like it.
     pub options: Vec<u8>,
 }
 
@@ -184,15 +185,16 @@ fn rate(kind: &str, options: &[u8]) -> Option<BitRate> {
     bytes.filter(|bytes| *bytes > 0).map(|bytes| BitRate::from_bps(bytes.saturating_mul(8)))
 }
 
-/// Those that serve the device itself before those that serve a class of another, and so on inwards.
+/// Sorts disciplines that serve the device itself before those that serve a class of another, and
+/// so on inwards.
 fn outermost_first(mut found: Vec<QueueState>) -> Vec<QueueState> {
     let parents: Vec<(u32, u32)> = found.iter().map(|queue| (queue.handle, queue.parent)).collect();
     found.sort_by_cached_key(|queue| depth(queue.parent, &parents));
     found
 }
 
-/// Returns how many stand around the one that serves class `parent`: a class has its discipline's number in its upper
-/// half.
+/// Returns the number of disciplines around the one that serves class `parent`: a class has its
+/// discipline's number in its upper half.
 fn depth(mut parent: u32, parents: &[(u32, u32)]) -> usize {
     // The kernel takes no more either (`check_loop`).
     const DEEPEST: usize = 8;

@@ -9,9 +9,9 @@ use crate::dump::{attribute, attributes, dump, number, text};
 /// A network device, as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Device {
-    /// Its number in this namespace.
+    /// Number of the device in this namespace (ifindex).
     pub index: u32,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     /// True if it is up.
     pub is_up: bool,

@@ -90,7 +90,7 @@ pub fn rings(name: &str) -> io::Result<Rings> {
     Ok(Rings { receive, transmit, most_receive, most_transmit })
 }
 
-/// Returns what device `name` says its speed is; none where it does not know.
+/// Returns the speed that the driver of device `name` states; `None` where it does not know.
 ///
 /// # Errors
 /// Fails with the kernel's error: `EOPNOTSUPP` where it has none.

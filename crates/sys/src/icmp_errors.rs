@@ -28,11 +28,12 @@ pub struct IcmpError {
     pub quoted: usize,
     /// Destination of the message.
     pub target: Option<SocketAddr>,
-    /// Who says so; `None` if it is this host itself, of a message that it did not send.
+    /// Address that reports the error; `None` if it is this host itself, of a message that it did
+    /// not send.
     pub by: Option<IpAddr>,
     /// Type of the packet of ICMP (of its version 6 where the address is one of IPv6); 0 of this host itself.
     pub kind: u8,
-    /// Its code.
+    /// Code of the packet of ICMP.
     pub code: u8,
     /// The largest packet that passes, where that is what it is about; otherwise without meaning.
     pub mtu: u32,
@@ -77,7 +78,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::{Duration, Instant};
 
-    /// Returns what arrives within five seconds.
+    /// Returns the first error that arrives within five seconds.
     fn eventually(socket: &UdpSocket, buffer: &mut [u8]) -> IcmpError {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {

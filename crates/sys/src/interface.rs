@@ -61,8 +61,9 @@ pub fn ethernet_up(name: &str, mtu: ByteCount) -> io::Result<()> {
     bring_up(&control, name, libc::IFF_NOARP)
 }
 
-/// Makes device `name`, which is up, ask nobody for hardware addresses. The kernel then puts the device's own address
-/// into both places of a frame (`arp_constructor`), so that two devices with one address understand each other.
+/// Makes device `name`, which is up, ask no other host for hardware addresses. The kernel then puts
+/// the device's own address into both places of a frame (`arp_constructor`), so that two devices
+/// with one address understand each other.
 ///
 /// # Errors
 /// Fails with the kernel's error.

@@ -27,7 +27,8 @@ pub(crate) struct Message {
 struct Name([u8; NAME_LENGTH]);
 
 impl Message {
-    /// Returns its source or, of one from the error queue, its destination; `None` if that is no IP address.
+    /// Returns the source of the message or, of one from the error queue, its destination; `None`
+    /// if that is no IP address.
     pub(crate) fn name(&self) -> Option<SocketAddr> {
         address(&self.name.0)
     }

@@ -155,7 +155,7 @@ pub fn end_with_this_thread(command: &mut Command) {
     unsafe { command.pre_exec(before_exec) };
 }
 
-/// Which side of a fork this is.
+/// The side of a fork that a process is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fork {
     /// The process that forked; the child's PID as it sees it.
@@ -167,8 +167,8 @@ pub enum Fork {
 /// Forks a process that has one thread.
 ///
 /// # Errors
-/// Fails as `fork` does, and with `Other` if the process has more than one thread: the child would hold locks that
-/// nobody releases.
+/// Fails as `fork` does, and with `Other` if the process has more than one thread: the child would
+/// hold locks that no thread releases.
 pub fn fork_single_threaded() -> io::Result<Fork> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("a process with several threads cannot be forked safely"));

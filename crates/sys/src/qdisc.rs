@@ -15,11 +15,11 @@ use crate::route::{push_attribute, request, terminated};
 pub struct RootQdisc {
     /// `fq`, `pfifo_fast`, `mq`, `noqueue`…
     pub kind: String,
-    /// True if the kernel put it there by itself, as it does where nobody asks for another.
+    /// True if the kernel put it there by itself, as it does where no other was asked for.
     pub is_default: bool,
-    /// Its number, by which others refer to it.
+    /// Number of the discipline, by which others refer to it.
     pub handle: u32,
-    /// Its parameters, as the kernel reports them.
+    /// Parameters of the discipline, as the kernel reports them.
     pub options: Vec<u8>,
     /// The kinds of those that serve classes of it, which go where it goes; each once.
     pub inner: BTreeSet<String>,

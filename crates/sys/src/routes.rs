@@ -37,15 +37,15 @@ pub struct Route {
     pub destination: String,
     /// The device that it leads to, where it is one alone.
     pub device: Option<String>,
-    /// Its metrics by name; those that the kernel knows by other names are left out.
+    /// Metrics of the route by name; those that the kernel knows by other names are left out.
     pub metrics: BTreeMap<String, String>,
-    /// True if the kernel keeps it by router advertisements, with marks that nobody else can give a route.
+    /// True if the kernel keeps it by router advertisements, with marks that no user can give a route.
     pub is_advertised: bool,
     raw: Vec<u8>,
 }
 
 impl Route {
-    /// Returns whether it is a route of IPv6.
+    /// Returns true if the route is one of IPv6.
     pub fn is_ipv6(&self) -> bool {
         self.raw.first().copied().map(i32::from) == Some(libc::AF_INET6)
     }

@@ -17,7 +17,8 @@ const MAX_SAVED_SYN: usize = 120;
 /// Words of `SO_MEMINFO` (`enum sk_meminfo_vars`).
 const MEMINFO_WORDS: usize = 9;
 
-/// Which buffers a program has fixed (`asm-generic/socket.h`); the crate `libc` has no name for it.
+/// Option with the buffers that a program has fixed (`asm-generic/socket.h`); the crate `libc` has
+/// no name for it.
 const SO_BUF_LOCK: i32 = 72;
 
 /// `TCP_INFO` of a connection: every field that the running kernel returns.
@@ -57,9 +58,9 @@ pub fn saved_syn(connection: impl AsFd) -> io::Result<Vec<u8>> {
     Ok(option(connection.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut bytes)?.to_vec())
 }
 
-/// Returns whether a program fixed the buffers of a socket itself, the send buffer and the receive buffer
-/// (`SO_BUF_LOCK`, Linux 5.14); the kernel then leaves them as they are. `descriptor` is of process `pid`, which may be
-/// another.
+/// Returns true for each buffer of a socket, send buffer first, that a program fixed itself
+/// (`SO_BUF_LOCK`, Linux 5.14); the kernel then leaves it as it is. `descriptor` is of process
+/// `pid`, which may be another.
 ///
 /// # Errors
 /// Fails with the kernel's error: `PermissionDenied` where that process is not ours to trace, `NotFound` (`ESRCH`)

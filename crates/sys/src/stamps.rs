@@ -16,7 +16,7 @@ use crate::socket::set_option;
 pub struct Stamped {
     /// Bytes of it that are in the buffer.
     pub length: usize,
-    /// Its source, if that is an IP address.
+    /// Source of the message, if that is an IP address.
     pub from: Option<SocketAddr>,
     /// When it came in from its device or went out to it, by the wall clock, since 1970.
     pub at: Option<Span>,
@@ -72,7 +72,7 @@ mod tests {
         SystemTime::UNIX_EPOCH.elapsed().unwrap().into()
     }
 
-    /// Returns what arrives within five seconds.
+    /// Returns the first message that arrives within five seconds.
     fn eventually(mut read: impl FnMut() -> io::Result<Stamped>) -> Stamped {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {

@@ -73,7 +73,7 @@ pub struct ChildUsage {
 /// Fails as `wait4` does.
 pub fn wait_with_usage(child: Child) -> io::Result<(ExitStatus, ChildUsage)> {
     let (mut status, pid) = (0, child.id().cast_signed());
-    // It is reaped here, so nobody may wait for it again.
+    // It is reaped here, so no other code may wait for it again.
     drop(child);
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel fills one status and one `rusage`, for which there is room.

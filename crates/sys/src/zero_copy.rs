@@ -31,8 +31,8 @@ pub struct Completions {
 
 /// Bytes in pages of their own, page by page from the kernel.
 ///
-/// The kernel may go on sending them after they are dropped here: it holds the pages, and nobody else gets them before
-/// it lets go.
+/// The kernel may go on sending them after they are dropped here: it holds the pages, and no other
+/// allocation gets them before it lets go.
 #[derive(Debug)]
 pub struct Pages(Mapping);
 

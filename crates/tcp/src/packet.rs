@@ -72,7 +72,7 @@ impl Blocks {
         self.0.as_ref().map_or(0, |list| usize::from(list.count))
     }
 
-    /// Returns whether there are none.
+    /// Returns true if there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

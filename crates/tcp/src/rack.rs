@@ -7,7 +7,7 @@ use crate::scoreboard::Delivered;
 pub(crate) struct Rack {
     /// When the segment was sent that was sent last of all that were delivered, and its end (`mstamp`, `end_seq`).
     pub(crate) newest: (u64, u64),
-    /// Its round-trip time.
+    /// Round-trip time of that segment in microseconds.
     pub(crate) rtt: u64,
     /// `rack.advanced`: something was delivered since losses were last sought.
     pub(crate) advanced: bool,
@@ -29,7 +29,7 @@ impl Rack {
         Self { newest: (0, 0), rtt: 0, advanced: false, steps: 1, persist: 0, duplicate_seen: false, adjusted_at: 0 }
     }
 
-    /// `tcp_rack_advance`: what was sent again and arrived too soon may have been the first copy.
+    /// `tcp_rack_advance`: a retransmission that arrived too soon may have been the first copy.
     pub(crate) fn advance(&mut self, part: &Delivered, now: u64, min_rtt: u64) {
         let rtt = now.saturating_sub(part.sent.at);
         if part.again && rtt < min_rtt {
@@ -40,7 +40,7 @@ impl Rack {
         self.newest = self.newest.max((part.sent.at, part.end));
     }
 
-    /// Waits longer where segments were sent again for nothing (`tcp_rack_update_reo_wnd`).
+    /// Waits longer where segments were retransmitted for nothing (`tcp_rack_update_reo_wnd`).
     pub(crate) fn adjust(&mut self, sample: &RateSample, delivered: u64) {
         let Some(prior) = sample.prior_delivered() else { return };
         if prior < self.adjusted_at {
@@ -73,9 +73,10 @@ pub(crate) struct Tally {
     pub(crate) echo: Option<Stamp>,
     /// When the first and the last of the acknowledged segments was sent that was sent only once.
     pub(crate) acked: Option<(u64, u64)>,
-    /// `FLAG_RETRANS_DATA_ACKED`: its number covers segments that were sent again.
+    /// `FLAG_RETRANS_DATA_ACKED`: its number covers retransmitted segments.
     pub(crate) again: bool,
-    /// The same of those selectively acknowledged.
+    /// When the first and the last of the selectively acknowledged segments was sent that was sent
+    /// only once.
     pub(crate) sacked: Option<(u64, u64)>,
     /// The lowest segment that arrived behind a later one (`reord`).
     pub(crate) reordered_from: u64,

@@ -186,7 +186,7 @@ impl Scoreboard {
         (self.out() + self.retransmitted).saturating_sub(self.sacked + self.lost)
     }
 
-    /// Returns whether segments are lost that were not sent again.
+    /// Returns true if segments are lost that were not retransmitted.
     #[inline]
     pub(crate) fn has_to_resend(&self) -> bool {
         self.lost > self.retransmitted
@@ -209,7 +209,7 @@ impl Scoreboard {
         Some(again.map_or(head.sent.at, |(_, sent)| sent.at))
     }
 
-    /// Returns whether the first outstanding segment was ever retransmitted.
+    /// Returns true if the first outstanding segment was ever retransmitted.
     pub(crate) fn head_was_resent(&self) -> bool {
         self.chunks.front().is_some_and(|head| head.marks().ever & 1 != 0)
     }

@@ -250,7 +250,7 @@ fn a_connection_gives_up_after_15_timeouts() {
     assert!(!link.sender.is_dead());
     link.run(seconds(2_000));
     assert!(link.sender.is_dead());
-    // 924.6 s after the first segment was sent again, and then the next timeout.
+    // 924.6 s after the first segment was retransmitted, and then the next timeout.
     assert!((924.0..1_050.0).contains(&link.now.since(Time::ZERO).as_secs_f64()), "{:?}", link.now);
     assert_eq!((link.sender.deadline(), link.sender.next(link.now)), (None, None));
 }

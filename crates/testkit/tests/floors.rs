@@ -1,4 +1,4 @@
-//! Holds the workspace against the plan: which room stands on which floor, and what it may use.
+//! Holds the workspace against the plan: which crate stands on which layer, and what it may use.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ impl Room {
     }
 }
 
-/// The rooms that exist; `crates/README.md` describes each.
+/// The crates that exist; `crates/README.md` describes each.
 const PLAN: &[Room] = &[
     Room::pure(0, "units"),
     Room::pure(1, "compression"),
@@ -175,14 +175,14 @@ const PLAN: &[Room] = &[
     Room::new(ATTIC, "bench"),
 ];
 
-/// Above every floor: no room uses it, though the tests of any may.
+/// Above every layer: no crate uses it, though the tests of any may.
 const ATTIC: u8 = u8::MAX;
 
-/// The one room that may have `unsafe`.
+/// The one crate that may have `unsafe`.
 const MAY_BE_UNSAFE: &str = "sys";
 
-/// The rooms that produce records: a verdict must follow from a record alone, and a report too.
+/// The crates that produce records: a verdict must follow from a record alone, and a report too.
 const MEASURES: [&str; 6] = ["load", "control", "route", "observe", "probe", "trace"];
 
-/// Libraries that a pure room may not use.
+/// Libraries that a pure crate may not use.
 const IMPURE: [&str; 5] = ["rustix", "libc", "socket2", "tokio", "tracing"];

@@ -2,7 +2,8 @@
 
 use crate::Compression;
 
-/// Returns what a file is, judged by its first bytes, as the end of the sentence "it is no packet capture".
+/// Returns the kind of a file, judged by its first bytes, as the end of the sentence "it is no
+/// packet capture".
 pub(crate) fn appearance(bytes: &[u8]) -> &'static str {
     let known: [(&[u8], &str); 8] = [
         (b"\x7FELF", "it is a program (ELF)"),

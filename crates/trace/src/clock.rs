@@ -6,8 +6,9 @@ use fullpipe_units::{Span, Time};
 /// programs that capture with several processors write packets so. NTP corrects less without a step, and steps by more.
 const LATE: u64 = 125_000_000;
 
-/// The same behind those of another device: a program writes those of a slow device when it reads its buffer, at the
-/// latest 250 ms (dumpcap) or 1 s (tcpdump) after the first of them.
+/// Maximum time by which a packet is late in its file behind those of another device: a program
+/// writes packets of a slow device when it reads its buffer, at the latest 250 ms (dumpcap) or 1 s
+/// (tcpdump) after the first of them.
 const LATE_OF_DEVICE: u64 = 2_000_000_000;
 
 /// Maximum silence: beyond it the clock was set, as that of a host which begins in 1970.
@@ -26,7 +27,7 @@ pub(crate) struct Clock {
     /// The device of the packet before, and the latest time of its packets; zero before the first of them.
     device: u16,
     newest_of_device: u64,
-    /// The same time of each device, as it was when another one's packet came.
+    /// The latest time of each device's packets, as it was when another one's packet came.
     devices: Vec<u64>,
 }
 

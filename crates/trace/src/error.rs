@@ -74,7 +74,7 @@ pub enum CaptureError {
     Decompression {
         /// Name of the file.
         file: String,
-        /// Its compression.
+        /// Compression of the file.
         compression: Compression,
         /// The decompressor's error.
         source: io::Error,
@@ -84,7 +84,7 @@ pub enum CaptureError {
     Bomb {
         /// Name of the file.
         file: String,
-        /// Its compression.
+        /// Compression of the file.
         compression: Compression,
     },
 }

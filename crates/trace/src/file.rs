@@ -24,7 +24,7 @@ const PREVIEW: usize = 64;
 /// An open capture: pcap or pcapng, plain or compressed.
 pub struct PacketFile {
     name: String,
-    /// Its path, if it can be read from its begin again.
+    /// Path of the file, if it can be read from its begin again.
     path: Option<PathBuf>,
     input: Input,
     framing: Framing,
@@ -37,15 +37,15 @@ pub struct PacketFile {
 /// A packet as the capture holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapturedPacket<'p> {
-    /// Its time since 1970 in UTC. A packet without one has that of the packet before.
+    /// Time of the packet since 1970 in UTC. A packet without one has that of the packet before.
     pub at: Time,
     /// Type of the header that it begins with.
     pub link: LinkType,
     /// Number of the interface that captured it, in the order in which its section of the file describes them.
     pub interface: u16,
-    /// Its first bytes, as many as were captured.
+    /// First bytes of the packet, as many as were captured.
     pub bytes: &'p [u8],
-    /// Its length in bytes when it passed; never less than was captured.
+    /// Length of the packet in bytes when it passed; never less than was captured.
     pub original: u32,
 }
 

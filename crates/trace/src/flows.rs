@@ -22,7 +22,7 @@ const INTERRUPT_INTERVAL: u64 = 4096;
 /// The content of a capture, as far as it was read.
 #[derive(Debug)]
 pub struct Reading {
-    /// Its connections.
+    /// Connections of the capture.
     pub report: CaptureReport,
     /// The times of packets of each connection, if the capture is to be compared with another.
     pub times: Vec<PacketTimes>,
@@ -49,7 +49,7 @@ const MAX_NAMED: usize = 4;
 #[derive(Debug, Default)]
 struct Others {
     unread: BTreeMap<UnreadHeader, u64>,
-    /// Those of further kinds.
+    /// Packets with further kinds of headers.
     unread_beyond: u64,
     fragments: u64,
     cut: u64,
@@ -215,7 +215,7 @@ impl Reading {
         self.report.flows.iter().find(|flow| flow.number == *number)
     }
 
-    /// Returns its connections for [`fullpipe_flow::pairs`].
+    /// Returns the connections of the capture for [`fullpipe_flow::pairs`].
     pub fn flows(&self) -> FlowsWithTimes<'_> {
         FlowsWithTimes { flows: &self.report.flows, times: &self.times }
     }

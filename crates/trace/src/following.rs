@@ -20,7 +20,7 @@ const MAX_THREADS: usize = 8;
 const BATCH: usize = 4096;
 const WAITING: usize = 32;
 
-/// Those who follow the connections.
+/// The threads that follow the connections.
 pub(crate) enum Following {
     /// This thread, where as many others may take over.
     Here {
@@ -34,7 +34,7 @@ pub(crate) enum Following {
 }
 
 impl Following {
-    /// Returns those of a capture, which keep the times of packets if it is compared with another.
+    /// Returns the threads of a capture, which keep the times of packets if it is compared with another.
     pub(crate) fn new(is_compared: bool) -> Self {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let flows = if is_compared { Flows::default() } else { Flows::alone() };
@@ -137,7 +137,7 @@ fn follow(flows: &Receiver<Flows>, segments: &Receiver<Vec<Numbered>>, free: &Se
     for mut batch in segments {
         flows.add_all(&batch);
         batch.clear();
-        // At the end nobody takes it any more.
+        // At the end the reading thread takes no batch any more.
         let _ = free.send(batch);
     }
     flows.settle()

@@ -57,7 +57,8 @@ impl Input {
         &self.buffer[self.unread.clone()]
     }
 
-    /// Takes `length` bytes that are there. Returns their place in the buffer, which is theirs until the next filling.
+    /// Takes `length` bytes that are there. Returns the place of these bytes in the buffer, which
+    /// is theirs until the next filling.
     #[inline]
     pub(crate) fn take(&mut self, length: usize) -> Range<usize> {
         let taken = self.unread.start..self.unread.start + length;
@@ -96,7 +97,7 @@ impl Input {
         self.is_cut
     }
 
-    /// Returns what was read and not taken, and the source of the rest.
+    /// Returns the bytes that were read and not taken, and the source of the rest.
     pub(crate) fn into_parts(self) -> (Vec<u8>, Source) {
         (self.unread().to_vec(), self.source)
     }

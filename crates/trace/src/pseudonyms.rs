@@ -1,4 +1,4 @@
-//! Addresses in place of others, by a key that nobody keeps.
+//! Addresses in place of others, by a key that is not kept.
 
 use std::collections::HashMap;
 

@@ -32,7 +32,7 @@ pub struct Redaction {
 
 /// A packet that is to be written.
 struct Held {
-    /// Its time by a clock that was never set, and that of its file.
+    /// Time of the packet by a clock that was never set.
     sorted: Time,
     at: Time,
     frame: Box<[u8]>,

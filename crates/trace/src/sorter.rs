@@ -29,17 +29,17 @@ struct Held {
 }
 
 impl Sorter {
-    /// Returns one for segments of which any may be late.
+    /// Returns a sorter for segments of which any may be late.
     pub(crate) fn new() -> Self {
         Self { holds: true, part: FEW, ..Self::default() }
     }
 
-    /// Returns one that holds no segment back until one is late. It is faster by a tenth.
+    /// Returns a sorter that holds no segment back until one is late. It is faster by a tenth.
     pub(crate) fn of_ordered() -> Self {
         Self { holds: false, ..Self::new() }
     }
 
-    /// Returns one for segments of which some are late.
+    /// Returns a sorter for segments of which some are late.
     pub(crate) fn of_disordered() -> Self {
         Self { part: MANY, is_disordered: true, ..Self::new() }
     }

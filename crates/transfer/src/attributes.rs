@@ -33,13 +33,14 @@ pub enum AttributeKind {
 /// The error of an attribute that is not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum AttributeError {
-    /// Its name is of another kind, such as `security.*`, which may let a program run with more rights.
+    /// The attribute's name is of another kind, such as `security.*`, which may let a program run
+    /// with more rights.
     #[error("attributes of this kind are not kept")]
     Kind,
-    /// It has this name already.
+    /// The entry has an attribute of this name already.
     #[error("an attribute comes twice")]
     Twice,
-    /// It is too long, or they are too many.
+    /// The attribute is too long, or the entry has too many.
     #[error("attributes are bounded by {MAX_COUNT} with {MAX_VALUE} bytes each and {MAX_BYTES} together")]
     TooLong,
 }
@@ -96,7 +97,7 @@ impl Attributes {
         ByteCount::new(self.0.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum())
     }
 
-    /// Returns true if there are none.
+    /// Returns true if there are no attributes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -32,7 +32,7 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 pub struct Chunks {
     /// Index of the first.
     pub first: u32,
-    /// Their number.
+    /// Number of chunks.
     pub count: u32,
 }
 

@@ -19,7 +19,7 @@ const RENO_GROWTH: f64 = GROWTH * 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Connections whose growth the sum has.
 const GROWTH: f64 = 2.0;
 
-/// Rounds for which segments that one overflow has dropped are sent again.
+/// Rounds for which segments that one overflow has dropped are retransmitted.
 const ROUNDS_OF_RECOVERY: u32 = 2;
 
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.
@@ -41,7 +41,7 @@ struct Course {
 }
 
 impl Coupling {
-    /// Returns one for a path of this round-trip time.
+    /// Returns a coupling for a path of this round-trip time.
     pub fn new(rtt: Span) -> Self {
         Self { rounds: Rounds::new(rtt), last: None, course: None, since_overflow: ROUNDS_OF_RECOVERY }
     }
@@ -62,7 +62,7 @@ impl Coupling {
         self.rate(at, sample)
     }
 
-    /// Forgets the overflows up to now: nobody competes any more.
+    /// Forgets the overflows up to now: no other flow competes any more.
     pub(crate) fn forget(&mut self) {
         self.course = None;
     }
@@ -109,7 +109,7 @@ mod tests {
             Self { all: (0..count).map(|_| Cubic::new()).collect(), coupling, bound: None }
         }
 
-        /// Sends for so many seconds. Returns their share of the link.
+        /// Sends for so many seconds. Returns the streams' share of the link.
         fn run(&mut self, link: &mut Link, seconds: f64) -> f64 {
             link.run(seconds, |link, sample, overflows| {
                 if let (Some(coupling), Some(sample)) = (&mut self.coupling, sample) {

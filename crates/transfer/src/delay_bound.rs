@@ -39,7 +39,7 @@ const USED: f64 = 0.5;
 /// effect of the last time is seen.
 const ROUNDS_TO_SHRINK: u32 = 2;
 
-/// Rounds in a row without a queue after which nobody competes for it.
+/// Rounds in a row without a queue after which no other flow competes for it.
 const QUIET_WITHOUT_OTHERS: u32 = 5;
 
 /// Part of the highest rate up to now that is left to this transfer while queues stand, before they overflow.
@@ -66,7 +66,7 @@ pub struct DelayBound {
 }
 
 impl DelayBound {
-    /// Returns one for a path of this round-trip time.
+    /// Returns a delay bound for a path of this round-trip time.
     pub fn new(rtt: Span) -> Self {
         Self {
             rounds: Rounds::new(rtt),
@@ -211,7 +211,7 @@ mod tests {
             self.delivered.iter().map(|(_, rate)| *rate).fold(100.0 * MSS, f64::max)
         }
 
-        /// Their pace, within a window of two bandwidth-delay products.
+        /// Returns the pace of the connections, within a window of two bandwidth-delay products.
         fn send(&self, link: &Link) -> f64 {
             let gain = |connection: u32| match (link.now / link.rtt() + 3.0 * f64::from(connection)) % 8.0 {
                 _ if self.starts => 2.89,

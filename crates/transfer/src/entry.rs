@@ -6,9 +6,9 @@ use crate::{Attributes, Digest, EntryPath};
 /// A file, folder or link of the tree that is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its path at the receiver, below the folder of the transfer.
+    /// Path of the entry at the receiver, below the folder of the transfer.
     pub path: EntryPath,
-    /// Its kind.
+    /// Kind of the entry: file, folder or link.
     pub kind: EntryKind,
     /// Extended attributes of a file or folder.
     pub attributes: Attributes,
@@ -30,7 +30,7 @@ pub enum EntryKind {
         mode: u16,
         /// Time of the last change.
         modified: ModificationTime,
-        /// Its size.
+        /// Size of the file.
         size: ByteCount,
         /// The file and its state.
         identity: Identity,

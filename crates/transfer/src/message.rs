@@ -85,13 +85,13 @@ pub struct Ready {
 /// The result for one file, at the receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is there under its name, complete, durable, of this digest.
+    /// The file is there under its name, complete, durable, of this digest.
     Copied(Digest),
-    /// It was there already.
+    /// The file was there already.
     Present,
-    /// It would be copied, had that been asked for.
+    /// The file would be copied, had that been asked for.
     Wanted,
-    /// It is not there, for this reason.
+    /// The file is not there, for this reason.
     Failed(String),
 }
 
@@ -106,7 +106,7 @@ pub struct DataHeader {
     pub block: u8,
     /// The sender wants to know that it has arrived.
     pub reports: bool,
-    /// Its content follows compressed by zstd.
+    /// The content of the block follows compressed by zstd.
     pub packed: bool,
     /// Hash of its content.
     pub hash: Digest,
@@ -151,14 +151,15 @@ pub enum Message<'b> {
     Streams {
         /// The number of TCP connections.
         count: u16,
-        /// Those of them that carry data at first. The others wait until they are needed.
+        /// The number of TCP connections that carry data at first. The others wait until they are
+        /// needed.
         active: u16,
         /// The number of streams on the QUIC connection. Next to TCP connections they wait until they are needed.
         quic: u16,
     },
     /// Sender → receiver: the list begins.
     Begin {
-        /// It is a single file, which may get another name.
+        /// The list is of a single file, which may get another name.
         single: bool,
         /// The content of a folder is sent, and not the folder itself.
         content: bool,
@@ -225,14 +226,14 @@ pub enum Message<'b> {
     },
     /// Receiver → sender: a connection for data broke.
     Lost {
-        /// Its number.
+        /// Number of the connection.
         index: u16,
     },
     /// Sender → receiver: a block of a chunk.
     Data {
         /// The file, the chunk, the block and its hash.
         header: DataHeader,
-        /// Its content; nothing for a hole.
+        /// Content of the block; nothing for a hole.
         content: &'b [u8],
     },
     /// Receiver → sender: everything is done.
@@ -424,8 +425,8 @@ impl Hello {
         (kind == HELLO).then_some(u16::from_le_bytes([low, high]))
     }
 
-    /// Returns true if it crosses whole: its lists, and what is in them, have no more than 65 535 entries or bytes, and
-    /// all fit into a frame.
+    /// Returns true if the message crosses whole: its lists, and what is in them, have no more than
+    /// 65 535 entries or bytes, and all fit into a frame.
     pub fn fits(&self) -> bool {
         let is_countable = |length: usize| u16::try_from(length).is_ok();
         let mut lists = [&self.paths, &self.excludes, &self.unencrypted].into_iter();

@@ -18,23 +18,24 @@ const HASH: usize = 8;
 
 /// The path of an entry below the folder of a transfer: names joined by `/`, as bytes of any encoding.
 ///
-/// It leads to nothing above that folder. Symbolic links on the way are the affair of the one who opens it.
+/// The path leads to nothing above that folder. Symbolic links on the way are the affair of the one
+/// who opens it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryPath(Vec<u8>);
 
 /// The error of bytes that are no path of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PathError {
-    /// It is empty, begins or ends with `/`, or has an empty name.
+    /// The path is empty, begins or ends with `/`, or has an empty name.
     #[error("a path has an empty name")]
     EmptyName,
-    /// It has `.` or `..`.
+    /// The path has `.` or `..`.
     #[error("a path leads outside its folder")]
     Outside,
     /// A name or the whole has too many bytes.
     #[error("a path is too long")]
     TooLong,
-    /// It has a zero byte.
+    /// The path has a zero byte.
     #[error("a path has a zero byte")]
     ZeroByte,
     /// The name is one of a transfer's own files.
@@ -119,8 +120,8 @@ fn check(name: &[u8]) -> Result<(), PathError> {
     }
 }
 
-/// Returns what stands of an entry's name in a name of the form of [`EntryPath::working_name`]; `None` if a name has
-/// another form.
+/// Returns the part of an entry's name that a name of the form of [`EntryPath::working_name`]
+/// begins with; `None` if a name has another form.
 fn begin_of_working(working: &[u8]) -> Option<&[u8]> {
     let stem = RESERVED.iter().find_map(|end| working.strip_suffix(*end))?.strip_prefix(b".")?;
     let (name, [dot, hash @ ..]): (_, &[u8; 1 + HASH]) = stem.split_last_chunk()?;

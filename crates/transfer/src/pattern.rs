@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns whether `glob` fits all of `text` or, with `anywhere`, what follows one of its slashes.
+    /// Returns true if `glob` fits all of `text` or, with `anywhere`, what follows one of its slashes.
     fn fits(glob: &[u8], text: &[u8], anywhere: bool) -> bool {
         let mut excludes = Excludes::with_words((glob.len() + 1).div_ceil(64));
         excludes.add(0, glob, if anywhere { Beginning::AnyFolder } else { Beginning::Top }, false);
@@ -278,7 +278,7 @@ mod tests {
         assert!(together.exclude(&EntryPath::new("only").unwrap(), true));
     }
 
-    /// The same without a bound on the time.
+    /// Matches a glob without a bound on the time.
     fn fits_slowly(glob: &[u8], text: &[u8]) -> bool {
         let later = |length: usize, may_pass: fn(u8) -> bool| {
             let ends = text.iter().position(|byte| !may_pass(*byte)).unwrap_or(text.len());

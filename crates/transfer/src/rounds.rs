@@ -27,7 +27,7 @@ const SMOOTHING: f64 = 1.0 / 8.0;
 pub struct StreamsSample {
     /// Bytes that were acknowledged so far, on all connections together.
     pub acknowledged: ByteCount,
-    /// Segments that were sent again so far.
+    /// Segments that were retransmitted so far.
     pub retransmitted: SegCount,
     /// The shortest round-trip time of the connections since the last sample; `None` if nothing was acknowledged.
     pub rtt: Option<Span>,
@@ -62,14 +62,14 @@ pub(crate) struct Seen {
     pub(crate) most: Span,
     /// Bytes per second that arrived.
     pub(crate) delivered: f64,
-    /// Segments were sent again.
+    /// Segments were retransmitted.
     pub(crate) lost: bool,
     /// Bytes of payload in a full segment.
     pub(crate) mss: f64,
 }
 
 impl Rounds {
-    /// Returns those over a path of this round-trip time.
+    /// Returns the rounds over a path of this round-trip time.
     pub(crate) fn new(rtt: Span) -> Self {
         let rtt = rtt.max(MIN_RTT);
         Self { base: VecDeque::from([(0, rtt)]), last: rtt, round: None }

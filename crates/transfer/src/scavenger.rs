@@ -11,7 +11,8 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
 use crate::rounds::{MIN_ROUND, Rounds, Seen, StreamsSample};
 
-/// Segments that cross in each [`MIN_ROUND`] while others load the path: without any, nobody would see that they stop.
+/// Segments that cross in each [`MIN_ROUND`] while others load the path: without any, this end
+/// would not see that they stop.
 const MIN_SEGMENTS: f64 = 4.0;
 
 /// Segments of the first window (RFC 6928).
@@ -92,7 +93,7 @@ enum Phase {
 }
 
 impl Scavenger {
-    /// Returns one for a path of this round-trip time and connections with segments of this payload.
+    /// Returns a scavenger for a path of this round-trip time and connections with segments of this payload.
     pub fn new(rtt: Span, mss: ByteCount) -> Self {
         Self {
             phase: Phase::Start,
@@ -308,7 +309,7 @@ mod tests {
             Self { rate: 10.0 * MSS / link.rtt(), scavenger }
         }
 
-        /// Sends for so many seconds. Returns its share of the link.
+        /// Sends for so many seconds. Returns the sender's share of the link.
         fn run(&mut self, link: &mut Link, seconds: f64) -> f64 {
             link.run(seconds, |link, sample, _| {
                 if let Some(sample) = sample {
@@ -346,7 +347,8 @@ mod tests {
         }
     }
 
-    /// It may just have begun again next to them, with their queue as a part of the path.
+    /// The scavenger may just have begun again next to the others, with their queue as a part of
+    /// the path.
     #[test]
     fn whenever_the_others_end_it_has_the_link_soon() {
         for path in PATHS {

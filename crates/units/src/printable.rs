@@ -24,7 +24,7 @@ fn spelled(c: char) -> String {
     }
 }
 
-/// Returns whether a character separates lines or paragraphs, or changes the direction of text.
+/// Returns true if a character separates lines or paragraphs, or changes the direction of text.
 fn changes_lines(c: char) -> bool {
     matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -35,7 +35,7 @@ pub fn without_control_characters(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() && !changes_lines(*c)).collect()
 }
 
-/// Returns whether text has no control characters, line breaks included, but tabs.
+/// Returns true if text has no control characters, line breaks included, but tabs.
 pub fn is_one_line(text: &str) -> bool {
     text.chars().all(|c| !c.is_control() || c == '\t')
 }

@@ -10,7 +10,7 @@ use crate::options::{MSS, SYN, WINDOW_SCALE, are_blanked, each};
 pub struct SynSegment {
     /// The sender's port, and the port that it was sent to.
     pub ports: [u16; 2],
-    /// Its window field, which is never scaled (RFC 7323, 2.2).
+    /// Window field of the segment, which is never scaled (RFC 7323, 2.2).
     pub window: ByteCount,
     /// The largest segment that its sender takes (RFC 9293, 3.7.1), where it says so.
     pub mss: Option<ByteCount>,

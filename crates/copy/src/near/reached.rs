@@ -31,11 +31,12 @@ pub(super) struct Connected {
 pub(super) struct Reached<'r> {
     pub(super) out: &'r Outgoing,
     pub(super) ready: &'r Ready,
-    /// Its name, and the way to it.
+    /// The name of the far host, and the way to it.
     pub(super) way: &'r FarHost,
-    /// Its addresses.
+    /// The addresses of the far host.
     pub(super) hosts: Vec<SocketAddr>,
-    /// That of a server that was called, which is the first of them, and the round-trip time to it.
+    /// The address of a server that was called, which is the first of `hosts`, and the round-trip
+    /// time to it.
     pub(super) server: Option<(SocketAddr, Span)>,
     pub(super) credentials: &'r Credentials,
     pub(super) secret: &'r [u8; 32],
@@ -76,7 +77,7 @@ impl Reached<'_> {
         let (hosts, port, secret) = (self.hosts.clone(), self.ready.quic_port, *self.secret);
         let work = move || {
             if let Ok(connection) = quic::dial(&hosts, port, &secret, HANDSHAKE_DEADLINE) {
-                // Nobody waits for it if TCP was quicker.
+                // No thread waits for it if TCP was quicker.
                 let _ = made.send(connection);
             }
         };

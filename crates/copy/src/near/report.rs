@@ -33,7 +33,7 @@ impl Run {
         let limit = || match way.transport {
             _ if is_limited(BitRate::of(crossed, data.into()), self.options.limit) => Some(CopyLimit::RateLimit),
             CopyTransport::Ssh => Some(CopyLimit::Ssh),
-            // Nobody samples its windows.
+            // Its windows are not sampled.
             CopyTransport::Call => None,
             _ => Some(Figures::limit(&figures.sender, &figures.receiver, way.streams, data)),
         };

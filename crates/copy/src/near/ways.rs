@@ -29,8 +29,8 @@ const MESSAGE_TIME: Duration = Duration::from_secs(1);
 const LONG_FOR_A_WINDOW: Span = Span::from_millis(2);
 
 impl Run {
-    /// Returns how many connections to make before the server has answered. Its settings are not known yet; mostly they
-    /// are like those of this host.
+    /// Returns the number of connections to make before the server has answered. Its settings are
+    /// not known yet; mostly they are like those of this host.
     pub(super) fn early_connections(&self, rtt: Span, own: &HostSettings) -> u16 {
         let options = &self.options;
         // Unencrypted data takes the port that the server answers with.
@@ -204,7 +204,7 @@ impl Run {
         Connected { connections, transport, reason }
     }
 
-    /// Returns what is to be said of the encryption, if the user did without.
+    /// Returns a clause on the encryption of the data, if the user asked for none.
     fn encryption(&self, streams: &[DataStream]) -> &'static str {
         match () {
             () if self.options.unencrypted.is_empty() => "",

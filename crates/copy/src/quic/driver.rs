@@ -37,7 +37,7 @@ const MAX_DATAGRAMS: usize = 60;
 /// The rate for which the windows of a connection suffice.
 const TARGET: BitRate = BitRate::from_mbps(1000);
 
-/// Windows are so many times the product of that rate and the round-trip time: while a lost packet is sent again, as
+/// Windows are so many times the product of that rate and the round-trip time: while a lost packet is retransmitted, as
 /// much arrives behind it.
 const WINDOW_OF_BDP: f64 = 2.5;
 
@@ -165,7 +165,7 @@ impl Driver {
             match self.endpoint.handle(now, self.remote, None, None, datagram, &mut answer) {
                 Some(DatagramEvent::ConnectionEvent(_, event)) => self.connection.handle_event(event),
                 Some(DatagramEvent::NewConnection(incoming)) => self.endpoint.ignore(incoming),
-                // Nobody else speaks with this socket any more.
+                // No other thread uses this socket any more.
                 Some(DatagramEvent::Response(_)) | None => {}
             }
         }
@@ -199,7 +199,7 @@ impl Driver {
         while self.sending.is_some() || !state.outgoing.is_empty() {
             if self.sending.is_none() {
                 let Some(id) = self.connection.streams().open(Dir::Uni) else { break };
-                // What is lost of a portion is sent again before later ones, which wait for it at the receiver.
+                // What is lost of a portion is retransmitted before later ones, which wait for it at the receiver.
                 let _ = self.connection.send_stream(id).set_priority(self.priority);
                 self.priority = self.priority.saturating_sub(1);
                 self.sending = state.take_outgoing().map(|portion| (id, portion));
@@ -316,7 +316,7 @@ pub(super) fn next_event(
             connection.handle_event(answer);
         }
     }
-    // What is said of data that nobody reads is of no use before the handshake is over.
+    // What is said of data that is not read is of no use before the handshake is over.
     while let Some(event) = connection.poll() {
         if !matches!(event, Event::HandshakeDataReady) {
             return Some(event);

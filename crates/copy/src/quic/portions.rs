@@ -45,7 +45,7 @@ pub(super) struct Broken;
 /// Portions that are on their way.
 #[derive(Debug, Default)]
 pub(super) struct Portions {
-    /// Those whose heads are not whole yet.
+    /// The first bytes of portions whose heads have not arrived in full, by QUIC stream.
     begun: BTreeMap<StreamId, Vec<u8>>,
     /// By stream.
     order: Order,

@@ -38,7 +38,8 @@ const BATCH: usize = 64;
 /// Time between two checks whether listening goes on.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Round-trip time before one is known, from which the time until a lost packet of the handshake is sent again follows.
+/// Round-trip time before one is known, from which the time until a lost packet of the handshake is
+/// retransmitted follows.
 const FIRST_RTT: Duration = Duration::from_millis(150);
 
 /// Windows until the round-trip time is known.
@@ -173,7 +174,7 @@ impl Attempts {
         let endpoint = Endpoint::new(endpoint_config(), None, true, None);
         let mut attempts = Self::new(connect(remote)?, endpoint, None);
         let began = Instant::now();
-        // Nobody reads the name.
+        // The name is not read.
         let made = attempts.endpoint.connect(began, config, remote, "fullpipe").map_err(io::Error::other)?;
         let (handle, connection) = made;
         attempts.pending.insert(handle, Pending { connection, signals, began, called: None });
@@ -279,7 +280,7 @@ impl Attempts {
             }
             let is_over = connection.is_drained();
             for (datagram, destination) in datagrams {
-                // What is lost is sent again.
+                // What is lost is retransmitted.
                 let _ = send_from(&self.socket, &datagram, destination, called);
             }
             match event {
@@ -300,7 +301,7 @@ impl Attempts {
     }
 
     fn answer(&self, transmit: &Transmit, called: Option<IpAddr>) {
-        // What is lost is sent again.
+        // What is lost is retransmitted.
         let _ = send_from(&self.socket, &self.out[..transmit.size], transmit.destination, called);
     }
 

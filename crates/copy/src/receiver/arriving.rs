@@ -78,7 +78,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a block of a chunk. Returns its file if that has arrived whole.
+    /// Takes a block of a chunk. Returns the file if it has arrived whole.
     ///
     /// # Errors
     /// Fails if the sender breaks the rules. If the block is wrong, its chunk is wanted again; if it cannot be written,

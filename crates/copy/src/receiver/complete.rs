@@ -95,13 +95,13 @@ impl Receiver {
         self.settle(&file, outcome);
     }
 
-    /// Returns the part of a complete file if its disk holds what was sent, or nobody asked for that. Otherwise wants
+    /// Returns the part of a complete file if its disk holds what was sent, or that was not asked for. Otherwise wants
     /// what is wrong again, and keeps the part.
     fn is_right_on_disk(&self, file: &Incoming, mut part: Part) -> io::Result<Option<Part>> {
         if !self.options.verify_disk {
             return Ok(Some(part));
         }
-        // Nobody else reads the hashes of a file that is closed, and others need not wait for the disk.
+        // No other thread reads the hashes of a file that is closed, and others need not wait for the disk.
         let mut verified = std::mem::replace(&mut lock(&file.state).verified, Verified::new(file.size));
         let wrong = self.wrong_on_disk(file, &mut part, &mut verified)?;
         let mut state = lock(&file.state);

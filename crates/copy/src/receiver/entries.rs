@@ -29,7 +29,7 @@ const WAITING_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The work that is left for a file.
 enum Left {
-    /// These chunks of it are missing.
+    /// Chunks of the file that are missing.
     Missing(Vec<Chunks>),
     /// An earlier run has left it whole, but without its name.
     Whole(Whole),
@@ -51,7 +51,7 @@ impl Receiver {
         true
     }
 
-    /// Returns attributes of an entry to hold until it is there; `None` if nobody asked for them.
+    /// Returns attributes of an entry to hold until it is there; `None` if they were not asked for.
     pub(super) fn hold(&self, path: &EntryPath, attributes: Attributes) -> Option<Arc<Attributes>> {
         if !self.options.attributes {
             return None;
@@ -171,7 +171,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Returns what is left to do for a file; `None` if that is settled.
+    /// Returns the work that is left for a file; `None` if the file is settled.
     fn missing(&self, place: &Destination, file: &Arc<Incoming>) -> io::Result<Option<Left>> {
         let Some(tree) = place.tree.as_ref().filter(|_| !self.is_vacant(&file.path)) else {
             self.report(file, Outcome::Wanted);
@@ -219,9 +219,10 @@ impl Receiver {
         Ok((part, lost))
     }
 
-    /// Tries again while another transfer holds the file, which may be an earlier one whose network has gone: it ends
-    /// by itself once it has received nothing for a while. If the other end of this one goes meanwhile, nobody waits:
-    /// this thread may be the one that would read of that.
+    /// Tries again while another transfer holds the file, which may be an earlier one whose network
+    /// has gone: it ends by itself once it has received nothing for a while. If the other end of
+    /// this one goes meanwhile, the transfer does not wait: this thread may be the one that would
+    /// read of that.
     pub(crate) fn when_free<T>(&self, path: &EntryPath, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         loop {
             match attempt() {

@@ -1,7 +1,8 @@
 //! The list as the receiver remembers it: what is on it, and what is left to do for folders and second names.
 //!
-//! Its memory is bounded, because its length is the sender's. Paths of deep trees repeat those of their folders, so
-//! that what stays to the end of the copy is a name and the place of its folder in the list.
+//! The memory of the list is bounded, because the sender decides how long it is. Paths of deep
+//! trees repeat those of their folders, so that what stays to the end of the copy is a name and the
+//! place of its folder in the list.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -48,7 +49,8 @@ pub(crate) fn list_too_long() -> CopyError {
 /// The list as far as it has come.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
-    /// Its entries, each with its place among the folders; [`NO_FOLDER`] for others.
+    /// Entries of the list by the hash of their path, each with its place among the folders;
+    /// [`NO_FOLDER`] for others.
     seen: HashMap<PathHash, u32>,
     /// Paths at which nothing would be, had a dry run changed what it names.
     pub(super) vacant: HashSet<PathHash>,
@@ -74,7 +76,7 @@ pub(crate) struct ListedFolder {
     pub(crate) path: ShortPath,
     pub(crate) mode: u16,
     pub(crate) modified: ModificationTime,
-    /// Those to set, if any shall be.
+    /// Attributes to set on the folder, if any.
     pub(crate) attributes: Option<Arc<Attributes>>,
 }
 

@@ -76,7 +76,7 @@ impl View<'_> {
         is_late.then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, Ratio::ONE).one_of_several())
     }
 
-    /// Returns whether much of the window is in use.
+    /// Returns true if much of the window is in use.
     fn uses_window(&self) -> bool {
         let sizes = self.figures.mean(|one| one.outstanding).zip(self.figures.mean(|one| one.window));
         sizes.is_some_and(|(in_flight, window)| in_flight >= window.scaled(MIN_WINDOW_USE))
@@ -138,13 +138,13 @@ impl View<'_> {
         Some(if may_be_own_queue { found.one_of_several() } else { found })
     }
 
-    /// Returns whether the path could carry clearly more, as far as its capacity is stated.
+    /// Returns true if the path could carry clearly more, as far as its capacity is stated.
     pub(super) fn leaves_room_on_path(&self) -> bool {
         let enough = stated_capacity(self.figures).map(|stated| stated.scaled(SHARED_PIPE_SHARE));
         enough.is_some_and(|enough| self.figures.rate < enough)
     }
 
-    /// Returns whether bursts pass the path no faster than the transfer, and wait in a queue that loses few.
+    /// Returns true if bursts pass the path no faster than the transfer, and wait in a queue that loses few.
     fn fills_path(&self) -> bool {
         let bursts = self.rate_of_bursts(MIN_SHARE_OF_BURSTS);
         let is_as_fast = bursts.is_some_and(|rate| self.figures.rate >= rate.scaled(FULL_USE_OF_PATH));

@@ -16,7 +16,7 @@ use crate::thresholds::{
 };
 
 impl View<'_> {
-    /// Returns whether hardly anything was in flight at nearly any time.
+    /// Returns true if hardly anything was in flight at nearly any time.
     pub(super) fn program_waits(&self) -> bool {
         self.capture.idle.get() >= IDLE_OF_WAITING_PROGRAM
     }
@@ -41,7 +41,7 @@ impl View<'_> {
         self.leaves_path_idle().filter(|_| self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
     }
 
-    /// Returns whether a buffer is refilled in long trains, each as acknowledgements come: its writer is woken seldom,
+    /// Returns true if a buffer is refilled in long trains, each as acknowledgements come: its writer is woken seldom,
     /// when a third of it is free (`sk_stream_write_space`).
     fn is_buffer(&self) -> bool {
         let sleeps = |quiet: QuietRounds| quiet.level.get() >= MIN_LEVEL_OF_SLEEPING_WRITER;
@@ -52,8 +52,9 @@ impl View<'_> {
             && self.is_longer_than_a_pace(self.figures.rate)
     }
 
-    /// Returns whether its trains are longer than those of a pace at `rate`: the kernel makes them as long as the pace
-    /// sends in a millisecond, and of two segments at least (`tcp_tso_autosize`).
+    /// Returns true if the sender's trains are longer than those of a pace at `rate`: the kernel
+    /// makes them as long as the pace sends in a millisecond, and of two segments at least
+    /// (`tcp_tso_autosize`).
     fn is_longer_than_a_pace(&self, rate: BitRate) -> bool {
         let longest = rate.scaled(MAX_PACE_FACTOR).bytes_in(Span::from_millis(1));
         self.figures.mss.is_some_and(|mss| self.capture.train > longest.max(mss * FEW_SEGMENTS))
@@ -89,7 +90,7 @@ impl View<'_> {
         is_own.then(|| Finding::new(PacingVerdict::MaxPacingRate, held).one_of_several())
     }
 
-    /// Returns whether the sender is faster at times than what seems its pace, though always as much is in flight: BBR
+    /// Returns true if the sender is faster at times than what seems its pace, though always as much is in flight: BBR
     /// sends a quarter faster in one of eight round trips (`bbr_pacing_gain`) if its buffer lets it, and a maximum pace
     /// never does.
     fn exceeds_its_pace(&self) -> bool {
@@ -100,7 +101,7 @@ impl View<'_> {
         self.is_level() && !self.was_fuller() && (exceeds || self.capture.departures.is_some_and(is_faster))
     }
 
-    /// Returns whether packets end where the program's writes do, which are joined where data waits at the sender.
+    /// Returns true if packets end where the program's writes do, which are joined where data waits at the sender.
     fn writes_show(&self) -> bool {
         let partial = self.capture.partial.get();
         if self.follows_acknowledgements() {
@@ -113,7 +114,7 @@ impl View<'_> {
             || (partial >= MIN_PARTIAL_OF_PROGRAM && is_no_window && !self.ever_lost_on_path())
     }
 
-    /// Returns whether data always waited at the sender: hardly a packet ends where a write does.
+    /// Returns true if data always waited at the sender: hardly a packet ends where a write does.
     fn data_waits_at_sender(&self) -> bool {
         let segments = || self.figures.flows.first()?.whole.last()?.tcp.data_segs_out;
         segments().is_some_and(|all| self.capture.partial.get() * all.get() as f64 <= FEW_ENDS_OF_WRITES)
@@ -198,14 +199,14 @@ impl View<'_> {
         Some(Finding::new(found, Ratio::ONE).one_of_several())
     }
 
-    /// Returns whether what is in flight swings by more than the third of a buffer that is free when its writer is
+    /// Returns true if what is in flight swings by more than the third of a buffer that is free when its writer is
     /// woken.
     pub(super) fn swings(&self) -> bool {
         let swings = |quiet: QuietRounds| quiet.level.get() < MIN_LEVEL_OF_SLEEPING_WRITER;
         !self.ever_lost_on_path() && self.capture.quiet.is_some_and(swings)
     }
 
-    /// Returns whether the receiving program sends something in each round trip, as one does that grants a window of
+    /// Returns true if the receiving program sends something in each round trip, as one does that grants a window of
     /// its own.
     pub(super) fn is_answered_in_each_round_trip(&self) -> bool {
         let a_round_trip = self.figures.rtt.map(|rtt| self.figures.rate.bytes_in(rtt));
@@ -217,7 +218,7 @@ impl View<'_> {
         self.figures.flows.iter().filter_map(|flow| Some(flow.whole.last()?.bytes)).sum()
     }
 
-    /// Returns whether small trains are spaced by a rate, which is above that of the transfer.
+    /// Returns true if small trains are spaced by a rate, which is above that of the transfer.
     fn bursts_are_paced(&self) -> bool {
         let is_pace = |burst: BurstRate| burst.share.get() >= PACED_BURSTS_SHARE;
         self.capture.departures.is_some_and(|burst| is_pace(burst) && !self.is_longer_than_a_pace(burst.rate))

@@ -34,7 +34,7 @@ impl View<'_> {
         found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several())
     }
 
-    /// Returns whether the data fits a few segments; `None` where their size is not known.
+    /// Returns true if the data fits a few segments; `None` where their size is not known.
     fn has_few(&self) -> Option<bool> {
         Some(self.passed() < self.figures.mss? * FEW_SEGMENTS)
     }

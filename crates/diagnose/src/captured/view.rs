@@ -17,23 +17,23 @@ pub(super) struct View<'v> {
 }
 
 impl View<'_> {
-    /// Returns whether nearly all data is sent as acknowledgements come.
+    /// Returns true if nearly all data is sent as acknowledgements come.
     pub(super) fn follows_acknowledgements(&self) -> bool {
         self.capture.clocked.is_some_and(|clocked| clocked.get() >= CLOCKED_BURSTS)
     }
 
-    /// Returns whether round trips take clearly longer under load.
+    /// Returns true if round trips take clearly longer under load.
     pub(super) fn some_waits(&self) -> bool {
         self.figures.rtt.zip(self.figures.idle_rtt).is_some_and(|(rtt, idle)| rtt >= idle.scaled(MIN_WAIT))
     }
 
-    /// Returns whether always as much is in flight, since a loss if there was one, and that is long ago.
+    /// Returns true if always as much is in flight, since a loss if there was one, and that is long ago.
     pub(super) fn is_level(&self) -> bool {
         let level = |quiet: QuietRounds| quiet.share.get() >= MIN_QUIET_SHARE && quiet.level.get() >= MIN_LEVEL;
         self.capture.quiet.is_some_and(level)
     }
 
-    /// Returns whether clearly more was in flight before: before a loss, or while a program caught up with its rate. A
+    /// Returns true if clearly more was in flight before: before a loss, or while a program caught up with its rate. A
     /// send buffer, which keeps all data until it is acknowledged, never shrinks, so that it holds as much later.
     pub(super) fn was_fuller(&self) -> bool {
         let least = if self.ever_lost_on_path() { MIN_SHARE_BEFORE_LOSS } else { MIN_SHARE_OF_FULL_BUFFER };
@@ -41,23 +41,23 @@ impl View<'_> {
         of_most.is_some_and(|share| share.get() < least)
     }
 
-    /// Returns whether the queue of the path is hardly ever empty.
+    /// Returns true if the queue of the path is hardly ever empty.
     pub(super) fn queue_stands(&self) -> bool {
         self.capture.quiet.is_some_and(|quiet| quiet.free.get() < MAX_FREE_SHARE)
     }
 
-    /// Returns whether the queue of the path is empty once in most round trips.
+    /// Returns true if the queue of the path is empty once in most round trips.
     pub(super) fn drains(&self) -> bool {
         self.capture.quiet.is_some_and(|quiet| quiet.free.get() >= MIN_FREE_SHARE)
     }
 
-    /// Returns whether nothing shows here if data waits on the path: without timestamps only the sender has round-trip
+    /// Returns true if nothing shows here if data waits on the path: without timestamps only the sender has round-trip
     /// times of it.
     pub(super) fn sees_no_queue(&self) -> bool {
         !self.is_at_sender() && self.figures.snapshots().all(|snapshot| snapshot.sample.tcp.rtt.is_none())
     }
 
-    /// Returns whether no handshake was captured, which would show the scale of the windows.
+    /// Returns true if no handshake was captured, which would show the scale of the windows.
     pub(super) fn lacks_handshake(&self) -> bool {
         let last = self.figures.flows.first().and_then(|flow| flow.whole.last());
         last.is_some_and(|last| last.tcp.window_scaling.is_none())
@@ -67,12 +67,12 @@ impl View<'_> {
         self.capture.point == Some(At::Sender)
     }
 
-    /// Returns whether something was lost in the judged part, and not in the sending host.
+    /// Returns true if something was lost in the judged part, and not in the sending host.
     pub(super) fn lost_on_path(&self) -> bool {
         self.is_beyond_sender(self.figures.retransmitted().map_or(0, |lost| lost.again))
     }
 
-    /// The same of the whole transfer.
+    /// Returns true if something was lost in the whole transfer, and not in the sending host.
     pub(super) fn ever_lost_on_path(&self) -> bool {
         self.is_beyond_sender(self.figures.sent_again_in_all().unwrap_or(0))
     }
@@ -85,8 +85,8 @@ impl View<'_> {
         capacity::full_bottleneck(self.figures, Ratio::ONE).is_some()
     }
 
-    /// Returns whether bursts pass the path clearly faster than the transfer; `None` where less than `share` of the
-    /// data comes at one rate.
+    /// Returns true if bursts pass the path clearly faster than the transfer; `None` where less
+    /// than `share` of the data comes at one rate.
     pub(super) fn bursts_are_faster(&self, share: f64) -> Option<bool> {
         Some(self.figures.rate < self.rate_of_bursts(share)?.scaled(MIN_USE_OF_FULL_PATH))
     }
@@ -102,7 +102,8 @@ impl View<'_> {
         Some(BurstRate::most_frequent(known)?.rate)
     }
 
-    /// Returns what is in flight for nine tenths of the time, as a share of the most that is usually in flight.
+    /// Returns the least bytes in flight for nine tenths of the time, as a share of the most that
+    /// is usually in flight.
     pub(super) fn plateau(&self) -> Option<f64> {
         Some(Ratio::of(self.in_flight(10)?.as_f64(), self.usual_most_in_flight()?.as_f64()).get())
     }
@@ -112,7 +113,8 @@ impl View<'_> {
         self.in_flight(95)
     }
 
-    /// Returns what is in flight at most for so many percent of the time, over the largest connection.
+    /// Returns the bytes in flight at most for so many percent of the time, over the largest
+    /// connection.
     pub(super) fn in_flight(&self, percent: usize) -> Option<ByteCount> {
         let flow = self.figures.flows.first()?;
         let mut sizes: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.outstanding).collect();

@@ -146,13 +146,14 @@ impl View<'_> {
         may_be.then(|| Finding::new(cause, Ratio::ONE).one_of_several())
     }
 
-    /// Returns whether a packet in each round trip is cut short.
+    /// Returns true if a packet in each round trip is cut short; `None` if the samples do not show
+    /// it.
     pub(super) fn cuts_packets(&self) -> Option<bool> {
         let segments = self.figures.mean(|one| one.outstanding)?.as_f64() / self.figures.mss?.as_f64().max(1.0);
         Some(self.capture.partial.get() * segments >= MIN_CUT_PACKETS)
     }
 
-    /// Returns whether always as much is in flight as the field of the window allows if it is shifted by less than the
+    /// Returns true if always as much is in flight as the field of the window allows if it is shifted by less than the
     /// receiver means: to the whole segments that fit it, which are all that a sender sends into it if it waits for
     /// room for a full one (RFC 9293, 3.8.6.2.1). A buffer is as large by chance.
     fn fills_misread_window(&self) -> bool {

@@ -33,7 +33,7 @@ pub(crate) fn full_as_stated(figures: &Figures) -> Option<Finding> {
     (figures.rate >= enough).then(|| Finding::new(CapacityVerdict::Link, time_at(figures, enough)))
 }
 
-/// Returns whether the data takes all that the stated bandwidth can carry: nothing at a host could be lifted then.
+/// Returns true if the data takes all that the stated bandwidth can carry: nothing at a host could be lifted then.
 pub(crate) fn carries_all_as_stated(figures: &Figures) -> bool {
     stated_capacity(figures).is_some_and(|stated| figures.rate >= stated.scaled(WHOLE_RATE_SHARE))
 }
@@ -67,7 +67,7 @@ pub(crate) fn behind_on_path(figures: &Figures, found: &Finding) -> Option<Findi
     shared.then(|| found.as_verdict(CapacityVerdict::Shared))
 }
 
-/// Returns whether packets wait longer before losses than a short queue keeps them, though the data is far slower than
+/// Returns true if packets wait longer before losses than a short queue keeps them, though the data is far slower than
 /// the link then: packets of others wait there, too. While a queue of its own stands, a sender has the whole link.
 fn waits_behind_others(figures: &Figures, stated: BitRate) -> bool {
     let waits = || {
@@ -96,7 +96,7 @@ pub(crate) fn full_bottleneck(figures: &Figures, held: Ratio) -> Option<Finding>
         .then(|| Finding::new(CapacityVerdict::Link, held))
 }
 
-/// Returns whether the round-trip time under load shows a standing queue.
+/// Returns true if the round-trip time under load shows a standing queue.
 ///
 /// The idle time may stem from the handshake or from echo requests, packets that are small and so are sooner on the
 /// line than data: two full segments (an acknowledgement waits for the second) are allowed for.
@@ -104,7 +104,7 @@ pub(crate) fn rtt_is_inflated(figures: &Figures) -> bool {
     figures.rtt.zip(inflated_rtt(figures)).is_some_and(|(rtt, inflated)| rtt > inflated)
 }
 
-/// Returns whether echo requests during the load show a standing queue.
+/// Returns true if echo requests during the load show a standing queue.
 pub(crate) fn echoes_wait(figures: &Figures) -> bool {
     figures.evidence.loaded_rtt.zip(inflated_rtt(figures)).is_some_and(|(rtt, inflated)| rtt > inflated)
 }
@@ -122,7 +122,7 @@ fn time_inflated(figures: &Figures) -> Ratio {
     share(votes).unwrap_or(Ratio::new(0.5))
 }
 
-/// Returns whether even the shortest round trips under load, TCP's and those of echo requests, are clearly longer than
+/// Returns true if even the shortest round trips under load, TCP's and those of echo requests, are clearly longer than
 /// the longest of the idle path: the bottleneck has something to send at any time.
 fn queue_never_empties(figures: &Figures) -> bool {
     let queued = || {
@@ -134,7 +134,7 @@ fn queue_never_empties(figures: &Figures) -> bool {
     queued() == Some(true)
 }
 
-/// Returns whether the window grew and the rate did not: the added data waits in a queue.
+/// Returns true if the window grew and the rate did not: the added data waits in a queue.
 fn more_window_gives_no_more(figures: &Figures) -> bool {
     let grew = |size: fn(&Snapshot) -> Option<ByteCount>| {
         trend(figures, size).is_some_and(|trend| trend >= GROWN_WINDOW_FACTOR)
@@ -144,7 +144,7 @@ fn more_window_gives_no_more(figures: &Figures) -> bool {
         || round_trips_grow_with_window(figures)
 }
 
-/// Returns whether what the window grew by shows in the rate alone, nothing was lost, and packets met no queue at
+/// Returns true if what the window grew by shows in the rate alone, nothing was lost, and packets met no queue at
 /// times, neither before the load nor under it: where round trips are long then, it is the path that became longer.
 fn rate_grows_with_window(figures: &Figures) -> bool {
     let trends = || {
@@ -157,7 +157,7 @@ fn rate_grows_with_window(figures: &Figures) -> bool {
     !lost && trends() == Some(true) && !queue_before_the_load(figures.evidence, figures.idle_rtt)
 }
 
-/// Returns whether what the window grew by shows in the round trips, and not in the rate.
+/// Returns true if what the window grew by shows in the round trips, and not in the rate.
 fn round_trips_grow_with_window(figures: &Figures) -> bool {
     let trends = || {
         let window = trend(figures, |snapshot| snapshot.cwnd).filter(|trend| *trend >= GROWN_WITH_RTT_FACTOR)?;
@@ -167,7 +167,7 @@ fn round_trips_grow_with_window(figures: &Figures) -> bool {
     !figures.is_bbr() && trends() == Some(true)
 }
 
-/// Returns whether BBR found no more. It probes for more a quarter above its pace every eight round trips: a pace that
+/// Returns true if BBR found no more. It probes for more a quarter above its pace every eight round trips: a pace that
 /// stays the same after its start-up is the path's, unless the sender lacked data to probe with or the stated bandwidth
 /// is clearly higher.
 fn bbr_found_no_more(figures: &Figures) -> bool {
@@ -196,13 +196,13 @@ fn time_at(figures: &Figures, enough: BitRate) -> Ratio {
     share(votes).unwrap_or(Ratio::ONE)
 }
 
-/// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP sent again.
+/// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP retransmitted.
 pub(crate) fn behind_at_sender(figures: &Figures, found: &Finding) -> Option<Finding> {
     let device = machine::suspected_device(figures, found)?;
     // A discipline counts the drops of those within it too.
     let dropped = device.qdiscs.iter().map(|qdisc| qdisc.dropped).max().unwrap_or(0).max(device.dropped_out);
     let again = figures.sent_again_in_all().unwrap_or(0);
-    // What the host drops before it leaves is not sent again in the kernel's count, but shrinks the window: where
+    // What the host drops before it leaves is no retransmission in the kernel's count, but shrinks the window: where
     // nothing else was lost, a few are enough, unless they are the tops of a rate that is reached.
     let few_are_enough = again == 0 && dropped > 0 && pacing::behind(figures, found).is_none();
     let many = dropped >= MIN_OWN_DROPS && dropped as f64 >= again as f64 * MIN_OWN_DROPS_SHARE;

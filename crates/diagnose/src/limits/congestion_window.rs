@@ -19,8 +19,8 @@ pub(crate) fn held_without_loss(figures: &Figures, held: Ratio) -> Option<Findin
     is_reordered(figures).then(|| Finding::new(CongestionWindowVerdict::Reordering, held))
 }
 
-/// Returns whether packets are late and not lost: many of the retransmitted ones had arrived already (RFC 2883), or the
-/// kernel saw some overtake others. Where nothing was sent again, nothing late was taken for lost.
+/// Returns true if packets are late and not lost: many of the retransmitted ones had arrived already (RFC 2883), or the
+/// kernel saw some overtake others. Where nothing was retransmitted, nothing late was taken for lost.
 fn is_reordered(figures: &Figures) -> bool {
     let total = |count: fn(&TcpInfo) -> Option<SegCount>| -> u64 {
         let of_flows = figures.flows.iter().filter_map(|flow| count(&flow.whole.last()?.tcp));

@@ -84,7 +84,7 @@ struct Spent {
     system: f64,
     /// `None` if it is not known at both ends of that time.
     throttled: Option<f64>,
-    /// Likewise.
+    /// Waits of the program for a processor; `None` if they are not known at both ends of that time.
     waited: Option<f64>,
     /// Of the processor that was busiest.
     core_busy: f64,

@@ -26,8 +26,8 @@ use crate::thresholds::{
 /// Finds loss that comes again and again, where the rate is not far below what the congestion control makes of so much
 /// loss.
 ///
-/// It may be far above: slow start leaves a window that takes a dozen losses to come down, and each of them is the
-/// limit's doing. A single loss is none, as the window grows back from it.
+/// The rate may be far above: slow start leaves a window that takes a dozen losses to come down,
+/// and each of them is the limit's doing. A single loss is none, as the window grows back from it.
 pub(crate) fn find(figures: &Figures, held: Ratio) -> Option<Finding> {
     let lost = figures.lost().filter(|lost| lost.again > 0)?;
     let (low, _) = rates_under_loss(figures, lost)?;
@@ -121,7 +121,7 @@ fn cause_of_loss(figures: &Figures) -> LossVerdict {
     }
 }
 
-/// Returns whether slow start ended with a burst of losses in front of which no queue stood, and later losses came at
+/// Returns true if slow start ended with a burst of losses in front of which no queue stood, and later losses came at
 /// windows that are much alike: a device lets no more than that pass. Chance takes no large part of a burst.
 fn began_with_a_burst(figures: &Figures) -> bool {
     let longest = figures.idle_rtt.zip(time_on_the_line(figures));
@@ -130,7 +130,7 @@ fn began_with_a_burst(figures: &Figures) -> bool {
     burst && !losses::come_at_any_window(&figures.flows)
 }
 
-/// Returns whether a queue delays the packets before losses, or the data is then as fast as the stated bandwidth: a
+/// Returns true if a queue delays the packets before losses, or the data is then as fast as the stated bandwidth: a
 /// policer delays nothing, and discards what is slower than the link.
 fn queue_before_losses(figures: &Figures) -> bool {
     let enough = stated_capacity(figures).map(|stated| stated.scaled(FULL_PIPE_SHARE));
@@ -138,13 +138,13 @@ fn queue_before_losses(figures: &Figures) -> bool {
     fills_link || are_delayed(figures)
 }
 
-/// Returns whether the packets before losses usually wait on the path.
+/// Returns true if the packets before losses usually wait on the path.
 fn are_delayed(figures: &Figures) -> bool {
     let waited = figures.idle_rtt.map(|idle| idle.scaled(RTT_BEFORE_SHORT_QUEUE));
     losses::usual_rtt_before(&figures.flows).zip(waited).is_some_and(|(rtt, waited)| rtt >= waited)
 }
 
-/// Returns whether BBR lost much at first and nothing since: it looks for a policer, and then keeps to the rate that it
+/// Returns true if BBR lost much at first and nothing since: it looks for a policer, and then keeps to the rate that it
 /// found (`bbr_lt_bw_sampling`).
 fn bbr_knows_the_rate(figures: &Figures) -> bool {
     let lately = figures.retransmitted().is_some_and(|lost| lost.again > 0);
@@ -152,19 +152,20 @@ fn bbr_knows_the_rate(figures: &Figures) -> bool {
     figures.part.is_some() && in_all && !lately
 }
 
-/// Returns whether BBR does not even probe for more than the rate that it found so.
+/// Returns true if BBR does not even probe for more than the rate that it found so.
 fn bbr_keeps_to_a_pace(figures: &Figures) -> bool {
     let paces = || figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.pacing_rate);
     let [least, most] = [paces().min(), paces().max()].map(Option::unwrap_or_default);
     bbr_knows_the_rate(figures) && most > BitRate::ZERO && most <= least.scaled(SAME_PACE_FACTOR)
 }
 
-/// Returns whether a round trip of `rtt` shows no queue that fills before a loss.
+/// Returns true if a round trip of `rtt` shows no queue that fills before a loss; `None` if the
+/// idle path's is not known.
 fn is_without_queue(figures: &Figures, rtt: Span) -> Option<bool> {
     Some(rtt <= figures.idle_rtt?.scaled(MAX_RTT_WITHOUT_QUEUE) + time_on_the_line(figures)?)
 }
 
-/// Returns whether losses came at one window. Under BBR that says nothing: its window stays the same by itself.
+/// Returns true if losses came at one window. Under BBR that says nothing: its window stays the same by itself.
 fn lost_at_one_window(figures: &Figures) -> bool {
     !figures.is_bbr()
         && losses::come_at_one_window(&figures.flows, figures.congestion() == Some("reno"), are_delayed(figures))

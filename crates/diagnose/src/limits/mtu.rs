@@ -87,7 +87,7 @@ pub(crate) fn without_progress(figures: &Figures) -> Option<Finding> {
     (only_small_ones_pass && all_silent && all_time_out).then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
 }
 
-/// Returns whether a sender of which no answer was captured sends the same again when its timer expires, and nothing
+/// Returns true if a sender of which no answer was captured sends the same again when its timer expires, and nothing
 /// else any more.
 pub(crate) fn repeats_without_more(flow: &Flow) -> bool {
     let is_silent = flow.silent_for(|sample| sample.bytes) >= MIN_TIME_WITHOUT_PROGRESS;

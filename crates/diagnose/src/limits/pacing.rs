@@ -98,7 +98,7 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
     holds.then(|| found.as_verdict(PacingVerdict::Qdisc))
 }
 
-/// Returns whether a queueing discipline that made packets wait sends as much as its rate allows: not much more, as
+/// Returns true if a queueing discipline that made packets wait sends as much as its rate allows: not much more, as
 /// behind one that was removed early.
 fn qdisc_holds(figures: &Figures, qdisc: &QdiscReport) -> bool {
     let waited = qdisc.overlimits > 0 || qdisc.kind == "fq";

@@ -23,7 +23,7 @@ use crate::thresholds::{
     MAX_SHRUNK_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_CLOCK_SHARE, MIN_WINDOW_CLOCK_SHARE_UNDER_BBR, MIN_WINDOW_USE,
 };
 
-/// Returns whether the kernel counted the advertised window as the limit for most of the busy time. Under BBR that
+/// Returns true if the kernel counted the advertised window as the limit for most of the busy time. Under BBR that
 /// clock stands still whenever the pace holds a segment back first, and shows about half of a limit that is always
 /// there.
 pub(crate) fn clocks_say_window(figures: &Figures) -> bool {
@@ -47,7 +47,7 @@ pub(crate) fn find(figures: &Figures) -> Option<Finding> {
     Some(name_receiver(figures, Ratio::new(held)))
 }
 
-/// Returns whether samples support the clock: data must have waited, and much of a known window must have been in use,
+/// Returns true if samples support the clock: data must have waited, and much of a known window must have been in use,
 /// unless it is below a segment.
 fn clock_is_borne_out(figures: &Figures) -> bool {
     let waited = figures.mean(|snapshot| snapshot.not_sent).is_some_and(|not_sent| not_sent > ByteCount::ZERO);
@@ -60,7 +60,7 @@ fn clock_is_borne_out(figures: &Figures) -> bool {
     waited && in_use
 }
 
-/// Returns whether the advertised window is less than a segment: nothing is sent into it until a timer fires (RFC 1122,
+/// Returns true if the advertised window is less than a segment: nothing is sent into it until a timer fires (RFC 1122,
 /// 4.2.3.4), so that the rate is far below a window in each round trip.
 pub(crate) fn is_below_a_segment(figures: &Figures) -> bool {
     figures.mean(|snapshot| snapshot.window).zip(figures.mss).is_some_and(|(window, mss)| window < mss)
@@ -92,7 +92,7 @@ pub(crate) fn grew_by(flow: &Flow) -> Option<f64> {
     Some(Ratio::of(windows().max()?.as_f64(), windows().next()?.as_f64()).get())
 }
 
-/// Returns whether the window of a receiver that is not seen, and that a program of others has, was the same from the
+/// Returns true if the window of a receiver that is not seen, and that a program of others has, was the same from the
 /// first: one that the kernel tunes grows from the default of `tcp_rmem` on, unless that is its largest too.
 fn buffer_may_be_fixed(figures: &Figures) -> bool {
     let evidence = figures.evidence;
@@ -100,7 +100,7 @@ fn buffer_may_be_fixed(figures: &Figures) -> bool {
     evidence.receiver.is_none() && evidence.is_of_another_program() && never_grew
 }
 
-/// Returns whether a device may have taken the offer to scale windows away from a SYN of this end, which offers it: the
+/// Returns true if a device may have taken the offer to scale windows away from a SYN of this end, which offers it: the
 /// other host is not seen, and no router says what happens to the SYN behind it.
 fn scale_may_be_stripped(figures: &Figures) -> bool {
     let offers = figures.evidence.sender.as_ref().is_some_and(|host| host.window_scaling);
@@ -117,7 +117,7 @@ fn cause_at_receiver(figures: &Figures) -> ReceiveWindowVerdict {
     }
 }
 
-/// Returns whether a stream's window was well below its last size: the receiver tunes it while the sender speeds up,
+/// Returns true if a stream's window was well below its last size: the receiver tunes it while the sender speeds up,
 /// and may lag behind.
 fn window_still_grows(flow: &Flow) -> bool {
     let last = flow.snapshots.iter().rev().find_map(|snapshot| snapshot.window);
@@ -136,7 +136,7 @@ fn scaling_is_off(figures: &Figures) -> bool {
     small && agreed.map_or(refused, |agreed| !agreed)
 }
 
-/// Returns whether the program fixed the buffer by request, or it stands well below the size to which the kernel would
+/// Returns true if the program fixed the buffer by request, or it stands well below the size to which the kernel would
 /// tune it. Where the buffer itself is not seen, the window shows it: how much of a buffer is window depends on the
 /// memory that its driver takes for a packet.
 fn receive_buffer_is_fixed(figures: &Figures) -> bool {
@@ -197,7 +197,7 @@ fn scale_stripped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
         .then_some(ReceiveWindowVerdict::WindowScaleStripped)
 }
 
-/// Returns whether all windows are a small part of that of the handshake, which has no scale (RFC 7323, section 2.2),
+/// Returns true if all windows are a small part of that of the handshake, which has no scale (RFC 7323, section 2.2),
 /// and one ends before that did: the receiver scales them.
 fn shrank_by_a_scale(figures: &Figures) -> bool {
     let most = later_samples(figures).filter_map(|sample| sample.tcp.snd_wnd).max();
@@ -220,18 +220,18 @@ fn scale_rewritten(figures: &Figures) -> Option<ReceiveWindowVerdict> {
     differs.then_some(ReceiveWindowVerdict::WindowScaleRewritten)
 }
 
-/// Returns whether a small buffer may be why windows are small under a scale that they do not need: its program may
+/// Returns true if a small buffer may be why windows are small under a scale that they do not need: its program may
 /// have fixed it after the handshake, where the receiver is not seen.
 fn buffer_may_be_fixed_late(figures: &Figures) -> bool {
     shift_sent(figures).is_none() && !is_taken_back(figures)
 }
 
-/// Returns whether the load was asked for a buffer, and no window contradicts it.
+/// Returns true if the load was asked for a buffer, and no window contradicts it.
 fn is_small_by_request(figures: &Figures) -> bool {
     figures.evidence.request.buffer != Buffer::Automatic && !is_taken_back(figures)
 }
 
-/// Returns whether a window ends before that of the handshake did. A receiver does not take back what it has allowed
+/// Returns true if a window ends before that of the handshake did. A receiver does not take back what it has allowed
 /// (RFC 9293, 3.8.6), even where its program makes the buffer smaller: a device makes the window seem smaller.
 fn is_taken_back(figures: &Figures) -> bool {
     let first = answer(figures).and_then(|answer| answer.window);
@@ -266,7 +266,7 @@ fn shift_sent(figures: &Figures) -> Option<u8> {
     samples.filter(|tcp| tcp.window_scaling == Some(true)).find_map(|tcp| tcp.rcv_wscale)
 }
 
-/// Returns whether every window was far below the largest one without a scale: a receiver that asked for a scale meant
+/// Returns true if every window was far below the largest one without a scale: a receiver that asked for a scale meant
 /// more, unless the window of the handshake, which has no scale, was as small.
 fn never_needed_a_scale(figures: &Figures) -> bool {
     let windows = later_samples(figures).filter_map(|sample| sample.tcp.snd_wnd);
@@ -296,7 +296,7 @@ fn clamped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
     lowered.then_some(ReceiveWindowVerdict::WindowClamped)
 }
 
-/// Returns whether the field of the window holds the same number in the handshake, where it counts bytes, and at its
+/// Returns true if the field of the window holds the same number in the handshake, where it counts bytes, and at its
 /// largest, `arrives`, where it counts scaled ones: that is the work of a device which knows no scale.
 fn is_clamped_from_the_first(figures: &Figures, arrives: ByteCount) -> bool {
     let scale = figures.snapshots().find_map(|snapshot| snapshot.sample.tcp.snd_wscale).filter(|scale| *scale > 0);

@@ -35,7 +35,7 @@ pub(crate) fn behind_late_acknowledgements(figures: &Figures, held: Ratio) -> Op
     found.then(|| behind_window(figures, held)).flatten()
 }
 
-/// Returns whether data waits for the receiving program.
+/// Returns true if data waits for the receiving program.
 pub(crate) fn reads_slowly(figures: &Figures) -> bool {
     let by_window = figures.flows.iter().any(|flow| window_fell(flow) || window_swings(flow));
     by_window
@@ -45,7 +45,7 @@ pub(crate) fn reads_slowly(figures: &Figures) -> bool {
         || is_closed_at_times(figures)
 }
 
-/// Returns whether the round trips of another program's transfer, without echo requests next to it, are far longer than
+/// Returns true if the round trips of another program's transfer, without echo requests next to it, are far longer than
 /// those of the idle path, though no queue stands on it: a full window alone makes them no longer.
 fn data_waits_somewhere(figures: &Figures) -> bool {
     let evidence = figures.evidence;
@@ -54,7 +54,7 @@ fn data_waits_somewhere(figures: &Figures) -> bool {
     is_watched && waits() == Some(true) && capacity::queue_behind_window(figures).is_none()
 }
 
-/// Returns whether acknowledgements take clearly longer than echo requests, which the receiving program has no part in.
+/// Returns true if acknowledgements take clearly longer than echo requests, which the receiving program has no part in.
 /// A window of few segments waits for a timer of its own.
 fn acknowledgements_come_late(figures: &Figures) -> bool {
     let (Some(rtt), Some(echo), Some(line)) = (figures.rtt, figures.evidence.loaded_rtt, time_on_the_line(figures))
@@ -70,7 +70,7 @@ fn has_many_segments(figures: &Figures) -> bool {
     window.is_some_and(|(window, mss)| window > mss * (FEW * u64::from(figures.streams())))
 }
 
-/// Returns whether the window that holds the sender back nearly always would carry far more if it were never smaller
+/// Returns true if the window that holds the sender back nearly always would carry far more if it were never smaller
 /// than it seems: between the samples it is closed. At a receiver that is seen, unread data shows it.
 fn is_closed_at_times(figures: &Figures) -> bool {
     let carries = || Some(window::rate(figures.mean(|snapshot| snapshot.window)?, figures.rtt?));
@@ -89,7 +89,7 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
     Some(Finding::new(ReceiverApplicationVerdict::Storage, busy))
 }
 
-/// Returns whether a stream's window was, for most of the time, well below its largest size: the reader lets data pile
+/// Returns true if a stream's window was, for most of the time, well below its largest size: the reader lets data pile
 /// up. One that stands still is of a buffer that was made smaller after the connection had been opened.
 fn window_fell(flow: &Flow) -> bool {
     let mut windows: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect();
@@ -102,7 +102,7 @@ fn window_fell(flow: &Flow) -> bool {
     usual_and_most(flow).is_some_and(|(usual, most)| usual < most.scaled(FALLEN_WINDOW_SHARE) && usual + mss * 2 < most)
 }
 
-/// Returns whether a stream's window falls again and again, and seldom reaches its largest size: its reader takes data
+/// Returns true if a stream's window falls again and again, and seldom reaches its largest size: its reader takes data
 /// in its own time, and never all of it. A window that its buffer limits stands still, or grows.
 fn window_swings(flow: &Flow) -> bool {
     let windows: Vec<ByteCount> = flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect();
@@ -118,12 +118,12 @@ pub(crate) fn usual_and_most(flow: &Flow) -> Option<(ByteCount, ByteCount)> {
     median(flow.snapshots.iter().filter_map(|snapshot| snapshot.window).collect()).zip(most)
 }
 
-/// Returns whether the receiver's buffer holds much data that its program has not read.
+/// Returns true if the receiver's buffer holds much data that its program has not read.
 fn unread_data_waits(figures: &Figures) -> bool {
     unread_and_room(figures).is_some_and(|[unread, room]| unread >= room * MIN_UNREAD_SHARE)
 }
 
-/// Returns whether about as much data waits for the receiving program as arrives while acknowledgements take longer
+/// Returns true if about as much data waits for the receiving program as arrives while acknowledgements take longer
 /// than echo requests.
 fn unread_data_explains_delay(figures: &Figures) -> bool {
     let explains = || {

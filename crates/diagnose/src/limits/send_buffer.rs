@@ -19,9 +19,10 @@ use crate::thresholds::{
 
 /// Returns the send buffer, if it was the limit for most of the time.
 ///
-/// It must have been full at times and much in use on the whole (a sleeping writer is woken when a third is free),
-/// with next to nothing left to send. The kernel's own marks do not show it: a small buffer looks like an idle
-/// program (`app_limited`), with hardly any `sndbuf_limited` time.
+/// The buffer must have been full at times and much in use on the whole (a sleeping writer is woken
+/// when a third is free), with next to nothing left to send. The kernel's own marks do not show it:
+/// a small buffer looks like an idle program (`app_limited`), with hardly any `sndbuf_limited`
+/// time.
 pub(crate) fn find(figures: &Figures) -> Option<Finding> {
     let of_flow = |flow: &Flow| {
         let full = buffer_is_full(figures, flow);
@@ -42,9 +43,10 @@ pub(crate) fn find(figures: &Figures) -> Option<Finding> {
     Some(Finding::new(if fixed { SendBufferVerdict::SoSndbuf } else { SendBufferVerdict::TcpWmemMax }, held))
 }
 
-/// Returns whether a stream's buffer was full at times and much used on the whole, and its writer waited for room: the
-/// kernel says so, or the buffer was at times as empty as where a sleeping writer is woken, and never emptier. A
-/// program that is slow by itself sometimes leaves less there.
+/// Returns true if a stream's buffer was full at times and much used on the whole, and its writer
+/// waited for room: the kernel says so, or the buffer was at times as empty as where a sleeping
+/// writer is woken, and never emptier. A program that is slow by itself sometimes leaves less
+/// there.
 pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
     let used = flow
         .snapshots
@@ -72,7 +74,7 @@ pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
     (!used.is_empty()).then_some(waited && full)
 }
 
-/// Returns whether the program fixed the buffer by request, or it never changed and is not the kernel's largest size.
+/// Returns true if the program fixed the buffer by request, or it never changed and is not the kernel's largest size.
 fn send_buffer_is_fixed(figures: &Figures) -> bool {
     let evidence = figures.evidence;
     if evidence.request.buffer != Buffer::Automatic {

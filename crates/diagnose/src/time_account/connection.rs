@@ -192,7 +192,7 @@ fn steps(connection: &ConnectionSamples<'_>, opened: Span, rtt: Span) -> Vec<Ste
     steps
 }
 
-/// Returns whether more than `window` moved in the round trip around the end of a step, before it or after it.
+/// Returns true if more than `window` moved in the round trip around the end of a step, before it or after it.
 fn is_fast(steps: &[Step], index: usize, way: Way, window: ByteCount, rtt: Span) -> bool {
     let step = &steps[index];
     let [earliest, latest] = [step.to.saturating_sub(rtt), step.from + rtt];

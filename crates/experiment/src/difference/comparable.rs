@@ -32,7 +32,8 @@ fn list(values: &BTreeSet<String>) -> String {
     values.iter().map(String::as_str).collect::<Vec<_>>().join(" and ")
 }
 
-/// Returns what must be the same in all runs, as far as it is known.
+/// Returns the attributes that must be the same in all runs, each with its value, as far as they
+/// are known.
 fn attributes(run: &Measurement) -> Vec<(&'static str, String)> {
     let host = |end: &EndReport| end.host.clone().unwrap_or_default();
     let (here, there) = (host(&run.local), host(&run.remote));

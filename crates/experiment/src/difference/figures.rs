@@ -30,7 +30,7 @@ impl Figures {
         }
     }
 
-    /// Returns true if it has a steady part.
+    /// Returns true if the run has a steady part.
     pub(super) fn is_steady(&self) -> bool {
         self.steady.is_some()
     }

@@ -70,8 +70,8 @@ fn start(path: &Path, device: Option<&str>, peers: &[CapturedPeer]) -> Result<Ow
 }
 
 impl OwnRecording {
-    /// Ends the capture. Returns it with the limit of the `explained` transfer that it shows, next to the `other`
-    /// verdict on the same transfer.
+    /// Ends the capture. Returns the capture with the limit of the `explained` transfer that it
+    /// shows, next to the `other` verdict on the same transfer.
     ///
     /// # Errors
     /// Fails if the file could not be written or read.

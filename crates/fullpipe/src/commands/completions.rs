@@ -56,7 +56,8 @@ fn script(shell: Shell) -> String {
     asking.to_owned()
 }
 
-/// Returns what the last of `words` may be, one a line; behind a tab, for shells that show it, what it means.
+/// Returns the completions of the last of `words`, one a line; behind a tab, for shells that show
+/// it, the meaning of each.
 fn listed(shell: Shell, words: &[OsString]) -> Result<String, Failure> {
     let mut command = candidates::with_candidates(Cli::command());
     let folder = std::env::current_dir().ok();

@@ -81,7 +81,7 @@ fn edit_distance(first: &str, second: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// Returns what the table of all verdicts says of one.
+/// Returns the sentence on one verdict in the table of all verdicts.
 fn in_one_line(verdict: LegalVerdict) -> String {
     const TABLE: &str = include_str!("../../../../docs/diagnosis/README.md");
     let start = format!("| [{}](", verdict.name());

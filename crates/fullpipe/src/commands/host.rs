@@ -338,7 +338,7 @@ fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<(
     let mut child = command.current_dir("/").spawn()?;
     let (sender, ready) = mpsc::channel();
     let stdout = child.stdout.take();
-    // Nobody waits for this thread: it ends with the line, or with the child.
+    // No other thread waits for this one: it ends with the line, or with the child.
     thread::spawn(move || sender.send(said_ready(stdout)));
     match ready.recv_timeout(TIMEOUT) {
         Ok(true) => Ok(()),
@@ -379,7 +379,7 @@ fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> 
     }
     let taken_back = take_back(id, &folder);
     if let Err(why) = &taken_back {
-        // Nobody reads what it prints.
+        // Its output is not read.
         log(Path::new("/dev/log"), why);
     }
     taken_back.map_err(|why| Failure::new(FAILED, why))
@@ -388,7 +388,7 @@ fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> 
 /// Time after which it finds out again whether the apply still waits.
 const CHECKS_EVERY: Duration = Duration::from_secs(1);
 
-/// Returns whether apply `id` is still to be confirmed. Who removes the folder gives the journal up.
+/// Returns true if apply `id` is still to be confirmed. Who removes the folder gives the journal up.
 fn waits(id: &str, folder: &Path) -> bool {
     let pending = || JournalDir::open(folder, System::of_this_host())?.is_pending(id);
     folder.exists() && pending().unwrap_or(true)

@@ -106,7 +106,7 @@ impl KeepArguments {
         interruptible(move || Ok(Store::create(&place).map(drop)?))
     }
 
-    /// Returns what `work` finds in the archive, which must exist.
+    /// Runs `work` on the archive, which must exist, and returns its result.
     ///
     /// # Errors
     /// Fails if there is none, if it cannot be opened, if `work` fails, or if the user asks for the end of the program
@@ -199,8 +199,9 @@ impl WantedArchive {
     }
 }
 
-/// Returns what `work` on the archive returns. A database may be waited for much longer than a user who asks for the
-/// end of the program waits: `work` is then left to itself, in a thread that ends with the program.
+/// Runs `work` on the archive, and returns its result. A database may be waited for much longer
+/// than a user who asks for the end of the program waits: `work` is then left to itself, in a
+/// thread that ends with the program.
 ///
 /// # Errors
 /// Fails as `work` does, or if the user asks for the end of the program and the archive does not answer within
@@ -211,7 +212,7 @@ fn interruptible<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + 
     let actions = [SIGINT, SIGTERM].map(|signal| signal_hook::flag::register(signal, Arc::clone(&asked)));
     let (sender, done) = channel();
     let mut until = None;
-    // Without a receiver nobody waits for it.
+    // Without a receiver no thread waits for it.
     let started = thread::Builder::new().name("archive".to_owned()).spawn(move || drop(sender.send(work())));
     let result = loop {
         let failed = |why: &str| Err(Failure::new(FAILED, format!("cannot work on the archive: {why}")));

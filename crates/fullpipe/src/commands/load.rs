@@ -498,7 +498,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Returns its port, which may be that of a flag, too.
+    /// Returns the port of the host, which a flag may state, too.
     fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>, Failure> {
         match (self.port, flag) {
             (Some(one), Some(other)) if one != other => {
@@ -565,7 +565,7 @@ impl FromStr for Offer {
 /// Processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Affinity {
-    /// Those near the network card if not set.
+    /// Processor of this end; near the network card if not set.
     here: Option<u16>,
     there: Option<u16>,
 }

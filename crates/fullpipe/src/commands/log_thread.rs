@@ -14,7 +14,7 @@ pub(super) struct LogThread<E> {
     thread: JoinHandle<()>,
     noted: AtomicU64,
     written: Arc<AtomicU64>,
-    /// It has been waited for in vain.
+    /// The thread has been waited for in vain.
     is_stuck: AtomicBool,
     /// Longest time to write the last events, or to wait for room for one of them.
     last_words: Duration,

@@ -14,7 +14,7 @@ use crate::terminal::Terminal;
 /// that iperf3 reads, or the user is asked.
 ///
 /// # Errors
-/// Fails if there is no password and nobody can be asked, or if iperf3 cannot carry the password.
+/// Fails if there is no password and no user can be asked, or if iperf3 cannot carry the password.
 pub(crate) fn login(user: &str, key: &RsaPublicKey, padding: Padding) -> Result<Login, Failure> {
     let credentials = Credentials::new(user.to_owned(), password(user)?);
     let credentials = credentials.map_err(|error| Failure::new(USAGE, error.to_string()))?;

@@ -36,7 +36,7 @@ impl PidFile {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Returns whether the file at the path is still this one.
+    /// Returns true if the file at the path is still this one.
     fn is_in_place(&self) -> bool {
         let (Ok(there), Ok(ours)) = (fs::symlink_metadata(&self.path), self.file.metadata()) else { return false };
         (there.dev(), there.ino()) == (ours.dev(), ours.ino())

@@ -13,7 +13,7 @@ use crate::commands::live::{Interrupts, LiveArgument, draw};
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::Terminal;
 
-/// Steps where nobody says how many: a tenth of what the path carries each, from one to twelve.
+/// Number of steps by default: a tenth of what the path carries each, from one to twelve.
 const USUAL_STEPS: u16 = 12;
 
 /// Largest number of steps.

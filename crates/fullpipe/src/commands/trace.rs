@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     /// changed since the capture.
     #[arg(long, value_name = "FILE")]
     sender_host: Option<PathBuf>,
-    /// The same of the host that received the data
+    /// Settings of the host that received the data
     #[arg(long, value_name = "FILE")]
     receiver_host: Option<PathBuf>,
     /// Write the capture anew to this file: TCP headers alone, with other addresses
@@ -130,7 +130,8 @@ impl Run for Arguments {
 }
 
 impl Arguments {
-    /// Returns what the command line adds to the packets.
+    /// Returns the facts that the command line adds to the packets: bandwidth, and settings of both
+    /// hosts.
     fn known(&self) -> Result<Known, Failure> {
         let read = |file: &Option<PathBuf>| file.as_deref().map(host_settings).transpose();
         let (sender, receiver) = (read(&self.sender_host)?, read(&self.receiver_host)?);

@@ -168,7 +168,7 @@ pub(super) struct Received {
     x_fullpipe: Extension,
 }
 
-/// The same as it was received.
+/// The value of the key `x_fullpipe` as it was received.
 #[derive(Deserialize)]
 struct Announcement {
     version: u32,

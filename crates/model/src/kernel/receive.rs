@@ -38,13 +38,13 @@ impl ReceiveBuffer {
         Self { space, share: Share::settled_fixed(settings), scale: window_scale(settings, Some(clamp)) }
     }
 
-    /// The same for packets that carry `mss`, where the socket learns its share from them.
+    /// The buffer for packets that carry `mss`, where the socket learns its share from them.
     #[must_use]
     pub fn with_packets(self, settings: &HostSettings, mss: ByteCount) -> Self {
         Self { share: self.share.of_packets(settings, mss), ..self }
     }
 
-    /// The same without the window-scale option, as where the other end does not offer it.
+    /// The buffer without the window-scale option, as where the other end does not offer it.
     #[must_use]
     pub fn without_scaling(self) -> Self {
         Self { scale: None, ..self }

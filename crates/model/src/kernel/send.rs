@@ -16,7 +16,8 @@ pub fn send_buffer(settings: &HostSettings, request: Option<ByteCount>) -> ByteC
 /// The send buffer of a socket that asked for nothing, while its congestion window is `cwnd` segments of `mss`
 /// (`tcp_sndbuf_expand`): two windows, three under BBR, of at least ten segments, up to `tcp_wmem[2]`.
 ///
-/// It never shrinks, so `cwnd` is the largest so far. Where a path reorders by more segments than `cwnd`, it is larger.
+/// The buffer never shrinks, so `cwnd` is the largest so far. Where a path reorders by more
+/// segments than `cwnd`, the window is larger.
 pub fn send_buffer_at(
     settings: &HostSettings,
     control: CongestionControl,

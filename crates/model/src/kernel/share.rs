@@ -44,9 +44,10 @@ impl Share {
         if settings.kernel < LEARNS { Self::at_first(settings) } else { Self::of_256(160) }
     }
 
-    /// The same of a socket that learns it from packets that carry `mss`. Those that do not fit into a page lie in as
-    /// many as their payload needs, behind a head of their own (`tun_alloc_skb`): 175/256 at MTU 9000. Network cards
-    /// place long packets in ways of their own.
+    /// Returns the share of a socket that learns it from packets that carry `mss`. Packets that do
+    /// not fit into a page lie in as many as their payload needs, behind a head of their own
+    /// (`tun_alloc_skb`): 175/256 at MTU 9000. Network cards place long packets in ways of their
+    /// own.
     ///
     /// Measured on Linux 6.18 through a TUN device that takes trains: 2 841 984 bytes advertised of 4 MiB, one percent
     /// less than this.
@@ -65,13 +66,13 @@ impl Share {
         if has(settings.kernel, &FIXED_LEARNS) { Self::settled(settings) } else { Self::at_first(settings) }
     }
 
-    /// Returns whether this kernel learns the share from its packets, so that it depends on their size and on the
+    /// Returns true if this kernel learns the share from its packets, so that it depends on their size and on the
     /// interface.
     pub(crate) fn is_learnt(settings: &HostSettings) -> bool {
         settings.kernel >= LEARNS
     }
 
-    /// Returns whether fixed buffers differ between the point releases of this kernel, of which later ones, and
+    /// Returns true if fixed buffers differ between the point releases of this kernel, of which later ones, and
     /// distributions under its number, have 697a6c8cec03 and 05f76b2d634e as back-ports and so advertise more.
     pub(crate) fn depends_on_point_release(settings: &HostSettings) -> bool {
         Self::is_learnt(settings) && !has(settings.kernel, &FIXED_LEARNS)
@@ -106,7 +107,7 @@ impl Share {
     }
 }
 
-/// Returns whether `kernel` follows a rule that came with the last of `releases` and was carried back to the others.
+/// Returns true if `kernel` follows a rule that came with the last of `releases` and was carried back to the others.
 fn has(kernel: KernelVersion, releases: &[KernelVersion]) -> bool {
     let same_series = |release: &&KernelVersion| (release.major, release.minor) == (kernel.major, kernel.minor);
     let since = releases.iter().find(same_series).or(releases.last());

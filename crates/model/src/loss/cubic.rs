@@ -56,7 +56,7 @@ impl Cubic {
 
     /// K (eq. 2): the time from a loss at a window of `peak` until the window is `peak` again, ∛(peak · (1 − β) ÷ C).
     ///
-    /// It does not depend on the round-trip time, unless that is so short that Reno is faster.
+    /// K does not depend on the round-trip time, unless that is so short that Reno is faster.
     pub fn recovery(self, peak: SegCount) -> Span {
         Span::from_secs_f64(self.recovery_seconds(peak))
     }

@@ -1,7 +1,8 @@
 //! The square-root law of Reno (Mathis, Semke, Mahdavi, Ott 1997): window = C · mss ÷ √loss.
 //!
-//! It counts losses that fast retransmit repairs, at most one a round trip, and no timeouts: it holds for p up to about
-//! one percent, and promises too much beyond. p is the share of packets that are *loss events*: a burst counts once.
+//! The law counts losses that fast retransmit repairs, at most one a round trip, and no timeouts:
+//! it holds for p up to about one percent, and promises too much beyond. p is the share of packets
+//! that are *loss events*: a burst counts once.
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 

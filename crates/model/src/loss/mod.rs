@@ -56,7 +56,7 @@ impl CongestionControl {
         }
     }
 
-    /// Its name as people write it.
+    /// The name of the congestion control as people write it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reno => "Reno",

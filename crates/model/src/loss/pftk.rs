@@ -1,8 +1,9 @@
 //! Reno with timeouts (Padhye, Firoiu, Towsley, Kurose 1998): the rate that is *sent*, retransmissions included.
 //!
-//! It knows loss that comes in bursts to the end of a round, the timeouts that follow, and the largest window. Checked
-//! against the full form in the GÉANT performance guide and the approximation in RFC 3819 §8.5. It holds for Reno over
-//! a round-trip time that does not depend on the window, so not where the flow itself fills a long queue.
+//! The model knows loss that comes in bursts to the end of a round, the timeouts that follow, and
+//! the largest window. Checked against the full form in the GÉANT performance guide and the
+//! approximation in RFC 3819 §8.5. The model holds for Reno over a round-trip time that does not
+//! depend on the window, so not where the flow itself fills a long queue.
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -97,7 +98,7 @@ pub(crate) struct Epoch {
     pub(crate) peak: f64,
     /// Q: how probable it is that it ends in a timeout.
     pub(crate) timeout: f64,
-    /// Its mean length.
+    /// Mean length of the epoch in seconds.
     pub(crate) seconds: f64,
 }
 

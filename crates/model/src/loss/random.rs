@@ -247,7 +247,7 @@ mod tests {
     }
 
     /// The mean packets per round trip that arrive, block after block of so many seconds, until so many packets are
-    /// lost; in steady state, with windows of at most `bound`, lost packets sent again and rate halved in proportion
+    /// lost; in steady state, with windows of at most `bound`, lost packets retransmitted and rate halved in proportion
     /// (RFC 6937).
     fn blocks(control: CongestionControl, p: f64, rtt: f64, bound: u64, losses: u64, seconds: f64) -> Vec<f64> {
         let mut window = Window::new(control, ((1.2 / p.sqrt()) as u64).min(bound));

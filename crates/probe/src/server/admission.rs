@@ -64,15 +64,16 @@ impl Default for Limits {
 /// The reason for which a client is rejected before it can ask for anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rejection {
-    /// Its address is not allowed to connect.
+    /// The client's address is not allowed to connect.
     Denied,
-    /// Its address, or all together, have reached the quota of pending connections or of tests.
+    /// The client's address, or all clients together, have reached the quota of pending connections
+    /// or of tests.
     QuotaExceeded,
-    /// It is an iperf2 client, which this server does not serve.
+    /// The client is one of iperf2, which this server does not serve.
     Iperf2,
-    /// It is an iperf2 client that asks the server to send datagrams.
+    /// The client is one of iperf2 that asks the server to send datagrams.
     Iperf2Reverse,
-    /// It is not a known kind of client, or did not send enough bytes in time to be classified.
+    /// The client is not of a known kind, or did not send enough bytes in time to be classified.
     Unknown,
 }
 
@@ -105,7 +106,7 @@ pub(super) struct Admission {
 #[derive(Debug)]
 pub(super) struct PendingConnection {
     pub(super) permit: Permit,
-    /// Its place, which a newcomer may take.
+    /// The place of the connection, which a newcomer may take.
     pub(super) place: PendingPlace,
 }
 
@@ -124,7 +125,7 @@ pub(super) struct Permit {
 struct State {
     total: Usage,
     prefixes: HashMap<u128, Usage>,
-    /// The same of the wider networks that may be of one site.
+    /// Usage of the wider networks that may be of one site.
     sites: HashMap<Network, Usage>,
     /// Number of permits granted so far.
     permits: u64,
@@ -610,7 +611,7 @@ mod tests {
         );
     }
 
-    /// A fifth address took the whole reserve, and nobody else was served.
+    /// A fifth address took the whole reserve, and no other client was served.
     #[test]
     fn a_few_addresses_do_not_take_all_streams_or_tests() {
         for each in [256, 512, 2_048] {

@@ -136,7 +136,7 @@ mod tests {
         assert!(!backoff.remaining(2, Some(0), now).is_zero());
         assert!(backoff.remaining(1, Some(0), now).is_zero() && backoff.remaining(2, Some(1), now).is_zero());
         assert!(backoff.remaining(2, None, now).is_zero());
-        // Wrong passwords from there delay nobody elsewhere.
+        // Wrong passwords from there delay no client elsewhere.
         (0..FREE_FAILURES).for_each(|_| backoff.record_failure(1, Some(0), now));
         assert!(!backoff.remaining(1, Some(0), now).is_zero() && !backoff.remaining(1, Some(1), now).is_zero());
         assert!(backoff.remaining(2, Some(0), now + MAX_DELAY).is_zero());

@@ -26,8 +26,8 @@ const BURST_TIME: Span = Span::from_millis(500);
 /// Burst that is permitted whatever the limit is: iperf3 writes as much at once by default.
 const MIN_BURST: ByteCount = ByteCount::from_kib(128);
 
-/// Returns how much of `burst` may exceed the `limit` of a rate. The client alone decides how much it writes at once:
-/// all of it would be without a limit.
+/// Returns the bytes of `burst` that may exceed the `limit` of a rate. The client alone decides how
+/// much it writes at once: all of it would be without a limit.
 pub(super) fn permitted_burst(burst: ByteCount, limit: Option<BitRate>) -> ByteCount {
     limit.map_or(burst, |limit| burst.min(limit.bytes_in(BURST_TIME).max(MIN_BURST)))
 }
@@ -219,7 +219,7 @@ mod tests {
         assert!(large.why.contains("100 MiB"), "{}", large.why);
     }
 
-    /// The bytes that this end wrote once counted, so that a download which nobody acknowledged was activity.
+    /// The bytes that this end wrote once counted, so that a download that no client acknowledged was activity.
     #[test]
     fn only_what_is_acknowledged_is_progress_of_a_download() {
         let sample = |acknowledged| Sample {

@@ -17,7 +17,7 @@ const IDLE_WINDOW: Span = Span::from_secs(5);
 /// Rate of a stream below which a test ends in the long run.
 const MIN_RATE: BitRate = BitRate::from_bps(8_000);
 
-/// The same of a test, however many streams it has.
+/// The highest rate that a test may be required to keep in the long run, however many streams it has.
 const MAX_MIN_RATE: BitRate = BitRate::from_bps(256_000);
 
 /// Part of a rate that was asked for, below which a test ends in the long run: most may be lost on the way.
@@ -155,7 +155,8 @@ mod tests {
         StallWatch::new(StallBounds::from_request(request, streams, TIMEOUT), streams.into())
     }
 
-    /// Returns what comes of a transfer of which stream `index` has carried `carried(index, second)` bytes.
+    /// Checks a transfer each second, of which stream `index` has carried `carried(index, second)`
+    /// bytes. Returns the last result, or the second and the reason of the refusal.
     fn run(
         watch: &mut StallWatch,
         seconds: u64,

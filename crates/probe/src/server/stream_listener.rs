@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(listener.socket().recv_buffer_size().unwrap(), size);
     }
 
-    /// It delayed them by a second.
+    /// Such a test delayed the streams that followed by a second.
     #[tokio::test(flavor = "current_thread")]
     async fn a_test_that_does_not_open_its_streams_takes_nothing_from_those_that_follow() {
         let listener = listener(true).await;

@@ -79,7 +79,7 @@ pub(super) fn spread(rates: &[BitRate]) -> Option<Ratio> {
     Some(Ratio::of(most.as_f64() - least.as_f64(), median(rates.to_vec())?.as_f64()))
 }
 
-/// Returns the same as a number, 0 where it is not known.
+/// Returns the range of rates relative to their median, 0 where it is not known.
 fn width(rates: &[BitRate]) -> f64 {
     spread(rates).map_or(0.0, Ratio::get)
 }
@@ -162,7 +162,7 @@ fn of_window(report: &SweepReport, window: ByteCount) -> Panel {
         .with(Series::new("fastest", Mark::Line, Hue::Orange, most).labelled("fastest"))
 }
 
-/// Returns what `figure` gives for the values of each number of streams.
+/// Returns the result of `figure` for the values of each number of streams.
 fn by_number<T: Copy>(values: &[(u64, T)], figure: impl Fn(&[T]) -> T) -> Vec<(u64, T)> {
     let mut groups: BTreeMap<u64, Vec<T>> = BTreeMap::new();
     for (streams, value) in values {
@@ -260,7 +260,7 @@ fn of_device(traffic: &Traffic, runs: &[Placed<'_>]) -> (String, String, Panel) 
     (format!("; {}", traffic.of_others()), method, device(traffic, runs))
 }
 
-/// Returns the same of the rates of the runs, where no device was read.
+/// Returns the end of the title, the method and the panel of the rates of the runs, where no device was read.
 fn of_rates(runs: &[Placed<'_>], last: &Placed<'_>) -> (String, String, Panel) {
     let bars = runs.iter().filter_map(|at| Some((at.from, at.to, at.run.rate?)));
     let panel = Panel::new("rate").with(Series::bars("runs", Hue::Blue, bars)).with(references(runs, |rate| rate));

@@ -155,7 +155,7 @@ pub(super) fn estimates(snapshots: &[Snapshot<'_>], hue: Hue) -> Series {
     Series::new("smoothed round-trip time", Mark::Line, hue, points)
 }
 
-/// Returns the segments that were sent again between snapshots.
+/// Returns the segments that were retransmitted between snapshots.
 pub(super) fn sent_again(snapshots: &[Snapshot<'_>]) -> Vec<(Span, u64)> {
     let totals =
         snapshots.iter().filter_map(|snapshot| Some((snapshot.at, snapshot.sum(|one| one.tcp.total_retrans)?)));

@@ -52,7 +52,7 @@ pub fn html_page(sources: &[Source<'_>]) -> Result<String, PageError> {
     Ok(html::page(&articles(sources)?))
 }
 
-/// Returns the same as [`html_page`] as text of at most 80 columns.
+/// Returns the content of [`html_page`] as text of at most 80 columns.
 ///
 /// # Errors
 /// As [`html_page`].

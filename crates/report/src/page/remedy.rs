@@ -35,7 +35,7 @@ pub(super) fn tried(trial: &Trial) -> Section {
     Section::new(title, "Payload that arrived; the tick and the thin line are the prediction, fixed before.", rows)
 }
 
-/// Returns what a remedy did to rate and delay.
+/// Returns a section with the effect of a remedy on rate and delay.
 pub(super) fn effect(before: &Measurement, remedy: &str, after: &Measurement) -> Section {
     let line = |name: &str, measured: &Measurement, hue| {
         Series::new(name, Mark::Line, hue, rates(measured)).labelled(&format!("{name} {}", rate(measured)))

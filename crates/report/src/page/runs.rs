@@ -117,7 +117,7 @@ fn headline(name: &str, runs: &[Run<'_>]) -> String {
     }
 }
 
-/// Returns what runs have in common and in what they differ; nothing without any.
+/// Returns sections that compare runs; none without any run.
 fn compared(runs: &[Run<'_>]) -> Vec<Section> {
     if runs.is_empty() {
         return Vec::new();

@@ -232,7 +232,8 @@ fn one_series(series: &HistorySeries, style: Style) -> String {
     text
 }
 
-/// Returns what a series without a change says, with the change that its runs would have shown; `None` with a change.
+/// Returns a sentence on a series without a change, with the change that its runs would have shown;
+/// `None` with a change.
 pub(crate) fn no_change(series: &HistorySeries) -> Option<String> {
     if !series.changes.is_empty() {
         return None;

@@ -38,7 +38,8 @@ pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
     text
 }
 
-/// Returns what the capture of a test holds, and the limit that it shows next to that of the test.
+/// Returns the figures of the capture of a test, and the limit that it shows next to that of the
+/// test.
 pub fn own_capture(capture: &OwnCapture, style: Style) -> String {
     let mut text = heading(style, "Capture");
     let mut held = match capture.packets {
@@ -57,7 +58,7 @@ pub fn own_capture(capture: &OwnCapture, style: Style) -> String {
     text + &wrapped(&format!("{}; confidence {}.", agreement(capture), confidence(limit.confidence)), 2, str::to_owned)
 }
 
-/// Returns whether a capture and the measurement show the same limit, as a clause.
+/// Returns a clause that says if a capture and the measurement show the same limit.
 pub(super) fn agreement(capture: &OwnCapture) -> &'static str {
     match capture.agrees {
         Some(true) => "The packets and the kernel's figures show the same limit",
@@ -66,7 +67,7 @@ pub(super) fn agreement(capture: &OwnCapture) -> &'static str {
     }
 }
 
-/// Returns what a capture holds that was written anew.
+/// Returns a paragraph on the content of a capture that was written anew.
 pub fn redacted(file: &RedactedFile, style: Style) -> String {
     let left_out = match file.left_out {
         0 => "nothing was left out".to_owned(),

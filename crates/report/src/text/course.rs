@@ -110,7 +110,7 @@ impl Bins<'_> {
         bytes(next - 1) + share * (bytes(next) - bytes(next - 1))
     }
 
-    /// Returns a cross for each in which packets were sent again, and their number.
+    /// Returns a cross for each in which packets were retransmitted, and their number.
     fn retransmitted(&self) -> (String, u64) {
         let mut marks = ['·'; MARKS];
         let mut before = 0;
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use fullpipe_record::TcpInfo;
 
-    /// Ten seconds at 8 Mbit/s, less than half of that in the second half, in which a packet was sent again.
+    /// Ten seconds at 8 Mbit/s, less than half of that in the second half, in which a packet was retransmitted.
     fn samples() -> Vec<Sample> {
         let sample = |number: u64| {
             let (early, late) = (number.min(50), number.saturating_sub(50));

@@ -27,7 +27,7 @@ pub fn interval_head(request: &Request, style: Style) -> String {
 }
 
 /// Returns the line of an interval. Its round-trip time is that of the echo requests during the load, or that of the
-/// first connection if nobody answers them.
+/// first connection if they get no answer.
 pub fn interval_line(request: &Request, interval: &Interval, style: Style) -> String {
     let rtt = or_dash(interval.echo_rtt.or(interval.rtt).map(round_trip));
     let columns = match request.transport {
@@ -177,7 +177,7 @@ fn totals_of(way: Direction, summary: &Summary) -> String {
     text
 }
 
-/// Returns true if nobody has said what arrived of the datagrams that were sent: the test broke off.
+/// Returns true if no receiver has reported which of the sent datagrams arrived: the test broke off.
 fn has_unknown_arrival(summary: &Summary) -> bool {
     summary.datagrams_sent.is_some() && summary.datagrams.is_none()
 }
@@ -264,7 +264,8 @@ fn under_load(loaded: RttStats) -> String {
     format!("under load {} (p99 {})", round_trip(loaded.median), round_trip(loaded.p99))
 }
 
-/// Returns how an end's own machine limited the data: `At this end, tbf of eth0, at 40 Mbit/s, dropped 12 packets`.
+/// Returns a clause on how an end's own machine limited the data: `At this end, tbf of eth0, at 40
+/// Mbit/s, dropped 12 packets`.
 fn held_back(whose: &str, end: &EndReport) -> Option<String> {
     let mut causes = Vec::new();
     if let Some(device) = &end.device {
@@ -292,7 +293,7 @@ fn held_back(whose: &str, end: &EndReport) -> Option<String> {
     (!causes.is_empty()).then(|| format!("At {whose} end, {}", causes.join("; ")))
 }
 
-/// Returns how the ends handled the data, where programs that use it do more.
+/// Returns sentences on the handling of the data at both ends, where programs that use it do more.
 fn handling(measured: &Measurement) -> Vec<String> {
     let here = measured.local.storage.map(|used| format!("This end {}", storage(used)));
     let there = measured.remote.storage.map(|used| format!("The other end {}", storage(used)));

@@ -35,7 +35,7 @@ pub fn ramp(report: &RampReport, style: Style) -> String {
     text
 }
 
-/// The same under the name of a step.
+/// Returns the table and the sentences of a ramp, under the name of a step.
 pub(crate) fn ramp_of_step(name: &str, report: &RampReport, style: Style) -> String {
     let sentences = sentences(report).into_iter().map(|sentence| wrapped(&sentence, 2, str::to_owned));
     format!("\n{}{}{}", wrapped(name, 2, |line| style.bold(line)), table(report, style), sentences.collect::<String>())

@@ -7,9 +7,9 @@ use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Column, Table, columns_table, or_dash};
 
-/// Transfers as rows: what differs between them, the rate, what was sent again, the round-trip time and the limit.
+/// Transfers as rows: what differs between them, the rate, retransmissions, the round-trip time and the limit.
 ///
-/// If the columns are wider than a terminal, first what was sent again is left out, then the round-trip time, then the
+/// If the columns are wider than a terminal, first the retransmissions are left out, then the round-trip time, then the
 /// range of the rates; JSON and CSV have them all.
 pub fn simulations(transfers: &[SimulatedTransfer], style: Style) -> String {
     let column = |head, align, cell: &dyn Fn(&SimulatedTransfer) -> String| Column {
@@ -208,7 +208,7 @@ fn known(report: &WhatIfReport, style: Style) -> String {
 }
 
 /// The measurement and its simulations as rows. If they are wider than a terminal, the range of the rates is left out,
-/// then what was sent again.
+/// then the retransmissions.
 fn rows(report: &WhatIfReport, style: Style) -> String {
     let before = report.simulations.first().map(|first| first.rate.median);
     let kind = |limit: Option<Candidate>| or_dash(limit.map(|limit| limit.kind.name().to_owned()));

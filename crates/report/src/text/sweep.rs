@@ -19,7 +19,7 @@ const RELATED: f64 = 0.6;
 const TAKES_UP: f64 = 0.7;
 const TOGETHER: f64 = 1.5;
 
-/// Returns what a sweep is about to do: its settings, its cost, and what it rests on.
+/// Returns the plan of a sweep: its settings, its cost, and the evidence that it rests on.
 pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: Style) -> String {
     let cells = plan.windows.len() * plan.streams.len();
     let mut text = heading(style, &format!("Sweep of {}", plan.target));
@@ -164,7 +164,7 @@ pub(crate) fn named_settings(answer: &SweepAnswer) -> [(&'static str, &SweepEsti
     ]
 }
 
-/// Returns what the load of a setting adds to the round trip, by the median of its runs.
+/// Returns the increase of the round-trip time by the load of a setting, as the median of its runs.
 pub(crate) fn added_rtt(report: &SweepReport, of: &SweepEstimate) -> Option<Span> {
     let runs = report.runs.iter().filter(|run| run.cell == of.cell);
     let added = runs.filter_map(|run| Some(run.loaded_rtt?.saturating_sub(run.idle_rtt?)));
@@ -233,7 +233,7 @@ fn verdict(report: &SweepReport) -> Option<String> {
     Some(format!("Take {}: {certainty}; {interval}.{shape}", knee.cell))
 }
 
-/// Returns whether a sweep ended since its runs did not count any more.
+/// Returns true if a sweep ended since its runs did not count any more.
 pub(crate) fn ended_early(report: &SweepReport) -> bool {
     !report.interrupted && report.runs.last().is_some_and(|run| run.rate.is_none())
 }
@@ -274,7 +274,7 @@ fn of_rtt(report: &SweepReport) -> Option<String> {
     ))
 }
 
-/// Returns what the dips are, and what speaks for and against each of three causes.
+/// Returns sentences on the dips, and on the evidence for and against each of three causes.
 fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
     if dips.dips == 0 {
         return vec!["No run has less than 80 % of what a smaller setting has: there are no dips.".to_owned()];
@@ -346,7 +346,7 @@ fn of_streams(report: &SweepReport) -> Option<String> {
     ))
 }
 
-/// Returns what else the device of the runs carried.
+/// Returns a sentence on the other traffic that the device of the runs carried.
 fn of_others(report: &SweepReport) -> Option<String> {
     let traffic = traffic(report, &placed(report))?;
     let speed = traffic.speed.map_or_else(String::new, |speed| format!(" of {speed}"));

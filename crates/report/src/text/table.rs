@@ -87,7 +87,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Returns whether any two cells differ.
+    /// Returns true if any two cells differ.
     pub(crate) fn differs(&self) -> bool {
         self.cells.iter().any(|cell| Some(cell) != self.cells.first())
     }

@@ -9,8 +9,8 @@ use super::measurement::round_trip;
 use super::style::{Style, heading, wrapped};
 use super::table::{Align, Table, spark};
 
-/// Returns what two captures show of connection `number`: what was lost and changed between them, how long it took, and
-/// their clocks. Returns nothing of one capture.
+/// Returns the comparison of connection `number` in two captures: losses and changes between them,
+/// delays, and their clocks. Returns nothing of one capture.
 pub(crate) fn compared(report: &CaptureReport, number: u64, style: Style) -> String {
     let Some(other) = &report.other else { return String::new() };
     let count = counted(report.pairs.len(), "connection");

@@ -191,7 +191,7 @@ fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns a random number that nobody can guess.
+/// Returns an unguessable random number.
 ///
 /// # Errors
 /// Fails if `getrandom` does.

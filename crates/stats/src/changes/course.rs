@@ -31,7 +31,7 @@ const MAX_CORRELATION: f64 = 0.8;
 pub(super) struct Course {
     /// Without the patterns of day and week.
     pub(super) logs: Vec<f64>,
-    /// The same with the bursts cut.
+    /// Logarithms without the patterns of day and week, and with the bursts cut.
     pub(super) calm: Vec<f64>,
     /// Standard deviation of single runs, without bursts.
     pub(super) deviation: f64,

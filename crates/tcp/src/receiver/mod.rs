@@ -224,8 +224,8 @@ impl Receiver {
         (answer || self.opens()).then(|| self.acknowledge(now))
     }
 
-    /// Returns whether a read is certain to give no acknowledgement before something else happens at this end, so that
-    /// nobody else notices when it comes.
+    /// Returns true if a read is certain to give no acknowledgement before something else happens at this end, so that
+    /// no other end notices when it comes.
     #[inline]
     pub fn reads_silently(&self) -> bool {
         let unacknowledged = (self.next - self.acknowledged) * self.mss;
@@ -276,7 +276,8 @@ impl Receiver {
         SegCount::new(self.counts.segments)
     }
 
-    /// Returns what `TCP_INFO` would at `now`; fields that a receiver of bulk data does not change are `None`.
+    /// Returns the figures that `TCP_INFO` would at `now`; fields that a receiver of bulk data does
+    /// not change are `None`.
     pub fn info(&self, now: Time) -> TcpInfo {
         let bytes = |count: u64| Some(ByteCount::new(count));
         let segments = |count: u64| Some(SegCount::new(count));
@@ -337,7 +338,7 @@ impl Receiver {
         }
     }
 
-    /// Returns whether there is memory for `bytes` more (`tcp_try_rmem_schedule`, `tcp_can_ingest`). Joining what is in
+    /// Returns true if there is memory for `bytes` more (`tcp_try_rmem_schedule`, `tcp_can_ingest`). Joining what is in
     /// the queue, which may make room, is not modelled.
     fn has_memory(&mut self, bytes: u64) -> bool {
         let allocated = self.allocated;
@@ -521,7 +522,7 @@ impl Receiver {
         }
     }
 
-    /// Returns whether reading has at least doubled the window (`tcp_cleanup_rbuf`).
+    /// Returns true if reading has at least doubled the window (`tcp_cleanup_rbuf`).
     fn opens(&mut self) -> bool {
         let now = self.offered();
         if 2 * now > self.clamp {

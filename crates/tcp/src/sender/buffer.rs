@@ -115,12 +115,12 @@ impl Sender {
         (payload < self.mss).then(|| (last, ByteCount::new(payload)))
     }
 
-    /// Returns whether two of the longest trains wait, and something is on its way whose acknowledgement lets them go.
+    /// Returns true if two of the longest trains wait, and something is on its way whose acknowledgement lets them go.
     pub fn has_plenty(&self) -> bool {
         self.board.out() > 0 && self.unsent_bytes() >= 2 * MAX_TRAIN_BYTES
     }
 
-    /// Returns whether everything that was written is acknowledged.
+    /// Returns true if everything that was written is acknowledged.
     pub fn is_done(&self) -> bool {
         self.buffer.acknowledged >= self.buffer.written
     }

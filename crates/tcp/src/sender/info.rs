@@ -11,7 +11,8 @@ const ESTABLISHED: u8 = 1;
 const CLOSED: u8 = 7;
 
 impl Sender {
-    /// Returns what `TCP_INFO` would at `now`; fields that a sender of bulk data does not change are `None`.
+    /// Returns the figures that `TCP_INFO` would at `now`; fields that a sender of bulk data does
+    /// not change are `None`.
     pub fn info(&self, now: Time) -> TcpInfo {
         let micros = self.clock.micros(now);
         let [busy, rwnd_limited, sndbuf_limited] = self.chrono.spent(self.clock.nanos(now));

@@ -332,7 +332,7 @@ impl Sender {
         self.board.acknowledged()
     }
 
-    /// Returns the segments that were sent again.
+    /// Returns the number of retransmitted segments.
     pub fn retransmits(&self) -> SegCount {
         SegCount::new(self.counts.retransmitted)
     }

@@ -29,7 +29,7 @@ pub(super) struct Pass {
     pub(super) pending: bool,
     /// True if the other end is to be asked for its window.
     pub(super) window_probe: bool,
-    /// True if nothing is to be sent again in this pass.
+    /// True if nothing is to be retransmitted in this pass.
     pub(super) new_only: bool,
     /// New segments sent in this pass.
     sent: u64,
@@ -78,7 +78,7 @@ impl Sender {
         self.burst(0, self.longest_burst().min(self.window.cwnd >> 1), now)
     }
 
-    /// Returns whether new data could be sent as far as the other end's window goes.
+    /// Returns true if new data could be sent as far as the other end's window goes.
     pub(super) fn has_sendable(&self) -> bool {
         self.has_unsent() && self.window_segments() > 0
     }

@@ -239,7 +239,7 @@ impl Sender {
         }
     }
 
-    /// Sends again what is in flight: a router says that it was too big, and what follows is smaller. The window stays
+    /// Retransmits what is in flight: a router says that it was too big, and what follows is smaller. The window stays
     /// as it is (`tcp_simple_retransmit`).
     pub fn send_all_again(&mut self, now: Time) {
         if self.board.out() == 0 {
@@ -361,7 +361,7 @@ impl Sender {
         true
     }
 
-    /// `tcp_try_undo_partial`. Returns true if nothing more is to be marked or sent again for now.
+    /// `tcp_try_undo_partial`. Returns true if nothing more is to be marked or retransmitted for now.
     fn undo_partly(&mut self, now: Time, prior_acknowledged: u64, tally: &Tally) -> bool {
         if self.undo_from.is_none() || !self.was_delayed() {
             return false;

@@ -73,7 +73,7 @@ impl Sender {
         self.arm(now, Kind::Timeout, self.timeout);
     }
 
-    /// Returns whether the connection has given up: nothing was acknowledged for 15 timeouts (`tcp_retries2`).
+    /// Returns true if the connection has given up: nothing was acknowledged for 15 timeouts (`tcp_retries2`).
     pub fn is_dead(&self) -> bool {
         self.is_dead
     }
@@ -137,7 +137,7 @@ impl Sender {
         true
     }
 
-    /// Returns whether a loss probe may be sent: recovery is not on.
+    /// Returns true if a loss probe may be sent: recovery is not on.
     pub(super) fn may_probe(&self) -> bool {
         matches!(self.state, State::Open | State::Reduced)
     }

@@ -11,7 +11,7 @@ const BY_VERSION: u16 = ether_type::IPV4;
 const COOKED: usize = 16;
 const COOKED_2: usize = 20;
 
-/// Returns whether packets of this link type can be read.
+/// Returns true if packets of this link type can be read.
 ///
 /// ```
 /// use fullpipe_wire::{LinkType, is_known};

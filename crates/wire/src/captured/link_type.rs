@@ -24,7 +24,8 @@ impl LinkType {
 }
 
 impl LinkType {
-    /// Returns its name in the list of tcpdump.org, without `LINKTYPE_`; `None` for a number that is not there.
+    /// Returns the name of the type in the list of tcpdump.org, without `LINKTYPE_`; `None` for a
+    /// number that is not there.
     pub fn name(self) -> Option<&'static str> {
         let mut known = NAMES.lines().filter_map(|line| line.split_once(' '));
         known.find(|(number, _)| number.parse() == Ok(self.0)).map(|(_, name)| name)

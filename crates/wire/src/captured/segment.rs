@@ -154,7 +154,7 @@ impl<'p> Header<'p> {
 }
 
 impl Header<'_> {
-    /// Returns its length in bytes, without what the snap length cut off.
+    /// Returns the length of the header in bytes, without what the snap length cut off.
     pub(super) fn captured_length(&self) -> usize {
         self.fixed.len() + self.options.len()
     }

@@ -14,7 +14,7 @@ pub enum UnreadHeader {
 }
 
 impl UnreadHeader {
-    /// Returns its name; `None` for one that is not known.
+    /// Returns the name of the header; `None` for one that is not known.
     fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::EtherType(0x22F3) => "TRILL",

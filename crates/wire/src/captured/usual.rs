@@ -38,7 +38,7 @@ impl<'p> Usual<'p> {
         is_usual.then_some(Self { ip, tcp, length })
     }
 
-    /// Returns its segment: the one that [`super::find_segment`] finds, but in a third of the time.
+    /// Returns the segment of the packet: the one that [`super::find_segment`] finds, but in a third of the time.
     #[inline]
     pub(super) fn segment(&self) -> Segment {
         let Self { ip, tcp, length } = *self;

@@ -7,7 +7,7 @@ use super::Stop;
 pub(super) struct View<'p> {
     /// The captured part of it.
     pub(super) bytes: &'p [u8],
-    /// Its length in bytes when it passed; never less than was captured.
+    /// Length of the rest in bytes when it passed; never less than was captured.
     pub(super) length: usize,
     /// Bytes of the packet before it.
     pub(super) offset: usize,
@@ -26,14 +26,14 @@ impl<'p> View<'p> {
         self.bytes.first_chunk().ok_or_else(|| self.missing(N))
     }
 
-    /// Returns what follows the first `length` bytes. Fails if not all of these were captured.
+    /// Returns the view behind the first `length` bytes. Fails if not all of these were captured.
     #[inline]
     pub(super) fn after(self, length: usize) -> Result<Self, Stop> {
         let bytes = self.bytes.get(length..).ok_or_else(|| self.missing(length))?;
         Ok(Self { bytes, length: self.length - length, offset: self.offset + length })
     }
 
-    /// Returns it with the length that a header states: what was captured beyond that is padding of the link.
+    /// Returns this view with the length that a header states: what was captured beyond that is padding of the link.
     #[inline]
     pub(super) fn with_length(self, length: usize) -> Self {
         Self { bytes: &self.bytes[..self.bytes.len().min(length)], length, offset: self.offset }

@@ -79,7 +79,7 @@ impl Packet {
         }
     }
 
-    /// Removes the window scale option from a SYN. Returns true if it had one.
+    /// Removes the window scale option from a SYN. Returns true if the SYN had one.
     pub fn strip_window_scale(&mut self) -> bool {
         self.edit_syn_option(WINDOW_SCALE, blank)
     }

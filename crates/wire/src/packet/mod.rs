@@ -152,7 +152,7 @@ impl Packet {
         self.complete();
     }
 
-    /// Its payload; all of it, where the headers are not understood.
+    /// The payload of the packet; all of it, where the headers are not understood.
     pub fn payload(&self) -> &[u8] {
         &self.payload[self.range.clone()]
     }

@@ -28,7 +28,8 @@ pub(super) fn with_candidates(command: Command) -> Command {
     command.mut_args(add).mut_subcommands(with_candidates)
 }
 
-/// Returns where the values of an argument of `command` come from, by the name that the help has for them.
+/// Returns the source of the values of an argument of `command`, by the name that the help gives
+/// them.
 fn source(command: &str, argument: &Arg) -> Option<Candidates> {
     let of_command: Option<Candidates> = match (command, argument.get_id().as_str()) {
         ("shell" | "exec", "host") => Some(hosts_of_a_lab),

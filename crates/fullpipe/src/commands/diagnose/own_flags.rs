@@ -7,7 +7,7 @@ use super::Target;
 use crate::commands::load::{Load, Way};
 use crate::failure::{Failure, USAGE};
 
-/// Those that were given, by their long names.
+/// Flags of a load that were given, by their long names.
 #[derive(Debug)]
 pub(super) struct OwnFlags(Vec<String>);
 
@@ -43,7 +43,7 @@ impl FromArgMatches for OwnFlags {
     }
 }
 
-/// It adds no flag.
+/// Adds no flag to the command: [`Load`] and [`Way`] define them.
 impl Args for OwnFlags {
     fn augment_args(command: Command) -> Command {
         command

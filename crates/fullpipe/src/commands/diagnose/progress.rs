@@ -97,7 +97,8 @@ fn snapshot(now: Standing<'_>) -> Snapshot {
     Snapshot { at: now.elapsed, rtt: now.rtt, streams }
 }
 
-/// Returns what took most of the last moments, and a sentence on it: the verdict where that is data.
+/// Returns the name of the longest use of the last moments, and a sentence on it: the verdict where
+/// the time went into data.
 fn limit(now: Standing<'_>, bandwidth: Option<BitRate>) -> (String, String) {
     let seen = Seen::from_watched((Some(&now.last(JUDGED_TIME)), None), None, bandwidth);
     let Some(time) = &seen.time else { return ("no TCP data".to_owned(), String::new()) };

@@ -59,7 +59,7 @@ impl Seen {
     }
 }
 
-/// Returns whether a connection is one of a transfer.
+/// Returns true if a connection is one of a transfer.
 fn has(evidence: &Evidence, connection: &ConnectionSamples<'_>) -> bool {
     let ends = connection.ends.map(|end| end.to_string());
     let sockets = evidence.sender_sockets.iter().chain(&evidence.receiver_sockets);

@@ -169,7 +169,7 @@ struct Program<'w> {
     /// Returns when it ended, which is noticed at once; snapshots are further apart.
     end: Option<JoinHandle<Instant>>,
     status: Option<ExitStatus>,
-    /// Its descendants, once all are asked to end.
+    /// Descendants of the child, once all are asked to end.
     descendants: Vec<OwnedFd>,
 }
 
@@ -291,7 +291,8 @@ fn notice_end(child: &Child) -> Option<JoinHandle<Instant>> {
     thread::Builder::new().name("end-of-program".to_owned()).spawn(wait).ok()
 }
 
-/// Returns what a child that is not waited for has started, as far as the parents still live.
+/// Opens the processes that a child has started, as far as the parents still live. The child must
+/// not have been waited for.
 fn descendants(child: &Child) -> Vec<OwnedFd> {
     let others = process_tree(child.id()).into_iter().filter(|pid| *pid != child.id());
     let open = |pid: u32| pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok();

@@ -37,7 +37,7 @@ pub(super) fn read(files: &str, archive: &PlaceArgument) -> Result<NamedRuns, Fa
     Ok(NamedRuns { name: printable(&name), measurements })
 }
 
-/// Returns whether a name is that of no file, and may be the identifier of a document, or its end.
+/// Returns true if a name is that of no file, and may be the identifier of a document, or its end.
 fn is_stored(name: &str) -> bool {
     let is_identifier = name.len() >= MIN_ID && name.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     is_identifier && !Path::new(name).exists()

@@ -107,7 +107,7 @@ pub(super) struct Arguments {
     /// Report each step on standard error, in detail
     #[arg(short)]
     debug: bool,
-    /// Likewise, up to this level: 1 or 2 for steps, 3 for details, 4 for everything
+    /// Level of debug output: 1 or 2 for steps, 3 for details, 4 for everything
     #[arg(
         long = "debug",
         value_name = "LEVEL",
@@ -207,7 +207,7 @@ struct ClientFlags {
     /// Rate at which the kernel paces each stream
     #[arg(long, value_name = "N[KMG]", value_parser = number::rate)]
     fq_rate: Option<BitRate>,
-    /// The same as --fq-rate=0
+    /// Do not pace in the kernel, as --fq-rate=0
     #[arg(long, hide = true)]
     no_fq_socket_pacing: bool,
     /// Seconds to send; 0 for a day [default: 10]

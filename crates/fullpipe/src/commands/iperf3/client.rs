@@ -77,7 +77,7 @@ fn measured(
     })
 }
 
-/// Returns whether the server had asked for the parameters before the test failed.
+/// Returns true if the server had asked for the parameters before the test failed.
 fn has_agreed(error: &ProbeError) -> bool {
     let (ProbeError::Protocol { cause, .. } | ProbeError::Unauthorized { cause, .. }) = error else { return false };
     !matches!(

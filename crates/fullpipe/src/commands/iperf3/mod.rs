@@ -1,7 +1,7 @@
-//! `fullpipe iperf3 …`: iperf3's flags, text and JSON, carried out by our own rooms, so that scripts and programs that
-//! drive iperf3 keep working.
+//! `fullpipe iperf3 …`: iperf3's flags, text and JSON, carried out by the project's own crates, so
+//! that scripts and programs that drive iperf3 keep working.
 //!
-//! Its messages for errors, and its exit code for them, which is 1, are iperf3's too.
+//! Error messages, and the exit code 1 for them, are also those of iperf3.
 
 mod arguments;
 mod client;
@@ -92,7 +92,7 @@ fn wrong(why: &str) -> Failure {
 /// Help is no failure; everything else that clap says is about the command line.
 fn explain(error: &clap::Error) -> Result<(), Failure> {
     if error.kind() == ErrorKind::DisplayHelp {
-        // An error here means that the terminal is gone: nobody can read a message.
+        // An error here means that the terminal is gone: no user can read a message.
         let _ = error.print();
         return Ok(());
     }
